@@ -1,0 +1,54 @@
+"""What a user can cause to go wrong, each with one clear line of explanation.
+
+Every message says what is wrong, where, the value, and what is allowed, and is a single line:
+the command line prints it as it is and ends with status 2. The children also derive from the
+built-in error that a Python user would expect to catch (ValueError, LookupError, OSError).
+All of them survive pickling, since they travel from worker processes.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class FmdpError(Exception):
+    """Base of every error that bad input can cause; its text is one line."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(" ".join(message.splitlines()))
+
+
+class InvalidModel(FmdpError, ValueError):
+    """The sizes, scopes or tables do not make a factored MDP."""
+
+
+class InvalidParameter(FmdpError, ValueError):
+    """An argument or setting is of the wrong type or out of its range."""
+
+
+class UnknownName(FmdpError, LookupError):
+    """A name that is not registered; the message suggests the nearest that is."""
+
+
+class FileProblem(FmdpError, OSError):
+    """A file is missing, unreadable, half-written, or of another format or version."""
+
+
+class TooLarge(FmdpError):
+    """A refusal before the memory is spent: what was asked needs more than the limit."""
+
+    def __init__(self, message: str, needed_bytes: int, limit_bytes: int) -> None:
+        super().__init__(message)
+        self.needed_bytes = int(needed_bytes)
+        self.limit_bytes = int(limit_bytes)
+
+    def __reduce__(self) -> tuple[type[TooLarge], tuple[str, int, int]]:
+        return type(self), (str(self), self.needed_bytes, self.limit_bytes)
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """The end of an error message: '; did you mean "x"?', or "" if nothing known is near."""
+    by_folded = {name.casefold(): name for name in known}
+    nearest = difflib.get_close_matches(word.casefold(), by_folded, n=1)
+    return f'; did you mean "{by_folded[nearest[0]]}"?' if nearest else ""

@@ -1,0 +1,395 @@
+"""FactoredMDP: a structure with its tables, frozen, checked and comparable by content.
+
+    P(s' | s, a) = prod_i P_i(s'_i | x[Z_i]),   R(s, a) = sum_k R_k(x[Z_k]),   x = (s, a)
+
+Transition table i has one row for each assignment of its scope, in C order, and one column for
+each value of S_i; reward table k has one mean for each assignment. Every row that is handed out
+is a distribution: rows may miss 1 by at most ROW_TOLERANCE and are then divided by their sum.
+Rows that are distributions up to rounding are left alone to the last bit, so that making a
+model from the tables of a model changes nothing. Checking is vectorised: one pass over a table.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import Any, Literal, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from fmdp.errors import InvalidModel, InvalidParameter, did_you_mean
+from fmdp.model.spaces import FloatArray, count, strides, weighted_index, whole_number
+from fmdp.model.structure import Structure
+
+NoiseKind = Literal["deterministic", "bernoulli", "gaussian"]
+
+ROW_TOLERANCE = 1e-9
+"""How far a given row may miss 1, and (relative to the range's size) a mean its range."""
+
+
+@dataclass(frozen=True)
+class Noise:
+    """The law of an observed reward around its mean; the mean is always what the table says.
+
+    deterministic: the mean itself. bernoulli: lo or hi of the range. gaussian: mean + noise of
+    standard deviation `scale`, the noise clipped at +-min(mean - lo, hi - mean).
+    """
+
+    kind: NoiseKind = "deterministic"
+    scale: float = 0.0
+
+    def __post_init__(self) -> None:
+        kinds = get_args(NoiseKind)
+        if self.kind not in kinds:
+            hint = did_you_mean(self.kind, kinds) if isinstance(self.kind, str) else ""
+            raise InvalidModel(f"noise {self.kind!r}: must be one of {', '.join(kinds)}{hint}")
+        if isinstance(self.scale, bool) or not isinstance(
+            self.scale, (int, float, np.integer, np.floating)
+        ):
+            raise InvalidModel(f"noise {self.kind}: scale is {self.scale!r}; must be a number")
+        scale = float(self.scale) + 0.0
+        if self.kind == "gaussian":
+            if not 0.0 < scale < math.inf:
+                raise InvalidModel(f"noise gaussian: scale is {scale!r}; must be above 0, finite")
+        elif scale != 0.0:
+            raise InvalidModel(
+                f"noise {self.kind}: scale is {scale!r}; only gaussian noise has a scale"
+            )
+        object.__setattr__(self, "scale", scale)
+
+
+@dataclass(frozen=True, init=False, eq=False, repr=False)
+class FactoredMDP:
+    """A factored MDP: structure, transition and reward tables, noise, initial state, name."""
+
+    structure: Structure
+    transitions: tuple[FloatArray, ...]  # [|X[Z_i]|, |S_i|] each
+    rewards: tuple[FloatArray, ...]  # [|X[Z_k]|] each
+    noise: tuple[Noise, ...]
+    initial_state: tuple[int, ...]
+    name: str
+
+    def __init__(
+        self,
+        structure: Structure,
+        transitions: Sequence[npt.ArrayLike],
+        rewards: Sequence[npt.ArrayLike],
+        noise: Noise | Sequence[Noise] | None = None,
+        initial_state: Sequence[int] | None = None,
+        name: str = "",
+    ) -> None:
+        """Tables are [rows, |S_i|] or [size, ..., size, |S_i|]; one noise serves all factors."""
+        if not isinstance(structure, Structure):
+            raise InvalidModel(f"structure is {structure!r}; must be a Structure")
+        for given, needed, what in (
+            (transitions, structure.m, "transition tables for {} state variables"),
+            (rewards, structure.l, "reward tables for {} reward factors"),
+        ):
+            if len(given) != needed:
+                raise InvalidModel(f"{len(given)} {what.format(needed)}; the numbers must agree")
+        if not isinstance(name, str) or not name.isprintable():
+            raise InvalidModel(f"name {name!r}: must be a printable string")
+        start = (0,) * structure.m if initial_state is None else initial_state
+        try:
+            start = structure.check_state(start, "initial state")
+        except InvalidParameter as error:
+            raise InvalidModel(str(error)) from None
+        object.__setattr__(self, "structure", structure)
+        object.__setattr__(
+            self,
+            "transitions",
+            tuple(_transition_table(structure, i, table) for i, table in enumerate(transitions)),
+        )
+        object.__setattr__(
+            self,
+            "rewards",
+            tuple(_reward_table(structure, k, table) for k, table in enumerate(rewards)),
+        )
+        object.__setattr__(self, "noise", _noise(noise, structure.l))
+        object.__setattr__(self, "initial_state", start)
+        object.__setattr__(self, "name", name)
+
+    @classmethod
+    def from_factors(
+        cls,
+        state_sizes: Sequence[int],
+        action_sizes: Sequence[int],
+        transitions: Sequence[tuple[Sequence[int | str], npt.ArrayLike]],
+        rewards: Sequence[tuple[Sequence[int | str], npt.ArrayLike]] = (),
+        *,
+        reward_ranges: Sequence[tuple[float, float]] = (),
+        state_names: Sequence[str] = (),
+        action_names: Sequence[str] = (),
+        reward_names: Sequence[str] = (),
+        state_values: Sequence[Sequence[str]] = (),
+        action_values: Sequence[Sequence[str]] = (),
+        groups: Sequence[Sequence[int | str]] = (),
+        noise: Noise | Sequence[Noise] | None = None,
+        initial_state: Sequence[int] | None = None,
+        name: str = "",
+    ) -> FactoredMDP:
+        """A model from (scope, table) pairs, one for each factor.
+
+        A scope is a list of variables, by number or by name, in any order; the table's axes are
+        in that order (last variable fastest) and are permuted to the sorted scope.
+        """
+        bare = Structure(
+            tuple(state_sizes),
+            tuple(action_sizes),
+            ((),) * len(state_sizes),
+            ((),) * len(rewards),
+            tuple(reward_ranges),
+            tuple(state_names),
+            tuple(action_names),
+            tuple(reward_names),
+            tuple(state_values),  # type: ignore[arg-type]  # Structure makes tuples of them
+            tuple(action_values),  # type: ignore[arg-type]
+        )
+        if len(transitions) != bare.m:
+            raise InvalidModel(
+                f"{len(transitions)} transition factors for {bare.m} state variables; "
+                f"there must be one a state variable"
+            )
+        given: list[tuple[tuple[int, ...], FloatArray]] = []
+        for i, (scope, table) in enumerate(transitions):
+            label = bare.transition_label(i)
+            numbers = _scope_numbers(bare, scope, label)
+            given.append((numbers, _rows(bare, numbers, table, (bare.state_sizes[i],), label)))
+        for k, (scope, table) in enumerate(rewards):
+            label = bare.reward_label(k)
+            numbers = _scope_numbers(bare, scope, label)
+            given.append((numbers, _rows(bare, numbers, table, (), label)))
+        scopes = tuple(tuple(sorted(numbers)) for numbers, _ in given)
+        tables = [sort_rows(bare.sizes, numbers, table) for numbers, table in given]
+        whole = {field.name: getattr(bare, field.name) for field in fields(bare)}
+        whole |= {
+            "transition_scopes": scopes[: bare.m],
+            "reward_scopes": scopes[bare.m :],
+            "groups": tuple(
+                _scope_numbers(bare, group, f"group {index}") for index, group in enumerate(groups)
+            ),
+        }
+        return cls(
+            Structure(**whole), tables[: bare.m], tables[bare.m :], noise, initial_state, name
+        )
+
+    @cached_property
+    def content_hash(self) -> str:
+        """SHA-256 (hex) of everything in the model: the same on every machine and run."""
+        header = {
+            "structure": [getattr(self.structure, field.name) for field in fields(Structure)],
+            "noise": [(noise.kind, noise.scale) for noise in self.noise],
+            "initial_state": self.initial_state,
+            "name": self.name,
+        }
+        digest = hashlib.sha256(json.dumps(header, sort_keys=True).encode())
+        for table in self.transitions + self.rewards:
+            digest.update(table.astype("<f8", copy=False).tobytes())
+        return digest.hexdigest()
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, FactoredMDP):
+            return NotImplemented
+        return (
+            self.structure == other.structure
+            and self.noise == other.noise
+            and self.initial_state == other.initial_state
+            and self.name == other.name
+            and all(
+                np.array_equal(mine, theirs)
+                for mine, theirs in zip(
+                    self.transitions + self.rewards,
+                    other.transitions + other.rewards,
+                    strict=True,
+                )
+            )
+        )
+
+    def __hash__(self) -> int:
+        return int(self.content_hash[:15], 16)
+
+    def __reduce__(self) -> tuple[type[FactoredMDP], tuple[Any, ...]]:
+        # Through the constructor, because pickled arrays come back writeable.
+        return type(self), tuple(getattr(self, field.name) for field in fields(self))
+
+    def __repr__(self) -> str:
+        s = self.structure
+        name = f"{self.name!r}: " if self.name else ""
+        return (
+            f"FactoredMDP({name}state sizes {s.state_sizes}, action sizes {s.action_sizes}, "
+            f"{s.l} reward factors)"
+        )
+
+    def expected_reward(self, state: Sequence[int], action: Sequence[int]) -> float:
+        """R(s, a) = sum_k R_k(x[Z_k])."""
+        s = self.structure
+        state, action = s.check_state(state), s.check_action(action)
+        return float(
+            sum(
+                table[s.scope_row(scope, state, action)]
+                for scope, table in zip(s.reward_scopes, self.rewards, strict=True)
+            )
+        )
+
+    def transition_row(self, i: int, state: Sequence[int], action: Sequence[int]) -> FloatArray:
+        """P_i(. | x[Z_i]): [|S_i|], read-only."""
+        s = self.structure
+        state, action = s.check_state(state), s.check_action(action)
+        row: FloatArray = self.transitions[i][s.scope_row(s.transition_scopes[i], state, action)]
+        return row
+
+
+def as_distributions(table: FloatArray, row_label: Callable[[int], str]) -> FloatArray:
+    """The table [rows, values] with rows that are distributions, or InvalidModel on a bad row.
+
+    Dividing n numbers by their computed sum leaves a computed sum within n * 2^-52 of 1 (to first
+    order). Rows twice as near as that are not touched, which makes the function idempotent.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        totals = table.sum(axis=1)
+        off = np.abs(totals - 1.0)
+        fine = bool((table >= 0.0).all()) and bool((off <= ROW_TOLERANCE).all())
+        if not fine:
+            _name_bad_row(table, totals, off, row_label)
+    inexact = off > 2 * table.shape[1] * np.finfo(np.float64).eps
+    if inexact.any():
+        table[inexact] /= totals[inexact, None]
+    return table
+
+
+def _name_bad_row(
+    table: FloatArray, totals: FloatArray, off: FloatArray, row_label: Callable[[int], str]
+) -> None:
+    entries = np.isfinite(table) & (table >= 0.0)
+    bad = ~entries.all(axis=1) | ~(off <= ROW_TOLERANCE)
+    row = int(bad.argmax())
+    more = int(bad.sum()) - 1
+    others = f" (and {more} more bad row{'s' if more > 1 else ''})" if more else ""
+    if entries[row].all():
+        raise InvalidModel(
+            f"{row_label(row)}: sums to {float(totals[row])!r}; must sum to 1 within "
+            f"{ROW_TOLERANCE:g}{others}"
+        )
+    value = int((~entries[row]).argmax())
+    raise InvalidModel(
+        f"{row_label(row)}: probability of value {value} is {float(table[row, value])!r}; "
+        f"must be a finite number, at least 0{others}"
+    )
+
+
+def sort_rows(
+    sizes: Sequence[int], scope: Sequence[int], table: npt.NDArray[np.float64]
+) -> FloatArray:
+    """Rows in the order of `scope` (any order) rearranged to the order of the sorted scope."""
+    if list(scope) == sorted(scope):
+        return table
+    step_of = dict(zip(scope, strides([sizes[v] for v in scope]), strict=True))
+    in_order = sorted(scope)
+    source = weighted_index([sizes[v] for v in in_order], [step_of[v] for v in in_order])
+    rearranged: FloatArray = table[source]
+    return rearranged
+
+
+def _scope_numbers(structure: Structure, scope: Iterable[int | str], label: str) -> tuple[int, ...]:
+    numbers: list[int] = []
+    n_variables = len(structure.sizes)
+    for variable in scope:
+        if isinstance(variable, str):
+            if variable not in structure.names:
+                raise InvalidModel(
+                    f'{label}: no variable is called "{variable}"; the names are '
+                    f"{_listed(structure.names)}{did_you_mean(variable, structure.names)}"
+                )
+            number: int | None = structure.names.index(variable)
+        else:
+            number = whole_number(variable)
+        if number is None or not 0 <= number < n_variables:
+            raise InvalidModel(
+                f"{label}: variable {variable!r} must be in 0..{n_variables - 1} or a name"
+            )
+        if number in numbers:
+            raise InvalidModel(
+                f'{label}: variable {number} ("{structure.names[number]}") occurs twice; '
+                f"must occur once"
+            )
+        numbers.append(number)
+    return tuple(numbers)
+
+
+def _listed(names: Sequence[str], most: int = 12) -> str:
+    shown = ", ".join(names[:most])
+    return shown if len(names) <= most else f"{shown}, ... ({len(names)} in all)"
+
+
+def _rows(
+    structure: Structure,
+    scope: Sequence[int],
+    table: npt.ArrayLike,
+    columns: tuple[int, ...],
+    label: str,
+) -> FloatArray:
+    """A table of numbers as a fresh C-contiguous [rows, *columns] array."""
+    try:
+        array = np.asarray(table)
+    except ValueError:
+        raise InvalidModel(f"{label}: the rows of the table must all have one length") from None
+    if array.dtype.kind not in "biuf":
+        raise InvalidModel(f"{label}: the table has entries that are not numbers")
+    sizes = structure.scope_sizes(scope)
+    shapes = ((count(sizes), *columns), (*sizes, *columns))
+    if array.shape not in shapes:
+        allowed = " or ".join(str(list(shape)) for shape in dict.fromkeys(shapes))
+        raise InvalidModel(
+            f"{label}: the table has shape {list(array.shape)}; must be {allowed}, "
+            f"for scope ({', '.join(structure.names[v] for v in scope)})"
+        )
+    # + 0.0 copies and turns -0.0 into 0.0, which content_hash would tell apart.
+    fresh: FloatArray = np.ascontiguousarray(array.reshape(shapes[0]), dtype=np.float64) + 0.0
+    return fresh
+
+
+def _transition_table(structure: Structure, i: int, table: npt.ArrayLike) -> FloatArray:
+    scope, label = structure.transition_scopes[i], structure.transition_label(i)
+    rows = _rows(structure, scope, table, (structure.state_sizes[i],), label)
+    as_distributions(rows, lambda row: f"{label}, {structure.row_label(scope, row)}")
+    rows.flags.writeable = False
+    return rows
+
+
+def _reward_table(structure: Structure, k: int, table: npt.ArrayLike) -> FloatArray:
+    scope, label = structure.reward_scopes[k], structure.reward_label(k)
+    means = _rows(structure, scope, table, (), label)
+    lo, hi = structure.reward_ranges[k]
+    slack = ROW_TOLERANCE * max(hi - lo, abs(lo), abs(hi))
+    inside = (means >= lo - slack) & (means <= hi + slack)
+    if not inside.all():
+        row = int((~inside).argmax())
+        more = int((~inside).sum()) - 1
+        others = f" (and {more} more bad row{'s' if more > 1 else ''})" if more else ""
+        raise InvalidModel(
+            f"{label}, {structure.row_label(scope, row)}: mean is {float(means[row])!r}; "
+            f"must be in its range [{lo!r}, {hi!r}]{others}"
+        )
+    np.clip(means, lo, hi, out=means)
+    means.flags.writeable = False
+    return means
+
+
+def _noise(noise: Noise | Sequence[Noise] | None, n_rewards: int) -> tuple[Noise, ...]:
+    if noise is None:
+        noise = Noise()
+    laws = (noise,) * n_rewards if isinstance(noise, Noise) else tuple(noise)
+    if len(laws) != n_rewards:
+        raise InvalidModel(
+            f"{len(laws)} noise laws for {n_rewards} reward factors; must be one for all or "
+            f"one a reward factor"
+        )
+    for k, law in enumerate(laws):
+        if not isinstance(law, Noise):
+            raise InvalidModel(f"noise of reward factor {k} is {law!r}; must be a Noise")
+    return laws

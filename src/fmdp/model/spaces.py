@@ -1,0 +1,125 @@
+"""Finite product spaces: assignments of variables and their index x[Z].
+
+A joint assignment x of variables with sizes (n_1, ..., n_k) has the index
+
+    index(x) = sum_j x_j * stride_j,   stride_j = n_{j+1} * ... * n_k
+
+that is C order, the last variable fastest, everywhere in the library. Counts and indices of one
+assignment are exact Python integers, however large the space. The arrays over all assignments
+cost one int64 an entry and are refused (TooLarge) above a limit.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from fmdp.errors import InvalidParameter, TooLarge
+
+FloatArray: TypeAlias = npt.NDArray[np.float64]
+IndexArray: TypeAlias = npt.NDArray[np.int64]
+
+ARRAY_LIMIT_BYTES = 2**32
+
+
+def count(sizes: Sequence[int]) -> int:
+    """Number of joint assignments, exact; 1 for no variables."""
+    return math.prod(int(size) for size in sizes)
+
+
+def strides(sizes: Sequence[int]) -> tuple[int, ...]:
+    """The step in the index when one variable grows by one."""
+    steps: list[int] = []
+    step = 1
+    for size in reversed(sizes):
+        steps.append(step)
+        step *= int(size)
+    return tuple(reversed(steps))
+
+
+def encode(assignment: Sequence[int], sizes: Sequence[int]) -> int:
+    """The index of one assignment."""
+    if len(assignment) != len(sizes):
+        raise InvalidParameter(
+            f"assignment {tuple(assignment)} has {len(assignment)} values; must have {len(sizes)}"
+        )
+    index = 0
+    for position, (value, size) in enumerate(zip(assignment, sizes, strict=True)):
+        if not 0 <= value < size:
+            raise InvalidParameter(
+                f"assignment {tuple(assignment)}: value {value} at position {position} "
+                f"must be in 0..{size - 1}"
+            )
+        index = index * int(size) + int(value)
+    return index
+
+
+def decode(index: int, sizes: Sequence[int]) -> tuple[int, ...]:
+    """The assignment with this index."""
+    total = count(sizes)
+    if not 0 <= index < total:
+        raise InvalidParameter(f"index {index} must be in 0..{total - 1}")
+    rest = int(index)
+    values: list[int] = []
+    for size in reversed(sizes):
+        rest, value = divmod(rest, int(size))
+        values.append(value)
+    return tuple(reversed(values))
+
+
+def all_assignments(sizes: Sequence[int]) -> IndexArray:
+    """Every assignment in order: [count(sizes), len(sizes)]."""
+    total = count(sizes)
+    _refuse_above_limit(total * len(sizes))
+    indices = np.arange(total, dtype=np.int64)
+    assignments = np.empty((total, len(sizes)), dtype=np.int64)
+    for position, (step, size) in enumerate(zip(strides(sizes), sizes, strict=True)):
+        assignments[:, position] = indices // step % size
+    return assignments
+
+
+def weighted_index(sizes: Sequence[int], weights: Sequence[int]) -> IndexArray:
+    """sum_j x_j * weight_j for every assignment x in order: [count(sizes)].
+
+    Built one variable at a time, so that the number of variables is not bound by NumPy's limit
+    on the number of axes.
+    """
+    _refuse_above_limit(count(sizes))
+    index = np.zeros(1, dtype=np.int64)
+    for size, weight in zip(sizes, weights, strict=True):
+        steps = np.arange(size, dtype=np.int64) * weight
+        index = (index[:, None] + steps).reshape(-1)
+    return index
+
+
+def project(sizes: Sequence[int], scope: Sequence[int]) -> IndexArray:
+    """For every joint assignment x the index of x[scope]: [count(sizes)].
+
+    The scope may be in any order; its last variable is the fastest.
+    """
+    weights = [0] * len(sizes)
+    for variable, step in zip(scope, strides([sizes[v] for v in scope]), strict=True):
+        weights[variable] = step
+    return weighted_index(sizes, weights)
+
+
+def whole_number(value: Any) -> int | None:
+    """The value as an int if it is an integer (Python or NumPy, not a bool), else None."""
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)):
+        return None
+    return int(value)
+
+
+def _refuse_above_limit(entries: int) -> None:
+    needed = 8 * entries
+    if needed > ARRAY_LIMIT_BYTES:
+        raise TooLarge(
+            f"an array over all assignments needs {needed} bytes; "
+            f"at most {ARRAY_LIMIT_BYTES} are allowed",
+            needed,
+            ARRAY_LIMIT_BYTES,
+        )

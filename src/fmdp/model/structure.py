@@ -1,0 +1,374 @@
+"""Structure: the graph G of a factored MDP, all that a learner is told.
+
+Sizes of the state variables S_1, ..., S_m and of the action variables; the scope Z_i of every
+transition factor P_i(. | x[Z_i]) and of every reward factor R_k(x[Z_k]), where x = (state,
+action); the range of every reward factor; names; groups of state variables.
+
+State variables are numbered 0..m-1 and action variables m, m+1, .... A scope is sorted, so a
+state variable always comes before an action variable. A Structure is frozen, checked when it is
+made, and equal to another exactly if the contents are equal.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields
+from functools import cached_property, lru_cache
+from typing import Any
+
+from fmdp.errors import InvalidModel, InvalidParameter
+from fmdp.model.spaces import count, decode, strides, whole_number
+
+Scope = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Structure:
+    """Sizes, scopes, reward ranges, names and groups of a factored MDP (the paper's G)."""
+
+    state_sizes: tuple[int, ...]
+    action_sizes: tuple[int, ...]
+    transition_scopes: tuple[Scope, ...]
+    reward_scopes: tuple[Scope, ...]
+    reward_ranges: tuple[tuple[float, float], ...] = ()
+    """(lo, hi) of each reward factor; (0, 1) where none is given."""
+    state_names: tuple[str, ...] = ()
+    action_names: tuple[str, ...] = ()
+    reward_names: tuple[str, ...] = ()
+    state_values: tuple[tuple[str, ...], ...] = ()
+    action_values: tuple[tuple[str, ...], ...] = ()
+    groups: tuple[Scope, ...] = ()
+    """Disjoint sets of state variables that belong together; stored sorted."""
+
+    def __post_init__(self) -> None:
+        state_sizes = _sizes(self.state_sizes, "state")
+        action_sizes = _sizes(self.action_sizes, "action")
+        m = len(state_sizes)
+        n_variables = m + len(action_sizes)
+        if len(self.transition_scopes) != m:
+            raise InvalidModel(
+                f"{len(self.transition_scopes)} transition scopes for {m} state variables; "
+                f"there must be one a state variable"
+            )
+        state_names = _names(self.state_names, m, "state", "s")
+        action_names = _names(self.action_names, len(action_sizes), "action", "a")
+        _refuse_repeated(state_names + action_names, "variable name")
+        n_rewards = len(self.reward_scopes)
+        reward_names = _names(self.reward_names, n_rewards, "reward", "r")
+        _refuse_repeated(reward_names, "reward name")
+        transition_scopes = tuple(
+            _scope(scope, n_variables, f"transition factor {i} ({_quote(name)})")
+            for i, (scope, name) in enumerate(zip(self.transition_scopes, state_names, strict=True))
+        )
+        reward_scopes = tuple(
+            _scope(scope, n_variables, f"reward factor {k} ({_quote(name)})")
+            for k, (scope, name) in enumerate(zip(self.reward_scopes, reward_names, strict=True))
+        )
+        values: dict[str, Any] = {
+            "state_sizes": state_sizes,
+            "action_sizes": action_sizes,
+            "transition_scopes": transition_scopes,
+            "reward_scopes": reward_scopes,
+            "reward_ranges": _ranges(self.reward_ranges, reward_names),
+            "state_names": state_names,
+            "action_names": action_names,
+            "reward_names": reward_names,
+            "state_values": _value_names(self.state_values, state_sizes, state_names, "state"),
+            "action_values": _value_names(self.action_values, action_sizes, action_names, "action"),
+            "groups": _groups(self.groups, m),
+        }
+        for field, value in values.items():
+            object.__setattr__(self, field, value)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash(tuple(getattr(self, field.name) for field in fields(self)))
+
+    def __reduce__(self) -> tuple[type[Structure], tuple[Any, ...]]:
+        # Cached values stay behind: the hash of a string differs from process to process.
+        return type(self), tuple(getattr(self, field.name) for field in fields(self))
+
+    @cached_property
+    def m(self) -> int:
+        """Number of state variables (and of transition factors)."""
+        return len(self.state_sizes)
+
+    @cached_property
+    def l(self) -> int:  # noqa: E743 - the paper's symbol
+        """Number of reward factors."""
+        return len(self.reward_scopes)
+
+    @cached_property
+    def sizes(self) -> tuple[int, ...]:
+        """Sizes of all variables, states then actions."""
+        return self.state_sizes + self.action_sizes
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """Names of all variables, states then actions."""
+        return self.state_names + self.action_names
+
+    @cached_property
+    def values(self) -> tuple[tuple[str, ...], ...]:
+        """Names of the values of all variables, states then actions."""
+        return self.state_values + self.action_values
+
+    @cached_property
+    def n_states(self) -> int:
+        """Number of joint states, exact."""
+        return count(self.state_sizes)
+
+    @cached_property
+    def n_actions(self) -> int:
+        """Number of joint actions, exact."""
+        return count(self.action_sizes)
+
+    @cached_property
+    def transition_rows(self) -> tuple[int, ...]:
+        """|X[Z_i]| of every transition factor."""
+        return tuple(count(self.scope_sizes(scope)) for scope in self.transition_scopes)
+
+    @cached_property
+    def reward_rows(self) -> tuple[int, ...]:
+        """|X[Z_k]| of every reward factor."""
+        return tuple(count(self.scope_sizes(scope)) for scope in self.reward_scopes)
+
+    @cached_property
+    def max_scope_size(self) -> int:
+        """L: the largest number of assignments of a scope, transition or reward."""
+        return max(self.transition_rows + self.reward_rows)
+
+    @cached_property
+    def max_state_size(self) -> int:
+        """W: the largest number of values of a state variable."""
+        return max(self.state_sizes)
+
+    @cached_property
+    def reward_range_total(self) -> float:
+        """sum_k (hi_k - lo_k)."""
+        return float(sum(hi - lo for lo, hi in self.reward_ranges))
+
+    def scope_sizes(self, scope: Sequence[int]) -> tuple[int, ...]:
+        """Sizes of the variables of a scope."""
+        sizes = self.sizes
+        return tuple(sizes[variable] for variable in scope)
+
+    def state_scope(self, i: int) -> Scope:
+        """The state variables in the scope of transition factor i."""
+        return tuple(v for v in self.transition_scopes[i] if v < self.m)
+
+    def action_scope(self, i: int) -> Scope:
+        """The action variables (m, m+1, ...) in the scope of transition factor i."""
+        return tuple(v for v in self.transition_scopes[i] if v >= self.m)
+
+    def reward_state_scope(self, k: int) -> Scope:
+        """The state variables in the scope of reward factor k."""
+        return tuple(v for v in self.reward_scopes[k] if v < self.m)
+
+    def reward_action_scope(self, k: int) -> Scope:
+        """The action variables (m, m+1, ...) in the scope of reward factor k."""
+        return tuple(v for v in self.reward_scopes[k] if v >= self.m)
+
+    def scope_row(self, scope: Sequence[int], state: Sequence[int], action: Sequence[int]) -> int:
+        """The row of x[scope] for x = (state, action), which must be valid (see check_state)."""
+        m = self.m
+        row = 0
+        for variable, step in zip(scope, strides(self.scope_sizes(scope)), strict=True):
+            row += step * int(state[variable] if variable < m else action[variable - m])
+        return row
+
+    def check_state(self, state: Sequence[int], what: str = "state") -> tuple[int, ...]:
+        """The state as a tuple of ints, or InvalidParameter naming the variable."""
+        return _assignment(state, self.state_sizes, self.state_names, what)
+
+    def check_action(self, action: Sequence[int], what: str = "action") -> tuple[int, ...]:
+        """The action as a tuple of ints, or InvalidParameter naming the variable."""
+        return _assignment(action, self.action_sizes, self.action_names, what)
+
+    def transition_label(self, i: int) -> str:
+        """How errors and tables call transition factor i."""
+        return f"transition factor {i} ({_quote(self.state_names[i])})"
+
+    def reward_label(self, k: int) -> str:
+        """How errors and tables call reward factor k."""
+        return f"reward factor {k} ({_quote(self.reward_names[k])})"
+
+    def row_label(self, scope: Sequence[int], row: int) -> str:
+        """A row of a table with its assignment: 'row 5 (s0=1, a0=2)'."""
+        assignment = decode(row, self.scope_sizes(scope))
+        parts = (
+            f"{self.names[variable]}={self.values[variable][value]}"
+            for variable, value in zip(scope, assignment, strict=True)
+        )
+        return f"row {row} ({', '.join(parts) or 'empty scope'})"
+
+
+@lru_cache(maxsize=64)
+def numerals(size: int) -> tuple[str, ...]:
+    """The default names of the values of a variable: "0", "1", ...."""
+    return tuple(map(str, range(size)))
+
+
+def _quote(name: str) -> str:
+    return f'"{name}"'
+
+
+def _sizes(sizes: Iterable[int], kind: str) -> tuple[int, ...]:
+    checked: list[int] = []
+    for index, size in enumerate(sizes):
+        whole = whole_number(size)
+        if whole is None or whole < 1:
+            raise InvalidModel(
+                f"size of {kind} variable {index} is {size!r}; must be a whole number, at least 1"
+            )
+        checked.append(whole)
+    if not checked:
+        raise InvalidModel(f"no {kind} variable; there must be at least one")
+    return tuple(checked)
+
+
+def _scope(scope: Iterable[int], n_variables: int, label: str) -> Scope:
+    checked: list[int] = []
+    for variable in scope:
+        whole = whole_number(variable)
+        if whole is None or not 0 <= whole < n_variables:
+            raise InvalidModel(
+                f"{label}: scope has variable {variable!r}; must be in 0..{n_variables - 1}"
+            )
+        checked.append(whole)
+    if any(a >= b for a, b in itertools.pairwise(checked)):
+        raise InvalidModel(
+            f"{label}: scope {tuple(checked)} must be sorted and without repeats "
+            f"(FactoredMDP.from_factors sorts scopes together with their tables)"
+        )
+    return tuple(checked)
+
+
+def _names(names: Sequence[str], n: int, kind: str, prefix: str) -> tuple[str, ...]:
+    if len(names) == 0:
+        return tuple(f"{prefix}{index}" for index in range(n))
+    if isinstance(names, str) or len(names) != n:
+        raise InvalidModel(f"{kind} names {names!r}: must be {n} names, or none")
+    for index, name in enumerate(names):
+        if not _is_name(name):
+            raise InvalidModel(
+                f"name of {kind} {index} is {name!r}; must be a non-empty printable string"
+            )
+    return tuple(names)
+
+
+def _is_name(name: object) -> bool:
+    # Printable keeps every error message that quotes the name on one line.
+    return isinstance(name, str) and name != "" and name.isprintable()
+
+
+def _refuse_repeated(names: Sequence[str], what: str) -> None:
+    if len(set(names)) == len(names):
+        return
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            raise InvalidModel(f"{what} {_quote(name)} occurs twice; names must differ")
+        seen.add(name)
+
+
+def _value_names(
+    values: Sequence[Sequence[str]], sizes: Sequence[int], names: Sequence[str], kind: str
+) -> tuple[tuple[str, ...], ...]:
+    if len(values) == 0:
+        return tuple(numerals(size) for size in sizes)
+    if len(values) != len(sizes):
+        raise InvalidModel(
+            f"value names for {len(values)} {kind} variables; must be for {len(sizes)}, or none"
+        )
+    checked: list[tuple[str, ...]] = []
+    for own, size, name in zip(values, sizes, names, strict=True):
+        label = f"{kind} variable {_quote(name)}"
+        if isinstance(own, str) or len(own) != size:
+            raise InvalidModel(f"{label} has {len(own)} value names; must have {size}")
+        own = tuple(own)
+        if own == numerals(size):
+            checked.append(numerals(size))
+            continue
+        for value in own:
+            if not _is_name(value):
+                raise InvalidModel(
+                    f"{label}: value name {value!r} must be a non-empty printable string"
+                )
+        _refuse_repeated(own, f"{label}: value name")
+        checked.append(own)
+    return tuple(checked)
+
+
+def _ranges(
+    ranges: Sequence[tuple[float, float]], names: Sequence[str]
+) -> tuple[tuple[float, float], ...]:
+    if len(ranges) == 0:
+        return tuple((0.0, 1.0) for _ in names)
+    if len(ranges) != len(names):
+        raise InvalidModel(
+            f"{len(ranges)} reward ranges for {len(names)} reward factors; "
+            f"there must be one a reward factor"
+        )
+    checked: list[tuple[float, float]] = []
+    for k, (pair, name) in enumerate(zip(ranges, names, strict=True)):
+        label = f"reward factor {k} ({_quote(name)})"
+        try:
+            lo, hi = pair
+            # + 0.0 makes -0.0 and 0.0 the same range, also in the content hash.
+            lo, hi = float(lo) + 0.0, float(hi) + 0.0
+        except (TypeError, ValueError, OverflowError):
+            raise InvalidModel(f"{label}: range {pair!r} must be two numbers lo, hi") from None
+        if not (lo <= hi and math.isfinite(hi - lo)):
+            raise InvalidModel(f"{label}: range [{lo!r}, {hi!r}] must be finite with lo <= hi")
+        checked.append((lo, hi))
+    if not math.isfinite(sum(hi - lo for lo, hi in checked)):
+        raise InvalidModel("the reward ranges sum to infinity; the sum must be finite")
+    return tuple(checked)
+
+
+def _groups(groups: Iterable[Iterable[int]], m: int) -> tuple[Scope, ...]:
+    checked: list[Scope] = []
+    owner: dict[int, int] = {}
+    for index, group in enumerate(groups):
+        members: list[int] = []
+        for variable in group:
+            whole = whole_number(variable)
+            if whole is None or not 0 <= whole < m:
+                raise InvalidModel(
+                    f"group {index}: variable {variable!r} must be a state variable in 0..{m - 1}"
+                )
+            if whole in owner:
+                raise InvalidModel(
+                    f"group {index}: state variable {whole} is already in group {owner[whole]}; "
+                    f"groups must be disjoint"
+                )
+            owner[whole] = index
+            members.append(whole)
+        if not members:
+            raise InvalidModel(f"group {index} is empty; must have at least one state variable")
+        checked.append(tuple(sorted(members)))
+    return tuple(sorted(checked))
+
+
+def _assignment(
+    values: Sequence[int], sizes: Sequence[int], names: Sequence[str], what: str
+) -> tuple[int, ...]:
+    if len(values) != len(sizes):
+        raise InvalidParameter(
+            f"{what} {tuple(values)} has {len(values)} values; must have {len(sizes)}"
+        )
+    checked: list[int] = []
+    for value, size, name in zip(values, sizes, names, strict=True):
+        whole = whole_number(value)
+        if whole is None or not 0 <= whole < size:
+            raise InvalidParameter(
+                f"{what} {tuple(values)}: {_quote(name)} is {value!r}; must be in 0..{size - 1}"
+            )
+        checked.append(whole)
+    return tuple(checked)
