@@ -1,0 +1,68 @@
+# Every target makes its own virtual environment from nothing, with the versions that
+# requirements/lock.txt pins, and leaves a stamp so that it is made once.
+# `make lock` is the only target that moves a version.
+
+VENV ?= .venv
+# The first interpreter that starts and is new enough: a shim can exist and still refuse to run.
+PYTHON ?= $(shell for python in python3.11 python3.12 python3.13 python3; do \
+	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && echo $$python && break; done)
+
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+INSTALLED_BENCH := $(VENV)/.installed-bench
+LOCK := requirements/lock.txt
+PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
+# The build backend is installed first, pinned like everything else: pip's build isolation would
+# fetch whatever backend is newest on the day.
+INSTALL := $(PIP) install -c $(LOCK) --no-build-isolation
+
+.PHONY: help install reproduce test test-all lint format bench lock clean
+.DEFAULT_GOAL := help
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+install: $(INSTALLED) ## .venv with fmdp in it, editable
+
+$(INSTALLED): pyproject.toml $(LOCK)
+	@test -n "$(PYTHON)" || { echo "fmdp needs Python 3.11 or later; none found on PATH (set PYTHON=...)" >&2; exit 1; }
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(PIP) install -c $(LOCK) setuptools
+	$(INSTALL) -e '.[dev,plots]'
+	touch $@
+
+$(INSTALLED_BENCH): $(INSTALLED)
+	$(INSTALL) -e '.[dev,plots,bench]'
+	touch $@
+
+reproduce: $(INSTALLED) ## the main job: plans for the paper's four problems, as a table
+	$(BIN)/fmdp reproduce
+
+test: $(INSTALLED) ## the tests that take seconds
+	$(BIN)/pytest -n auto -m "not slow" $(ARGS)
+
+test-all: $(INSTALLED) ## all tests, the slow ones too
+	$(BIN)/pytest -n auto $(ARGS)
+
+lint: $(INSTALLED) ## style, format and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy --strict src
+
+format: $(INSTALLED) ## put the source into the one format
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: $(INSTALLED_BENCH) ## time and memory against peers, all in one run
+	$(BIN)/python -m benchmarks $(ARGS)
+
+lock: ## resolve all dependencies afresh and pin them in requirements/lock.txt
+	rm -rf build/lock
+	$(PYTHON) -m venv build/lock
+	build/lock/bin/python -m pip --disable-pip-version-check -qq install '.[gym,rddl,dask,plots,bench,dev]'
+	build/lock/bin/python -m pip freeze --all --exclude pip --exclude fmdp > $(LOCK)
+	rm -rf build/lock
+
+clean: ## remove the virtual environment and every cache
+	rm -rf $(VENV) build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +

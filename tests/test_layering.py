@@ -1,0 +1,159 @@
+"""Imports go one way: model -> {problems, elimination} -> planning -> {measures, learning}
+-> simulation -> experiments -> reports -> cli.
+
+`errors` and `parameters` lie below all; `interop` and `testing` stand on everything up to
+simulation, and only `cli` imports them, inside a function. Only `cli` knows Typer and Rich.
+Every import statement counts, wherever it stands: in a function, relative, or for types only.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import fmdp
+
+SOURCE = Path(fmdp.__file__).parent
+
+# Rooms of one storey do not know each other.
+STOREYS = (
+    ("errors",),
+    ("parameters",),
+    ("model",),
+    ("problems", "elimination"),
+    ("planning",),
+    ("measures", "learning"),
+    ("simulation",),
+    ("interop", "testing"),
+    ("experiments",),
+    ("reports",),
+    ("cli",),
+    ("__main__",),
+)
+HEIGHT = {room: height for height, rooms in enumerate(STOREYS) for room in rooms}
+ONLY_FROM_CLI = {"interop", "testing"}
+ONLY_IN_CLI = {"typer", "rich", "click"}
+
+
+def imported(module: str, tree: ast.Module, is_package: bool) -> Iterator[tuple[str, int, bool]]:
+    """(dotted name, line, whether it stands inside a function) of every import in a module."""
+    package = module if is_package else module.rpartition(".")[0]
+
+    def visit(node: ast.AST, lazy: bool) -> Iterator[tuple[str, int, bool]]:
+        for child in ast.iter_child_nodes(node):
+            inside = lazy or isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+            if isinstance(child, ast.Import):
+                for alias in child.names:
+                    yield alias.name, child.lineno, lazy
+            elif isinstance(child, ast.ImportFrom):
+                base = child.module or ""
+                if child.level:
+                    parents = package.split(".")
+                    parents = parents[: len(parents) - (child.level - 1)]
+                    base = ".".join([*parents, *([base] if base else [])])
+                for alias in child.names:
+                    yield f"{base}.{alias.name}", child.lineno, lazy
+            elif isinstance(child, ast.Call) and _is_import_call(child):
+                name = child.args[0]
+                if isinstance(name, ast.Constant) and isinstance(name.value, str):
+                    yield name.value, child.lineno, lazy
+            yield from visit(child, inside)
+
+    yield from visit(tree, False)
+
+
+def _is_import_call(call: ast.Call) -> bool:
+    name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+    return name in ("import_module", "__import__") and bool(call.args)
+
+
+def violations(module: str, source: str, is_package: bool = False) -> list[str]:
+    """What a module of fmdp imports and must not."""
+    parts = module.split(".")
+    room = parts[1] if len(parts) > 1 else ""
+    if room == "":
+        return []  # fmdp/__init__.py is the list of public names, loaded lazily from everywhere
+    if room not in HEIGHT:
+        return [f"{module}: the room {room!r} has no storey in tests/test_layering.py"]
+    found = []
+    for name, line, lazy in imported(module, ast.parse(source), is_package):
+        target = name.split(".")
+        where = f"{module}, line {line}: imports {name}"
+        if target[0] in ONLY_IN_CLI and room != "cli":
+            found.append(f"{where}, which only cli may know")
+        if target[0] != "fmdp" or target[1:] == ["__version__"]:
+            continue
+        if len(target) == 1 or target[1] not in HEIGHT:
+            home = fmdp._HOME.get(target[1] if len(target) > 1 else "")
+            if home is None:
+                found.append(f"{where}, the whole of fmdp: name the room")
+                continue
+            target = home.split(".")
+        other = target[1]
+        if other == room:
+            continue
+        if other in ONLY_FROM_CLI and (room != "cli" or not lazy):
+            found.append(f"{where}, which only cli may import, inside a function")
+        elif HEIGHT[other] >= HEIGHT[room]:
+            found.append(f"{where}, which is not below {room}")
+        elif room in ONLY_FROM_CLI and HEIGHT[other] > HEIGHT["simulation"]:
+            found.append(f"{where}, which is above simulation")
+    return found
+
+
+def module_name(path: Path) -> str:
+    parts = path.relative_to(SOURCE.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def test_no_module_imports_upwards() -> None:
+    files = sorted(SOURCE.rglob("*.py"))
+    assert files
+    found = [
+        line
+        for path in files
+        for line in violations(module_name(path), path.read_text(), path.name == "__init__.py")
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    ("module", "source"),
+    [
+        ("fmdp.model.files", "import fmdp.planning"),
+        ("fmdp.model.files", "from fmdp.planning.exact import Exact"),
+        ("fmdp.model.files", "from fmdp import planning"),
+        ("fmdp.model.files", "from fmdp import problem"),
+        ("fmdp.model.files", "import fmdp"),
+        ("fmdp.model.files", "from ..planning import exact"),
+        ("fmdp.model.files", "def load():\n    from fmdp.problems import problem"),
+        ("fmdp.model.files", "from importlib import import_module\nimport_module('fmdp.cli')"),
+        ("fmdp.problems.jao", "from fmdp.elimination.backup import Backup"),
+        ("fmdp.learning.dorl", "from fmdp.measures import diameter"),
+        ("fmdp.planning.exact", "if TYPE_CHECKING:\n    from fmdp.learning.dorl import DORL"),
+        ("fmdp.planning.exact", "from rich.progress import Progress"),
+        ("fmdp.simulation.loop", "def check():\n    from fmdp.testing import check_planner"),
+        ("fmdp.cli.convert", "from fmdp.interop.rddl import read"),
+        ("fmdp.testing.oracles", "from fmdp.experiments.spec import Spec"),
+        ("fmdp.attic.old", "import math"),
+    ],
+)
+def test_the_reader_sees_a_backward_import(module: str, source: str) -> None:
+    assert len(violations(module, source)) == 1
+
+
+@pytest.mark.parametrize(
+    ("module", "source"),
+    [
+        ("fmdp.planning.exact", "from fmdp.elimination.backup import Backup"),
+        ("fmdp.planning.exact", "from .policy import TablePolicy"),
+        ("fmdp.model.files", "from fmdp import __version__"),
+        ("fmdp.cli.convert", "def convert():\n    from fmdp.interop.rddl import read"),
+        ("fmdp.testing.oracles", "from fmdp.simulation.loop import simulate"),
+    ],
+)
+def test_the_reader_allows_a_forward_import(module: str, source: str) -> None:
+    assert violations(module, source) == []
