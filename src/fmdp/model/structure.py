@@ -214,6 +214,11 @@ def numerals(size: int) -> tuple[str, ...]:
     return tuple(map(str, range(size)))
 
 
+def default_names(prefix: str, n: int) -> tuple[str, ...]:
+    """The default names of n variables or factors: prefix0, prefix1, ...."""
+    return tuple(f"{prefix}{index}" for index in range(n))
+
+
 def _quote(name: str) -> str:
     return f'"{name}"'
 
@@ -251,7 +256,7 @@ def _scope(scope: Iterable[int], n_variables: int, label: str) -> Scope:
 
 def _names(names: Sequence[str], n: int, kind: str, prefix: str) -> tuple[str, ...]:
     if len(names) == 0:
-        return tuple(f"{prefix}{index}" for index in range(n))
+        return default_names(prefix, n)
     if isinstance(names, str) or len(names) != n:
         raise InvalidModel(f"{kind} names {names!r}: must be {n} names, or none")
     for index, name in enumerate(names):
