@@ -1,0 +1,337 @@
+"""One declaration of a parameter serves problem ids, `--set`, sweep specs and `fmdp list`.
+
+A parameter has a name, a kind (the class), a default, a meaning and a set of allowed values.
+`parse` reads it from text (an id, a command line), `check` from a Python or TOML value, and
+`show` writes the canonical text: parse(show(v)) == v for every allowed v. Whatever is refused
+is refused with one line of one form: "the 'x' parameter of Y must be ...; got ...".
+
+A default of None means that the parameter may stay unset (text: `none`); a default of REQUIRED
+means that it has to be given.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final
+
+from fmdp.errors import InvalidParameter, UnknownName, did_you_mean
+
+_INTEGER = re.compile(r"[+-]?[0-9]{1,4000}")
+_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+_EDGE = re.compile(r"([0-9]{1,18})>([0-9]{1,18})")
+
+
+class _Required:
+    def __repr__(self) -> str:
+        return "REQUIRED"
+
+
+REQUIRED: Final = _Required()
+
+
+def quoted(value: object) -> str:
+    """The value as it stands in an error message: one line, and not longer than is useful."""
+    text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+def number_text(value: float) -> str:
+    """The shortest text that reads back as the same number; whole numbers without a point."""
+    return repr(float(value)).removesuffix(".0")
+
+
+@dataclass(frozen=True)
+class Parameter(ABC):
+    """What all kinds share. `owner` is what the parameter belongs to, for the messages."""
+
+    name: str
+    default: Any
+    meaning: str
+
+    kind: ClassVar[str]
+
+    @property
+    @abstractmethod
+    def allowed(self) -> str:
+        """The allowed values in words, as in "must be ..."."""
+
+    @abstractmethod
+    def _read(self, text: str) -> Any:
+        """The value of a text; ValueError where there is none."""
+
+    @abstractmethod
+    def _accept(self, value: Any) -> Any:
+        """The value in its own type, if it is allowed; ValueError where it is not."""
+
+    def _write(self, value: Any) -> str:
+        return str(value)
+
+    def _hint(self, value: object) -> str:
+        return ""
+
+    @property
+    def required(self) -> bool:
+        return self.default is REQUIRED
+
+    @property
+    def default_text(self) -> str:
+        return "required" if self.required else self.show(self.default)
+
+    def parse(self, text: str, owner: str) -> Any:
+        if self.default is None and text == "none":
+            return None
+        try:
+            return self._accept(self._read(text))
+        except ValueError:
+            raise self._refusal(text, owner) from None
+
+    def check(self, value: object, owner: str) -> Any:
+        """As `parse`, for a value that is not text yet; text is parsed."""
+        if isinstance(value, str):
+            return self.parse(value, owner)
+        if value is None and self.default is None:
+            return None
+        try:
+            return self._accept(value)
+        except ValueError:
+            raise self._refusal(value, owner) from None
+
+    def show(self, value: Any) -> str:
+        return "none" if value is None else self._write(value)
+
+    def _refusal(self, value: object, owner: str) -> InvalidParameter:
+        otherwise = " or none" if self.default is None else ""
+        return InvalidParameter(
+            f"the '{self.name}' parameter of {owner} must be {self.allowed}{otherwise}; "
+            f"got {quoted(value)}{self._hint(value)}"
+        )
+
+
+@dataclass(frozen=True)
+class _Ranged(Parameter):
+    """low and high belong to the range unless they are named as open."""
+
+    low: float = -math.inf
+    high: float = math.inf
+    low_open: bool = False
+    high_open: bool = False
+
+    noun: ClassVar[str]
+
+    @property
+    def _range(self) -> str:
+        if self.low == -math.inf and self.high == math.inf:
+            return ""
+        if self.high == math.inf:
+            return f" {'>' if self.low_open else '>='} {number_text(self.low)}"
+        if self.low == -math.inf:
+            return f" {'<' if self.high_open else '<='} {number_text(self.high)}"
+        left, right = "(" if self.low_open else "[", ")" if self.high_open else "]"
+        return f" in {left}{number_text(self.low)}, {number_text(self.high)}{right}"
+
+    @property
+    def allowed(self) -> str:
+        return self.noun + self._range
+
+    def _inside(self, value: float) -> None:
+        above = value > self.low if self.low_open else value >= self.low
+        below = value < self.high if self.high_open else value <= self.high
+        if not (above and below):
+            raise ValueError
+
+
+def _as_int(value: Any) -> int:
+    """An int from a Python or NumPy integer, which __index__ tells from a float."""
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise ValueError
+    return int(value.__index__())
+
+
+def _as_float(value: Any) -> float:
+    """A finite float from any number; bool is no number here."""
+    if isinstance(value, bool | str):
+        raise ValueError
+    try:
+        number = float(value)
+    except (TypeError, OverflowError):
+        raise ValueError from None
+    if not math.isfinite(number):
+        raise ValueError
+    return number
+
+
+@dataclass(frozen=True)
+class Integer(_Ranged):
+    kind: ClassVar[str] = "integer"
+    noun: ClassVar[str] = "an integer"
+
+    def _read(self, text: str) -> int:
+        if not _INTEGER.fullmatch(text):
+            raise ValueError
+        return int(text)
+
+    def _accept(self, value: Any) -> int:
+        number = _as_int(value)
+        self._inside(number)
+        return number
+
+
+@dataclass(frozen=True)
+class Number(_Ranged):
+    kind: ClassVar[str] = "number"
+    noun: ClassVar[str] = "a number"
+
+    def _read(self, text: str) -> float:
+        if not _NUMBER.fullmatch(text):
+            raise ValueError
+        return float(text)
+
+    def _accept(self, value: Any) -> float:
+        number = _as_float(value) + 0.0  # -0.0 + 0.0 is 0.0: one canonical text for zero
+        self._inside(number)
+        return number
+
+    def _write(self, value: float) -> str:
+        return number_text(value)
+
+
+@dataclass(frozen=True)
+class Numbers(_Ranged):
+    """One number, or several joined by commas or plus signs (an id has no room for commas)."""
+
+    kind: ClassVar[str] = "numbers"
+    noun: ClassVar[str] = "a number, or several joined by '+', each a number"
+
+    @property
+    def allowed(self) -> str:
+        return self.noun + self._range if self._range else "a number, or several joined by '+'"
+
+    def _read(self, text: str) -> tuple[float, ...]:
+        parts = re.split(r"(?<![eE])[,+]", text)  # 1e+3 is one number
+        if not all(_NUMBER.fullmatch(part.strip()) for part in parts):
+            raise ValueError
+        return tuple(float(part) for part in parts)
+
+    def _accept(self, value: Any) -> tuple[float, ...]:
+        items = tuple(value) if isinstance(value, Iterable) else (value,)
+        if not items:
+            raise ValueError
+        numbers = tuple(_as_float(item) + 0.0 for item in items)
+        for number in numbers:
+            self._inside(number)
+        return numbers
+
+    def _write(self, value: tuple[float, ...]) -> str:
+        return "+".join(number_text(number) for number in value)
+
+
+@dataclass(frozen=True)
+class Choice(Parameter):
+    choices: tuple[str, ...] = ()
+
+    kind: ClassVar[str] = "choice"
+
+    @property
+    def allowed(self) -> str:
+        return "one of " + ", ".join(self.choices)
+
+    def _read(self, text: str) -> str:
+        return text
+
+    def _accept(self, value: Any) -> str:
+        if value not in self.choices:
+            raise ValueError
+        return str(value)
+
+    def _hint(self, value: object) -> str:
+        return did_you_mean(str(value), self.choices)
+
+
+@dataclass(frozen=True)
+class Edges(Parameter):
+    """A set of directed edges, `parent>child`, joined by plus signs; kept sorted."""
+
+    kind: ClassVar[str] = "edges"
+
+    @property
+    def allowed(self) -> str:
+        return "edges parent>child joined by '+', each once and none from a node to itself"
+
+    def _read(self, text: str) -> tuple[tuple[int, int], ...]:
+        if text == "":
+            return ()
+        edges = []
+        for part in text.split("+"):
+            match = _EDGE.fullmatch(part.strip())
+            if match is None:
+                raise ValueError
+            edges.append((int(match[1]), int(match[2])))
+        return tuple(edges)
+
+    def _accept(self, value: Any) -> tuple[tuple[int, int], ...]:
+        try:
+            edges = sorted((_as_int(parent), _as_int(child)) for parent, child in value)
+        except TypeError:
+            raise ValueError from None
+        if len(set(edges)) < len(edges) or any(p == c or min(p, c) < 0 for p, c in edges):
+            raise ValueError
+        return tuple(edges)
+
+    def _write(self, value: tuple[tuple[int, int], ...]) -> str:
+        return "+".join(f"{parent}>{child}" for parent, child in value)
+
+
+def split_assignments(items: Iterable[str], owner: str) -> dict[str, str]:
+    """["c=.03", "rho=.1"] -> {"c": ".03", "rho": ".1"}; a name may be given only once."""
+    given: dict[str, str] = {}
+    for item in items:
+        name, equals, text = (part.strip() for part in item.partition("="))
+        if not equals or not name:
+            raise InvalidParameter(
+                f"a parameter of {owner} must be given as key=value; got {quoted(item)}"
+            )
+        if name in given:
+            raise InvalidParameter(
+                f"the '{name}' parameter of {owner} must be given once; "
+                f"got {quoted(given[name])} and {quoted(text)}"
+            )
+        given[name] = text
+    return given
+
+
+def resolve(
+    parameters: Sequence[Parameter], given: Mapping[str, object], owner: str
+) -> dict[str, Any]:
+    """A value for every parameter, in declaration order: the given one, checked, or the default."""
+    known = [parameter.name for parameter in parameters]
+    for name in given:
+        if name not in known:
+            allowed = f"it takes {', '.join(known)}" if known else "it takes none"
+            raise UnknownName(
+                f"{owner} has no parameter {quoted(name)} ({allowed}){did_you_mean(name, known)}"
+            )
+    values = {}
+    for parameter in parameters:
+        if parameter.name in given:
+            values[parameter.name] = parameter.check(given[parameter.name], owner)
+        elif parameter.required:
+            raise InvalidParameter(
+                f"the '{parameter.name}' parameter of {owner} ({parameter.meaning}) must be given: "
+                f"{parameter.allowed}"
+            )
+        else:
+            values[parameter.name] = parameter.default
+    return values
+
+
+def canonical(parameters: Sequence[Parameter], values: Mapping[str, Any]) -> tuple[str, ...]:
+    """("key=value", ...) for the values that differ from the default, in declaration order."""
+    return tuple(
+        f"{parameter.name}={parameter.show(values[parameter.name])}"
+        for parameter in parameters
+        if values[parameter.name] != parameter.default
+    )
