@@ -1,0 +1,578 @@
+"""From a structure to the program that the kernels run: groups, axes, classes, index arrays.
+
+The state tensor h is held in elimination order (first eliminated slowest).  Neighbouring variables
+of the order are fused into groups of a few joint values, so that a step is a small matrix product
+on long contiguous runs instead of many thin passes.  What a step knows of the *current* state is
+either an axis of the tensor or fixed from outside:
+
+* **growing**: a parent that is needed before its turn becomes an axis of the tensor at its first
+  use and stays until the end; time and memory times its size while its next value is there too;
+* **conditioning**: a variable is fixed and the program is run once for each of its values
+  (`branch`).  Variables fixed at the first group cost no extra time, shrink every tensor, keep them
+  in cache and hand out independent pieces of work to threads; later ones repeat the groups before.
+
+Both are only a choice of which variables are branches; `choose_layout` prices the candidates and
+takes the cheapest that fits into the memory limit.
+
+Joint actions whose tables agree in all groups so far share those steps: the steps form a tree (a
+trie of action classes), walked depth first with one buffer a level.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fmdp.elimination import kernels as k
+from fmdp.elimination.order import elimination_order
+from fmdp.model import Structure
+
+Index = NDArray[np.int64]
+
+# Seconds, measured on one core of an ordinary server; only their ratios matter, for the choices.
+_NODE_SECONDS = 1.5e-7  # setting up one step
+_RUN_SECONDS = 3e-9  # one inner loop
+_MADD_SECONDS = 0.8e-10  # one multiply-add in cache
+_MISS_SECONDS = 8e-10  # one tensor element read and written beyond the second-level cache
+_CACHE_BYTES = 1 << 20
+_GATHER_SECONDS = 2e-9  # one table entry brought into place, once a solve
+_SWEEPS_A_SOLVE = 20
+_GROUP_LIMITS = (1, 4, 8, 16)
+_PARALLEL_STATES = 1 << 13  # below this threads cost more than they bring
+
+
+@dataclass(frozen=True)
+class Group:
+    """One step: which variables go, which come, and the shape of the step."""
+
+    members: tuple[int, ...]  # eliminated here, in order
+    opened: tuple[int, ...]  # parents that become axes here, before their own turn
+    own: tuple[int, ...]  # members that become axes here
+    context: tuple[int, ...]  # known variables on which the rows depend (own excluded)
+    rewards: tuple[int, ...]  # reward factors whose scope is known from here on
+    reward_context: tuple[int, ...]
+    actions: tuple[int, ...]  # action variables (0-based) in the scopes of this group
+    outer: int
+    rep: int
+    n_v: int
+    n_u: int
+    inner: int
+
+    @property
+    def out_size(self) -> int:
+        return self.outer * self.rep * self.n_u * self.inner
+
+    @property
+    def seconds(self) -> float:
+        runs = self.outer * self.rep * (self.n_u if self.inner > 1 else 1)
+        work = self.out_size * self.n_v * _MADD_SECONDS + runs * _RUN_SECONDS
+        if 16 * self.out_size > _CACHE_BYTES:
+            work += self.out_size * _MISS_SECONDS
+        return work + _NODE_SECONDS
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Order, groups and branches, with what they will cost; nothing of size S is made yet."""
+
+    structure: Structure
+    order: tuple[int, ...]
+    nested: bool
+    branch: tuple[int, ...]
+    groups: tuple[Group, ...]
+    axes: tuple[int, ...]  # axes of the final tensor, slowest first
+
+    @cached_property
+    def n_branches(self) -> int:
+        return _volume(self.branch, self.structure.state_sizes)
+
+    @cached_property
+    def leaf_size(self) -> int:
+        return _volume(self.axes, self.structure.state_sizes)
+
+    @cached_property
+    def buffer_sizes(self) -> tuple[int, ...]:
+        return tuple(group.out_size for group in self.groups)
+
+    @cached_property
+    def node_counts(self) -> tuple[int, ...]:
+        """Steps of each group for one branch, if no two actions have equal tables."""
+        told: set[int] = set()
+        counts = []
+        for group in self.groups:
+            told |= set(group.actions)
+            counts.append(_volume(told, self.structure.action_sizes))
+        return tuple(counts)
+
+    @cached_property
+    def multiply_adds(self) -> int:
+        """Multiply-adds of one sweep, if no two actions have equal tables."""
+        return self.n_branches * sum(
+            nodes * group.out_size * group.n_v
+            for nodes, group in zip(self.node_counts, self.groups, strict=True)
+        )
+
+    @cached_property
+    def table_entries(self) -> int:
+        sizes, actions = self.structure.state_sizes, self.structure.action_sizes
+        total = 0
+        for group in self.groups:
+            classes = _volume(group.actions, actions)
+            rows = classes * _volume(group.context, sizes)
+            total += rows * group.n_v * group.n_u * len(group.members)
+            if group.rewards:
+                total += classes * _volume(group.reward_context, sizes) * group.n_u
+        return total
+
+    def seconds(self, threads: int) -> float:
+        """Predicted time of a sweep, table building spread over the sweeps of a short solve."""
+        sweep = self.n_branches * sum(
+            nodes * group.seconds
+            for nodes, group in zip(self.node_counts, self.groups, strict=True)
+        )
+        states = self.structure.n_states
+        if threads > 1 and states >= _PARALLEL_STATES:
+            sweep /= min(threads, self.n_branches)
+        return sweep + self.table_entries * _GATHER_SECONDS / _SWEEPS_A_SOLVE
+
+    def memory(self, threads: int) -> int:
+        """Bytes needed to plan: vectors over all states, buffers, tables with their indices."""
+        vectors = 8 * 4 * self.structure.n_states
+        buffers = 8 * threads * (sum(self.buffer_sizes) + self.leaf_size)
+        contexts = 16 * sum(group.outer * group.rep for group in self.groups)
+        leaves = 16 * self.leaf_size
+        nodes = 8 * k.N_NODE_FIELDS * sum(self.node_counts)
+        return vectors + buffers + contexts + leaves + nodes + 24 * self.table_entries
+
+
+def _volume(variables: Iterable[int], sizes: Sequence[int]) -> int:
+    result = 1
+    for variable in variables:
+        result *= sizes[variable]
+    return result
+
+
+def make_layout(
+    structure: Structure,
+    order: tuple[int, ...],
+    *,
+    nested: bool,
+    limit: int,
+    branch: tuple[int, ...],
+) -> Layout:
+    """Groups of at most `limit` joint values along the order, with the given branch variables."""
+    m, sizes = structure.m, structure.state_sizes
+    waiting = list(range(structure.l))
+    eliminated: set[int] = set()
+    known = set(branch)
+    axes: list[int] = []
+    groups: list[Group] = []
+    position = 0
+    while position < m:
+        end, joint = position + 1, sizes[order[position]]
+        while not nested and end < m and joint * sizes[order[end]] <= limit:
+            joint *= sizes[order[end]]
+            end += 1
+        members = order[position:end]
+        parents = {j for i in members for j in structure.state_scope(i)}
+        opened = tuple(sorted(parents - set(members) - known - eliminated))
+        own = tuple(i for i in members if i not in known)
+        context = tuple(sorted((parents | set(members)) - set(own)))
+        outer = _volume(axes, sizes)
+        known |= set(opened) | set(members)
+        rewards = tuple(f for f in waiting if known.issuperset(structure.reward_state_scope(f)))
+        waiting = [f for f in waiting if f not in rewards]
+        reward_parents = {j for f in rewards for j in structure.reward_state_scope(f)}
+        told = {v - m for i in members for v in structure.action_scope(i)}
+        told |= {v - m for f in rewards for v in structure.reward_action_scope(f)}
+        groups.append(
+            Group(
+                members=members,
+                opened=opened,
+                own=own,
+                context=context,
+                rewards=rewards,
+                reward_context=tuple(sorted(reward_parents - set(own))),
+                actions=tuple(sorted(told)),
+                outer=outer,
+                rep=_volume(opened, sizes),
+                n_v=joint,
+                n_u=_volume(own, sizes),
+                inner=_volume(order[end:], sizes),
+            )
+        )
+        axes += [*opened, *own]
+        eliminated |= set(members)
+        position = end
+    return Layout(structure, order, nested, branch, tuple(groups), tuple(axes))
+
+
+def choose_layout(
+    structure: Structure,
+    *,
+    nested: bool = False,
+    threads: int = 1,
+    memory_limit: int | None = None,
+    order: tuple[int, ...] | None = None,
+) -> Layout:
+    """The layout with the least predicted time among those that fit; the leanest if none does.
+
+    Candidates: every size of group, and as branches every prefix of the sequence in which current
+    variables come into play (the first ones cost nothing extra; each later one trades time for
+    memory), down to conditioning on everything.
+    """
+    if order is None:
+        order = elimination_order(structure)
+    best: Layout | None = None
+    leanest: Layout | None = None
+    for limit in (1,) if nested else _GROUP_LIMITS:
+        plain = make_layout(structure, order, nested=nested, limit=limit, branch=())
+        for length in range(len(plain.axes) + 1):
+            branch = plain.axes[:length]
+            if length > 0 and _volume(branch, structure.state_sizes) > 1 << 20:
+                break
+            layout = make_layout(structure, order, nested=nested, limit=limit, branch=branch)
+            need = layout.memory(threads)
+            if leanest is None or need < leanest.memory(threads):
+                leanest = layout
+            fits = memory_limit is None or need <= memory_limit
+            if fits and (best is None or layout.seconds(threads) < best.seconds(threads)):
+                best = layout
+    chosen = best or leanest
+    assert chosen is not None  # there is always the layout without branches
+    return chosen
+
+
+@dataclass(frozen=True, eq=False)
+class Program:
+    """Index arrays for the kernels; see kernels.py for the columns."""
+
+    layout: Layout
+    levels: Index
+    nodes: Index
+    ctx: Index
+    rctx: Index
+    branch_m: Index
+    branch_r: Index
+    branch_base: Index
+    leaf_offset: Index
+    canonical_base: Index
+    canonical_offset: Index
+    leaf_start: Index
+    leaf_actions: Index
+    action_leaf: Index
+    m_index: tuple[Index, ...]  # per group [members, entries] into the flat transition tables
+    f_index: tuple[Index, ...]  # per group [1, rows * n_u] into the flat free masses
+    r_index: tuple[Index, ...]  # per group [factors, entries] into the flat reward tables
+    m_slices: tuple[slice, ...]
+    f_slices: tuple[slice, ...]
+    r_slices: tuple[slice, ...]
+    arena_size: int
+    shares: int = field(default=0)  # steps saved in a sweep because actions have equal tables
+
+
+def build_program(
+    layout: Layout,
+    tables: tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]] | None = None,
+) -> Program:
+    """The program of a layout.
+
+    With `tables` (flat transition tables, free masses, rewards) actions with equal numbers share
+    their steps, and the program is for these tables only.  Without, only actions share that differ
+    in variables outside the scopes, and the program is for every model of the structure.
+    """
+    structure, m = layout.structure, layout.structure.m
+    sizes, action_sizes = structure.state_sizes, structure.action_sizes
+    n_actions = structure.n_actions
+    joint_actions = _decode_all(action_sizes)  # [A, action variables]
+    p_offset, f_offset, r_offset = flat_offsets(structure)
+
+    levels = np.zeros((len(layout.groups), k.N_LEVEL_FIELDS), dtype=np.int64)
+    classes = np.empty((len(layout.groups), n_actions), dtype=np.int64)
+    m_index: list[Index] = []
+    f_index: list[Index] = []
+    r_index: list[Index] = []
+    m_slices: list[slice] = []
+    f_slices: list[slice] = []
+    r_slices: list[slice] = []
+    ctx_parts: list[Index] = []
+    rctx_parts: list[Index] = []
+    branch_values = _decode_all([sizes[j] for j in layout.branch])  # [branches, len(branch)]
+    branch_m = np.zeros((len(branch_values), len(layout.groups)), dtype=np.int64)
+    branch_r = np.zeros_like(branch_m)
+    axes: list[int] = []
+    m_base = f_base = r_base = ctx_base = buffer = 0
+
+    for g, group in enumerate(layout.groups):
+        told = group.actions
+        told_sizes = [action_sizes[v] for v in told]
+        projection = joint_actions[:, list(told)] @ _strides(told_sizes)
+        representatives = _decode_all(told_sizes)  # [classes, told]
+
+        mi = _transition_index(layout, group, representatives, p_offset)
+        fi = _free_index(layout, group, representatives, f_offset)
+        ri = _reward_index(layout, group, representatives, r_offset)
+        n_classes = len(representatives)
+        if tables is not None:
+            keys = _class_keys(tables, n_classes, mi, fi if layout.nested else None, ri)
+            _, first, inverse = np.unique(keys, return_index=True, return_inverse=True, axis=0)
+            # Renumber by first appearance: np.unique sorts by content, which is arbitrary.
+            rank = np.empty(len(first), dtype=np.int64)
+            rank[np.argsort(first)] = np.arange(len(first))
+            projection = rank[np.ravel(inverse)][projection]
+            keep = np.sort(first)
+            mi, fi, ri = (_keep_classes(index, n_classes, keep) for index in (mi, fi, ri))
+            n_classes = len(keep)
+        classes[g] = projection
+
+        rows = _volume(group.context, sizes)
+        r_rows = _volume(group.reward_context, sizes)
+        step_axes = [*axes, *group.opened]
+        ctx_parts.append(_context_offsets(step_axes, group.context, sizes))
+        rctx_parts.append(_context_offsets(step_axes, group.reward_context, sizes))
+        branch_m[:, g] = _branch_offsets(branch_values, layout.branch, group.context, sizes)
+        branch_r[:, g] = _branch_offsets(branch_values, layout.branch, group.reward_context, sizes)
+
+        levels[g, k.OUTER], levels[g, k.REP] = group.outer, group.rep
+        levels[g, k.V], levels[g, k.U], levels[g, k.INNER] = group.n_v, group.n_u, group.inner
+        levels[g, k.M_BASE], levels[g, k.M_ROWS] = m_base, n_classes * rows
+        levels[g, k.R_BASE] = r_base
+        levels[g, k.R_ROWS] = n_classes * r_rows if group.rewards else 0
+        levels[g, k.F_BASE], levels[g, k.CTX_BASE] = f_base, ctx_base
+        levels[g, k.HAS_R], levels[g, k.BUFFER] = bool(group.rewards), buffer
+
+        m_index.append(mi)
+        m_slices.append(slice(m_base, m_base + mi.shape[1]))
+        m_base += mi.shape[1]
+        if layout.nested:
+            f_index.append(fi)
+            f_slices.append(slice(f_base, f_base + fi.shape[1]))
+            f_base += fi.shape[1]
+        r_index.append(ri)
+        r_slices.append(slice(r_base, r_base + ri.shape[1]))
+        r_base += ri.shape[1]
+        ctx_base += group.outer * group.rep
+        buffer += group.out_size
+        axes += [*group.opened, *group.own]
+
+    nodes, leaf_start, leaf_actions, action_leaf = _action_tree(layout, classes)
+    internal = dict(zip(layout.order, _strides([sizes[j] for j in layout.order]), strict=True))
+    canonical = dict(enumerate(_strides(sizes)))
+    return Program(
+        layout=layout,
+        levels=levels,
+        nodes=nodes,
+        ctx=np.concatenate(ctx_parts),
+        rctx=np.concatenate(rctx_parts),
+        branch_m=branch_m,
+        branch_r=branch_r,
+        branch_base=branch_values @ np.array([internal[j] for j in layout.branch], dtype=np.int64),
+        leaf_offset=_axis_offsets(axes, internal, sizes),
+        canonical_base=branch_values
+        @ np.array([canonical[j] for j in layout.branch], dtype=np.int64),
+        canonical_offset=_axis_offsets(axes, canonical, sizes),
+        leaf_start=leaf_start,
+        leaf_actions=leaf_actions,
+        action_leaf=action_leaf,
+        m_index=tuple(m_index),
+        f_index=tuple(f_index),
+        r_index=tuple(r_index),
+        m_slices=tuple(m_slices),
+        f_slices=tuple(f_slices),
+        r_slices=tuple(r_slices),
+        arena_size=buffer,
+        shares=sum(layout.node_counts) - len(nodes),
+    )
+
+
+def flat_offsets(structure: Structure) -> tuple[list[int], list[int], list[int]]:
+    """Where factor i begins in the flat transition tables, free masses and rewards."""
+    cells = [
+        rows * size
+        for rows, size in zip(structure.transition_rows, structure.state_sizes, strict=True)
+    ]
+    starts = [[0, *itertools.accumulate(part)] for part in
+              (cells, structure.transition_rows, structure.reward_rows)]  # fmt: skip
+    return starts[0], starts[1], starts[2]
+
+
+def _decode_all(sizes: Sequence[int]) -> Index:
+    """[count, len(sizes)]: every assignment, C order (one empty one for no variables)."""
+    total = _volume(range(len(sizes)), sizes)
+    if not sizes:
+        return np.zeros((total, 0), dtype=np.int64)
+    return np.stack(np.unravel_index(np.arange(total), tuple(sizes)), axis=1).astype(np.int64)
+
+
+def _strides(sizes: Sequence[int]) -> Index:
+    result = np.ones(len(sizes), dtype=np.int64)
+    for position in range(len(sizes) - 2, -1, -1):
+        result[position] = result[position + 1] * sizes[position + 1]
+    return result
+
+
+def _scope_strides(structure: Structure, scope: Sequence[int]) -> dict[int, int]:
+    """Stride of every variable of a scope in its table's row index."""
+    return {
+        variable: int(stride)
+        for variable, stride in zip(
+            scope, _strides([structure.sizes[v] for v in scope]), strict=True
+        )
+    }
+
+
+def _row_index(
+    layout: Layout,
+    group: Group,
+    representatives: Index,
+    strides: dict[int, int],
+    context: tuple[int, ...],
+    with_values: bool,
+) -> Index:
+    """Row of a table over [class, context..., (member values...,) own...], as a full array."""
+    structure, m = layout.structure, layout.structure.m
+    sizes = structure.state_sizes
+    shape = [len(representatives), *(sizes[j] for j in context)]
+    middle = [sizes[j] for j in group.members] if with_values else []
+    shape += middle + [sizes[j] for j in group.own]
+    index = np.zeros(shape, dtype=np.int64)
+
+    def add(axis: int, values: Index) -> None:
+        view = [1] * len(shape)
+        view[axis] = len(values)
+        nonlocal index
+        index += values.reshape(view)
+
+    for variable, stride in strides.items():
+        if variable >= m:
+            column = group.actions.index(variable - m)
+            add(0, stride * representatives[:, column])
+        elif variable in group.own:
+            axis = 1 + len(context) + len(middle) + group.own.index(variable)
+            add(axis, stride * np.arange(sizes[variable]))
+        else:
+            add(1 + context.index(variable), stride * np.arange(sizes[variable]))
+    return index
+
+
+def _transition_index(
+    layout: Layout, group: Group, representatives: Index, offsets: list[int]
+) -> Index:
+    structure = layout.structure
+    parts = []
+    for position, i in enumerate(group.members):
+        size = structure.state_sizes[i]
+        strides = _scope_strides(structure, structure.transition_scopes[i])
+        index = _row_index(layout, group, representatives, strides, group.context, True) * size
+        view = [1] * index.ndim
+        view[1 + len(group.context) + position] = size
+        index += np.arange(size).reshape(view) + offsets[i]
+        parts.append(index.reshape(-1))
+    return np.stack(parts)
+
+
+def _free_index(layout: Layout, group: Group, representatives: Index, offsets: list[int]) -> Index:
+    if not layout.nested:
+        return np.zeros((1, 0), dtype=np.int64)
+    (i,) = group.members
+    strides = _scope_strides(layout.structure, layout.structure.transition_scopes[i])
+    index = _row_index(layout, group, representatives, strides, group.context, False)
+    return (index + offsets[i]).reshape(1, -1)
+
+
+def _reward_index(
+    layout: Layout, group: Group, representatives: Index, offsets: list[int]
+) -> Index:
+    if not group.rewards:
+        return np.zeros((1, 0), dtype=np.int64)
+    structure = layout.structure
+    parts = []
+    for f in group.rewards:
+        strides = _scope_strides(structure, structure.reward_scopes[f])
+        index = _row_index(layout, group, representatives, strides, group.reward_context, False)
+        parts.append((index + offsets[f]).reshape(-1))
+    return np.stack(parts)
+
+
+def _class_keys(
+    tables: tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]],
+    n_classes: int,
+    mi: Index,
+    fi: Index | None,
+    ri: Index,
+) -> NDArray[np.float64]:
+    """[classes, numbers]: everything that the steps of a class would use."""
+    flat_p, flat_f, flat_r = tables
+    parts = [flat_p[index].reshape(n_classes, -1) for index in mi]
+    if fi is not None:
+        parts.append(flat_f[fi].reshape(n_classes, -1))
+    parts += [flat_r[index].reshape(n_classes, -1) for index in ri]
+    return np.concatenate(parts, axis=1)
+
+
+def _keep_classes(index: Index, n_classes: int, keep: Index) -> Index:
+    kinds, entries = index.shape
+    if entries == 0:
+        return index
+    kept = index.reshape(kinds, n_classes, -1)[:, keep]
+    return np.ascontiguousarray(kept.reshape(kinds, -1))
+
+
+def _axis_offsets(axes: Sequence[int], strides: dict[int, int], sizes: Sequence[int]) -> Index:
+    """For every cell of a tensor with these axes: the sum of stride * value."""
+    result = np.zeros(1, dtype=np.int64)
+    for axis in axes:
+        step = int(strides.get(axis, 0)) * np.arange(sizes[axis], dtype=np.int64)
+        result = (result[:, None] + step[None, :]).reshape(-1)
+    return result
+
+
+def _context_offsets(axes: Sequence[int], context: Sequence[int], sizes: Sequence[int]) -> Index:
+    strides = dict(zip(context, _strides([sizes[j] for j in context]), strict=True))
+    return _axis_offsets(axes, strides, sizes)
+
+
+def _branch_offsets(
+    values: Index, branch: Sequence[int], context: Sequence[int], sizes: Sequence[int]
+) -> Index:
+    strides = dict(zip(context, _strides([sizes[j] for j in context]), strict=True))
+    return values @ np.array([strides.get(j, 0) for j in branch], dtype=np.int64)
+
+
+def _action_tree(layout: Layout, classes: Index) -> tuple[Index, Index, Index, Index]:
+    """The steps in depth-first order, and the joint actions that end at each leaf."""
+    n_groups, n_actions = classes.shape
+    sizes = layout.structure.state_sizes
+    m_rows = [_volume(group.context, sizes) for group in layout.groups]
+    r_rows = [_volume(group.reward_context, sizes) for group in layout.groups]
+    # Sorting the actions by their classes, first group first, puts the tree in depth-first order.
+    order = np.lexsort(classes[::-1])
+    nodes: list[tuple[int, int, int, int]] = []
+    leaf_start, leaf_actions = [0], []
+    action_leaf = np.empty(n_actions, dtype=np.int64)
+    previous: Index | None = None
+    for action in order:
+        path = classes[:, action]
+        if previous is not None and np.array_equal(path, previous):
+            action_leaf[action] = len(leaf_start) - 2
+        else:
+            split = 0 if previous is None else int(np.argmax(path != previous))
+            for g in range(split, n_groups):
+                leaf = len(leaf_start) - 1 if g == n_groups - 1 else -1
+                nodes.append((g, int(path[g]) * m_rows[g], int(path[g]) * r_rows[g], leaf))
+            action_leaf[action] = len(leaf_start) - 1
+            leaf_start.append(leaf_start[-1])
+            previous = path
+        leaf_actions.append(int(action))
+        leaf_start[-1] += 1
+    return (
+        np.array(nodes, dtype=np.int64),
+        np.array(leaf_start, dtype=np.int64),
+        np.array(leaf_actions, dtype=np.int64),
+        action_leaf,
+    )

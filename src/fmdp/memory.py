@@ -1,0 +1,47 @@
+"""How much memory there is, and how sizes are said to a person."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def available_memory() -> int:
+    """Bytes that can be had without swapping: the system's figure, or the container's if less."""
+    candidates = [value for value in (_meminfo(), _cgroup()) if value is not None]
+    if candidates:
+        return min(candidates)
+    try:
+        return int(os.sysconf("SC_PHYS_PAGES")) * int(os.sysconf("SC_PAGE_SIZE"))
+    except (ValueError, OSError, AttributeError):
+        return 4 << 30
+
+
+def _meminfo() -> int | None:
+    try:
+        for line in Path("/proc/meminfo").read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    except (OSError, ValueError, IndexError):
+        pass
+    return None
+
+
+def _cgroup() -> int | None:
+    """What is left under a control group's limit (version 2), if there is one."""
+    try:
+        limit = Path("/sys/fs/cgroup/memory.max").read_text().strip()
+        used = Path("/sys/fs/cgroup/memory.current").read_text().strip()
+        return None if limit == "max" else max(0, int(limit) - int(used))
+    except (OSError, ValueError):
+        return None
+
+
+def describe_bytes(value: int) -> str:
+    """1.5 GB rather than 1610612736; powers of 1024, exact below one kilobyte."""
+    size = float(value)
+    for unit in ("bytes", "kB", "MB", "GB", "TB"):
+        if size < 1024 or unit == "TB":
+            return f"{value} bytes" if unit == "bytes" else f"{size:.3g} {unit}"
+        size /= 1024
+    raise AssertionError("unreachable")

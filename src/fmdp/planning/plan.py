@@ -1,0 +1,95 @@
+"""What a planner is, and what it returns.
+
+A planner is a frozen object of settings.  `planner.prepare(structure)` does once what depends on
+the structure alone (orders, programs, index arrays); `prepared.solve(tables)` may then be called
+tens of thousands of times with changing tables, warm-started from the last call.  The result is an
+immutable `Plan`: value, status, certificates and statistics.  A status is never silence: its
+message says what the numbers beside it are worth.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fmdp.model import FactoredMDP, OptimisticTables, Structure
+from fmdp.planning.policy import Policy
+
+Tables = FactoredMDP | OptimisticTables
+"""What a prepared planner solves: a model, or the optimistic tables of a learner."""
+
+Progress = Callable[[Mapping[str, Any]], None]
+"""Called now and then during long work with what is known so far (see each planner)."""
+
+
+class Status(enum.Enum):
+    """How a plan ended; `value` is the word in the JSON, `message` says it to a person."""
+
+    CONVERGED = "converged", "the bounds are as close as the tolerance asks"
+    ITERATION_LIMIT = "iteration_limit", "stopped at the iteration limit; the bounds hold"
+    TIME_LIMIT = "time_limit", "stopped at the time limit; the bounds hold"
+    INTERRUPTED = "interrupted", "interrupted; the bounds so far hold"
+    MULTICHAIN = "multichain", "the best gain depends on the starting state; the bounds enclose all"
+    INFEASIBLE = "infeasible", "the linear program has no solution"
+    UNBOUNDED = "unbounded", "the linear program has no finite optimum"
+    TOO_LARGE = "too_large", "the predicted need is above the memory limit"
+
+    message: str
+
+    def __new__(cls, value: str, message: str) -> Status:
+        member = object.__new__(cls)
+        member._value_ = value
+        member.message = message
+        return member
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """The result of planning.  A number that does not apply is None, never a guess."""
+
+    planner: str
+    status: Status
+    policy: Policy | None
+    gain: float | None
+    gain_lower: float | None
+    gain_upper: float | None
+    span: float | None
+    factored_spans: tuple[float, ...] | None
+    objective: float | None
+    iterations: int
+    seconds: float
+    ties: str
+    policy_gain: float | None = None
+    bias: NDArray[np.float64] | None = None
+    """[S] in C order; the value function under a discount.  None where it is not tabulated."""
+    stats: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def gain_bounds(self) -> tuple[float | None, float | None]:
+        return self.gain_lower, self.gain_upper
+
+    @property
+    def factored_span_sum(self) -> float | None:
+        return None if self.factored_spans is None else sum(self.factored_spans)
+
+
+class Prepared(Protocol):
+    """A planner made ready for one structure; it belongs to one run and keeps its warm state."""
+
+    def solve(self, tables: Tables, *, progress: Progress | None = None) -> Plan: ...
+
+
+class Planner(Protocol):
+    """Settings of a planner; frozen, so that it can be named in a spec and hashed."""
+
+    @property
+    def name(self) -> str: ...
+
+    def prepare(self, structure: Structure) -> Prepared: ...
+
+    def plan(self, model: FactoredMDP, *, progress: Progress | None = None) -> Plan: ...
