@@ -1,0 +1,44 @@
+"""The product of n copies of one small MDP, each with its own state and action variable.
+
+The copies share nothing, so gain, bias and factored spans add up over them while the diameter
+of the product can grow like 2^n or be infinite: what the lower bound and the large-diameter
+example of Xu and Tewari 2020 rest on.
+"""
+
+from __future__ import annotations
+
+from fmdp.model.factored import FactoredMDP
+from fmdp.model.spaces import FloatArray
+from fmdp.model.structure import Structure
+from fmdp.problems.family import refuse_if_too_large, reward_divisor
+
+
+def copies(
+    *,
+    name: str,
+    n: int,
+    transition: FloatArray,  # [S, A, S]
+    means: FloatArray,  # [S], or [S, A] where the reward depends on the action
+    reward: str,
+    initial: int,
+    action_values: tuple[str, ...] | None = None,
+) -> FactoredMDP:
+    """Copy i has state variable i and action variable i; its rewards are in [0, 1]."""
+    states, actions, _ = transition.shape
+    refuse_if_too_large(name, n * (transition.size + means.size), 2 * n)
+    divisor = reward_divisor(reward, n)
+    structure = Structure(
+        state_sizes=(states,) * n,
+        action_sizes=(actions,) * n,
+        transition_scopes=tuple((i, n + i) for i in range(n)),
+        reward_scopes=tuple((i, n + i) if means.ndim == 2 else (i,) for i in range(n)),
+        reward_ranges=((0.0, 1.0 / divisor),) * n,
+        action_values=(action_values or tuple(map(str, range(actions))),) * n,
+    )
+    return FactoredMDP(
+        structure,
+        transitions=[transition] * n,
+        rewards=[means / divisor] * n,
+        initial_state=(initial,) * n,
+        name=name,
+    )

@@ -1,0 +1,43 @@
+"""The product of two 4-state circles: an infinite diameter, and yet easy (Xu and Tewari 2020).
+
+Each circle moves one step back or forward in every time step, surely, and pays 1 in state 0.
+The parity of s_0 + s_1 never changes, so half of the states cannot be reached from the other
+half; the gain is 1 from every start, each circle's own diameter is 2, and sp = Q = 2.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fmdp.model.factored import FactoredMDP
+from fmdp.problems.copies import copies
+from fmdp.problems.family import REWARD, Family
+
+CIRCLES = 2
+STATES = 4
+
+
+def build(*, name: str, reward: str) -> FactoredMDP:
+    step = np.eye(STATES)
+    transition = np.stack([np.roll(step, -1, axis=1), np.roll(step, 1, axis=1)], axis=1)
+    return copies(
+        name=name,
+        n=CIRCLES,
+        transition=transition,
+        means=np.eye(STATES)[0],
+        reward=reward,
+        initial=0,
+        action_values=("back", "forward"),
+    )
+
+
+FAMILIES: tuple[Family, ...] = (
+    Family(
+        name="large-diameter",
+        summary="product of two 4-state circles: infinite diameter, gain 1",
+        size=None,
+        parameters=(REWARD,),
+        build=build,
+        example="large-diameter",
+    ),
+)

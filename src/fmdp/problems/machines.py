@@ -1,0 +1,133 @@
+"""Multi-agent SysAdmin: every machine has a status, a load and an action variable of its own.
+
+Status: good, fail, dead. Load: idle, loaded, done. Action: leave or reboot. A reboot makes the
+machine good and idle. Otherwise, with b the mean over its neighbours of .2 (fail) or .4 (dead):
+good -> fail with .1 + b, fail -> dead with .3 + b, dead stays; and, by its own current status,
+idle -> loaded with .4 unless dead, loaded -> done with .4 (good) or .3 (fail), loaded -> idle if
+dead, done -> idle. A machine that is loaded and left alone pays .4 (good) or .3 (fail).
+
+Tables: 3^(1 + neighbours) 2 rows for a status, 18 for a load and for a reward. Joint actions:
+2^n, so that this is a problem for planners that do not enumerate them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from fmdp.model.factored import FactoredMDP
+from fmdp.model.spaces import FloatArray, all_assignments
+from fmdp.model.structure import Structure
+from fmdp.parameters import Choice
+from fmdp.problems.family import (
+    REWARD,
+    Family,
+    refuse_if_too_large,
+    reward_divisor,
+    size_parameter,
+)
+from fmdp.problems.topologies import Parents, bi_ring, circle, mesh, star
+
+STATUSES = ("good", "fail", "dead")
+LOADS = ("idle", "loaded", "done")
+ACTIONS = ("leave", "reboot")
+GOOD, FAIL, DEAD = range(3)
+IDLE, LOADED, DONE = range(3)
+LEAVE, REBOOT = range(2)
+
+PAY = np.array([0.4, 0.3, 0.0])  # of a loaded machine, by status
+BURDEN = np.array([0.0, 0.2, 0.4])  # of a neighbour, by its status
+FINISH = np.array([0.4, 0.3, 0.0])  # loaded -> done, by status
+
+TOPOLOGIES: dict[str, Callable[[int], Parents]] = {
+    "circle": circle,
+    "bi-ring": bi_ring,
+    "star": star,
+    "grid": mesh,
+}
+
+
+def _status_table(own: int, scope_size: int) -> FloatArray:
+    """[(statuses of the scope, action), next status]; `own` is the machine's place among them."""
+    statuses = all_assignments((3,) * scope_size)  # [V, machines of the scope]
+    burdens = BURDEN[np.delete(statuses, own, axis=1)]  # [V, neighbours]
+    b = burdens.mean(axis=1) if scope_size > 1 else np.zeros(len(statuses))
+    self_status = statuses[:, own]
+    worse = np.select([self_status == GOOD, self_status == FAIL], [0.1 + b, 0.3 + b], 0.0)
+    rows = np.arange(len(statuses))
+    table = np.zeros((len(statuses), 2, 3))
+    table[rows, LEAVE, self_status] = 1.0 - worse
+    table[rows, LEAVE, np.minimum(self_status + 1, DEAD)] += worse
+    table[:, REBOOT, GOOD] = 1.0
+    return table.reshape(-1, 3)
+
+
+def _load_table() -> FloatArray:
+    """[(status, load, action), next load]."""
+    table = np.zeros((3, 3, 2, 3))
+    arrive = np.array([0.4, 0.4, 0.0])
+    table[:, IDLE, LEAVE, LOADED] = arrive
+    table[:, IDLE, LEAVE, IDLE] = 1.0 - arrive
+    table[:, LOADED, LEAVE, DONE] = FINISH
+    table[:, LOADED, LEAVE, LOADED] = 1.0 - FINISH
+    table[DEAD, LOADED, LEAVE] = np.eye(3)[IDLE]
+    table[:, DONE, LEAVE, IDLE] = 1.0
+    table[:, :, REBOOT, IDLE] = 1.0
+    return table.reshape(-1, 3)
+
+
+def build(*, name: str, size: int, topology: str, reward: str) -> FactoredMDP:
+    n = size
+    refuse_if_too_large(name, n * (6 + 54 + 18), 3 * n)
+    neighbours = TOPOLOGIES[topology](n)
+    refuse_if_too_large(
+        name, sum(2 * 3 ** (2 + len(others)) + 54 + 18 for others in neighbours), 3 * n
+    )
+    divisor = reward_divisor(reward, n)
+    load_table = _load_table()
+    pay = np.zeros((3, 3, 2))
+    pay[:, LOADED, LEAVE] = PAY / divisor
+
+    scopes: list[tuple[int, ...]] = []
+    transitions: list[FloatArray] = []
+    for i, others in enumerate(neighbours):
+        machines = sorted((i, *others))
+        scopes += [(*(2 * j for j in machines), 2 * n + i), (2 * i, 2 * i + 1, 2 * n + i)]
+        transitions += [_status_table(machines.index(i), len(machines)), load_table]
+
+    structure = Structure(
+        state_sizes=(3,) * (2 * n),
+        action_sizes=(2,) * n,
+        transition_scopes=tuple(scopes),
+        reward_scopes=tuple((2 * i, 2 * i + 1, 2 * n + i) for i in range(n)),
+        reward_ranges=((0.0, float(PAY.max()) / divisor),) * n,
+        state_names=tuple(f"{what}_{i}" for i in range(n) for what in ("status", "load")),
+        action_names=tuple(f"action_{i}" for i in range(n)),
+        reward_names=tuple(f"reward_{i}" for i in range(n)),
+        state_values=(STATUSES, LOADS) * n,
+        action_values=(ACTIONS,) * n,
+        groups=tuple((2 * i, 2 * i + 1) for i in range(n)),
+    )
+    return FactoredMDP(
+        structure,
+        transitions=transitions,
+        rewards=[pay.reshape(-1)] * n,
+        initial_state=(GOOD, IDLE) * n,
+        name=name,
+    )
+
+
+FAMILIES: tuple[Family, ...] = (
+    Family(
+        name="machines",
+        summary="multi-agent SysAdmin: a status, a load and an action for each machine",
+        size=size_parameter("number of machines"),
+        parameters=(
+            Choice("topology", "circle", "who the neighbours are", choices=tuple(TOPOLOGIES)),
+            REWARD,
+        ),
+        build=build,
+        example="machines:3,topology=star",
+    ),
+)

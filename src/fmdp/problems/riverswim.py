@@ -1,0 +1,52 @@
+"""The product of n RiverSwims (Strehl and Littman 2008), 6 states each.
+
+Left goes one down, surely, and pays .005 in state 0; right swims against the current and pays 1
+in state 5: from 0 stay .4, up .6; from 1 to 4 down .05, stay .6, up .35; from 5 stay .6, down .4.
+For the sum as reward: gain .428622434 n, span = factored span sum = 6.310324 n.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fmdp.model.factored import FactoredMDP
+from fmdp.problems.copies import copies
+from fmdp.problems.family import REWARD, Family, size_parameter
+
+STATES = 6
+LEFT, RIGHT = range(2)
+
+
+def build(*, name: str, size: int, reward: str) -> FactoredMDP:
+    last = STATES - 1
+    transition = np.zeros((STATES, 2, STATES))
+    for s in range(STATES):
+        transition[s, LEFT, max(0, s - 1)] = 1.0
+    for s in range(1, last):
+        transition[s, RIGHT, s - 1 : s + 2] = (0.05, 0.6, 0.35)
+    transition[0, RIGHT, :2] = (0.4, 0.6)
+    transition[last, RIGHT, -2:] = (0.4, 0.6)
+    means = np.zeros((STATES, 2))
+    means[0, LEFT] = 0.005
+    means[last, RIGHT] = 1.0
+    return copies(
+        name=name,
+        n=size,
+        transition=transition,
+        means=means,
+        reward=reward,
+        initial=0,
+        action_values=("left", "right"),
+    )
+
+
+FAMILIES: tuple[Family, ...] = (
+    Family(
+        name="riverswim",
+        summary="product of 6-state RiverSwims: the large reward is far from the start",
+        size=size_parameter("number of copies"),
+        parameters=(REWARD,),
+        build=build,
+        example="riverswim:2",
+    ),
+)

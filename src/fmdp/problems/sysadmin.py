@@ -1,0 +1,224 @@
+"""SysAdmin: n machines in a network, one of which may be restarted in every step.
+
+Machine i is 0 (down) or 1 (working). The one action variable has n + 1 values: i restarts
+machine i, n restarts none. The scope of transition factor i is machine i, its parents in the
+network and the action; reward factor i pays 1 (machine 0: `server`) while machine i works.
+
+The topology says who the parents are; the dynamics give P(works next). Parents are the *other*
+machines in the scope, and a machine without parents counts as one whose parents all work.
+
+Tables: prod of the scope's sizes rows each, 2^(1 + parents) (n + 1); the draws of `xu` are made
+in blocks that consume the generator exactly as its row-by-row recipe does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fmdp.errors import InvalidParameter
+from fmdp.model.factored import FactoredMDP
+from fmdp.model.spaces import FloatArray, all_assignments
+from fmdp.model.structure import Structure
+from fmdp.parameters import Choice, Edges, Number, Parameter
+from fmdp.problems.family import (
+    REWARD,
+    Family,
+    refuse_if_too_large,
+    reward_divisor,
+    seed_parameter,
+    size_parameter,
+)
+from fmdp.problems.topologies import Parents, bi_ring, circle, grid, network, star, three_leg, tree
+
+RESTART_COST = 0.5
+
+_XU_ONLY = ("seed", "alpha1", "alpha2")
+
+
+Rule = Callable[[NDArray[np.bool_], NDArray[np.bool_]], FloatArray]
+"""(self works [V], parents work [V, parents]) -> P(works next) without a restart [V]."""
+
+
+def guestrin_rule(works: NDArray[np.bool_], parents_work: NDArray[np.bool_]) -> FloatArray:
+    own = np.where(works, 0.95, 0.0475)
+    return np.where(parents_work.all(axis=1), own, own * 0.5)
+
+
+def talebi_rule(works: NDArray[np.bool_], parents_work: NDArray[np.bool_]) -> FloatArray:
+    return np.where(works, np.where(parents_work.all(axis=1), 0.90, 0.67), 0.01)
+
+
+def ippc_rule(works: NDArray[np.bool_], parents_work: NDArray[np.bool_]) -> FloatArray:
+    share = (1 + parents_work.sum(axis=1)) / (1 + parents_work.shape[1])
+    return np.where(works, 0.45 + 0.5 * share, 0.1)
+
+
+# dynamics -> (P(works next) without a restart, with one)
+_RULES: dict[str, tuple[Rule, float]] = {
+    "guestrin": (guestrin_rule, 1.0),
+    "talebi": (talebi_rule, 0.95),
+    "ippc": (ippc_rule, 1.0),
+}
+
+DYNAMICS = ("xu", *_RULES)
+
+
+def _rule_tables(parents: Parents, dynamics: str) -> list[FloatArray]:
+    rule, restarted = _RULES[dynamics]
+    n = len(parents)
+    tables = []
+    for i, others in enumerate(parents):
+        scope = sorted((i, *others))
+        values = all_assignments((2,) * len(scope)).astype(bool)  # [V, machines of the scope]
+        own = scope.index(i)
+        works_next = rule(values[:, own], np.delete(values, own, axis=1))  # [V]
+        table = np.empty((len(values), n + 1, 2))
+        table[:, :, 1] = works_next[:, None]
+        table[:, i, 1] = restarted
+        table[:, :, 0] = 1.0 - table[:, :, 1]
+        tables.append(table.reshape(-1, 2))
+    return tables
+
+
+def _xu_tables(parents: Parents, seed: int, alpha1: float, alpha2: float) -> list[FloatArray]:
+    """The seeded random tables of Xu and Tewari's experiments.
+
+    For factor i, then the values of the sorted scope in lexicographic order, then the action:
+    one uniform U, q = alpha1 U if machine i works, else max(U, 1/2); then for every machine of
+    the scope that is down, in order, q += alpha2 times a new uniform; a restart of i makes q = 0,
+    after the draws. P(works next) = 1 - min(q, 1). The number of draws depends on the value of
+    the scope alone, so that all actions are drawn as one block [n + 1, 1 + down].
+    """
+    generator = np.random.RandomState(seed)
+    n = len(parents)
+    tables = []
+    for i, others in enumerate(parents):
+        scope = sorted((i, *others))
+        own = scope.index(i)
+        values = all_assignments((2,) * len(scope))
+        table = np.empty((len(values), n + 1, 2))
+        for row, value in enumerate(values):
+            down = len(scope) - int(value.sum())
+            draws = generator.random_sample((n + 1, 1 + down))
+            fails = alpha1 * draws[:, 0] if value[own] else np.maximum(draws[:, 0], 0.5)
+            for j in range(1, 1 + down):
+                fails = fails + alpha2 * draws[:, j]
+            fails[i] = 0.0
+            table[row, :, 0] = np.minimum(fails, 1.0)
+        table[:, :, 1] = 1.0 - table[:, :, 0]
+        tables.append(table.reshape(-1, 2))
+    return tables
+
+
+def build(
+    topology: Callable[[int], Parents],
+    *,
+    name: str,
+    size: int,
+    dynamics: str,
+    reward: str,
+    server: float,
+    seed: int,
+    alpha1: float,
+    alpha2: float,
+) -> FactoredMDP:
+    n = size
+    # every scope has at least its own machine and the action: refuse before n objects are made
+    refuse_if_too_large(name, 4 * n * (n + 1), 2 * n)
+    parents = topology(n)
+    refuse_if_too_large(name, sum(2 ** (2 + len(p)) for p in parents) * (n + 1), 2 * n)
+
+    if dynamics == "xu":
+        transitions = _xu_tables(parents, seed, alpha1, alpha2)
+    else:
+        given = {"seed": seed, "alpha1": alpha1, "alpha2": alpha2}
+        for parameter in PARAMETERS:
+            if parameter.name in _XU_ONLY and given[parameter.name] != parameter.default:
+                raise InvalidParameter(
+                    f"the '{parameter.name}' parameter of '{name}' must go with dynamics=xu, "
+                    f"the only random tables; got dynamics={dynamics}"
+                )
+        transitions = _rule_tables(parents, dynamics)
+
+    divisor = reward_divisor(reward, n)
+    pays = [(server if i == 0 else 1.0) / divisor for i in range(n)]
+    scopes: list[tuple[int, ...]] = [(i,) for i in range(n)]
+    ranges = [(0.0, pay) for pay in pays]
+    means = [np.array([0.0, pay]) for pay in pays]
+    reward_names = [f"working_{i}" for i in range(n)]
+    if dynamics == "ippc":
+        cost = -RESTART_COST / divisor
+        scopes.append((n,))
+        ranges.append((cost, 0.0))
+        means.append(np.append(np.full(n, cost), 0.0))
+        reward_names.append("restart_cost")
+
+    structure = Structure(
+        state_sizes=(2,) * n,
+        action_sizes=(n + 1,),
+        transition_scopes=tuple((*sorted((i, *p)), n) for i, p in enumerate(parents)),
+        reward_scopes=tuple(scopes),
+        reward_ranges=tuple(ranges),
+        state_names=tuple(f"machine_{i}" for i in range(n)),
+        action_names=("restart",),
+        reward_names=tuple(reward_names),
+        state_values=(("down", "working"),) * n,
+        action_values=((*(str(i) for i in range(n)), "none"),),
+    )
+    return FactoredMDP(
+        structure,
+        transitions=transitions,
+        rewards=means,
+        initial_state=(1,) * n,
+        name=name,
+    )
+
+
+def _build_network(*, edges: tuple[tuple[int, int], ...], **options: Any) -> FactoredMDP:
+    return build(partial(network, edges=edges), **options)
+
+
+PARAMETERS: tuple[Parameter, ...] = (
+    Choice("dynamics", "xu", "the probability that a machine works next", choices=DYNAMICS),
+    REWARD,
+    Number("server", 1.0, "what machine 0 pays while it works", low=0.0),
+    seed_parameter(1, "seed of the random tables (dynamics=xu)"),
+    Number("alpha1", 0.1, "largest chance that a machine fails by itself (dynamics=xu)", low=0.0),
+    Number("alpha2", 0.1, "largest addition for each machine that is down (dynamics=xu)", low=0.0),
+)
+
+_SIZE = size_parameter("number of machines")
+
+
+def _family(name: str, topology: Callable[[int], Parents], words: str) -> Family:
+    return Family(
+        name=name,
+        summary=f"SysAdmin, {words}",
+        size=_SIZE,
+        parameters=PARAMETERS,
+        build=partial(build, topology),
+        example=f"{name}:7",
+    )
+
+
+FAMILIES: tuple[Family, ...] = (
+    _family("circle", circle, "a one-way ring: the parent of i is i - 1"),
+    _family("three-leg", three_leg, "three chains that hang on machine 0"),
+    _family("star", star, "all machines hang on machine 0"),
+    _family("bi-ring", bi_ring, "a two-way ring: the parents of i are i - 1 and i + 1"),
+    _family("grid", grid, "rows of ceil(sqrt n): the parents are to the left and above"),
+    _family("tree", tree, "a binary tree: the parent of i is (i - 1) // 2"),
+    Family(
+        name="network",
+        summary="SysAdmin, any directed graph",
+        size=_SIZE,
+        parameters=(Edges("edges", (), "directed edges parent>child joined by +"), *PARAMETERS),
+        build=_build_network,
+        example="network:3,edges=0>1+1>2",
+    ),
+)

@@ -1,0 +1,75 @@
+"""Who depends on whom in a network of n machines.
+
+A topology is a function n -> for each machine the sorted indices of its parents, itself never
+among them; so a circle of one machine has no parents and a two-way ring of two has one each.
+"""
+
+from __future__ import annotations
+
+import math
+
+from fmdp.errors import InvalidParameter
+
+Parents = tuple[tuple[int, ...], ...]
+
+
+def _others(i: int, machines: set[int]) -> tuple[int, ...]:
+    return tuple(sorted(machines - {i}))
+
+
+def circle(n: int) -> Parents:
+    return tuple(_others(i, {(i - 1) % n}) for i in range(n))
+
+
+def three_leg(n: int) -> Parents:
+    """Machine 0 is the root; 1, 2 and 3 begin the legs, and j >= 4 hangs on j - 3."""
+    return tuple(() if i == 0 else (max(0, i - 3),) for i in range(n))
+
+
+def star(n: int) -> Parents:
+    return tuple(() if i == 0 else (0,) for i in range(n))
+
+
+def bi_ring(n: int) -> Parents:
+    return tuple(_others(i, {(i - 1) % n, (i + 1) % n}) for i in range(n))
+
+
+def tree(n: int) -> Parents:
+    return tuple(() if i == 0 else ((i - 1) // 2,) for i in range(n))
+
+
+def grid_width(n: int) -> int:
+    """Columns of the row-major grid of n machines, ceil(sqrt n); the last row may be short."""
+    return math.isqrt(n - 1) + 1
+
+
+def grid(n: int) -> Parents:
+    """The machines to the left and above."""
+    width = grid_width(n)
+    return tuple(
+        _others(i, ({i - 1} if i % width else set()) | ({i - width} if i >= width else set()))
+        for i in range(n)
+    )
+
+
+def mesh(n: int) -> Parents:
+    """The same grid with edges both ways: left, right, above and below."""
+    neighbours: list[set[int]] = [set() for _ in range(n)]
+    for child, parents in enumerate(grid(n)):
+        for parent in parents:
+            neighbours[child].add(parent)
+            neighbours[parent].add(child)
+    return tuple(tuple(sorted(machines)) for machines in neighbours)
+
+
+def network(n: int, edges: tuple[tuple[int, int], ...]) -> Parents:
+    """Any directed graph, given as (parent, child) pairs."""
+    parents: list[set[int]] = [set() for _ in range(n)]
+    for parent, child in edges:
+        if max(parent, child) >= n:
+            raise InvalidParameter(
+                f"the 'edges' parameter of network must join machines 0 to {n - 1}; "
+                f"got {parent}>{child}"
+            )
+        parents[child].add(parent)
+    return tuple(_others(child, machines) for child, machines in enumerate(parents))

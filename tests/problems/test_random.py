@@ -1,0 +1,75 @@
+"""Random models: the shapes that were asked for, laws of the draws, and a seed that decides."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+
+import fmdp
+from fmdp.errors import TooLarge
+from fmdp.problems.random import _simplex, _subset
+
+
+def test_shape() -> None:
+    model = fmdp.problem("random:6,values=3,parents=2,actions=4,agents=2,noise=bernoulli")
+    s = model.structure
+    assert s.state_sizes == (3,) * 6
+    assert s.action_sizes == (4, 4)
+    for scope in s.transition_scopes + s.reward_scopes:
+        assert sum(v < 6 for v in scope) == 2
+        assert sum(v >= 6 for v in scope) == 1
+    assert s.l == 6
+    assert {law.kind for law in model.noise} == {"bernoulli"}
+    assert model.initial_state == (0,) * 6
+
+
+def test_the_seed_decides() -> None:
+    assert fmdp.problem("random:4,seed=5") == fmdp.problem("random:4,seed=5")
+    a, b = fmdp.problem("random:4,seed=5"), fmdp.problem("random:4,seed=6")
+    assert not np.array_equal(a.transitions[0], b.transitions[0])
+
+
+def test_options_of_the_reward_leave_the_rest_alone() -> None:
+    plain = fmdp.problem("random:3")
+    mean = fmdp.problem("random:3,reward=mean,noise=gaussian")
+    assert mean.structure.transition_scopes == plain.structure.transition_scopes
+    assert mean.structure.reward_ranges == ((0.0, 1 / 3),) * 3
+    assert mean.noise[0].scale == pytest.approx(0.1 / 3)
+    for one, other in zip(plain.rewards, mean.rewards, strict=True):
+        np.testing.assert_allclose(one / 3, other)
+
+
+@pytest.mark.parametrize("problem", ["random:1", "random:2,parents=5", "random:3,parents=0"])
+def test_small_ones(problem: str) -> None:
+    s = fmdp.problem(problem).structure
+    assert len(s.state_scope(0)) == {"random:1": 1, "random:2,parents=5": 2}.get(problem, 0)
+
+
+def test_one_value_and_one_action_is_a_constant() -> None:
+    model = fmdp.problem("random:2,values=1,actions=1")
+    assert model.structure.n_states == model.structure.n_actions == 1
+
+
+def test_too_large() -> None:
+    with pytest.raises(TooLarge):
+        fmdp.problem("random:40,values=10,parents=12")
+    with pytest.raises(TooLarge, match="more than a billion GiB"):
+        fmdp.problem("random:40,values=" + "9" * 1000 + ",parents=30")
+
+
+def test_subsets_are_equally_likely() -> None:
+    """10 subsets of 2 in 5, 20,000 draws: chi-squared with 9 degrees of freedom, mean 9."""
+    generator = np.random.default_rng(0)
+    seen = Counter(_subset(generator, 5, 2) for _ in range(20_000))
+    assert len(seen) == 10
+    assert sum((count - 2000) ** 2 / 2000 for count in seen.values()) < 30
+
+
+def test_rows_are_uniform_on_the_simplex() -> None:
+    """Dirichlet(1, 1, 1): mean 1/3 and variance 1/18 for each entry."""
+    rows = _simplex(np.random.default_rng(0), 40_000, 3)
+    np.testing.assert_allclose(rows.sum(axis=1), 1.0)
+    np.testing.assert_allclose(rows.mean(axis=0), 1 / 3, atol=5 * np.sqrt(1 / 18 / 40_000))
+    np.testing.assert_allclose(rows.var(axis=0), 1 / 18, rtol=0.03)
