@@ -1,0 +1,26 @@
+"""For those who test: generated models, brute-force oracles, and conformance checkers.
+
+`strategies` (needs Hypothesis) generates structures, models and optimistic tables; `oracles` has
+short, slow definitions of everything that the library computes fast. Names are loaded on first
+use, so that the oracles do not need Hypothesis.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fmdp.testing import oracles, strategies
+
+__all__ = ["oracles", "strategies"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in __all__:
+        return importlib.import_module(f"fmdp.testing.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

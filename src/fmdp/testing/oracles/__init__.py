@@ -1,0 +1,63 @@
+"""Brute-force oracles: short, slow, and sharing no code with what they check.
+
+They read only the scopes and the tables of a model. `dense` writes out the flat MDP, `average`
+has gain and bias, `hitting` expected times and the diameter, `targets` the optimistic backups.
+"""
+
+from fmdp.testing.oracles.average import (
+    AverageSolution,
+    all_policies,
+    damped_value_iteration,
+    limiting_matrix,
+    optimal,
+    policy_bias,
+    policy_gain,
+    recurrent_classes,
+    stationary_law,
+)
+from fmdp.testing.oracles.dense import (
+    DenseMDP,
+    action_values,
+    assignments,
+    bellman,
+    dense,
+    policy_chain,
+    scope_row,
+)
+from fmdp.testing.oracles.hitting import diameter, hitting_times, shortest_times
+from fmdp.testing.oracles.targets import (
+    extended,
+    extreme_transition,
+    nested_values,
+    next_law,
+    optimistic_reward,
+    vertex_values,
+)
+
+__all__ = [
+    "AverageSolution",
+    "DenseMDP",
+    "action_values",
+    "all_policies",
+    "assignments",
+    "bellman",
+    "damped_value_iteration",
+    "dense",
+    "diameter",
+    "extended",
+    "extreme_transition",
+    "hitting_times",
+    "limiting_matrix",
+    "nested_values",
+    "next_law",
+    "optimal",
+    "optimistic_reward",
+    "policy_bias",
+    "policy_chain",
+    "policy_gain",
+    "recurrent_classes",
+    "scope_row",
+    "shortest_times",
+    "stationary_law",
+    "vertex_values",
+]

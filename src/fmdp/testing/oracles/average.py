@@ -1,0 +1,145 @@
+"""Average reward in flat MDPs: gain and bias of a policy, the best gain, damped value iteration.
+
+A policy's chain P splits into recurrent classes and transient states. With P* the limiting matrix
+(absorption probabilities times stationary laws) the gain is g = P* r, one number for each state,
+and the bias is h = (I - P + P*)^-1 (r - g), the solution of h = r - g + P h with P* h = 0. Both
+hold for periodic and multichain policies. The best gain is found by Howard's multichain policy
+iteration (Puterman 1994, section 9.2). Dense linear algebra: S^3 for each policy.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse.csgraph import connected_components
+
+from fmdp.testing.oracles.dense import (
+    Actions,
+    DenseMDP,
+    Floats,
+    action_values,
+    bellman,
+    policy_chain,
+)
+
+TIE = 1e-10
+"""Values this near (relative to the largest) are the same to policy iteration."""
+
+
+@dataclass(frozen=True, eq=False)
+class AverageSolution:
+    """Gain [S], bias [S] and actions [S] of an optimal policy."""
+
+    gain: Floats
+    bias: Floats
+    policy: Actions
+
+
+def recurrent_classes(chain: Floats) -> list[NDArray[np.int64]]:
+    """The closed strongly connected sets of states of a chain [S, S], by its support."""
+    support = chain > 0
+    n_sets, label = connected_components(support, connection="strong")
+    classes = []
+    for index in range(n_sets):
+        members = np.flatnonzero(label == index)
+        if not support[np.ix_(members, np.flatnonzero(label != index))].any():
+            classes.append(members.astype(np.int64))
+    return classes
+
+
+def stationary_law(chain: Floats) -> Floats:
+    """The stationary law of an irreducible chain [n, n]."""
+    n = len(chain)
+    system = np.eye(n) - chain.T
+    system[-1] = 1.0
+    right = np.zeros(n)
+    right[-1] = 1.0
+    return np.asarray(np.linalg.solve(system, right), dtype=np.float64)
+
+
+def limiting_matrix(chain: Floats) -> Floats:
+    """P* = lim (1/T) sum_{t<T} P^t: [S, S]."""
+    n = len(chain)
+    limit = np.zeros((n, n))
+    transient = np.ones(n, dtype=bool)
+    classes = recurrent_classes(chain)
+    for members in classes:
+        limit[np.ix_(members, members)] = stationary_law(chain[np.ix_(members, members)])
+        transient[members] = False
+    inside = np.flatnonzero(transient)
+    if len(inside):
+        system = np.eye(len(inside)) - chain[np.ix_(inside, inside)]
+        for members in classes:
+            entry = chain[np.ix_(inside, members)].sum(axis=1)
+            absorbed = np.linalg.solve(system, entry)
+            limit[np.ix_(inside, members)] = np.outer(absorbed, limit[members[0], members])
+    return limit
+
+
+def policy_gain(mdp: DenseMDP, policy: Sequence[int] | Actions) -> Floats:
+    """The average reward of a policy from every starting state: [S]."""
+    chain, rewards = policy_chain(mdp, policy)
+    gain: Floats = limiting_matrix(chain) @ rewards
+    return gain
+
+
+def policy_bias(mdp: DenseMDP, policy: Sequence[int] | Actions) -> Floats:
+    """The bias of a policy, with P* h = 0: [S]."""
+    chain, rewards = policy_chain(mdp, policy)
+    limit = limiting_matrix(chain)
+    identity = np.eye(len(chain))
+    bias = np.linalg.solve(identity - chain + limit, rewards - limit @ rewards)
+    return np.asarray(bias, dtype=np.float64)
+
+
+def all_policies(mdp: DenseMDP) -> Iterator[Actions]:
+    """Every deterministic policy: A^S of them."""
+    for actions in itertools.product(range(mdp.n_actions), repeat=mdp.n_states):
+        yield np.array(actions, dtype=np.int64)
+
+
+def optimal(mdp: DenseMDP) -> AverageSolution:
+    """The best gain from every state, by multichain policy iteration.
+
+    First the expected gain P g is improved, and only where no action improves it, r + P h among
+    the actions that keep it. An action is kept while it is as good as any.
+    """
+    states = np.arange(mdp.n_states)
+    policy = mdp.rewards.argmax(axis=0).astype(np.int64)
+    for _ in range(10_000):
+        gain, bias = policy_gain(mdp, policy), policy_bias(mdp, policy)
+        future = mdp.transitions @ gain
+        slack = TIE * (1.0 + np.abs(gain).max())
+        better = future.max(axis=0) > future[policy, states] + slack
+        if not better.any():
+            values = action_values(mdp, bias)
+            values[future < future.max(axis=0) - slack] = -np.inf
+            slack = TIE * (1.0 + np.abs(bias).max() + np.abs(mdp.rewards).max())
+            better = values.max(axis=0) > values[policy, states] + slack
+            future = values
+        if not better.any():
+            return AverageSolution(gain, bias, policy)
+        policy = np.where(better, future.argmax(axis=0), policy)
+    raise AssertionError("policy iteration did not end: the tie tolerance is below the rounding")
+
+
+def damped_value_iteration(
+    mdp: DenseMDP, damping: float = 0.5, tolerance: float = 1e-12, sweeps: int = 100_000
+) -> tuple[Floats, float, float]:
+    """(v - min v, min(Lv - v), max(Lv - v)) of v <- (1 - damping) v + damping Lv from v = 0.
+
+    The two numbers enclose the best gain of every state. They meet if it is the same everywhere;
+    if it is not, the sweeps run out and the bounds stay apart.
+    """
+    v = np.zeros(mdp.n_states)
+    for _ in range(sweeps):
+        step = bellman(mdp, v) - v
+        if step.max() - step.min() <= tolerance:
+            break
+        v = v + damping * step
+        v -= v.min()
+    return v - v.min(), float(step.min()), float(step.max())

@@ -1,0 +1,100 @@
+"""The flat MDP of a factored one, by direct products.
+
+    P_a(s' | s) = prod_i P_i(s'_i | (s, a)[Z_i]),   R_a(s) = sum_k R_k((s, a)[Z_k])
+
+Every joint state and action is written out with `itertools.product` and every row is an outer
+product of the factors' rows. Nothing is shared with the library's elimination engine, nor with
+its index arithmetic: only the scopes and the tables of the model are read. Memory A * S * S
+numbers, so this is for small models; it refuses above ENTRY_LIMIT entries.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fmdp.errors import TooLarge
+from fmdp.model import FactoredMDP, Structure
+
+Floats = NDArray[np.float64]
+Actions = NDArray[np.int64]
+
+ENTRY_LIMIT = 2**27
+
+
+@dataclass(frozen=True, eq=False)
+class DenseMDP:
+    """A flat MDP: transitions [A, S, S] and expected rewards [A, S]."""
+
+    transitions: Floats
+    rewards: Floats
+
+    @property
+    def n_states(self) -> int:
+        return int(self.rewards.shape[1])
+
+    @property
+    def n_actions(self) -> int:
+        return int(self.rewards.shape[0])
+
+
+def assignments(sizes: Sequence[int]) -> Iterator[tuple[int, ...]]:
+    """Every assignment of variables with these sizes, the last variable fastest."""
+    return itertools.product(*(range(size) for size in sizes))
+
+
+def scope_row(structure: Structure, scope: Sequence[int], x: Sequence[int]) -> int:
+    """The row of x[scope] in a table, x = state + action, the last variable fastest."""
+    row = 0
+    for variable in scope:
+        row = row * structure.sizes[variable] + x[variable]
+    return row
+
+
+def dense(model: FactoredMDP) -> DenseMDP:
+    """The flat MDP of a factored one, states and joint actions in C order."""
+    structure = model.structure
+    n_states, n_actions = structure.n_states, structure.n_actions
+    entries = n_states * n_states * n_actions
+    if entries > ENTRY_LIMIT:
+        raise TooLarge(
+            f"a dense MDP of {n_states} states and {n_actions} actions has {entries} entries; "
+            f"at most {ENTRY_LIMIT} are built",
+            needed_bytes=8 * entries,
+            limit_bytes=8 * ENTRY_LIMIT,
+        )
+    transitions = np.empty((n_actions, n_states, n_states))
+    rewards = np.zeros((n_actions, n_states))
+    for a, action in enumerate(assignments(structure.action_sizes)):
+        for s, state in enumerate(assignments(structure.state_sizes)):
+            x = state + action
+            row = np.ones(1)
+            for scope, table in zip(structure.transition_scopes, model.transitions, strict=True):
+                row = np.outer(row, table[scope_row(structure, scope, x)]).ravel()
+            transitions[a, s] = row
+            for scope, means in zip(structure.reward_scopes, model.rewards, strict=True):
+                rewards[a, s] += means[scope_row(structure, scope, x)]
+    return DenseMDP(transitions, rewards)
+
+
+def action_values(mdp: DenseMDP, h: Floats, discount: float = 1.0) -> Floats:
+    """q(a, s) = R_a(s) + discount * sum_s' P_a(s' | s) h(s'): [A, S]."""
+    values: Floats = mdp.rewards + discount * (mdp.transitions @ h)
+    return values
+
+
+def bellman(mdp: DenseMDP, h: Floats, discount: float = 1.0) -> Floats:
+    """(L h)(s) = max_a q(a, s): [S]."""
+    best: Floats = action_values(mdp, h, discount).max(axis=0)
+    return best
+
+
+def policy_chain(mdp: DenseMDP, policy: Sequence[int] | Actions) -> tuple[Floats, Floats]:
+    """The transition matrix [S, S] and the rewards [S] under one action index a state."""
+    actions = np.asarray(policy, dtype=np.int64)
+    states = np.arange(mdp.n_states)
+    return mdp.transitions[actions, states], mdp.rewards[actions, states]

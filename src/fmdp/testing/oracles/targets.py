@@ -1,0 +1,106 @@
+"""Optimistic backups by their definitions: every target tried, or targets chosen one inside the
+other.
+
+Factor i at x has the lower probabilities p-minus and the free mass 1 - sum p-minus. The extreme
+transition with target t puts all the free mass on t. For one pair x = (s, a) and a vector h,
+
+    vertex  max over joint targets t of  sum_s' prod_i P_i^{t_i}(s'_i | x) h(s')
+    nested  N_m o ... o N_1 h,  (N_k u)(rest) = sum_v p-minus(v) u(v, rest) + free max_v u(v, rest)
+
+with v the next value of the k-th variable of the elimination order and `rest` the values of the
+variables that come later in it. Cost S^2 and S for one pair: for small models only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from fmdp.model import OptimisticTables
+from fmdp.testing.oracles.dense import DenseMDP, Floats, assignments, scope_row
+
+
+def extreme_transition(tables: OptimisticTables, i: int, x: Sequence[int], target: int) -> Floats:
+    """P_i(x)^{target+}: the lower probabilities, and all the free mass on the target."""
+    row = scope_row(tables.structure, tables.structure.transition_scopes[i], x)
+    probabilities = np.array(tables.lower[i][row])
+    probabilities[target] += tables.free[i][row]
+    return probabilities
+
+
+def next_law(tables: OptimisticTables, x: Sequence[int], targets: Sequence[int]) -> Floats:
+    """The law of the next joint state [S] at x = state + action with these targets."""
+    law = np.ones(1)
+    for i, target in enumerate(targets):
+        law = np.outer(law, extreme_transition(tables, i, x, target)).ravel()
+    return law
+
+
+def optimistic_reward(tables: OptimisticTables, x: Sequence[int]) -> float:
+    structure = tables.structure
+    return float(
+        sum(
+            means[scope_row(structure, scope, x)]
+            for scope, means in zip(structure.reward_scopes, tables.rewards, strict=True)
+        )
+    )
+
+
+def vertex_values(tables: OptimisticTables, h: Floats, discount: float = 1.0) -> Floats:
+    """q(a, s) with the best joint target for each pair: [A, S]."""
+    structure = tables.structure
+    values = np.empty((structure.n_actions, structure.n_states))
+    for a, action in enumerate(assignments(structure.action_sizes)):
+        for s, state in enumerate(assignments(structure.state_sizes)):
+            x = state + action
+            best = max(
+                float(next_law(tables, x, targets) @ h)
+                for targets in assignments(structure.state_sizes)
+            )
+            values[a, s] = optimistic_reward(tables, x) + discount * best
+    return values
+
+
+def nested_values(
+    tables: OptimisticTables, h: Floats, order: Sequence[int], discount: float = 1.0
+) -> Floats:
+    """q(a, s) with targets chosen during the elimination; order[0] is eliminated first: [A, S]."""
+    structure = tables.structure
+    tensor = h.reshape(structure.state_sizes)
+    values = np.empty((structure.n_actions, structure.n_states))
+    for a, action in enumerate(assignments(structure.action_sizes)):
+        for s, state in enumerate(assignments(structure.state_sizes)):
+            x = state + action
+
+            def eliminated(k: int, later: dict[int, int], x: tuple[int, ...] = x) -> float:
+                """The value after the first k variables, given those that come later."""
+                if k == 0:
+                    return float(tensor[tuple(later[i] for i in range(structure.m))])
+                i = order[k - 1]
+                row = scope_row(structure, structure.transition_scopes[i], x)
+                ahead = [
+                    eliminated(k - 1, later | {i: value})
+                    for value in range(structure.state_sizes[i])
+                ]
+                return float(tables.lower[i][row] @ ahead + tables.free[i][row] * max(ahead))
+
+            values[a, s] = optimistic_reward(tables, x) + discount * eliminated(structure.m, {})
+    return values
+
+
+def extended(tables: OptimisticTables) -> DenseMDP:
+    """The extended MDP: actions are pairs (action, joint target), the target fastest."""
+    structure = tables.structure
+    pairs = [
+        (action, targets)
+        for action in assignments(structure.action_sizes)
+        for targets in assignments(structure.state_sizes)
+    ]
+    transitions = np.empty((len(pairs), structure.n_states, structure.n_states))
+    rewards = np.empty((len(pairs), structure.n_states))
+    for index, (action, targets) in enumerate(pairs):
+        for s, state in enumerate(assignments(structure.state_sizes)):
+            transitions[index, s] = next_law(tables, state + action, targets)
+            rewards[index, s] = optimistic_reward(tables, state + action)
+    return DenseMDP(transitions, rewards)
