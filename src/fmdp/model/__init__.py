@@ -4,6 +4,7 @@ This layer knows nothing of planning, learning or simulation.
 """
 
 from fmdp.model.factored import FactoredMDP, Noise
+from fmdp.model.files import load, save
 from fmdp.model.optimistic import OptimisticTables
 from fmdp.model.products import FlatMDP, flat_model, flatten, permute_states, product
 from fmdp.model.structure import Structure
@@ -16,6 +17,8 @@ __all__ = [
     "Structure",
     "flat_model",
     "flatten",
+    "load",
     "permute_states",
     "product",
+    "save",
 ]

@@ -22,7 +22,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
-from fmdp.errors import InvalidModel, InvalidParameter, did_you_mean
+from fmdp.errors import InvalidModel, InvalidParameter, UnknownName, did_you_mean
 from fmdp.model.spaces import FloatArray, count, strides, weighted_index, whole_number
 from fmdp.model.structure import Structure
 
@@ -103,12 +103,18 @@ class FactoredMDP:
         object.__setattr__(
             self,
             "transitions",
-            tuple(_transition_table(structure, i, table) for i, table in enumerate(transitions)),
+            tuple(
+                _transition_table(structure, i, structure.transition_scopes[i], table)
+                for i, table in enumerate(transitions)
+            ),
         )
         object.__setattr__(
             self,
             "rewards",
-            tuple(_reward_table(structure, k, table) for k, table in enumerate(rewards)),
+            tuple(
+                _reward_table(structure, k, structure.reward_scopes[k], table)
+                for k, table in enumerate(rewards)
+            ),
         )
         object.__setattr__(self, "noise", _noise(noise, structure.l))
         object.__setattr__(self, "initial_state", start)
@@ -155,15 +161,14 @@ class FactoredMDP:
                 f"{len(transitions)} transition factors for {bare.m} state variables; "
                 f"there must be one a state variable"
             )
+        # Checked in the given order too, so that an error names the row as the caller counts.
         given: list[tuple[tuple[int, ...], FloatArray]] = []
         for i, (scope, table) in enumerate(transitions):
-            label = bare.transition_label(i)
-            numbers = _scope_numbers(bare, scope, label)
-            given.append((numbers, _rows(bare, numbers, table, (bare.state_sizes[i],), label)))
+            numbers = _scope_numbers(bare, scope, bare.transition_label(i))
+            given.append((numbers, _transition_table(bare, i, numbers, table)))
         for k, (scope, table) in enumerate(rewards):
-            label = bare.reward_label(k)
-            numbers = _scope_numbers(bare, scope, label)
-            given.append((numbers, _rows(bare, numbers, table, (), label)))
+            numbers = _scope_numbers(bare, scope, bare.reward_label(k))
+            given.append((numbers, _reward_table(bare, k, numbers, table)))
         scopes = tuple(tuple(sorted(numbers)) for numbers, _ in given)
         tables = [sort_rows(bare.sizes, numbers, table) for numbers, table in given]
         whole = {field.name: getattr(bare, field.name) for field in fields(bare)}
@@ -300,12 +305,10 @@ def _scope_numbers(structure: Structure, scope: Iterable[int | str], label: str)
     n_variables = len(structure.sizes)
     for variable in scope:
         if isinstance(variable, str):
-            if variable not in structure.names:
-                raise InvalidModel(
-                    f'{label}: no variable is called "{variable}"; the names are '
-                    f"{_listed(structure.names)}{did_you_mean(variable, structure.names)}"
-                )
-            number: int | None = structure.names.index(variable)
+            try:
+                number: int | None = structure.variable(variable)
+            except UnknownName as error:
+                raise InvalidModel(f"{label}: {error}") from None
         else:
             number = whole_number(variable)
         if number is None or not 0 <= number < n_variables:
@@ -319,11 +322,6 @@ def _scope_numbers(structure: Structure, scope: Iterable[int | str], label: str)
             )
         numbers.append(number)
     return tuple(numbers)
-
-
-def _listed(names: Sequence[str], most: int = 12) -> str:
-    shown = ", ".join(names[:most])
-    return shown if len(names) <= most else f"{shown}, ... ({len(names)} in all)"
 
 
 def _rows(
@@ -353,16 +351,20 @@ def _rows(
     return fresh
 
 
-def _transition_table(structure: Structure, i: int, table: npt.ArrayLike) -> FloatArray:
-    scope, label = structure.transition_scopes[i], structure.transition_label(i)
+def _transition_table(
+    structure: Structure, i: int, scope: Sequence[int], table: npt.ArrayLike
+) -> FloatArray:
+    label = structure.transition_label(i)
     rows = _rows(structure, scope, table, (structure.state_sizes[i],), label)
     as_distributions(rows, lambda row: f"{label}, {structure.row_label(scope, row)}")
     rows.flags.writeable = False
     return rows
 
 
-def _reward_table(structure: Structure, k: int, table: npt.ArrayLike) -> FloatArray:
-    scope, label = structure.reward_scopes[k], structure.reward_label(k)
+def _reward_table(
+    structure: Structure, k: int, scope: Sequence[int], table: npt.ArrayLike
+) -> FloatArray:
+    label = structure.reward_label(k)
     means = _rows(structure, scope, table, (), label)
     lo, hi = structure.reward_ranges[k]
     slack = ROW_TOLERANCE * max(hi - lo, abs(lo), abs(hi))

@@ -18,7 +18,7 @@ from dataclasses import dataclass, fields
 from functools import cached_property, lru_cache
 from typing import Any
 
-from fmdp.errors import InvalidModel, InvalidParameter
+from fmdp.errors import InvalidModel, InvalidParameter, UnknownName, did_you_mean
 from fmdp.model.spaces import count, decode, strides, whole_number
 
 Scope = tuple[int, ...]
@@ -158,6 +158,20 @@ class Structure:
         sizes = self.sizes
         return tuple(sizes[variable] for variable in scope)
 
+    def variable(self, name: str) -> int:
+        """The number of the variable with this name."""
+        number = self._numbers.get(name)
+        if number is None:
+            raise UnknownName(
+                f"no variable is called {_quote(name)}; must be one of {_listed(self.names)}"
+                f"{did_you_mean(name, self.names)}"
+            )
+        return number
+
+    @cached_property
+    def _numbers(self) -> dict[str, int]:
+        return {name: number for number, name in enumerate(self.names)}
+
     def state_scope(self, i: int) -> Scope:
         """The state variables in the scope of transition factor i."""
         return tuple(v for v in self.transition_scopes[i] if v < self.m)
@@ -221,6 +235,11 @@ def default_names(prefix: str, n: int) -> tuple[str, ...]:
 
 def _quote(name: str) -> str:
     return f'"{name}"'
+
+
+def _listed(names: Sequence[str], most: int = 12) -> str:
+    shown = ", ".join(names[:most])
+    return shown if len(names) <= most else f"{shown}, ... ({len(names)} in all)"
 
 
 def _sizes(sizes: Iterable[int], kind: str) -> tuple[int, ...]:
