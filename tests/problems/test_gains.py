@@ -53,6 +53,23 @@ def test_jao_has_the_gain_and_span_of_its_formulas(n: int, delta: float, epsilon
     assert np.ptp(bias) == pytest.approx(n / (2 * delta + epsilon), abs=1e-7)
 
 
+@pytest.mark.parametrize(
+    ("problem", "span_sum", "uniform"),
+    [
+        ("circle:4,dynamics=guestrin,reward=mean", 5.918, 5.918),
+        ("three-leg:4,dynamics=guestrin,reward=mean", 3.18, 4.20),
+        ("three-leg:7,dynamics=guestrin,reward=mean", 6.27, 9.76),
+    ],
+)
+def test_known_factored_spans(problem: str, span_sum: float, uniform: float) -> None:
+    """sp_i is the largest change of the bias along axis i; `uniform` is m times the largest."""
+    bias = dense_gain(problem)[1]
+    table = bias.reshape((2,) * (len(bias).bit_length() - 1))
+    spans = [float(np.ptp(table, axis=i).max()) for i in range(table.ndim)]
+    assert sum(spans) == pytest.approx(span_sum, abs=0.006)
+    assert table.ndim * max(spans) == pytest.approx(uniform, abs=0.006)
+
+
 def test_spans_of_the_other_products() -> None:
     assert np.ptp(dense_gain("riverswim:2")[1]) == pytest.approx(2 * 6.310324, abs=2e-6)
     assert np.ptp(dense_gain("large-diameter")[1]) == pytest.approx(2.0, abs=1e-8)

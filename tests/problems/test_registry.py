@@ -6,21 +6,25 @@ import re
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import fmdp
 from fmdp.errors import FileProblem, FmdpError, InvalidParameter, UnknownName
-from fmdp.problems import families, problem_id
+from fmdp.problems import Family, families, problem_id
+
+PAGE = (Path(__file__).parents[2] / "docs" / "problems.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("family", families(), ids=lambda family: family.name)
-def test_every_example_builds_and_its_name_reads_back(family: fmdp.problems.Family) -> None:
+def test_every_example_builds_and_its_name_reads_back(family: Family) -> None:
     model = fmdp.problem(family.example)
     assert fmdp.problem(model.name) == model
     assert model.name.startswith(family.name)
 
 
 @pytest.mark.parametrize("family", families(), ids=lambda family: family.name)
-def test_defaults_are_allowed_values(family: fmdp.problems.Family) -> None:
+def test_defaults_are_allowed_values(family: Family) -> None:
     for parameter in family.parameters:
         assert parameter.parse(parameter.default_text, family.name) == parameter.default
         assert parameter.meaning
@@ -106,6 +110,47 @@ def test_what_is_wrong_is_said_in_one_line(
     for part in parts:
         assert part in message
     assert "\n" not in message
+
+
+_PIECES = [
+    *(family.name for family in families()),
+    *(parameter.name for family in families() for parameter in family.parameters),
+    *":,=+> .-_/0123456789",
+    "xu",
+    "mean",
+    "1e9",
+    "nan",
+    "\0",
+    "\u0663",
+]
+
+
+@given(st.lists(st.sampled_from(_PIECES), max_size=12).map("".join) | st.text(max_size=20))
+def test_any_text_is_an_id_or_refused_in_one_line(text: str) -> None:
+    try:
+        name = str(problem_id(text))
+    except FmdpError as error:
+        message = str(error)
+    else:
+        assert str(problem_id(name)) == name
+        return
+    assert len(message.splitlines()) == 1
+
+
+@pytest.mark.parametrize("family", families(), ids=lambda family: family.name)
+def test_the_page_tells_of_every_family_and_parameter(family: Family) -> None:
+    assert f"`{family.name}" in PAGE
+    for parameter in family.parameters:
+        assert f"`{parameter.name}`" in PAGE or f"`{parameter.name}=" in PAGE
+
+
+def test_every_id_on_the_page_builds() -> None:
+    names = "|".join(family.name for family in families())
+    ids = re.findall(rf"`((?:{names})[:,][^` ]*)`", PAGE)
+    assert len(ids) > 10
+    for text in ids:
+        if not re.search("[A-Z]", text):  # SIZE, N: a pattern, not an id
+            fmdp.problem(text)
 
 
 def test_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
