@@ -61,7 +61,7 @@ def build(
     k = min(parents, m)
     rows = values**k * actions
     refuse_if_too_large(name, m * rows * (values + 1), 2 * m + agents)
-    generator = np.random.default_rng(seed)
+    generator = np.random.Generator(np.random.PCG64(seed))
 
     def scope() -> tuple[int, ...]:
         return (*_subset(generator, m, k), m + int(generator.random() * agents))
