@@ -45,3 +45,8 @@ def describe_bytes(value: int) -> str:
             return f"{value} bytes" if unit == "bytes" else f"{size:.3g} {unit}"
         size /= 1024
     raise AssertionError("unreachable")
+
+
+def describe_count(value: int) -> str:
+    """An exact count while it can be read, else its magnitude."""
+    return f"{value:,}" if value < 10**15 else f"about 10^{len(str(value)) - 1}"

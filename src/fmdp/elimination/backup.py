@@ -23,15 +23,16 @@ from numpy.typing import NDArray
 
 from fmdp.elimination import kernels, ties
 from fmdp.elimination.program import (
-    _PARALLEL_STATES,
+    PARALLEL_STATES,
     Layout,
     Program,
+    action_classes,
     build_program,
     choose_layout,
     flat_offsets,
 )
 from fmdp.errors import TooLarge
-from fmdp.memory import available_memory, describe_bytes
+from fmdp.memory import available_memory, describe_bytes, describe_count
 from fmdp.model import FactoredMDP, OptimisticTables, Structure
 
 Vector = NDArray[np.float64]
@@ -40,13 +41,19 @@ _EMPTY = np.zeros(0)
 
 
 class Backup:
-    """The backup operators of one structure; `load` puts in the tables of a model."""
+    """The backup operators of one structure; `load` puts in the tables of a model.
+
+    With `share_for`, joint actions to which the tables of that model give the same numbers share
+    their steps.  Such a backup serves that model alone; without, it serves every model of the
+    structure, as learners need.
+    """
 
     def __init__(
         self,
         structure: Structure,
         *,
         nested: bool = False,
+        share_for: FactoredMDP | OptimisticTables | None = None,
         threads: int | None = None,
         memory_limit: int | None = None,
         layout: Layout | None = None,
@@ -54,42 +61,56 @@ class Backup:
         self.structure = structure
         self.nested = nested
         cores = threads if threads is not None else usable_cores()
-        self.threads = cores if structure.n_states >= _PARALLEL_STATES else 1
+        self.threads = cores if structure.n_states >= PARALLEL_STATES else 1
         limit = memory_limit if memory_limit is not None else available_memory() // 2
-        if layout is None:
-            layout = choose_layout(
-                structure, nested=nested, threads=self.threads, memory_limit=limit
-            )
-        self.layout = layout
-        self.predicted_bytes = self.layout.memory(self.threads)
-        if self.predicted_bytes > limit:
-            raise TooLarge(
-                f"exact backups over {structure.n_states} states and {structure.n_actions} joint "
-                f"actions need {describe_bytes(self.predicted_bytes)}; the memory limit is "
-                f"{describe_bytes(limit)}",
-                needed_bytes=self.predicted_bytes,
-                limit_bytes=limit,
-            )
-        self._program: Program | None = None
-        self._shared_program = False
-        self._arenas: list[Vector] = []
-        self._best: list[Vector] = []
-        self._m = self._f = self._r = _EMPTY
+        self._refuse_if_hopeless(limit)
         p_offset, f_offset, r_offset = flat_offsets(structure)
         self._flat_p = np.empty(p_offset[-1])
         self._flat_f = np.empty(f_offset[-1] if nested else 0)
         self._flat_r = np.empty(r_offset[-1])
+        self._bound_to = share_for
+        classes = None
+        if share_for is not None:
+            self._fill(share_for)
+            classes = action_classes(structure, (self._flat_p, self._flat_f, self._flat_r))
+        self.layout = layout or choose_layout(
+            structure, nested=nested, threads=self.threads, memory_limit=limit, classes=classes
+        )
+        self.predicted_bytes = self.layout.memory(self.threads)
+        if self.predicted_bytes > limit:
+            self._refuse(self.predicted_bytes, limit)
+
+        self.program: Program = build_program(self.layout)
+        self._m = np.empty(sum(index.shape[1] for index in self.program.m_index))
+        self._f = np.empty(sum(index.shape[1] for index in self.program.f_index))
+        self._r = np.empty(sum(index.shape[1] for index in self.program.r_index))
+        self._arenas = [np.empty(self.program.arena_size) for _ in range(self.threads)]
+        self._best = [np.empty(self.layout.leaf_size) for _ in range(self.threads)]
+        self.extremes = np.zeros(3)
+        """Smallest and largest residual of the last sweep, and the largest |h|."""
+
         sizes = structure.state_sizes
         self._in_order = self.layout.order == tuple(range(structure.m))
         self._internal_shape = tuple(sizes[j] for j in self.layout.order)
         self._inverse = tuple(int(j) for j in np.argsort(self.layout.order))
-        self.extremes = np.zeros(3)
+        if share_for is not None:
+            self._arrange()
 
-    @property
-    def program(self) -> Program:
-        if self._program is None:
-            raise RuntimeError("load the tables of a model first")
-        return self._program
+    def _refuse_if_hopeless(self, limit: int) -> None:
+        """Before any array is made: the vectors alone may be more than the limit allows."""
+        least = 32 * self.structure.n_states + 16 * self.structure.n_actions
+        if least > limit:
+            self._refuse(least, limit)
+
+    def _refuse(self, needed: int, limit: int) -> None:
+        structure = self.structure
+        raise TooLarge(
+            f"exact planning over {describe_count(structure.n_states)} states and "
+            f"{describe_count(structure.n_actions)} joint actions needs "
+            f"{describe_bytes(needed)}; the memory limit is {describe_bytes(limit)}",
+            needed_bytes=needed,
+            limit_bytes=limit,
+        )
 
     @property
     def n_states(self) -> int:
@@ -97,9 +118,14 @@ class Backup:
 
     # ---- tables ---------------------------------------------------------------------------------
 
-    def load(self, tables: FactoredMDP | OptimisticTables, *, share: bool = False) -> None:
-        """Put in new tables.  `share` merges actions with equal numbers: worth it for a model that
-        is solved once, wasted on tables that change at every call."""
+    def load(self, tables: FactoredMDP | OptimisticTables) -> None:
+        """Put in the tables of a model of this structure."""
+        if self._bound_to is not None:
+            raise RuntimeError("this backup shares steps by the tables of one model")
+        self._fill(tables)
+        self._arrange()
+
+    def _fill(self, tables: FactoredMDP | OptimisticTables) -> None:
         if isinstance(tables, OptimisticTables):
             if not self.nested:
                 raise RuntimeError("optimistic tables need a backup prepared with nested=True")
@@ -109,29 +135,16 @@ class Backup:
             _copy_flat(tables.transitions, self._flat_p)
             self._flat_f[:] = 0.0
         _copy_flat(tables.rewards, self._flat_r)
-        self.reload(share=share)
 
-    def reload(self, *, share: bool = False) -> None:
-        """Bring the flat tables, which a caller may have filled in place, to their steps."""
-        if self._program is None or share or self._shared_program:
-            flat = (self._flat_p, self._flat_f, self._flat_r)
-            self._program = build_program(self.layout, flat if share else None)
-            self._shared_program = share
-            program = self._program
-            self._m = np.empty(sum(index.shape[1] for index in program.m_index))
-            self._f = np.empty(sum(index.shape[1] for index in program.f_index))
-            self._r = np.empty(sum(index.shape[1] for index in program.r_index))
-            if len(self._arenas) == 0:
-                self._arenas = [np.empty(program.arena_size) for _ in range(self.threads)]
-                self._best = [np.empty(self.layout.leaf_size) for _ in range(self.threads)]
+    def _arrange(self) -> None:
+        """Bring the flat tables into the order in which the steps read them."""
         program = self.program
         for index, where in zip(program.m_index, program.m_slices, strict=True):
-            kernels.gather_products(self._flat_p, index, index.shape[0], self._m[where])
+            kernels.gather_products(self._flat_p, index, self._m[where])
         for index, where in zip(program.f_index, program.f_slices, strict=True):
-            kernels.gather_sums(self._flat_f, index, 1, self._f[where])
+            kernels.gather_sums(self._flat_f, index, self._f[where])
         for index, where in zip(program.r_index, program.r_slices, strict=True):
-            if index.shape[1]:
-                kernels.gather_sums(self._flat_r, index, index.shape[0], self._r[where])
+            kernels.gather_sums(self._flat_r, index, self._r[where])
 
     # ---- vectors in elimination order -----------------------------------------------------------
 
@@ -291,10 +304,13 @@ def backup_for(
     threads: int | None = None,
 ) -> Backup:
     """The backup of one model, with steps shared between actions that have equal tables."""
-    nested = isinstance(model, OptimisticTables)
-    backup = Backup(model.structure, nested=nested, memory_limit=memory_limit, threads=threads)
-    backup.load(model, share=True)
-    return backup
+    return Backup(
+        model.structure,
+        nested=isinstance(model, OptimisticTables),
+        share_for=model,
+        memory_limit=memory_limit,
+        threads=threads,
+    )
 
 
 def usable_cores() -> int:

@@ -311,20 +311,20 @@ def relative_shift(extremes, tau, discount):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(**_FLAGS)
-def gather_products(base, index, members, out):  # type: ignore[no-untyped-def]
+def gather_products(base, index, out):  # type: ignore[no-untyped-def]
     """out[e] = product over the members of base[index[k, e]]: rows of a fused group."""
     for e in range(out.shape[0]):
         x = base[index[0, e]]
-        for k in range(1, members):
+        for k in range(1, index.shape[0]):
             x *= base[index[k, e]]
         out[e] = x
 
 
 @numba.njit(**_FLAGS)
-def gather_sums(base, index, factors, out):  # type: ignore[no-untyped-def]
+def gather_sums(base, index, out):  # type: ignore[no-untyped-def]
     """out[e] = sum over the reward factors of base[index[k, e]]."""
     for e in range(out.shape[0]):
         x = 0.0
-        for k in range(factors):
+        for k in range(index.shape[0]):
             x += base[index[k, e]]
         out[e] = x

@@ -21,9 +21,10 @@ trie of action classes), walked depth first with one buffer a level.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,13 +38,16 @@ Index = NDArray[np.int64]
 # Seconds, measured on one core of an ordinary server; only their ratios matter, for the choices.
 _NODE_SECONDS = 1.5e-7  # setting up one step
 _RUN_SECONDS = 3e-9  # one inner loop
-_MADD_SECONDS = 0.8e-10  # one multiply-add in cache
+_MADD_SECONDS = 1.2e-10  # one multiply-add in cache, where the kernels are unrolled
+_PLAIN_MADD_SECONDS = 2.5e-10  # and where they are not
 _MISS_SECONDS = 8e-10  # one tensor element read and written beyond the second-level cache
 _CACHE_BYTES = 1 << 20
 _GATHER_SECONDS = 2e-9  # one table entry brought into place, once a solve
 _SWEEPS_A_SOLVE = 20
-_GROUP_LIMITS = (1, 4, 8, 16)
-_PARALLEL_STATES = 1 << 13  # below this threads cost more than they bring
+_GROUP_LIMITS = ((1, 1), (4, 8), (8, 8))  # joint values of a group, and of the last group
+_UNROLLED = (2, 4, 8)
+_MOST_BRANCHES = 1 << 16
+PARALLEL_STATES = 1 << 13  # below this threads cost more than they bring
 
 
 @dataclass(frozen=True)
@@ -56,7 +60,6 @@ class Group:
     context: tuple[int, ...]  # known variables on which the rows depend (own excluded)
     rewards: tuple[int, ...]  # reward factors whose scope is known from here on
     reward_context: tuple[int, ...]
-    actions: tuple[int, ...]  # action variables (0-based) in the scopes of this group
     outer: int
     rep: int
     n_v: int
@@ -70,10 +73,87 @@ class Group:
     @property
     def seconds(self) -> float:
         runs = self.outer * self.rep * (self.n_u if self.inner > 1 else 1)
-        work = self.out_size * self.n_v * _MADD_SECONDS + runs * _RUN_SECONDS
+        rate = _MADD_SECONDS if self.n_v in _UNROLLED else _PLAIN_MADD_SECONDS
+        work = self.out_size * self.n_v * rate + runs * _RUN_SECONDS
         if 16 * self.out_size > _CACHE_BYTES:
             work += self.out_size * _MISS_SECONDS
         return work + _NODE_SECONDS
+
+
+@dataclass(frozen=True, eq=False)
+class ActionClasses:
+    """Which joint actions a factor can tell apart: a class number for every joint action.
+
+    By structure, two actions are alike for a factor if they agree on the action variables of its
+    scope.  By tables, they are alike if the numbers of the factor are the same, which is often so
+    in hand-made models (restarting machine 3 is nothing to machine 7) and hardly ever in learned
+    ones.  Only arrays of [factors, joint actions] are made.
+    """
+
+    transitions: Index  # [m, A]
+    rewards: Index  # [l, A]
+
+    def of_group(self, members: Sequence[int], rewards: Sequence[int]) -> tuple[Index, Index]:
+        """Class of every joint action in a step, and the first joint action of each class."""
+        columns = [self.transitions[i] for i in members] + [self.rewards[f] for f in rewards]
+        return _renumber(np.stack(columns, axis=1))
+
+
+def _renumber(keys: NDArray[Any]) -> tuple[Index, Index]:
+    """Equal rows get equal numbers, in order of first appearance; and where each first appears."""
+    _, first, inverse = np.unique(keys, return_index=True, return_inverse=True, axis=0)
+    # np.unique numbers by content, which is arbitrary; appearance is a function of the actions.
+    rank = np.empty(len(first), dtype=np.int64)
+    rank[np.argsort(first)] = np.arange(len(first))
+    return rank[np.ravel(inverse)], np.sort(first)
+
+
+FlatTables = tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]
+"""Transition tables, free masses (empty if none) and rewards, all factors end to end."""
+
+
+def action_classes(structure: Structure, tables: FlatTables | None = None) -> ActionClasses:
+    """Classes by structure, or by the numbers in the tables."""
+    m = structure.m
+    joint_actions = _decode_all(structure.action_sizes)  # [A, action variables]
+    offsets = flat_offsets(structure)
+
+    def classes(scope: Sequence[int], numbers: Callable[[], NDArray[np.float64]]) -> Index:
+        told = [v - m for v in scope if v >= m]
+        told_sizes = [structure.action_sizes[v] for v in told]
+        projection: Index = joint_actions[:, told] @ _strides(told_sizes)
+        if tables is None or not told:
+            return projection
+        # A scope is sorted, states before actions: [states, actions, numbers of a row].
+        states = _volume((v for v in scope if v < m), structure.sizes)
+        cube = numbers().reshape(states, _volume(told, structure.action_sizes), -1)
+        alike, _ = _renumber(cube.transpose(1, 0, 2).reshape(cube.shape[1], -1))
+        result: Index = alike[projection]
+        return result
+
+    def transition_numbers(i: int) -> NDArray[np.float64]:
+        assert tables is not None
+        rows = structure.transition_rows[i]
+        part = tables[0][offsets[0][i] : offsets[0][i + 1]].reshape(rows, -1)
+        if tables[1].size:
+            free = tables[1][offsets[1][i] : offsets[1][i + 1]].reshape(rows, 1)
+            part = np.concatenate([part, free], axis=1)
+        return part
+
+    def reward_numbers(f: int) -> NDArray[np.float64]:
+        assert tables is not None
+        return tables[2][offsets[2][f] : offsets[2][f + 1]]
+
+    transitions = [
+        classes(structure.transition_scopes[i], lambda i=i: transition_numbers(i))  # type: ignore[misc]
+        for i in range(m)
+    ]
+    rewards = [
+        classes(structure.reward_scopes[f], lambda f=f: reward_numbers(f))  # type: ignore[misc]
+        for f in range(structure.l)
+    ]
+    empty = np.zeros((0, len(joint_actions)), dtype=np.int64)
+    return ActionClasses(np.stack(transitions), np.stack(rewards) if rewards else empty)
 
 
 @dataclass(frozen=True)
@@ -81,6 +161,7 @@ class Layout:
     """Order, groups and branches, with what they will cost; nothing of size S is made yet."""
 
     structure: Structure
+    classes: ActionClasses
     order: tuple[int, ...]
     nested: bool
     branch: tuple[int, ...]
@@ -100,18 +181,26 @@ class Layout:
         return tuple(group.out_size for group in self.groups)
 
     @cached_property
+    def class_counts(self) -> tuple[int, ...]:
+        """Tables of each group."""
+        return tuple(
+            len(self.classes.of_group(group.members, group.rewards)[1]) for group in self.groups
+        )
+
+    @cached_property
     def node_counts(self) -> tuple[int, ...]:
-        """Steps of each group for one branch, if no two actions have equal tables."""
-        told: set[int] = set()
+        """Steps of each group for one branch: the distinct beginnings of the actions' classes."""
+        prefix = np.zeros(self.classes.transitions.shape[1], dtype=np.int64)
         counts = []
         for group in self.groups:
-            told |= set(group.actions)
-            counts.append(_volume(told, self.structure.action_sizes))
+            here, _ = self.classes.of_group(group.members, group.rewards)
+            prefix, first = _renumber(np.stack([prefix, here], axis=1))
+            counts.append(len(first))
         return tuple(counts)
 
     @cached_property
     def multiply_adds(self) -> int:
-        """Multiply-adds of one sweep, if no two actions have equal tables."""
+        """Multiply-adds of one sweep."""
         return self.n_branches * sum(
             nodes * group.out_size * group.n_v
             for nodes, group in zip(self.node_counts, self.groups, strict=True)
@@ -119,10 +208,9 @@ class Layout:
 
     @cached_property
     def table_entries(self) -> int:
-        sizes, actions = self.structure.state_sizes, self.structure.action_sizes
+        sizes = self.structure.state_sizes
         total = 0
-        for group in self.groups:
-            classes = _volume(group.actions, actions)
+        for group, classes in zip(self.groups, self.class_counts, strict=True):
             rows = classes * _volume(group.context, sizes)
             total += rows * group.n_v * group.n_u * len(group.members)
             if group.rewards:
@@ -136,7 +224,7 @@ class Layout:
             for nodes, group in zip(self.node_counts, self.groups, strict=True)
         )
         states = self.structure.n_states
-        if threads > 1 and states >= _PARALLEL_STATES:
+        if threads > 1 and states >= PARALLEL_STATES:
             sweep /= min(threads, self.n_branches)
         return sweep + self.table_entries * _GATHER_SECONDS / _SWEEPS_A_SOLVE
 
@@ -160,25 +248,24 @@ def _volume(variables: Iterable[int], sizes: Sequence[int]) -> int:
 def make_layout(
     structure: Structure,
     order: tuple[int, ...],
+    classes: ActionClasses,
     *,
     nested: bool,
     limit: int,
+    last_limit: int,
     branch: tuple[int, ...],
 ) -> Layout:
-    """Groups of at most `limit` joint values along the order, with the given branch variables."""
+    """Groups of at most `limit` (the last of `last_limit`) joint values, with these branches."""
     m, sizes = structure.m, structure.state_sizes
     waiting = list(range(structure.l))
     eliminated: set[int] = set()
     known = set(branch)
     axes: list[int] = []
     groups: list[Group] = []
-    position = 0
-    while position < m:
-        end, joint = position + 1, sizes[order[position]]
-        while not nested and end < m and joint * sizes[order[end]] <= limit:
-            joint *= sizes[order[end]]
-            end += 1
-        members = order[position:end]
+    left = m
+    for members in _cut(order, sizes, 1 if nested else limit, 1 if nested else last_limit):
+        joint = _volume(members, sizes)
+        left -= len(members)
         parents = {j for i in members for j in structure.state_scope(i)}
         opened = tuple(sorted(parents - set(members) - known - eliminated))
         own = tuple(i for i in members if i not in known)
@@ -188,8 +275,6 @@ def make_layout(
         rewards = tuple(f for f in waiting if known.issuperset(structure.reward_state_scope(f)))
         waiting = [f for f in waiting if f not in rewards]
         reward_parents = {j for f in rewards for j in structure.reward_state_scope(f)}
-        told = {v - m for i in members for v in structure.action_scope(i)}
-        told |= {v - m for f in rewards for v in structure.reward_action_scope(f)}
         groups.append(
             Group(
                 members=members,
@@ -198,18 +283,33 @@ def make_layout(
                 context=context,
                 rewards=rewards,
                 reward_context=tuple(sorted(reward_parents - set(own))),
-                actions=tuple(sorted(told)),
                 outer=outer,
                 rep=_volume(opened, sizes),
                 n_v=joint,
                 n_u=_volume(own, sizes),
-                inner=_volume(order[end:], sizes),
+                inner=_volume(order[m - left :], sizes),
             )
         )
         axes += [*opened, *own]
         eliminated |= set(members)
-        position = end
-    return Layout(structure, order, nested, branch, tuple(groups), tuple(axes))
+    return Layout(structure, classes, order, nested, branch, tuple(groups), tuple(axes))
+
+
+def _cut(
+    order: tuple[int, ...], sizes: Sequence[int], limit: int, last_limit: int
+) -> list[tuple[int, ...]]:
+    """The order cut into groups from its end, so that odd pieces come where runs are longest."""
+    pieces: list[tuple[int, ...]] = []
+    end = len(order)
+    while end:
+        start, joint = end - 1, sizes[order[end - 1]]
+        most = limit if pieces else last_limit
+        while start and joint * sizes[order[start - 1]] <= most:
+            start -= 1
+            joint *= sizes[order[start]]
+        pieces.append(order[start:end])
+        end = start
+    return pieces[::-1]
 
 
 def choose_layout(
@@ -218,34 +318,36 @@ def choose_layout(
     nested: bool = False,
     threads: int = 1,
     memory_limit: int | None = None,
-    order: tuple[int, ...] | None = None,
+    classes: ActionClasses | None = None,
 ) -> Layout:
     """The layout with the least predicted time among those that fit; the leanest if none does.
 
-    Candidates: every size of group, and as branches every prefix of the sequence in which current
+    Candidates: sizes of groups, and as branches every beginning of the sequence in which current
     variables come into play (the first ones cost nothing extra; each later one trades time for
-    memory), down to conditioning on everything.
+    memory), as far as conditioning pays at all.
     """
-    if order is None:
-        order = elimination_order(structure)
-    best: Layout | None = None
-    leanest: Layout | None = None
-    for limit in (1,) if nested else _GROUP_LIMITS:
-        plain = make_layout(structure, order, nested=nested, limit=limit, branch=())
-        for length in range(len(plain.axes) + 1):
-            branch = plain.axes[:length]
-            if length > 0 and _volume(branch, structure.state_sizes) > 1 << 20:
+    order = elimination_order(structure)
+    if classes is None:
+        classes = action_classes(structure)
+    candidates = []
+    for limit, last_limit in ((1, 1),) if nested else _GROUP_LIMITS:
+        make = partial(
+            make_layout, structure, order, classes,
+            nested=nested, limit=limit, last_limit=last_limit,
+        )  # fmt: skip
+        axes = make(branch=()).axes
+        for length in range(len(axes) + 1):
+            if _volume(axes[:length], structure.state_sizes) > _MOST_BRANCHES:
                 break
-            layout = make_layout(structure, order, nested=nested, limit=limit, branch=branch)
-            need = layout.memory(threads)
-            if leanest is None or need < leanest.memory(threads):
-                leanest = layout
-            fits = memory_limit is None or need <= memory_limit
-            if fits and (best is None or layout.seconds(threads) < best.seconds(threads)):
-                best = layout
-    chosen = best or leanest
-    assert chosen is not None  # there is always the layout without branches
-    return chosen
+            candidates.append(make(branch=axes[:length]))
+    fitting = [
+        layout
+        for layout in candidates
+        if memory_limit is None or layout.memory(threads) <= memory_limit
+    ]
+    if fitting:
+        return min(fitting, key=lambda layout: layout.seconds(threads))
+    return min(candidates, key=lambda layout: layout.memory(threads))
 
 
 @dataclass(frozen=True, eq=False)
@@ -273,23 +375,14 @@ class Program:
     f_slices: tuple[slice, ...]
     r_slices: tuple[slice, ...]
     arena_size: int
-    shares: int = field(default=0)  # steps saved in a sweep because actions have equal tables
 
 
-def build_program(
-    layout: Layout,
-    tables: tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]] | None = None,
-) -> Program:
-    """The program of a layout.
-
-    With `tables` (flat transition tables, free masses, rewards) actions with equal numbers share
-    their steps, and the program is for these tables only.  Without, only actions share that differ
-    in variables outside the scopes, and the program is for every model of the structure.
-    """
-    structure, m = layout.structure, layout.structure.m
-    sizes, action_sizes = structure.state_sizes, structure.action_sizes
+def build_program(layout: Layout) -> Program:
+    """The index arrays of a layout; its memory is what `Layout.memory` has said."""
+    structure = layout.structure
+    sizes = structure.state_sizes
     n_actions = structure.n_actions
-    joint_actions = _decode_all(action_sizes)  # [A, action variables]
+    joint_actions = _decode_all(structure.action_sizes)  # [A, action variables]
     p_offset, f_offset, r_offset = flat_offsets(structure)
 
     levels = np.zeros((len(layout.groups), k.N_LEVEL_FIELDS), dtype=np.int64)
@@ -309,26 +402,12 @@ def build_program(
     m_base = f_base = r_base = ctx_base = buffer = 0
 
     for g, group in enumerate(layout.groups):
-        told = group.actions
-        told_sizes = [action_sizes[v] for v in told]
-        projection = joint_actions[:, list(told)] @ _strides(told_sizes)
-        representatives = _decode_all(told_sizes)  # [classes, told]
-
+        classes[g], first = layout.classes.of_group(group.members, group.rewards)
+        representatives = joint_actions[first]  # [classes, action variables]
+        n_classes = len(representatives)
         mi = _transition_index(layout, group, representatives, p_offset)
         fi = _free_index(layout, group, representatives, f_offset)
         ri = _reward_index(layout, group, representatives, r_offset)
-        n_classes = len(representatives)
-        if tables is not None:
-            keys = _class_keys(tables, n_classes, mi, fi if layout.nested else None, ri)
-            _, first, inverse = np.unique(keys, return_index=True, return_inverse=True, axis=0)
-            # Renumber by first appearance: np.unique sorts by content, which is arbitrary.
-            rank = np.empty(len(first), dtype=np.int64)
-            rank[np.argsort(first)] = np.arange(len(first))
-            projection = rank[np.ravel(inverse)][projection]
-            keep = np.sort(first)
-            mi, fi, ri = (_keep_classes(index, n_classes, keep) for index in (mi, fi, ri))
-            n_classes = len(keep)
-        classes[g] = projection
 
         rows = _volume(group.context, sizes)
         r_rows = _volume(group.reward_context, sizes)
@@ -386,7 +465,6 @@ def build_program(
         f_slices=tuple(f_slices),
         r_slices=tuple(r_slices),
         arena_size=buffer,
-        shares=sum(layout.node_counts) - len(nodes),
     )
 
 
@@ -450,8 +528,7 @@ def _row_index(
 
     for variable, stride in strides.items():
         if variable >= m:
-            column = group.actions.index(variable - m)
-            add(0, stride * representatives[:, column])
+            add(0, stride * representatives[:, variable - m])
         elif variable in group.own:
             axis = 1 + len(context) + len(middle) + group.own.index(variable)
             add(axis, stride * np.arange(sizes[variable]))
@@ -497,30 +574,6 @@ def _reward_index(
         index = _row_index(layout, group, representatives, strides, group.reward_context, False)
         parts.append((index + offsets[f]).reshape(-1))
     return np.stack(parts)
-
-
-def _class_keys(
-    tables: tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]],
-    n_classes: int,
-    mi: Index,
-    fi: Index | None,
-    ri: Index,
-) -> NDArray[np.float64]:
-    """[classes, numbers]: everything that the steps of a class would use."""
-    flat_p, flat_f, flat_r = tables
-    parts = [flat_p[index].reshape(n_classes, -1) for index in mi]
-    if fi is not None:
-        parts.append(flat_f[fi].reshape(n_classes, -1))
-    parts += [flat_r[index].reshape(n_classes, -1) for index in ri]
-    return np.concatenate(parts, axis=1)
-
-
-def _keep_classes(index: Index, n_classes: int, keep: Index) -> Index:
-    kinds, entries = index.shape
-    if entries == 0:
-        return index
-    kept = index.reshape(kinds, n_classes, -1)[:, keep]
-    return np.ascontiguousarray(kept.reshape(kinds, -1))
 
 
 def _axis_offsets(axes: Sequence[int], strides: dict[int, int], sizes: Sequence[int]) -> Index:
