@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fmdp.errors import InvalidModel, InvalidParameter, UnknownName, did_you_mean
-from fmdp.model.spaces import FloatArray, count, strides, weighted_index, whole_number
+from fmdp.model.spaces import FloatArray, count, shown, strides, weighted_index, whole_number
 from fmdp.model.structure import Structure
 
 NoiseKind = Literal["deterministic", "bernoulli", "gaussian"]
@@ -51,7 +51,7 @@ class Noise:
         if isinstance(self.scale, bool) or not isinstance(
             self.scale, (int, float, np.integer, np.floating)
         ):
-            raise InvalidModel(f"noise {self.kind}: scale is {self.scale!r}; must be a number")
+            raise InvalidModel(f"noise {self.kind}: scale is {shown(self.scale)}; must be a number")
         scale = float(self.scale) + 0.0
         if self.kind == "gaussian":
             if not 0.0 < scale < math.inf:
@@ -313,7 +313,7 @@ def _scope_numbers(structure: Structure, scope: Iterable[int | str], label: str)
             number = whole_number(variable)
         if number is None or not 0 <= number < n_variables:
             raise InvalidModel(
-                f"{label}: variable {variable!r} must be in 0..{n_variables - 1} or a name"
+                f"{label}: variable {shown(variable)} must be in 0..{n_variables - 1} or a name"
             )
         if number in numbers:
             raise InvalidModel(

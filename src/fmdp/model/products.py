@@ -21,7 +21,7 @@ import numpy as np
 
 from fmdp.errors import InvalidParameter, TooLarge
 from fmdp.model.factored import FactoredMDP, Noise, sort_rows
-from fmdp.model.spaces import FloatArray, encode, project, whole_number
+from fmdp.model.spaces import FloatArray, encode, project, shown, shown_tuple, whole_number
 from fmdp.model.structure import Scope, Structure, default_names
 
 T = TypeVar("T")
@@ -103,7 +103,7 @@ def permute_states(model: FactoredMDP, order: Sequence[int]) -> FactoredMDP:
     old = [number for number in numbers if number is not None]
     if len(old) != len(numbers) or sorted(old) != list(range(s.m)):
         raise InvalidParameter(
-            f"order {tuple(order)}: must be a permutation of the state variables 0..{s.m - 1}"
+            f"order {shown_tuple(order)}: must be a permutation of the state variables 0..{s.m - 1}"
         )
     new = [old.index(variable) for variable in range(s.m)]
     new += range(s.m, len(s.sizes))
@@ -136,7 +136,8 @@ def flatten(model: FactoredMDP, limit_bytes: int = FLAT_LIMIT_BYTES) -> FlatMDP:
     needed = 8 * s.n_actions * s.n_states * (s.n_states + 1)
     if needed > limit_bytes:
         raise TooLarge(
-            f"flattening {s.n_states} states and {s.n_actions} actions needs {needed} bytes; "
+            f"flattening {shown(s.n_states)} states and {shown(s.n_actions)} actions needs "
+            f"{shown(needed)} bytes; "
             f"at most {limit_bytes} are allowed",
             needed,
             limit_bytes,

@@ -45,16 +45,18 @@ def encode(assignment: Sequence[int], sizes: Sequence[int]) -> int:
     """The index of one assignment."""
     if len(assignment) != len(sizes):
         raise InvalidParameter(
-            f"assignment {tuple(assignment)} has {len(assignment)} values; must have {len(sizes)}"
+            f"assignment {shown_tuple(assignment)} has {len(assignment)} values; "
+            f"must have {len(sizes)}"
         )
     index = 0
     for position, (value, size) in enumerate(zip(assignment, sizes, strict=True)):
-        if not 0 <= value < size:
+        whole = whole_number(value)
+        if whole is None or not 0 <= whole < size:
             raise InvalidParameter(
-                f"assignment {tuple(assignment)}: value {value} at position {position} "
-                f"must be in 0..{size - 1}"
+                f"assignment {shown_tuple(assignment)}: value {shown(value)} at position "
+                f"{position} must be in 0..{size - 1}"
             )
-        index = index * int(size) + int(value)
+        index = index * int(size) + whole
     return index
 
 
@@ -62,7 +64,7 @@ def decode(index: int, sizes: Sequence[int]) -> tuple[int, ...]:
     """The assignment with this index."""
     total = count(sizes)
     if not 0 <= index < total:
-        raise InvalidParameter(f"index {index} must be in 0..{total - 1}")
+        raise InvalidParameter(f"index {shown(index)} must be in 0..{shown(total - 1)}")
     rest = int(index)
     values: list[int] = []
     for size in reversed(sizes):
@@ -114,11 +116,25 @@ def whole_number(value: Any) -> int | None:
     return int(value)
 
 
+def shown(value: Any) -> str:
+    """A value as a person would write it, for error messages: 3, not np.int64(3)."""
+    value = value.item() if isinstance(value, np.generic) else value
+    if isinstance(value, int) and value >= 10**30:
+        # Python refuses to write out integers of thousands of digits; nobody would read them.
+        return f"about 10^{int(math.log10(value))}"
+    return repr(value)
+
+
+def shown_tuple(values: Sequence[Any]) -> str:
+    """Values as a tuple, for error messages."""
+    return f"({', '.join(map(shown, values))}{',' if len(values) == 1 else ''})"
+
+
 def _refuse_above_limit(entries: int) -> None:
     needed = 8 * entries
     if needed > ARRAY_LIMIT_BYTES:
         raise TooLarge(
-            f"an array over all assignments needs {needed} bytes; "
+            f"an array over all assignments needs {shown(needed)} bytes; "
             f"at most {ARRAY_LIMIT_BYTES} are allowed",
             needed,
             ARRAY_LIMIT_BYTES,

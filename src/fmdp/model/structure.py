@@ -19,7 +19,7 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 from fmdp.errors import InvalidModel, InvalidParameter, UnknownName, did_you_mean
-from fmdp.model.spaces import count, decode, strides, whole_number
+from fmdp.model.spaces import count, decode, shown, shown_tuple, strides, whole_number
 
 Scope = tuple[int, ...]
 
@@ -248,7 +248,8 @@ def _sizes(sizes: Iterable[int], kind: str) -> tuple[int, ...]:
         whole = whole_number(size)
         if whole is None or whole < 1:
             raise InvalidModel(
-                f"size of {kind} variable {index} is {size!r}; must be a whole number, at least 1"
+                f"size of {kind} variable {index} is {shown(size)}; "
+                f"must be a whole number, at least 1"
             )
         checked.append(whole)
     if not checked:
@@ -262,12 +263,12 @@ def _scope(scope: Iterable[int], n_variables: int, label: str) -> Scope:
         whole = whole_number(variable)
         if whole is None or not 0 <= whole < n_variables:
             raise InvalidModel(
-                f"{label}: scope has variable {variable!r}; must be in 0..{n_variables - 1}"
+                f"{label}: scope has variable {shown(variable)}; must be in 0..{n_variables - 1}"
             )
         checked.append(whole)
     if any(a >= b for a, b in itertools.pairwise(checked)):
         raise InvalidModel(
-            f"{label}: scope {tuple(checked)} must be sorted and without repeats "
+            f"{label}: scope {shown_tuple(checked)} must be sorted and without repeats "
             f"(FactoredMDP.from_factors sorts scopes together with their tables)"
         )
     return tuple(checked)
@@ -365,7 +366,8 @@ def _groups(groups: Iterable[Iterable[int]], m: int) -> tuple[Scope, ...]:
             whole = whole_number(variable)
             if whole is None or not 0 <= whole < m:
                 raise InvalidModel(
-                    f"group {index}: variable {variable!r} must be a state variable in 0..{m - 1}"
+                    f"group {index}: variable {shown(variable)} must be a state variable "
+                    f"in 0..{m - 1}"
                 )
             if whole in owner:
                 raise InvalidModel(
@@ -385,14 +387,15 @@ def _assignment(
 ) -> tuple[int, ...]:
     if len(values) != len(sizes):
         raise InvalidParameter(
-            f"{what} {tuple(values)} has {len(values)} values; must have {len(sizes)}"
+            f"{what} {shown_tuple(values)} has {len(values)} values; must have {len(sizes)}"
         )
     checked: list[int] = []
     for value, size, name in zip(values, sizes, names, strict=True):
         whole = whole_number(value)
         if whole is None or not 0 <= whole < size:
             raise InvalidParameter(
-                f"{what} {tuple(values)}: {_quote(name)} is {value!r}; must be in 0..{size - 1}"
+                f"{what} {shown_tuple(values)}: {_quote(name)} is {shown(value)}; "
+                f"must be in 0..{size - 1}"
             )
         checked.append(whole)
     return tuple(checked)
