@@ -1,7 +1,7 @@
 """Imports go one way: model -> {problems, elimination} -> planning -> {measures, learning}
 -> simulation -> experiments -> reports -> cli.
 
-`errors` and `parameters` lie below all; `interop` and `testing` stand on everything up to
+`errors`, `memory` and `parameters` lie below all; `interop` and `testing` stand on everything up to
 simulation, and only `cli` imports them, inside a function. Only `cli` knows Typer and Rich.
 Every import statement counts, wherever it stands: in a function, relative, or for types only.
 """
@@ -20,7 +20,7 @@ SOURCE = Path(fmdp.__file__).parent
 
 # Rooms of one storey do not know each other.
 STOREYS = (
-    ("errors",),
+    ("errors", "memory"),
     ("parameters",),
     ("model",),
     ("problems", "elimination"),

@@ -23,10 +23,15 @@ _HOME = {
 
 __all__ = sorted([*_HOME, "__version__"])
 
-if TYPE_CHECKING:
-    from fmdp.errors import FmdpError
-    from fmdp.model import FactoredMDP, Noise, OptimisticTables, Structure, load, save
-    from fmdp.problems import problem
+if TYPE_CHECKING:  # the same names for type checkers and editors; a test compares the two
+    from fmdp.errors import FmdpError as FmdpError
+    from fmdp.model import FactoredMDP as FactoredMDP
+    from fmdp.model import Noise as Noise
+    from fmdp.model import OptimisticTables as OptimisticTables
+    from fmdp.model import Structure as Structure
+    from fmdp.model import load as load
+    from fmdp.model import save as save
+    from fmdp.problems import problem as problem
 
 
 def __getattr__(name: str) -> Any:

@@ -57,9 +57,7 @@ _TOLERANCE = Number(
     low=0.0,
     low_open=True,
 )
-_CRITERION = Choice(
-    "criterion", "average", "what is maximised", choices=("average", "discounted")
-)
+_CRITERION = Choice("criterion", "average", "what is maximised", choices=("average", "discounted"))
 _LIMITS = (
     Integer("max_iterations", None, "stop after this many iterations", low=1),
     Number("max_seconds", None, "stop after this many seconds", low=0.0, low_open=True),
@@ -72,7 +70,7 @@ _TIES = (
         "which of several equally good actions is taken: by a hash of the state, first or last",
         choices=("random", "first", "last"),
     ),
-    Integer("tie_seed", 0, "seed of that hash", low=0, high=2**63 - 1),
+    Integer("tie_seed", 0, "seed of that hash", low=0, high=2**32 - 1),
 )
 
 _EXACT = PlannerKind(

@@ -1,0 +1,37 @@
+"""`fmdp convert`: a problem id or a model file, written as a model file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fmdp.cli.output import count_text
+from fmdp.errors import InvalidParameter
+
+
+def convert(
+    source: Annotated[
+        str, typer.Argument(metavar="IN", help="A problem id or a model file.", show_default=False)
+    ],
+    target: Annotated[
+        Path,
+        typer.Argument(metavar="OUT", help="The model file to write (.json).", show_default=False),
+    ],
+) -> None:
+    """Write a problem as a model file (fmdp-model, JSON)."""
+    if target.suffix != ".json":
+        raise InvalidParameter(
+            f"cannot write {target}: the format of the output must be told by its ending, .json"
+        )
+    from fmdp.model import save
+    from fmdp.problems import problem
+
+    model = problem(source)
+    save(model, target)
+    structure = model.structure
+    print(
+        f"wrote {target}: {model.name or source}, {count_text(structure.n_states)} states, "
+        f"{count_text(structure.n_actions)} actions"
+    )

@@ -1,0 +1,112 @@
+"""How results leave the program: one JSON object, or small tables for people.
+
+With `--json` exactly one object goes to standard output. JSON has no infinity, so it is the
+string "inf"; a NaN anywhere is a bug and fails loudly. Integers are written exactly.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+# Wide enough that no table is cut where there is no terminal to be wider than.
+_WIDTH_OF_A_FILE = 200
+# Counts are printed digit by digit up to here, and to three digits beyond.
+_LONGEST_EXACT_COUNT = 10**15
+
+
+def print_json(result: Mapping[str, Any]) -> None:
+    print(json.dumps(plain(result), allow_nan=False))
+
+
+def plain(value: Any) -> Any:
+    """The value in JSON's own types; arrays and NumPy scalars become lists and numbers."""
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, Enum):
+        return plain(value.value)
+    if hasattr(value, "tolist"):
+        return plain(value.tolist())
+    if isinstance(value, str) or value is None:
+        return value
+    if isinstance(value, Iterable):
+        return [plain(item) for item in value]
+    if isinstance(value, float) and math.isinf(value):
+        return "inf" if value > 0 else "-inf"
+    return value
+
+
+def console(*, stderr: bool = False) -> Console:
+    from rich.console import Console
+
+    stream = sys.stderr if stderr else sys.stdout
+    width = None if stream.isatty() else _WIDTH_OF_A_FILE
+    return Console(file=stream, width=width, highlight=False, markup=False)
+
+
+def print_people(*parts: RenderableType) -> None:
+    """Print tables for people, a blank line between two; no cell's text is read as markup."""
+    out = console()
+    for number, part in enumerate(parts):
+        with out.capture() as captured:
+            out.print(part)
+        # Rich fills every line of a table up to its width.
+        lines = [line.rstrip() for line in captured.get().splitlines()]
+        print("\n".join(["", *lines] if number else lines))
+
+
+def table(
+    columns: Sequence[str], rows: Iterable[Sequence[str]], *, right: Sequence[str] = ()
+) -> RenderableType:
+    """A table with a rule under its header; the columns named in `right` are right-aligned."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    result = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    for column in columns:
+        result.add_column(Text(column), justify="right" if column in right else "left")
+    for row in rows:
+        result.add_row(*(Text(cell) for cell in row))
+    return result
+
+
+def columns(rows: Iterable[tuple[str, str]]) -> RenderableType:
+    """A name and what it is, side by side; the second column wraps within itself."""
+    from rich.table import Table
+    from rich.text import Text
+
+    result = Table.grid(padding=(0, 2))
+    for name, value in rows:
+        result.add_row(Text(name, style="bold", no_wrap=True), Text(value))
+    return result
+
+
+def count_text(number: int) -> str:
+    """1048576 -> "1,048,576"; above 10^15 "about 1.27e+30"."""
+    if number <= _LONGEST_EXACT_COUNT:
+        return f"{number:,}"
+    exponent = math.floor(math.log10(number))
+    mantissa = 10 ** (math.log10(number) - exponent)
+    if f"{mantissa:.2f}" == "10.00":
+        mantissa, exponent = 1.0, exponent + 1
+    return f"about {mantissa:.2f}e+{exponent}"
+
+
+def short_number(value: float | str | None, digits: int = 7) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, str):
+        return value
+    return "infinite" if math.isinf(value) else f"{value:.{digits}g}"
+
+
+def seconds_text(seconds: float) -> str:
+    return f"{seconds * 1e3:.3g} ms" if seconds < 1 else f"{seconds:.3g} s"

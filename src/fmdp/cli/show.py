@@ -1,0 +1,252 @@
+"""`fmdp show`: variables, scopes, sizes, the network drawn in text; one table on request."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from fmdp.cli.network import draw
+from fmdp.cli.options import Json, Problem
+from fmdp.cli.output import (
+    columns,
+    console,
+    count_text,
+    print_json,
+    print_people,
+    short_number,
+    table,
+)
+
+if TYPE_CHECKING:
+    from fmdp.model import FactoredMDP, Structure
+
+# A picture longer than a screen or two says less than the table of scopes above it.
+MOST_LINES_OF_NETWORK = 60
+MOST_VALUES_SHOWN = 6
+
+
+def show(
+    problem: Problem,
+    factor: Annotated[
+        str | None,
+        typer.Option(
+            "--table",
+            metavar="FACTOR",
+            help="Print the table of a factor: a state variable or a reward factor, by name.",
+        ),
+    ] = None,
+    rows: Annotated[
+        str, typer.Option(metavar="N", help="Rows of the table to print; 0 for all.")
+    ] = "40",
+    json: Json = False,
+) -> None:
+    """Variables, scopes, the network; a table on request."""
+    from fmdp.parameters import Integer
+    from fmdp.problems import problem as problem_of
+
+    limit = Integer("rows", 40, "rows of the table", low=0).parse(rows, "fmdp show")
+    model = problem_of(problem)
+    if json:
+        print_json(description(model) | ({"table": table_json(model, factor)} if factor else {}))
+    elif factor:
+        print_table(model, factor, limit)
+    else:
+        print_model(model)
+
+
+def description(model: FactoredMDP) -> dict[str, Any]:
+    structure = model.structure
+    return {
+        "problem": model.name,
+        "states": structure.n_states,
+        "actions": structure.n_actions,
+        "m": structure.m,
+        "l": structure.l,
+        "L": structure.max_scope_size,
+        "W": structure.max_state_size,
+        "initial_state": model.initial_state,
+        "state_variables": [
+            {
+                "name": structure.state_names[i],
+                "size": structure.state_sizes[i],
+                "values": structure.state_values[i],
+                "scope": scope_names(structure, structure.transition_scopes[i]),
+                "rows": structure.transition_rows[i],
+            }
+            for i in range(structure.m)
+        ],
+        "action_variables": [
+            {"name": name, "size": size, "values": values}
+            for name, size, values in zip(
+                structure.action_names, structure.action_sizes, structure.action_values, strict=True
+            )
+        ],
+        "reward_factors": [
+            {
+                "name": structure.reward_names[k],
+                "scope": scope_names(structure, structure.reward_scopes[k]),
+                "rows": structure.reward_rows[k],
+                "range": structure.reward_ranges[k],
+                "noise": model.noise[k].kind,
+                "noise_scale": model.noise[k].scale,
+            }
+            for k in range(structure.l)
+        ],
+        "groups": [[structure.state_names[i] for i in group] for group in structure.groups],
+        "content_hash": model.content_hash,
+    }
+
+
+def scope_names(structure: Structure, scope: tuple[int, ...]) -> list[str]:
+    return [structure.names[variable] for variable in scope]
+
+
+def print_model(model: FactoredMDP) -> None:
+    structure = model.structure
+    start = " ".join(
+        values[value]
+        for values, value in zip(structure.state_values, model.initial_state, strict=True)
+    )
+    print_people(
+        columns(
+            [
+                ("problem", model.name),
+                ("states", count_text(structure.n_states)),
+                ("actions", count_text(structure.n_actions)),
+                ("state variables (m)", f"{structure.m:,}"),
+                ("reward factors (l)", f"{structure.l:,}"),
+                ("rows of the largest table (L)", count_text(structure.max_scope_size)),
+                ("values of the largest variable (W)", count_text(structure.max_state_size)),
+                ("initial state", start),
+            ]
+        ),
+        table(
+            ("state variable", "values", "depends on", "rows"),
+            [
+                (
+                    structure.state_names[i],
+                    values_text(structure.state_values[i]),
+                    ", ".join(scope_names(structure, structure.transition_scopes[i])),
+                    count_text(structure.transition_rows[i]),
+                )
+                for i in range(structure.m)
+            ],
+            right=("rows",),
+        ),
+        table(
+            ("action variable", "values"),
+            [
+                (name, values_text(values))
+                for name, values in zip(
+                    structure.action_names, structure.action_values, strict=True
+                )
+            ],
+        ),
+        table(
+            ("reward factor", "range", "noise", "depends on", "rows"),
+            [
+                (
+                    structure.reward_names[k],
+                    f"[{short_number(lo)}, {short_number(hi)}]",
+                    model.noise[k].kind,
+                    ", ".join(scope_names(structure, structure.reward_scopes[k])) or "-",
+                    count_text(structure.reward_rows[k]),
+                )
+                for k, (lo, hi) in enumerate(structure.reward_ranges)
+            ],
+            right=("rows",),
+        ),
+    )
+    parents = [structure.state_scope(i) for i in range(structure.m)]
+    lines = draw(structure.state_names, parents, min(console().width, 100))
+    print("\nnetwork (a → b: a influences b; (a): drawn elsewhere)")
+    for line in lines[:MOST_LINES_OF_NETWORK]:
+        print(f"  {line}")
+    if len(lines) > MOST_LINES_OF_NETWORK:
+        print(f"  ... {len(lines) - MOST_LINES_OF_NETWORK} more lines")
+
+
+def values_text(values: tuple[str, ...]) -> str:
+    """ "2: down, up", with the middle left out of a long list."""
+    if len(values) > MOST_VALUES_SHOWN:
+        shown = [*values[: MOST_VALUES_SHOWN - 2], "...", values[-1]]
+    else:
+        shown = list(values)
+    return f"{len(values)}: {', '.join(shown)}"
+
+
+def find_factor(structure: Structure, name: str) -> tuple[str, int]:
+    """("transition", i) or ("reward", k); a name that both have is told apart by a prefix."""
+    from fmdp.errors import UnknownName, did_you_mean
+
+    kinds = {"transition": structure.state_names, "reward": structure.reward_names}
+    kind, colon, rest = name.partition(":")
+    if colon and kind in kinds and rest in kinds[kind]:
+        return kind, kinds[kind].index(rest)
+    found = [(kind, names.index(name)) for kind, names in kinds.items() if name in names]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise UnknownName(
+            f'"{name}" is a state variable and a reward factor; '
+            f'write "transition:{name}" or "reward:{name}"'
+        )
+    known = [*structure.state_names, *structure.reward_names]
+    shown = known if len(known) <= 12 else [*known[:6], "...", *known[-5:]]
+    raise UnknownName(
+        f'no factor "{name}"; there are {", ".join(shown)}{did_you_mean(name, known)}'
+    )
+
+
+def table_json(model: FactoredMDP, name: str) -> dict[str, Any]:
+    structure = model.structure
+    kind, index = find_factor(structure, name)
+    if kind == "transition":
+        return {
+            "factor": structure.state_names[index],
+            "kind": kind,
+            "scope": scope_names(structure, structure.transition_scopes[index]),
+            "scope_sizes": structure.scope_sizes(structure.transition_scopes[index]),
+            "values": structure.state_values[index],
+            "rows": model.transitions[index],
+        }
+    return {
+        "factor": structure.reward_names[index],
+        "kind": kind,
+        "scope": scope_names(structure, structure.reward_scopes[index]),
+        "scope_sizes": structure.scope_sizes(structure.reward_scopes[index]),
+        "values": None,
+        "rows": model.rewards[index],
+    }
+
+
+def print_table(model: FactoredMDP, name: str, limit: int) -> None:
+    from fmdp.model.spaces import decode
+
+    structure = model.structure
+    kind, index = find_factor(structure, name)
+    if kind == "transition":
+        scope = structure.transition_scopes[index]
+        numbers = model.transitions[index]
+        heads = [f"next {value}" for value in structure.state_values[index]]
+    else:
+        scope = structure.reward_scopes[index]
+        numbers = model.rewards[index].reshape(-1, 1)
+        heads = ["mean reward"]
+    shown = min(limit or len(numbers), len(numbers))
+    rows = [
+        [
+            *(
+                structure.values[variable][value]
+                for variable, value in zip(
+                    scope, decode(row, structure.scope_sizes(scope)), strict=True
+                )
+            ),
+            *(short_number(float(number)) for number in numbers[row]),
+        ]
+        for row in range(shown)
+    ]
+    print_people(table([*scope_names(structure, scope), *heads], rows, right=heads))
+    if shown < len(numbers):
+        print(f"... {len(numbers) - shown:,} more rows (--rows 0 prints all)")

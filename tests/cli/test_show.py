@@ -1,0 +1,69 @@
+"""`fmdp show`: sizes and scopes of known problems, and the numbers of a known table."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from fmdp.model import FactoredMDP, save
+
+
+def test_the_circle_of_four(run: Any) -> None:
+    shown = run("show", "circle:4", "--json").json
+    sizes = {key: shown[key] for key in ("states", "actions", "m", "l", "L", "W")}
+    assert sizes == {"states": 16, "actions": 5, "m": 4, "l": 4, "L": 20, "W": 2}
+    assert shown["initial_state"] == [1, 1, 1, 1]
+    first = shown["state_variables"][0]
+    assert first["scope"] == [
+        shown["state_variables"][0]["name"],
+        shown["state_variables"][3]["name"],
+        shown["action_variables"][0]["name"],
+    ]
+    assert first["rows"] == 20
+
+
+def test_sizes_are_exact_however_long(run: Any) -> None:
+    assert run("show", "circle:20000,dynamics=guestrin", "--json").status == 2  # tables too large
+    assert run("show", "jao:20000", "--json").json["states"] == 2**20000
+
+
+def test_the_network_is_drawn(run: Any) -> None:
+    text = run("show", "three-leg:4").out
+    assert text.count("─┬→") == 1
+    assert text.count("├→") == 1
+    assert text.count("└→") == 1
+
+
+def test_a_table_of_transitions(run: Any) -> None:
+    """Guestrin's numbers, by (machine 0, machine 1): without a restart of machine 1."""
+    table = run("show", "circle:2,dynamics=guestrin", "--table", "machine_1", "--json").json[
+        "table"
+    ]
+    assert table["scope_sizes"] == [2, 2, 3]
+    works = [row[1] for row in table["rows"]]
+    assert works[0::3] == pytest.approx([0.02375, 0.475, 0.0475, 0.95])
+    assert works[1::3] == [1.0] * 4
+
+
+def test_a_long_table_is_cut_and_says_so(run: Any) -> None:
+    text = run("show", "circle:4", "--table", "machine_0", "--rows", "2").out
+    assert "... 18 more rows" in text
+    assert (
+        len(run("show", "circle:4", "--table", "machine_0", "--rows", "0").out.splitlines()) == 22
+    )
+
+
+def test_an_unknown_factor_is_refused_with_a_suggestion(run: Any) -> None:
+    assert 'did you mean "machine_0"?' in run("show", "circle:4", "--table", "machne_0").refusal
+
+
+def test_a_name_of_two_factors_needs_a_prefix(run: Any, tmp_path: Any) -> None:
+    model = FactoredMDP.from_factors(
+        [2], [2], [(["x"], [[0.5, 0.5], [1, 0]])], [(["x"], [0, 1])],
+        state_names=["x"], reward_names=["x"],
+    )  # fmt: skip
+    save(model, tmp_path / "model.json")
+    path = str(tmp_path / "model.json")
+    assert '"reward:x"' in run("show", path, "--table", "x").refusal
+    assert run("show", path, "--table", "reward:x", "--json").json["table"]["rows"] == [0, 1]
