@@ -34,7 +34,7 @@ _FLAGS: dict[str, Any] = {"cache": True, "nogil": True, "fastmath": {"contract"}
 
 
 @numba.njit(**_FLAGS)
-def _step_vector(S3, D3, M3, R2, ctx, rctx, row0, r0, rep, has_r):  # type: ignore[no-untyped-def]
+def _step_vector(S3, D3, M3, R2, ctx, rctx, row0, r0, rep, has_r):
     """inner > 1: vectorised over the innermost axis."""
     outer, n_v, inner = S3.shape
     n_u = D3.shape[1]
@@ -80,7 +80,7 @@ def _step_vector(S3, D3, M3, R2, ctx, rctx, row0, r0, rep, has_r):  # type: igno
 
 
 @numba.njit(**_FLAGS)
-def _step_last(S2, D2, M3, R2, ctx, rctx, row0, r0, rep, has_r):  # type: ignore[no-untyped-def]
+def _step_last(S2, D2, M3, R2, ctx, rctx, row0, r0, rep, has_r):
     """inner == 1, the last group: vectorised over u."""
     outer, n_v = S2.shape
     n_u = D2.shape[1]
@@ -120,7 +120,7 @@ def _step_last(S2, D2, M3, R2, ctx, rctx, row0, r0, rep, has_r):  # type: ignore
 
 
 @numba.njit(**_FLAGS)
-def _step_nested(S3, D3, M3, F2, R2, ctx, rctx, row0, r0, rep, has_r):  # type: ignore[no-untyped-def]
+def _step_nested(S3, D3, M3, F2, R2, ctx, rctx, row0, r0, rep, has_r):
     """The free mass goes to the best next value, given everything not yet eliminated."""
     outer, n_v, inner = S3.shape
     n_u = D3.shape[1]
@@ -154,7 +154,7 @@ def _step_nested(S3, D3, M3, F2, R2, ctx, rctx, row0, r0, rep, has_r):  # type: 
 
 
 @numba.njit(**_FLAGS)
-def _run_node(n, b, h, arena, levels, nodes, ctx, rctx, branch_m, branch_r, M, F, R, nested):  # type: ignore[no-untyped-def]
+def _run_node(n, b, h, arena, levels, nodes, ctx, rctx, branch_m, branch_r, M, F, R, nested):
     """One node of the program: eliminate one group for one class of actions."""
     g = nodes[n, LEVEL]
     outer, rep, n_v, n_u = levels[g, OUTER], levels[g, REP], levels[g, V], levels[g, U]
@@ -186,7 +186,7 @@ def _run_node(n, b, h, arena, levels, nodes, ctx, rctx, branch_m, branch_r, M, F
 
 @numba.njit(**_FLAGS)
 def sweep(h, out, b_lo, b_hi, arena, best, levels, nodes, ctx, rctx, branch_m, branch_r,
-          branch_base, leaf_offset, M, F, R, nested):  # type: ignore[no-untyped-def]  # fmt: skip
+          branch_base, leaf_offset, M, F, R, nested):  # fmt: skip
     """out <- max over joint actions of (reward + P h), for the branches b_lo <= b < b_hi."""
     for b in range(b_lo, b_hi):
         first = True
@@ -210,7 +210,7 @@ def sweep(h, out, b_lo, b_hi, arena, best, levels, nodes, ctx, rctx, branch_m, b
 @numba.njit(**_FLAGS)
 def greedy(h, value, actions, b_lo, b_hi, arena, chosen, levels, nodes, ctx, rctx, branch_m,
            branch_r, branch_base, leaf_offset, canonical_base, canonical_offset, leaf_start,
-           leaf_actions, M, F, R, nested, rule, seed):  # type: ignore[no-untyped-def]  # fmt: skip
+           leaf_actions, M, F, R, nested, rule, seed):  # fmt: skip
     """The action index of every state, C order, given value = L h; ties as ties.py says."""
     for b in range(b_lo, b_hi):
         base, c_base = branch_base[b], canonical_base[b]
@@ -246,7 +246,7 @@ def greedy(h, value, actions, b_lo, b_hi, arena, chosen, levels, nodes, ctx, rct
 @numba.njit(**_FLAGS)
 def policy_sweep(h, out, actions, b_lo, b_hi, arena, levels, nodes, ctx, rctx, branch_m, branch_r,
                  branch_base, leaf_offset, canonical_base, canonical_offset, action_leaf,
-                 M, F, R, nested):  # type: ignore[no-untyped-def]  # fmt: skip
+                 M, F, R, nested):  # fmt: skip
     """out <- reward + P h under the given policy (action indices in C order)."""
     for b in range(b_lo, b_hi):
         base, c_base = branch_base[b], canonical_base[b]
@@ -263,7 +263,7 @@ def policy_sweep(h, out, actions, b_lo, b_hi, arena, levels, nodes, ctx, rctx, b
 
 
 @numba.njit(**_FLAGS)
-def residual(h, new, extremes):  # type: ignore[no-untyped-def]
+def residual(h, new, extremes):
     """extremes <- min and max of new - h, and the largest |h| (for the rounding allowance)."""
     low, high, size = np.inf, -np.inf, 0.0
     for s in range(h.shape[0]):
@@ -275,7 +275,7 @@ def residual(h, new, extremes):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(**_FLAGS)
-def advance(h, new, tau, shift):  # type: ignore[no-untyped-def]
+def advance(h, new, tau, shift):
     """h <- (1 - tau) h + tau new - shift."""
     for s in range(h.shape[0]):
         h[s] += tau * (new[s] - h[s]) - shift
@@ -283,7 +283,7 @@ def advance(h, new, tau, shift):  # type: ignore[no-untyped-def]
 
 @numba.njit(**_FLAGS)
 def iterate(h, new, scaled, discount, tau, tolerance, sweeps, arena, best, levels, nodes, ctx, rctx,
-            branch_m, branch_r, branch_base, leaf_offset, M, F, R, nested, extremes):  # type: ignore[no-untyped-def]  # fmt: skip
+            branch_m, branch_r, branch_base, leaf_offset, M, F, R, nested, extremes):  # fmt: skip
     """Up to `sweeps` sweeps of (damped, discounted) relative value iteration in one call.
 
     On return new = L h and `extremes` is their residual: h is not moved after the last sweep, so
@@ -305,13 +305,13 @@ def iterate(h, new, scaled, discount, tau, tolerance, sweeps, arena, best, level
 
 
 @numba.njit(**_FLAGS)
-def relative_shift(extremes, tau, discount):  # type: ignore[no-untyped-def]
+def relative_shift(extremes, tau, discount):
     """The constant taken off in every sweep so that h stays bounded (none under a discount)."""
     return tau * 0.5 * (extremes[0] + extremes[1]) if discount == 1.0 else 0.0
 
 
 @numba.njit(**_FLAGS)
-def gather_products(base, index, out):  # type: ignore[no-untyped-def]
+def gather_products(base, index, out):
     """out[e] = product over the members of base[index[k, e]]: rows of a fused group."""
     for e in range(out.shape[0]):
         x = base[index[0, e]]
@@ -321,7 +321,7 @@ def gather_products(base, index, out):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(**_FLAGS)
-def gather_sums(base, index, out):  # type: ignore[no-untyped-def]
+def gather_sums(base, index, out):
     """out[e] = sum over the reward factors of base[index[k, e]]."""
     for e in range(out.shape[0]):
         x = 0.0

@@ -1,0 +1,1 @@
+"""Planners: a frozen object of settings, a verb, an immutable plan with its certificates."""

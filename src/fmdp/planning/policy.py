@@ -8,9 +8,9 @@ policy register a reader under their own name, so that `load_policy` opens them 
 
 from __future__ import annotations
 
+import io
 import json
 import os
-import tempfile
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from fmdp.errors import FileProblem, InvalidParameter
 from fmdp.model import Structure
+from fmdp.model.files import write_atomically
 from fmdp.model.spaces import count, decode, encode
 
 FORMAT = "fmdp-policy"
@@ -119,29 +120,11 @@ def write_archive(
     header: Mapping[str, Any],
     arrays: Mapping[str, NDArray[Any]],
 ) -> None:
-    """Write a policy file whole or not at all: a temporary neighbour, then one rename."""
-    target = Path(path)
+    """Write a policy file whole or not at all."""
     text = json.dumps({"format": FORMAT, "version": VERSION, "kind": kind, **header})
-    try:
-        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-    except OSError as error:
-        raise FileProblem(f"cannot write {target}: {error.strerror}") from error
-    try:
-        with os.fdopen(handle, "wb") as stream:
-            np.savez_compressed(stream, header=np.array(text), **arrays)  # type: ignore[arg-type]
-            stream.flush()
-            os.fsync(stream.fileno())
-        # mkstemp makes the file private; a policy is as readable as any file the user writes.
-        mask = os.umask(0)
-        os.umask(mask)
-        os.chmod(temporary, 0o666 & ~mask)
-        os.replace(temporary, target)
-    except OSError as error:
-        Path(temporary).unlink(missing_ok=True)
-        raise FileProblem(f"cannot write {target}: {error.strerror}") from error
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+    stream = io.BytesIO()
+    np.savez_compressed(stream, header=np.array(text), **arrays)  # type: ignore[arg-type]
+    write_atomically(path, stream.getvalue())
 
 
 def load_policy(path: str | os.PathLike[str], structure: Structure | None = None) -> Policy:

@@ -1,0 +1,59 @@
+"""One verb: plan for a model, with the planner that is asked for or the one that fits."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+from fmdp.elimination.backup import usable_cores
+from fmdp.elimination.program import choose_layout
+from fmdp.memory import available_memory
+from fmdp.model import FactoredMDP
+from fmdp.planning.evaluate import POLICY_GAIN_STATES, evaluate_exactly
+from fmdp.planning.exact import Exact
+from fmdp.planning.plan import Plan, Planner, Progress, Status
+
+EXACT_STATES = 1 << 22
+_WITHOUT_POLICY_GAIN = (Status.INTERRUPTED, Status.INFEASIBLE, Status.UNBOUNDED)
+
+
+def plan(
+    model: FactoredMDP, planner: Planner | None = None, *, progress: Progress | None = None
+) -> Plan:
+    """Plan, and say what the returned policy gains where that can be computed.
+
+    Without a planner: exact where there are at most 2^22 states and the predicted memory fits,
+    else the approximate linear program.
+    """
+    chosen = planner if planner is not None else default_planner(model)
+    found = chosen.plan(model, progress=progress)
+    if found.policy is None or found.status in _WITHOUT_POLICY_GAIN:
+        return found
+    if model.structure.n_states > POLICY_GAIN_STATES:
+        return found
+    started = time.perf_counter()
+    tolerance = getattr(chosen, "tolerance", 1e-6)
+    memory_limit = getattr(chosen, "memory_limit", None)
+    evaluation = evaluate_exactly(
+        model, found.policy, tolerance=tolerance, memory_limit=memory_limit
+    )
+    gain = evaluation.gain
+    stats = {**found.stats, "seconds_evaluation": time.perf_counter() - started}
+    if found.planner == "alp":
+        # The policy's gain is what an approximate plan can promise from below.
+        return replace(found, policy_gain=gain, gain=gain, gain_lower=gain, stats=stats)
+    return replace(found, policy_gain=gain, stats=stats)
+
+
+def default_planner(model: FactoredMDP, *, memory_limit: int | None = None) -> Planner:
+    """Exact where it fits, else approximate."""
+    structure = model.structure
+    limit = memory_limit if memory_limit is not None else available_memory() // 2
+    if structure.n_states <= EXACT_STATES and structure.n_actions <= EXACT_STATES:
+        threads = usable_cores()
+        layout = choose_layout(structure, threads=threads, memory_limit=limit)
+        if layout.memory(threads) <= limit:
+            return Exact(memory_limit=memory_limit)
+    from fmdp.planning.linear import ALP
+
+    return ALP(memory_limit=memory_limit)
