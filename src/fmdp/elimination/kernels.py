@@ -30,10 +30,14 @@ N_LEVEL_FIELDS = 13
 LEVEL, M_ROW, R_ROW, LEAF = range(4)
 N_NODE_FIELDS = 4
 
-_FLAGS: dict[str, Any] = {"cache": True, "nogil": True, "fastmath": {"contract"}}
+_FLAGS: dict[str, Any] = {
+    "cache": True, "nogil": True, "fastmath": {"contract"}, "error_model": "numpy",
+}  # fmt: skip
+# Only called from compiled code: the wrappers for Python would double the time to compile.
+_INNER: dict[str, Any] = {**_FLAGS, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 
 
-@numba.njit(**_FLAGS)
+@numba.njit(**_INNER)
 def _step_vector(S3, D3, M3, R2, ctx, rctx, row0, r0, rep, has_r):
     """inner > 1: vectorised over the innermost axis."""
     outer, n_v, inner = S3.shape
@@ -79,7 +83,7 @@ def _step_vector(S3, D3, M3, R2, ctx, rctx, row0, r0, rep, has_r):
                             D3[q, u, i] += a * S3[o, v, i]
 
 
-@numba.njit(**_FLAGS)
+@numba.njit(**_INNER)
 def _step_last(S2, D2, M3, R2, ctx, rctx, row0, r0, rep, has_r):
     """inner == 1, the last group: vectorised over u."""
     outer, n_v = S2.shape
@@ -119,7 +123,7 @@ def _step_last(S2, D2, M3, R2, ctx, rctx, row0, r0, rep, has_r):
                 D2[q, u] += R2[r0 + rctx[q], u]
 
 
-@numba.njit(**_FLAGS)
+@numba.njit(**_INNER)
 def _step_nested(S3, D3, M3, F2, R2, ctx, rctx, row0, r0, rep, has_r):
     """The free mass goes to the best next value, given everything not yet eliminated."""
     outer, n_v, inner = S3.shape
@@ -153,7 +157,7 @@ def _step_nested(S3, D3, M3, F2, R2, ctx, rctx, row0, r0, rep, has_r):
                             D3[q, u, i] += a * S3[o, v, i]
 
 
-@numba.njit(**_FLAGS)
+@numba.njit(**_INNER)
 def _run_node(n, b, h, arena, levels, nodes, ctx, rctx, branch_m, branch_r, M, F, R, nested):
     """One node of the program: eliminate one group for one class of actions."""
     g = nodes[n, LEVEL]
@@ -189,19 +193,16 @@ def sweep(h, out, b_lo, b_hi, arena, best, levels, nodes, ctx, rctx, branch_m, b
           branch_base, leaf_offset, M, F, R, nested):  # fmt: skip
     """out <- max over joint actions of (reward + P h), for the branches b_lo <= b < b_hi."""
     for b in range(b_lo, b_hi):
-        first = True
+        for k in range(best.shape[0]):
+            best[k] = -np.inf
         for n in range(nodes.shape[0]):
             target = _run_node(
                 n, b, h, arena, levels, nodes, ctx, rctx, branch_m, branch_r, M, F, R, nested
             )
             if nodes[n, LEAF] >= 0:
-                if first:
-                    best[:] = target
-                    first = False
-                else:
-                    for k in range(best.shape[0]):
-                        x, y = best[k], target[k]
-                        best[k] = x if x > y else y
+                for k in range(best.shape[0]):
+                    x, y = best[k], target[k]
+                    best[k] = x if x > y else y
         base = branch_base[b]
         for k in range(best.shape[0]):
             out[base + leaf_offset[k]] = best[k]
@@ -214,7 +215,8 @@ def greedy(h, value, actions, b_lo, b_hi, arena, chosen, levels, nodes, ctx, rct
     """The action index of every state, C order, given value = L h; ties as ties.py says."""
     for b in range(b_lo, b_hi):
         base, c_base = branch_base[b], canonical_base[b]
-        chosen[:] = -1
+        for k in range(chosen.shape[0]):
+            chosen[k] = -1
         for n in range(nodes.shape[0]):
             target = _run_node(
                 n, b, h, arena, levels, nodes, ctx, rctx, branch_m, branch_r, M, F, R, nested
