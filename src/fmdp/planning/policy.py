@@ -133,7 +133,8 @@ def load_policy(path: str | os.PathLike[str], structure: Structure | None = None
     if not target.exists():
         raise FileProblem(f"no policy file at {target}")
     try:
-        with np.load(target, allow_pickle=False) as archive:
+        # Opened here: np.load leaves a file open that turns out to be cut short.
+        with target.open("rb") as stream, np.load(stream, allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}
         header = json.loads(str(arrays.pop("header")))
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
