@@ -11,12 +11,20 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _HOME = {
+    "Exact": "fmdp.planning.exact",
     "FactoredMDP": "fmdp.model",
     "FmdpError": "fmdp.errors",
     "Noise": "fmdp.model",
     "OptimisticTables": "fmdp.model",
+    "Plan": "fmdp.planning.plan",
+    "Policy": "fmdp.planning.policy",
+    "Status": "fmdp.planning.plan",
     "Structure": "fmdp.model",
+    "TablePolicy": "fmdp.planning.policy",
+    "evaluate": "fmdp.planning.evaluate",
     "load": "fmdp.model",
+    "load_policy": "fmdp.planning.policy",
+    "plan": "fmdp.planning.choice",
     "problem": "fmdp.problems",
     "save": "fmdp.model",
 }
@@ -31,6 +39,14 @@ if TYPE_CHECKING:  # the same names for type checkers and editors; a test compar
     from fmdp.model import Structure as Structure
     from fmdp.model import load as load
     from fmdp.model import save as save
+    from fmdp.planning.choice import plan as plan
+    from fmdp.planning.evaluate import evaluate as evaluate
+    from fmdp.planning.exact import Exact as Exact
+    from fmdp.planning.plan import Plan as Plan
+    from fmdp.planning.plan import Status as Status
+    from fmdp.planning.policy import Policy as Policy
+    from fmdp.planning.policy import TablePolicy as TablePolicy
+    from fmdp.planning.policy import load_policy as load_policy
     from fmdp.problems import problem as problem
 
 

@@ -19,7 +19,10 @@ from typer.core import TyperGroup
 
 from fmdp import __version__
 from fmdp.cli.convert import convert
+from fmdp.cli.evaluate import evaluate
 from fmdp.cli.list import list_everything
+from fmdp.cli.plan import plan
+from fmdp.cli.reproduce import reproduce
 from fmdp.cli.show import show
 from fmdp.errors import FmdpError, UnknownName, did_you_mean
 
@@ -65,7 +68,10 @@ def root(
 
 app.command("list")(list_everything)
 app.command("show")(show)
+app.command("plan")(plan)
+app.command("evaluate")(evaluate)
 app.command("convert")(convert)
+app.command("reproduce")(reproduce)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

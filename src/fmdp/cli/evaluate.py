@@ -1,0 +1,76 @@
+"""`fmdp evaluate`: the gain of a saved policy, exact where it fits, else simulated."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fmdp.cli import options
+from fmdp.cli.output import (
+    columns,
+    count_text,
+    print_json,
+    print_people,
+    seconds_text,
+    short_number,
+)
+from fmdp.cli.plan import exit_status
+from fmdp.cli.progress import progress
+
+
+def evaluate(
+    problem: options.Problem,
+    policy: Annotated[
+        Path,
+        typer.Argument(
+            metavar="POLICY", help="A policy saved by `fmdp plan --out`.", show_default=False
+        ),
+    ],
+    json: options.Json = False,
+) -> int:
+    """The gain of a saved policy."""
+    from fmdp.planning.evaluate import evaluate as evaluate_policy
+    from fmdp.planning.policy import load_policy
+    from fmdp.problems import problem as problem_of
+
+    model = problem_of(problem)
+    saved = load_policy(policy, model.structure)
+    with progress(f"evaluating {policy}") as report:
+        found = evaluate_policy(model, saved, progress=report)
+    if json:
+        print_json(
+            {
+                "problem": problem,
+                "policy": str(policy),
+                "kind": found.kind,
+                "status": found.status.value,
+                "gain": found.gain,
+                "gain_lower": found.gain_lower,
+                "gain_upper": found.gain_upper,
+                "confidence": found.confidence,
+                "iterations": found.iterations,
+                "seconds": found.seconds,
+                "states": model.structure.n_states,
+                "actions": model.structure.n_actions,
+            }
+        )
+        return exit_status(found.status)
+    bounds = f"{short_number(found.gain_lower, 9)} to {short_number(found.gain_upper, 9)}"
+    exact = found.kind == "exact"
+    unit = "sweeps" if exact else "steps"
+    print_people(
+        columns(
+            [
+                ("problem", problem),
+                ("size", f"{count_text(model.structure.n_states)} states"),
+                ("policy", str(policy)),
+                ("status", f"{found.status.value}: {found.status.message}"),
+                ("gain", f"{short_number(found.gain, 9)} ({found.kind})"),
+                ("certified", bounds) if exact else (f"{found.confidence:.0%} interval", bounds),
+                ("time", f"{seconds_text(found.seconds)}, {found.iterations:,} {unit}"),
+            ]
+        )
+    )
+    return exit_status(found.status)

@@ -1,0 +1,252 @@
+"""`fmdp plan`: plan for a problem; gain, certified bounds, spans, time and memory.
+
+The clock: `seconds` is building the model, preparing and solving. Imports and compilation are
+`seconds_startup`: a rehearsal on a small model compiles (or loads from the cache) whatever the
+planner needs. The evaluation of the policy is `seconds_evaluation`.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from fmdp.cli import options
+from fmdp.cli.output import (
+    columns,
+    count_text,
+    print_json,
+    print_people,
+    seconds_text,
+    short_number,
+)
+from fmdp.cli.progress import progress
+from fmdp.errors import FileProblem, InvalidParameter, TooLarge
+
+if TYPE_CHECKING:
+    from fmdp.planning.plan import Plan, Status
+    from fmdp.planning.registry import PlannerKind
+
+# Keys of the JSON object; the plan has the first lot under the same names.
+OF_THE_PLAN = (
+    "gain",
+    "gain_lower",
+    "gain_upper",
+    "span",
+    "factored_spans",
+    "factored_span_sum",
+    "objective",
+    "policy_gain",
+    "iterations",
+    "ties",
+)
+KEYS = (
+    "problem",
+    "planner",
+    "status",
+    *OF_THE_PLAN,
+    "seconds",
+    "states",
+    "actions",
+    "seconds_startup",
+    "seconds_evaluation",
+    "peak_memory_bytes",
+)
+
+
+def plan(
+    problem: options.Problem,
+    planner: options.Planner = None,
+    span_budget: options.SpanBudget = None,
+    span_split: options.SpanSplit = None,
+    basis: options.Basis = None,
+    method: options.Method = None,
+    criterion: options.Criterion = None,
+    discount: options.Discount = None,
+    tolerance: options.Tolerance = None,
+    max_iterations: options.MaxIterations = None,
+    max_seconds: options.MaxSeconds = None,
+    memory_limit: options.MemoryLimit = None,
+    ties: options.Ties = None,
+    tie_seed: options.TieSeed = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="POLICY", help="Save the policy here (asked by `fmdp evaluate`)."),
+    ] = None,
+    json: options.Json = False,
+) -> int:
+    """Plan; gain, its certified bounds, spans, time, memory."""
+    given = {
+        "budget": span_budget,
+        "split": span_split,
+        "basis": basis,
+        "method": method,
+        "criterion": criterion,
+        "discount": discount,
+        "tolerance": tolerance,
+        "max_iterations": max_iterations,
+        "max_seconds": max_seconds,
+        "memory_limit": None if memory_limit is None else options.bytes_of(memory_limit),
+        "ties": ties,
+        "tie_seed": tie_seed,
+    }
+    settings = {name: value for name, value in given.items() if value is not None}
+    if planner == "span":
+        raise InvalidParameter("--planner span is not built yet; allowed: exact, alp")
+    if out is not None:
+        refuse_unwritable(out)
+    result: dict[str, Any] = dict.fromkeys(KEYS) | {"problem": problem, "planner": planner}
+    try:
+        found = run(result, planner, settings)
+    except TooLarge as error:
+        if json:
+            # Every key is there, and the predicted need beside them.
+            needed, limit = error.needed_bytes, error.limit_bytes
+            refused = {"status": "too_large", "needed_bytes": needed, "memory_limit_bytes": limit}
+            print_json(result | refused)
+        raise
+    if out is not None and found.policy is not None:
+        found.policy.save(out)
+    if json:
+        print_json(result)
+    else:
+        print_plan(result, found, out)
+    return exit_status(found.status)
+
+
+def run(result: dict[str, Any], planner: str | None, settings: Mapping[str, object]) -> Plan:
+    """Plan for result["problem"], with the clocks; fills the result, key by key as it is known."""
+    clock = time.perf_counter
+    started = clock()
+    from fmdp.planning.choice import default_planner
+    from fmdp.planning.choice import plan as plan_for
+    from fmdp.planning.registry import planner_kind
+    from fmdp.problems import problem as problem_of
+
+    imported = clock()
+    problem = result["problem"]
+    model = problem_of(problem)
+    built = clock()
+    result["states"], result["actions"] = model.structure.n_states, model.structure.n_actions
+    if planner is None:
+        limit = settings.get("memory_limit")
+        planner = default_planner(model, memory_limit=limit).name  # type: ignore[arg-type]
+    kind = planner_kind(planner)
+    chosen = kind.make(settings)
+    result["planner"] = kind.name
+    warm_up(kind, settings, model.structure.n_states)
+    warm = clock()
+    with progress(f"planning {problem}") as report:
+        found = plan_for(model, chosen, progress=report)
+    planned = clock()
+    evaluation = found.stats.get("seconds_evaluation", 0.0)
+    for key in OF_THE_PLAN:
+        result[key] = getattr(found, key)
+    result |= {
+        "status": found.status.value,
+        "seconds": (built - imported) + (planned - warm) - evaluation,
+        "seconds_startup": (imported - started) + (warm - built),
+        "seconds_evaluation": evaluation,
+        "peak_memory_bytes": peak_memory(),
+    }
+    return found
+
+
+def warm_up(kind: PlannerKind, settings: Mapping[str, object], n_states: int) -> None:
+    """Compile what planning will run, or load it from the cache: the serial code by planning for
+    two machines, the threaded code by one sweep over the smallest model that uses it."""
+    from fmdp.elimination.program import PARALLEL_STATES
+    from fmdp.planning.choice import plan as plan_for
+    from fmdp.planning.plan import Status
+    from fmdp.problems import problem as problem_of
+
+    unlimited = {name: value for name, value in settings.items() if name != "memory_limit"}
+    rehearsals = [("circle:2", unlimited)]
+    if n_states >= PARALLEL_STATES:
+        machines = PARALLEL_STATES.bit_length() - 1
+        rehearsals.append((f"circle:{machines}", unlimited | {"max_iterations": 1}))
+    for problem, used in rehearsals:
+        found = plan_for(problem_of(problem), kind.make(used))
+        if found.status is Status.INTERRUPTED:
+            raise KeyboardInterrupt
+
+
+def exit_status(status: Status) -> int:
+    return {"converged": 0, "interrupted": 130}.get(status.value, 1)
+
+
+def refuse_unwritable(target: Path) -> None:
+    """Before hours of planning, not after."""
+    folder = target.parent
+    if target.is_dir():
+        raise FileProblem(f"cannot write {target}: it is a directory")
+    if not folder.is_dir():
+        raise FileProblem(f"cannot write {target}: there is no directory {folder}")
+    if not os.access(folder, os.W_OK):
+        raise FileProblem(f"cannot write {target}: the directory {folder} is not writable")
+
+
+def peak_memory() -> int | None:
+    """The most memory this process has held, in bytes; None where the system does not tell."""
+    try:
+        import resource
+    except ImportError:
+        return None
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
+
+
+def print_plan(result: Mapping[str, Any], found: Plan, out: Path | None) -> None:
+    from fmdp.memory import describe_bytes
+
+    def row(name: str, key: str) -> list[tuple[str, str]]:
+        return [] if result[key] is None else [(name, short_number(result[key], 9))]
+
+    rows = [
+        ("problem", result["problem"]),
+        (
+            "size",
+            f"{count_text(result['states'])} states, {count_text(result['actions'])} actions",
+        ),
+        ("planner", result["planner"]),
+        ("status", f"{result['status']}: {found.status.message}"),
+        *row("gain", "gain"),
+    ]
+    lower, upper = result["gain_lower"], result["gain_upper"]
+    if lower is not None and upper is not None:
+        rows.append(
+            (
+                "certified",
+                f"{short_number(lower, 9)} to {short_number(upper, 9)} (gap {upper - lower:.2g})",
+            )
+        )
+    elif upper is not None:
+        rows.append(("certified", f"at most {short_number(upper, 9)}"))
+    rows += row("objective", "objective")
+    rows += row("gain of the policy", "policy_gain")
+    rows += row("span", "span")
+    if result["factored_spans"] is not None:
+        rows.append(("factored spans", spans_text(result["factored_spans"])))
+    rows += row("their sum Q", "factored_span_sum")
+    rows.append(("iterations", f"{result['iterations']:,}"))
+    startup = seconds_text(result["seconds_startup"])
+    evaluation = seconds_text(result["seconds_evaluation"])
+    apart = f"apart: start-up {startup}, evaluation {evaluation}"
+    rows.append(("time", f"{seconds_text(result['seconds'])} ({apart})"))
+    if result["peak_memory_bytes"] is not None:
+        rows.append(("memory", f"{describe_bytes(result['peak_memory_bytes'])} at the peak"))
+    if out is not None:
+        rows.append(("policy", f"saved in {out}" if found.policy else "none to save"))
+    print_people(columns(rows))
+
+
+def spans_text(spans: tuple[float, ...]) -> str:
+    shown = [short_number(span, 4) for span in spans]
+    if len(shown) > 12:
+        shown = [*shown[:6], "...", *shown[-5:]]
+    return ", ".join(shown)

@@ -1,0 +1,67 @@
+"""Progress of long work, on standard error only.
+
+On a terminal one line that is rewritten; elsewhere a plain line after 10 seconds and then ever
+more seldom, so that a log of an hour's work has a dozen lines and a short run has none.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from fmdp.cli.output import console, short_number
+
+Report = Callable[[Mapping[str, Any]], None]
+
+_FIRST_LINE_AFTER_SECONDS = 10.0
+_GROWTH = 1.6
+_SECONDS_BETWEEN_REWRITES = 0.1
+
+
+def line_of(news: Mapping[str, Any], seconds: float) -> str:
+    """ "sweep 120, gain in [2.9, 3.1], gap 0.2 of 1e-06, 4 s" from what a planner reports."""
+    parts = []
+    for key, word in (("sweeps", "sweep"), ("rounds", "round"), ("iterations", "iteration")):
+        if news.get(key) is not None:
+            parts.append(f"{word} {news[key]:,}")
+            break
+    lower, upper = news.get("gain_lower"), news.get("gain_upper")
+    if lower is not None and upper is not None:
+        parts.append(f"gain in [{short_number(lower)}, {short_number(upper)}]")
+    elif upper is not None:
+        parts.append(f"gain at most {short_number(upper)}")
+    if news.get("gap") is not None and news.get("tolerance") is not None:
+        parts.append(f"gap {news['gap']:.2g} of {news['tolerance']:.2g}")
+    return ", ".join([*parts, f"{seconds:.0f} s"])
+
+
+@contextmanager
+def progress(what: str) -> Iterator[Report]:
+    """A callback for planners; what it says disappears from a terminal when the work is done."""
+    started = time.perf_counter()
+    due = 0.0
+    if sys.stderr.isatty():
+        with console(stderr=True).status(what, spinner="line") as status:
+
+            def rewrite(news: Mapping[str, Any]) -> None:
+                nonlocal due
+                seconds = time.perf_counter() - started
+                if seconds >= due:
+                    due = seconds + _SECONDS_BETWEEN_REWRITES
+                    status.update(f"{what}: {line_of(news, seconds)}")
+
+            yield rewrite
+        return
+    due = _FIRST_LINE_AFTER_SECONDS
+
+    def write(news: Mapping[str, Any]) -> None:
+        nonlocal due
+        seconds = time.perf_counter() - started
+        if seconds >= due:
+            due = seconds * _GROWTH
+            print(f"{what}: {line_of(news, seconds)}", file=sys.stderr, flush=True)
+
+    yield write

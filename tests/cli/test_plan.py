@@ -1,0 +1,162 @@
+"""`fmdp plan`: the contract's keys, statuses and exit codes, on problems with known gains."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fmdp.elimination.backup import Backup
+from fmdp.planning.exact import Exact
+from fmdp.planning.registry import planner_kind
+
+CONTRACT = (
+    "problem", "planner", "status", "gain", "gain_lower", "gain_upper", "span", "factored_spans",
+    "factored_span_sum", "objective", "policy_gain", "iterations", "seconds", "states", "actions",
+    "ties", "seconds_startup", "seconds_evaluation",
+)  # fmt: skip
+
+
+def test_the_jao_product_has_its_closed_forms(run: Any) -> None:
+    """delta = .2, epsilon = .1: gain .6 n and span 2 n, additive, so Q is the span."""
+    ran = run("plan", "jao:3", "--json", "--tolerance", "1e-9")
+    assert ran.status == 0
+    assert ran.err == ""
+    plan = ran.json
+    assert set(CONTRACT) <= plan.keys()
+    assert plan["problem"] == "jao:3"
+    assert (plan["planner"], plan["status"], plan["ties"]) == ("exact", "converged", "random")
+    assert (plan["states"], plan["actions"]) == (8, 8)
+    assert plan["gain_lower"] <= 1.8 <= plan["gain_upper"] <= plan["gain_lower"] + 1e-9
+    assert plan["gain"] == pytest.approx((plan["gain_lower"] + plan["gain_upper"]) / 2)
+    assert plan["policy_gain"] == pytest.approx(1.8, abs=1e-8)
+    assert plan["span"] == pytest.approx(6, abs=1e-6)
+    assert plan["factored_spans"] == pytest.approx([2, 2, 2], abs=1e-6)
+    assert plan["factored_span_sum"] == pytest.approx(6, abs=1e-6)
+    assert plan["objective"] is None
+    assert plan["iterations"] >= 1
+    assert all(plan[key] >= 0 for key in ("seconds", "seconds_startup", "seconds_evaluation"))
+
+
+def test_the_discounted_objective_is_the_mean_of_the_value(run: Any) -> None:
+    """One machine that is 1 surely from the first step on, if it is restarted: V = (0, 1) +
+    discount / (1 - discount), so the mean over both states is .5 + 9 at .9."""
+    plan = run(
+        "plan", "circle:1,dynamics=guestrin", "--criterion", "discounted", "--discount", ".9",
+        "--tolerance", "1e-9", "--json",
+    ).json  # fmt: skip
+    assert plan["objective"] == pytest.approx(9.5, abs=1e-8)
+
+
+def test_stopping_early_is_status_1_and_the_bounds_hold(run: Any) -> None:
+    ran = run("plan", "jao:3", "--max-iterations", "2", "--json")
+    assert ran.status == 1
+    assert ran.json["status"] == "iteration_limit"
+    assert ran.json["gain_lower"] <= 1.8 <= ran.json["gain_upper"]
+
+
+def test_an_interrupt_gives_the_bounds_so_far(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second chunk of sweeps of the problem itself (not of the rehearsal) is interrupted."""
+    calls = []
+    original = Backup.iterate
+
+    def interrupted(self: Backup, *args: Any, **kwargs: Any) -> int:
+        if self.n_states == 36:
+            calls.append(self)
+            if len(calls) == 2:
+                raise KeyboardInterrupt
+        return original(self, *args, **kwargs)
+
+    monkeypatch.setattr(Backup, "iterate", interrupted)
+    ran = run("plan", "riverswim:2", "--json", "--tolerance", "1e-12")
+    assert ran.status == 130
+    assert ran.json["status"] == "interrupted"
+    assert ran.json["gain_lower"] <= 2 * 0.428622434 <= ran.json["gain_upper"]
+
+
+def test_too_large_is_refused_with_the_predicted_need(run: Any) -> None:
+    ran = run("plan", "circle:40", "--planner", "exact", "--json")
+    assert "memory limit" in ran.refusal
+    assert set(CONTRACT) <= ran.json.keys()
+    assert ran.json["status"] == "too_large"
+    assert (ran.json["states"], ran.json["actions"]) == (2**40, 41)
+    assert ran.json["needed_bytes"] > ran.json["memory_limit_bytes"]
+    assert ran.json["gain"] is None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["--planner", "exat"], 'did you mean "exact"?'),
+        (["--planner", "span"], "--planner span is not built yet"),
+        (["--planner", "exact", "--basis", "pairs"], "planner exact has no parameter 'basis'"),
+        (["--tolerance", "0"], "must be a number > 0; got '0'"),
+        (["--tolerance", "nan"], "must be a number > 0; got 'nan'"),
+        (["--discount", "1"], "must be a number in (0, 1)"),
+        (["--ties", "frist"], 'did you mean "first"?'),
+        (["--max-iterations", "1.5"], "must be an integer >= 1 or none; got '1.5'"),
+        (["--memory-limit", "lots"], "--memory-limit must be"),
+        (["--out", "nowhere/policy.npz"], "there is no directory nowhere"),
+        (["--max-secnds", "1"], 'did you mean "--max-seconds"?'),
+    ],
+)
+def test_a_bad_option_is_refused(run: Any, arguments: list[str], line: str) -> None:
+    ran = run("plan", "circle:3", *arguments)
+    assert line in ran.refusal
+    assert ran.out == ""
+
+
+def test_people_see_the_gain_its_bounds_and_what_the_status_means(run: Any) -> None:
+    ran = run("plan", "jao:2")
+    assert ran.status == 0
+    for word in ("gain ", "1.2", "certified", "converged: ", "4 states, 4 actions", "time "):
+        assert word in ran.out
+
+
+def test_the_policy_can_be_saved_and_evaluated(run: Any, tmp_path: Path) -> None:
+    path = str(tmp_path / "policy.npz")
+    assert run("plan", "jao:3", "--out", path).status == 0
+    ran = run("evaluate", "jao:3", path, "--json")
+    assert ran.status == 0
+    assert ran.json["kind"] == "exact"
+    assert ran.json["gain_lower"] <= 1.8 <= ran.json["gain_upper"]
+    assert ran.json["gain"] == pytest.approx(1.8, abs=1e-6)
+    assert "(exact)" in run("evaluate", "jao:3", path).out
+
+
+def test_a_policy_of_another_problem_or_no_policy_is_refused(run: Any, tmp_path: Path) -> None:
+    path = tmp_path / "policy.npz"
+    run("plan", "jao:3", "--out", str(path))
+    assert "state sizes" in run("evaluate", "jao:2", str(path)).refusal
+    path.write_bytes(path.read_bytes()[:100])
+    assert "policy.npz" in run("evaluate", "jao:3", str(path)).refusal
+    assert "nowhere" in run("evaluate", "jao:3", str(tmp_path / "nowhere")).refusal
+
+
+def test_reproduce_prints_the_four_problems_of_the_paper(run: Any) -> None:
+    ran = run("reproduce")
+    assert ran.status == 0
+    assert "3.9200237" in ran.out  # three-leg 4, published
+    for name in ("circle:4", "circle:7", "three-leg:4", "three-leg:7"):
+        assert name in ran.out
+
+
+def test_the_program_prints_one_object_and_nothing_else() -> None:
+    ran = subprocess.run(
+        [sys.executable, "-m", "fmdp", "plan", "circle:3", "--json"],
+        capture_output=True, text=True, check=False, timeout=300,
+    )  # fmt: skip
+    assert ran.returncode == 0
+    assert ran.stderr == ""
+    assert ran.stdout.count("\n") == 1
+    plan = json.loads(ran.stdout)
+    assert plan["gain_lower"] <= 2.9330007 + 5e-8
+    assert plan["gain_upper"] >= 2.9330007 - 5e-8
+
+
+def test_the_declared_defaults_are_those_of_the_planner() -> None:
+    assert planner_kind("exact").make({}) == Exact()
