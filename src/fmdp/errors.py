@@ -16,7 +16,9 @@ class FmdpError(Exception):
     """Base of every error that bad input can cause; its text is one line."""
 
     def __init__(self, message: str) -> None:
-        super().__init__(" ".join(message.splitlines()))
+        # Names of files may hold bytes that are no text; the message must print all the same.
+        printable = message.encode("utf-8", "backslashreplace").decode("utf-8")
+        super().__init__(" ".join(printable.splitlines()))
 
 
 class InvalidModel(FmdpError, ValueError):

@@ -296,6 +296,8 @@ def test_from_factors_counts_rows_as_they_were_given() -> None:
         ([5], ["5", "0..1"]),
         (["dor"], ['"dor"', 'did you mean "door"?']),
         ([1.0], ["1.0"]),
+        ("door", ["scope is 'door'", "list"]),
+        (["\ud800"], ["'\\ud800'"]),
     ],
 )
 def test_from_factors_errors_name_the_variable(scope: Any, words: list[str]) -> None:

@@ -206,6 +206,8 @@ ROW = ("transitions", 0, "rows")
         (put("states", 0, "size", value=3), ['"machine"', "2 value names", "must have 3"]),
         (put("states", 0, "size", value=2.0), ['("machine")', '"size" is 2.0', "whole number"]),
         (put("states", 0, "size", value=-1), ['("machine")', '"size" is -1']),
+        (put("states", 0, "size", value=10**12), ['("machine")', "1000000000000", "1..16777216"]),
+        (put("states", 0, "values", value=[]), ['("machine")', '"values" is []', "at least one"]),
         (put("states", 0, "values", 0, value=1), ['"values", entry 0 is 1', "string"]),
         (put("states", 0, "valeus", value=1), ['unknown key "valeus"', 'did you mean "values"?']),
         (put("actions", 0, "name", value="machine"), ['"machine"', "twice"]),
@@ -239,6 +241,7 @@ ROW = ("transitions", 0, "rows")
         (put(*ROW, 3, 1, value=[1]), [FACTOR, "row 3", "value 1 is [1]"]),
         (put(*ROW, 3, 1, value=10**400), [FACTOR, "row 3", "value 1 is 1000", "number"]),
         (put(*ROW, 3, value=[-0.25, 1.25]), [FACTOR, "row 3 (machine=up, act=repair)", "-0.25"]),
+        (put(*ROW, value=[[[1]]] * 4), [FACTOR, "row 0", "1 prob"]),
         (put("rewards", value=None), ['"rewards" is null', "array"]),
         (put("rewards", 0, "mean", value=0), ["reward factor 0", 'did you mean "means"?']),
         (put("rewards", 0, "name", value="cost"), ["reward name", '"cost"', "twice"]),
@@ -355,6 +358,8 @@ def test_missing_file_directory_and_bytes_that_are_not_text(tmp_path: Path) -> N
         load(binary)
     with pytest.raises(FileProblem, match="cannot be read"):
         load(binary / "below")
+    with pytest.raises(FileProblem, match=r"\\udcff: no such file"):
+        load(os.fsdecode(b"\xff"))
     with pytest.raises(FileProblem, match="cannot be read"):
         load("nul\0byte.json")
 

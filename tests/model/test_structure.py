@@ -86,6 +86,11 @@ def test_default_names_equal_the_same_names_written_out() -> None:
     assert hash(bare) == hash(named)
 
 
+def test_value_names_may_be_given_for_some_variables() -> None:
+    s = Structure((2, 2), (2,), ((), ()), (), state_values=((), ("down", "up")))
+    assert s.state_values == (("0", "1"), ("down", "up"))
+
+
 def test_groups_are_sets() -> None:
     s = Structure((2,) * 4, (2,), ((),) * 4, (), groups=((3, 1), (2, 0)))
     assert s.groups == ((0, 2), (1, 3))
@@ -122,10 +127,12 @@ GOOD: dict[str, Any] = {
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"state_sizes": (2, 0)}, ["state variable 1", "0", "at least 1"]),
+        ({"state_sizes": (2, 0)}, ["state variable 1", "0", "1..16777216"]),
         ({"state_sizes": (2, 2.0)}, ["state variable 1", "2.0", "whole number"]),
         ({"state_sizes": (True, 2)}, ["state variable 0", "True"]),
         ({"state_sizes": (), "transition_scopes": ()}, ["no state variable"]),
+        ({"action_sizes": (10**40,)}, ["action variable 0", "about 10^40", "1..16777216"]),
+        ({"transition_scopes": (0, 1)}, ['factor 0 ("s0"): scope is 0', "list"]),
         ({"action_sizes": ()}, ["no action variable"]),
         ({"transition_scopes": ((0,),)}, ["1 transition scopes", "2 state variables"]),
         ({"transition_scopes": ((0,), (3,))}, ['factor 1 ("s1")', "variable 3", "0..2"]),
@@ -152,6 +159,7 @@ GOOD: dict[str, Any] = {
         ({"state_values": (("0", "1"), ("up", ""))}, ['"s1"', "''", "printable"]),
         ({"groups": ((0, 2),)}, ["group 0", "2", "0..1"]),
         ({"groups": ((0,), (1, 0))}, ["group 1", "variable 0", "group 0", "disjoint"]),
+        ({"groups": (0,)}, ["group 0 is 0", "list"]),
         ({"groups": ((),)}, ["group 0", "empty"]),
     ],
 )

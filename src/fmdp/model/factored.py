@@ -24,7 +24,7 @@ import numpy.typing as npt
 
 from fmdp.errors import InvalidModel, InvalidParameter, UnknownName, did_you_mean
 from fmdp.model.spaces import FloatArray, count, shown, strides, weighted_index, whole_number
-from fmdp.model.structure import Structure
+from fmdp.model.structure import Structure, members
 
 NoiseKind = Literal["deterministic", "bernoulli", "gaussian"]
 
@@ -303,7 +303,7 @@ def sort_rows(
 def _scope_numbers(structure: Structure, scope: Iterable[int | str], label: str) -> tuple[int, ...]:
     numbers: list[int] = []
     n_variables = len(structure.sizes)
-    for variable in scope:
+    for variable in members(scope, f"{label}: scope"):
         if isinstance(variable, str):
             try:
                 number: int | None = structure.variable(variable)
@@ -341,7 +341,9 @@ def _rows(
     sizes = structure.scope_sizes(scope)
     shapes = ((count(sizes), *columns), (*sizes, *columns))
     if array.shape not in shapes:
-        allowed = " or ".join(str(list(shape)) for shape in dict.fromkeys(shapes))
+        allowed = " or ".join(
+            f"[{', '.join(map(shown, shape))}]" for shape in dict.fromkeys(shapes)
+        )
         raise InvalidModel(
             f"{label}: the table has shape {list(array.shape)}; must be {allowed}, "
             f"for scope ({', '.join(structure.names[v] for v in scope)})"

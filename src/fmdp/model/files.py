@@ -23,8 +23,8 @@ import numpy as np
 
 from fmdp.errors import FileProblem, InvalidModel, UnknownName, did_you_mean
 from fmdp.model.factored import FactoredMDP, Noise
-from fmdp.model.spaces import FloatArray, count
-from fmdp.model.structure import Structure, numerals
+from fmdp.model.spaces import FloatArray, count, shown
+from fmdp.model.structure import MAX_SIZE, Structure, numerals
 
 FORMAT = "fmdp-model"
 VERSION = 1
@@ -317,13 +317,15 @@ def _variables(value: Any, kind: str) -> tuple[list[str], list[int], list[tuple[
         if "size" not in fields and "values" not in fields:
             raise InvalidModel(f'{label}: key "size" (or "values") is missing')
         own = _array(fields.get("values", []), f'{label}: "values"', _is_string, "a string")
+        if "values" in fields and not own:
+            raise InvalidModel(f'{label}: "values" is []; must have at least one name')
         size = fields.get("size", len(own))
-        if not _is_whole(size) or size < 1:
+        if not _is_whole(size) or not 1 <= size <= MAX_SIZE:
             raise InvalidModel(
-                f'{label}: "size" is {_show(size)}; must be a whole number, at least 1'
+                f'{label}: "size" is {_show(size)}; must be a whole number in 1..{MAX_SIZE}'
             )
         sizes.append(size)
-        values.append(tuple(own) if "values" in fields else numerals(size))
+        values.append(tuple(own))
     return names, sizes, values
 
 
@@ -393,7 +395,7 @@ def _wrong_length(
     label: str, key: str, given: int, needed: int, structure: Structure, scope: Sequence[int]
 ) -> str:
     named = ", ".join(f"{structure.names[v]} of size {structure.sizes[v]}" for v in scope)
-    return f'{label}: "{key}" has {given} rows; must have {needed}, for scope ({named})'
+    return f'{label}: "{key}" has {given} rows; must have {shown(needed)}, for scope ({named})'
 
 
 def _numbers(entries: list[Any], place_label: Callable[[int], str]) -> FloatArray:
@@ -466,7 +468,9 @@ def _show(value: Any) -> str:
     """A JSON value as it stands in the file, cut to a length that fits a message."""
     if isinstance(value, dict):
         return "an object"
-    if isinstance(value, list) and len(value) > 8:
+    if isinstance(value, list) and (
+        len(value) > 8 or any(isinstance(item, (list, dict)) for item in value)
+    ):
         return f"an array of {len(value)}"
     text = json.dumps(value)
     return text if len(text) <= 60 else f"{text[:57]}..."

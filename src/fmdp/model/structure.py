@@ -23,6 +23,9 @@ from fmdp.model.spaces import count, decode, shown, shown_tuple, strides, whole_
 
 Scope = tuple[int, ...]
 
+MAX_SIZE = 2**24
+"""Most values of one variable: each value has a name, and each is a column of a table."""
+
 
 @dataclass(frozen=True)
 class Structure:
@@ -38,6 +41,7 @@ class Structure:
     action_names: tuple[str, ...] = ()
     reward_names: tuple[str, ...] = ()
     state_values: tuple[tuple[str, ...], ...] = ()
+    """Names of the values of each state variable; "0", "1", ... where none are given."""
     action_values: tuple[tuple[str, ...], ...] = ()
     groups: tuple[Scope, ...] = ()
     """Disjoint sets of state variables that belong together; stored sorted."""
@@ -222,9 +226,13 @@ class Structure:
         return f"row {row} ({', '.join(parts) or 'empty scope'})"
 
 
-@lru_cache(maxsize=64)
 def numerals(size: int) -> tuple[str, ...]:
     """The default names of the values of a variable: "0", "1", ...."""
+    return _few_numerals(size) if size <= 4096 else tuple(map(str, range(size)))
+
+
+@lru_cache(maxsize=64)
+def _few_numerals(size: int) -> tuple[str, ...]:
     return tuple(map(str, range(size)))
 
 
@@ -234,7 +242,7 @@ def default_names(prefix: str, n: int) -> tuple[str, ...]:
 
 
 def _quote(name: str) -> str:
-    return f'"{name}"'
+    return f'"{name}"' if name.isprintable() else ascii(name)
 
 
 def _listed(names: Sequence[str], most: int = 12) -> str:
@@ -246,10 +254,10 @@ def _sizes(sizes: Iterable[int], kind: str) -> tuple[int, ...]:
     checked: list[int] = []
     for index, size in enumerate(sizes):
         whole = whole_number(size)
-        if whole is None or whole < 1:
+        if whole is None or not 1 <= whole <= MAX_SIZE:
             raise InvalidModel(
                 f"size of {kind} variable {index} is {shown(size)}; "
-                f"must be a whole number, at least 1"
+                f"must be a whole number in 1..{MAX_SIZE}"
             )
         checked.append(whole)
     if not checked:
@@ -259,7 +267,7 @@ def _sizes(sizes: Iterable[int], kind: str) -> tuple[int, ...]:
 
 def _scope(scope: Iterable[int], n_variables: int, label: str) -> Scope:
     checked: list[int] = []
-    for variable in scope:
+    for variable in members(scope, f"{label}: scope"):
         whole = whole_number(variable)
         if whole is None or not 0 <= whole < n_variables:
             raise InvalidModel(
@@ -272,6 +280,13 @@ def _scope(scope: Iterable[int], n_variables: int, label: str) -> Scope:
             f"(FactoredMDP.from_factors sorts scopes together with their tables)"
         )
     return tuple(checked)
+
+
+def members(variables: Any, label: str) -> Iterable[Any]:
+    """The variables of a scope or group; a lone variable or a string is a slip, and said so."""
+    if isinstance(variables, str) or not isinstance(variables, Iterable):
+        raise InvalidModel(f"{label} is {shown(variables)}; must be a list of variables")
+    return variables
 
 
 def _names(names: Sequence[str], n: int, kind: str, prefix: str) -> tuple[str, ...]:
@@ -314,19 +329,18 @@ def _value_names(
     checked: list[tuple[str, ...]] = []
     for own, size, name in zip(values, sizes, names, strict=True):
         label = f"{kind} variable {_quote(name)}"
-        if isinstance(own, str) or len(own) != size:
-            raise InvalidModel(f"{label} has {len(own)} value names; must have {size}")
-        own = tuple(own)
-        if own == numerals(size):
+        if len(own) == 0:
             checked.append(numerals(size))
             continue
+        if isinstance(own, str) or len(own) != size:
+            raise InvalidModel(f"{label} has {len(own)} value names; must have {size}")
         for value in own:
             if not _is_name(value):
                 raise InvalidModel(
                     f"{label}: value name {value!r} must be a non-empty printable string"
                 )
         _refuse_repeated(own, f"{label}: value name")
-        checked.append(own)
+        checked.append(tuple(own))
     return tuple(checked)
 
 
@@ -361,8 +375,8 @@ def _groups(groups: Iterable[Iterable[int]], m: int) -> tuple[Scope, ...]:
     checked: list[Scope] = []
     owner: dict[int, int] = {}
     for index, group in enumerate(groups):
-        members: list[int] = []
-        for variable in group:
+        own: list[int] = []
+        for variable in members(group, f"group {index}"):
             whole = whole_number(variable)
             if whole is None or not 0 <= whole < m:
                 raise InvalidModel(
@@ -375,10 +389,10 @@ def _groups(groups: Iterable[Iterable[int]], m: int) -> tuple[Scope, ...]:
                     f"groups must be disjoint"
                 )
             owner[whole] = index
-            members.append(whole)
-        if not members:
+            own.append(whole)
+        if not own:
             raise InvalidModel(f"group {index} is empty; must have at least one state variable")
-        checked.append(tuple(sorted(members)))
+        checked.append(tuple(sorted(own)))
     return tuple(sorted(checked))
 
 
