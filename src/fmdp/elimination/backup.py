@@ -153,14 +153,15 @@ class Backup:
         if self._in_order:
             return np.array(h, dtype=np.float64)
         cube = np.asarray(h, dtype=np.float64).reshape(self.structure.state_sizes)
-        return np.ascontiguousarray(cube.transpose(self.layout.order)).reshape(-1)
+        # Not ascontiguousarray: with variables of one value that may be a view of the caller's h.
+        return np.array(cube.transpose(self.layout.order), order="C").reshape(-1)
 
     def to_canonical(self, h: Vector) -> Vector:
         """A fresh vector in C order of the states."""
         if self._in_order:
             return h.copy()
         cube = h.reshape(self._internal_shape).transpose(self._inverse)
-        return np.ascontiguousarray(cube).reshape(-1)
+        return np.array(cube, order="C").reshape(-1)
 
     # ---- operators in elimination order ---------------------------------------------------------
 

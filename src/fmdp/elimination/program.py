@@ -263,7 +263,8 @@ def make_layout(
     axes: list[int] = []
     groups: list[Group] = []
     left = m
-    for members in _cut(order, sizes, 1 if nested else limit, 1 if nested else last_limit):
+    # Nested targets are chosen variable by variable: nothing is fused, not even single values.
+    for members in _cut(order, sizes, 0 if nested else limit, 0 if nested else last_limit):
         joint = _volume(members, sizes)
         left -= len(members)
         parents = {j for i in members for j in structure.state_scope(i)}
