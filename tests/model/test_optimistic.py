@@ -135,6 +135,21 @@ def test_zero_widths_are_the_model_whatever_the_targets(model: FactoredMDP) -> N
         assert np.array_equal(mine, theirs)
 
 
+@given(models(), st.floats(0, 2), st.floats(0, 2))
+def test_tables_made_from_widths_pass_the_checks_of_the_constructor(
+    model: FactoredMDP, width: float, reward_width: float
+) -> None:
+    s = model.structure
+    made = OptimisticTables.from_widths(
+        s, model.transitions, [width] * s.m, model.rewards, [reward_width] * s.l
+    )
+    checked = OptimisticTables(s, made.lower, made.free, made.rewards)
+    for field in ("lower", "free", "rewards"):
+        for mine, theirs in zip(getattr(made, field), getattr(checked, field), strict=True):
+            assert np.array_equal(mine, theirs)
+            assert not mine.flags.writeable
+
+
 def test_target_names_do_not_clash() -> None:
     structure = Structure((2,), (2,), ((),), (), state_names=("x",), action_names=("target_x",))
     extended = OptimisticTables.from_widths(structure, [[[1, 0]]], [0], [], []).extended()
@@ -158,13 +173,14 @@ STRUCTURE = Structure((2,), (2,), ((1,),), ((0,),))
         ({"p_hat": [[[0.5, 0.5], [0.6, 0.5]]]}, ['"s0"), row 1 (a0=1)', "[0.6, 0.5]", "at most 1"]),
         ({"p_hat": [[[0.5, 0.5], [-0.5, 0.5]]]}, ['factor 0 ("s0")', "p_hat", "-0.5"]),
         ({"p_hat": [[[0.5, 0.5]]]}, ["p_hat", "[1, 2]", "[2, 2]"]),
-        ({"p_hat": [[[0.5, float("nan")]] * 2]}, ["p_hat", "finite"]),
+        ({"p_hat": [[[0.5, float("nan")]] * 2]}, ["p_hat", "nan", "row 0"]),
         ({"p_hat": []}, ["0 transition estimates", "1"]),
         ({"widths": [-0.1]}, ["widths", "-0.1", "at least 0"]),
         ({"widths": [float("nan")]}, ["widths", "nan"]),
         ({"widths": [[[0.1, 0.1, 0.1]]]}, ["widths", "[1, 3]", "[2, 2]"]),
         ({"widths": ["wide"]}, ["widths", "numbers"]),
         ({"reward_mean": [[0.5]]}, ['reward factor 0 ("r0")', "reward_mean", "[1]", "[2]"]),
+        ({"reward_mean": [[0.5, float("nan")]]}, ['reward factor 0 ("r0")', "not finite"]),
         ({"reward_width": [[0.5, -1.0]]}, ['reward factor 0 ("r0")', "reward_width", "-1.0"]),
     ],
 )
@@ -188,6 +204,8 @@ def test_errors_of_from_widths_name_the_culprit(change: dict[str, Any], words: l
         ([[0.5, 0.5], [0.5, 0.4]], [0.0, 0.0], [0.0, 1.0], ["row 1 (a0=1)", "[0.5, 0.4]", "sum"]),
         ([[0.5, 0.5], [1.5, 0.0]], [0.0, -0.5], [0.0, 1.0], ["row 1 (a0=1)", "-0.5"]),
         ([[0.5, 0.5], [0.5, 0.5]], [0.0, 0.0], [0.0, 1.5], ["row 1 (s0=1)", "1.5", "[0.0, 1.0]"]),
+        ([[0.5, 0.5], [np.nan, 0.5]], [0.0, 0.0], [0.0, 1.0], ["row 1 (a0=1)", "nan"]),
+        ([[0.5, 0.5], [0.5, 0.5]], [0.0, 0.0], [np.nan, 1.0], ["row 0 (s0=0)", "nan"]),
         ([[0.5, 0.5], [0.5, 0.5]], [0.0], [0.0, 1.0], ["free", "[1]", "[2]"]),
     ],
 )

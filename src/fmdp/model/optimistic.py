@@ -51,8 +51,8 @@ class OptimisticTables:
             label = s.transition_label(i)
             lower.append(_table(self.lower[i], (rows, size), f"{label}: lower"))
             free.append(_table(self.free[i], (rows,), f"{label}: free"))
-            missed = np.abs(lower[i].sum(axis=1) + free[i] - 1.0) > ROW_TOLERANCE
-            bad = missed | (free[i] < 0.0) | (lower[i] < 0.0).any(axis=1)
+            missed = np.abs(lower[i].sum(axis=1) + free[i] - 1.0)
+            bad = ~(missed <= ROW_TOLERANCE) | ~(free[i] >= 0.0) | ~(lower[i] >= 0.0).all(axis=1)
             if bad.any():
                 row = int(bad.argmax())
                 raise InvalidModel(
@@ -63,13 +63,18 @@ class OptimisticTables:
         for k, (rows, (lo, hi)) in enumerate(zip(s.reward_rows, s.reward_ranges, strict=True)):
             label = s.reward_label(k)
             rewards.append(_table(self.rewards[k], (rows,), f"{label}: rewards"))
-            outside = (rewards[k] < lo) | (rewards[k] > hi)
+            outside = ~((rewards[k] >= lo) & (rewards[k] <= hi))
             if outside.any():
                 row = int(outside.argmax())
                 raise InvalidModel(
                     f"{label}, {s.row_label(s.reward_scopes[k], row)}: reward is "
                     f"{float(rewards[k][row])!r}; must be in its range [{lo!r}, {hi!r}]"
                 )
+        self._hold(lower, free, rewards)
+
+    def _hold(
+        self, lower: list[FloatArray], free: list[FloatArray], rewards: list[FloatArray]
+    ) -> None:
         for field, tables in (("lower", lower), ("free", free), ("rewards", rewards)):
             for table in tables:
                 table.flags.writeable = False
@@ -105,28 +110,28 @@ class OptimisticTables:
         lower: list[FloatArray] = []
         free: list[FloatArray] = []
         for i, shape in enumerate(zip(s.transition_rows, s.state_sizes, strict=True)):
-            label = s.transition_label(i)
-            estimate = _table(p_hat[i], shape, f"{label}: p_hat")
-            _refuse_negative(estimate, f"{label}: p_hat")
-            over = estimate.sum(axis=1) > 1.0 + ROW_TOLERANCE
-            if over.any():
-                row = int(over.argmax())
-                raise InvalidModel(
-                    f"{label}, {s.row_label(s.transition_scopes[i], row)}: p_hat "
-                    f"{estimate[row].tolist()} must sum to at most 1"
-                )
-            width = _widths(widths[i], shape, f"{label}: widths")
+            estimate = _table(p_hat[i], shape, f"{s.transition_label(i)}: p_hat")
+            # Written so that a comparison with NaN counts as a flaw.
+            if not (estimate.min() >= 0.0 and estimate.sum(axis=1).max() <= 1.0 + ROW_TOLERANCE):
+                _refuse_estimate(s, i, estimate)
+            width = _widths(widths[i], shape, f"{s.transition_label(i)}: widths")
             lower.append(estimate - np.minimum(width, estimate))
             free.append(np.maximum(1.0 - lower[i].sum(axis=1), 0.0))
         rewards: list[FloatArray] = []
         for k, (rows, (lo, hi)) in enumerate(zip(s.reward_rows, s.reward_ranges, strict=True)):
             label = s.reward_label(k)
             mean = _table(reward_mean[k], (rows,), f"{label}: reward_mean")
+            if not np.isfinite(mean).all():
+                raise InvalidModel(f"{label}: reward_mean has entries that are not finite")
             width = _widths(reward_width[k], (rows,), f"{label}: reward_width")
             # A factor of range 0 is known, whatever its width (inf * 0 is not a number).
             bonus = width * (hi - lo) if hi > lo else np.zeros(rows)
             rewards.append(np.clip(mean + bonus, lo, hi))
-        return cls(structure, tuple(lower), tuple(free), tuple(rewards))
+        # The constructor's checks hold by the formulas above; learners make tables every episode.
+        made = object.__new__(cls)
+        object.__setattr__(made, "structure", s)
+        made._hold(lower, free, rewards)
+        return made
 
     @classmethod
     def from_model(cls, model: FactoredMDP) -> OptimisticTables:
@@ -174,13 +179,20 @@ class OptimisticTables:
 
 
 def _table(table: npt.ArrayLike, shape: tuple[int, ...], what: str) -> FloatArray:
-    """A fresh finite float64 array of the shape."""
+    """A fresh float64 array of the shape."""
     array = _numbers(table, what)
     if array.shape != shape:
         raise InvalidModel(f"{what} has shape {list(array.shape)}; must be {list(shape)}")
-    if not np.isfinite(array).all():
-        raise InvalidModel(f"{what} has entries that are not finite; all must be")
     return array
+
+
+def _refuse_estimate(s: Structure, i: int, estimate: FloatArray) -> None:
+    fine = (estimate >= 0.0).all(axis=1) & (estimate.sum(axis=1) <= 1.0 + ROW_TOLERANCE)
+    row = int((~fine).argmax())
+    raise InvalidModel(
+        f"{s.transition_label(i)}, {s.row_label(s.transition_scopes[i], row)}: p_hat is "
+        f"{estimate[row].tolist()}; must be at least 0 and sum to at most 1"
+    )
 
 
 def _widths(width: npt.ArrayLike, shape: tuple[int, ...], what: str) -> FloatArray:
@@ -191,15 +203,10 @@ def _widths(width: npt.ArrayLike, shape: tuple[int, ...], what: str) -> FloatArr
         raise InvalidModel(
             f"{what} has shape {list(array.shape)}; must broadcast to {list(shape)}"
         ) from None
-    _refuse_negative(array, what)
+    if not array.min() >= 0.0:
+        flawed = array[~(array >= 0.0)]
+        raise InvalidModel(f"{what} has {float(flawed[0])!r}; all must be at least 0")
     return array
-
-
-def _refuse_negative(array: FloatArray, what: str) -> None:
-    if not (array >= 0.0).all():
-        raise InvalidModel(
-            f"{what} has {float(array[~(array >= 0.0)][0])!r}; all must be at least 0"
-        )
 
 
 def _numbers(table: npt.ArrayLike, what: str) -> FloatArray:
