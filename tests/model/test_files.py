@@ -372,7 +372,7 @@ def test_a_byte_order_mark_is_no_flaw(tmp_path: Path) -> None:
 
 def test_saving_where_one_cannot(tmp_path: Path) -> None:
     model = loads(document_text())
-    with pytest.raises(FileProblem, match="is a directory; must be a file"):
+    with pytest.raises(FileProblem, match="is a directory; must be a file, or a new name"):
         save(model, tmp_path)
     with pytest.raises(FileProblem, match=r"model\.json: cannot be written \(No such file"):
         save(model, tmp_path / "nowhere" / "model.json")
@@ -430,6 +430,14 @@ def test_writing_keeps_permissions_and_links(tmp_path: Path) -> None:
     assert stat.S_IMODE(path.stat().st_mode) == 0o640
 
 
+def test_a_pipe_or_device_is_not_replaced(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with pytest.raises(FileProblem, match="pipe: is not a regular file"):
+        write_atomically(pipe, "content")
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
+
+
 def test_a_new_file_has_the_permissions_of_any_new_file(tmp_path: Path) -> None:
     ordinary = tmp_path / "ordinary"
     ordinary.touch()
@@ -439,7 +447,7 @@ def test_a_new_file_has_the_permissions_of_any_new_file(tmp_path: Path) -> None:
 
 
 def test_a_long_file_name_leaves_room_for_the_temporary_one(tmp_path: Path) -> None:
-    path = tmp_path / ("x" * 250)
+    path = tmp_path / ("ü" * 127)  # 254 bytes
     write_atomically(path, "content")
     assert path.read_text() == "content"
 

@@ -106,19 +106,19 @@ def loads(text: str, source: str = "model") -> FactoredMDP:
 
 def read_text(path: str | os.PathLike[str], what: str) -> str:
     """The text of a UTF-8 file, or FileProblem; `what` says what was expected there."""
-    shown = os.fspath(path)
+    label = os.fspath(path)
     try:
         return Path(path).read_text(encoding="utf-8-sig")
     except FileNotFoundError:
-        raise FileProblem(f"{shown}: no such file; must be {what}") from None
+        raise FileProblem(f"{label}: no such file; must be {what}") from None
     except IsADirectoryError:
-        raise FileProblem(f"{shown}: is a directory; must be {what}") from None
+        raise FileProblem(f"{label}: is a directory; must be {what}") from None
     except UnicodeDecodeError as error:
         raise FileProblem(
-            f"{shown}: byte {error.start} is not UTF-8 text; must be {what}"
+            f"{label}: byte {error.start} is not UTF-8 text; must be {what}"
         ) from None
     except (OSError, ValueError) as error:
-        raise FileProblem(f"{shown}: cannot be read ({_reason(error)})") from None
+        raise FileProblem(f"{label}: cannot be read ({_reason(error)})") from None
 
 
 def write_atomically(path: str | os.PathLike[str], content: str | bytes) -> None:
@@ -127,17 +127,19 @@ def write_atomically(path: str | os.PathLike[str], content: str | bytes) -> None
     The new file keeps the permissions of the old one, and a symbolic link stays a link.
     """
     data = content.encode() if isinstance(content, str) else content
-    shown = os.fspath(path)
+    label = os.fspath(path)
     try:
         target = Path(path).resolve()
-        taken = target.is_dir()
-        temporary = target.parent / f".{target.name[:100]}.{secrets.token_hex(8)}.tmp"
-        if not taken:
+        # Replacing a device or a pipe (/dev/null) would destroy it.
+        refused = target.exists() and not target.is_file()
+        temporary = target.parent / f".fmdp-{secrets.token_hex(8)}.tmp"
+        if not refused:
             descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
     except (OSError, ValueError, RuntimeError) as error:  # RuntimeError: a loop of links
-        raise FileProblem(f"{shown}: cannot be written ({_reason(error)})") from None
-    if taken:
-        raise FileProblem(f"{shown}: is a directory; must be a file")
+        raise FileProblem(f"{label}: cannot be written ({_reason(error)})") from None
+    if refused:
+        kind = "a directory" if target.is_dir() else "not a regular file"
+        raise FileProblem(f"{label}: is {kind}; must be a file, or a new name")
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)
@@ -151,7 +153,7 @@ def write_atomically(path: str | os.PathLike[str], content: str | bytes) -> None
         with contextlib.suppress(OSError):
             temporary.unlink()
         if isinstance(error, OSError):
-            raise FileProblem(f"{shown}: cannot be written ({_reason(error)})") from None
+            raise FileProblem(f"{label}: cannot be written ({_reason(error)})") from None
         raise
 
 
