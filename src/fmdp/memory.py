@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from pathlib import Path
 
@@ -39,6 +40,8 @@ def _cgroup() -> int | None:
 
 def describe_bytes(value: int) -> str:
     """1.5 GB rather than 1610612736; powers of 1024, exact below one kilobyte."""
+    if value >= 1 << 60:  # a prediction may be beyond what a float can hold
+        return f"{describe_count(value >> 40)} TB"
     size = float(value)
     for unit in ("bytes", "kB", "MB", "GB", "TB"):
         if size < 1024 or unit == "TB":
@@ -48,5 +51,5 @@ def describe_bytes(value: int) -> str:
 
 
 def describe_count(value: int) -> str:
-    """An exact count while it can be read, else its magnitude."""
-    return f"{value:,}" if value < 10**15 else f"about 10^{len(str(value)) - 1}"
+    """An exact count while it can be read, else its magnitude (of an integer of any length)."""
+    return f"{value:,}" if value < 10**15 else f"about 10^{math.floor(math.log10(value))}"

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fmdp.cli.options import bytes_of
-from fmdp.cli.output import count_text, plain, print_json, short_number
+from fmdp.cli.output import plain, print_json, short_number
 from fmdp.errors import InvalidParameter
 
 
@@ -39,19 +39,6 @@ def test_a_nan_is_a_bug_that_fails_loudly() -> None:
 
 def test_text_is_not_taken_apart() -> None:
     assert plain({"name": "abc"}) == {"name": "abc"}
-
-
-@pytest.mark.parametrize(
-    ("number", "text"),
-    [
-        (21, "21"),
-        (2**20, "1,048,576"),
-        (2**100, "about 1.27e+30"),
-        (10**400 - 1, "about 1.00e+400"),
-    ],
-)
-def test_counts_are_exact_until_nobody_reads_the_digits(number: int, text: str) -> None:
-    assert count_text(number) == text
 
 
 def test_short_numbers() -> None:

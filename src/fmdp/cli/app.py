@@ -76,9 +76,6 @@ app.command("reproduce")(reproduce)
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status."""
-    # Sizes of factored models are exact integers, however long; Python's own limit on the length
-    # of printed integers guards servers against hostile input and would only be in the way here.
-    sys.set_int_max_str_digits(0)
     try:
         status = app(arguments, prog_name="fmdp", standalone_mode=False)
         sys.stdout.flush()

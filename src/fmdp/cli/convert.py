@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from fmdp.cli.output import count_text
 from fmdp.errors import InvalidParameter
+from fmdp.memory import describe_count
 
 
 def convert(
@@ -32,6 +32,6 @@ def convert(
     save(model, target)
     structure = model.structure
     print(
-        f"wrote {target}: {model.name or source}, {count_text(structure.n_states)} states, "
-        f"{count_text(structure.n_actions)} actions"
+        f"wrote {target}: {model.name or source}, {describe_count(structure.n_states)} states, "
+        f"{describe_count(structure.n_actions)} actions"
     )

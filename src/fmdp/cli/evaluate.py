@@ -10,7 +10,6 @@ import typer
 from fmdp.cli import options
 from fmdp.cli.output import (
     columns,
-    count_text,
     print_json,
     print_people,
     seconds_text,
@@ -18,6 +17,7 @@ from fmdp.cli.output import (
 )
 from fmdp.cli.plan import exit_status
 from fmdp.cli.progress import progress
+from fmdp.memory import describe_count
 
 
 def evaluate(
@@ -64,7 +64,7 @@ def evaluate(
         columns(
             [
                 ("problem", problem),
-                ("size", f"{count_text(model.structure.n_states)} states"),
+                ("size", f"{describe_count(model.structure.n_states)} states"),
                 ("policy", str(policy)),
                 ("status", f"{found.status.value}: {found.status.message}"),
                 ("gain", f"{short_number(found.gain, 9)} ({found.kind})"),

@@ -18,12 +18,18 @@ if TYPE_CHECKING:
 
 # Wide enough that no table is cut where there is no terminal to be wider than.
 _WIDTH_OF_A_FILE = 200
-# Counts are printed digit by digit up to here, and to three digits beyond.
-_LONGEST_EXACT_COUNT = 10**15
 
 
 def print_json(result: Mapping[str, Any]) -> None:
-    print(json.dumps(plain(result), allow_nan=False))
+    # The number of states is exact, however long. Python's limit on the digits of an integer is
+    # there for input; it is lifted for this one line of output.
+    limit = sys.get_int_max_str_digits()
+    sys.set_int_max_str_digits(0)
+    try:
+        text = json.dumps(plain(result), allow_nan=False)
+    finally:
+        sys.set_int_max_str_digits(limit)
+    print(text)
 
 
 def plain(value: Any) -> Any:
@@ -87,17 +93,6 @@ def columns(rows: Iterable[tuple[str, str]]) -> RenderableType:
     for name, value in rows:
         result.add_row(Text(name, style="bold", no_wrap=True), Text(value))
     return result
-
-
-def count_text(number: int) -> str:
-    """1048576 -> "1,048,576"; above 10^15 "about 1.27e+30"."""
-    if number <= _LONGEST_EXACT_COUNT:
-        return f"{number:,}"
-    exponent = math.floor(math.log10(number))
-    mantissa = 10 ** (math.log10(number) - exponent)
-    if f"{mantissa:.2f}" == "10.00":
-        mantissa, exponent = 1.0, exponent + 1
-    return f"about {mantissa:.2f}e+{exponent}"
 
 
 def short_number(value: float | str | None, digits: int = 7) -> str:

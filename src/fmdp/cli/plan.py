@@ -19,7 +19,6 @@ import typer
 from fmdp.cli import options
 from fmdp.cli.output import (
     columns,
-    count_text,
     print_json,
     print_people,
     seconds_text,
@@ -27,6 +26,7 @@ from fmdp.cli.output import (
 )
 from fmdp.cli.progress import progress
 from fmdp.errors import FileProblem, InvalidParameter, TooLarge
+from fmdp.memory import describe_bytes, describe_count
 
 if TYPE_CHECKING:
     from fmdp.planning.plan import Plan, Status
@@ -202,17 +202,13 @@ def peak_memory() -> int | None:
 
 
 def print_plan(result: Mapping[str, Any], found: Plan, out: Path | None) -> None:
-    from fmdp.memory import describe_bytes
-
     def row(name: str, key: str) -> list[tuple[str, str]]:
         return [] if result[key] is None else [(name, short_number(result[key], 9))]
 
+    states, actions = (describe_count(result[key]) for key in ("states", "actions"))
     rows = [
         ("problem", result["problem"]),
-        (
-            "size",
-            f"{count_text(result['states'])} states, {count_text(result['actions'])} actions",
-        ),
+        ("size", f"{states} states, {actions} actions"),
         ("planner", result["planner"]),
         ("status", f"{result['status']}: {found.status.message}"),
         *row("gain", "gain"),

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from fmdp.cli.output import count_text, print_people, seconds_text, short_number, table
+from fmdp.cli.output import print_people, seconds_text, short_number, table
 from fmdp.cli.plan import exit_status, run
+from fmdp.memory import describe_count
 
 PROBLEMS = ("circle:4", "circle:7", "three-leg:4", "three-leg:7")
 # So tight that the gains can be compared digit by digit; it costs a few more sweeps.
@@ -25,8 +26,8 @@ def reproduce() -> int:
         rows.append(
             (
                 problem,
-                count_text(result["states"]),
-                count_text(result["actions"]),
+                describe_count(result["states"]),
+                describe_count(result["actions"]),
                 short_number(result["gain"], 8),
                 f"{lower} to {upper}",
                 short_number(result["span"], 5),

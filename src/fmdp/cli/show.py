@@ -11,12 +11,12 @@ from fmdp.cli.options import Json, Problem
 from fmdp.cli.output import (
     columns,
     console,
-    count_text,
     print_json,
     print_people,
     short_number,
     table,
 )
+from fmdp.memory import describe_count
 
 if TYPE_CHECKING:
     from fmdp.model import FactoredMDP, Structure
@@ -112,12 +112,12 @@ def print_model(model: FactoredMDP) -> None:
         columns(
             [
                 ("problem", model.name),
-                ("states", count_text(structure.n_states)),
-                ("actions", count_text(structure.n_actions)),
+                ("states", describe_count(structure.n_states)),
+                ("actions", describe_count(structure.n_actions)),
                 ("state variables (m)", f"{structure.m:,}"),
                 ("reward factors (l)", f"{structure.l:,}"),
-                ("rows of the largest table (L)", count_text(structure.max_scope_size)),
-                ("values of the largest variable (W)", count_text(structure.max_state_size)),
+                ("rows of the largest table (L)", describe_count(structure.max_scope_size)),
+                ("values of the largest variable (W)", describe_count(structure.max_state_size)),
                 ("initial state", start),
             ]
         ),
@@ -128,7 +128,7 @@ def print_model(model: FactoredMDP) -> None:
                     structure.state_names[i],
                     values_text(structure.state_values[i]),
                     ", ".join(scope_names(structure, structure.transition_scopes[i])),
-                    count_text(structure.transition_rows[i]),
+                    describe_count(structure.transition_rows[i]),
                 )
                 for i in range(structure.m)
             ],
@@ -151,7 +151,7 @@ def print_model(model: FactoredMDP) -> None:
                     f"[{short_number(lo)}, {short_number(hi)}]",
                     model.noise[k].kind,
                     ", ".join(scope_names(structure, structure.reward_scopes[k])) or "-",
-                    count_text(structure.reward_rows[k]),
+                    describe_count(structure.reward_rows[k]),
                 )
                 for k, (lo, hi) in enumerate(structure.reward_ranges)
             ],
