@@ -101,6 +101,8 @@ def test_too_large_is_refused_with_the_predicted_need(run: Any) -> None:
         (["--max-iterations", "1.5"], "must be an integer >= 1 or none; got '1.5'"),
         (["--memory-limit", "lots"], "--memory-limit must be"),
         (["--out", "nowhere/policy.npz"], "there is no directory nowhere"),
+        (["--out", "/dev/null"], "it is not a regular file"),
+        (["--out", "."], "it is a directory"),
         (["--max-secnds", "1"], 'did you mean "--max-seconds"?'),
     ],
 )

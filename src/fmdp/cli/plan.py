@@ -183,8 +183,9 @@ def exit_status(status: Status) -> int:
 def refuse_unwritable(target: Path) -> None:
     """Before hours of planning, not after."""
     folder = target.parent
-    if target.is_dir():
-        raise FileProblem(f"cannot write {target}: it is a directory")
+    if target.exists() and not target.is_file():
+        kind = "a directory" if target.is_dir() else "not a regular file"
+        raise FileProblem(f"cannot write {target}: it is {kind}")
     if not folder.is_dir():
         raise FileProblem(f"cannot write {target}: there is no directory {folder}")
     if not os.access(folder, os.W_OK):

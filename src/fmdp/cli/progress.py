@@ -44,6 +44,8 @@ def progress(what: str) -> Iterator[Report]:
     started = time.perf_counter()
     due = 0.0
     if sys.stderr.isatty():
+        from rich.text import Text
+
         with console(stderr=True).status(what, spinner="line") as status:
 
             def rewrite(news: Mapping[str, Any]) -> None:
@@ -51,7 +53,8 @@ def progress(what: str) -> Iterator[Report]:
                 seconds = time.perf_counter() - started
                 if seconds >= due:
                     due = seconds + _SECONDS_BETWEEN_REWRITES
-                    status.update(f"{what}: {line_of(news, seconds)}")
+                    line = f"{what}: {line_of(news, seconds)}"
+                    status.update(Text(line, no_wrap=True, overflow="ellipsis"))
 
             yield rewrite
         return
