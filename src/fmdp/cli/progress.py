@@ -19,6 +19,7 @@ Report = Callable[[Mapping[str, Any]], None]
 _FIRST_LINE_AFTER_SECONDS = 10.0
 _GROWTH = 1.6
 _SECONDS_BETWEEN_REWRITES = 0.1
+_WIDTH_OF_SPINNER = 3
 
 
 def line_of(news: Mapping[str, Any], seconds: float) -> str:
@@ -44,9 +45,8 @@ def progress(what: str) -> Iterator[Report]:
     started = time.perf_counter()
     due = 0.0
     if sys.stderr.isatty():
-        from rich.text import Text
-
-        with console(stderr=True).status(what, spinner="line") as status:
+        terminal = console(stderr=True)
+        with terminal.status(what, spinner="line") as status:
 
             def rewrite(news: Mapping[str, Any]) -> None:
                 nonlocal due
@@ -54,7 +54,7 @@ def progress(what: str) -> Iterator[Report]:
                 if seconds >= due:
                     due = seconds + _SECONDS_BETWEEN_REWRITES
                     line = f"{what}: {line_of(news, seconds)}"
-                    status.update(Text(line, no_wrap=True, overflow="ellipsis"))
+                    status.update(line[: terminal.width - _WIDTH_OF_SPINNER])
 
             yield rewrite
         return
