@@ -13,8 +13,8 @@ from fmdp.cli.progress import line_of, progress
 
 def test_the_line() -> None:
     news = {"sweeps": 1200, "gain_lower": 2.9, "gain_upper": 3.1, "gap": 0.2, "tolerance": 1e-6}
-    assert line_of(news, 4.4) == "sweep 1,200, gain in [2.9, 3.1], gap 0.2 of 1e-06, 4 s"
-    assert line_of({"rounds": 3, "gain_upper": 3.1}, 0) == "round 3, gain at most 3.1, 0 s"
+    assert line_of(news, 4.4) == "sweep 1,200, gap 0.2 of 1e-06, 4 s, gain in [2.9, 3.1]"
+    assert line_of({"rounds": 3, "gain_upper": 3.1}, 0) == "round 3, 0 s, gain at most 3.1"
     assert line_of({}, 5) == "5 s"
 
 
@@ -22,7 +22,7 @@ def test_an_hour_in_a_log_is_a_dozen_lines(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def clock() -> Iterator[float]:
-        yield from range(0, 3602)
+        yield from range(3602)
 
     ticks = clock()
     monkeypatch.setattr(module.time, "perf_counter", lambda: next(ticks))

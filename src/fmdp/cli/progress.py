@@ -29,14 +29,15 @@ def line_of(news: Mapping[str, Any], seconds: float) -> str:
         if news.get(key) is not None:
             parts.append(f"{word} {news[key]:,}")
             break
+    if news.get("gap") is not None and news.get("tolerance") is not None:
+        parts.append(f"gap {news['gap']:.2g} of {news['tolerance']:.2g}")
+    parts.append(f"{seconds:.0f} s")
     lower, upper = news.get("gain_lower"), news.get("gain_upper")
     if lower is not None and upper is not None:
         parts.append(f"gain in [{short_number(lower)}, {short_number(upper)}]")
     elif upper is not None:
         parts.append(f"gain at most {short_number(upper)}")
-    if news.get("gap") is not None and news.get("tolerance") is not None:
-        parts.append(f"gap {news['gap']:.2g} of {news['tolerance']:.2g}")
-    return ", ".join([*parts, f"{seconds:.0f} s"])
+    return ", ".join(parts)
 
 
 @contextmanager
