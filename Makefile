@@ -54,7 +54,7 @@ format: $(INSTALLED) ## put the source into the one format
 	$(BIN)/ruff check --fix .
 
 bench: $(INSTALLED_BENCH) ## time and memory against peers, all in one run
-	$(BIN)/python -m benchmarks $(ARGS)
+	$(BIN)/python -m benchmarks.bench_exact $(ARGS)
 
 lock: ## resolve all dependencies afresh and pin them in requirements/lock.txt
 	rm -rf build/lock
