@@ -41,8 +41,8 @@ reproduce: $(INSTALLED) ## the main job: plans for the paper's four problems, as
 test: $(INSTALLED) ## the tests that take seconds
 	$(BIN)/pytest -n auto -m "not slow" $(ARGS)
 
-test-all: $(INSTALLED) ## all tests, the slow ones too
-	$(BIN)/pytest -n auto $(ARGS)
+test-all: $(INSTALLED) ## all tests, the slow ones too, with fresh and many more generated models
+	HYPOTHESIS_PROFILE=thorough $(BIN)/pytest -n auto $(ARGS)
 
 lint: $(INSTALLED) ## style, format and types
 	$(BIN)/ruff check .
