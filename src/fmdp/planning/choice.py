@@ -8,7 +8,7 @@ from dataclasses import replace
 from fmdp.elimination.backup import usable_cores
 from fmdp.elimination.program import choose_layout
 from fmdp.memory import available_memory
-from fmdp.model import FactoredMDP
+from fmdp.model import FactoredMDP, Structure
 from fmdp.planning.evaluate import POLICY_GAIN_STATES, evaluate_exactly
 from fmdp.planning.exact import Exact
 from fmdp.planning.plan import Plan, Planner, Progress, Status
@@ -47,9 +47,15 @@ def plan(
 
 def default_planner(model: FactoredMDP, *, memory_limit: int | None = None) -> Planner:
     """Exact where it fits, else approximate."""
-    structure = model.structure
+    return planner_for(model.structure, memory_limit=memory_limit)
+
+
+def planner_for(
+    structure: Structure, *, most_states: int = EXACT_STATES, memory_limit: int | None = None
+) -> Planner:
+    """Exact for at most `most_states` states where the predicted memory fits, else approximate."""
     limit = memory_limit if memory_limit is not None else available_memory() // 2
-    if structure.n_states <= EXACT_STATES and structure.n_actions <= EXACT_STATES:
+    if structure.n_states <= most_states and structure.n_actions <= EXACT_STATES:
         threads = usable_cores()
         layout = choose_layout(structure, threads=threads, memory_limit=limit)
         if layout.memory(threads) <= limit:

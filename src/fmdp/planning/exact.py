@@ -130,11 +130,10 @@ class PreparedExact:
         """Start the next solve from zero."""
         self._warm.clear()
 
-    def warm_state(self) -> Mapping[str, NDArray[np.float64]]:
-        """What must be kept, beside the settings, so that the next solve is the same to the bit."""
+    def warm_state(self) -> Mapping[str, NDArray[Any]]:
         return {kind: h.copy() for kind, h in self._warm.items()}
 
-    def restore_warm_state(self, state: Mapping[str, NDArray[np.float64]]) -> None:
+    def restore_warm_state(self, state: Mapping[str, NDArray[Any]]) -> None:
         self._warm = {kind: np.array(h, dtype=np.float64) for kind, h in state.items()}
 
 
@@ -162,7 +161,7 @@ def _solve(
         iteration.Limits(settings.tolerance, settings.max_iterations or DEFAULT_SWEEPS, deadline),
         discount=discount,
         cold=cold,
-        sweep_seconds=backup.layout.seconds(backup.threads),
+        sweep_seconds=backup.predicted_seconds,
         reward_size=float(sum(max(abs(lo), abs(hi)) for lo, hi in structure.reward_ranges)),
         depth=structure.m,
         progress=progress,

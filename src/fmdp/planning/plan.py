@@ -83,6 +83,12 @@ class Prepared(Protocol):
 
     def solve(self, tables: Tables, *, progress: Progress | None = None) -> Plan: ...
 
+    def warm_state(self) -> Mapping[str, NDArray[Any]]:
+        """What must be kept, beside the settings, so that the next solve is the same to the bit."""
+        ...
+
+    def restore_warm_state(self, state: Mapping[str, NDArray[Any]]) -> None: ...
+
 
 class Planner(Protocol):
     """Settings of a planner; frozen, so that it can be named in a spec and hashed."""
