@@ -26,7 +26,8 @@ def test_bounds_policy_and_status_on_generated_models(data: st.DataObject) -> No
     flat = oracles.dense(model)
     best = oracles.optimal(flat).gain
     found = Exact(tolerance=1e-7, max_iterations=20_000).plan(model)
-    assert found.gain_lower is not None and found.gain_upper is not None
+    assert found.gain_lower is not None
+    assert found.gain_upper is not None
     assert found.gain_lower <= best.min() + 1e-9
     assert found.gain_upper >= best.max() - 1e-9
     assert isinstance(found.policy, TablePolicy)
@@ -108,9 +109,12 @@ def test_permuted_variables_and_products_keep_their_gain() -> None:
 def test_limits_are_statuses() -> None:
     model = problem("circle:6,dynamics=guestrin")
     stopped = Exact(tolerance=1e-12, max_iterations=3).plan(model)
-    assert stopped.status is Status.ITERATION_LIMIT and stopped.iterations == 3
+    assert stopped.status is Status.ITERATION_LIMIT
+    assert stopped.iterations == 3
     gain = Exact(tolerance=1e-9).plan(model).gain
-    assert gain is not None and stopped.gain_lower is not None and stopped.gain_upper is not None
+    assert gain is not None
+    assert stopped.gain_lower is not None
+    assert stopped.gain_upper is not None
     assert stopped.gain_lower <= gain <= stopped.gain_upper
     assert Exact(tolerance=1e-12, max_seconds=1e-9).plan(model).status is Status.TIME_LIMIT
     with pytest.raises(TooLarge):
@@ -139,9 +143,12 @@ def test_interruption_gives_the_bounds_so_far() -> None:
         patch.setattr(type(backup), "iterate", broken)
         found = Exact(tolerance=1e-12).plan(model, progress=interrupt)
     assert found.status is Status.INTERRUPTED
-    assert found.iterations == 8 and len(calls) == 2
+    assert found.iterations == 8
+    assert len(calls) == 2
     gain = Exact(tolerance=1e-9).plan(model).gain
-    assert gain is not None and found.gain_lower is not None and found.gain_upper is not None
+    assert gain is not None
+    assert found.gain_lower is not None
+    assert found.gain_upper is not None
     assert found.gain_lower <= gain <= found.gain_upper
     assert found.policy is not None
 

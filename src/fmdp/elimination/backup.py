@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -31,6 +31,7 @@ from fmdp.elimination.program import (
     choose_layout,
     flat_offsets,
 )
+from fmdp.elimination.truncation import NO_TRUNCATION, Truncation, make_truncation
 from fmdp.errors import TooLarge
 from fmdp.memory import available_memory, describe_bytes, describe_count
 from fmdp.model import FactoredMDP, OptimisticTables, Structure
@@ -77,6 +78,7 @@ class Backup:
             structure, nested=nested, threads=self.threads, memory_limit=limit, classes=classes
         )
         self.predicted_bytes = self.layout.memory(self.threads)
+        self.predicted_seconds = self.layout.seconds(self.threads)
         if self.predicted_bytes > limit:
             self._refuse(self.predicted_bytes, limit)
 
@@ -204,7 +206,7 @@ class Backup:
 
     def iterate(
         self, h: Vector, new: Vector, scratch: Vector, *, discount: float, tau: float,
-        tolerance: float, sweeps: int,
+        tolerance: float, sweeps: int, truncation: Truncation = NO_TRUNCATION,
     ) -> int:  # fmt: skip
         """kernels.iterate: on one thread in one compiled call, else sweep by sweep."""
         p = self.program
@@ -214,7 +216,7 @@ class Backup:
                     h, new, scratch, discount, tau, tolerance, sweeps, self._arenas[0],
                     self._best[0], p.levels, p.nodes, p.ctx, p.rctx, p.branch_m, p.branch_r,
                     p.branch_base, p.leaf_offset, self._m, self._f, self._r, self.nested,
-                    self.extremes,
+                    truncation.axes, truncation.budgets, self.extremes,
                 )
             )  # fmt: skip
         for number in range(1, sweeps + 1):
@@ -223,6 +225,7 @@ class Backup:
                 np.multiply(h, discount, out=scratch)
                 source = scratch
             self.sweep(source, new)
+            truncation.apply(new)
             kernels.residual(h, new, self.extremes)
             if self.extremes[1] - self.extremes[0] <= tolerance or number == sweeps:
                 return number
@@ -233,6 +236,21 @@ class Backup:
         """Move h to the next iterate, after `iterate` has left it where it was certified."""
         shift = kernels.relative_shift(self.extremes, tau, discount)
         kernels.advance(h, new, tau, shift)
+
+    def truncation(self, budgets: Sequence[float]) -> Truncation:
+        """The factored-span truncation of vectors in elimination order; budgets by variable."""
+        order = self.layout.order
+        return make_truncation(self._internal_shape, [budgets[j] for j in order])
+
+    def lowest(self, h: Vector, out: Vector) -> None:
+        """out <- min over joint actions (and targets) of R + P h, both in elimination order."""
+        # min_a (R + P h) = -max_a (-R + P (-h)), and a nested maximum of -h is a minimum of h.
+        np.negative(self._r, out=self._r)
+        try:
+            self.sweep(-h, out)
+        finally:
+            np.negative(self._r, out=self._r)
+        np.negative(out, out=out)
 
     def greedy_actions(
         self, h: Vector, value: Vector, ties_rule: str, tie_seed: int

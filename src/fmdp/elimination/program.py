@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any
 
@@ -34,6 +34,8 @@ from fmdp.elimination.order import elimination_order
 from fmdp.model import Structure
 
 Index = NDArray[np.int64]
+Step = tuple[tuple[int, ...], tuple[int, ...]]
+"""The transition and the reward factors of one group."""
 
 # Seconds, measured on one core of an ordinary server; only their ratios matter, for the choices.
 _NODE_SECONDS = 1.5e-7  # setting up one step
@@ -92,11 +94,28 @@ class ActionClasses:
 
     transitions: Index  # [m, A]
     rewards: Index  # [l, A]
+    # Layouts that are compared have most of their groups in common.
+    _groups: dict[Step, tuple[Index, Index]] = field(default_factory=dict, repr=False)
+    _beginnings: dict[tuple[Step, ...], tuple[Index, Index]] = field(
+        default_factory=dict, repr=False
+    )
 
-    def of_group(self, members: Sequence[int], rewards: Sequence[int]) -> tuple[Index, Index]:
+    def of_group(self, step: Step) -> tuple[Index, Index]:
         """Class of every joint action in a step, and the first joint action of each class."""
-        columns = [self.transitions[i] for i in members] + [self.rewards[f] for f in rewards]
-        return _renumber(np.stack(columns, axis=1))
+        if step not in self._groups:
+            members, rewards = step
+            columns = [self.transitions[i] for i in members] + [self.rewards[f] for f in rewards]
+            self._groups[step] = _renumber(np.stack(columns, axis=1))
+        return self._groups[step]
+
+    def of_beginning(self, steps: tuple[Step, ...]) -> tuple[Index, Index]:
+        """The same for several steps in a row."""
+        if len(steps) == 1:
+            return self.of_group(steps[0])
+        if steps not in self._beginnings:
+            columns = [self.of_beginning(steps[:-1])[0], self.of_group(steps[-1])[0]]
+            self._beginnings[steps] = _renumber(np.stack(columns, axis=1))
+        return self._beginnings[steps]
 
 
 def _renumber(keys: NDArray[Any]) -> tuple[Index, Index]:
@@ -181,22 +200,21 @@ class Layout:
         return tuple(group.out_size for group in self.groups)
 
     @cached_property
+    def steps(self) -> tuple[Step, ...]:
+        return tuple((group.members, group.rewards) for group in self.groups)
+
+    @cached_property
     def class_counts(self) -> tuple[int, ...]:
         """Tables of each group."""
-        return tuple(
-            len(self.classes.of_group(group.members, group.rewards)[1]) for group in self.groups
-        )
+        return tuple(len(self.classes.of_group(step)[1]) for step in self.steps)
 
     @cached_property
     def node_counts(self) -> tuple[int, ...]:
         """Steps of each group for one branch: the distinct beginnings of the actions' classes."""
-        prefix = np.zeros(self.classes.transitions.shape[1], dtype=np.int64)
-        counts = []
-        for group in self.groups:
-            here, _ = self.classes.of_group(group.members, group.rewards)
-            prefix, first = _renumber(np.stack([prefix, here], axis=1))
-            counts.append(len(first))
-        return tuple(counts)
+        steps = self.steps
+        return tuple(
+            len(self.classes.of_beginning(steps[:end])[1]) for end in range(1, len(steps) + 1)
+        )
 
     @cached_property
     def multiply_adds(self) -> int:
@@ -403,7 +421,7 @@ def build_program(layout: Layout) -> Program:
     m_base = f_base = r_base = ctx_base = buffer = 0
 
     for g, group in enumerate(layout.groups):
-        classes[g], first = layout.classes.of_group(group.members, group.rewards)
+        classes[g], first = layout.classes.of_group(layout.steps[g])
         representatives = joint_actions[first]  # [classes, action variables]
         n_classes = len(representatives)
         mi = _transition_index(layout, group, representatives, p_offset)

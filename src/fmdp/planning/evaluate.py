@@ -96,7 +96,7 @@ def evaluate_exactly(
         operator,
         np.zeros(backup.n_states),
         iteration.Limits(tolerance, max_iterations or DEFAULT_SWEEPS),
-        sweep_seconds=backup.layout.seconds(backup.threads),
+        sweep_seconds=backup.predicted_seconds,
         reward_size=float(sum(max(abs(lo), abs(hi)) for lo, hi in structure.reward_ranges)),
         depth=structure.m,
         progress=progress,
