@@ -22,6 +22,7 @@ import numba
 import numpy as np
 
 from fmdp.elimination.ties import TIE_TOLERANCE, tie_hash
+from fmdp.elimination.truncation import truncate
 
 # Columns of `levels`, one row a group (program.py writes them).
 OUTER, REP, V, U, INNER, M_BASE, M_ROWS, R_BASE, R_ROWS, CTX_BASE, F_BASE, HAS_R, BUFFER = range(13)
@@ -285,10 +286,12 @@ def advance(h, new, tau, shift):
 
 @numba.njit(**_FLAGS)
 def iterate(h, new, scaled, discount, tau, tolerance, sweeps, arena, best, levels, nodes, ctx, rctx,
-            branch_m, branch_r, branch_base, leaf_offset, M, F, R, nested, extremes):  # fmt: skip
+            branch_m, branch_r, branch_base, leaf_offset, M, F, R, nested, axes, budgets,
+            extremes):  # fmt: skip
     """Up to `sweeps` sweeps of (damped, discounted) relative value iteration in one call.
 
-    On return new = L h and `extremes` is their residual: h is not moved after the last sweep, so
+    Each sweep is followed by the truncation of truncation.py (none without axes).  On return
+    new = truncate L h and `extremes` is their residual: h is not moved after the last sweep, so
     that what is certified, the bias and the greedy policy all belong to one h.
     """
     for sweep_number in range(1, sweeps + 1):
@@ -299,6 +302,7 @@ def iterate(h, new, scaled, discount, tau, tolerance, sweeps, arena, best, level
             source = scaled
         sweep(source, new, 0, branch_base.shape[0], arena, best, levels, nodes, ctx, rctx, branch_m,
               branch_r, branch_base, leaf_offset, M, F, R, nested)  # fmt: skip
+        truncate(new, axes, budgets)
         residual(h, new, extremes)
         if extremes[1] - extremes[0] <= tolerance or sweep_number == sweeps:
             return sweep_number

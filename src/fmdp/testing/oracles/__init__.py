@@ -1,7 +1,8 @@
 """Brute-force oracles: short, slow, and sharing no code with what they check.
 
 They read only the scopes and the tables of a model. `dense` writes out the flat MDP, `average`
-has gain and bias, `hitting` expected times and the diameter, `targets` the optimistic backups.
+has gain and bias, `hitting` expected times and the diameter, `targets` the optimistic backups,
+`truncation` the factored-span truncation and its constrained gain.
 """
 
 from fmdp.testing.oracles.average import (
@@ -33,6 +34,7 @@ from fmdp.testing.oracles.targets import (
     optimistic_reward,
     vertex_values,
 )
+from fmdp.testing.oracles.truncation import constrained_gain, factored_spans, hamming, truncated
 
 __all__ = [
     "AverageSolution",
@@ -41,11 +43,14 @@ __all__ = [
     "all_policies",
     "assignments",
     "bellman",
+    "constrained_gain",
     "damped_value_iteration",
     "dense",
     "diameter",
     "extended",
     "extreme_transition",
+    "factored_spans",
+    "hamming",
     "hitting_times",
     "limiting_matrix",
     "nested_values",
@@ -59,5 +64,6 @@ __all__ = [
     "scope_row",
     "shortest_times",
     "stationary_law",
+    "truncated",
     "vertex_values",
 ]
