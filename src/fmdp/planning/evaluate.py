@@ -24,9 +24,9 @@ from fmdp.errors import InvalidParameter, TooLarge
 from fmdp.model import FactoredMDP
 from fmdp.model.spaces import encode
 from fmdp.planning import iteration
-from fmdp.planning.exact import DEFAULT_SWEEPS
 from fmdp.planning.plan import Progress, Status
 from fmdp.planning.policy import Policy, TablePolicy
+from fmdp.planning.prepared import DEFAULT_SWEEPS
 
 POLICY_GAIN_STATES = 1 << 16
 """Largest model for which a plan reports the gain of its own policy."""

@@ -16,25 +16,27 @@ microseconds.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fmdp.elimination.backup import Backup, backup_for
-from fmdp.elimination.ties import rule_code
-from fmdp.errors import InvalidParameter, did_you_mean
-from fmdp.model import FactoredMDP, OptimisticTables, Structure
+from fmdp.errors import InvalidParameter
+from fmdp.model import FactoredMDP, Structure
 from fmdp.planning import iteration
 from fmdp.planning.plan import Plan, Progress, Status, Tables
-from fmdp.planning.policy import TablePolicy
+from fmdp.planning.prepared import (
+    PreparedOnEngine,
+    check_settings,
+    engine_stats,
+    greedy_policy,
+    limits_of,
+    one_of,
+)
 from fmdp.planning.spans import factored_spans, span
 
-DEFAULT_SWEEPS = 100_000
 CRITERIA = ("average", "discounted")
-TARGETS = ("nested", "vertex")
 
 
 @dataclass(frozen=True)
@@ -57,17 +59,10 @@ class Exact:
     """All cores by default; small models use one in any case."""
 
     def __post_init__(self) -> None:
-        if not self.tolerance > 0.0:
-            raise InvalidParameter(f"tolerance must be above 0; got {self.tolerance}")
-        _one_of("criterion", self.criterion, CRITERIA)
-        _one_of("targets", self.targets, TARGETS)
-        rule_code(self.ties)
+        check_settings(self)
+        one_of("criterion", self.criterion, CRITERIA)
         if not 0.0 <= self.discount < 1.0:
             raise InvalidParameter(f"discount must be in [0, 1); got {self.discount}")
-        for name in ("max_iterations", "max_seconds", "memory_limit", "threads"):
-            value = getattr(self, name)
-            if value is not None and not value > 0:
-                raise InvalidParameter(f"{name} must be above 0; got {value}")
 
     @property
     def name(self) -> str:
@@ -86,24 +81,12 @@ class Exact:
                       started=started)  # fmt: skip
 
 
-class PreparedExact:
+class PreparedExact(PreparedOnEngine):
     """The exact planner of one structure; keeps its h between calls and starts from it."""
 
     def __init__(self, settings: Exact, structure: Structure) -> None:
+        super().__init__(settings, structure)
         self.settings = settings
-        self.structure = structure
-        self._backups: dict[str, Backup] = {}
-        self._warm: dict[str, NDArray[np.float64]] = {}
-
-    def _backup(self, kind: str, structure: Structure) -> Backup:
-        if kind not in self._backups:
-            self._backups[kind] = Backup(
-                structure,
-                nested=kind == "nested",
-                memory_limit=self.settings.memory_limit,
-                threads=self.settings.threads,
-            )
-        return self._backups[kind]
 
     def solve(
         self,
@@ -114,27 +97,9 @@ class PreparedExact:
     ) -> Plan:
         """Plan with these tables.  `describe` adds the bias in C order and its spans."""
         started = time.perf_counter()
-        kind, model = "plain", tables
-        if isinstance(tables, OptimisticTables):
-            kind = self.settings.targets
-            if kind == "vertex":
-                model = tables.extended()
-        backup = self._backup(kind, model.structure)
-        backup.load(model)
-        cold = kind not in self._warm
-        h = self._warm.setdefault(kind, np.zeros(backup.n_states))
+        backup, h, cold = self._load(tables)
         return _solve(self.settings, backup, tables, h, cold=cold, describe=describe,
                       progress=progress, started=started)  # fmt: skip
-
-    def forget(self) -> None:
-        """Start the next solve from zero."""
-        self._warm.clear()
-
-    def warm_state(self) -> Mapping[str, NDArray[Any]]:
-        return {kind: h.copy() for kind, h in self._warm.items()}
-
-    def restore_warm_state(self, state: Mapping[str, NDArray[Any]]) -> None:
-        self._warm = {kind: np.array(h, dtype=np.float64) for kind, h in state.items()}
 
 
 def _solve(
@@ -150,15 +115,12 @@ def _solve(
 ) -> Plan:
     structure = tables.structure
     discount = settings.discount if settings.criterion == "discounted" else 1.0
-    deadline = None
-    if settings.max_seconds is not None:
-        deadline = time.monotonic() + settings.max_seconds
     if cold:
         h[:] = 0.0
     outcome = iteration.solve(
         backup,
         h,
-        iteration.Limits(settings.tolerance, settings.max_iterations or DEFAULT_SWEEPS, deadline),
+        limits_of(settings),
         discount=discount,
         cold=cold,
         sweep_seconds=backup.predicted_seconds,
@@ -171,10 +133,7 @@ def _solve(
         # The sweep under way was cut off: L h must be whole before a policy is read from it.
         backup.sweep(outcome.h * discount, new)
     source = outcome.h if discount == 1.0 else outcome.h * discount
-    actions = backup.greedy_actions(source, new, settings.ties, settings.tie_seed)
-    # With vertex targets the joint action is (action, targets), targets fastest.
-    actions //= backup.structure.n_actions // structure.n_actions
-    policy = TablePolicy(structure.state_sizes, structure.action_sizes, actions)
+    policy = greedy_policy(backup, structure, source, new, settings)
 
     lower: float | None = outcome.lower
     upper: float | None = outcome.upper
@@ -185,14 +144,7 @@ def _solve(
         objective = float(new.mean())
         lower, upper = _average_bounds(backup, new)
     finite = lower is not None and np.isfinite(lower)
-    stats: dict[str, Any] = {
-        "damping": outcome.damping,
-        "memory_bytes": backup.predicted_bytes,
-        "multiply_adds": backup.layout.multiply_adds,
-        "elimination_order": backup.layout.order,
-        "conditioned": backup.layout.branch,
-        "threads": backup.threads,
-    }
+    stats = {"damping": outcome.damping, **engine_stats(backup)}
     if outcome.status is Status.MULTICHAIN:
         start = getattr(tables, "initial_state", (0,) * structure.m)
         position = np.ravel_multi_index(
@@ -230,11 +182,3 @@ def _average_bounds(backup: Backup, value: NDArray[np.float64]) -> tuple[float, 
     backup.sweep(value, out)
     out -= value
     return float(out.min()), float(out.max())
-
-
-def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
-    if value not in allowed:
-        raise InvalidParameter(
-            f'{name} must be one of {", ".join(allowed)}; got "{value}"'
-            f"{did_you_mean(value, allowed)}"
-        )

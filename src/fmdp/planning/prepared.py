@@ -1,0 +1,139 @@
+"""What planners on the elimination engine share: backups that stay, vectors that stay warm.
+
+A prepared planner belongs to one run.  It keeps one backup for each kind of tables that it meets
+(a plain model, optimistic tables with nested targets, optimistic tables as the extended FMDP) and
+beside it the vector at which the last solve ended, from which the next one starts.  The settings
+that such planners have in common are checked here too, in the same words for all.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fmdp.elimination.backup import Backup
+from fmdp.elimination.ties import rule_code
+from fmdp.errors import InvalidParameter, did_you_mean
+from fmdp.model import OptimisticTables, Structure
+from fmdp.planning.iteration import Limits
+from fmdp.planning.plan import Tables
+from fmdp.planning.policy import TablePolicy
+
+Vector = NDArray[np.float64]
+
+DEFAULT_SWEEPS = 100_000
+TARGETS = ("nested", "vertex")
+
+
+class EngineSettings(Protocol):
+    """The settings that every planner on the engine has."""
+
+    @property
+    def tolerance(self) -> float: ...
+    @property
+    def max_iterations(self) -> int | None: ...
+    @property
+    def max_seconds(self) -> float | None: ...
+    @property
+    def memory_limit(self) -> int | None: ...
+    @property
+    def ties(self) -> str: ...
+    @property
+    def tie_seed(self) -> int: ...
+    @property
+    def targets(self) -> str: ...
+    @property
+    def threads(self) -> int | None: ...
+
+
+def check_settings(settings: EngineSettings) -> None:
+    """Refuse what no planner on the engine can use."""
+    if not settings.tolerance > 0.0:
+        raise InvalidParameter(f"tolerance must be above 0; got {settings.tolerance}")
+    one_of("targets", settings.targets, TARGETS)
+    rule_code(settings.ties)
+    for name in ("max_iterations", "max_seconds", "memory_limit", "threads"):
+        value = getattr(settings, name)
+        if value is not None and not value > 0:
+            raise InvalidParameter(f"{name} must be above 0; got {value}")
+
+
+def one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
+    if value not in allowed:
+        raise InvalidParameter(
+            f'{name} must be one of {", ".join(allowed)}; got "{value}"'
+            f"{did_you_mean(value, allowed)}"
+        )
+
+
+def limits_of(settings: EngineSettings) -> Limits:
+    """When to stop, with the clock running from now."""
+    deadline = None
+    if settings.max_seconds is not None:
+        deadline = time.monotonic() + settings.max_seconds
+    return Limits(settings.tolerance, settings.max_iterations or DEFAULT_SWEEPS, deadline)
+
+
+class PreparedOnEngine:
+    """Backups and warm vectors of one structure; vectors are in elimination order."""
+
+    def __init__(self, settings: EngineSettings, structure: Structure) -> None:
+        self.structure = structure
+        self._engine_settings = settings
+        self._backups: dict[str, Backup] = {}
+        self._warm: dict[str, Vector] = {}
+
+    def _load(self, tables: Tables) -> tuple[Backup, Vector, bool]:
+        """The backup with these tables, the vector to start from (kept), and whether it is new."""
+        settings = self._engine_settings
+        kind, model = "plain", tables
+        if isinstance(tables, OptimisticTables):
+            kind = settings.targets
+            if kind == "vertex":
+                model = tables.extended()
+        if kind not in self._backups:
+            self._backups[kind] = Backup(
+                model.structure,
+                nested=kind == "nested",
+                memory_limit=settings.memory_limit,
+                threads=settings.threads,
+            )
+        backup = self._backups[kind]
+        backup.load(model)
+        cold = kind not in self._warm
+        return backup, self._warm.setdefault(kind, np.zeros(backup.n_states)), cold
+
+    def forget(self) -> None:
+        """Start the next solve from zero."""
+        self._warm.clear()
+
+    def warm_state(self) -> Mapping[str, NDArray[Any]]:
+        return {kind: h.copy() for kind, h in self._warm.items()}
+
+    def restore_warm_state(self, state: Mapping[str, NDArray[Any]]) -> None:
+        self._warm = {kind: np.array(h, dtype=np.float64) for kind, h in state.items()}
+
+
+def greedy_policy(
+    backup: Backup, structure: Structure, h: Vector, value: Vector, settings: EngineSettings
+) -> TablePolicy:
+    """The policy that is greedy at h, given value = L h, over the actions of the structure."""
+    actions = backup.greedy_actions(h, value, settings.ties, settings.tie_seed)
+    # With vertex targets the joint action is (action, targets), targets fastest.
+    actions //= backup.structure.n_actions // structure.n_actions
+    return TablePolicy(structure.state_sizes, structure.action_sizes, actions)
+
+
+def engine_stats(backup: Backup) -> dict[str, Any]:
+    """What a plan says about how it was computed."""
+    return {
+        "memory_bytes": backup.predicted_bytes,
+        "multiply_adds": backup.layout.multiply_adds,
+        "elimination_order": backup.layout.order,
+        "conditioned": backup.layout.branch,
+        "threads": backup.threads,
+    }
