@@ -32,6 +32,7 @@ def test_backup_greedy_and_policy_step_equal_the_dense_ones(data: st.DataObject)
     prepared.load(model)
     for backup in (prepared, backup_for(model)):
         np.testing.assert_allclose(backup.apply(h, discount), q.max(axis=0), atol=1e-12 * scale)
+        np.testing.assert_allclose(backup.action_values(h, discount), q.T, atol=1e-12 * scale)
         value, greedy = backup.greedy(h, discount)
         states = np.arange(len(h))
         np.testing.assert_allclose(q[greedy, states], q.max(axis=0), atol=1e-8 * scale)
@@ -206,7 +207,7 @@ def test_predicted_memory_covers_what_is_allocated() -> None:
         backup = Backup(structure)
         program = backup.program
         arrays = [
-            program.ctx, program.rctx, program.leaf_offset, program.canonical_offset,
+            program.contexts, program.offsets,
             *program.m_index, *program.r_index, *backup._arenas, *backup._best, backup._m,
             backup._r,
         ]  # fmt: skip

@@ -38,7 +38,10 @@ from fmdp.model import FactoredMDP, OptimisticTables, Structure
 
 Vector = NDArray[np.float64]
 
+Index = NDArray[np.int64]
+
 _EMPTY = np.zeros(0)
+_NO_ACTIONS = np.zeros(0, dtype=np.int64)
 
 
 class Backup:
@@ -167,7 +170,7 @@ class Backup:
 
     # ---- operators in elimination order ---------------------------------------------------------
 
-    def _over_branches(self, work: Callable[[int, int, int], None]) -> None:
+    def _over_branches(self, work: Callable[[int, int, int], object]) -> None:
         """Run work(thread, first branch, last branch) on all threads."""
         branches = self.layout.n_branches
         threads = min(self.threads, branches)
@@ -191,33 +194,41 @@ class Backup:
         for done in [_pool(self.threads).submit(worker, t) for t in range(threads)]:
             done.result()
 
+    def _run(
+        self, mode: int, h: Vector, new: Vector, *, thread: int, branches: tuple[int, int],
+        scratch: Vector = _EMPTY, actions: Index = _NO_ACTIONS, sweeps: int = 1,
+        discount: float = 1.0, tau: float = 1.0, tolerance: float = 0.0,
+        truncation: Truncation = NO_TRUNCATION, rule: int = 0, seed: int = 0,
+    ) -> int:  # fmt: skip
+        p = self.program
+        return int(
+            kernels.run(
+                mode, h, new, scratch, branches[0], branches[1], self._arenas[thread],
+                self._best[thread], actions, p.levels, p.nodes, p.contexts, p.branch_rows,
+                p.branch_bases, p.offsets, p.leaf_start, p.leaf_actions, p.action_leaf,
+                self._m, self._f, self._r, self.nested, sweeps, discount, tau, tolerance,
+                truncation.axes, truncation.budgets, self.extremes, rule, seed,
+            )
+        )  # fmt: skip
+
     def sweep(self, h: Vector, out: Vector) -> None:
         """out <- L h (no discount), both in elimination order."""
-        p = self.program
-
-        def work(thread: int, lo: int, hi: int) -> None:
-            kernels.sweep(
-                h, out, lo, hi, self._arenas[thread], self._best[thread], p.levels, p.nodes,
-                p.ctx, p.rctx, p.branch_m, p.branch_r, p.branch_base, p.leaf_offset,
-                self._m, self._f, self._r, self.nested,
-            )  # fmt: skip
-
-        self._over_branches(work)
+        self._over_branches(
+            lambda thread, lo, hi: self._run(
+                kernels.BACKUP, h, out, thread=thread, branches=(lo, hi)
+            )
+        )
 
     def iterate(
         self, h: Vector, new: Vector, scratch: Vector, *, discount: float, tau: float,
         tolerance: float, sweeps: int, truncation: Truncation = NO_TRUNCATION,
     ) -> int:  # fmt: skip
-        """kernels.iterate: on one thread in one compiled call, else sweep by sweep."""
-        p = self.program
+        """Mode ITERATE of the kernel: on one thread in one compiled call, else sweep by sweep."""
         if self.threads == 1:
-            return int(
-                kernels.iterate(
-                    h, new, scratch, discount, tau, tolerance, sweeps, self._arenas[0],
-                    self._best[0], p.levels, p.nodes, p.ctx, p.rctx, p.branch_m, p.branch_r,
-                    p.branch_base, p.leaf_offset, self._m, self._f, self._r, self.nested,
-                    truncation.axes, truncation.budgets, self.extremes,
-                )
+            return self._run(
+                kernels.ITERATE, h, new, scratch=scratch, thread=0,
+                branches=(0, self.layout.n_branches), sweeps=sweeps, discount=discount, tau=tau,
+                tolerance=tolerance, truncation=truncation,
             )  # fmt: skip
         for number in range(1, sweeps + 1):
             source = h
@@ -256,34 +267,25 @@ class Backup:
         self, h: Vector, value: Vector, ties_rule: str, tie_seed: int
     ) -> NDArray[np.int64]:
         """Action indices in C order; h and value = L h in elimination order."""
-        p = self.program
         actions = np.empty(self.n_states, dtype=np.int64)
         rule = ties.rule_code(ties_rule)
-
-        def work(thread: int, lo: int, hi: int) -> None:
-            chosen = np.empty(self.layout.leaf_size, dtype=np.int64)
-            kernels.greedy(
-                h, value, actions, lo, hi, self._arenas[thread], chosen, p.levels, p.nodes,
-                p.ctx, p.rctx, p.branch_m, p.branch_r, p.branch_base, p.leaf_offset,
-                p.canonical_base, p.canonical_offset, p.leaf_start, p.leaf_actions,
-                self._m, self._f, self._r, self.nested, rule, tie_seed,
-            )  # fmt: skip
-
-        self._over_branches(work)
+        self._over_branches(
+            lambda thread, lo, hi: self._run(
+                kernels.GREEDY, h, value, thread=thread, branches=(lo, hi), actions=actions,
+                rule=rule, seed=tie_seed,
+            )
+        )  # fmt: skip
         return actions
 
     def policy_sweep(self, h: Vector, out: Vector, actions: NDArray[np.integer[Any]]) -> None:
         """out <- R_pi + P_pi h, vectors in elimination order, actions in C order."""
-        p = self.program
-
-        def work(thread: int, lo: int, hi: int) -> None:
-            kernels.policy_sweep(
-                h, out, actions, lo, hi, self._arenas[thread], p.levels, p.nodes, p.ctx, p.rctx,
-                p.branch_m, p.branch_r, p.branch_base, p.leaf_offset, p.canonical_base,
-                p.canonical_offset, p.action_leaf, self._m, self._f, self._r, self.nested,
-            )  # fmt: skip
-
-        self._over_branches(work)
+        # One integer type only: the kernel would be compiled again for another.
+        wide = np.asarray(actions, dtype=np.int64)
+        self._over_branches(
+            lambda thread, lo, hi: self._run(
+                kernels.POLICY, h, out, thread=thread, branches=(lo, hi), actions=wide
+            )
+        )
 
     # ---- operators in C order -------------------------------------------------------------------
 
@@ -304,6 +306,18 @@ class Backup:
         out = np.empty_like(source)
         self.sweep(source, out)
         return self.to_canonical(out), self.greedy_actions(source, out, ties, tie_seed)
+
+    def action_values(self, h: Vector, discount: float = 1.0) -> Vector:
+        """R + discount * P h for every state and joint action: [S, A]."""
+        source = self.to_internal(h)
+        source *= discount
+        out = np.empty(self.n_states * self.structure.n_actions)
+        self._over_branches(
+            lambda thread, lo, hi: self._run(
+                kernels.VALUES, source, out, thread=thread, branches=(lo, hi)
+            )
+        )
+        return out.reshape(self.n_states, self.structure.n_actions)
 
     def for_policy(
         self, h: Vector, actions: NDArray[np.integer[Any]], discount: float = 1.0

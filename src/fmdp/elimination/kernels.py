@@ -12,6 +12,9 @@ every row has mass one, so a constant passes through the later steps unchanged.
 
 Every output number is computed by one thread in one order, so a sweep gives the same bits on any
 number of threads.  Cost of a step: outer * rep * U * V * inner multiply-adds.
+
+Numba optimises a function again inside each of its callers, so there are few callers: everything
+that walks the program is one function, `run`, with a mode.
 """
 
 from __future__ import annotations
@@ -30,6 +33,11 @@ N_LEVEL_FIELDS = 13
 # Columns of `nodes`, one row a step of the program, in depth-first order.
 LEVEL, M_ROW, R_ROW, LEAF = range(4)
 N_NODE_FIELDS = 4
+# Modes of `run`.
+BACKUP, ITERATE, GREEDY, POLICY, VALUES = range(5)
+
+# Unsigned, as all offsets are: signed ones would be checked for counting from the end.
+ZERO, ONE, TWO, THREE, FOUR, EIGHT = (np.uint64(number) for number in (0, 1, 2, 3, 4, 8))
 
 _FLAGS: dict[str, Any] = {
     "cache": True, "nogil": True, "fastmath": {"contract"}, "error_model": "numpy",
@@ -39,230 +47,250 @@ _INNER: dict[str, Any] = {**_FLAGS, "no_cpython_wrapper": True, "no_cfunc_wrappe
 
 
 @numba.njit(**_INNER)
-def _step_vector(S3, D3, M3, R2, ctx, rctx, row0, r0, rep, has_r):
+def _step_vector(S, s0, D, d0, M, m0, R, r0, contexts, c0, outer, rep, n_v, n_u, inner, has_r):
     """inner > 1: vectorised over the innermost axis."""
-    outer, n_v, inner = S3.shape
-    n_u = D3.shape[1]
-    for q in range(outer * rep):
-        o = q // rep
-        row = row0 + ctx[q]
-        for u in range(n_u):
-            c = 0.0
-            if has_r:
-                c = R2[r0 + rctx[q], u]
-            if n_v == 2:
-                a0, a1 = M3[row, 0, u], M3[row, 1, u]
-                for i in range(inner):
-                    D3[q, u, i] = c + a0 * S3[o, 0, i] + a1 * S3[o, 1, i]
-            elif n_v == 4:
-                a0, a1, a2, a3 = M3[row, 0, u], M3[row, 1, u], M3[row, 2, u], M3[row, 3, u]
-                for i in range(inner):
-                    D3[q, u, i] = (
-                        c
-                        + (a0 * S3[o, 0, i] + a1 * S3[o, 1, i])
-                        + (a2 * S3[o, 2, i] + a3 * S3[o, 3, i])
-                    )
-            elif n_v == 8:
-                a0, a1, a2, a3 = M3[row, 0, u], M3[row, 1, u], M3[row, 2, u], M3[row, 3, u]
-                a4, a5, a6, a7 = M3[row, 4, u], M3[row, 5, u], M3[row, 6, u], M3[row, 7, u]
-                for i in range(inner):
-                    D3[q, u, i] = (
-                        c
-                        + (a0 * S3[o, 0, i] + a1 * S3[o, 1, i])
-                        + (a2 * S3[o, 2, i] + a3 * S3[o, 3, i])
-                        + (a4 * S3[o, 4, i] + a5 * S3[o, 5, i])
-                        + (a6 * S3[o, 6, i] + a7 * S3[o, 7, i])
-                    )
-            else:
-                for i in range(inner):
-                    D3[q, u, i] = c
-                for v in range(n_v):
-                    a = M3[row, v, u]
-                    # Many rows of real models are sparse (deterministic moves, neighbours only).
-                    if a != 0.0:
-                        for i in range(inner):
-                            D3[q, u, i] += a * S3[o, v, i]
-
-
-@numba.njit(**_INNER)
-def _step_last(S2, D2, M3, R2, ctx, rctx, row0, r0, rep, has_r):
-    """inner == 1, the last group: vectorised over u."""
-    outer, n_v = S2.shape
-    n_u = D2.shape[1]
-    for q in range(outer * rep):
-        o = q // rep
-        row = row0 + ctx[q]
-        if n_v == 2:
-            s0, s1 = S2[o, 0], S2[o, 1]
+    block, table = n_v * inner, n_v * n_u
+    for o in range(outer):
+        s = s0 + o * block
+        for r in range(rep):
+            q = o * rep + r
+            row = m0 + np.uint64(contexts[0, c0 + q]) * table
             for u in range(n_u):
-                D2[q, u] = s0 * M3[row, 0, u] + s1 * M3[row, 1, u]
-        elif n_v == 4:
-            s0, s1, s2, s3 = S2[o, 0], S2[o, 1], S2[o, 2], S2[o, 3]
-            for u in range(n_u):
-                D2[q, u] = (s0 * M3[row, 0, u] + s1 * M3[row, 1, u]) + (
-                    s2 * M3[row, 2, u] + s3 * M3[row, 3, u]
-                )
-        elif n_v == 8:
-            s0, s1, s2, s3 = S2[o, 0], S2[o, 1], S2[o, 2], S2[o, 3]
-            s4, s5, s6, s7 = S2[o, 4], S2[o, 5], S2[o, 6], S2[o, 7]
-            for u in range(n_u):
-                D2[q, u] = (
-                    (s0 * M3[row, 0, u] + s1 * M3[row, 1, u])
-                    + (s2 * M3[row, 2, u] + s3 * M3[row, 3, u])
-                    + (s4 * M3[row, 4, u] + s5 * M3[row, 5, u])
-                    + (s6 * M3[row, 6, u] + s7 * M3[row, 7, u])
-                )
-        else:
-            for u in range(n_u):
-                D2[q, u] = 0.0
-            for v in range(n_v):
-                s = S2[o, v]
-                for u in range(n_u):
-                    D2[q, u] += s * M3[row, v, u]
-        if has_r:
-            for u in range(n_u):
-                D2[q, u] += R2[r0 + rctx[q], u]
-
-
-@numba.njit(**_INNER)
-def _step_nested(S3, D3, M3, F2, R2, ctx, rctx, row0, r0, rep, has_r):
-    """The free mass goes to the best next value, given everything not yet eliminated."""
-    outer, n_v, inner = S3.shape
-    n_u = D3.shape[1]
-    for q in range(outer * rep):
-        o = q // rep
-        row = row0 + ctx[q]
-        for u in range(n_u):
-            c = 0.0
-            if has_r:
-                c = R2[r0 + rctx[q], u]
-            f = F2[row, u]
-            if n_v == 2:
-                a0, a1 = M3[row, 0, u], M3[row, 1, u]
-                for i in range(inner):
-                    x, y = S3[o, 0, i], S3[o, 1, i]
-                    D3[q, u, i] = c + (a0 * x + a1 * y) + f * (x if x > y else y)
-            else:
-                for i in range(inner):
-                    D3[q, u, i] = S3[o, 0, i]
-                for v in range(1, n_v):
+                c = 0.0
+                if has_r:
+                    c = R[r0 + np.uint64(contexts[1, c0 + q]) * n_u + u]
+                d = d0 + (q * n_u + u) * inner
+                a = row + u
+                if n_v == TWO:
+                    x0, x1 = M[a], M[a + n_u]
+                    s1 = s + inner
                     for i in range(inner):
-                        x, y = D3[q, u, i], S3[o, v, i]
-                        D3[q, u, i] = x if x > y else y
-                for i in range(inner):
-                    D3[q, u, i] = c + f * D3[q, u, i]
-                for v in range(n_v):
-                    a = M3[row, v, u]
-                    if a != 0.0:
-                        for i in range(inner):
-                            D3[q, u, i] += a * S3[o, v, i]
+                        D[d + i] = c + x0 * S[s + i] + x1 * S[s1 + i]
+                elif n_v == FOUR:
+                    x0, x1, x2, x3 = M[a], M[a + n_u], M[a + TWO * n_u], M[a + THREE * n_u]
+                    s1, s2, s3 = s + inner, s + TWO * inner, s + THREE * inner
+                    for i in range(inner):
+                        D[d + i] = (
+                            c + (x0 * S[s + i] + x1 * S[s1 + i]) + (x2 * S[s2 + i] + x3 * S[s3 + i])
+                        )
+                elif n_v == EIGHT:
+                    x0, x1, x2, x3 = M[a], M[a + n_u], M[a + TWO * n_u], M[a + THREE * n_u]
+                    e = a + FOUR * n_u
+                    x4, x5, x6, x7 = M[e], M[e + n_u], M[e + TWO * n_u], M[e + THREE * n_u]
+                    s1, s2, s3 = s + inner, s + TWO * inner, s + THREE * inner
+                    s4 = s + FOUR * inner
+                    s5, s6, s7 = s4 + inner, s4 + TWO * inner, s4 + THREE * inner
+                    for i in range(inner):
+                        D[d + i] = (
+                            c
+                            + (x0 * S[s + i] + x1 * S[s1 + i])
+                            + (x2 * S[s2 + i] + x3 * S[s3 + i])
+                            + (x4 * S[s4 + i] + x5 * S[s5 + i])
+                            + (x6 * S[s6 + i] + x7 * S[s7 + i])
+                        )
+                else:
+                    for i in range(inner):
+                        D[d + i] = c
+                    for v in range(n_v):
+                        x = M[a + v * n_u]
+                        # Many rows of real models are sparse (sure moves, neighbours only).
+                        if x != 0.0:
+                            sv = s + v * inner
+                            for i in range(inner):
+                                D[d + i] += x * S[sv + i]
 
 
 @numba.njit(**_INNER)
-def _run_node(n, b, h, arena, levels, nodes, ctx, rctx, branch_m, branch_r, M, F, R, nested):
-    """One node of the program: eliminate one group for one class of actions."""
-    g = nodes[n, LEVEL]
-    outer, rep, n_v, n_u = levels[g, OUTER], levels[g, REP], levels[g, V], levels[g, U]
-    inner, rows = levels[g, INNER], levels[g, M_ROWS]
-    row0 = nodes[n, M_ROW] + branch_m[b, g]
-    r0 = nodes[n, R_ROW] + branch_r[b, g]
-    has_r = levels[g, HAS_R] != 0
-    n_in, n_q = outer * n_v * inner, outer * rep
-    n_out = n_q * n_u * inner
-    source = h[:n_in] if g == 0 else arena[levels[g - 1, BUFFER] : levels[g - 1, BUFFER] + n_in]
-    target = arena[levels[g, BUFFER] : levels[g, BUFFER] + n_out]
-    base, r_base, c_base = levels[g, M_BASE], levels[g, R_BASE], levels[g, CTX_BASE]
-    M3 = M[base : base + rows * n_v * n_u].reshape(rows, n_v, n_u)
-    R2 = R[r_base : r_base + levels[g, R_ROWS] * n_u].reshape(levels[g, R_ROWS], n_u)
-    c, rc = ctx[c_base : c_base + n_q], rctx[c_base : c_base + n_q]
-    if nested:
-        f_base = levels[g, F_BASE]
-        F2 = F[f_base : f_base + rows * n_u].reshape(rows, n_u)
-        S3, D3 = source.reshape(outer, n_v, inner), target.reshape(n_q, n_u, inner)
-        _step_nested(S3, D3, M3, F2, R2, c, rc, row0, r0, rep, has_r)
-    elif inner == 1:
-        S2, D2 = source.reshape(outer, n_v), target.reshape(n_q, n_u)
-        _step_last(S2, D2, M3, R2, c, rc, row0, r0, rep, has_r)
-    else:
-        S3, D3 = source.reshape(outer, n_v, inner), target.reshape(n_q, n_u, inner)
-        _step_vector(S3, D3, M3, R2, c, rc, row0, r0, rep, has_r)
-    return target
+def _step_last(S, s0, D, d0, M, m0, R, r0, contexts, c0, outer, rep, n_v, n_u, has_r):
+    """inner == 1, the last group: vectorised over u."""
+    table = n_v * n_u
+    for o in range(outer):
+        s = s0 + o * n_v
+        for r in range(rep):
+            q = o * rep + r
+            a = m0 + np.uint64(contexts[0, c0 + q]) * table
+            d = d0 + q * n_u
+            if n_v == TWO:
+                x0, x1 = S[s], S[s + ONE]
+                a1 = a + n_u
+                for u in range(n_u):
+                    D[d + u] = x0 * M[a + u] + x1 * M[a1 + u]
+            elif n_v == FOUR:
+                x0, x1, x2, x3 = S[s], S[s + ONE], S[s + TWO], S[s + THREE]
+                a1, a2, a3 = a + n_u, a + TWO * n_u, a + THREE * n_u
+                for u in range(n_u):
+                    D[d + u] = (x0 * M[a + u] + x1 * M[a1 + u]) + (x2 * M[a2 + u] + x3 * M[a3 + u])
+            elif n_v == EIGHT:
+                x0, x1, x2, x3 = S[s], S[s + ONE], S[s + TWO], S[s + THREE]
+                t = s + FOUR
+                x4, x5, x6, x7 = S[t], S[t + ONE], S[t + TWO], S[t + THREE]
+                a1, a2, a3, a4 = a + n_u, a + TWO * n_u, a + THREE * n_u, a + FOUR * n_u
+                a5, a6, a7 = a4 + n_u, a4 + TWO * n_u, a4 + THREE * n_u
+                for u in range(n_u):
+                    D[d + u] = (
+                        (x0 * M[a + u] + x1 * M[a1 + u])
+                        + (x2 * M[a2 + u] + x3 * M[a3 + u])
+                        + (x4 * M[a4 + u] + x5 * M[a5 + u])
+                        + (x6 * M[a6 + u] + x7 * M[a7 + u])
+                    )
+            else:
+                for u in range(n_u):
+                    D[d + u] = 0.0
+                for v in range(n_v):
+                    x = S[s + v]
+                    av = a + v * n_u
+                    for u in range(n_u):
+                        D[d + u] += x * M[av + u]
+            if has_r:
+                b = r0 + np.uint64(contexts[1, c0 + q]) * n_u
+                for u in range(n_u):
+                    D[d + u] += R[b + u]
+
+
+@numba.njit(**_INNER)
+def _step_nested(
+    S, s0, D, d0, M, m0, F, f0, R, r0, contexts, c0, outer, rep, n_v, n_u, inner, has_r
+):
+    """The free mass goes to the best next value, given everything not yet eliminated."""
+    block, table = n_v * inner, n_v * n_u
+    for o in range(outer):
+        s = s0 + o * block
+        for r in range(rep):
+            q = o * rep + r
+            row = np.uint64(contexts[0, c0 + q])
+            for u in range(n_u):
+                c = 0.0
+                if has_r:
+                    c = R[r0 + np.uint64(contexts[1, c0 + q]) * n_u + u]
+                f = F[f0 + row * n_u + u]
+                d = d0 + (q * n_u + u) * inner
+                a = m0 + row * table + u
+                if n_v == TWO:
+                    x0, x1 = M[a], M[a + n_u]
+                    s1 = s + inner
+                    for i in range(inner):
+                        x, y = S[s + i], S[s1 + i]
+                        D[d + i] = c + (x0 * x + x1 * y) + f * (x if x > y else y)
+                else:
+                    for i in range(inner):
+                        D[d + i] = S[s + i]
+                    for v in range(ONE, n_v):
+                        sv = s + v * inner
+                        for i in range(inner):
+                            x, y = D[d + i], S[sv + i]
+                            D[d + i] = x if x > y else y
+                    for i in range(inner):
+                        D[d + i] = c + f * D[d + i]
+                    for v in range(n_v):
+                        w = M[a + v * n_u]
+                        if w != 0.0:
+                            sv = s + v * inner
+                            for i in range(inner):
+                                D[d + i] += w * S[sv + i]
 
 
 @numba.njit(**_FLAGS)
-def sweep(h, out, b_lo, b_hi, arena, best, levels, nodes, ctx, rctx, branch_m, branch_r,
-          branch_base, leaf_offset, M, F, R, nested):  # fmt: skip
-    """out <- max over joint actions of (reward + P h), for the branches b_lo <= b < b_hi."""
-    for b in range(b_lo, b_hi):
-        for k in range(best.shape[0]):
-            best[k] = -np.inf
-        for n in range(nodes.shape[0]):
-            target = _run_node(
-                n, b, h, arena, levels, nodes, ctx, rctx, branch_m, branch_r, M, F, R, nested
-            )
-            if nodes[n, LEAF] >= 0:
-                for k in range(best.shape[0]):
-                    x, y = best[k], target[k]
-                    best[k] = x if x > y else y
-        base = branch_base[b]
-        for k in range(best.shape[0]):
-            out[base + leaf_offset[k]] = best[k]
+def run(mode, h, new, scratch, b_lo, b_hi, arena, best, actions,
+        levels, nodes, contexts, branch_rows, branch_bases, offsets, leaf_start, leaf_actions,
+        action_leaf, M, F, R, nested,
+        sweeps, discount, tau, tolerance, axes, budgets, extremes, rule, seed):  # fmt: skip
+    """Walk the program for the branches b_lo <= b < b_hi.
 
-
-@numba.njit(**_FLAGS)
-def greedy(h, value, actions, b_lo, b_hi, arena, chosen, levels, nodes, ctx, rctx, branch_m,
-           branch_r, branch_base, leaf_offset, canonical_base, canonical_offset, leaf_start,
-           leaf_actions, M, F, R, nested, rule, seed):  # fmt: skip
-    """The action index of every state, C order, given value = L h; ties as ties.py says."""
-    for b in range(b_lo, b_hi):
-        base, c_base = branch_base[b], canonical_base[b]
-        for k in range(chosen.shape[0]):
-            chosen[k] = -1
-        for n in range(nodes.shape[0]):
-            target = _run_node(
-                n, b, h, arena, levels, nodes, ctx, rctx, branch_m, branch_r, M, F, R, nested
-            )
-            leaf = nodes[n, LEAF]
-            if leaf < 0:
-                continue
-            for k in range(chosen.shape[0]):
-                x = value[base + leaf_offset[k]]
-                if target[k] < x - TIE_TOLERANCE * (1.0 + abs(x)):
+    BACKUP    new <- max over joint actions of (reward + P h)
+    POLICY    new <- reward + P h under `actions` (indices in C order)
+    GREEDY    actions <- an action that attains new = L h in every state; ties as ties.py says
+    VALUES    new <- reward + P h of every joint action: [states in C order, joint actions], flat
+    ITERATE   up to `sweeps` backups of (damped, discounted) relative value iteration, each followed
+              by the truncation of truncation.py (none without axes).  On return new = truncate L h
+              and `extremes` is their residual: h is not moved after the last sweep, so that what is
+              certified, the bias and the greedy policy all belong to one h.  Returns the sweeps.
+    """
+    n_cells = np.uint64(best.shape[0])
+    last_sweep = sweeps if mode == ITERATE else 1
+    for sweep_number in range(1, last_sweep + 1):
+        origin = h
+        if mode == ITERATE and discount != 1.0:
+            for s in range(h.shape[0]):
+                scratch[s] = discount * h[s]
+            origin = scratch
+        for b in range(b_lo, b_hi):
+            base, c_base = branch_bases[0, b], branch_bases[1, b]
+            if mode == GREEDY:
+                for k in range(n_cells):
+                    actions[c_base + offsets[1, k]] = -1
+            else:
+                for k in range(n_cells):
+                    best[k] = -np.inf
+            for n in range(nodes.shape[0]):
+                g = nodes[n, LEVEL]
+                outer, rep = np.uint64(levels[g, OUTER]), np.uint64(levels[g, REP])
+                n_v, n_u = np.uint64(levels[g, V]), np.uint64(levels[g, U])
+                inner = np.uint64(levels[g, INNER])
+                row0 = np.uint64(nodes[n, M_ROW] + branch_rows[0, b, g])
+                m0 = np.uint64(levels[g, M_BASE]) + row0 * n_v * n_u
+                r_row = np.uint64(nodes[n, R_ROW] + branch_rows[1, b, g])
+                r0 = np.uint64(levels[g, R_BASE]) + r_row * n_u
+                c0 = np.uint64(levels[g, CTX_BASE])
+                has_r = levels[g, HAS_R] != 0
+                d0 = np.uint64(levels[g, BUFFER])
+                source, s0 = origin, ZERO
+                if g > 0:
+                    source, s0 = arena, np.uint64(levels[g - 1, BUFFER])
+                if nested:
+                    f0 = np.uint64(levels[g, F_BASE]) + row0 * n_u
+                    _step_nested(source, s0, arena, d0, M, m0, F, f0, R, r0, contexts, c0,
+                                 outer, rep, n_v, n_u, inner, has_r)  # fmt: skip
+                elif inner == ONE:
+                    _step_last(source, s0, arena, d0, M, m0, R, r0, contexts, c0,
+                               outer, rep, n_v, n_u, has_r)  # fmt: skip
+                else:
+                    _step_vector(source, s0, arena, d0, M, m0, R, r0, contexts, c0,
+                                 outer, rep, n_v, n_u, inner, has_r)  # fmt: skip
+                leaf = nodes[n, LEAF]
+                if leaf < 0:
                     continue
-                for p in range(leaf_start[leaf], leaf_start[leaf + 1]):
-                    a, now = leaf_actions[p], chosen[k]
-                    if now < 0:
-                        chosen[k] = a
-                    elif rule == 1:
-                        chosen[k] = min(a, now)
-                    elif rule == 2:
-                        chosen[k] = max(a, now)
-                    else:
-                        key = c_base + canonical_offset[k]
-                        rank, held = tie_hash(seed, key, a), tie_hash(seed, key, now)
-                        if rank < held or (rank == held and a < now):
-                            chosen[k] = a
-        for k in range(chosen.shape[0]):
-            actions[c_base + canonical_offset[k]] = chosen[k]
-
-
-@numba.njit(**_FLAGS)
-def policy_sweep(h, out, actions, b_lo, b_hi, arena, levels, nodes, ctx, rctx, branch_m, branch_r,
-                 branch_base, leaf_offset, canonical_base, canonical_offset, action_leaf,
-                 M, F, R, nested):  # fmt: skip
-    """out <- reward + P h under the given policy (action indices in C order)."""
-    for b in range(b_lo, b_hi):
-        base, c_base = branch_base[b], canonical_base[b]
-        for n in range(nodes.shape[0]):
-            target = _run_node(
-                n, b, h, arena, levels, nodes, ctx, rctx, branch_m, branch_r, M, F, R, nested
-            )
-            leaf = nodes[n, LEAF]
-            if leaf < 0:
-                continue
-            for k in range(leaf_offset.shape[0]):
-                if action_leaf[actions[c_base + canonical_offset[k]]] == leaf:
-                    out[base + leaf_offset[k]] = target[k]
+                if mode == POLICY:
+                    for k in range(n_cells):
+                        if action_leaf[actions[c_base + offsets[1, k]]] == leaf:
+                            best[k] = arena[d0 + k]
+                elif mode == VALUES:
+                    for k in range(n_cells):
+                        first = (c_base + offsets[1, k]) * leaf_actions.shape[0]
+                        for p in range(leaf_start[leaf], leaf_start[leaf + 1]):
+                            new[first + leaf_actions[p]] = arena[d0 + k]
+                elif mode == GREEDY:
+                    for k in range(n_cells):
+                        x = new[base + offsets[0, k]]
+                        if arena[d0 + k] < x - TIE_TOLERANCE * (1.0 + abs(x)):
+                            continue
+                        state = c_base + offsets[1, k]
+                        for p in range(leaf_start[leaf], leaf_start[leaf + 1]):
+                            a, now = leaf_actions[p], actions[state]
+                            take = now < 0
+                            if not take and rule == 1:
+                                take = a < now
+                            elif not take and rule == 2:
+                                take = a > now
+                            elif not take:
+                                rank, held = tie_hash(seed, state, a), tie_hash(seed, state, now)
+                                take = rank < held or (rank == held and a < now)
+                            if take:
+                                actions[state] = a
+                else:
+                    for k in range(n_cells):
+                        x, y = best[k], arena[d0 + k]
+                        best[k] = x if x > y else y
+            if mode not in (GREEDY, VALUES):
+                for k in range(n_cells):
+                    new[base + offsets[0, k]] = best[k]
+        if mode != ITERATE:
+            return 1
+        truncate(new, axes, budgets)
+        residual(h, new, extremes)
+        if extremes[1] - extremes[0] <= tolerance or sweep_number == sweeps:
+            return sweep_number
+        advance(h, new, tau, relative_shift(extremes, tau, discount))
+    return 0
 
 
 @numba.njit(**_FLAGS)
@@ -282,32 +310,6 @@ def advance(h, new, tau, shift):
     """h <- (1 - tau) h + tau new - shift."""
     for s in range(h.shape[0]):
         h[s] += tau * (new[s] - h[s]) - shift
-
-
-@numba.njit(**_FLAGS)
-def iterate(h, new, scaled, discount, tau, tolerance, sweeps, arena, best, levels, nodes, ctx, rctx,
-            branch_m, branch_r, branch_base, leaf_offset, M, F, R, nested, axes, budgets,
-            extremes):  # fmt: skip
-    """Up to `sweeps` sweeps of (damped, discounted) relative value iteration in one call.
-
-    Each sweep is followed by the truncation of truncation.py (none without axes).  On return
-    new = truncate L h and `extremes` is their residual: h is not moved after the last sweep, so
-    that what is certified, the bias and the greedy policy all belong to one h.
-    """
-    for sweep_number in range(1, sweeps + 1):
-        source = h
-        if discount != 1.0:
-            for s in range(h.shape[0]):
-                scaled[s] = discount * h[s]
-            source = scaled
-        sweep(source, new, 0, branch_base.shape[0], arena, best, levels, nodes, ctx, rctx, branch_m,
-              branch_r, branch_base, leaf_offset, M, F, R, nested)  # fmt: skip
-        truncate(new, axes, budgets)
-        residual(h, new, extremes)
-        if extremes[1] - extremes[0] <= tolerance or sweep_number == sweeps:
-            return sweep_number
-        advance(h, new, tau, relative_shift(extremes, tau, discount))
-    return 0
 
 
 @numba.njit(**_FLAGS)

@@ -376,14 +376,10 @@ class Program:
     layout: Layout
     levels: Index
     nodes: Index
-    ctx: Index
-    rctx: Index
-    branch_m: Index
-    branch_r: Index
-    branch_base: Index
-    leaf_offset: Index
-    canonical_base: Index
-    canonical_offset: Index
+    contexts: Index  # [2, cells]: rows of the transition tables and of the rewards
+    branch_rows: Index  # [2, branches, groups]: what a branch adds to them
+    branch_bases: Index  # [2, branches]: its first state, in elimination order and in C order
+    offsets: Index  # [2, cells of the last tensor]: what a cell adds to that
     leaf_start: Index
     leaf_actions: Index
     action_leaf: Index
@@ -465,15 +461,17 @@ def build_program(layout: Layout) -> Program:
         layout=layout,
         levels=levels,
         nodes=nodes,
-        ctx=np.concatenate(ctx_parts),
-        rctx=np.concatenate(rctx_parts),
-        branch_m=branch_m,
-        branch_r=branch_r,
-        branch_base=branch_values @ np.array([internal[j] for j in layout.branch], dtype=np.int64),
-        leaf_offset=_axis_offsets(axes, internal, sizes),
-        canonical_base=branch_values
-        @ np.array([canonical[j] for j in layout.branch], dtype=np.int64),
-        canonical_offset=_axis_offsets(axes, canonical, sizes),
+        contexts=np.stack([np.concatenate(ctx_parts), np.concatenate(rctx_parts)]),
+        branch_rows=np.stack([branch_m, branch_r]),
+        branch_bases=np.stack(
+            [
+                branch_values @ np.array([strides[j] for j in layout.branch], dtype=np.int64)
+                for strides in (internal, canonical)
+            ]
+        ),
+        offsets=np.stack(
+            [_axis_offsets(axes, strides, sizes) for strides in (internal, canonical)]
+        ),
         leaf_start=leaf_start,
         leaf_actions=leaf_actions,
         action_leaf=action_leaf,
