@@ -33,6 +33,7 @@ from fmdp.planning.prepared import (
     greedy_policy,
     limits_of,
     one_of,
+    reward_size,
 )
 from fmdp.planning.spans import factored_spans, span
 
@@ -124,7 +125,7 @@ def _solve(
         discount=discount,
         cold=cold,
         sweep_seconds=backup.predicted_seconds,
-        reward_size=float(sum(max(abs(lo), abs(hi)) for lo, hi in structure.reward_ranges)),
+        reward_size=reward_size(structure),
         depth=structure.m,
         progress=progress,
     )

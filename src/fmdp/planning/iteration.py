@@ -1,5 +1,5 @@
 """Relative value iteration with certificates, for any monotone operator L that commutes with
-constants (L(h + c) = L h + c): the optimal backup, the backup of one policy, the nested backup.
+constants (L(h + c) = L h + c): the optimal backup, that of one policy, the nested, the truncated.
 
 For every h:  min(L h - h) <= gain(s) <= max(L h - h) for all s  (Puterman 2014, theorem 8.5.5),
 so the bounds hold wherever the iteration stands, damped or not, converged or not.  They are widened
@@ -14,7 +14,7 @@ L h - h itself has come to rest without being constant, then it is the gain of e
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -100,6 +100,8 @@ def solve(
     *,
     discount: float = 1.0,
     cold: bool = True,
+    dampings: Sequence[float] = (1.0, DAMPING),
+    one_gain: bool = False,
     sweep_seconds: float = 0.0,
     reward_size: float = 1.0,
     depth: int = 1,
@@ -109,13 +111,15 @@ def solve(
 
     `cold`: h is zero, and a change to damping starts from zero again, so that the bias is the one
     that damped value iteration from zero converges to, which is a definition where the bias is not
-    unique.  `reward_size` and `depth` (of the elimination) enter the rounding allowance only.
+    unique.  `dampings`: what tau is at first, and after each stall.  `one_gain`: the operator has
+    the same gain in every state whatever the model, so that no stall is taken for `multichain`.
+    `reward_size` and `depth` (of the elimination) enter the rounding allowance only.
     """
     new, scratch = np.empty_like(h), np.empty_like(h)
     # MacQueen: V* lies in L V + discount / (1 - discount) * [min, max] of (L V - V).
     scale = 1.0 if discount == 1.0 else discount / (1.0 - discount)
     tolerance = limits.tolerance / scale if scale > 0.0 else np.inf
-    tau = 1.0
+    tau, *lower_taus = dampings
     sweeps = 0
     history: list[tuple[int, float]] = []
     chunk = max(1, min(_WINDOW, int(_CHUNK_SECONDS / max(sweep_seconds, 1e-7))))
@@ -154,13 +158,18 @@ def solve(
         history.append((sweeps, gap))
         before = next((g for n, g in reversed(history) if n <= sweeps - _WINDOW), None)
         if discount == 1.0 and before is not None:
-            if tau == 1.0 and gap > _STALLED * before:
-                tau = DAMPING
+            if lower_taus and gap > _STALLED * before:
+                tau = lower_taus.pop(0)
                 history.clear()
                 if cold:
                     h[:] = 0.0
                     continue
-            elif tau < 1.0 and gap > _STALLED_DAMPED * before and _at_rest(operator, h, new, tau):
+            elif (
+                not lower_taus
+                and not one_gain
+                and gap > _STALLED_DAMPED * before
+                and _at_rest(operator, h, new, tau)
+            ):
                 sweeps += 1
                 lower, upper = (float(x) for x in operator.extremes[:2])
                 status = Status.MULTICHAIN

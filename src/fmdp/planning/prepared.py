@@ -78,6 +78,11 @@ def limits_of(settings: EngineSettings) -> Limits:
     return Limits(settings.tolerance, settings.max_iterations or DEFAULT_SWEEPS, deadline)
 
 
+def reward_size(structure: Structure) -> float:
+    """The largest |reward| of a step, for the rounding allowance."""
+    return float(sum(max(abs(lo), abs(hi)) for lo, hi in structure.reward_ranges))
+
+
 class PreparedOnEngine:
     """Backups and warm vectors of one structure; vectors are in elimination order."""
 

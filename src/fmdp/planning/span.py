@@ -1,0 +1,414 @@
+"""Planning under a budget for the factored span: the optimisation that FSRL needs.
+
+With L the backup of the exact planner (of a model, or optimistic) and truncate the largest function
+below v with sp_i <= c_i for every i (elimination/truncation.py), there is a u within the budgets
+and exactly one number lambda_c with
+
+    truncate(L u) = u + lambda_c,      lambda_c = max { min(L u - u) : sp_i(u) <= c_i for every i },
+
+and min(T v - v) <= lambda_c <= max(T v - v) for every v, T = truncate o L.  Found by
+v <- (1 - tau) v + tau T v from 0, which converges for every model, periodic and multichain ones
+too.  The policy is greedy for the untruncated L at v.  docs/theory-span.md has the proofs and what
+they give a learner.  Cost of a sweep: that of the exact planner plus one pass over v an axis.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fmdp.elimination.backup import Backup, backup_for
+from fmdp.elimination.truncation import Truncation
+from fmdp.errors import InvalidParameter
+from fmdp.model import FactoredMDP, Structure
+from fmdp.planning import iteration
+from fmdp.planning.plan import Plan, Progress, Status, Tables
+from fmdp.planning.prepared import (
+    PreparedOnEngine,
+    check_settings,
+    engine_stats,
+    greedy_policy,
+    limits_of,
+    one_of,
+    reward_size,
+)
+from fmdp.planning.spans import factored_spans, span
+
+Vector = NDArray[np.float64]
+Budget = float | tuple[float, ...]
+
+SPLITS = ("uniform", "given", "search")
+DAMPINGS = (0.9, 0.5)
+"""tau at first, and after a stall: 1/2 is best against periods (see docs/theory-span.md)."""
+
+# Of the search for a split, which is a heuristic: the gain is neither smooth nor concave in it.
+_ROUNDS = 40
+_WARM_PATIENCE = 1  # rounds without a better split, where an earlier plan has searched already
+_PROBE = 0.01  # fraction of a budget that is taken away to see what it is worth
+_STEP = 1.0  # of the multiplicative update; falls like one over the root of the round
+
+
+@dataclass(frozen=True)
+class SpanConstrained:
+    """Settings of the span planner."""
+
+    budget: Budget
+    """In the unit of the reward: the sum Q of the budgets, or one budget a state variable."""
+    split: str | None = None
+    """uniform (the default for one number), given (the default for several), or search."""
+    tolerance: float = 1e-6
+    """Largest gap between the bounds, in the unit of the reward."""
+    max_iterations: int | None = None
+    max_seconds: float | None = None
+    memory_limit: int | None = None
+    """Bytes; half of what is free by default."""
+    ties: str = "random"
+    tie_seed: int = 0
+    targets: str = "nested"
+    """How optimistic tables choose where the free mass goes."""
+    threads: int | None = None
+    """All cores by default; small models use one in any case."""
+
+    def __post_init__(self) -> None:
+        check_settings(self)
+        object.__setattr__(self, "budget", _checked(self.budget))
+        if self.split is not None:
+            one_of("split", self.split, SPLITS)
+        if self.split == "uniform" and isinstance(self.budget, tuple):
+            raise InvalidParameter(
+                f"split uniform divides one budget; got {len(self.budget)} budgets: "
+                f"give their sum, or split given"
+            )
+
+    @property
+    def name(self) -> str:
+        return "span"
+
+    def budgets(self, structure: Structure) -> tuple[float, ...]:
+        """One budget for every state variable; a search starts from them."""
+        return _budgets(self.budget, self.split, structure)
+
+    def prepare(self, structure: Structure) -> PreparedSpan:
+        """Ready for one structure; tables and budget may change at every call."""
+        self.budgets(structure)
+        return PreparedSpan(self, structure)
+
+    def plan(self, model: FactoredMDP, *, progress: Progress | None = None) -> Plan:
+        """Plan for one model, from nothing; equal tables of different actions share their work."""
+        started = time.perf_counter()
+        budgets = self.budgets(model.structure)
+        backup = backup_for(model, memory_limit=self.memory_limit, threads=self.threads)
+        run = _Run(self, backup, model.structure, progress)
+        found = run.search(budgets) if self.split == "search" else run.solve(budgets)
+        return run.plan(found, describe=True, started=started)
+
+
+class PreparedSpan(PreparedOnEngine):
+    """The span planner of one structure; keeps u, and a split that it searched, between calls."""
+
+    def __init__(self, settings: SpanConstrained, structure: Structure) -> None:
+        super().__init__(settings, structure)
+        self.settings = settings
+        self._splits: dict[str, Vector] = {}
+
+    def solve(
+        self,
+        tables: Tables,
+        *,
+        budget: Budget | None = None,
+        describe: bool = False,
+        progress: Progress | None = None,
+    ) -> Plan:
+        """Plan with these tables.
+
+        `budget` takes the place of the one in the settings, for this call.  `describe` adds u in C
+        order, its spans, and how many states are truncated.
+        """
+        started = time.perf_counter()
+        settings = self.settings
+        chosen = settings.budget if budget is None else _checked(budget)
+        budgets = _budgets(chosen, settings.split, self.structure)
+        backup, h, _ = self._load(tables)
+        run = _Run(settings, backup, self.structure, progress, h)
+        if settings.split == "search":
+            kind = next(name for name, kept in self._warm.items() if kept is h)
+            patience = _ROUNDS
+            if kind in self._splits:
+                patience = _WARM_PATIENCE
+                budgets = tuple(sum(budgets) * self._splits[kind])
+            found = run.search(budgets, patience)
+            total = sum(found.budgets)
+            self._splits[kind] = np.array(found.budgets) / (total if total > 0.0 else 1.0)
+        else:
+            found = run.solve(budgets)
+        h[:] = found.outcome.h
+        return run.plan(found, describe=describe, started=started)
+
+    def forget(self) -> None:
+        """Start the next solve from zero, and its search from the settings."""
+        super().forget()
+        self._splits.clear()
+
+    def warm_state(self) -> Mapping[str, NDArray[Any]]:
+        splits = {f"split.{kind}": split.copy() for kind, split in self._splits.items()}
+        return {**super().warm_state(), **splits}
+
+    def restore_warm_state(self, state: Mapping[str, NDArray[Any]]) -> None:
+        vectors = {name: held for name, held in state.items() if not name.startswith("split.")}
+        super().restore_warm_state(vectors)
+        self._splits = {
+            name.removeprefix("split."): np.array(held, dtype=np.float64)
+            for name, held in state.items()
+            if name.startswith("split.")
+        }
+
+
+def _checked(budget: float | Sequence[float] | Vector) -> Budget:
+    """One number, or a tuple of several; all finite and at least 0."""
+    try:
+        numbers = np.asarray(budget, dtype=np.float64)
+    except (TypeError, ValueError):
+        numbers = np.empty(0)
+    good = np.isfinite(numbers) & (numbers >= 0.0)
+    if numbers.ndim > 1 or not numbers.size or not good.all():
+        culprit = numbers[~good].flat[0] if numbers.ndim == 1 and not good.all() else budget
+        raise InvalidParameter(
+            f"budget must be a number >= 0, or one for each state variable; got {culprit}"
+        )
+    return float(numbers.item()) if numbers.size == 1 else tuple(map(float, numbers))
+
+
+def _budgets(budget: Budget, split: str | None, structure: Structure) -> tuple[float, ...]:
+    """One budget a state variable.  Variables of one value have no span and take no share."""
+    m = structure.m
+    if isinstance(budget, tuple) or (m == 1 and split != "search"):
+        given = budget if isinstance(budget, tuple) else (budget,)
+        if len(given) != m:
+            raise InvalidParameter(
+                f"budget has {len(given)} numbers; must be one, "
+                f"or one for each of the {m} state variables"
+            )
+        return given
+    if split == "given":
+        raise InvalidParameter(
+            f"split given needs one budget for each of the {m} state variables; got {budget}"
+        )
+    spanning = [size > 1 for size in structure.state_sizes]
+    share = budget / max(1, sum(spanning))
+    return tuple(share if spans else 0.0 for spans in spanning)
+
+
+class _Truncated:
+    """T = truncate o L, as `iteration.solve` wants an operator."""
+
+    def __init__(self, backup: Backup, truncation: Truncation) -> None:
+        self.backup = backup
+        self.truncation = truncation
+        self.extremes = backup.extremes
+
+    def iterate(
+        self, h: Vector, new: Vector, scratch: Vector, *, discount: float, tau: float,
+        tolerance: float, sweeps: int,
+    ) -> int:  # fmt: skip
+        return self.backup.iterate(
+            h, new, scratch, discount=discount, tau=tau, tolerance=tolerance, sweeps=sweeps,
+            truncation=self.truncation,
+        )  # fmt: skip
+
+    def advance(self, h: Vector, new: Vector, *, tau: float, discount: float) -> None:
+        self.backup.advance(h, new, tau=tau, discount=discount)
+
+
+@dataclass(frozen=True, eq=False)
+class _Found:
+    """A solution for one split of the budget; its h belongs to it alone."""
+
+    budgets: tuple[float, ...]
+    outcome: iteration.Outcome
+    rounds: int = 0
+    gain_upper_any_split: float | None = None
+
+    @property
+    def gain(self) -> float:
+        return 0.5 * (self.outcome.lower + self.outcome.upper)
+
+
+class _Run:
+    """One call of the planner: fixed points for one or many splits, then a plan."""
+
+    def __init__(
+        self,
+        settings: SpanConstrained,
+        backup: Backup,
+        structure: Structure,
+        progress: Progress | None,
+        start: Vector | None = None,
+    ) -> None:
+        self.settings = settings
+        self.backup = backup
+        self.structure = structure
+        self.progress = progress
+        self.start = np.zeros(backup.n_states) if start is None else start
+        self.limits = limits_of(settings)
+        self.sweeps = 0
+
+    def solve(
+        self,
+        budgets: Sequence[float] | Vector,
+        start: Vector | None = None,
+        tolerance: float | None = None,
+    ) -> _Found:
+        """The fixed point of T for these budgets, from a copy of `start`."""
+        split = tuple(float(c) for c in budgets)
+        truncation = self.backup.truncation(split)
+        h = (self.start if start is None else start).copy()
+        truncation.apply(h)  # a start from other budgets may be outside these
+        before = self.sweeps
+
+        def report(news: Mapping[str, Any]) -> None:
+            if self.progress is not None:
+                self.progress({**news, "sweeps": before + news["sweeps"]})
+
+        outcome = iteration.solve(
+            _Truncated(self.backup, truncation),
+            h,
+            replace(
+                self.limits,
+                tolerance=self.limits.tolerance if tolerance is None else tolerance,
+                max_sweeps=max(1, self.limits.max_sweeps - before),
+            ),
+            cold=False,
+            dampings=DAMPINGS,
+            one_gain=True,
+            sweep_seconds=self.backup.predicted_seconds,
+            reward_size=reward_size(self.structure),
+            depth=2 * self.structure.m,
+            progress=None if self.progress is None else report,
+        )
+        self.sweeps += outcome.sweeps
+        return _Found(split, outcome)
+
+    def search(self, budgets: Sequence[float], patience: int = _ROUNDS) -> _Found:
+        """The best split seen of sum(budgets), beginning with the given one.
+
+        Giving the whole sum to every axis bounds what any split can reach, and if the spans of that
+        solution fit into the sum, they are the best split.  Otherwise multiplicative updates: the
+        derivative of lambda_c by c_i is the frequency, under the stationary law of the truncated
+        process, of truncation moves along axis i.  It is taken as what a little less budget would
+        cost, which does not depend on which of several tied moves a fixed point makes.
+        """
+        total = float(sum(budgets))
+        fine = min(self.limits.tolerance, 0.05 * _PROBE * total / self.structure.m)
+        best = self.solve(budgets, tolerance=fine or None)
+        if total == 0.0 or self._stopped(best):
+            return best
+        every = self.solve([total] * self.structure.m, best.outcome.h, fine)
+        ceiling = every.outcome.upper
+        current, rounds, since = best, 0, 0
+
+        def finished(status: Status | None = None) -> _Found:
+            outcome = best.outcome if status is None else replace(best.outcome, status=status)
+            return replace(best, outcome=outcome, rounds=rounds, gain_upper_any_split=ceiling)
+
+        if self._stopped(every):
+            return finished(every.outcome.status)
+        demand = np.array(self._spans(every.outcome.h))
+        if demand.sum() > 0.0:
+            fitted = self.solve(demand * (total / demand.sum()), every.outcome.h, fine)
+            if self._stopped(fitted):
+                return finished(fitted.outcome.status)
+            if fitted.gain > best.gain:
+                best = current = fitted
+        while rounds < _ROUNDS and since < patience:
+            if ceiling - best.gain <= self.limits.tolerance:
+                break
+            c = np.array(current.budgets)
+            worth = np.zeros_like(c)
+            for i in np.flatnonzero(c > 0.0):
+                less = c.copy()
+                less[i] -= _PROBE * c[i]
+                probe = self.solve(less, current.outcome.h, fine)
+                if self._stopped(probe):
+                    return finished(probe.outcome.status)
+                worth[i] = max(0.0, (current.gain - probe.gain) / (_PROBE * c[i]))
+            if worth.max() == 0.0:
+                break
+            rounds += 1
+            c *= np.exp(_STEP / math.sqrt(rounds) * worth / worth.max())
+            current = self.solve(c * (total / c.sum()), current.outcome.h, fine)
+            if self._stopped(current):
+                return finished(current.outcome.status)
+            since = 0 if current.gain > best.gain + self.limits.tolerance else since + 1
+            if current.gain > best.gain:
+                best = current
+        return finished()
+
+    def _stopped(self, found: _Found) -> bool:
+        return found.outcome.status is not Status.CONVERGED
+
+    def _spans(self, h: Vector) -> tuple[float, ...]:
+        return factored_spans(self.backup.to_canonical(h), self.structure.state_sizes)
+
+    def plan(self, found: _Found, *, describe: bool, started: float) -> Plan:
+        settings, backup, structure = self.settings, self.backup, self.structure
+        outcome = found.outcome
+        # The iteration has left T h; the action is greedy for L h, which is at least T h.
+        value = np.empty_like(outcome.h)
+        backup.sweep(outcome.h, value)
+        policy = greedy_policy(backup, structure, outcome.h, value, settings)
+        finite = bool(np.isfinite(outcome.lower))
+        stats: dict[str, Any] = {
+            "budgets": found.budgets,
+            "damping": outcome.damping,
+            "search_rounds": found.rounds,
+            "gain_upper_any_split": found.gain_upper_any_split,
+            **engine_stats(backup),
+        }
+        bias = spans = None
+        if describe:
+            stats |= self._truncated(found, value)
+            bias = backup.to_canonical(outcome.h)
+            bias -= bias.min()
+            spans = factored_spans(bias, structure.state_sizes)
+        return Plan(
+            planner=settings.name,
+            status=outcome.status,
+            policy=policy,
+            gain=found.gain if finite else None,
+            gain_lower=outcome.lower if finite else None,
+            gain_upper=outcome.upper if finite else None,
+            span=None if bias is None else span(bias),
+            factored_spans=spans,
+            objective=None,
+            iterations=self.sweeps,
+            seconds=time.perf_counter() - started,
+            ties=settings.ties,
+            bias=bias,
+            stats=stats,
+        )
+
+    def _truncated(self, found: _Found, value: Vector) -> dict[str, Any]:
+        """How many states are truncated, and whether a mixture of actions attains lambda_c.
+
+        It does if every truncated state has an action whose backup is at most u + lambda_c: mixed
+        with the greedy action it makes the equation R + P u = u + lambda_c hold, so u is the bias
+        of that policy.  SCAL assumes it; with several factors it mostly fails, and nothing here
+        depends on it.
+        """
+        h, slack = found.outcome.h, self.settings.tolerance
+        kept = value.copy()
+        self.backup.truncation(found.budgets).apply(kept)
+        truncated = value - kept > slack
+        count = int(np.count_nonzero(truncated))
+        attained = True
+        if count:
+            lowest = np.empty_like(h)
+            self.backup.lowest(h, lowest)
+            attained = bool((lowest - h)[truncated].max() <= found.gain + slack)
+        return {"truncated_states": count, "attained": attained}
