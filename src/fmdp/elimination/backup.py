@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from fmdp.elimination import kernels, ties
 from fmdp.elimination.program import (
     PARALLEL_STATES,
+    VECTORS,
     Layout,
     Program,
     action_classes,
@@ -103,7 +104,7 @@ class Backup:
 
     def _refuse_if_hopeless(self, limit: int) -> None:
         """Before any array is made: the vectors alone may be more than the limit allows."""
-        least = 32 * self.structure.n_states + 16 * self.structure.n_actions
+        least = VECTORS * 8 * self.structure.n_states + 16 * self.structure.n_actions
         if least > limit:
             self._refuse(least, limit)
 

@@ -49,6 +49,7 @@ _SWEEPS_A_SOLVE = 20
 _GROUP_LIMITS = ((1, 1), (4, 8), (8, 8))  # joint values of a group, and of the last group
 _UNROLLED = (2, 4, 8)
 _MOST_BRANCHES = 1 << 16
+VECTORS = 6  # over all states at once: h, L h, scratch, actions, bias, and one in passing
 PARALLEL_STATES = 1 << 13  # below this threads cost more than they bring
 
 
@@ -248,7 +249,7 @@ class Layout:
 
     def memory(self, threads: int) -> int:
         """Bytes needed to plan: vectors over all states, buffers, tables with their indices."""
-        vectors = 8 * 4 * self.structure.n_states
+        vectors = VECTORS * 8 * self.structure.n_states
         buffers = 8 * threads * (sum(self.buffer_sizes) + self.leaf_size)
         contexts = 16 * sum(group.outer * group.rep for group in self.groups)
         leaves = 16 * self.leaf_size
@@ -339,7 +340,7 @@ def choose_layout(
     memory_limit: int | None = None,
     classes: ActionClasses | None = None,
 ) -> Layout:
-    """The layout with the least predicted time among those that fit; the leanest if none does.
+    """The leanest of the fastest layouts that fit; the leanest of all if none does.
 
     Candidates: sizes of groups, and as branches every beginning of the sequence in which current
     variables come into play (the first ones cost nothing extra; each later one trades time for
@@ -365,7 +366,10 @@ def choose_layout(
         if memory_limit is None or layout.memory(threads) <= memory_limit
     ]
     if fitting:
-        return min(fitting, key=lambda layout: layout.seconds(threads))
+        # The prediction is not good to a few percent: among equals the leanest.
+        good_enough = 1.05 * min(layout.seconds(threads) for layout in fitting)
+        fitting = [layout for layout in fitting if layout.seconds(threads) <= good_enough]
+        return min(fitting, key=lambda layout: layout.memory(threads))
     return min(candidates, key=lambda layout: layout.memory(threads))
 
 
