@@ -11,28 +11,45 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _HOME = {
+    "DORL": "fmdp.learning.dorl",
+    "Environment": "fmdp.simulation",
     "Exact": "fmdp.planning.exact",
+    "FRmax": "fmdp.learning.frmax",
+    "FSRL": "fmdp.learning.fsrl",
     "FactoredMDP": "fmdp.model",
     "FmdpError": "fmdp.errors",
     "Noise": "fmdp.model",
     "OptimisticTables": "fmdp.model",
+    "Oracle": "fmdp.learning.oracle",
+    "PSRL": "fmdp.learning.psrl",
     "Plan": "fmdp.planning.plan",
     "Policy": "fmdp.planning.policy",
+    "Random": "fmdp.learning.random",
+    "Run": "fmdp.simulation",
     "Status": "fmdp.planning.plan",
     "Structure": "fmdp.model",
     "TablePolicy": "fmdp.planning.policy",
-    "evaluate": "fmdp.planning.evaluate",
+    "evaluate": "fmdp.simulation",
     "load": "fmdp.model",
+    "load_learner": "fmdp.learning.files",
     "load_policy": "fmdp.planning.policy",
     "plan": "fmdp.planning.choice",
     "problem": "fmdp.problems",
     "save": "fmdp.model",
+    "simulate": "fmdp.simulation",
 }
 
 __all__ = sorted([*_HOME, "__version__"])
 
 if TYPE_CHECKING:  # the same names for type checkers and editors; a test compares the two
     from fmdp.errors import FmdpError as FmdpError
+    from fmdp.learning.dorl import DORL as DORL
+    from fmdp.learning.files import load_learner as load_learner
+    from fmdp.learning.frmax import FRmax as FRmax
+    from fmdp.learning.fsrl import FSRL as FSRL
+    from fmdp.learning.oracle import Oracle as Oracle
+    from fmdp.learning.psrl import PSRL as PSRL
+    from fmdp.learning.random import Random as Random
     from fmdp.model import FactoredMDP as FactoredMDP
     from fmdp.model import Noise as Noise
     from fmdp.model import OptimisticTables as OptimisticTables
@@ -40,7 +57,6 @@ if TYPE_CHECKING:  # the same names for type checkers and editors; a test compar
     from fmdp.model import load as load
     from fmdp.model import save as save
     from fmdp.planning.choice import plan as plan
-    from fmdp.planning.evaluate import evaluate as evaluate
     from fmdp.planning.exact import Exact as Exact
     from fmdp.planning.plan import Plan as Plan
     from fmdp.planning.plan import Status as Status
@@ -48,6 +64,10 @@ if TYPE_CHECKING:  # the same names for type checkers and editors; a test compar
     from fmdp.planning.policy import TablePolicy as TablePolicy
     from fmdp.planning.policy import load_policy as load_policy
     from fmdp.problems import problem as problem
+    from fmdp.simulation import Environment as Environment
+    from fmdp.simulation import Run as Run
+    from fmdp.simulation import evaluate as evaluate
+    from fmdp.simulation import simulate as simulate
 
 
 def __getattr__(name: str) -> Any:

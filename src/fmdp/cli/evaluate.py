@@ -31,9 +31,9 @@ def evaluate(
     json: options.Json = False,
 ) -> int:
     """The gain of a saved policy."""
-    from fmdp.planning.evaluate import evaluate as evaluate_policy
     from fmdp.planning.policy import load_policy
     from fmdp.problems import problem as problem_of
+    from fmdp.simulation import evaluate as evaluate_policy
 
     model = problem_of(problem)
     saved = load_policy(policy, model.structure)

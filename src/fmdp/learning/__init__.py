@@ -1,0 +1,1 @@
+"""Learners: statistics, confidence sets and posteriors, episode rules, and their compositions."""

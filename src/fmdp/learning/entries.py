@@ -1,0 +1,107 @@
+"""Entries: every (factor, x[Z]) pair of a structure under one number, for flat arrays.
+
+Entries 0, 1, ... are the rows of transition table 0, then those of table 1, ..., and after all the
+transition factors the rows of the reward tables. A transition entry owns one cell for each value
+of its variable; cells are numbered in the same order. What is kept about a factored MDP by counting
+or by sampling is then a few flat arrays, which compiled code fills and array expressions read.
+
+Finding the entries of one x = (state, action) costs the sum of the scopes' lengths.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, TypeVar
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from fmdp.model import Structure
+from fmdp.model.spaces import strides
+
+Index = NDArray[np.int64]
+Kind = TypeVar("Kind", bound=np.generic)
+
+
+class Entries(NamedTuple):
+    """Where everything is; a plain tuple of arrays, which compiled code takes as it is."""
+
+    sizes: Index
+    """Sizes of all variables, states then actions."""
+    action_strides: Index
+    """Of the joint action index, one an action variable."""
+    scope_start: Index
+    """Factor f (transitions, then rewards) has the scope positions scope_start[f : f + 2]."""
+    scope_variables: Index
+    scope_strides: Index
+    first_entry: Index
+    """[factors + 1]: where the entries of factor f begin."""
+    first_cell: Index
+    """[transition entries + 1]: where the cells of an entry begin."""
+    cell_entry: Index
+    """[cells]: the entry that a cell belongs to."""
+
+    @property
+    def n_entries(self) -> int:
+        return int(self.first_entry[-1])
+
+    @property
+    def n_transition_entries(self) -> int:
+        return len(self.first_cell) - 1
+
+    @property
+    def n_cells(self) -> int:
+        return len(self.cell_entry)
+
+
+def entries_of(structure: Structure) -> Entries:
+    """The numbering of a structure."""
+    scopes = [*structure.transition_scopes, *structure.reward_scopes]
+    steps = [strides(structure.scope_sizes(scope)) for scope in scopes]
+    rows = [*structure.transition_rows, *structure.reward_rows]
+    values = np.repeat(structure.state_sizes, structure.transition_rows)
+    return Entries(
+        sizes=_whole(structure.sizes),
+        action_strides=_whole(strides(structure.action_sizes)),
+        scope_start=_whole(np.cumsum([0, *(len(scope) for scope in scopes)])),
+        scope_variables=_whole([v for scope in scopes for v in scope]),
+        scope_strides=_whole([step for scope in steps for step in scope]),
+        first_entry=_whole(np.cumsum([0, *rows])),
+        first_cell=_whole(np.cumsum([0, *values])),
+        cell_entry=np.repeat(np.arange(len(values), dtype=np.int64), values),
+    )
+
+
+def split_cells(structure: Structure, cells: NDArray[Kind]) -> tuple[NDArray[Kind], ...]:
+    """A flat array over the cells as one view [|X[Z_i]|, |S_i|] a transition factor."""
+    tables = []
+    start = 0
+    for rows, size in zip(structure.transition_rows, structure.state_sizes, strict=True):
+        tables.append(cells[start : start + rows * size].reshape(rows, size))
+        start += rows * size
+    return tuple(tables)
+
+
+def split_rows(rows: Sequence[int], flat: NDArray[Kind]) -> tuple[NDArray[Kind], ...]:
+    """A flat array over rows as one view a factor."""
+    tables = []
+    start = 0
+    for n in rows:
+        tables.append(flat[start : start + n])
+        start += n
+    return tuple(tables)
+
+
+@numba.njit(cache=True, nogil=True)
+def locate(entries, joint, found):  # type: ignore[no-untyped-def]
+    """found[f] <- the entry of x[Z_f] for every factor f; joint = x, states then actions."""
+    for factor in range(found.shape[0]):
+        entry = entries.first_entry[factor]
+        for p in range(entries.scope_start[factor], entries.scope_start[factor + 1]):
+            entry += entries.scope_strides[p] * joint[entries.scope_variables[p]]
+        found[factor] = entry
+
+
+def _whole(numbers: object) -> Index:
+    return np.asarray(numbers, dtype=np.int64)

@@ -1,0 +1,136 @@
+"""When to plan again: the length of episode k, and the counts that end it early.
+
+* arithmetic (Xu & Tewari 2020): T_k = ceil(k / L). T steps take K <= sqrt(3 L T) + L episodes.
+* doubling (Jaksch, Auer & Ortner 2010): until the count of an entry has doubled since the start of
+  the episode, N(x) >= max{1, 2 N_k(x)}, for any entry of any factor.
+* tsde (Ouyang et al. 2017): until N(x) > 2 N_k(x) for some entry, at most T_{k-1} + 1 steps, where
+  T_0 = 1.
+* fixed: T_k = a given length.
+* known (f-Rmax): until an entry has been visited `enough` times.
+
+An episode ends after the step in which its length or a limit is reached.
+"""
+
+from __future__ import annotations
+
+import sys
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fmdp.errors import InvalidParameter
+from fmdp.model import Structure
+from fmdp.parameters import Choice, Integer
+
+Counts = NDArray[np.int64]
+
+FOR_EVER = sys.maxsize
+NO_LIMITS: Counts = np.zeros(0, dtype=np.int64)
+
+RULES = ("arithmetic", "doubling", "tsde", "fixed")
+EPISODES = Choice(
+    "episodes",
+    "arithmetic",
+    "when to plan again: after ceil(k/L) steps, when a count doubles, both in turn, at fixed times",
+    choices=RULES,
+)
+LENGTH = Integer("length", None, "steps of an episode, for episodes=fixed", low=1)
+
+
+@dataclass(frozen=True, eq=False)
+class Episode:
+    """At most `length` steps; it ends when visits[e] reaches limits[e] for an entry e."""
+
+    length: int
+    limits: Counts
+    """[entries], or empty for no limit."""
+
+
+class EpisodeRule(ABC):
+    """What a new episode looks like, from its number and the counts at its start."""
+
+    @abstractmethod
+    def start(self, k: int, visits: Counts, previous_length: int) -> Episode:
+        """Episode k = 1, 2, ...; the one before took previous_length steps (1 for k = 1)."""
+
+
+def arithmetic_length(k: int, largest_scope: int) -> int:
+    """T_k = ceil(k / L)."""
+    return -(-k // largest_scope)
+
+
+def doubling_limits(visits: Counts) -> Counts:
+    """max{1, 2 N_k(x)}."""
+    limits: Counts = np.maximum(1, 2 * visits)
+    return limits
+
+
+def tsde_limits(visits: Counts) -> Counts:
+    """The smallest count above 2 N_k(x)."""
+    limits: Counts = 2 * visits + 1
+    return limits
+
+
+def known_limits(visits: Counts, enough: int) -> Counts:
+    """`enough` for the entries that have not got there, none for the others."""
+    limits: Counts = np.where(visits < enough, enough, FOR_EVER)
+    return limits
+
+
+@dataclass(frozen=True)
+class Arithmetic(EpisodeRule):
+    largest_scope: int
+
+    def start(self, k: int, visits: Counts, previous_length: int) -> Episode:
+        return Episode(arithmetic_length(k, self.largest_scope), NO_LIMITS)
+
+
+@dataclass(frozen=True)
+class Doubling(EpisodeRule):
+    def start(self, k: int, visits: Counts, previous_length: int) -> Episode:
+        return Episode(FOR_EVER, doubling_limits(visits))
+
+
+@dataclass(frozen=True)
+class Tsde(EpisodeRule):
+    def start(self, k: int, visits: Counts, previous_length: int) -> Episode:
+        return Episode(previous_length + 1, tsde_limits(visits))
+
+
+@dataclass(frozen=True)
+class Fixed(EpisodeRule):
+    length: int
+
+    def start(self, k: int, visits: Counts, previous_length: int) -> Episode:
+        return Episode(self.length, NO_LIMITS)
+
+
+@dataclass(frozen=True)
+class Known(EpisodeRule):
+    enough: int
+
+    def start(self, k: int, visits: Counts, previous_length: int) -> Episode:
+        return Episode(FOR_EVER, known_limits(visits, self.enough))
+
+
+def episode_rule(
+    name: str, length: int | None, structure: Structure, owner: str, enough: int = 0
+) -> EpisodeRule:
+    """The rule of this name; a length is for `fixed` alone, and `fixed` needs one."""
+    if (name == "fixed") != (length is not None):
+        asked = "needs" if name == "fixed" else "has no use for"
+        raise InvalidParameter(
+            f"the 'length' parameter of {owner} is for episodes=fixed alone; "
+            f"episodes={name} {asked} one, got {'none' if length is None else length}"
+        )
+    if length is not None:
+        return Fixed(length)
+    rules: dict[str, EpisodeRule] = {
+        "arithmetic": Arithmetic(structure.max_scope_size),
+        "doubling": Doubling(),
+        "tsde": Tsde(),
+        "known": Known(enough),
+    }
+    return rules[name]

@@ -1,0 +1,109 @@
+"""FSRL (Xu & Tewari 2020, Algorithm 2): optimism under a budget Q for the factored span.
+
+The confidence set is DORL's. The program max lambda subject to Q(h) <= Q, which the paper leaves
+open, is relaxed to the truncated iteration of planning/span.py: each factor gets a budget c_i with
+sum c_i = Q, and the same regret argument holds, O~(Q sqrt(W L T)), as soon as sp_i(h*) <= c_i for
+every i. Under the uniform split that asks for Q >= m max_i sp_i(h*).
+
+Without a budget Q grows with time, Q(t) = growth * (sum of the reward ranges) * log2(1 + t). From
+the first t at which Q(t) is enough the plans are optimistic, so the regret is O~(sqrt(W L T)) with
+log T in the place of Q, plus what is lost before: a number that does not depend on T.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fmdp.errors import InvalidParameter
+from fmdp.learning.dorl import CONSTANTS, RHO, C, Optimistic
+from fmdp.learning.episodes import EPISODES, LENGTH
+from fmdp.learning.learner import TARGETS, for_learning
+from fmdp.model import Structure
+from fmdp.parameters import Choice, Number, Numbers
+from fmdp.planning.plan import Plan, Planner
+from fmdp.planning.span import SPLITS, PreparedSpan, SpanConstrained
+
+
+def growing_budget(t: int, growth: float, structure: Structure) -> float:
+    """Q(t) = growth * (sum of the reward ranges) * log2(1 + t), for t = 1, 2, ...."""
+    return growth * structure.reward_range_total * math.log2(1 + t)
+
+
+class FSRL(Optimistic):
+    """Optimism under a span budget; parameters budget, split, growth and those of DORL."""
+
+    name = "fsrl"
+    summary = "optimism under a budget for the factored span of the bias"
+    parameters = (
+        C,
+        RHO,
+        *CONSTANTS,
+        Numbers(
+            "budget",
+            None,
+            "the sum Q of the span budgets, or one for each state variable, in the unit of the "
+            "reward; none: it grows with time",
+            low=0.0,
+        ),
+        Choice(
+            "split",
+            None,
+            "how one budget is divided between the state variables; uniform by default",
+            choices=SPLITS,
+        ),
+        Number("growth", 1.0, "of the budget, where none is given", low=0.0, low_open=True),
+        EPISODES,
+        LENGTH,
+        TARGETS,
+    )
+
+    def __init__(
+        self,
+        structure: Structure,
+        *,
+        planner: Planner | None = None,
+        generator: np.random.Generator | None = None,
+        **settings: object,
+    ) -> None:
+        """`planner` may be a SpanConstrained, whose budget counts where none is set here."""
+        super().__init__(structure, settings, generator, planner)
+
+    def choose_planner(self, planner: Planner | None) -> Planner:
+        budget, split = self.settings["budget"], self.settings["split"]
+        self._growing = planner is None and budget is None
+        if isinstance(planner, SpanConstrained):
+            chosen = planner
+        elif planner is None:
+            # Where the budget grows, every call brings its own.
+            chosen = SpanConstrained(budget=0.0)
+        else:
+            raise InvalidParameter(
+                f"learner fsrl plans under a span budget; got planner {planner.name}, must be span"
+            )
+        if budget is not None:
+            chosen = replace(chosen, budget=budget)
+        if split is not None:
+            chosen = replace(chosen, split=split)
+        chosen.budgets(self.structure)
+        return for_learning(chosen, self.structure, self.settings["targets"])
+
+    def plan(self) -> Plan:
+        if not self._growing:
+            return super().plan()
+        assert isinstance(self._prepared, PreparedSpan)
+        budget = growing_budget(self.steps + 1, self.settings["growth"], self.structure)
+        return self._prepared.solve(self.tables(), budget=budget)
+
+    def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        values, arrays = super().state()
+        return {**values, "growing": self._growing}, arrays
+
+    def restore(self, values: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
+        super().restore(values, arrays)
+        self._growing = bool(values["growing"])

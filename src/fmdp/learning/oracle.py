@@ -1,0 +1,39 @@
+"""The learner that knows everything: it is given the model and plays its best policy."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fmdp.learning.episodes import FOR_EVER, EpisodeRule, Fixed
+from fmdp.learning.learner import PlanningLearner
+from fmdp.model import FactoredMDP
+from fmdp.planning.choice import default_planner
+from fmdp.planning.plan import Planner
+
+
+class Oracle(PlanningLearner):
+    """Plans once, for the true model: the upper end of every comparison."""
+
+    name = "oracle"
+    summary = "knows the model and plays its best policy"
+
+    def __init__(
+        self,
+        model: FactoredMDP,
+        *,
+        planner: Planner | None = None,
+        generator: np.random.Generator | None = None,
+        **settings: object,
+    ) -> None:
+        self.model = model
+        super().__init__(model.structure, settings, generator, planner)
+
+    def choose_planner(self, planner: Planner | None) -> Planner:
+        # One plan, not hundreds: the planner's own tolerance stands.
+        return planner if planner is not None else default_planner(self.model)
+
+    def episode_rule(self) -> EpisodeRule:
+        return Fixed(FOR_EVER)
+
+    def tables(self) -> FactoredMDP:
+        return self.model

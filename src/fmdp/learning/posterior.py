@@ -1,0 +1,70 @@
+"""The posterior that PSRL samples from (Xu & Tewari 2020, section 6), made proper.
+
+    P_i(. | x) ~ Dirichlet(N_P(x, .) / c + prior),
+    R_k(x) ~ Normal(R-hat(x), c / max{1, N_R(x)} * (hi - lo)^2), clipped to [lo, hi],
+
+with R-hat in the middle of the range where nothing was observed. The paper has no prior, which
+leaves Dirichlet(0) at a count of zero, and N_P for N_R. c scales how fast the posterior narrows;
+at c = 1 the rows are the Bayesian posterior under a Dirichlet(prior) prior.
+
+A Dirichlet row is a row of gammas divided by its sum. Gammas of small parameters underflow: at
+.001 all of a row come out 0 in a fifth of the draws. So logarithms are drawn,
+log G(a) = log G(a + 1) + log(U) / a (Marsaglia & Tsang 2000), which are exact for every a > 0.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fmdp.learning.entries import Entries, split_cells, split_rows
+from fmdp.learning.statistics import Statistics
+from fmdp.model import FactoredMDP
+
+Floats = NDArray[np.float64]
+
+
+def dirichlet_parameters(statistics: Statistics, c: float, prior: float) -> Floats:
+    """N_P(x, s') / c + prior for every cell."""
+    parameters: Floats = statistics.cell_counts / c + prior
+    return parameters
+
+
+def sample_rows(parameters: Floats, entries: Entries, generator: np.random.Generator) -> Floats:
+    """One Dirichlet row for every transition entry, flat over the cells."""
+    gammas = generator.standard_gamma(parameters + 1.0)
+    uniforms = 1.0 - generator.random(parameters.shape)  # in (0, 1]
+    logarithms = np.log(gammas) + np.log(uniforms) / parameters
+    starts = entries.first_cell[:-1]
+    largest = np.maximum.reduceat(logarithms, starts)
+    weights = np.exp(logarithms - largest[entries.cell_entry])
+    rows: Floats = weights / np.add.reduceat(weights, starts)[entries.cell_entry]
+    return rows
+
+
+def reward_posterior(statistics: Statistics, c: float) -> tuple[Floats, Floats]:
+    """Mean and standard deviation of every reward entry, before clipping."""
+    lo, hi = statistics.reward_lo, statistics.reward_hi
+    visits = statistics.reward_visits
+    means = np.where(visits > 0, statistics.reward_means(), 0.5 * (lo + hi))
+    deviations: Floats = np.sqrt(c / np.maximum(1, visits)) * (hi - lo)
+    return means, deviations
+
+
+def sample_rewards(statistics: Statistics, c: float, generator: np.random.Generator) -> Floats:
+    """One mean for every reward entry, inside its range."""
+    means, deviations = reward_posterior(statistics, c)
+    lo, hi = statistics.reward_lo, statistics.reward_hi
+    normals = generator.standard_normal(means.shape)
+    sampled: Floats = np.clip(means + deviations * normals, lo, hi)
+    return sampled
+
+
+def sample_model(
+    statistics: Statistics, c: float, prior: float, generator: np.random.Generator
+) -> FactoredMDP:
+    """One model from the posterior."""
+    s = statistics.structure
+    rows = sample_rows(dirichlet_parameters(statistics, c, prior), statistics.entries, generator)
+    rewards = sample_rewards(statistics, c, generator)
+    return FactoredMDP(s, split_cells(s, rows), split_rows(s.reward_rows, rewards))

@@ -1,0 +1,137 @@
+"""Statistics: what a learner has counted, per factor (Xu & Tewari 2020, "Empirical estimates").
+
+    N_P(x, s'), N_P(x) for x in X[Z_i],    N_R(x) and the sum of the rewards for x in X[Z_k],
+    P-hat(s' | x) = N_P(x, s') / max{1, N_P(x)},    R-hat(x) = (sum of rewards) / max{1, N_R(x)}.
+
+The arrays are flat over entries and cells (entries.py) and are filled in place, by `record` or by
+the simulator's compiled loop through the same `count`. An entry that was never visited has a row
+of mass 0: what that means is for the confidence set or the posterior to say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from fmdp.errors import InvalidParameter
+from fmdp.learning.entries import Entries, entries_of, locate, split_cells, split_rows
+from fmdp.model import Structure
+
+Floats = NDArray[np.float64]
+Counts = NDArray[np.int64]
+
+RANGE_TOLERANCE = 1e-9
+"""How far an observed reward may lie outside its range, relative to the size of the range."""
+
+
+class Statistics:
+    """Counts of one structure; three arrays that only grow."""
+
+    def __init__(self, structure: Structure) -> None:
+        self.structure = structure
+        self.entries: Entries = entries_of(structure)
+        self.cell_counts: Counts = np.zeros(self.entries.n_cells, dtype=np.int64)
+        self.visits: Counts = np.zeros(self.entries.n_entries, dtype=np.int64)
+        self.reward_sums: Floats = np.zeros(
+            self.entries.n_entries - self.entries.n_transition_entries
+        )
+        lo, hi = zip(*structure.reward_ranges, strict=True) if structure.l else ((), ())
+        rows = np.array(structure.reward_rows, dtype=np.int64)
+        self.reward_lo: Floats = np.repeat(np.array(lo, dtype=np.float64), rows)
+        """Bounds of the range of every reward entry."""
+        self.reward_hi: Floats = np.repeat(np.array(hi, dtype=np.float64), rows)
+        self._joint = np.zeros(len(structure.sizes), dtype=np.int64)
+        self._next = np.zeros(structure.m, dtype=np.int64)
+        self._found = np.zeros(structure.m + structure.l, dtype=np.int64)
+
+    def record(
+        self,
+        state: Sequence[int],
+        action: Sequence[int],
+        rewards: Sequence[float],
+        next_state: Sequence[int],
+    ) -> None:
+        """Count one step; everything is checked first, so a refused step leaves no trace."""
+        s = self.structure
+        before, done = s.check_state(state), s.check_action(action)
+        after = s.check_state(next_state, "next state")
+        observed = self._check_rewards(rewards)
+        self._joint[: s.m] = before
+        self._joint[s.m :] = done
+        self._next[:] = after
+        locate(self.entries, self._joint, self._found)
+        count(
+            self.entries, self._found, self._next, observed,
+            self.cell_counts, self.visits, self.reward_sums,
+        )  # fmt: skip
+
+    def _check_rewards(self, rewards: Sequence[float]) -> Floats:
+        s = self.structure
+        try:
+            observed = np.asarray(rewards, dtype=np.float64)
+        except (TypeError, ValueError):
+            observed = None
+        if observed is None or observed.shape != (s.l,):
+            raise InvalidParameter(
+                f"rewards must be {s.l} numbers, one a reward factor; got {rewards!r}"
+            )
+        for k, (value, (lo, hi)) in enumerate(zip(observed.tolist(), s.reward_ranges, strict=True)):
+            slack = RANGE_TOLERANCE * max(hi - lo, abs(lo), abs(hi))
+            if not lo - slack <= value <= hi + slack:
+                raise InvalidParameter(
+                    f"{s.reward_label(k)}: observed reward is {value!r}; "
+                    f"must be in its range [{lo!r}, {hi!r}]"
+                )
+        return observed
+
+    # ---- estimates, flat ------------------------------------------------------------------------
+
+    @property
+    def transition_visits(self) -> Counts:
+        """N_P(x) of every transition entry: a view."""
+        return self.visits[: self.entries.n_transition_entries]
+
+    @property
+    def reward_visits(self) -> Counts:
+        """N_R(x) of every reward entry: a view."""
+        return self.visits[self.entries.n_transition_entries :]
+
+    def transition_means(self) -> Floats:
+        """P-hat of every cell."""
+        visits = np.maximum(self.transition_visits, 1)
+        means: Floats = self.cell_counts / visits[self.entries.cell_entry]
+        return means
+
+    def reward_means(self) -> Floats:
+        """R-hat of every reward entry."""
+        means: Floats = self.reward_sums / np.maximum(self.reward_visits, 1)
+        return means
+
+    # ---- the same, factor by factor -------------------------------------------------------------
+
+    def transition_counts(self, i: int) -> Counts:
+        """N_P(x, s') of factor i: [|X[Z_i]|, |S_i|], a view."""
+        return split_cells(self.structure, self.cell_counts)[i]
+
+    def reward_totals(self, k: int) -> tuple[Counts, Floats]:
+        """N_R(x) and the sum of the observed rewards of factor k: views [|X[Z_k]|]."""
+        rows = self.structure.reward_rows
+        return split_rows(rows, self.reward_visits)[k], split_rows(rows, self.reward_sums)[k]
+
+
+@numba.njit(cache=True, nogil=True)
+def count(  # type: ignore[no-untyped-def]
+    entries, found, next_state, rewards, cell_counts, visits, reward_sums
+):
+    """Count one step; found = the entries of (state, action), one a factor."""
+    m = next_state.shape[0]
+    for i in range(m):
+        visits[found[i]] += 1
+        cell_counts[entries.first_cell[found[i]] + next_state[i]] += 1
+    n_transition_entries = entries.first_cell.shape[0] - 1
+    for k in range(rewards.shape[0]):
+        visits[found[m + k]] += 1
+        reward_sums[found[m + k] - n_transition_entries] += rewards[k]

@@ -1,0 +1,17 @@
+"""The world that learners meet: factored sampling, the interaction loop, regret."""
+
+from fmdp.simulation.environment import Environment
+from fmdp.simulation.evaluate import evaluate, evaluate_by_simulation
+from fmdp.simulation.loop import Run, Simulation, simulate
+from fmdp.simulation.regret import Reference, reference_for
+
+__all__ = [
+    "Environment",
+    "Reference",
+    "Run",
+    "Simulation",
+    "evaluate",
+    "evaluate_by_simulation",
+    "reference_for",
+    "simulate",
+]

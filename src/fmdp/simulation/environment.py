@@ -1,0 +1,127 @@
+"""Environment: a factored MDP that is lived in, one step or many at a time, without resets.
+
+The environment owns its generator and draws m uniforms for the next state and l for the rewards in
+every step, whatever the action, so that two learners with the same seed meet the same luck. They
+are drawn in blocks; the size of a block changes nothing, as the doubles of a generator come in one
+order however they are asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fmdp.learning.entries import Entries, entries_of
+from fmdp.learning.learner import Offer
+from fmdp.model import FactoredMDP
+from fmdp.simulation import kernels
+from fmdp.simulation.kernels import EXPECTED, GAP, REWARD, STEPS
+
+BLOCK = 1 << 14
+"""Uniforms drawn at a time."""
+
+_NO_COUNTS = np.zeros(0, dtype=np.int64)
+_NO_NUMBERS = np.zeros(0)
+
+
+class Environment:
+    """One stream of experience from the initial state on, with sums over all steps so far."""
+
+    def __init__(
+        self,
+        model: FactoredMDP,
+        generator: np.random.Generator,
+        *,
+        gaps: NDArray[np.float64] | None = None,
+        block: int = BLOCK,
+    ) -> None:
+        """`gaps` [S, A], max q - q of every state and action, is summed if it is there."""
+        structure = model.structure
+        self.model = model
+        self.entries: Entries = entries_of(structure)
+        self._law = kernels.law_of(model)
+        self._generator = generator
+        self._width = structure.m + structure.l
+        self._rows = max(1, block // self._width)
+        self._uniforms = np.empty((0, self._width))
+        self._used = 0
+        self._state = np.array(model.initial_state, dtype=np.int64)
+        self._joint = np.zeros(len(structure.sizes), dtype=np.int64)
+        self._found = np.zeros(self._width, dtype=np.int64)
+        self._rewards = np.zeros(structure.l)
+        self._gaps = np.zeros((0, 0)) if gaps is None else gaps
+        self._totals = np.zeros(4)
+
+    @property
+    def state(self) -> tuple[int, ...]:
+        return tuple(self._state.tolist())
+
+    @property
+    def steps(self) -> int:
+        """Steps taken."""
+        return int(self._totals[STEPS])
+
+    @property
+    def total_reward(self) -> float:
+        """Sum of all observed rewards."""
+        return float(self._totals[REWARD])
+
+    @property
+    def total_expected_reward(self) -> float:
+        """Sum of R(s_t, a_t): what the rewards would have been without their noise."""
+        return float(self._totals[EXPECTED])
+
+    @property
+    def total_gap(self) -> float:
+        """Sum of the gaps of what was done."""
+        return float(self._totals[GAP])
+
+    def ready(self) -> int:
+        """Steps for which uniforms are drawn, at least one: the longest offer to play at once."""
+        if self._used == len(self._uniforms):
+            self._uniforms = self._generator.random((self._rows, self._width))
+            self._used = 0
+        return len(self._uniforms) - self._used
+
+    def step(self, action: Sequence[int]) -> tuple[tuple[float, ...], tuple[int, ...]]:
+        """Take an action: the reward of every factor, and the next state."""
+        structure = self.model.structure
+        m = structure.m
+        self._joint[:m] = self._state
+        self._joint[m:] = structure.check_action(action)
+        self.ready()
+        expected = kernels.draw(
+            self.entries, self._law, self._joint, self._found, self._uniforms[self._used],
+            self._state, self._rewards,
+        )  # fmt: skip
+        self._used += 1
+        # One reward after the other, as the compiled loop adds: np.sum would add in pairs.
+        rewards = tuple(self._rewards.tolist())
+        total = 0.0
+        for reward in rewards:
+            total += reward
+        self._totals[REWARD] += total
+        self._totals[EXPECTED] += expected
+        if self._gaps.size:
+            sizes = structure.sizes
+            before = np.ravel_multi_index(self._joint[:m].tolist(), sizes[:m])
+            done = np.ravel_multi_index(self._joint[m:].tolist(), sizes[m:])
+            self._totals[GAP] += self._gaps[before, done]
+        self._totals[STEPS] += 1.0
+        return rewards, self.state
+
+    def play(self, offer: Offer) -> tuple[int, bool]:
+        """Play an offer of at most `ready()` steps: steps taken, whether a limit was reached."""
+        counts = offer.statistics
+        taken, reached = kernels.play(
+            self.entries, self._law, offer.actions, offer.by_state,
+            min(offer.steps, self.ready()), self._state, self._uniforms[self._used :],
+            _NO_COUNTS if counts is None else counts.cell_counts,
+            _NO_COUNTS if counts is None else counts.visits,
+            _NO_NUMBERS if counts is None else counts.reward_sums,
+            offer.limits, self._gaps, self._totals,
+        )  # fmt: skip
+        self._used += taken
+        return taken, reached

@@ -1,0 +1,82 @@
+"""What a run is measured against: the optimal gain, and the gap of every state and action.
+
+    realised regret = T lambda* - sum_t r_t,
+    gap regret      = sum_t (max_a q(s_t, a) - q(s_t, a_t)),   q = R + P h,  h the optimal bias.
+
+The gap regret is never negative and has little noise; its expectation is that of the realised
+regret plus h(s_1) - E h(s_{T+1}), so the two differ by at most sp(h) on average. It needs h, hence
+an exact plan, one gain for all states, and a table over states and actions.
+
+Where the exact planner does not fit, regret is measured against a certified upper bound on the
+gain, and is then itself an upper bound (`gain_kind`).
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fmdp.elimination.backup import backup_for
+from fmdp.errors import InvalidParameter
+from fmdp.model import FactoredMDP
+from fmdp.planning.choice import default_planner
+from fmdp.planning.exact import Exact
+from fmdp.planning.plan import Plan, Progress, Status
+
+TOLERANCE = 1e-8
+"""Of the optimal gain, in units of the sum of the reward ranges: a million steps add up to .01."""
+MOST_GAPS = 1 << 23
+"""Largest table of gaps, states times actions."""
+
+
+@dataclass(frozen=True, eq=False)
+class Reference:
+    """What regret is measured against; made once for a model and shared by its runs."""
+
+    gain: float
+    gain_kind: str
+    """exact, or upper_bound."""
+    gaps: NDArray[np.float64] | None
+    """[S, A], or None where there is none."""
+    seconds: float
+
+
+def reference_for(model: FactoredMDP, *, progress: Progress | None = None) -> Reference:
+    """The optimal gain and the gaps where they can be computed, else a certified bound."""
+    started = time.perf_counter()
+    planner = default_planner(model)
+    if not isinstance(planner, Exact):
+        bound = planner.plan(model, progress=progress)
+        return _bounded(bound, started)
+    scale = model.structure.reward_range_total or 1.0
+    plan = Exact(tolerance=TOLERANCE * scale).plan(model, progress=progress)
+    if plan.status is Status.MULTICHAIN:
+        gain = float(plan.stats["gain_from_initial_state"])
+        return Reference(gain, "exact", None, time.perf_counter() - started)
+    if plan.status is not Status.CONVERGED or plan.gain is None:
+        return _bounded(plan, started)
+    gaps = None
+    if model.structure.n_states * model.structure.n_actions <= MOST_GAPS and plan.bias is not None:
+        gaps = gap_table(model, plan.bias)
+    return Reference(plan.gain, "exact", gaps, time.perf_counter() - started)
+
+
+def gap_table(model: FactoredMDP, bias: NDArray[np.float64]) -> NDArray[np.float64]:
+    """max_a' q(s, a') - q(s, a) for every state and action: [S, A], at least 0."""
+    values = backup_for(model).action_values(bias)
+    gaps: NDArray[np.float64] = values.max(axis=1, keepdims=True) - values
+    return gaps
+
+
+def _bounded(plan: Plan, started: float) -> Reference:
+    if plan.status is Status.INTERRUPTED:
+        raise KeyboardInterrupt
+    if plan.gain_upper is None:
+        raise InvalidParameter(
+            f"regret needs the optimal gain or a bound on it; the {plan.planner} planner ended "
+            f"with status {plan.status.value} and gave none"
+        )
+    return Reference(plan.gain_upper, "upper_bound", None, time.perf_counter() - started)
