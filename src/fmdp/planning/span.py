@@ -143,8 +143,8 @@ class PreparedSpan(PreparedOnEngine):
                 patience = _WARM_PATIENCE
                 budgets = tuple(sum(budgets) * self._splits[kind])
             found = run.search(budgets, patience)
-            total = sum(found.budgets)
-            self._splits[kind] = np.array(found.budgets) / (total if total > 0.0 else 1.0)
+            if sum(found.budgets) > 0.0:
+                self._splits[kind] = np.array(found.budgets) / sum(found.budgets)
         else:
             found = run.solve(budgets)
         h[:] = found.outcome.h
@@ -305,9 +305,11 @@ class _Run:
         """
         total = float(sum(budgets))
         fine = min(self.limits.tolerance, 0.05 * _PROBE * total / self.structure.m)
-        best = self.solve(budgets, tolerance=fine or None)
-        if total == 0.0 or self._stopped(best):
+        best = self.solve(budgets, tolerance=fine if total > 0.0 else None)
+        if self._stopped(best):
             return best
+        if total == 0.0:
+            return replace(best, gain_upper_any_split=best.outcome.upper)
         every = self.solve([total] * self.structure.m, best.outcome.h, fine)
         ceiling = every.outcome.upper
         current, rounds, since = best, 0, 0
