@@ -26,6 +26,7 @@ _HOME = {
     "Policy": "fmdp.planning.policy",
     "Random": "fmdp.learning.random",
     "Run": "fmdp.simulation",
+    "SpanConstrained": "fmdp.planning.span",
     "Status": "fmdp.planning.plan",
     "Structure": "fmdp.model",
     "TablePolicy": "fmdp.planning.policy",
@@ -63,6 +64,7 @@ if TYPE_CHECKING:  # the same names for type checkers and editors; a test compar
     from fmdp.planning.policy import Policy as Policy
     from fmdp.planning.policy import TablePolicy as TablePolicy
     from fmdp.planning.policy import load_policy as load_policy
+    from fmdp.planning.span import SpanConstrained as SpanConstrained
     from fmdp.problems import problem as problem
     from fmdp.simulation import Environment as Environment
     from fmdp.simulation import Run as Run

@@ -13,6 +13,7 @@ import pytest
 from fmdp.elimination.backup import Backup
 from fmdp.planning.exact import Exact
 from fmdp.planning.registry import planner_kind
+from fmdp.planning.span import SpanConstrained
 
 CONTRACT = (
     "problem", "planner", "status", "gain", "gain_lower", "gain_upper", "span", "factored_spans",
@@ -50,6 +51,35 @@ def test_the_discounted_objective_is_the_mean_of_the_value(run: Any) -> None:
         "--tolerance", "1e-9", "--json",
     ).json  # fmt: skip
     assert plan["objective"] == pytest.approx(9.5, abs=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("options", "gain", "spans"),
+    [
+        (["--span-budget", "4"], 0.770383, [1, 1, 1, 1]),
+        (["--span-budget", "1,1,1,1"], 0.770383, [1, 1, 1, 1]),
+        (["--span-budget", "8", "--span-split", "search"], 0.914944, [1.479512] * 4),
+    ],
+)
+def test_the_span_planner_prints_its_own_gain_and_that_of_its_policy(
+    run: Any, options: list[str], gain: float, spans: list[float]
+) -> None:
+    """The uniform split, the same split given, and a search with a budget above Q(h*) = 5.918."""
+    problem = "circle:4,dynamics=guestrin,reward=mean"
+    ran = run("plan", problem, "--planner", "span", *options, "--json")
+    assert ran.status == 0
+    plan = ran.json
+    assert set(CONTRACT) <= plan.keys()
+    assert (plan["planner"], plan["status"]) == ("span", "converged")
+    assert plan["gain_lower"] <= plan["gain"] <= plan["gain_upper"]
+    assert plan["gain"] == pytest.approx(gain, abs=1e-6)
+    assert plan["policy_gain"] == pytest.approx(0.914944, abs=1e-6)
+    assert plan["factored_spans"] == pytest.approx(spans, abs=1e-5)
+    assert plan["attained"] is (gain > 0.9)
+    assert sum(plan["budgets"]) == pytest.approx(8 if gain > 0.9 else 4)
+    assert plan["objective"] is None
+    shown = run("plan", problem, "--planner", "span", *options).out
+    assert ("the budgets do not bind" in shown) is (gain > 0.9)
 
 
 def test_stopping_early_is_status_1_and_the_bounds_hold(run: Any) -> None:
@@ -92,7 +122,13 @@ def test_too_large_is_refused_with_the_predicted_need(run: Any) -> None:
     ("arguments", "line"),
     [
         (["--planner", "exat"], 'did you mean "exact"?'),
-        (["--planner", "span"], "--planner span is not built yet"),
+        (["--planner", "span"], "--span-budget"),
+        (["--planner", "span", "--span-budget", "-1"], "each a number >= 0; got '-1'"),
+        (["--planner", "span", "--span-budget", "much"], "got 'much'"),
+        (["--planner", "span", "--span-budget", "1,2"], "budget has 2 numbers; must be one, or"),
+        (["--planner", "span", "--span-budget", "1", "--span-split", "serch"], '"search"?'),
+        (["--planner", "span", "--span-budget", "1,2,3", "--span-split", "uniform"], "got 3"),
+        (["--span-budget", "1"], "planner exact has no parameter 'budget'"),
         (["--planner", "exact", "--basis", "pairs"], "planner exact has no parameter 'basis'"),
         (["--tolerance", "0"], "must be a number > 0; got '0'"),
         (["--tolerance", "nan"], "must be a number > 0; got 'nan'"),
@@ -162,3 +198,4 @@ def test_the_program_prints_one_object_and_nothing_else() -> None:
 
 def test_the_declared_defaults_are_those_of_the_planner() -> None:
     assert planner_kind("exact").make({}) == Exact()
+    assert planner_kind("span").make({"budget": "8"}) == SpanConstrained(8.0)

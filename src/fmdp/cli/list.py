@@ -44,7 +44,8 @@ def list_everything(json: Json = False) -> None:
     print("problems: NAME:SIZE[,key=value...], or a model file")
     # Families that share their parameters (the topologies of SysAdmin) list them once.
     for parameters, alike in groupby(families(), lambda family: family.all_parameters):
-        print_kinds([(family.example, family.summary) for family in alike], parameters)
+        optional = [p for p in parameters if not p.required]  # the size is in the example
+        print_kinds([(family.example, family.summary) for family in alike], optional)
     print("\nplanners: --planner NAME, and an option for each setting (max_seconds: --max-seconds)")
     for planner in planners():
         print_kinds([(planner.name, planner.summary)], planner.parameters)
@@ -65,9 +66,5 @@ def print_kinds(names: Sequence[tuple[str, str]], parameters: Iterable[Parameter
     """A few things that take the same parameters, and the parameters."""
     print()
     print_people(columns([("  " + name, summary) for name, summary in names]))
-    rows = [
-        (f"      {p.name}={p.default_text}", f"{p.meaning}: {p.allowed}")
-        for p in parameters
-        if not p.required
-    ]
+    rows = [(f"      {p.name}={p.default_text}", f"{p.meaning}: {p.allowed}") for p in parameters]
     print_people(columns(rows))

@@ -39,11 +39,19 @@ Planner = Annotated[
 ]
 SpanBudget = Annotated[
     str | None,
-    _of_planner("--span-budget", metavar="Q[,Q...]", help="span: budget of the factored span."),
+    _of_planner(
+        "--span-budget",
+        metavar="Q[,Q...]",
+        help="span: the sum of the budgets for the factored span, or one a state variable.",
+    ),
 ]
 SpanSplit = Annotated[
     str | None,
-    _of_planner("--span-split", metavar="uniform|search", help="span: how to split the budget."),
+    _of_planner(
+        "--span-split",
+        metavar="uniform|search",
+        help="span: how to divide one budget. Default: uniform.",
+    ),
 ]
 Basis = Annotated[
     str | None,
@@ -78,7 +86,7 @@ Tolerance = Annotated[
     _of_planner(
         "--tolerance",
         metavar="E",
-        help="exact: largest gap between the bounds; alp: largest violation. Default: 1e-6.",
+        help="exact, span: largest gap between the bounds; alp: largest violation. Default: 1e-6.",
     ),
 ]
 MaxIterations = Annotated[

@@ -25,7 +25,7 @@ from fmdp.cli.output import (
     short_number,
 )
 from fmdp.cli.progress import progress
-from fmdp.errors import FileProblem, InvalidParameter, TooLarge
+from fmdp.errors import FileProblem, TooLarge
 from fmdp.memory import describe_bytes, describe_count
 
 if TYPE_CHECKING:
@@ -45,6 +45,8 @@ OF_THE_PLAN = (
     "iterations",
     "ties",
 )
+# Of --planner span: the budget of every state variable, and whether a policy attains the gain.
+OF_THE_STATS = ("budgets", "truncated_states", "attained")
 KEYS = (
     "problem",
     "planner",
@@ -56,6 +58,7 @@ KEYS = (
     "seconds_startup",
     "seconds_evaluation",
     "peak_memory_bytes",
+    *OF_THE_STATS,
 )
 
 
@@ -96,8 +99,6 @@ def plan(
         "tie_seed": tie_seed,
     }
     settings = {name: value for name, value in given.items() if value is not None}
-    if planner == "span":
-        raise InvalidParameter("--planner span is not built yet; allowed: exact, alp")
     if out is not None:
         refuse_unwritable(out)
     result: dict[str, Any] = dict.fromkeys(KEYS) | {"problem": problem, "planner": planner}
@@ -147,6 +148,8 @@ def run(result: dict[str, Any], planner: str | None, settings: Mapping[str, obje
     evaluation = found.stats.get("seconds_evaluation", 0.0)
     for key in OF_THE_PLAN:
         result[key] = getattr(found, key)
+    for key in OF_THE_STATS:
+        result[key] = found.stats.get(key)
     result |= {
         "status": found.status.value,
         "seconds": (built - imported) + (planned - warm) - evaluation,
@@ -165,7 +168,8 @@ def warm_up(kind: PlannerKind, settings: Mapping[str, object], n_states: int) ->
     from fmdp.planning.plan import Status
     from fmdp.problems import problem as problem_of
 
-    unlimited = {name: value for name, value in settings.items() if name != "memory_limit"}
+    unlimited = {**settings, **kind.for_any_model}
+    unlimited.pop("memory_limit", None)
     rehearsals = [("circle:2", unlimited)]
     if n_states >= PARALLEL_STATES:
         machines = PARALLEL_STATES.bit_length() - 1
@@ -230,6 +234,9 @@ def print_plan(result: Mapping[str, Any], found: Plan, out: Path | None) -> None
     if result["factored_spans"] is not None:
         rows.append(("factored spans", spans_text(result["factored_spans"])))
     rows += row("their sum Q", "factored_span_sum")
+    if result["budgets"] is not None:
+        rows.append(("budgets", spans_text(result["budgets"])))
+        rows.append(("truncated", truncated_text(result["truncated_states"], result["attained"])))
     rows.append(("iterations", f"{result['iterations']:,}"))
     startup = seconds_text(result["seconds_startup"])
     evaluation = seconds_text(result["seconds_evaluation"])
@@ -247,3 +254,10 @@ def spans_text(spans: tuple[float, ...]) -> str:
     if len(shown) > 12:
         shown = [*shown[:6], "...", *shown[-5:]]
     return ", ".join(shown)
+
+
+def truncated_text(states: int, attained: bool) -> str:
+    if states == 0:
+        return "no state: the budgets do not bind"
+    mixture = "a mixture" if attained else "no mixture"
+    return f"{states:,} states; {mixture} of actions attains the gain"

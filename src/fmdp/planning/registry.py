@@ -9,11 +9,20 @@ planner brings a solver with it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fmdp.errors import UnknownName, did_you_mean
-from fmdp.parameters import Choice, Integer, Number, Parameter, quoted, resolve
+from fmdp.parameters import (
+    REQUIRED,
+    Choice,
+    Integer,
+    Number,
+    Numbers,
+    Parameter,
+    quoted,
+    resolve,
+)
 from fmdp.planning.plan import Planner
 
 
@@ -23,6 +32,8 @@ class PlannerKind:
     summary: str
     parameters: tuple[Parameter, ...]
     build: Callable[..., Planner]
+    for_any_model: Mapping[str, object] = field(default_factory=dict)
+    """What to use, on another model, in the place of settings that are made for one model."""
 
     def make(self, settings: Mapping[str, object]) -> Planner:
         """The planner with these settings, and the defaults for the others."""
@@ -33,6 +44,12 @@ def _exact(**settings: Any) -> Planner:
     from fmdp.planning.exact import Exact
 
     return Exact(**settings)
+
+
+def _span(**settings: Any) -> Planner:
+    from fmdp.planning.span import SpanConstrained
+
+    return SpanConstrained(**settings)
 
 
 def _alp(**settings: Any) -> Planner:
@@ -105,10 +122,35 @@ _ALP = PlannerKind(
     _alp,
 )
 
+_SPAN = PlannerKind(
+    "span",
+    "value iteration under a budget for the factored span of the bias, as FSRL needs it",
+    (
+        Numbers(
+            "budget",
+            REQUIRED,
+            "--span-budget: the sum of the budgets, or one for each state variable, "
+            "in the unit of the reward",
+            low=0.0,
+        ),
+        Choice(
+            "split",
+            None,
+            "--span-split: how one budget is divided; by default uniform, or as given",
+            choices=("uniform", "given", "search"),
+        ),
+        _TOLERANCE,
+        *_LIMITS,
+        *_TIES,
+    ),
+    _span,
+    {"budget": 1.0, "split": None},
+)
+
 
 def planners() -> tuple[PlannerKind, ...]:
     """Every planner, in the order in which they are listed."""
-    return (_EXACT, _ALP)
+    return (_EXACT, _ALP, _SPAN)
 
 
 def planner_kind(name: str) -> PlannerKind:
