@@ -95,7 +95,8 @@ def load_learner(path: str | os.PathLike[str]) -> Learner:
 def _read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     label = os.fspath(path)
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        # From memory: NumPy leaves a broken file open.
+        with np.load(io.BytesIO(Path(path).read_bytes()), allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}
         header = json.loads(str(arrays.pop("header")))
     except FileNotFoundError:

@@ -1,0 +1,207 @@
+"""What every learner has to do: the same in bulk as step by step, proper tables, few plans."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fmdp
+from fmdp import Exact, FactoredMDP, OptimisticTables, Structure
+from fmdp.errors import InvalidParameter, UnknownName
+from fmdp.learning.learner import PlanningLearner, for_learning
+from fmdp.learning.registry import learner_kind, learners
+from fmdp.planning.plan import Plan, Tables
+from fmdp.simulation import Reference, Simulation
+
+from .conftest import StepByStep, make
+
+MODEL = fmdp.problem("random:3,values=2,parents=1,actions=3,seed=5,noise=bernoulli")
+REFERENCE = Reference(gain=1.5, gain_kind="exact", gaps=None, seconds=0.0)
+
+
+def fingerprint(simulation: Simulation, learner: Any) -> list[Any]:
+    """Everything that a run has left behind, to the last bit."""
+    environment = simulation.environment
+    marks: list[Any] = [environment.state, environment.total_reward, environment.steps]
+    marks += [learner.steps, learner.episodes, learner.planner_calls, learner.unconverged_plans]
+    if isinstance(learner, PlanningLearner):
+        values, arrays = learner.state()
+        marks += [values, {name: array.tolist() for name, array in arrays.items()}]
+    if learner.generator is not None:
+        marks.append(learner.generator.bit_generator.state)
+    return marks
+
+
+def test_bulk_is_step_by_step(kind: tuple[str, dict[str, Any]]) -> None:
+    steps = 150
+    fast, slow = make(*kind, MODEL), make(*kind, MODEL)
+    in_bulk = Simulation(MODEL, fast, seed=3, reference=REFERENCE)
+    one_by_one = Simulation(MODEL, StepByStep(slow), seed=3, reference=REFERENCE)
+    in_bulk.run(steps)
+    one_by_one.run(steps)
+    assert fingerprint(in_bulk, fast) == fingerprint(one_by_one, slow)
+    assert in_bulk.result().curve == one_by_one.result().curve
+
+
+class Checking:
+    """The exact planner behind a guard that reads every table through the checking constructor."""
+
+    name = "checking"
+
+    def __init__(self) -> None:
+        self.inner = Exact(tolerance=1e-2, max_iterations=100)
+        self.calls = 0
+
+    def prepare(self, structure: Structure) -> Checking:
+        self.prepared = self.inner.prepare(structure)
+        return self
+
+    def solve(self, tables: Tables) -> Plan:
+        self.calls += 1
+        if isinstance(tables, OptimisticTables):
+            checked: Tables = OptimisticTables(
+                tables.structure, tables.lower, tables.free, tables.rewards
+            )
+        else:
+            checked = FactoredMDP(tables.structure, tables.transitions, tables.rewards)
+        return self.prepared.solve(checked)
+
+    def warm_state(self) -> Any:
+        return self.prepared.warm_state()
+
+
+@pytest.mark.parametrize("name", ["psrl", "dorl", "frmax"])
+@pytest.mark.parametrize("problem", ["jao:2", "random:2,values=3,seed=2,noise=gaussian"])
+def test_every_row_that_is_planned_with_is_a_distribution(name: str, problem: str) -> None:
+    model = fmdp.problem(problem)
+    planner = Checking()
+    settings: dict[str, Any] = {"m": 5} if name == "frmax" else {}
+    learner = learner_kind(name).make(model, settings, planner)
+    Simulation(model, learner, reference=REFERENCE).run(300)
+    assert learner.planner_calls == planner.calls > 5
+
+
+@pytest.mark.parametrize("name", ["psrl", "dorl", "fsrl"])
+def test_arithmetic_episodes_make_few_plans(name: str) -> None:
+    learner = make(name, {}, MODEL)
+    for steps in (50, 1000):
+        Simulation(MODEL, learner, reference=REFERENCE).run(steps)
+        largest = MODEL.structure.max_scope_size
+        bound = math.sqrt(3 * largest * learner.steps) + largest
+        assert learner.planner_calls == learner.episodes <= bound
+
+
+def test_frmax_plans_again_when_an_entry_becomes_known() -> None:
+    learner = make("frmax", {"m": 4}, MODEL)
+    assert isinstance(learner, PlanningLearner)
+    simulation = Simulation(MODEL, StepByStep(learner), reference=REFERENCE)
+    known = 0
+    for _ in range(200):
+        simulation.run(1)
+        calls = learner.planner_calls
+        now = int((learner.statistics.visits >= 4).sum())
+        learner.act(simulation.environment.state)
+        assert (learner.planner_calls > calls) == (now > known)
+        known = now
+    assert known > 5
+
+
+def test_acting_again_changes_nothing(kind: tuple[str, dict[str, Any]]) -> None:
+    learner = make(*kind, MODEL)
+    first = learner.act(MODEL.initial_state)
+    assert all(learner.act(MODEL.initial_state) == first for _ in range(5))
+    assert learner.planner_calls <= 1
+
+
+def test_a_learner_can_be_shown_what_others_did() -> None:
+    learner = make("dorl", {}, MODEL)
+    for _ in range(10):
+        learner.observe((0, 0, 0), (2,), (0.0, 0.0, 0.0), (1, 1, 1))
+    assert learner.steps == 10
+    assert learner.planner_calls == 0
+    learner.act((0, 0, 0))
+    assert learner.planner_calls == 1
+
+
+def test_psrl_without_a_generator_says_how_to_give_one() -> None:
+    with pytest.raises(InvalidParameter, match="generator="):
+        fmdp.PSRL(MODEL.structure).act(MODEL.initial_state)
+    assert fmdp.DORL(MODEL.structure).act(MODEL.initial_state)
+
+
+def test_unknown_names_and_values_are_refused() -> None:
+    with pytest.raises(UnknownName, match='did you mean "prior"'):
+        fmdp.PSRL(MODEL.structure, priors=1)
+    with pytest.raises(InvalidParameter, match="'c' parameter of learner dorl"):
+        fmdp.DORL(MODEL.structure, c=-1)
+    with pytest.raises(UnknownName, match='did you mean "dorl"'):
+        learner_kind("dorel")
+    with pytest.raises(InvalidParameter, match="must be span"):
+        fmdp.FSRL(MODEL.structure, planner=Exact())
+
+
+def test_every_registered_learner_says_what_it_is() -> None:
+    kinds = learners()
+    assert [kind.name for kind in kinds][:4] == ["psrl", "dorl", "fsrl", "frmax"]
+    for kind in kinds:
+        assert kind.summary
+        assert all(parameter.meaning for parameter in kind.parameters)
+
+
+def test_plans_inside_learners_are_coarse_unless_asked_otherwise() -> None:
+    structure = fmdp.problem("circle:4").structure
+    chosen: Any = for_learning(Exact(ties="first"), structure)
+    assert (chosen.tolerance, chosen.max_iterations, chosen.ties) == (4e-3, 500, "first")
+    chosen = for_learning(Exact(tolerance=1e-4, max_iterations=9), structure)
+    assert (chosen.tolerance, chosen.max_iterations) == (1e-4, 9)
+    chosen = for_learning(None, structure, "vertex")
+    assert (chosen.name, chosen.targets) == ("exact", "vertex")
+
+
+def test_learners_do_not_care_about_the_unit_of_the_reward() -> None:
+    """`mean` divides every reward and range by n (a power of 2, so without rounding): the same
+    actions, the rewards divided by n."""
+    runs = {}
+    for reward in ("sum", "mean"):
+        model = fmdp.problem(f"circle:4,reward={reward}")
+        for name in ("psrl", "dorl", "frmax"):
+            learner = make(name, {"m": 10} if name == "frmax" else {}, model)
+            simulation = Simulation(model, learner, seed=1, reference=REFERENCE)
+            simulation.run(400)
+            runs[name, reward] = simulation.environment.total_reward
+    for name in ("psrl", "dorl", "frmax"):
+        assert runs[name, "sum"] == pytest.approx(4 * runs[name, "mean"])
+
+
+def test_fsrl_with_a_large_budget_is_dorl() -> None:
+    """Budgets that no bias needs leave nothing to truncate."""
+    totals = []
+    for name, settings in (("dorl", {}), ("fsrl", {"budget": 1e6})):
+        learner = learner_kind(name).make(MODEL, settings, None)
+        assert isinstance(learner, PlanningLearner)
+        learner.planner = learner.planner.__class__(
+            **{**vars(learner.planner), "tolerance": 1e-8, "max_iterations": 10_000}
+        )
+        simulation = Simulation(MODEL, learner, seed=2, reference=REFERENCE)
+        simulation.run(300)
+        totals.append(simulation.environment.total_reward)
+    assert totals[0] == totals[1]
+
+
+def test_learners_approach_the_best_policy() -> None:
+    """On an easy problem the gap regret of the second half is a fraction of the first's."""
+    model = fmdp.problem("jao:2,delta=0.1,epsilon=0.5")
+    reference = fmdp.simulation.reference_for(model)
+    for name in ("psrl", "dorl", "fsrl", "frmax"):
+        halves = np.zeros(2)
+        for seed in range(3):
+            learner = make(name, {"m": 20} if name == "frmax" else {}, model, seed)
+            simulation = Simulation(model, learner, seed, reference=reference)
+            for half in range(2):
+                before = simulation.environment.total_gap
+                simulation.run(1000)
+                halves[half] += simulation.environment.total_gap - before
+        assert halves[1] < 0.5 * halves[0], name

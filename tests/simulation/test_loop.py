@@ -1,0 +1,127 @@
+"""simulate: one seed, one run; learners of one's own; runs in pieces."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fmdp
+from fmdp.errors import InvalidParameter
+from fmdp.simulation import Simulation, reference_for, simulate
+from fmdp.simulation.loop import streams
+
+MODEL = fmdp.problem("circle:3")
+REFERENCE = reference_for(MODEL)
+
+
+def cost(run: fmdp.Run) -> tuple[Any, ...]:
+    return run.regret, run.gap_regret, run.curve, run.planner_calls
+
+
+def test_the_ten_lines_of_the_design() -> None:
+    model = fmdp.problem("circle:4")
+    plan = fmdp.plan(model)
+    assert plan.policy is not None
+    assert len(plan.policy((1, 0, 1, 1))) == 1
+    learner = fmdp.DORL(model.structure, c=0.03, planner=fmdp.Exact())
+    run = fmdp.simulate(model, learner, steps=500, seed=0)
+    assert run.gap_regret is not None
+    assert run.gap_regret >= 0.0
+    assert (run.steps, run.episodes) == (500, learner.episodes)
+
+
+@pytest.mark.parametrize("name", ["PSRL", "DORL", "FSRL", "FRmax", "Random"])
+def test_one_seed_is_one_run(name: str) -> None:
+    def run(seed: int) -> fmdp.Run:
+        learner = getattr(fmdp, name)(MODEL.structure)
+        return simulate(MODEL, learner, 300, seed, reference=REFERENCE)
+
+    assert cost(run(1)) == cost(run(1))
+    assert cost(run(1)) != cost(run(2))
+
+
+def test_a_run_in_pieces_is_the_same_run() -> None:
+    whole = Simulation(MODEL, fmdp.PSRL(MODEL.structure), 5, reference=REFERENCE)
+    whole.run(200)
+    pieces = Simulation(MODEL, fmdp.PSRL(MODEL.structure), 5, reference=REFERENCE)
+    for steps in (1, 0, 99, 37, 63):
+        pieces.run(steps)
+    assert pieces.environment.steps == 200
+    assert pieces.result().regret == whole.result().regret
+    assert pieces.result().gap_regret == whole.result().gap_regret
+
+
+def test_the_streams_are_named_and_apart() -> None:
+    environment, learner = streams(3)
+    children = np.random.SeedSequence(3).spawn(2)
+    assert environment.random() == np.random.Generator(np.random.PCG64(children[0])).random()
+    assert learner.random() == np.random.Generator(np.random.PCG64(children[1])).random()
+
+
+def test_a_generator_of_ones_own_is_kept() -> None:
+    mine = np.random.Generator(np.random.PCG64(8))
+    learner = fmdp.PSRL(MODEL.structure, generator=mine)
+    simulate(MODEL, learner, 10, reference=REFERENCE)
+    assert learner.generator is mine
+
+
+class Stubborn:
+    """The least that a learner can be."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[Any, ...]] = []
+
+    def act(self, state: tuple[int, ...]) -> Sequence[int]:
+        return [3]
+
+    def observe(self, *step: Any) -> None:
+        self.seen.append(step)
+
+
+def test_a_learner_of_ones_own() -> None:
+    learner = Stubborn()
+    run = simulate(MODEL, learner, 40, reference=REFERENCE)
+    assert (run.steps, run.episodes, run.planner_calls) == (40, None, None)
+    assert len(learner.seen) == 40
+    states = [step[0] for step in learner.seen]
+    assert states[0] == MODEL.initial_state
+    assert states[1:] == [step[3] for step in learner.seen[:-1]]
+
+
+def test_a_learner_of_another_structure_is_refused() -> None:
+    with pytest.raises(InvalidParameter, match="structure"):
+        simulate(MODEL, fmdp.DORL(fmdp.problem("circle:4").structure), 10)
+
+
+def test_progress_is_reported() -> None:
+    news: list[Mapping[str, Any]] = []
+    simulate(MODEL, fmdp.DORL(MODEL.structure), 500, reference=REFERENCE, progress=news.append)
+    assert news
+    assert set(news[0]) == {"step", "steps", "episode", "regret", "seconds"}
+    assert news[0]["steps"] == 500
+
+
+def test_a_policy_is_evaluated_by_simulation_too() -> None:
+    policy = fmdp.plan(MODEL).policy
+    assert policy is not None
+    exact = fmdp.evaluate(MODEL, policy)
+    simulated = fmdp.simulation.evaluate_by_simulation(MODEL, policy, steps=200_000)
+    assert (exact.kind, simulated.kind) == ("exact", "simulated")
+    assert simulated.gain_lower <= exact.gain <= simulated.gain_upper
+    assert simulated.gain_upper - simulated.gain_lower < 0.02
+    assert simulated.iterations == 200_000
+
+    class Asked:
+        """The same policy without its table."""
+
+        def __call__(self, state: Sequence[int]) -> tuple[int, ...]:
+            return policy(state)
+
+        def save(self, path: object) -> None: ...
+
+    asked = fmdp.simulation.evaluate_by_simulation(MODEL, Asked(), steps=2000)
+    tabulated = fmdp.simulation.evaluate_by_simulation(MODEL, policy, steps=2000)
+    assert asked.gain == tabulated.gain
