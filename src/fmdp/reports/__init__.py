@@ -1,1 +1,1 @@
-"""Reports of stored runs: statistics, figures, tables and the web page. Nothing here runs anything."""
+"""Reports of stored runs: statistics, figures, tables, the web page. Nothing here runs anything."""

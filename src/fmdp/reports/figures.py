@@ -1,0 +1,294 @@
+"""Regret curves for a paper: a panel for each problem, a median line and a quartile band a learner.
+
+Each figure is made as PNG, SVG and PDF (fonts embedded). The same runs give the same bytes with
+the same Matplotlib: no dates and no random ids go into the files. Matplotlib is the extra `plots`;
+it is used through its objects, without pyplot, so no global state and no display is touched.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fmdp.errors import FmdpError
+from fmdp.reports.cells import GAP, MEASURES, REALISED, Cell, Problem, Runs
+from fmdp.reports.style import Style, styles
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+FORMATS = ("png", "svg", "pdf")
+MOST_CURVES = 8
+"""Curves that one panel can hold and still be read."""
+
+FONT_SIZE = 9.0
+SETTINGS: Any = {
+    "font.family": "sans-serif",
+    "font.sans-serif": ["DejaVu Sans"],  # comes with Matplotlib, so it is the same everywhere
+    "font.size": FONT_SIZE,
+    "axes.labelsize": FONT_SIZE,
+    "axes.titlesize": FONT_SIZE + 1,
+    "legend.fontsize": FONT_SIZE,
+    "xtick.labelsize": FONT_SIZE - 1,
+    "ytick.labelsize": FONT_SIZE - 1,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.linewidth": 0.8,
+    "axes.grid": True,
+    "grid.color": "#DDDDDD",
+    "grid.linewidth": 0.6,
+    "axes.axisbelow": True,
+    "lines.linewidth": 1.5,
+    "lines.markersize": 4.5,
+    "pdf.fonttype": 42,  # TrueType, which publishers ask for
+    "svg.hashsalt": "fmdp",
+    "savefig.dpi": 200,
+}
+# Metadata that would differ from day to day.
+UNDATED = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
+
+
+class MissingPlots(FmdpError):
+    """Matplotlib is not installed; the message names the extra that brings it."""
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A figure in all formats, with the words that belong under it."""
+
+    name: str
+    files: Mapping[str, bytes]
+    """Format -> content."""
+    caption: str
+
+
+def require_matplotlib() -> None:
+    """MissingPlots, one line, if figures cannot be drawn."""
+    try:
+        import matplotlib.figure  # noqa: F401 - only whether it is there
+    except ImportError:
+        raise MissingPlots(
+            "figures need Matplotlib, which is not installed; install it with the extra "
+            "fmdp[plots]: pip install 'fmdp[plots]'"
+        ) from None
+
+
+def draw(runs: Runs) -> list[Drawing]:
+    """Realised and gap regret, on logarithmic and on linear axes."""
+    require_matplotlib()
+    drawings = []
+    for measure in runs.measures:
+        name = {REALISED: "regret", GAP: "gap-regret"}[measure]
+        for scale in ("log", "linear"):
+            shown = [(problem, drawn_cells(problem, measure)) for problem in runs.problems]
+            panels = [(problem, cells) for problem, cells in shown if cells]
+            suffix = "" if scale == "log" else "-linear"
+            drawings.append(
+                Drawing(
+                    name + suffix,
+                    regret_figure(panels, measure, scale, styles(runs.cells)),
+                    caption(panels, measure, scale),
+                )
+            )
+    return drawings
+
+
+def drawn_cells(problem: Problem, measure: str) -> tuple[Cell, ...]:
+    """The cells with this measure; where they are too many, the best of each learner."""
+    cells = [cell for cell in problem.cells if measure in cell.curves]
+    if len(cells) <= MOST_CURVES:
+        return tuple(cells)
+    best: dict[str, Cell] = {}
+    for cell in sorted(cells, key=lambda cell: float(np.median(cell.curves[measure][:, -1]))):
+        best.setdefault(cell.learner, cell)
+    few = sorted(list(best.values())[:MOST_CURVES], key=cells.index)
+    return tuple(few)
+
+
+def caption(panels: Sequence[tuple[Problem, Sequence[Cell]]], measure: str, scale: str) -> str:
+    counts = sorted({len(cell.runs) for _, cells in panels for cell in cells})
+    many = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+    what = {
+        REALISED: "Realised regret, t times the optimal gain minus the rewards of t steps",
+        GAP: "Gap regret, the sum over the steps of what each action gives away against an optimal "
+        "one, by the optimal bias",
+    }[measure]
+    axes = {"log": "both axes logarithmic", "linear": "both axes linear"}[scale]
+    names = ", ".join(problem.name for problem, _ in panels)
+    words = (
+        f"{what}, in units of reward, on {names}. Lines are medians over {many} runs, bands reach "
+        f"from the lower to the upper quartile; {axes}."
+    )
+    if scale == "log":
+        words += " The grey line grows like the square root of t."
+        if measure == REALISED:
+            words += " Where a median is not positive, its line is interrupted."
+    if any(len(cells) < len([c for c in p.cells if measure in c.curves]) for p, cells in panels):
+        words += " Of each learner only the variant with the lowest median at the end is drawn."
+    return words
+
+
+def regret_figure(
+    panels: Sequence[tuple[Problem, Sequence[Cell]]],
+    measure: str,
+    scale: str,
+    looks: Mapping[str, Style],
+    *,
+    columns: int | None = None,
+) -> dict[str, bytes]:
+    """Format -> the file's bytes."""
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    with mpl.rc_context(SETTINGS):
+        across = columns or columns_for(len(panels))
+        down = math.ceil(len(panels) / across)
+        labels = list(dict.fromkeys(cell.label for _, cells in panels for cell in cells))
+        figure = Figure(layout="constrained")
+        axes = figure.subplots(down, across, squeeze=False)
+        for place, ax in enumerate(axes.flat):
+            if place >= len(panels):
+                ax.set_visible(False)
+                continue
+            problem, cells = panels[place]
+            draw_panel(ax, cells, measure, scale, looks)
+            ax.set_title(problem.name, loc="left")
+            if place + across >= len(panels):
+                ax.set_xlabel("steps t")
+            if place % across == 0:
+                ax.set_ylabel(f"{MEASURES[measure]} (reward)")
+        width = max(3.4 * across, 4.6)
+        rows = add_legend(figure, axes, labels, looks, width)
+        figure.set_size_inches(width, 2.5 * down + 0.19 * rows + 0.1)
+        # Laid out once, not once more for every format.
+        figure.draw_without_rendering()
+        figure.set_layout_engine("none")
+        return {kind: saved(figure, kind) for kind in FORMATS}
+
+
+def columns_for(panels: int) -> int:
+    """2 x 2 for four; else up to three in a row, which a page of two columns can hold."""
+    return panels if panels < 4 else 2 if panels == 4 else 3
+
+
+def draw_panel(
+    ax: Axes, cells: Sequence[Cell], measure: str, scale: str, looks: Mapping[str, Style]
+) -> None:
+    ends = []
+    for place, cell in enumerate(cells):
+        look = looks[cell.label]
+        values = cell.curves[measure]
+        low, middle, high = np.quantile(values, (0.25, 0.5, 0.75), axis=0)
+        shown = middle
+        if scale == "log":
+            # Realised regret can be negative by luck: no logarithm, no line.
+            shown = np.where(middle > 0, middle, np.nan)
+            floor = np.where(middle > 0, np.maximum(low, middle * 1e-3), np.nan)
+            low, high = floor, np.where(middle > 0, high, np.nan)
+        t = cell.t
+        if cell.learner not in ("oracle", "random"):
+            ax.fill_between(t, low, high, color=look.colour, alpha=0.16, linewidth=0)
+        ax.plot(
+            t,
+            shown,
+            color=look.colour,
+            dashes=look.dash or (None, None),
+            marker=look.marker,
+            markevery=marked(t, scale, place, len(cells)),
+            markeredgecolor="white",
+            markeredgewidth=0.5,
+        )
+        ends.append(shown)
+    last = max(int(cell.t[-1]) for cell in cells)
+    if scale == "log":
+        log_axes(ax, cells, ends, last)
+    else:
+        ax.set_xlim(0, last)
+        ax.set_ylim(bottom=min(0.0, *(float(np.nanmin(e)) for e in ends)))
+        ax.locator_params(axis="x", nbins=5)
+        ax.xaxis.set_major_formatter(thousands)
+        ax.yaxis.set_major_formatter(thousands)
+
+
+def log_axes(ax: Axes, cells: Sequence[Cell], ends: Sequence[Any], last: int) -> None:
+    ax.set_xscale("log")
+    ax.set_yscale("log")
+    ax.set_xlim(1, last)
+    finite = np.concatenate([e[np.isfinite(e)] for e in ends])
+    if finite.size == 0:
+        return
+    top = float(finite.max())
+    # Four decades below the largest: the first steps would take most of the panel otherwise.
+    bottom = max(float(finite.min()), top * 1e-4) * 0.7
+    ax.set_ylim(bottom, max(top * 1.6, bottom * 10))
+    guide = np.array([1.0, float(last)])
+    level = math.sqrt(bottom * top) / math.sqrt(math.sqrt(last))
+    ax.plot(guide, level * np.sqrt(guide), color="#888888", linewidth=0.8, zorder=1)
+    ax.annotate(
+        "∝ √t",
+        (last, level * math.sqrt(last)),
+        textcoords="offset points",
+        xytext=(-2, 3),
+        ha="right",
+        color="#666666",
+        fontsize=FONT_SIZE - 1,
+    )
+
+
+def marked(t: Any, scale: str, place: int, of: int) -> list[int]:
+    """Checkpoints that carry a marker: a few, spread evenly on the axis, staggered by learner."""
+    steps = np.arange(6) + (place + 0.5) / max(of, 1)
+    if scale == "log":
+        wanted = np.exp(np.log(max(float(t[-1]), 2.0)) * steps / 6)
+    else:
+        wanted = float(t[-1]) * steps / 6
+    return sorted({int(np.abs(t - w).argmin()) for w in wanted})
+
+
+def thousands(value: float, _position: float) -> str:
+    return f"{value:,.0f}" if value == int(value) else f"{value:g}"
+
+
+def add_legend(
+    figure: Figure, axes: Any, labels: Sequence[str], looks: Mapping[str, Style], width: float
+) -> int:
+    """One legend for all panels, above them; returns the number of its rows."""
+    from matplotlib.lines import Line2D
+
+    handles = [
+        Line2D(
+            [],
+            [],
+            color=looks[label].colour,
+            dashes=looks[label].dash or (None, None),
+            marker=looks[label].marker,
+            markeredgecolor="white",
+            markeredgewidth=0.5,
+        )
+        for label in labels
+    ]
+    longest = max(map(len, labels))
+    fits = max(1, int(width / (0.45 + 0.085 * longest)))
+    rows = math.ceil(len(labels) / fits)
+    figure.legend(
+        handles,
+        labels,
+        loc="outside upper center",
+        ncols=math.ceil(len(labels) / rows),
+        frameon=False,
+        handlelength=3.2,
+        columnspacing=1.4,
+    )
+    return rows
+
+
+def saved(figure: Figure, kind: str) -> bytes:
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format=kind, metadata=UNDATED[kind])
+    return buffer.getvalue()

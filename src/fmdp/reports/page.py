@@ -1,0 +1,316 @@
+"""The web page: one file that works offline, made from the assets beside this module.
+
+Data goes into the page as JSON in a script element that no browser runs, with every "<" written as
+an escape, so that no text from the store can end the element; what is written as HTML is escaped.
+The page's content security policy allows our own script and style by their hashes and nothing else:
+no network, and no script that might slip in. Recordings are deflated; the page unpacks them when
+they are asked for.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import zlib
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+from importlib import resources
+from string import Template
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fmdp import __version__
+from fmdp.experiments.store import Store, StoredSpec
+from fmdp.memory import describe_count
+from fmdp.reports.analysis import Analysis
+from fmdp.reports.cells import GAP, MEASURES, REALISED, Cell, Problem, Runs, replay
+from fmdp.reports.network import network, touched_nodes
+from fmdp.reports.style import styles
+
+SCRIPTS = ("dom.js", "curves.js", "tables.js", "replay.js", "start.js")
+MOST_REPLAYED = 20_000
+"""Steps of a recording that go into the page; learning is early, and the store keeps all."""
+
+CAPTIONS = {
+    REALISED: "Realised regret: t times the gain minus the rewards of t steps. Median over the "
+    "seeds; the bands reach from the lower to the upper quartile.",
+    GAP: "Gap regret: what the actions of t steps give away against optimal ones, by the optimal "
+    "bias; free of the luck in the rewards. Median over the seeds; the bands reach from the lower "
+    "to the upper quartile.",
+}
+
+
+def page(store: Store, runs: Runs, analysis: Analysis, paragraphs: Sequence[str] = ()) -> str:
+    """The page of a report; `paragraphs` stand on top, before the curves."""
+    assets = resources.files("fmdp.reports") / "assets"
+    style = (assets / "page.css").read_text("utf-8")
+    parts = [(assets / name).read_text("utf-8") for name in SCRIPTS]
+    script = '"use strict";\n(() => {\n' + "\n".join(parts) + "})();\n"
+    policy = (
+        f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; "
+        f"base-uri 'none'; form-action 'none'"
+    )
+    return Template((assets / "page.html").read_text("utf-8")).substitute(
+        policy=policy,
+        generator=f"fmdp {__version__}",
+        title=escape(title(runs)),
+        facts=escape(" · ".join(facts(runs))),
+        paper=_card(paragraphs),
+        notes="".join(
+            f'<p class="note" role="note">{escape(note)}</p>\n'
+            for note in (*runs.notes, *analysis.notes)
+        ),
+        provenance=_provenance(runs),
+        style=style,
+        script=script,
+        data=as_script(data(store, runs, analysis)),
+    )
+
+
+def _hash(text: str) -> str:
+    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
+
+
+def as_script(value: object) -> str:
+    """JSON that can stand inside a script element, whatever its strings are."""
+    text = json.dumps(value, separators=(",", ":"), allow_nan=False)
+    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+
+
+def title(runs: Runs) -> str:
+    titles = [spec.title or spec.name for spec in runs.specs]
+    return titles[0] if len(titles) == 1 else "Runs of factored MDP learners"
+
+
+def facts(runs: Runs) -> Iterable[str]:
+    counts = {
+        "problem": len(runs.problems),
+        "cell": len(runs.cells),
+        "run": sum(len(cell.runs) for cell in runs.cells),
+    }
+    for noun, count in counts.items():
+        yield f"{count:,} {noun}{'' if count == 1 else 's'}"
+    steps = sorted({cell.steps for cell in runs.cells})
+    yield " and ".join(f"{n:,}" for n in steps) + " steps"
+
+
+def data(store: Store, runs: Runs, analysis: Analysis) -> dict[str, Any]:
+    looks = styles(runs.cells)
+    learner_of = {cell.label: cell.learner for cell in runs.cells}
+    return {
+        "measures": [
+            {"key": measure, "name": MEASURES[measure], "caption": CAPTIONS[measure]}
+            for measure in runs.measures
+        ],
+        "labels": [
+            {
+                "label": label,
+                "learner": learner_of[label],
+                "colour": look.colour,
+                "dark": look.colour_on_dark,
+                "dash": look.dash,
+                "marker": look.marker,
+            }
+            for label, look in looks.items()
+        ],
+        "problems": [_problem(store, problem) for problem in runs.problems],
+        "summaries": [
+            {
+                "measure": measure,
+                "problem": found.cell.problem,
+                "label": found.cell.label,
+                "learner": found.cell.learner,
+                "runs": summary.n,
+                "steps": found.cell.steps,
+                "median": summary.median,
+                "interval": summary.interval,
+                "low": summary.lower_quartile,
+                "high": summary.upper_quartile,
+                "worst": summary.worst,
+                "plans": _median(run.planner_calls for run in found.cell.runs),
+                "seconds": _median(run.seconds for run in found.cell.runs),
+            }
+            for found in analysis.summaries
+            for measure, summary in found.by_measure.items()
+        ],
+        "comparisons": [
+            {
+                "measure": comparison.measure,
+                "problem": comparison.problem,
+                "first": comparison.first,
+                "second": comparison.second,
+                "seeds": comparison.test.n,
+                "median": comparison.median,
+                "interval": comparison.interval,
+                "lower": comparison.test.lower,
+                "p": comparison.test.p_value,
+                "adjusted": comparison.adjusted,
+                "verdict": comparison.verdict,
+            }
+            for comparison in analysis.comparisons
+        ],
+    }
+
+
+def _median(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return float(np.median(known)) if known else None
+
+
+def _problem(store: Store, problem: Problem) -> dict[str, Any]:
+    model = store.model(problem.model_hash)
+    structure = model.structure
+    drawn = network(structure)
+    touched = touched_nodes(model, drawn)
+    return {
+        "name": problem.name,
+        "gain": problem.gain,
+        "gainKind": problem.gain_kind,
+        "size": f"{describe_count(structure.n_states)} states, "
+        f"{describe_count(structure.n_actions)} actions",
+        "actions": [
+            {"name": name, "values": values, "touched": nodes}
+            for name, values, nodes in zip(
+                structure.action_names, structure.action_values, touched, strict=True
+            )
+        ],
+        "variables": [
+            {"name": name, "values": values}
+            for name, values in zip(structure.state_names, structure.state_values, strict=True)
+        ],
+        "initial": model.initial_state,
+        "network": {
+            "nodes": [vars(node) for node in drawn.nodes],
+            "arrows": [[arrow.source, arrow.target, arrow.both] for arrow in drawn.arrows],
+        },
+        "cells": [_cell(store, cell) for cell in problem.cells],
+    }
+
+
+def _cell(store: Store, cell: Cell) -> dict[str, Any]:
+    curves = {}
+    for measure, values in cell.curves.items():
+        low, median, high = np.quantile(values, (0.25, 0.5, 0.75), axis=0)
+        curves[measure] = {"median": _short(median), "low": _short(low), "high": _short(high)}
+    return {
+        "label": cell.label,
+        "t": cell.t.tolist(),
+        "curves": curves,
+        "replay": _replay(store, cell),
+    }
+
+
+def _short(values: NDArray[np.float64]) -> list[float]:
+    """Six digits: more than a screen can show, half the size."""
+    return [float(f"{value:.6g}") for value in values.tolist()]
+
+
+def _replay(store: Store, cell: Cell) -> dict[str, Any] | None:
+    found = replay(store, cell)
+    if found is None or found.run.gain is None:
+        return None
+    recording = found.recording
+    of = len(recording.actions)
+    steps = min(of, MOST_REPLAYED)
+    frames = recording.times <= steps
+    return {
+        "seed": found.run.seed,
+        "gain": found.run.gain,
+        "steps": steps,
+        "of": of,
+        "states": packed(recording.states[: steps + 1]),
+        "actions": packed(recording.actions[:steps]),
+        "rewards": packed(recording.rewards[:steps].sum(axis=1)),
+        "times": recording.times[frames].tolist(),
+        "uncertainty": [_short(row) for row in recording.uncertainty[frames]],
+        "visited": recording.visited[frames].tolist(),
+        "rows": list(found.model.structure.transition_rows),
+    }
+
+
+def packed(array: NDArray[Any]) -> dict[str, str]:
+    """An array for the page: little-endian, deflated, base64."""
+    if array.dtype.kind in "iu":
+        largest = int(array.max(initial=0))
+        kind = "u1" if largest < 2**8 else "u2" if largest < 2**16 else "u4"
+    else:
+        kind = "f8"
+    flat = np.ascontiguousarray(array, dtype=f"<{kind}").tobytes()
+    return {"type": kind, "data": base64.b64encode(zlib.compress(flat, level=9)).decode()}
+
+
+def _card(paragraphs: Sequence[str]) -> str:
+    if not paragraphs:
+        return ""
+    body = "".join(f"<p>{escape(paragraph)}</p>\n" for paragraph in paragraphs)
+    return (
+        '<section class="paper" aria-labelledby="paper-title">'
+        f'<h2 id="paper-title">Against the paper</h2>\n{body}</section>\n'
+    )
+
+
+def _provenance(runs: Runs) -> str:
+    done = [run for cell in runs.cells for run in cell.runs]
+    rows: list[tuple[str, str]] = [
+        ("fmdp", _counted(Counter(run.fmdp_version for run in done))),
+        ("Results version", _counted(Counter(str(run.results_version) for run in done))),
+        ("Machine", _counted(Counter(run.machine for run in done))),
+        ("Time in runs", f"{sum(run.seconds for run in done):,.1f} s"),
+        ("Page made by", f"fmdp {__version__}"),
+    ]
+    text = _facts_table(rows)
+    for spec in runs.specs:
+        text += _spec(spec)
+    cells = "".join(
+        f"<details><summary>{escape(cell.problem)}: {escape(cell.label)}</summary>"
+        f"{_facts_table(_settings(cell))}</details>\n"
+        for cell in runs.cells
+    )
+    text += f"<details><summary>All parameters of every cell</summary>{cells}</details>\n"
+    if runs.failed:
+        failures = "".join(
+            f"<li>{escape(run.problem)}, {escape(run.learner)}, seed {run.seed}: "
+            f"{escape(run.error or '')}</li>\n"
+            for run in runs.failed
+        )
+        text += f"<details open><summary>Failed runs</summary><ul>{failures}</ul></details>\n"
+    return text
+
+
+def _spec(spec: StoredSpec) -> str:
+    rows = [("Spec", spec.name), ("Hash", spec.hash), ("Added", f"{spec.added} (UTC)")]
+    head = escape(spec.title or spec.name)
+    return f"<h3>{head}</h3>{_facts_table(rows)}<pre>{escape(spec.text)}</pre>\n"
+
+
+def _settings(cell: Cell) -> list[tuple[str, str]]:
+    def told(values: Mapping[str, Any]) -> str:
+        return ", ".join(f"{key} = {json.dumps(value)}" for key, value in values.items()) or "none"
+
+    return [
+        ("Learner", cell.learner),
+        ("Parameters", told(cell.parameters)),
+        ("Planner", cell.planner or "none"),
+        ("Its settings", told(cell.planner_settings)),
+        ("Steps", f"{cell.steps:,}"),
+        ("Seeds", ", ".join(map(str, cell.seeds))),
+        ("Model", cell.model),
+    ]
+
+
+def _counted(counts: Counter[str]) -> str:
+    if len(counts) == 1:
+        return next(iter(counts))
+    return ", ".join(f"{name} ({count:,} runs)" for name, count in counts.items())
+
+
+def _facts_table(rows: Iterable[tuple[str, str]]) -> str:
+    body = "".join(
+        f'<tr><th scope="row">{escape(name)}</th><td>{escape(value)}</td></tr>'
+        for name, value in rows
+    )
+    return f'<table class="facts-table"><tbody>{body}</tbody></table>\n'

@@ -1,0 +1,69 @@
+"""How a learner looks, the same in every panel of the figures and on the page.
+
+Colours are those of Okabe & Ito (2008), which people with any colour vision tell apart; dashes and
+markers differ as well, so that a figure survives a grey printer. Where several learners run in a
+few variants each, the colour is the learner's and the dash the variant's; else every label has a
+colour of its own. The ends of every plot, oracle and random, are black and grey.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from fmdp.reports.cells import Cell
+
+# (on white, on black): the second are lighter, of the same hue.
+COLOURS = (
+    ("#0072B2", "#56A9DC"),  # blue
+    ("#D55E00", "#F08A4B"),  # vermillion
+    ("#009E73", "#35C79B"),  # bluish green
+    ("#CC79A7", "#E3A3C6"),  # reddish purple
+    ("#E69F00", "#F5C04A"),  # orange
+    ("#56B4E9", "#A9DBF8"),  # sky blue
+)
+BLACK = ("#000000", "#F0F0F0")
+GREY = ("#767676", "#9E9E9E")
+ENDS = {"oracle": BLACK, "random": GREY}
+
+# On and off, in line widths.
+DASHES: tuple[tuple[float, ...], ...] = ((), (5, 2), (1.5, 1.5), (6, 2, 1.5, 2), (9, 2.5))
+# As Matplotlib calls them; the page draws the same shapes.
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
+
+
+@dataclass(frozen=True)
+class Style:
+    colour: str
+    colour_on_dark: str
+    dash: tuple[float, ...]
+    marker: str
+
+
+def styles(cells: Iterable[Cell]) -> dict[str, Style]:
+    """Label -> its look."""
+    learner_of: dict[str, str] = {}
+    for cell in cells:
+        learner_of.setdefault(cell.label, cell.learner)
+    ranked = [label for label, learner in learner_of.items() if learner not in ENDS]
+    variants: dict[str, list[str]] = {}
+    for label in ranked:
+        variants.setdefault(learner_of[label], []).append(label)
+    by_learner = 1 < len(variants) <= len(COLOURS) and max(
+        map(len, variants.values()), default=0
+    ) <= len(DASHES)
+    found: dict[str, Style] = {}
+    for place, label in enumerate(learner_of):
+        learner = learner_of[label]
+        if learner in ENDS:
+            colours, dash = ENDS[learner], DASHES[2]
+        elif by_learner:
+            colours = COLOURS[list(variants).index(learner)]
+            dash = DASHES[variants[learner].index(label)]
+        else:
+            index = ranked.index(label)
+            colours = COLOURS[index % len(COLOURS)]
+            # A second round through the colours has other dashes: no two alike up to 30.
+            dash = DASHES[(index + index // len(COLOURS)) % len(DASHES)]
+        found[label] = Style(*colours, dash, MARKERS[place % len(MARKERS)])
+    return found
