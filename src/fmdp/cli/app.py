@@ -21,6 +21,7 @@ from fmdp import __version__
 from fmdp.cli.convert import convert
 from fmdp.cli.evaluate import evaluate
 from fmdp.cli.list import list_everything
+from fmdp.cli.measure import measure
 from fmdp.cli.plan import plan
 from fmdp.cli.reproduce import reproduce
 from fmdp.cli.show import show
@@ -70,6 +71,7 @@ app.command("list")(list_everything)
 app.command("show")(show)
 app.command("plan")(plan)
 app.command("evaluate")(evaluate)
+app.command("measure")(measure)
 app.command("convert")(convert)
 app.command("reproduce")(reproduce)
 

@@ -103,5 +103,11 @@ def short_number(value: float | str | None, digits: int = 7) -> str:
     return "infinite" if math.isinf(value) else f"{value:.{digits}g}"
 
 
+def numbers_text(values: Sequence[float], digits: int = 4) -> str:
+    """Many numbers on one line, with the middle left out of a long list."""
+    shown = [short_number(value, digits) for value in values]
+    return ", ".join(shown if len(shown) <= 12 else [*shown[:6], "...", *shown[-5:]])
+
+
 def seconds_text(seconds: float) -> str:
     return f"{seconds * 1e3:.3g} ms" if seconds < 1 else f"{seconds:.3g} s"

@@ -19,6 +19,7 @@ import typer
 from fmdp.cli import options
 from fmdp.cli.output import (
     columns,
+    numbers_text,
     print_json,
     print_people,
     seconds_text,
@@ -232,10 +233,10 @@ def print_plan(result: Mapping[str, Any], found: Plan, out: Path | None) -> None
     rows += row("gain of the policy", "policy_gain")
     rows += row("span", "span")
     if result["factored_spans"] is not None:
-        rows.append(("factored spans", spans_text(result["factored_spans"])))
+        rows.append(("factored spans", numbers_text(result["factored_spans"])))
     rows += row("their sum Q", "factored_span_sum")
     if result["budgets"] is not None:
-        rows.append(("budgets", spans_text(result["budgets"])))
+        rows.append(("budgets", numbers_text(result["budgets"])))
         rows.append(("truncated", truncated_text(result["truncated_states"], result["attained"])))
     rows.append(("iterations", f"{result['iterations']:,}"))
     startup = seconds_text(result["seconds_startup"])
@@ -247,13 +248,6 @@ def print_plan(result: Mapping[str, Any], found: Plan, out: Path | None) -> None
     if out is not None:
         rows.append(("policy", f"saved in {out}" if found.policy else "none to save"))
     print_people(columns(rows))
-
-
-def spans_text(spans: tuple[float, ...]) -> str:
-    shown = [short_number(span, 4) for span in spans]
-    if len(shown) > 12:
-        shown = [*shown[:6], "...", *shown[-5:]]
-    return ", ".join(shown)
 
 
 def truncated_text(states: int, attained: bool) -> str:

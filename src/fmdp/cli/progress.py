@@ -14,8 +14,6 @@ from typing import Any
 
 from fmdp.cli.output import console, short_number
 
-Report = Callable[[Mapping[str, Any]], None]
-
 _FIRST_LINE_AFTER_SECONDS = 10.0
 _GROWTH = 1.6
 _SECONDS_BETWEEN_REWRITES = 0.1
@@ -41,15 +39,20 @@ def line_of(news: Mapping[str, Any], seconds: float) -> str:
 
 
 @contextmanager
-def progress(what: str) -> Iterator[Report]:
-    """A callback for planners; what it says disappears from a terminal when the work is done."""
+def progress(
+    what: str, line_of: Callable[[Any, float], str] = line_of
+) -> Iterator[Callable[[Any], None]]:
+    """A callback for long work; what it says disappears from a terminal when the work is done.
+
+    `line_of` makes a line of what the work reports (as planners do, by default) and the seconds.
+    """
     started = time.perf_counter()
     due = 0.0
     if sys.stderr.isatty():
         terminal = console(stderr=True)
         with terminal.status(what, spinner="line") as status:
 
-            def rewrite(news: Mapping[str, Any]) -> None:
+            def rewrite(news: Any) -> None:
                 nonlocal due
                 seconds = time.perf_counter() - started
                 if seconds >= due:
@@ -61,7 +64,7 @@ def progress(what: str) -> Iterator[Report]:
         return
     due = _FIRST_LINE_AFTER_SECONDS
 
-    def write(news: Mapping[str, Any]) -> None:
+    def write(news: Any) -> None:
         nonlocal due
         seconds = time.perf_counter() - started
         if seconds >= due:

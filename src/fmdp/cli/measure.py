@@ -1,0 +1,98 @@
+"""`fmdp measure`: how hard a problem is. A number that is out of reach is null, and said to be."""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import TYPE_CHECKING, Any
+
+from fmdp.cli import options
+from fmdp.cli.output import (
+    columns,
+    numbers_text,
+    print_json,
+    print_people,
+    seconds_text,
+    short_number,
+)
+from fmdp.cli.progress import progress
+from fmdp.memory import describe_count
+
+if TYPE_CHECKING:
+    from fmdp.measures import Measures
+
+
+def measure(problem: options.Problem, json: options.Json = False) -> int:
+    """Diameter, spans, mixing time and sizes of a problem."""
+    from fmdp.measures import measure as measure_model
+    from fmdp.problems import problem as problem_of
+
+    started = time.perf_counter()
+    model = problem_of(problem)
+    with progress(f"measuring {problem}", line_of) as report:
+        found = measure_model(model, progress=lambda done, total, text: report((done, total, text)))
+    seconds = time.perf_counter() - started
+    if json:
+        print_json(
+            {
+                "problem": problem,
+                "diameter": found.diameter,
+                "diameter_bounds": found.diameter_bounds,
+                "span": found.span,
+                "factored_spans": found.factored_spans,
+                "factored_span_sum": found.factored_span_sum,
+                "gain": found.gain,
+                "gain_bounds": found.gain_bounds,
+                "status": found.status,
+                "mixing_time": whole(found.mixing_time),
+                "m": found.m,
+                "l": found.l,
+                "L": found.L,
+                "W": found.W,
+                "states": model.structure.n_states,
+                "actions": model.structure.n_actions,
+                "seconds": seconds,
+            }
+        )
+    else:
+        print_measures(problem, model.structure.n_states, found, seconds)
+    # What is too large is null and no failure: the other measures are what was asked for.
+    return 0 if found.status in ("converged", "too_large") else 1
+
+
+def line_of(news: tuple[int, int, str], seconds: float) -> str:
+    done, total, text = news
+    share = f" {done:,} of {total:,}" if total > 1 else ""
+    return f"{text}{share}, {seconds:.0f} s"
+
+
+def whole(number: float | None) -> Any:
+    """A number of steps is an integer, where it is finite."""
+    return number if number is None or math.isinf(number) else int(number)
+
+
+def print_measures(problem: str, states: int, found: Measures, seconds: float) -> None:
+    def known(value: float | None, digits: int = 9) -> str:
+        return "out of reach" if value is None else short_number(value, digits)
+
+    spans = found.factored_spans
+    print_people(
+        columns(
+            [
+                ("problem", problem),
+                ("states", describe_count(states)),
+                ("diameter", known(found.diameter)),
+                ("span", known(found.span)),
+                ("factored spans", "out of reach" if spans is None else numbers_text(spans)),
+                ("their sum Q", known(found.factored_span_sum)),
+                ("gain", known(found.gain)),
+                ("status", found.status),
+                ("mixing time", known(found.mixing_time)),
+                ("state variables (m)", f"{found.m:,}"),
+                ("reward factors (l)", f"{found.l:,}"),
+                ("rows of the largest table (L)", describe_count(found.L)),
+                ("values of the largest variable (W)", describe_count(found.W)),
+                ("time", seconds_text(seconds)),
+            ]
+        )
+    )
