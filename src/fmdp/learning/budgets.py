@@ -1,19 +1,18 @@
 """A span budget for FSRL that needs no Q in advance: it doubles when it has been refuted.
 
-Suppose the truth M is in the confidence sets and Q is enough: sp_i(h*) <= c_i for every i. Then every
-plan is optimistic, its promise lambda_k (the upper bound of its plan) is at least lambda*, and since
+Suppose the truth is in the confidence sets and Q is enough: sp_i(h*) <= c_i for every i. Then every
+plan is optimistic: its promise lambda_k (the upper bound of the plan) is at least lambda*. Since
 R(s, a) + (P h*)(s, a) <= lambda* + h*(s) for every state and action, whatever is played,
 
-    sum of (r_t - lambda_k(t)) over n steps  <=  sp(h*) + a martingale,
+    sum over n steps of (r_t - lambda_k)  <=  sp(h*) + a martingale,
 
-where sp(h*) <= sum_i c_i = Q and each increment r + h*(s') lies in an interval of length R + Q, R the
-sum of the reward ranges. By Azuma and Hoeffding, with probability 1 - rho, for all n and all budgets
-j = 1, 2, ... that are tested in turn (docs/theory-span.md):
+where sp(h*) <= Q, and r + h*(s') lies in an interval of length R + Q, R the sum of the reward
+ranges. By Azuma and Hoeffding, with probability 1 - rho for all n and all budgets j = 1, 2, ...,
 
-    sum of (r_t - lambda_k(t))  <=  Q + (R + Q) sqrt(n / 2 * log(n (n + 1) j (j + 1) / rho)).
+    sum over n steps of (r_t - lambda_k)  <=  Q + (R + Q) sqrt(n/2 log(n (n + 1) j (j + 1) / rho)).
 
-More reward than that refutes Q, and it is doubled: so it never passes twice what is enough. Too small
-a budget can also keep its promises, by promising little; therefore a floor grows with time.
+More reward than that refutes Q, and it is doubled: so doubling never passes twice what is enough.
+Too small a budget can also keep its promises, by promising little: so a floor grows with time.
 """
 
 from __future__ import annotations

@@ -5,14 +5,14 @@ open, is relaxed to the truncated iteration of planning/span.py: each factor get
 sum c_i = Q, and the same regret argument holds, O~(Q sqrt(W L T)), as soon as sp_i(h*) <= c_i for
 every i. Under the uniform split that asks for Q >= m max_i sp_i(h*).
 
-Without a budget Q grows with time, Q(t) = growth * (sum of the reward ranges) * log2(1 + t). From
-the first t at which Q(t) is enough the plans are optimistic, so the regret is O~(sqrt(W L T)) with
-log T in the place of Q, plus what is lost before: a number that does not depend on T.
+Without a budget Q is doubled whenever more reward comes in than it can explain (budgets.py), and is
+at least Q(t) = growth * (sum of the reward ranges) * log2(1 + t). From the first t at which it is
+enough the plans are optimistic, so the regret is O~(sqrt(W L T)) with log T or twice the needed Q
+in the place of Q, plus what is lost before: a number that does not depend on T.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fmdp.errors import InvalidParameter
+from fmdp.learning.budgets import BudgetDoubling
 from fmdp.learning.dorl import CONSTANTS, RHO, C, Optimistic
 from fmdp.learning.episodes import EPISODES, LENGTH
 from fmdp.learning.learner import TARGETS, for_learning
@@ -28,11 +29,6 @@ from fmdp.model import Structure
 from fmdp.parameters import Choice, Number, Numbers
 from fmdp.planning.plan import Plan, Planner
 from fmdp.planning.span import SPLITS, PreparedSpan, SpanConstrained
-
-
-def growing_budget(t: int, growth: float, structure: Structure) -> float:
-    """Q(t) = growth * (sum of the reward ranges) * log2(1 + t), for t = 1, 2, ...."""
-    return growth * structure.reward_range_total * math.log2(1 + t)
 
 
 class FSRL(Optimistic):
@@ -48,7 +44,7 @@ class FSRL(Optimistic):
             "budget",
             None,
             "the sum Q of the span budgets, or one for each state variable, in the unit of the "
-            "reward; none: it grows with time",
+            "reward; none: it is doubled when refuted, and grows with time",
             low=0.0,
         ),
         Choice(
@@ -57,7 +53,14 @@ class FSRL(Optimistic):
             "how one budget is divided between the state variables; uniform by default",
             choices=SPLITS,
         ),
-        Number("growth", 1.0, "of the budget, where none is given", low=0.0, low_open=True),
+        Number(
+            "growth",
+            1.0,
+            "of the least budget at step t, in units of the sum of the reward ranges times "
+            "log2(1 + t), where no budget is given",
+            low=0.0,
+            low_open=True,
+        ),
         EPISODES,
         LENGTH,
         TARGETS,
@@ -77,6 +80,11 @@ class FSRL(Optimistic):
     def choose_planner(self, planner: Planner | None) -> Planner:
         budget, split = self.settings["budget"], self.settings["split"]
         self._growing = planner is None and budget is None
+        self._doubling = BudgetDoubling(
+            self.structure,
+            growth=self.settings["growth"],
+            failure_probability=self.settings["rho"],
+        )
         if isinstance(planner, SpanConstrained):
             chosen = planner
         elif planner is None:
@@ -97,13 +105,20 @@ class FSRL(Optimistic):
         if not self._growing:
             return super().plan()
         assert isinstance(self._prepared, PreparedSpan)
-        budget = growing_budget(self.steps + 1, self.settings["growth"], self.structure)
-        return self._prepared.solve(self.tables(), budget=budget)
+        reward = float(self.statistics.reward_sums.sum())
+        budget = self._doubling.revise(self.steps, reward)
+        found = self._prepared.solve(self.tables(), budget=budget)
+        if found.gain_upper is not None:
+            self._doubling.promise(found.gain_upper)
+        return found
 
     def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         values, arrays = super().state()
-        return {**values, "growing": self._growing}, arrays
+        doubling = self._doubling.state() if self._growing else None
+        return {**values, "doubling": doubling}, arrays
 
     def restore(self, values: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
         super().restore(values, arrays)
-        self._growing = bool(values["growing"])
+        self._growing = values["doubling"] is not None
+        if self._growing:
+            self._doubling.restore(values["doubling"])
