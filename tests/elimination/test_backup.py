@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fmdp.elimination.backup import Backup, backup_for
+from fmdp.elimination.classes import action_classes
+from fmdp.elimination.layout import choose_layout, make_layout
 from fmdp.elimination.order import elimination_order
-from fmdp.elimination.program import action_classes, choose_layout, make_layout
 from fmdp.errors import TooLarge
 from fmdp.model import FactoredMDP, OptimisticTables, Structure
 from fmdp.problems import problem

@@ -164,7 +164,7 @@ def run(result: dict[str, Any], planner: str | None, settings: Mapping[str, obje
 def warm_up(kind: PlannerKind, settings: Mapping[str, object], n_states: int) -> None:
     """Compile what planning will run, or load it from the cache: the serial code by planning for
     two machines, the threaded code by one sweep over the smallest model that uses it."""
-    from fmdp.elimination.program import PARALLEL_STATES
+    from fmdp.elimination.layout import PARALLEL_STATES
     from fmdp.planning.choice import plan as plan_for
     from fmdp.planning.plan import Status
     from fmdp.problems import problem as problem_of

@@ -22,16 +22,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fmdp.elimination import kernels, ties
-from fmdp.elimination.program import (
-    PARALLEL_STATES,
-    VECTORS,
-    Layout,
-    Program,
-    action_classes,
-    build_program,
-    choose_layout,
-    flat_offsets,
-)
+from fmdp.elimination.classes import action_classes, flat_offsets
+from fmdp.elimination.layout import PARALLEL_STATES, VECTORS, Layout, choose_layout
+from fmdp.elimination.program import Program, build_program
 from fmdp.elimination.truncation import NO_TRUNCATION, Truncation, make_truncation
 from fmdp.errors import TooLarge
 from fmdp.memory import available_memory, describe_bytes, describe_count

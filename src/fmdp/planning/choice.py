@@ -6,7 +6,7 @@ import time
 from dataclasses import replace
 
 from fmdp.elimination.backup import usable_cores
-from fmdp.elimination.program import choose_layout
+from fmdp.elimination.layout import choose_layout
 from fmdp.memory import available_memory
 from fmdp.model import FactoredMDP, Structure
 from fmdp.planning.evaluate import POLICY_GAIN_STATES, evaluate_exactly

@@ -1,0 +1,125 @@
+"""Which joint actions a factor can tell apart, by structure or by the numbers in its table.
+
+Actions that are alike for all factors of a step share that step (program.py); how many can share
+decides the price of a layout (layout.py).  Only arrays of [factors, joint actions] are made here.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fmdp.model import Structure
+from fmdp.model.spaces import all_assignments, count, strides
+
+Index = NDArray[np.int64]
+Step = tuple[tuple[int, ...], tuple[int, ...]]
+"""The transition and the reward factors of one group."""
+
+FlatTables = tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]
+"""Transition tables, free masses (empty if none) and rewards, all factors end to end."""
+
+
+@dataclass(frozen=True, eq=False)
+class ActionClasses:
+    """Which joint actions a factor can tell apart: a class number for every joint action.
+
+    By structure, two actions are alike for a factor if they agree on the action variables of its
+    scope.  By tables, they are alike if the numbers of the factor are the same, which is often so
+    in hand-made models (restarting machine 3 is nothing to machine 7) and hardly ever in learned
+    ones.  Only arrays of [factors, joint actions] are made.
+    """
+
+    transitions: Index  # [m, A]
+    rewards: Index  # [l, A]
+    # Layouts that are compared have most of their groups in common.
+    _groups: dict[Step, tuple[Index, Index]] = field(default_factory=dict, repr=False)
+    _beginnings: dict[tuple[Step, ...], tuple[Index, Index]] = field(
+        default_factory=dict, repr=False
+    )
+
+    def of_group(self, step: Step) -> tuple[Index, Index]:
+        """Class of every joint action in a step, and the first joint action of each class."""
+        if step not in self._groups:
+            members, rewards = step
+            columns = [self.transitions[i] for i in members] + [self.rewards[f] for f in rewards]
+            self._groups[step] = _renumber(np.stack(columns, axis=1))
+        return self._groups[step]
+
+    def of_beginning(self, steps: tuple[Step, ...]) -> tuple[Index, Index]:
+        """The same for several steps in a row."""
+        if len(steps) == 1:
+            return self.of_group(steps[0])
+        if steps not in self._beginnings:
+            columns = [self.of_beginning(steps[:-1])[0], self.of_group(steps[-1])[0]]
+            self._beginnings[steps] = _renumber(np.stack(columns, axis=1))
+        return self._beginnings[steps]
+
+
+def _renumber(keys: NDArray[Any]) -> tuple[Index, Index]:
+    """Equal rows get equal numbers, in order of first appearance; and where each first appears."""
+    _, first, inverse = np.unique(keys, return_index=True, return_inverse=True, axis=0)
+    # np.unique numbers by content, which is arbitrary; appearance is a function of the actions.
+    rank = np.empty(len(first), dtype=np.int64)
+    rank[np.argsort(first)] = np.arange(len(first))
+    return rank[np.ravel(inverse)], np.sort(first)
+
+
+def action_classes(structure: Structure, tables: FlatTables | None = None) -> ActionClasses:
+    """Classes by structure, or by the numbers in the tables."""
+    m = structure.m
+    joint_actions = all_assignments(structure.action_sizes)  # [A, action variables]
+    offsets = flat_offsets(structure)
+
+    def classes(scope: Sequence[int], numbers: Callable[[], NDArray[np.float64]]) -> Index:
+        told = [v - m for v in scope if v >= m]
+        told_sizes = [structure.action_sizes[v] for v in told]
+        projection: Index = joint_actions[:, told] @ np.array(strides(told_sizes), dtype=np.int64)
+        if tables is None or not told:
+            return projection
+        # A scope is sorted, states before actions: [states, actions, numbers of a row].
+        states = count(structure.scope_sizes([v for v in scope if v < m]))
+        cube = numbers().reshape(states, count(told_sizes), -1)
+        alike, _ = _renumber(cube.transpose(1, 0, 2).reshape(cube.shape[1], -1))
+        result: Index = alike[projection]
+        return result
+
+    def transition_numbers(i: int) -> NDArray[np.float64]:
+        assert tables is not None
+        rows = structure.transition_rows[i]
+        part = tables[0][offsets[0][i] : offsets[0][i + 1]].reshape(rows, -1)
+        if tables[1].size:
+            free = tables[1][offsets[1][i] : offsets[1][i + 1]].reshape(rows, 1)
+            part = np.concatenate([part, free], axis=1)
+        return part
+
+    def reward_numbers(f: int) -> NDArray[np.float64]:
+        assert tables is not None
+        return tables[2][offsets[2][f] : offsets[2][f + 1]]
+
+    transitions = [
+        classes(structure.transition_scopes[i], lambda i=i: transition_numbers(i))  # type: ignore[misc]
+        for i in range(m)
+    ]
+    rewards = [
+        classes(structure.reward_scopes[f], lambda f=f: reward_numbers(f))  # type: ignore[misc]
+        for f in range(structure.l)
+    ]
+    empty = np.zeros((0, len(joint_actions)), dtype=np.int64)
+    return ActionClasses(np.stack(transitions), np.stack(rewards) if rewards else empty)
+
+
+def flat_offsets(structure: Structure) -> tuple[list[int], list[int], list[int]]:
+    """Where factor i begins in the flat transition tables, free masses and rewards."""
+    cells = [
+        rows * size
+        for rows, size in zip(structure.transition_rows, structure.state_sizes, strict=True)
+    ]
+    starts = [[0, *itertools.accumulate(part)] for part in
+              (cells, structure.transition_rows, structure.reward_rows)]  # fmt: skip
+    return starts[0], starts[1], starts[2]

@@ -1,0 +1,269 @@
+"""Groups, axes and branches of an elimination, with what they will cost.
+
+The state tensor h is held in elimination order (first eliminated slowest).  Neighbouring variables
+of the order are fused into groups of a few joint values, so that a step is a small matrix product
+on long contiguous runs instead of many thin passes.  What a step knows of the *current* state is
+either an axis of the tensor or fixed from outside:
+
+* **growing**: a parent that is needed before its turn becomes an axis of the tensor at its first
+  use and stays until the end; time and memory times its size while its next value is there too;
+* **conditioning**: a variable is fixed and the program is run once for each of its values
+  (`branch`).  Variables fixed at the first group cost no extra time, shrink every tensor, keep them
+  in cache and hand out independent pieces of work to threads; later ones repeat the groups before.
+
+Both are only a choice of which variables are branches; `choose_layout` prices the candidates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+
+from fmdp.elimination import kernels as k
+from fmdp.elimination.classes import ActionClasses, Step, action_classes
+from fmdp.elimination.order import elimination_order
+from fmdp.model import Structure
+
+# Seconds, measured on one core of an ordinary server; only their ratios matter, for the choices.
+_NODE_SECONDS = 1.5e-7  # setting up one step
+_RUN_SECONDS = 3e-9  # one inner loop
+_MADD_SECONDS = 1.2e-10  # one multiply-add in cache, where the kernels are unrolled
+_PLAIN_MADD_SECONDS = 2.5e-10  # and where they are not
+_MISS_SECONDS = 8e-10  # one tensor element read and written beyond the second-level cache
+_CACHE_BYTES = 1 << 20
+_GATHER_SECONDS = 2e-9  # one table entry brought into place, once a solve
+_SWEEPS_A_SOLVE = 20
+_GROUP_LIMITS = ((1, 1), (4, 8), (8, 8))  # joint values of a group, and of the last group
+_UNROLLED = (2, 4, 8)
+_MOST_BRANCHES = 1 << 16
+VECTORS = 6  # over all states at once: h, L h, scratch, actions, bias, and one in passing
+PARALLEL_STATES = 1 << 13  # below this threads cost more than they bring
+
+
+@dataclass(frozen=True)
+class Group:
+    """One step: which variables go, which come, and the shape of the step."""
+
+    members: tuple[int, ...]  # eliminated here, in order
+    opened: tuple[int, ...]  # parents that become axes here, before their own turn
+    own: tuple[int, ...]  # members that become axes here
+    context: tuple[int, ...]  # known variables on which the rows depend (own excluded)
+    rewards: tuple[int, ...]  # reward factors whose scope is known from here on
+    reward_context: tuple[int, ...]
+    outer: int
+    rep: int
+    n_v: int
+    n_u: int
+    inner: int
+
+    @property
+    def out_size(self) -> int:
+        return self.outer * self.rep * self.n_u * self.inner
+
+    @property
+    def seconds(self) -> float:
+        runs = self.outer * self.rep * (self.n_u if self.inner > 1 else 1)
+        rate = _MADD_SECONDS if self.n_v in _UNROLLED else _PLAIN_MADD_SECONDS
+        work = self.out_size * self.n_v * rate + runs * _RUN_SECONDS
+        if 16 * self.out_size > _CACHE_BYTES:
+            work += self.out_size * _MISS_SECONDS
+        return work + _NODE_SECONDS
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Order, groups and branches, with what they will cost; nothing of size S is made yet."""
+
+    structure: Structure
+    classes: ActionClasses
+    order: tuple[int, ...]
+    nested: bool
+    branch: tuple[int, ...]
+    groups: tuple[Group, ...]
+    axes: tuple[int, ...]  # axes of the final tensor, slowest first
+
+    @cached_property
+    def n_branches(self) -> int:
+        return volume(self.branch, self.structure.state_sizes)
+
+    @cached_property
+    def leaf_size(self) -> int:
+        return volume(self.axes, self.structure.state_sizes)
+
+    @cached_property
+    def buffer_sizes(self) -> tuple[int, ...]:
+        return tuple(group.out_size for group in self.groups)
+
+    @cached_property
+    def steps(self) -> tuple[Step, ...]:
+        return tuple((group.members, group.rewards) for group in self.groups)
+
+    @cached_property
+    def class_counts(self) -> tuple[int, ...]:
+        """Tables of each group."""
+        return tuple(len(self.classes.of_group(step)[1]) for step in self.steps)
+
+    @cached_property
+    def node_counts(self) -> tuple[int, ...]:
+        """Steps of each group for one branch: the distinct beginnings of the actions' classes."""
+        steps = self.steps
+        return tuple(
+            len(self.classes.of_beginning(steps[:end])[1]) for end in range(1, len(steps) + 1)
+        )
+
+    @cached_property
+    def multiply_adds(self) -> int:
+        """Multiply-adds of one sweep."""
+        return self.n_branches * sum(
+            nodes * group.out_size * group.n_v
+            for nodes, group in zip(self.node_counts, self.groups, strict=True)
+        )
+
+    @cached_property
+    def table_entries(self) -> int:
+        sizes = self.structure.state_sizes
+        total = 0
+        for group, classes in zip(self.groups, self.class_counts, strict=True):
+            rows = classes * volume(group.context, sizes)
+            total += rows * group.n_v * group.n_u * len(group.members)
+            if group.rewards:
+                total += classes * volume(group.reward_context, sizes) * group.n_u
+        return total
+
+    def seconds(self, threads: int) -> float:
+        """Predicted time of a sweep, table building spread over the sweeps of a short solve."""
+        sweep = self.n_branches * sum(
+            nodes * group.seconds
+            for nodes, group in zip(self.node_counts, self.groups, strict=True)
+        )
+        states = self.structure.n_states
+        if threads > 1 and states >= PARALLEL_STATES:
+            sweep /= min(threads, self.n_branches)
+        return sweep + self.table_entries * _GATHER_SECONDS / _SWEEPS_A_SOLVE
+
+    def memory(self, threads: int) -> int:
+        """Bytes needed to plan: vectors over all states, buffers, tables with their indices."""
+        vectors = VECTORS * 8 * self.structure.n_states
+        buffers = 8 * threads * (sum(self.buffer_sizes) + self.leaf_size)
+        contexts = 16 * sum(group.outer * group.rep for group in self.groups)
+        leaves = 16 * self.leaf_size
+        nodes = 8 * k.N_NODE_FIELDS * sum(self.node_counts)
+        return vectors + buffers + contexts + leaves + nodes + 24 * self.table_entries
+
+
+def volume(variables: Iterable[int], sizes: Sequence[int]) -> int:
+    """The number of joint values of these variables."""
+    result = 1
+    for variable in variables:
+        result *= sizes[variable]
+    return result
+
+
+def make_layout(
+    structure: Structure,
+    order: tuple[int, ...],
+    classes: ActionClasses,
+    *,
+    nested: bool,
+    limit: int,
+    last_limit: int,
+    branch: tuple[int, ...],
+) -> Layout:
+    """Groups of at most `limit` (the last of `last_limit`) joint values, with these branches."""
+    m, sizes = structure.m, structure.state_sizes
+    waiting = list(range(structure.l))
+    eliminated: set[int] = set()
+    known = set(branch)
+    axes: list[int] = []
+    groups: list[Group] = []
+    left = m
+    # Nested targets are chosen variable by variable: nothing is fused, not even single values.
+    for members in _cut(order, sizes, 0 if nested else limit, 0 if nested else last_limit):
+        joint = volume(members, sizes)
+        left -= len(members)
+        parents = {j for i in members for j in structure.state_scope(i)}
+        opened = tuple(sorted(parents - set(members) - known - eliminated))
+        own = tuple(i for i in members if i not in known)
+        context = tuple(sorted((parents | set(members)) - set(own)))
+        outer = volume(axes, sizes)
+        known |= set(opened) | set(members)
+        rewards = tuple(f for f in waiting if known.issuperset(structure.reward_state_scope(f)))
+        waiting = [f for f in waiting if f not in rewards]
+        reward_parents = {j for f in rewards for j in structure.reward_state_scope(f)}
+        groups.append(
+            Group(
+                members=members,
+                opened=opened,
+                own=own,
+                context=context,
+                rewards=rewards,
+                reward_context=tuple(sorted(reward_parents - set(own))),
+                outer=outer,
+                rep=volume(opened, sizes),
+                n_v=joint,
+                n_u=volume(own, sizes),
+                inner=volume(order[m - left :], sizes),
+            )
+        )
+        axes += [*opened, *own]
+        eliminated |= set(members)
+    return Layout(structure, classes, order, nested, branch, tuple(groups), tuple(axes))
+
+
+def _cut(
+    order: tuple[int, ...], sizes: Sequence[int], limit: int, last_limit: int
+) -> list[tuple[int, ...]]:
+    """The order cut into groups from its end, so that odd pieces come where runs are longest."""
+    pieces: list[tuple[int, ...]] = []
+    end = len(order)
+    while end:
+        start, joint = end - 1, sizes[order[end - 1]]
+        most = limit if pieces else last_limit
+        while start and joint * sizes[order[start - 1]] <= most:
+            start -= 1
+            joint *= sizes[order[start]]
+        pieces.append(order[start:end])
+        end = start
+    return pieces[::-1]
+
+
+def choose_layout(
+    structure: Structure,
+    *,
+    nested: bool = False,
+    threads: int = 1,
+    memory_limit: int | None = None,
+    classes: ActionClasses | None = None,
+) -> Layout:
+    """The leanest of the fastest layouts that fit; the leanest of all if none does.
+
+    Candidates: sizes of groups, and as branches every beginning of the sequence in which current
+    variables come into play (the first ones cost nothing extra; each later one trades time for
+    memory), as far as conditioning pays at all.
+    """
+    order = elimination_order(structure)
+    if classes is None:
+        classes = action_classes(structure)
+    candidates = []
+    for limit, last_limit in ((1, 1),) if nested else _GROUP_LIMITS:
+        make = partial(
+            make_layout, structure, order, classes,
+            nested=nested, limit=limit, last_limit=last_limit,
+        )  # fmt: skip
+        axes = make(branch=()).axes
+        for length in range(len(axes) + 1):
+            if volume(axes[:length], structure.state_sizes) > _MOST_BRANCHES:
+                break
+            candidates.append(make(branch=axes[:length]))
+    fitting = [
+        layout
+        for layout in candidates
+        if memory_limit is None or layout.memory(threads) <= memory_limit
+    ]
+    if fitting:
+        # The prediction is not good to a few percent: among equals the leanest.
+        good_enough = 1.05 * min(layout.seconds(threads) for layout in fitting)
+        fitting = [layout for layout in fitting if layout.seconds(threads) <= good_enough]
+        return min(fitting, key=lambda layout: layout.memory(threads))
+    return min(candidates, key=lambda layout: layout.memory(threads))
