@@ -23,6 +23,7 @@ from fmdp.cli.evaluate import evaluate
 from fmdp.cli.list import list_everything
 from fmdp.cli.measure import measure
 from fmdp.cli.plan import plan
+from fmdp.cli.report import report
 from fmdp.cli.reproduce import reproduce
 from fmdp.cli.show import show
 from fmdp.errors import FmdpError, UnknownName, did_you_mean
@@ -74,6 +75,7 @@ app.command("evaluate")(evaluate)
 app.command("measure")(measure)
 app.command("convert")(convert)
 app.command("reproduce")(reproduce)
+app.command("report")(report)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

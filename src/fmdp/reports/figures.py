@@ -164,12 +164,37 @@ def regret_figure(
             if place % across == 0:
                 ax.set_ylabel(f"{MEASURES[measure]} (reward)")
         width = max(3.4 * across, 4.6)
-        rows = add_legend(figure, axes, labels, looks, width)
-        figure.set_size_inches(width, 2.5 * down + 0.19 * rows + 0.1)
-        # Laid out once, not once more for every format.
-        figure.draw_without_rendering()
-        figure.set_layout_engine("none")
-        return {kind: saved(figure, kind) for kind in FORMATS}
+        lines = add_legend(figure, labels, looks, width)
+        figure.set_size_inches(width, 2.5 * down + 0.19 * lines + 0.1)
+        return saved(figure)
+
+
+def paired_figure(
+    rows: Sequence[tuple[str, Sequence[Cell], Sequence[Cell]]],
+    measure: str,
+    looks: Mapping[str, Style],
+) -> dict[str, bytes]:
+    """A row a problem, two panels in it, each with its own linear scale of regret."""
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    with mpl.rc_context(SETTINGS):
+        figure = Figure(layout="constrained")
+        axes = figure.subplots(len(rows), 2, squeeze=False)
+        for place, ((name, left, right), pair) in enumerate(zip(rows, axes, strict=True)):
+            for ax, cells in zip(pair, (left, right), strict=True):
+                draw_panel(ax, cells, measure, "linear", looks)
+                if place == len(rows) - 1:
+                    ax.set_xlabel("steps t")
+            pair[0].set_ylabel(f"{MEASURES[measure]} (reward)")
+            pair[0].set_title(name, loc="left")
+            pair[1].set_title(f"{name}, enlarged, with ours", loc="left")
+        labels = list(
+            dict.fromkeys(cell.label for _, left, right in rows for cell in (*left, *right))
+        )
+        lines = add_legend(figure, labels, looks, 7.0)
+        figure.set_size_inches(7.0, 2.15 * len(rows) + 0.19 * lines + 0.1)
+        return saved(figure)
 
 
 def columns_for(panels: int) -> int:
@@ -256,7 +281,7 @@ def thousands(value: float, _position: float) -> str:
 
 
 def add_legend(
-    figure: Figure, axes: Any, labels: Sequence[str], looks: Mapping[str, Style], width: float
+    figure: Figure, labels: Sequence[str], looks: Mapping[str, Style], width: float
 ) -> int:
     """One legend for all panels, above them; returns the number of its rows."""
     from matplotlib.lines import Line2D
@@ -288,7 +313,13 @@ def add_legend(
     return rows
 
 
-def saved(figure: Figure, kind: str) -> bytes:
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format=kind, metadata=UNDATED[kind])
-    return buffer.getvalue()
+def saved(figure: Figure) -> dict[str, bytes]:
+    # Laid out once, not once more for every format.
+    figure.draw_without_rendering()
+    figure.set_layout_engine("none")
+    files = {}
+    for kind in FORMATS:
+        buffer = io.BytesIO()
+        figure.savefig(buffer, format=kind, metadata=UNDATED[kind])
+        files[kind] = buffer.getvalue()
+    return files

@@ -1,17 +1,17 @@
 // The replay: one recorded run on the network of its problem. At step t the nodes show the state s_t,
 // the ring the action a_t, the numbers what t steps have brought.
-const RADIUS = 27, UNIT = 112;
+const RADIUS = 27, UNIT = 112, FRAME = 8;
 const TWO = { light: ["#B34700", "#5FB5E8"], dark: ["#D4692A", "#6FC0EE"] };
 const ICONS = {
   play: "M6 4l14 8-14 8z", pause: "M6 4h4v16H6zM14 4h4v16h-4z",
   back: "M5 4h3v16H5zM20 4v16L9 12z", forward: "M16 4h3v16h-3zM4 4v16l11-8z",
 };
 
-// Two values: vermillion and sky blue, "down" and "up". More: dark to light along one ramp.
+// Two values: vermillion and sky blue, "down" and "up". More: light to dark along one ramp.
 function valueColour(value, size) {
   if (size <= 2) return TWO[isDark() ? "dark" : "light"][value];
   const share = value / (size - 1);
-  const stops = [[0, 34, 78], [87, 93, 109], [165, 156, 116], [254, 232, 56]]; // cividis
+  const stops = [[214, 236, 248], [120, 190, 228], [44, 123, 182], [104, 56, 148]];
   const at = share * (stops.length - 1), k = Math.min(Math.floor(at), stops.length - 2);
   const mix = stops[k].map((channel, i) => Math.round(channel + (stops[k + 1][i] - channel) * (at - k)));
   return `rgb(${mix.join(",")})`;
@@ -42,6 +42,10 @@ function startReplay() {
   byId("replay-problem").addEventListener("change", () => chooseProblem(Number(byId("replay-problem").value)));
   byId("replay-cell").addEventListener("change", () => chooseCell(Number(byId("replay-cell").value)));
   byId("scrub").addEventListener("input", () => { pause(); show(Number(byId("scrub").value)); });
+  byId("strip").addEventListener("click", (event) => {
+    pause();
+    show(player.t + Math.round((event.offsetX - byId("strip").clientWidth / 2) / FRAME));
+  });
   byId("back").addEventListener("click", () => { pause(); show(player.t - 1); });
   byId("forward").addEventListener("click", () => { pause(); show(player.t + 1); });
   byId("play").addEventListener("click", () => (player.playing ? pause() : play()));
@@ -127,8 +131,8 @@ function tick(now) {
 function drawNetwork() {
   const { network, variables } = player.problem, svg = byId("network");
   const xs = network.nodes.map((node) => node.x * UNIT), ys = network.nodes.map((node) => node.y * UNIT);
-  const pad = RADIUS + 24, left = Math.min(...xs) - pad - 14, top = Math.min(...ys) - pad;
-  const width = Math.max(...xs) - left + pad + 14, height = Math.max(...ys) - top + pad + 10;
+  const pad = RADIUS + 20, left = Math.min(...xs) - pad - 14, top = Math.min(...ys) - pad;
+  const width = Math.max(...xs) - left + pad + 14, height = Math.max(...ys) - top + pad + 18;
   // A few nodes are not blown up to fill the card.
   const wide = Math.max(width, Math.min(430, svg.clientWidth || 430)), high = Math.max(height, wide * 0.62);
   svg.setAttribute("viewBox", `${left - (wide - width) / 2} ${top - (high - height) / 2} ${wide} ${high}`);
@@ -152,18 +156,19 @@ function drawNetwork() {
     const title = draw("title", {});
     const arc = draw("path", { class: "arc" });
     const name = Object.assign(draw("text", { class: "name", y: 5 }), { textContent: node.label.length > 6 ? `${node.label.slice(0, 5)}…` : node.label });
-    const value = draw("text", { class: "value", y: RADIUS + 21 });
+    const value = draw("text", { class: "value", y: RADIUS + 27 });
     group.append(title, ...sectors, draw("circle", { class: "arc-back", r: RADIUS + 4 }), arc, draw("circle", { class: "ring", r: RADIUS + 10 }), name, value);
     svg.append(group);
     return { group, sectors, title, arc, name, value, variables: node.variables };
   });
   player.nodeOf = [];
   network.nodes.forEach((node, k) => node.variables.forEach((i) => { player.nodeOf[i] = k; }));
+  // One key for variables with the same values: "status: good, fail, dead".
   const kinds = new Map();
-  for (const { values } of variables) if (values.length <= 8) kinds.set(values.join("\n"), values);
-  const key = [...kinds.values()].slice(0, 4).flatMap((values) => values.map((value, i) => {
+  for (const { name, values } of variables) if (values.length <= 8 && !kinds.has(values.join("\n"))) kinds.set(values.join("\n"), { name: name.replace(/_?\d+$/, ""), values });
+  const key = [...kinds.values()].slice(0, 4).flatMap(({ name, values }) => values.map((value, i) => {
     const dot = draw("svg", { width: 14, height: 14, "aria-hidden": "true" }, draw("circle", { cx: 7, cy: 7, r: 6.5, fill: valueColour(i, values.length) }));
-    return make("span", {}, dot, value);
+    return make("span", {}, ...(kinds.size > 1 && i === 0 && name ? [`${name}:`] : []), dot, value);
   }));
   const ring = draw("svg", { width: 16, height: 16, "aria-hidden": "true" }, draw("circle", { cx: 8, cy: 8, r: 5.5, fill: "none", stroke: "var(--ring)", "stroke-width": 3 }));
   const arc = draw("svg", { width: 16, height: 16, "aria-hidden": "true" }, draw("path", { d: "M8,2.5a5.5,5.5 0 1,1 -5.5,5.5", fill: "none", stroke: "var(--arc)", "stroke-width": 2.5 }));
@@ -233,9 +238,9 @@ function drawStrip() {
   const canvas = byId("strip"), { run, t, problem } = player, { variables, actions } = problem;
   const rows = variables.length, shown = Boolean(run) && rows <= 40;
   canvas.hidden = !shown;
-  byId("strip-words").textContent = shown ? "Above: the states around this step, a row for each variable in the order below the chart; a dot where the action acts." : "";
+  byId("strip-words").textContent = shown ? "Above: the states around this step, a row for each variable in the order of the factors; a dot where the action acts. Click to go there." : "";
   if (!shown) return;
-  const width = canvas.clientWidth || 600, high = Math.max(5, Math.min(12, 130 / rows)), wide = 8;
+  const width = canvas.clientWidth || 600, high = Math.max(5, Math.min(12, 130 / rows)), wide = FRAME;
   const sharp = window.devicePixelRatio || 1, height = rows * high + 8;
   if (canvas.width !== Math.round(width * sharp) || canvas.height !== Math.round(height * sharp)) {
     canvas.width = Math.round(width * sharp);

@@ -1,0 +1,101 @@
+"""A report of a store: everything is made first, then written, so a failure leaves nothing half.
+
+`write_report(DIR)` reads DIR/runs.sqlite and writes, into DIR/report unless told otherwise:
+
+    index.html                                     the page
+    cells.csv comparisons.csv curves.csv runs.csv  the tables
+    regret.png .svg .pdf, regret-linear, ...       the figures, gap regret too where it is known
+    figure-2.png .svg .pdf, paper.txt              for a store with the paper's runs
+    captions.txt                                   the words under the figures
+
+The same store gives the same bytes. Without Matplotlib (the extra `plots`) there are no figures,
+and `Report.without_figures` says why; page and tables do not need it.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from fmdp.errors import FileProblem
+from fmdp.experiments.store import Store
+from fmdp.model.files import write_atomically
+from fmdp.reports import paper
+from fmdp.reports.analysis import Analysis, analyse
+from fmdp.reports.cells import Runs, gather
+from fmdp.reports.figures import Drawing, MissingPlots, draw, require_matplotlib
+from fmdp.reports.page import page
+from fmdp.reports.tables import tables
+
+FOLDER = "report"
+
+
+@dataclass(frozen=True)
+class Report:
+    """What was written, and what it says."""
+
+    folder: Path
+    page: Path
+    files: tuple[Path, ...]
+    """All of them, the page first."""
+    runs: Runs
+    analysis: Analysis
+    paragraphs: tuple[str, ...]
+    """How the numbers stand to the paper's claims; empty for any other store."""
+    without_figures: str | None
+    """Why there are no figures; None if there are."""
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader must know: versions mixed, runs failed or missing, too few seeds."""
+        return (*self.runs.notes, *self.analysis.notes)
+
+
+def write_report(
+    directory: str | os.PathLike[str], out: str | os.PathLike[str] | None = None
+) -> Report:
+    """Read the store in `directory`, write its report into `out` (default: directory/report)."""
+    folder = Path(directory) / FOLDER if out is None else Path(out)
+    with Store.open(directory) as store:
+        runs = gather(store)
+        analysis = analyse(runs)
+        paragraphs = paper.paragraphs(runs, analysis)
+        contents: dict[str, str | bytes] = {"index.html": page(store, runs, analysis, paragraphs)}
+    contents |= tables(runs, analysis)
+    reason = None
+    try:
+        require_matplotlib()
+    except MissingPlots as error:
+        reason = str(error)
+    else:
+        contents |= _figures(runs)
+    if paragraphs:
+        contents["paper.txt"] = "\n\n".join(paragraphs) + "\n"
+    _write(folder, contents)
+    files = tuple(folder / name for name in contents)
+    return Report(folder, files[0], files, runs, analysis, paragraphs, reason)
+
+
+def _figures(runs: Runs) -> dict[str, str | bytes]:
+    drawings: list[Drawing] = draw(runs)
+    found = paper.panels(runs)
+    if found:
+        drawings.insert(0, paper.figure(runs, found))
+    contents: dict[str, str | bytes] = {
+        f"{drawing.name}.{kind}": content
+        for drawing in drawings
+        for kind, content in drawing.files.items()
+    }
+    captions = "\n\n".join(f"{drawing.name}: {drawing.caption}" for drawing in drawings)
+    return contents | {"captions.txt": captions + "\n"}
+
+
+def _write(folder: Path, contents: dict[str, str | bytes]) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise FileProblem(f"{folder}: cannot be made a directory ({reason})") from None
+    for name, content in contents.items():
+        write_atomically(folder / name, content)

@@ -1,0 +1,103 @@
+"""The numbers of a report as CSV: cells, comparisons, curves and single runs.
+
+Every number is written so that reading it back gives the same float; a column that does not apply
+is empty. Rows stand in the order of the report, so the same store gives the same bytes.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from fmdp.experiments.store import canonical_json
+from fmdp.reports.analysis import Analysis
+from fmdp.reports.cells import Runs
+
+Row = Sequence[object]
+
+
+def tables(runs: Runs, analysis: Analysis) -> dict[str, str]:
+    """File name -> CSV text."""
+    return {
+        "cells.csv": as_csv(_CELLS, _cells(analysis)),
+        "comparisons.csv": as_csv(_COMPARISONS, _comparisons(analysis)),
+        "curves.csv": as_csv(_CURVES, _curves(runs)),
+        "runs.csv": as_csv(_RUNS, _runs(runs)),
+    }
+
+
+def as_csv(head: Row, rows: Iterable[Row]) -> str:
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
+    writer.writerow(head)
+    writer.writerows(rows)
+    return buffer.getvalue()
+
+
+_CELLS = (
+    "problem", "label", "learner", "parameters", "planner", "planner_settings", "steps", "measure",
+    "runs", "median", "interval_low", "interval_high", "lower_quartile", "upper_quartile", "best",
+    "worst", "mean", "results_versions",
+)  # fmt: skip
+
+
+def _cells(analysis: Analysis) -> Iterable[Row]:
+    for found in analysis.summaries:
+        cell = found.cell
+        versions = sorted({run.results_version for run in cell.runs})
+        for measure, summary in found.by_measure.items():
+            yield (
+                cell.problem, cell.label, cell.learner, canonical_json(cell.parameters),
+                cell.planner, canonical_json(cell.planner_settings), cell.steps, measure,
+                summary.n, summary.median, *summary.interval, summary.lower_quartile,
+                summary.upper_quartile, summary.best, summary.worst, summary.mean,
+                " ".join(map(str, versions)),
+            )  # fmt: skip
+
+
+_COMPARISONS = (
+    "problem", "measure", "first", "second", "seeds", "median_difference", "interval_low",
+    "interval_high", "first_lower", "equal", "second_lower", "signed_rank", "p", "p_holm", "exact",
+    "finding",
+)  # fmt: skip
+
+
+def _comparisons(analysis: Analysis) -> Iterable[Row]:
+    for found in analysis.comparisons:
+        test = found.test
+        yield (
+            found.problem, found.measure, found.first, found.second, test.n, found.median,
+            *found.interval, test.lower, test.equal, test.higher, test.statistic, test.p_value,
+            found.adjusted, test.exact, found.verdict,
+        )  # fmt: skip
+
+
+_CURVES = ("problem", "label", "measure", "t", "runs", "median", "lower_quartile", "upper_quartile")
+
+
+def _curves(runs: Runs) -> Iterable[Row]:
+    for cell in runs.cells:
+        for measure, values in cell.curves.items():
+            low, median, high = np.quantile(values, (0.25, 0.5, 0.75), axis=0).tolist()
+            for row in zip(cell.t.tolist(), median, low, high, strict=True):
+                yield (cell.problem, cell.label, measure, row[0], len(values), *row[1:])
+
+
+_RUNS = (
+    "problem", "label", "seed", "steps", "regret", "gap_regret", "gain", "gain_kind", "episodes",
+    "planner_calls", "unconverged_plans", "seconds", "fmdp_version", "results_version", "machine",
+    "key",
+)  # fmt: skip
+
+
+def _runs(runs: Runs) -> Iterable[Row]:
+    for cell in runs.cells:
+        for run in cell.runs:
+            yield (
+                cell.problem, cell.label, run.seed, run.steps, run.regret, run.gap_regret,
+                run.gain, run.gain_kind, run.episodes, run.planner_calls, run.unconverged_plans,
+                run.seconds, run.fmdp_version, run.results_version, run.machine, run.key,
+            )  # fmt: skip
