@@ -1,0 +1,371 @@
+"""A sweep's spec: TOML that says which learners meet which problems, how often and how long.
+
+    problems x learners x values of their parameters x seeds -> runs
+
+Everything is read and checked before anything runs: every key, name and value, every model file;
+every learner is made once. A spec that is refused is refused with one line that names the place.
+What comes out is resolved: every parameter and planner setting has its value, defaults included,
+and models are known by their content. The hash of a spec is that of its resolved content, so that
+the order of keys, comments and spaces do not matter; the key of a run is the hash of its own part
+and of RESULTS_VERSION. docs/experiments.md describes the format.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import itertools
+import os
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from fmdp.errors import FileProblem, FmdpError, InvalidParameter, UnknownName, did_you_mean
+from fmdp.experiments import RESULTS_VERSION
+from fmdp.experiments.store import canonical_json
+from fmdp.learning.learner import Learner
+from fmdp.learning.registry import learner_kind
+from fmdp.model import FactoredMDP
+from fmdp.model.files import read_text
+from fmdp.parameters import Parameter, canonical, quoted, resolve
+from fmdp.planning.registry import planner_kind
+from fmdp.problems import problem
+
+HIGHEST = 2**63 - 1
+"""Of seeds and steps: what an integer column of the store holds."""
+
+KEYS = ("name", "title", "steps", "seeds", "problems", "learners")
+LEARNER_KEYS = ("name", "label", "problems", "planner", "set")
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A learner as the spec asks for it: names and values that can travel to a worker."""
+
+    learner: str
+    parameters: Mapping[str, Any]
+    planner: str | None
+    """None: the learner's own default."""
+    planner_settings: Mapping[str, Any]
+    """Those that were given."""
+
+    def make(self, model: FactoredMDP) -> Learner:
+        planner = None
+        if self.planner is not None:
+            planner = planner_kind(self.planner).make(self.planner_settings)
+        return learner_kind(self.learner).make(model, self.parameters, planner=planner)
+
+
+def resolved_learner(learner: Learner) -> dict[str, Any]:
+    """Every parameter and planner setting that a learner really has, in JSON's types."""
+    planner = getattr(learner, "planner", None)
+    own = fields(planner) if is_dataclass(planner) else ()
+    return {
+        "learner": learner.name,
+        "parameters": {name: _plain(value) for name, value in learner.settings.items()},
+        "planner": None if planner is None else planner.name,
+        "planner_settings": {field.name: _plain(getattr(planner, field.name)) for field in own},
+    }
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """A problem: its canonical id, or the path of its file as the spec has it, and its model."""
+
+    id: str
+    model: FactoredMDP
+
+
+@dataclass(frozen=True, eq=False)
+class Cell:
+    """One learner with all its values on one problem; a run of it needs only a seed."""
+
+    problem: Problem
+    label: str
+    recipe: Recipe
+    steps: int
+    resolved: Mapping[str, Any]
+    """Everything that the numbers of a run depend on, the seed apart."""
+
+
+@dataclass(frozen=True, eq=False)
+class PlannedRun:
+    """One run of a spec. `record`: it is the first seed of its cell, and kept whole."""
+
+    cell: Cell
+    seed: int
+    record: bool
+
+    @cached_property
+    def key(self) -> str:
+        content = {**self.cell.resolved, "seed": self.seed, "results_version": RESULTS_VERSION}
+        return _hash(content)
+
+
+@dataclass(frozen=True, eq=False)
+class Spec:
+    """A validated sweep."""
+
+    name: str
+    title: str
+    text: str
+    steps: int
+    seeds: tuple[int, ...]
+    problems: tuple[Problem, ...]
+    cells: tuple[Cell, ...]
+
+    @cached_property
+    def resolved(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "title": self.title,
+            "steps": self.steps,
+            "seeds": list(self.seeds),
+            "problems": [{"id": one.id, "model": one.model.content_hash} for one in self.problems],
+            "cells": [
+                {"problem": cell.problem.id, "label": cell.label, **cell.resolved}
+                for cell in self.cells
+            ],
+        }
+
+    @cached_property
+    def hash(self) -> str:
+        return _hash(self.resolved)
+
+    def runs(self) -> Iterator[PlannedRun]:
+        """Every run, all cells with one seed before the next: early results compare everything."""
+        for seed in self.seeds:
+            for cell in self.cells:
+                yield PlannedRun(cell, seed, record=seed == self.seeds[0])
+
+
+def read_spec(path: str | os.PathLike[str]) -> Spec:
+    """The spec in this file; paths of model files in it are relative to the file."""
+    path = Path(path)
+    return parse_spec(read_text(path, "a sweep spec"), str(path), path.parent, name=path.stem)
+
+
+def parse_spec(
+    text: str, source: str = "spec", folder: Path | None = None, *, name: str = "sweep"
+) -> Spec:
+    """The spec that a text in TOML stands for; `source` is what messages call it."""
+    with _at(source):
+        try:
+            document = tomllib.loads(text)
+        except tomllib.TOMLDecodeError as error:
+            raise FileProblem(f"is not TOML: {error}") from None
+        return _spec(document, text, folder or Path(), name)
+
+
+def _spec(document: Mapping[str, Any], text: str, folder: Path, name: str) -> Spec:
+    _only(document, KEYS, "a spec")
+    for key in ("steps", "seeds", "problems", "learners"):
+        if key not in document:
+            raise InvalidParameter(f"'{key}' is missing; a spec needs it")
+    name = _text(document.get("name", name), "name")
+    title = _text(document.get("title", name), "title")
+    steps = _whole(document["steps"], "steps", 1)
+    seeds = _seeds(document["seeds"])
+    problems = _problems(document["problems"], folder)
+    entries = document["learners"]
+    if not isinstance(entries, list) or not entries:
+        raise InvalidParameter(f"'learners' must be a list of learners; got {quoted(entries)}")
+    by_problem: dict[str, list[Cell]] = {one.id: [] for one in problems.values()}
+    for number, entry in enumerate(entries):
+        with _at(f"learners[{number}]"):
+            for cell in _cells(entry, problems, steps):
+                by_problem[cell.problem.id].append(cell)
+    cells = tuple(itertools.chain.from_iterable(by_problem.values()))
+    _refuse_repeated(cells)
+    return Spec(name, title, text, steps, seeds, tuple(problems.values()), cells)
+
+
+def _problems(given: Any, folder: Path) -> dict[str, Problem]:
+    """The problems by the text that the spec has for them."""
+    if not isinstance(given, list) or not given:
+        raise InvalidParameter(
+            f"'problems' must be a list of problem ids and model files; got {quoted(given)}"
+        )
+    found: dict[str, Problem] = {}
+    for number, entry in enumerate(given):
+        with _at(f"problems[{number}]"):
+            text = _text(entry, "a problem")
+            file = folder / text
+            # os.path, because Path.is_file raises where a name is too long to be one.
+            is_file = os.path.isfile(file)  # noqa: PTH113
+            model = problem(file if is_file else text)
+            named = model.name and not is_file and not text.endswith(".json")
+            one = Problem(model.name if named else text, model)
+            if one.id in {other.id for other in found.values()}:
+                raise InvalidParameter(f"{quoted(one.id)} is given twice; once is enough")
+            found[text] = one
+    return found
+
+
+def _cells(entry: Any, problems: Mapping[str, Problem], steps: int) -> Iterator[Cell]:
+    if isinstance(entry, str):
+        entry = {"name": entry}
+    entry = _table(entry, "a learner", "the name of a learner or a table")
+    _only(entry, LEARNER_KEYS, "a learner", hint="; its own parameters go under 'set'")
+    if "name" not in entry:
+        raise InvalidParameter("'name' is missing; a learner needs it")
+    kind = learner_kind(_text(entry["name"], "name"))
+    label = _text(entry["label"], "label") if "label" in entry else None
+    chosen = _chosen(entry.get("problems"), problems)
+    given = _table(entry.get("set", {}), "'set'")
+    grid = list(_grid(kind.parameters, given, f"learner {kind.name}"))
+    planners = list(_planners(entry.get("planner")))
+    for one, parameters, planner in itertools.product(chosen, grid, planners):
+        recipe = Recipe(kind.name, parameters, *planner)
+        if label is None:
+            shown = _words(kind.name, canonical(kind.parameters, parameters), recipe)
+        else:
+            varied = [one for one in kind.parameters if isinstance(given.get(one.name), list)]
+            words = [f"{one.name}={one.show(parameters[one.name])}" for one in varied]
+            shown = _words(label, words, recipe if len(planners) > 1 else None)
+        content = {"model": one.model.content_hash, "steps": steps}
+        content |= resolved_learner(recipe.make(one.model))
+        yield Cell(one, shown, recipe, steps, content)
+
+
+def _words(head: str, words: Iterable[str], recipe: Recipe | None) -> str:
+    """ "psrl c=0.5 (alp basis=pairs)" """
+    text = " ".join([head, *words])
+    if recipe is None or recipe.planner is None:
+        return text
+    kind = planner_kind(recipe.planner)
+    settings = resolve(kind.parameters, recipe.planner_settings, f"planner {kind.name}")
+    return f"{text} ({' '.join([kind.name, *canonical(kind.parameters, settings)])})"
+
+
+def _chosen(given: Any, problems: Mapping[str, Problem]) -> Sequence[Problem]:
+    if given is None:
+        return list(problems.values())
+    names = [given] if isinstance(given, str) else given
+    if not isinstance(names, list) or not names:
+        raise InvalidParameter(f"'problems' must be a list of problems; got {quoted(given)}")
+    for name in names:
+        if name not in problems:
+            raise UnknownName(
+                f"'problems' has {quoted(name)}, which is not among the problems of the spec"
+                f"{did_you_mean(str(name), problems)}"
+            )
+    return [problems[name] for name in names]
+
+
+def _planners(given: Any) -> Iterator[tuple[str | None, dict[str, Any]]]:
+    """(name, settings given) of every planner: of a name, a table, or a list of either."""
+    if given is None:
+        yield None, {}
+        return
+    for entry in given if isinstance(given, list) else [given]:
+        entry = {"name": entry} if isinstance(entry, str) else entry
+        table = dict(_table(entry, "'planner'", "the name of a planner, a table, or a list"))
+        if "name" not in table:
+            raise InvalidParameter("'planner' has no 'name'; a planner needs it")
+        kind = planner_kind(_text(table.pop("name"), "name"))
+        if "max_seconds" in table:
+            raise InvalidParameter(
+                "'planner' has 'max_seconds', which would make a run depend on the speed of the "
+                "machine; a sweep takes 'max_iterations'"
+            )
+        for values in _grid(kind.parameters, table, f"planner {kind.name}"):
+            yield kind.name, {name: values[name] for name in table}
+
+
+def _grid(
+    parameters: Sequence[Parameter], given: Mapping[str, Any], owner: str
+) -> Iterator[dict[str, Any]]:
+    """Every combination of the values given; a list has one value a run."""
+    lists = [value if isinstance(value, list) else [value] for value in given.values()]
+    for name, values in zip(given, lists, strict=True):
+        if not values:
+            raise InvalidParameter(f"the '{name}' parameter of {owner} has an empty list of values")
+    for combination in itertools.product(*lists):
+        yield resolve(parameters, dict(zip(given, combination, strict=True)), owner)
+
+
+def _refuse_repeated(cells: Sequence[Cell]) -> None:
+    labels: dict[tuple[str, str], Cell] = {}
+    contents: dict[str, Cell] = {}
+    for cell in cells:
+        other = labels.setdefault((cell.problem.id, cell.label), cell)
+        same = contents.setdefault(canonical_json(cell.resolved), cell)
+        if same is not cell:
+            raise InvalidParameter(
+                f"{quoted(cell.label)} and {quoted(same.label)} are the same learner "
+                f"on {cell.problem.id}; each must be there once"
+            )
+        if other is not cell:
+            raise InvalidParameter(
+                f"the label {quoted(cell.label)} stands for two learners on {cell.problem.id}; "
+                f"labels must differ"
+            )
+
+
+def _seeds(given: Any) -> tuple[int, ...]:
+    """A number n stands for 0, 1, ..., n - 1."""
+    if not isinstance(given, list):
+        return tuple(range(_whole(given, "seeds", 1, 10**6)))
+    seeds = tuple(_whole(seed, "a seed", 0) for seed in given)
+    if not seeds or len(set(seeds)) < len(seeds):
+        raise InvalidParameter(
+            f"'seeds' must be how many, or a list of seeds, each once; got {quoted(given)}"
+        )
+    return seeds
+
+
+def _only(table: Mapping[str, Any], allowed: Sequence[str], what: str, hint: str = "") -> None:
+    for key in table:
+        if key not in allowed:
+            raise UnknownName(
+                f"{what} has no key {quoted(key)} (it takes {', '.join(allowed)}{hint})"
+                f"{did_you_mean(key, allowed)}"
+            )
+
+
+def _table(value: Any, what: str, allowed: str = "a table") -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise InvalidParameter(f"{what} must be {allowed}; got {quoted(value)}")
+    return value
+
+
+def _text(value: Any, what: str) -> str:
+    if not isinstance(value, str) or not value or not value.isprintable():
+        raise InvalidParameter(f"{what} must be a line of text; got {quoted(value)}")
+    return value
+
+
+def _whole(value: Any, what: str, low: int, high: int = HIGHEST) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+        most = f" to {high}" if high < HIGHEST else ""
+        raise InvalidParameter(
+            f"{what} must be a whole number from {low}{most}; got {quoted(value)}"
+        )
+    return value
+
+
+def _plain(value: Any) -> Any:
+    """The value in JSON's types."""
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    raise TypeError(f"a setting must be a number, a text or a list of them; got {value!r}")
+
+
+@contextlib.contextmanager
+def _at(place: str) -> Iterator[None]:
+    """Puts the place before the text of an error that passes."""
+    try:
+        yield
+    except FmdpError as error:
+        error.args = (f"{place}: {error}",)
+        raise
+
+
+def _hash(content: object) -> str:
+    return hashlib.sha256(canonical_json(content).encode()).hexdigest()

@@ -1,0 +1,273 @@
+"""The driver: makes every run of a spec that the store does not have yet, and stores each.
+
+    for every run that is not done: submit; when it ends: one transaction
+
+Only this process writes. What is killed at any moment loses the runs under way and nothing else;
+the same call goes on. A run that fails is stored with its error and stops nothing. When workers
+die, they are made anew and the runs that were under way go again: together the first time, each
+alone after that, so that a run which kills its worker is found out and harms no other. After
+`ATTEMPTS` it is stored as failed.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Mapping
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import mean, median
+
+from fmdp import __version__
+from fmdp.experiments.executors import Processes, Workers
+from fmdp.experiments.spec import PlannedRun, Spec
+from fmdp.experiments.store import Member, Store, StoredSpec
+from fmdp.experiments.work import Outcome, Task, failed, now, work
+
+ATTEMPTS = 3
+"""How often a run may lose its worker before it counts as failed."""
+_TICK_SECONDS = 0.5
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a sweep is. `done` and `failed` count all runs of the spec, stored before or now."""
+
+    total: int
+    done: int
+    failed: int
+    running: int
+    seconds: float
+    seconds_left: float | None
+    leader: str | None
+    """Label of the learner that is ahead so far: lowest mean rank of its median regret."""
+
+
+@dataclass(frozen=True)
+class Summary:
+    """How a sweep ended."""
+
+    total: int
+    done: int
+    failed: int
+    already: int
+    """Runs that were stored before and were not run again."""
+    seconds: float
+    errors: Mapping[str, str]
+    """Error by "problem, label, seed" of the failed runs."""
+    path: Path
+
+
+def sweep(
+    spec: Spec,
+    directory: str | Path,
+    *,
+    workers: Workers | None = None,
+    retry_failed: bool = False,
+    progress: Callable[[Progress], None] | None = None,
+) -> Summary:
+    """Run what is missing of a spec into the store in this directory.
+
+    Failed runs count as finished unless `retry_failed`. Without workers: one process a core.
+    """
+    with Store.create(directory) as store, store.writing():
+        _announce(store, spec)
+        with workers if workers is not None else Processes() as team:
+            return _Driver(spec, store, team, progress).run(retry_failed)
+
+
+def _announce(store: Store, spec: Spec) -> None:
+    stored = StoredSpec(
+        spec.hash, spec.name, spec.title, spec.text, spec.resolved, __version__, now()
+    )
+    members = [
+        Member(
+            position,
+            run.key,
+            run.cell.problem.id,
+            run.cell.problem.model.content_hash,
+            run.cell.label,
+            run.seed,
+        )
+        for position, run in enumerate(spec.runs())
+    ]
+    store.add_spec(stored, members, [problem.model for problem in spec.problems])
+
+
+class _Driver:
+    """The state of one sweep."""
+
+    def __init__(
+        self,
+        spec: Spec,
+        store: Store,
+        workers: Workers,
+        report: Callable[[Progress], None] | None,
+    ) -> None:
+        self.store = store
+        self.workers = workers
+        self.report = report
+        self.planned = {run.key: run for run in spec.runs()}
+        self.scores = _Scores()
+        self.clock = _Clock()
+        self.queue: deque[PlannedRun] = deque()
+        self.alone: deque[PlannedRun] = deque()
+        self.running: dict[Future[Outcome], PlannedRun] = {}
+        self.attempts: Counter[str] = Counter()
+        self.failures: dict[str, str] = {}
+        self.done = 0
+
+    def run(self, retry_failed: bool) -> Summary:
+        done = self.store.keys("done") & self.planned.keys()
+        before = self.store.keys("failed") & self.planned.keys()
+        for key, run in self.planned.items():
+            stored = self.store.run(key) if key in done or key in before else None
+            if stored is None or (key in before and retry_failed):
+                self.queue.append(run)
+            else:
+                self._count(run, stored.error, stored.regret, stored.seconds)
+        already = len(self.planned) - len(self.queue)
+        self._say()
+        while self.queue or self.alone or self.running:
+            self._fill()
+            ended, _ = wait(self.running, timeout=_TICK_SECONDS, return_when=FIRST_COMPLETED)
+            self.workers.check()
+            self._collect(ended)
+            self._say()
+        return Summary(
+            len(self.planned), self.done, len(self.failures), already, self.clock.seconds,
+            self.failures, self.store.path,
+        )  # fmt: skip
+
+    def _fill(self) -> None:
+        if self.alone:
+            if not self.running:
+                self._submit(self.alone.popleft())
+            return
+        if any(self.attempts[run.key] > 1 for run in self.running.values()):
+            return  # the last of those that go alone
+        size = self.workers.size
+        while self.queue and len(self.running) < size:
+            self._submit(self.queue.popleft())
+
+    def _submit(self, run: PlannedRun) -> None:
+        task = Task.of(run)
+        try:
+            self.running[self.workers.submit(work, task)] = run
+        except self.workers.lost:
+            # The workers broke between two runs: none of the runs under way has been told yet.
+            self.queue.appendleft(run)
+            self._recover()
+
+    def _collect(self, ended: set[Future[Outcome]]) -> None:
+        broken = False
+        for future in ended:
+            error = future.exception()
+            if isinstance(error, self.workers.lost):
+                broken = True
+            else:
+                self._settle(future)
+        if broken:
+            self._recover()
+
+    def _settle(self, future: Future[Outcome]) -> None:
+        """Store what a run has given. An error here is none of the run's: it did not travel."""
+        run = self.running.pop(future)
+        error = future.exception()
+        outcome = failed(Task.of(run), f"{type(error).__name__}: {error}", 0.0)
+        if error is None:
+            outcome = future.result()
+        self._store(run, outcome)
+
+    def _store(self, run: PlannedRun, outcome: Outcome) -> None:
+        self.store.add_run(outcome.run, outcome.curve, outcome.recording)
+        self._count(run, outcome.run.error, outcome.run.regret, outcome.run.seconds)
+
+    def _count(
+        self, run: PlannedRun, error: str | None, regret: float | None, seconds: float
+    ) -> None:
+        if error is not None or regret is None:
+            self.failures[f"{run.cell.problem.id}, {run.cell.label}, seed {run.seed}"] = str(error)
+            return
+        self.done += 1
+        self.scores.add(run, regret)
+        self.clock.add(run, seconds)
+
+    def _recover(self) -> None:
+        """Workers died. What has come back counts; the rest goes again, or has had its chances."""
+        if self.workers.all_fall_together:
+            wait(self.running)
+        for future, run in list(self.running.items()):
+            if not future.done():
+                continue
+            if not isinstance(future.exception(), self.workers.lost):
+                self._settle(future)
+                continue
+            del self.running[future]
+            self.attempts[run.key] += 1
+            times = self.attempts[run.key]
+            if times >= ATTEMPTS:
+                text = f"the worker process died {times} times while it made this run"
+                self._store(run, failed(Task.of(run), text, 0.0))
+            else:
+                (self.queue if times == 1 else self.alone).appendleft(run)
+        self.workers.rebuild()
+
+    def _say(self) -> None:
+        if self.report is not None:
+            waiting = [*self.queue, *self.alone, *self.running.values()]
+            self.report(
+                Progress(
+                    total=len(self.planned),
+                    done=self.done,
+                    failed=len(self.failures),
+                    running=len(self.running),
+                    seconds=self.clock.seconds,
+                    seconds_left=self.clock.left(waiting, self.workers.size),
+                    leader=self.scores.leader(),
+                )
+            )
+
+
+class _Scores:
+    """Who is ahead: on every problem the learners are ranked by their median regret so far."""
+
+    def __init__(self) -> None:
+        self._regrets: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+
+    def add(self, run: PlannedRun, regret: float) -> None:
+        self._regrets[run.cell.problem.id][run.cell.label].append(regret)
+
+    def leader(self) -> str | None:
+        ranks: dict[str, list[int]] = defaultdict(list)
+        for by_label in self._regrets.values():
+            medians = {label: median(regrets) for label, regrets in by_label.items()}
+            for rank, label in enumerate(sorted(medians, key=medians.__getitem__)):
+                ranks[label].append(rank)
+        # A learner that has been seen on fewer problems than others is not compared yet.
+        most = max((len(own) for own in ranks.values()), default=0)
+        compared = {label: mean(own) for label, own in ranks.items() if len(own) == most}
+        return min(compared, key=compared.__getitem__) if len(ranks) > 1 else None
+
+
+class _Clock:
+    """Time so far, and left: a run takes as long as those of its cell, else as all did."""
+
+    def __init__(self) -> None:
+        self._started = time.monotonic()
+        self._of_cell: dict[int, list[float]] = defaultdict(list)
+
+    def add(self, run: PlannedRun, seconds: float) -> None:
+        self._of_cell[id(run.cell)].append(seconds)
+
+    @property
+    def seconds(self) -> float:
+        return time.monotonic() - self._started
+
+    def left(self, waiting: list[PlannedRun], workers: int) -> float | None:
+        means = {cell: mean(seconds) for cell, seconds in self._of_cell.items()}
+        if not means:
+            return None
+        usual = mean(means.values())
+        return sum(means.get(id(run.cell), usual) for run in waiting) / workers
