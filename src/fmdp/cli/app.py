@@ -26,6 +26,7 @@ from fmdp.cli.plan import plan
 from fmdp.cli.report import report
 from fmdp.cli.reproduce import reproduce
 from fmdp.cli.show import show
+from fmdp.cli.sweep import sweep
 from fmdp.errors import FmdpError, UnknownName, did_you_mean
 
 INTERRUPTED = 130
@@ -74,6 +75,7 @@ app.command("plan")(plan)
 app.command("evaluate")(evaluate)
 app.command("measure")(measure)
 app.command("convert")(convert)
+app.command("sweep")(sweep)
 app.command("reproduce")(reproduce)
 app.command("report")(report)
 
