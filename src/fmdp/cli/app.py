@@ -20,6 +20,7 @@ from typer.core import TyperGroup
 from fmdp import __version__
 from fmdp.cli.convert import convert
 from fmdp.cli.evaluate import evaluate
+from fmdp.cli.learn import learn
 from fmdp.cli.list import list_everything
 from fmdp.cli.measure import measure
 from fmdp.cli.plan import plan
@@ -74,6 +75,7 @@ app.command("show")(show)
 app.command("plan")(plan)
 app.command("evaluate")(evaluate)
 app.command("measure")(measure)
+app.command("learn")(learn)
 app.command("convert")(convert)
 app.command("sweep")(sweep)
 app.command("reproduce")(reproduce)

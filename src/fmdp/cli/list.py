@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 
 def list_everything(json: Json = False) -> None:
-    """Problems and planners, with their parameters."""
+    """Problems, planners and learners, with their parameters."""
+    from fmdp.learning.registry import learners
     from fmdp.planning.registry import planners
     from fmdp.problems import families
 
@@ -38,6 +39,14 @@ def list_everything(json: Json = False) -> None:
                     }
                     for planner in planners()
                 ],
+                "learners": [
+                    {
+                        "name": learner.name,
+                        "summary": learner.summary,
+                        "parameters": [described(p) for p in learner.parameters],
+                    }
+                    for learner in learners()
+                ],
             }
         )
         return
@@ -49,6 +58,9 @@ def list_everything(json: Json = False) -> None:
     print("\nplanners: --planner NAME, and an option for each setting (max_seconds: --max-seconds)")
     for planner in planners():
         print_kinds([(planner.name, planner.summary)], planner.parameters)
+    print("\nlearners: --learner NAME, and --set KEY=VALUE for each parameter")
+    for learner in learners():
+        print_kinds([(learner.name, learner.summary)], learner.parameters)
 
 
 def described(parameter: Parameter) -> dict[str, Any]:

@@ -74,12 +74,13 @@ class FSRL(Optimistic):
         generator: np.random.Generator | None = None,
         **settings: object,
     ) -> None:
-        """`planner` may be a SpanConstrained, whose budget counts where none is set here."""
+        """`planner` may be a SpanConstrained, whose budget counts where none is set here; a budget
+        of 0, under which nothing could be learned, stands for none."""
         super().__init__(structure, settings, generator, planner)
 
     def choose_planner(self, planner: Planner | None) -> Planner:
         budget, split = self.settings["budget"], self.settings["split"]
-        self._growing = planner is None and budget is None
+        self._growing = budget is None and getattr(planner, "budget", 0.0) == 0.0
         self._doubling = BudgetDoubling(
             self.structure,
             growth=self.settings["growth"],

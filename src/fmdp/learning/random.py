@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fmdp.errors import InvalidParameter
 from fmdp.learning.episodes import NO_LIMITS
 from fmdp.learning.learner import Learner, Offer
 from fmdp.model import Structure
@@ -31,7 +32,10 @@ class Random(Learner):
         generator: np.random.Generator | None = None,
         **settings: object,
     ) -> None:
-        """The planner is not used; it is taken so that all learners are made alike."""
+        if planner is not None:
+            raise InvalidParameter(
+                f"learner random does not plan; got planner {planner.name}, must be none"
+            )
         super().__init__(structure, settings, generator)
         self._next: tuple[int, ...] | None = None
 

@@ -1,0 +1,289 @@
+"""`fmdp learn`: one run of a learner on a problem, and what it cost.
+
+The clock: `seconds` is acting, observing and planning. Imports and compilation are
+`seconds_startup` (a rehearsal of two steps on a small model brings them forward), the plan that
+regret is measured against is `seconds_reference`. Ctrl-C gives the run so far.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from fmdp.cli import options
+from fmdp.cli.output import (
+    columns,
+    console,
+    print_json,
+    print_people,
+    seconds_text,
+    short_number,
+)
+from fmdp.cli.plan import refuse_unwritable
+from fmdp.cli.progress import progress
+from fmdp.errors import InvalidParameter
+from fmdp.memory import describe_count
+
+if TYPE_CHECKING:
+    from fmdp.learning.learner import Learner
+    from fmdp.model import FactoredMDP
+    from fmdp.planning.plan import Planner
+    from fmdp.simulation import Run
+
+INTERRUPTED = 130
+
+OF_THE_RUN = (
+    "regret",
+    "gap_regret",
+    "gain",
+    "gain_kind",
+    "steps",
+    "episodes",
+    "planner_calls",
+    "unconverged_plans",
+    "curve",
+    "seconds",
+    "gap_curve",
+    "total_reward",
+)
+"""Keys of the JSON object that the run has under the same names."""
+
+
+def learn(
+    problem: options.Problem,
+    learner: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME", help="A learner (see `fmdp list`), e.g. psrl, dorl, fsrl, frmax."
+        ),
+    ],
+    steps: Annotated[str, typer.Option(metavar="T", help="Steps to take.")] = "10000",
+    seed: Annotated[str, typer.Option(metavar="S", help="Seed of environment and learner.")] = "0",
+    set: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="A parameter of the learner; repeatable."),
+    ] = None,
+    planner: options.Planner = None,
+    span_budget: options.SpanBudget = None,
+    span_split: options.SpanSplit = None,
+    basis: options.Basis = None,
+    method: options.Method = None,
+    criterion: options.Criterion = None,
+    discount: options.Discount = None,
+    tolerance: options.Tolerance = None,
+    max_iterations: options.MaxIterations = None,
+    max_seconds: options.MaxSeconds = None,
+    memory_limit: options.MemoryLimit = None,
+    ties: options.Ties = None,
+    tie_seed: options.TieSeed = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="LEARNER", help="Save the learner here at the end.")
+    ] = None,
+    json: options.Json = False,
+) -> int:
+    """One run of a learner; regret."""
+    given = {
+        "budget": span_budget,
+        "split": span_split,
+        "basis": basis,
+        "method": method,
+        "criterion": criterion,
+        "discount": discount,
+        "tolerance": tolerance,
+        "max_iterations": max_iterations,
+        "max_seconds": max_seconds,
+        "memory_limit": None if memory_limit is None else options.bytes_of(memory_limit),
+        "ties": ties,
+        "tie_seed": tie_seed,
+    }
+    settings: dict[str, object] = {k: value for k, value in given.items() if value is not None}
+    if out is not None:
+        refuse_unwritable(out)
+    started = time.perf_counter()
+    from fmdp.learning.registry import learner_kind
+    from fmdp.parameters import Integer, split_assignments
+    from fmdp.problems import problem as problem_of
+    from fmdp.simulation import Simulation
+
+    n_steps = Integer("steps", 10_000, "steps to take", low=1, high=2**53).parse(
+        steps, "fmdp learn"
+    )
+    n_seed = Integer("seed", 0, "seed of the run", low=0, high=2**63).parse(seed, "fmdp learn")
+    kind = learner_kind(learner)
+    parameters: dict[str, object] = {**split_assignments(set or (), f"learner {learner}")}
+    model = problem_of(problem)
+    made = kind.make(model, parameters, planner_of(learner, planner, settings, parameters, model))
+    rehearse(learner, made)
+    startup = time.perf_counter() - started
+    with progress(f"planning {problem}, which regret is measured against") as report:
+        from fmdp.simulation import reference_for
+
+        reference = reference_for(model, progress=report)
+    simulation = Simulation(model, made, n_seed, reference=reference)
+    interrupted = False
+    with bar(f"{learner} on {problem}", n_steps) as tell:
+        try:
+            simulation.run(n_steps, progress=tell)
+        except KeyboardInterrupt:
+            interrupted = True
+    run = simulation.result()
+    if out is not None:
+        made.save(out)
+    of_planner = getattr(made, "planner", None)
+    result: dict[str, Any] = {
+        "problem": problem,
+        "learner": learner,
+        "parameters": made.settings,
+        "planner": None if of_planner is None else of_planner.name,
+        "seed": n_seed,
+        **{key: getattr(run, key) for key in OF_THE_RUN},
+        "states": model.structure.n_states,
+        "actions": model.structure.n_actions,
+        "seconds_startup": startup,
+        "seconds_reference": reference.seconds,
+    }
+    if json:
+        print_json(result)
+    else:
+        print_run(result, run, interrupted, out)
+    return INTERRUPTED if interrupted else 0
+
+
+def planner_of(
+    learner: str,
+    name: str | None,
+    settings: dict[str, object],
+    parameters: dict[str, object],
+    model: FactoredMDP,
+) -> Planner | None:
+    """The planner that the options ask for; None where they leave it to the learner.
+
+    FSRL always plans under a span budget, which may be given as an option or with --set.
+    """
+    from fmdp.learning.learner import for_learning
+    from fmdp.planning.registry import planner_kind
+
+    if learner == "fsrl":
+        for key in ("budget", "split"):
+            if key in settings and key in parameters:
+                raise InvalidParameter(
+                    f"the '{key}' of learner fsrl must be given once; "
+                    f"got --span-{key} {settings[key]} and --set {key}={parameters[key]}"
+                )
+            if key in settings:
+                parameters[key] = settings.pop(key)
+        if name in (None, "span"):
+            # Budget 0 stands for none: the learner has its own.
+            return planner_kind("span").make({**settings, "budget": 0}) if settings else None
+    if name is None:
+        if not settings:
+            return None
+        name = for_learning(None, model.structure).name
+    return planner_kind(name).make(settings)
+
+
+def rehearse(name: str, learner: Learner) -> None:
+    """Compile what the run will use, or load it from the cache: two steps on two machines."""
+    from fmdp.learning.registry import learner_kind
+    from fmdp.planning.registry import planner_kind
+    from fmdp.problems import problem as problem_of
+    from fmdp.simulation import Reference, Simulation
+
+    small = problem_of("circle:2")
+    planner = getattr(learner, "planner", None)
+    if planner is not None and name != "fsrl":
+        kind = planner_kind(planner.name)
+        planner = kind.make({"ties": "first", **kind.for_any_model})
+    copy = learner_kind(name).make(small, {}, None if name == "fsrl" else planner)
+    Simulation(small, copy, reference=Reference(0.0, "exact", None, 0.0)).run(2)
+
+
+@contextmanager
+def bar(what: str, steps: int) -> Iterator[Callable[[Mapping[str, Any]], None]]:
+    """A bar with step, episode, regret so far and time left; lines where there is no terminal."""
+    if not sys.stderr.isatty():
+        with progress(what, line_of) as report:
+            yield report
+        return
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    with Progress(
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=None),
+        TextColumn("step {task.completed:,.0f} of {task.total:,.0f}{task.fields[news]}"),
+        TimeRemainingColumn(compact=True),
+        TextColumn("left"),
+        console=console(stderr=True),
+        transient=True,
+    ) as shown:
+        task = shown.add_task(what, total=steps, news="")
+
+        def rewrite(news: Mapping[str, Any]) -> None:
+            shown.update(task, completed=news["step"], news=extras(news))
+
+        yield rewrite
+
+
+def line_of(news: Mapping[str, Any], seconds: float) -> str:
+    """ "step 120 of 1,000, episode 7, regret 3.4, 2 s, 15 s left"."""
+    left = seconds * (news["steps"] - news["step"]) / max(1, news["step"])
+    step = f"step {news['step']:,} of {news['steps']:,}"
+    return f"{step}{extras(news)}, {seconds:.0f} s, {left:.0f} s left"
+
+
+def extras(news: Mapping[str, Any]) -> str:
+    episode = "" if news["episode"] is None else f", episode {news['episode']:,}"
+    return f"{episode}, regret {short_number(news['regret'], 5)}"
+
+
+def print_run(result: dict[str, Any], run: Run, interrupted: bool, out: Path | None) -> None:
+    exact = run.gain_kind == "exact"
+    decades = [(t, regret) for t, regret in run.curve if t == run.steps or is_power_of_ten(t)]
+    parameters = ", ".join(
+        f"{key}={value}" for key, value in result["parameters"].items() if value is not None
+    )
+    rows = [
+        ("problem", f"{result['problem']}, {describe_count(result['states'])} states"),
+        ("learner", result["learner"] + (f" ({parameters})" if parameters else "")),
+        ("planner", result["planner"] or "none"),
+        ("steps", f"{run.steps:,}" + (" (interrupted)" if interrupted else "")),
+        ("regret", short_number(run.regret, 6)),
+        ("gap regret", short_number(run.gap_regret, 6)),
+        ("regret by step", ", ".join(f"{t:,}: {short_number(r, 4)}" for t, r in decades)),
+        (
+            "measured against",
+            f"{short_number(run.gain, 9)}, "
+            + (
+                "the optimal gain"
+                if exact
+                else "an upper bound on the gain: regret is at most this"
+            ),
+        ),
+    ]
+    if run.planner_calls is not None:
+        unconverged = f", {run.unconverged_plans:,} of them not converged"
+        rows.append(
+            (
+                "episodes",
+                f"{run.episodes:,}, {run.planner_calls:,} plans"
+                + (unconverged if run.unconverged_plans else ""),
+            )
+        )
+    speed = f"{run.steps / max(run.seconds, 1e-9):,.0f} steps a second"
+    startup = seconds_text(result["seconds_startup"])
+    apart = f"apart: start-up {startup}, optimal gain {seconds_text(result['seconds_reference'])}"
+    rows.append(("time", f"{seconds_text(run.seconds)}, {speed} ({apart})"))
+    if out is not None:
+        rows.append(("saved", f"the learner, in {out}"))
+    print_people(columns(rows))
+
+
+def is_power_of_ten(t: int) -> bool:
+    text = str(t)
+    return text[0] == "1" and set(text[1:]) <= {"0"}
