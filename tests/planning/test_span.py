@@ -174,6 +174,28 @@ def test_bounds_hold_at_every_function_and_the_number_is_unique(data: st.DataObj
 
 @given(st.data())
 @settings(max_examples=40)
+def test_damped_bounds_never_get_worse(data: st.DataObject) -> None:
+    model = data.draw(strategies.models())
+    backup = Backup(model.structure, threads=1)
+    backup.load(model)
+    truncation = backup.truncation(draw_budgets(data, model.structure))
+    tau = data.draw(st.sampled_from((0.9, 0.5)))
+    h = np.zeros(backup.n_states)
+    new, bounds = h.copy(), []
+    for _ in range(30):
+        backup.iterate(
+            h, new, h.copy(), discount=1.0, tau=tau, tolerance=-1.0, sweeps=1,
+            truncation=truncation,
+        )  # fmt: skip
+        bounds.append(tuple(backup.extremes[:2]))
+        backup.advance(h, new, tau=tau, discount=1.0)
+    lower, upper = np.array(bounds).T
+    assert (np.diff(lower) >= -1e-12).all()
+    assert (np.diff(upper) <= 1e-12).all()
+
+
+@given(st.data())
+@settings(max_examples=40)
 def test_optimism_and_the_best_certificate_within_the_budgets(data: st.DataObject) -> None:
     """The truth in the set and sp_i(h) <= c_i for every i give lambda_c >= min(L_true h - h).
 
@@ -270,6 +292,37 @@ def test_what_an_optimistic_model_can_promise_too_much(data: st.DataObject) -> N
             )
             excess = nested[a, s] - oracles.optimistic_reward(tables, x) - true_value
             assert -1e-10 <= excess <= free + 1e-10
+
+
+@given(st.data())
+@settings(max_examples=25)
+def test_the_regret_argument_holds_on_every_path(data: st.DataObject) -> None:
+    """Before any probability enters: what is lost against lambda_c along a path of the truth is at
+    most the widths, the martingale's sum, and v at the end less v at the start."""
+    tables, truth = data.draw(strategies.optimistic_pairs())
+    structure = truth.structure
+    budgets = draw_budgets(data, structure)
+    found = solved(tables, budgets)
+    flat, v = oracles.dense(truth), found.bias
+    states = list(oracles.assignments(structure.state_sizes))
+    actions = list(oracles.assignments(structure.action_sizes))
+    generator = np.random.Generator(np.random.PCG64(data.draw(st.integers(0, 1000))))
+    assert isinstance(found.policy, TablePolicy)
+    s = start = int(generator.integers(len(states)))
+    lost = widths = martingale = 0.0
+    for _ in range(50):
+        a = int(found.policy.actions[s])
+        x = states[s] + actions[a]
+        lost += found.gain_upper - flat.rewards[a, s]
+        widths += oracles.optimistic_reward(tables, x) - flat.rewards[a, s]
+        widths += sum(
+            c * tables.free[i][oracles.scope_row(structure, scope, x)]
+            for i, (c, scope) in enumerate(zip(budgets, structure.transition_scopes, strict=True))
+        )
+        following = int(generator.choice(len(states), p=flat.transitions[a, s]))
+        martingale += float(flat.transitions[a, s] @ v) - v[following]
+        s = following
+    assert lost <= widths + martingale + v[s] - v[start] + 50 * 2e-8
 
 
 @given(st.data())

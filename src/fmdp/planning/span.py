@@ -400,7 +400,7 @@ class _Run:
 
         It does if every truncated state has an action whose backup is at most u + lambda_c: mixed
         with the greedy action it makes the equation R + P u = u + lambda_c hold, so u is the bias
-        of that policy.  SCAL assumes it; with several factors it mostly fails, and nothing here
+        of that policy.  SCAL widens its model so that it holds; here it often fails, and nothing
         depends on it.
         """
         h, slack = found.outcome.h, self.settings.tolerance
