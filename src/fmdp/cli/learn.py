@@ -211,35 +211,29 @@ def bar(what: str, steps: int) -> Iterator[Callable[[Mapping[str, Any]], None]]:
         with progress(what, line_of) as report:
             yield report
         return
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, Progress, TextColumn
 
     with Progress(
         TextColumn("{task.description}"),
-        BarColumn(bar_width=None),
-        TextColumn("step {task.completed:,.0f} of {task.total:,.0f}{task.fields[news]}"),
-        TimeRemainingColumn(compact=True),
-        TextColumn("left"),
+        BarColumn(bar_width=12),
+        TextColumn("{task.fields[news]}"),
         console=console(stderr=True),
         transient=True,
     ) as shown:
         task = shown.add_task(what, total=steps, news="")
 
         def rewrite(news: Mapping[str, Any]) -> None:
-            shown.update(task, completed=news["step"], news=extras(news))
+            shown.update(task, completed=news["step"], news=line_of(news, news["seconds"]))
 
         yield rewrite
 
 
 def line_of(news: Mapping[str, Any], seconds: float) -> str:
-    """ "step 120 of 1,000, episode 7, regret 3.4, 2 s, 15 s left"."""
+    """ "step 120 of 1,000, episode 7, regret 3.4, 15 s left"."""
     left = seconds * (news["steps"] - news["step"]) / max(1, news["step"])
     step = f"step {news['step']:,} of {news['steps']:,}"
-    return f"{step}{extras(news)}, {seconds:.0f} s, {left:.0f} s left"
-
-
-def extras(news: Mapping[str, Any]) -> str:
     episode = "" if news["episode"] is None else f", episode {news['episode']:,}"
-    return f"{episode}, regret {short_number(news['regret'], 5)}"
+    return f"{step}{episode}, regret {short_number(news['regret'], 4)}, {left:.0f} s left"
 
 
 def print_run(result: dict[str, Any], run: Run, interrupted: bool, out: Path | None) -> None:
