@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -494,6 +495,26 @@ def test_limits_are_a_status_and_the_bounds_hold() -> None:
     assert searched.gain >= 0.770382
     slow = SpanConstrained(6.0, max_seconds=1e-9, tolerance=1e-12).plan(problem("riverswim:1"))
     assert slow.status is Status.TIME_LIMIT
+
+
+@pytest.mark.parametrize(("split", "calls"), [(None, 2), ("search", 2), ("search", 9)])
+def test_an_interrupt_gives_the_bounds_so_far(
+    monkeypatch: pytest.MonkeyPatch, split: str | None, calls: int
+) -> None:
+    """In the first solve, or in the middle of a search: then it is the best split so far."""
+    original, made = Backup.iterate, []
+
+    def interrupted(self: Backup, *args: Any, **kwargs: Any) -> int:
+        made.append(None)
+        if len(made) == calls:
+            raise KeyboardInterrupt
+        return original(self, *args, **kwargs)
+
+    monkeypatch.setattr(Backup, "iterate", interrupted)
+    found = SpanConstrained(6.0, split, tolerance=1e-9).plan(problem("riverswim:2"))
+    assert found.status is Status.INTERRUPTED
+    assert found.gain_lower <= found.gain <= found.gain_upper
+    assert found.policy is not None
 
 
 @pytest.mark.parametrize(

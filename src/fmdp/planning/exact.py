@@ -98,7 +98,7 @@ class PreparedExact(PreparedOnEngine):
     ) -> Plan:
         """Plan with these tables.  `describe` adds the bias in C order and its spans."""
         started = time.perf_counter()
-        backup, h, cold = self._load(tables)
+        _, backup, h, cold = self._load(tables)
         return _solve(self.settings, backup, tables, h, cold=cold, describe=describe,
                       progress=progress, started=started)  # fmt: skip
 

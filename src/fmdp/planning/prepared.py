@@ -92,8 +92,9 @@ class PreparedOnEngine:
         self._backups: dict[str, Backup] = {}
         self._warm: dict[str, Vector] = {}
 
-    def _load(self, tables: Tables) -> tuple[Backup, Vector, bool]:
-        """The backup with these tables, the vector to start from (kept), and whether it is new."""
+    def _load(self, tables: Tables) -> tuple[str, Backup, Vector, bool]:
+        """The kind of the tables, the backup with them, the vector to start from, and whether the
+        vector is new; it is kept, and what is written into it is where the next solve starts."""
         settings = self._engine_settings
         kind, model = "plain", tables
         if isinstance(tables, OptimisticTables):
@@ -110,7 +111,7 @@ class PreparedOnEngine:
         backup = self._backups[kind]
         backup.load(model)
         cold = kind not in self._warm
-        return backup, self._warm.setdefault(kind, np.zeros(backup.n_states)), cold
+        return kind, backup, self._warm.setdefault(kind, np.zeros(backup.n_states)), cold
 
     def forget(self) -> None:
         """Start the next solve from zero."""

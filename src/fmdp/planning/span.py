@@ -134,10 +134,9 @@ class PreparedSpan(PreparedOnEngine):
         settings = self.settings
         chosen = settings.budget if budget is None else _checked(budget)
         budgets = _budgets(chosen, settings.split, self.structure)
-        backup, h, _ = self._load(tables)
+        kind, backup, h, _ = self._load(tables)
         run = _Run(settings, backup, self.structure, progress, h)
         if settings.split == "search":
-            kind = next(name for name, kept in self._warm.items() if kept is h)
             patience = _ROUNDS
             if kind in self._splits:
                 patience = _WARM_PATIENCE
@@ -306,7 +305,7 @@ class _Run:
         total = float(sum(budgets))
         fine = min(self.limits.tolerance, 0.05 * _PROBE * total / self.structure.m)
         best = self.solve(budgets, tolerance=fine if total > 0.0 else None)
-        if self._stopped(best):
+        if best.outcome.status is not Status.CONVERGED:
             return best
         if total == 0.0:
             return replace(best, gain_upper_any_split=best.outcome.upper)
@@ -318,13 +317,13 @@ class _Run:
             outcome = best.outcome if status is None else replace(best.outcome, status=status)
             return replace(best, outcome=outcome, rounds=rounds, gain_upper_any_split=ceiling)
 
-        if self._stopped(every):
-            return finished(every.outcome.status)
+        if halt := self._halt(every):
+            return finished(halt)
         demand = np.array(self._spans(every.outcome.h))
         if demand.sum() > 0.0:
             fitted = self.solve(demand * (total / demand.sum()), every.outcome.h, fine)
-            if self._stopped(fitted):
-                return finished(fitted.outcome.status)
+            if halt := self._halt(fitted):
+                return finished(halt)
             if fitted.gain > best.gain:
                 best = current = fitted
         while rounds < _ROUNDS and since < patience:
@@ -336,23 +335,30 @@ class _Run:
                 less = c.copy()
                 less[i] -= _PROBE * c[i]
                 probe = self.solve(less, current.outcome.h, fine)
-                if self._stopped(probe):
-                    return finished(probe.outcome.status)
+                if halt := self._halt(probe):
+                    return finished(halt)
                 worth[i] = max(0.0, (current.gain - probe.gain) / (_PROBE * c[i]))
             if worth.max() == 0.0:
                 break
             rounds += 1
             c *= np.exp(_STEP / math.sqrt(rounds) * worth / worth.max())
             current = self.solve(c * (total / c.sum()), current.outcome.h, fine)
-            if self._stopped(current):
-                return finished(current.outcome.status)
+            if halt := self._halt(current):
+                return finished(halt)
             since = 0 if current.gain > best.gain + self.limits.tolerance else since + 1
             if current.gain > best.gain:
                 best = current
         return finished()
 
-    def _stopped(self, found: _Found) -> bool:
-        return found.outcome.status is not Status.CONVERGED
+    def _halt(self, found: _Found) -> Status | None:
+        """Why a search must end after this solution, if it must."""
+        if found.outcome.status is not Status.CONVERGED:
+            return found.outcome.status
+        if self.sweeps >= self.limits.max_sweeps:
+            return Status.ITERATION_LIMIT
+        if self.limits.deadline is not None and time.monotonic() >= self.limits.deadline:
+            return Status.TIME_LIMIT
+        return None
 
     def _spans(self, h: Vector) -> tuple[float, ...]:
         return factored_spans(self.backup.to_canonical(h), self.structure.state_sizes)
