@@ -6,6 +6,8 @@ import math
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import fmdp
 from fmdp import FactoredMDP, OptimisticTables, Structure
@@ -18,8 +20,10 @@ from fmdp.learning.confidence import (
     transition_log_terms,
     transition_width,
 )
+from fmdp.learning.entries import split_cells
 from fmdp.learning.statistics import Statistics
 from fmdp.simulation import Environment
+from fmdp.testing import strategies
 
 STRUCTURE = Structure(
     state_sizes=(2, 3),
@@ -99,6 +103,52 @@ def test_known_entries_are_as_estimated() -> None:
     unknown = all_or_nothing_tables(seen_twice(), enough=3)
     assert unknown.free[0][1] == 1.0
     assert unknown.rewards[1][5] == 3.0
+
+
+@settings(max_examples=40, deadline=None)
+@given(model=strategies.models(), seed=st.integers(0, 2**32 - 1), steps=st.integers(0, 40))
+def test_flat_tables_are_those_of_the_checking_constructor(
+    model: FactoredMDP, seed: int, steps: int
+) -> None:
+    s = model.structure
+    rng = np.random.Generator(np.random.PCG64(seed))
+    environment, statistics = Environment(model, rng), Statistics(s)
+    for _ in range(steps):
+        state = environment.state
+        action = [int(rng.integers(size)) for size in s.action_sizes]
+        statistics.record(state, action, *environment.step(action))
+    for constant in (0.0, 0.03, 18.0):
+        made = confidence_tables(
+            statistics, t=steps + 1, rho=0.1, transition_constant=constant, reward_constant=constant
+        )
+        p_hat, visits = statistics.transition_means(), statistics.transition_visits
+        width = transition_width(
+            p_hat,
+            visits[statistics.entries.cell_entry],
+            np.repeat(transition_log_terms(s, steps + 1, 0.1), [t.size for t in made.lower]),
+            constant,
+        )
+        totals = [statistics.reward_totals(k) for k in range(s.l)]
+        log_terms = reward_log_terms(s, steps + 1, 0.1)
+        with np.errstate(divide="ignore"):
+            checked = OptimisticTables.from_widths(
+                s,
+                split_cells(s, p_hat),
+                split_cells(s, width),
+                [sums / np.maximum(1, n) for n, sums in totals],
+                [
+                    np.where(n > 0, reward_width(n, log_terms[k], constant), np.inf)
+                    for k, (n, _) in enumerate(totals)
+                ],
+            )
+        for one, other in zip(
+            made.lower + made.free + made.rewards,
+            checked.lower + checked.free + checked.rewards,
+            strict=True,
+        ):
+            np.testing.assert_allclose(one, other, rtol=0, atol=1e-15)
+            assert not one.flags.writeable
+        OptimisticTables(s, made.lower, made.free, made.rewards)
 
 
 def inside(tables: OptimisticTables, truth: FactoredMDP) -> bool:

@@ -107,14 +107,19 @@ def all_or_nothing_tables(statistics: Statistics, enough: int) -> OptimisticTabl
 def tables_of_widths(
     statistics: Statistics, estimate: Floats, widths: Floats, reward_widths: Floats
 ) -> OptimisticTables:
-    """Flat arrays over cells and reward entries as the tables of a planner."""
-    s = statistics.structure
-    return OptimisticTables.from_widths(
+    """OptimisticTables.from_widths for flat arrays over cells and reward entries, all at once."""
+    s, entries = statistics.structure, statistics.entries
+    lower = estimate - np.minimum(widths, estimate)
+    free = np.maximum(1.0 - np.add.reduceat(lower, entries.first_cell[:-1]), 0.0)
+    lo, hi = statistics.reward_lo, statistics.reward_hi
+    # A factor of range 0 is known, whatever its width (inf * 0 is not a number).
+    bonus = np.multiply(reward_widths, hi - lo, out=np.zeros_like(hi), where=hi > lo)
+    rewards = np.clip(statistics.reward_means() + bonus, lo, hi)
+    return OptimisticTables.trusted(
         s,
-        split_cells(s, estimate),
-        split_cells(s, widths),
-        split_rows(s.reward_rows, statistics.reward_means()),
-        split_rows(s.reward_rows, reward_widths),
+        split_cells(s, lower),
+        split_rows(s.transition_rows, free),
+        split_rows(s.reward_rows, rewards),
     )
 
 

@@ -67,4 +67,4 @@ def sample_model(
     s = statistics.structure
     rows = sample_rows(dirichlet_parameters(statistics, c, prior), statistics.entries, generator)
     rewards = sample_rewards(statistics, c, generator)
-    return FactoredMDP(s, split_cells(s, rows), split_rows(s.reward_rows, rewards))
+    return FactoredMDP.trusted(s, split_cells(s, rows), split_rows(s.reward_rows, rewards))

@@ -183,6 +183,34 @@ class FactoredMDP:
             Structure(**whole), tables[: bare.m], tables[bare.m :], noise, initial_state, name
         )
 
+    @classmethod
+    def trusted(
+        cls,
+        structure: Structure,
+        transitions: Sequence[FloatArray],
+        rewards: Sequence[FloatArray],
+    ) -> FactoredMDP:
+        """Tables that are right by the way they were made, taken as they are and not checked.
+
+        For code that makes models by the thousand (a learner samples one every episode). The
+        arrays must be what the constructor would leave alone: C-contiguous [rows, |S_i|] whose
+        rows are distributions up to rounding, means inside their ranges. They become read-only.
+        """
+        made = object.__new__(cls)
+        for table in (*transitions, *rewards):
+            table.flags.writeable = False
+        values: dict[str, Any] = {
+            "structure": structure,
+            "transitions": tuple(transitions),
+            "rewards": tuple(rewards),
+            "noise": _noise(None, structure.l),
+            "initial_state": (0,) * structure.m,
+            "name": "",
+        }
+        for field, value in values.items():
+            object.__setattr__(made, field, value)
+        return made
+
     @cached_property
     def content_hash(self) -> str:
         """SHA-256 (hex) of everything in the model: the same on every machine and run."""

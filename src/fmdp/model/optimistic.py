@@ -73,7 +73,10 @@ class OptimisticTables:
         self._hold(lower, free, rewards)
 
     def _hold(
-        self, lower: list[FloatArray], free: list[FloatArray], rewards: list[FloatArray]
+        self,
+        lower: Sequence[FloatArray],
+        free: Sequence[FloatArray],
+        rewards: Sequence[FloatArray],
     ) -> None:
         for field, tables in (("lower", lower), ("free", free), ("rewards", rewards)):
             for table in tables:
@@ -83,6 +86,23 @@ class OptimisticTables:
     def __reduce__(self) -> tuple[type[OptimisticTables], tuple[Any, ...]]:
         # Through the constructor, because pickled arrays come back writeable.
         return type(self), tuple(getattr(self, field.name) for field in fields(self))
+
+    @classmethod
+    def trusted(
+        cls,
+        structure: Structure,
+        lower: Sequence[FloatArray],
+        free: Sequence[FloatArray],
+        rewards: Sequence[FloatArray],
+    ) -> OptimisticTables:
+        """Tables that are right by the way they were made, taken as they are and not checked.
+
+        For learners, which make them every episode. The arrays become read-only.
+        """
+        made = object.__new__(cls)
+        object.__setattr__(made, "structure", structure)
+        made._hold(lower, free, rewards)
+        return made
 
     @classmethod
     def from_widths(
@@ -127,11 +147,8 @@ class OptimisticTables:
             # A factor of range 0 is known, whatever its width (inf * 0 is not a number).
             bonus = width * (hi - lo) if hi > lo else np.zeros(rows)
             rewards.append(np.clip(mean + bonus, lo, hi))
-        # The constructor's checks hold by the formulas above; learners make tables every episode.
-        made = object.__new__(cls)
-        object.__setattr__(made, "structure", s)
-        made._hold(lower, free, rewards)
-        return made
+        # The constructor's checks hold by the formulas above.
+        return cls.trusted(s, lower, free, rewards)
 
     @classmethod
     def from_model(cls, model: FactoredMDP) -> OptimisticTables:
