@@ -245,7 +245,7 @@ class Backup:
     def truncation(self, budgets: Sequence[float]) -> Truncation:
         """The factored-span truncation of vectors in elimination order; budgets by variable."""
         order = self.layout.order
-        return make_truncation(self._internal_shape, [budgets[j] for j in order])
+        return make_truncation(self._internal_shape, tuple(budgets[j] for j in order))
 
     def lowest(self, h: Vector, out: Vector) -> None:
         """out <- min over joint actions (and targets) of R + P h, both in elimination order."""

@@ -14,8 +14,8 @@ Cost: one read and one write of v for each axis.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numba
@@ -40,7 +40,8 @@ class Truncation:
         truncate(v, self.axes, self.budgets)
 
 
-def make_truncation(sizes: Sequence[int], budgets: Sequence[float]) -> Truncation:
+@lru_cache(maxsize=64)  # learners plan thousands of times with the same budgets
+def make_truncation(sizes: tuple[int, ...], budgets: tuple[float, ...]) -> Truncation:
     """For tensors with these axes, slowest first.  Axes of one value have no span to limit."""
     axes, kept = [], []
     outer, inner = 1, int(np.prod(sizes, dtype=np.int64))
