@@ -122,6 +122,8 @@ def test_lists_are_grids_and_labels_tell_them_apart() -> None:
     ]
     named = text.replace('name = "dorl"', 'name = "dorl", label = "D"')
     assert labels(parse_spec(named))[0][1] == "D c=0.1 rho=0.1 (exact)"
+    placed = text.replace('name = "dorl"', 'name = "dorl", label = "D, c is {c}, {targets}"')
+    assert labels(parse_spec(placed))[0][1] == "D, c is 0.1, none rho=0.1 (exact)"
 
 
 @pytest.mark.parametrize(
@@ -148,6 +150,7 @@ def test_lists_are_grids_and_labels_tell_them_apart() -> None:
         ("name = ", 'problems = ["circle:4"], name = ', 'not among the problems .* "circle:3"'),
         ("[{ ", '["dorl", { label = "x", ', "are the same learner on circle:3"),
         ("[{ ", '[{ name = "psrl", label = "x" }, { label = "x", ', "stands for two learners"),
+        ("name = ", 'label = "{cc}", name = ', 'no parameter of the learner; did you mean "c"'),
         ("steps = 100", "steps = ", "is not TOML"),
     ],
 )
@@ -164,3 +167,8 @@ def test_a_bad_spec_is_refused_with_one_line_that_names_the_place(
 def test_a_missing_spec_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(FmdpError, match=r"none\.toml"):
         read_spec(tmp_path / "none.toml")
+
+
+def test_the_docs_show_the_example_as_it_is() -> None:
+    docs = (EXAMPLES.parent / "docs" / "experiments.md").read_text()
+    assert (EXAMPLES / "sweep.toml").read_text() in docs

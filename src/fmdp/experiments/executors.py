@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import logging
 import os
 import signal
 import threading
@@ -162,6 +163,8 @@ class Dask(Workers):
 
     def __init__(self, address: str) -> None:
         distributed = needs("distributed", "dask")
+        # What Dask logs about a lost scheduler, `check` says in one line.
+        logging.getLogger("distributed.client").setLevel(logging.CRITICAL)
         self.lost = (distributed.scheduler.KilledWorker,)
         self._address = address
         try:
@@ -178,21 +181,35 @@ class Dask(Workers):
     def size(self) -> int:
         # Two for each thread, so that none waits for the next run to travel. Workers may come
         # and go; with none there, what is sent waits for the first.
-        threads: int = sum(self._client.nthreads().values())
+        with self._or_gone():
+            threads: int = sum(self._client.nthreads().values())
         return 2 * max(1, threads)
 
     def submit(self, function: Callable[[A], T], argument: A) -> Future[T]:
-        return self._executor.submit(function, argument)
+        with self._or_gone():
+            return self._executor.submit(_on_one_thread, function, argument)
 
     def rebuild(self) -> None:
         pass  # Dask starts its workers itself
 
     def check(self) -> None:
-        if self._client.status not in ("running", "connecting"):
-            raise FmdpError(f"the Dask scheduler at {self._address} is gone")
+        with self._or_gone():
+            if self._client.status != "running":
+                raise OSError
+
+    @contextlib.contextmanager
+    def _or_gone(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError:
+            raise FmdpError(
+                f"the Dask scheduler at {self._address} is gone; what is done is stored, and the "
+                f"same command goes on when there is one"
+            ) from None
 
     def close(self, *, at_once: bool) -> None:
-        self._executor.shutdown(wait=not at_once, cancel_futures=at_once)
+        if self._client.status == "running":
+            self._executor.shutdown(wait=not at_once)  # without waiting, Dask cancels
         self._client.close()
 
 
@@ -204,6 +221,12 @@ def needs(module: str, extra: str) -> Any:
         raise FmdpError(
             f"this needs {module}, which is not installed; pip install 'fmdp[{extra}]'"
         ) from None
+
+
+def _on_one_thread(function: Callable[[A], T], argument: A) -> T:
+    """In a process that was there before: what is read when threads are wanted can still be set."""
+    os.environ["FMDP_THREADS"] = "1"
+    return function(argument)
 
 
 def _begin_work(lifeline: Connection) -> None:

@@ -16,6 +16,7 @@ import contextlib
 import hashlib
 import itertools
 import os
+import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
@@ -220,15 +221,30 @@ def _cells(entry: Any, problems: Mapping[str, Problem], steps: int) -> Iterator[
     planners = list(_planners(entry.get("planner")))
     for one, parameters, planner in itertools.product(chosen, grid, planners):
         recipe = Recipe(kind.name, parameters, *planner)
+        shown = {one.name: one.show(parameters[one.name]) for one in kind.parameters}
         if label is None:
-            shown = _words(kind.name, canonical(kind.parameters, parameters), recipe)
+            words = _words(kind.name, canonical(kind.parameters, parameters), recipe)
         else:
-            varied = [one for one in kind.parameters if isinstance(given.get(one.name), list)]
-            words = [f"{one.name}={one.show(parameters[one.name])}" for one in varied]
-            shown = _words(label, words, recipe if len(planners) > 1 else None)
+            text, used = _filled(label, shown)
+            varied = [name for name, value in given.items() if isinstance(value, list)]
+            rest = [f"{name}={shown[name]}" for name in varied if name not in used]
+            words = _words(text, rest, recipe if len(planners) > 1 else None)
         content = {"model": one.model.content_hash, "steps": steps}
         content |= resolved_learner(recipe.make(one.model))
-        yield Cell(one, shown, recipe, steps, content)
+        yield Cell(one, words, recipe, steps, content)
+
+
+def _filled(label: str, values: Mapping[str, str]) -> tuple[str, set[str]]:
+    """ "PSRL c={c}" with the value of c put in, and which names were."""
+    used = set(re.findall(r"\{(.*?)\}", label))
+    for name in used:
+        if name not in values:
+            raise UnknownName(
+                f"the label {quoted(label)} has {{{name}}}, which is no parameter of the learner"
+                f"{did_you_mean(name, values)}"
+            )
+        label = label.replace(f"{{{name}}}", values[name])
+    return label, used
 
 
 def _words(head: str, words: Iterable[str], recipe: Recipe | None) -> str:

@@ -161,15 +161,14 @@ class _Driver:
             self._recover()
 
     def _collect(self, ended: set[Future[Outcome]]) -> None:
-        broken = False
         for future in ended:
-            error = future.exception()
-            if isinstance(error, self.workers.lost):
-                broken = True
-            else:
+            if not self._is_lost(future):
                 self._settle(future)
-        if broken:
+        if any(self._is_lost(future) for future in ended):
             self._recover()
+
+    def _is_lost(self, future: Future[Outcome]) -> bool:
+        return future.cancelled() or isinstance(future.exception(), self.workers.lost)
 
     def _settle(self, future: Future[Outcome]) -> None:
         """Store what a run has given. An error here is none of the run's: it did not travel."""
@@ -201,7 +200,7 @@ class _Driver:
         for future, run in list(self.running.items()):
             if not future.done():
                 continue
-            if not isinstance(future.exception(), self.workers.lost):
+            if not self._is_lost(future):
                 self._settle(future)
                 continue
             del self.running[future]
