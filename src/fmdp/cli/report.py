@@ -14,6 +14,9 @@ from fmdp.cli.output import print_json, print_people, table
 if TYPE_CHECKING:
     from fmdp.reports.report import Report
 
+# A table for a terminal; the page and cells.csv have every row.
+MOST_ROWS = 40
+
 
 def report(
     directory: Annotated[
@@ -81,7 +84,7 @@ def print_report(written: Report) -> None:
     from fmdp.reports.cells import GAP, REALISED
 
     rows = []
-    for found in written.analysis.summaries:
+    for found in written.analysis.summaries[:MOST_ROWS]:
         cells = [found.cell.problem, found.cell.label, f"{len(found.cell.runs)}"]
         for measure in (REALISED, GAP):
             summary = found.by_measure.get(measure)
@@ -91,19 +94,19 @@ def print_report(written: Report) -> None:
                 quartiles = f"{summary.lower_quartile:,.0f} to {summary.upper_quartile:,.0f}"
                 cells += [f"{summary.median:,.0f}", quartiles, f"{summary.worst:,.0f}"]
         rows.append(cells)
+    # A space tells the two columns of quartiles apart for the table, not for the eye.
     heads = (
         "problem", "learner", "runs", "regret", "quartiles", "worst", "gap regret", "quartiles ",
         "worst ",
     )  # fmt: skip
     print_people(table(heads, rows, right=heads[2:]))
+    more = len(written.analysis.summaries) - MOST_ROWS
+    if more > 0:
+        print(f"... {more:,} more rows in cells.csv")
     for paragraph in (*written.notes, *written.paragraphs):
         print(f"\n{paragraph}")
-    print()
     kinds: dict[str, list[str]] = {}
     for path in written.files[1:]:
-        kinds.setdefault(path.stem, []).append(path.name)
-    print(f"page     {written.page}")
-    print(f"beside   {', '.join(name for names in kinds.values() for name in names)}")
-
-
-__all__ = ["print_report", "report"]
+        kinds.setdefault(path.stem, []).append(path.suffix)
+    beside = ", ".join(stem + " ".join(suffixes) for stem, suffixes in kinds.items())
+    print(f"\npage    {written.page}\nbeside  {beside}")

@@ -244,9 +244,11 @@ def draw_panel(
 def log_axes(ax: Axes, cells: Sequence[Cell], ends: Sequence[Any], last: int) -> None:
     ax.set_xscale("log")
     ax.set_yscale("log")
-    ax.set_xlim(1, last)
+    ax.set_xlim(1, max(last, 10))
     finite = np.concatenate([e[np.isfinite(e)] for e in ends])
     if finite.size == 0:
+        ax.set_ylim(0.1, 10)
+        ax.annotate("no median is positive", (0.5, 0.5), xycoords="axes fraction", ha="center")
         return
     top = float(finite.max())
     # Four decades below the largest: the first steps would take most of the panel otherwise.

@@ -1,0 +1,101 @@
+"""Figures: every format, the same bytes every time, and one line where Matplotlib is missing."""
+
+from __future__ import annotations
+
+import re
+import sys
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+from fmdp.experiments.store import Store
+from fmdp.reports import figures
+from fmdp.reports.cells import GAP, REALISED, Runs, gather
+from fmdp.reports.figures import MissingPlots, caption, draw, drawn_cells, regret_figure
+from fmdp.reports.style import BLACK, COLOURS, DASHES, styles
+
+MAGIC = {"png": b"\x89PNG\r\n", "svg": b"<?xml", "pdf": b"%PDF"}
+
+
+@pytest.fixture
+def runs(store: Store) -> Runs:
+    return gather(store)
+
+
+def test_every_format_and_the_same_bytes_every_time(runs: Runs) -> None:
+    panels = [(problem, problem.cells) for problem in runs.problems]
+    first = regret_figure(panels, REALISED, "log", styles(runs.cells))
+    again = regret_figure(panels, REALISED, "log", styles(runs.cells))
+    assert first == again
+    for kind, magic in MAGIC.items():
+        assert first[kind].startswith(magic)
+    assert b"dc:date" not in first["svg"]
+    assert b"CreationDate" not in first["pdf"]
+    assert re.search(rb"/Subtype\s*/Type0|/FontFile2", first["pdf"])  # fonts are inside
+
+
+def test_measures_and_scales(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(figures, "regret_figure", lambda *_: {})
+    names = [drawing.name for drawing in draw(runs)]
+    assert names == ["regret", "regret-linear", "gap-regret", "gap-regret-linear"]
+
+
+def test_the_caption_says_what_is_drawn(runs: Runs) -> None:
+    panels = [(problem, problem.cells) for problem in runs.problems]
+    words = caption(panels, REALISED, "log")
+    for part in ("circle:3, three-leg:4", "medians over 5 runs", "quartile", "units of reward",
+                 "both axes logarithmic"):  # fmt: skip
+        assert part in words
+    assert "linear" in caption(panels, GAP, "linear")
+
+
+def test_regret_that_is_never_positive_is_drawn_all_the_same(runs: Runs) -> None:
+    problem = runs.problems[0]
+    cell = problem.cells[0]
+    negative = replace(cell, curves={REALISED: -np.abs(cell.curves[REALISED]) - 1})
+    for scale in ("log", "linear"):
+        files = regret_figure([(problem, [negative])], REALISED, scale, styles(runs.cells))
+        assert files["png"].startswith(MAGIC["png"])
+
+
+def test_a_panel_with_too_many_cells_has_the_best_of_each_learner(
+    made: ModuleType, tmp_path: Path
+) -> None:
+    learners = [
+        made.MadeLearner(f"{name} {scale}", name, scale, {"c": scale})
+        for name in ("psrl", "dorl")
+        for scale in (1.0, 9.0, 20.0, 40.0, 60.0)
+    ]
+    made.make_store(tmp_path, problems=["circle:3"], learners=learners, steps=60)
+    with Store.open(tmp_path) as store:
+        runs = gather(store)
+    panel = (runs.problems[0], drawn_cells(runs.problems[0], GAP))
+    assert [cell.label for cell in panel[1]] == ["psrl 1.0", "dorl 1.0"]
+    assert "Of each learner only the variant" in caption([panel], GAP, "log")
+
+
+def test_colour_is_the_learner_and_dash_the_variant(runs: Runs) -> None:
+    looks = styles(runs.cells)
+    assert looks["PSRL"].colour == looks["PSRL, exact"].colour == COLOURS[0][0]
+    assert (looks["PSRL"].dash, looks["PSRL, exact"].dash) == DASHES[:2]
+    assert looks["oracle"].colour == BLACK[0]
+    assert len({(look.colour, look.dash) for look in looks.values()}) == len(looks)
+    assert len({look.marker for look in looks.values()}) == len(looks)
+
+
+def test_thirty_variants_of_one_learner_all_look_different(runs: Runs) -> None:
+    cell = runs.cells[0]
+    looks = styles([replace(cell, label=f"c = {k}") for k in range(30)])
+    assert len({(look.colour, look.dash) for look in looks.values()}) == 30
+
+
+def test_without_matplotlib_one_line_names_the_extra(
+    runs: Runs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in [*filter(lambda name: name.startswith("matplotlib"), sys.modules), "matplotlib"]:
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(MissingPlots, match=r"pip install 'fmdp\[plots\]'"):
+        draw(runs)

@@ -1,0 +1,140 @@
+"""Each claim of the paper, decided both ways by numbers made for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from fmdp.experiments.store import Store
+from fmdp.reports.analysis import Analysis, analyse
+from fmdp.reports.cells import Runs, gather
+from fmdp.reports.paper import figure, panels, paragraphs
+
+Made = Callable[..., tuple[Runs, Analysis]]
+
+
+@pytest.fixture
+def numbers(made: ModuleType, tmp_path: Path) -> Made:
+    """A store with the paper's learners; their regret grows like scale * sqrt(t)."""
+
+    def build(
+        psrl: float = 1.2, dorl: float = 1.3, frmax: float = 20.0, *, ours: float | None = None,
+        problems: tuple[Any, ...] = ("circle:4",), extra: tuple[Any, ...] = (), seeds: int = 12,
+    ) -> tuple[Runs, Analysis]:  # fmt: skip
+        learners = [
+            made.MadeLearner("PSRL", "psrl", psrl, {"c": 0.75}, "alp"),
+            made.MadeLearner("DORL", "dorl", dorl, {"c": 0.03}, "alp"),
+            made.MadeLearner("f-Rmax", "frmax", frmax, {"m": 300}, "alp"),
+            *extra,
+        ]
+        if ours is not None:
+            learners.append(made.MadeLearner("DORL, exact", "dorl", ours, {"c": 0.03}, "exact"))
+        made.make_store(
+            tmp_path, problems=problems, learners=learners, seeds=range(seeds), steps=100
+        )
+        with Store.open(tmp_path) as store:
+            runs = gather(store)
+        return runs, analyse(runs)
+
+    return build
+
+
+def test_all_claims_hold(numbers: Made) -> None:
+    (words,) = paragraphs(*numbers())
+    assert "first claim, that PSRL and DORL perform alike, holds here" in words
+    assert "far below f-Rmax, holds: its median is" in words
+    assert "significant throughout" in words
+
+
+def test_the_numbers_told_are_the_medians(numbers: Made) -> None:
+    runs, analysis = numbers()
+    (words,) = paragraphs(runs, analysis)
+    for label in ("PSRL", "DORL"):
+        median = analysis.summary("circle:4", label).by_measure["regret"].median
+        assert f"{median:,.0f}" in words
+    assert "after 100 steps over 12 runs" in words
+
+
+def test_psrl_and_dorl_apart(numbers: Made) -> None:
+    (words,) = paragraphs(*numbers(psrl=1.0, dorl=4.0, frmax=90.0))
+    assert "perform alike, does not hold here" in words
+    assert "far below f-Rmax, holds" in words
+
+
+def test_apart_on_one_problem_only(made: ModuleType, tmp_path: Path) -> None:
+    for problem, scale in (("circle:4", 1.2), ("three-leg:4", 4.0)):
+        learners = [
+            made.MadeLearner("PSRL", "psrl", 1.2, {"c": 0.75}, "alp"),
+            made.MadeLearner("DORL", "dorl", scale, {"c": 0.03}, "alp"),
+            made.MadeLearner("f-Rmax", "frmax", 60.0, {"m": 300}, "alp"),
+        ]
+        made.make_store(
+            tmp_path, problems=[problem], learners=learners, seeds=range(9), steps=100, name=problem
+        )
+    with Store.open(tmp_path) as store:
+        runs = gather(store)
+    (words,) = paragraphs(runs, analyse(runs))
+    assert "holds here on circle:4 but not on three-leg:4 (the one problem that the paper" in words
+
+
+def test_frmax_not_far(numbers: Made) -> None:
+    (words,) = paragraphs(*numbers(frmax=2.0))
+    assert "far below f-Rmax, does not hold" in words
+
+
+def test_frmax_better_is_told_as_not_significant(numbers: Made) -> None:
+    (words,) = paragraphs(*numbers(psrl=20.0, dorl=20.0, frmax=1.0))
+    assert "does not hold" in words
+    assert "not significant everywhere" in words
+
+
+def test_not_near_optimal(numbers: Made) -> None:
+    (words,) = paragraphs(*numbers(psrl=60.0, dorl=60.0, frmax=900.0))
+    assert "near-optimal in spite of the approximate planner, does not hold for" in words
+
+
+def test_near_optimal(numbers: Made) -> None:
+    (words,) = paragraphs(*numbers(psrl=0.2, dorl=0.2, frmax=9.0))
+    assert "near-optimal in spite of the approximate planner, holds" in words
+
+
+@pytest.mark.parametrize(("scale", "verdict"), [(0.3, "lower on all 1"), (9.0, "lower on none")])
+def test_ours_beside(numbers: Made, scale: float, verdict: str) -> None:
+    first, second = paragraphs(*numbers(ours=scale))
+    assert "holds" in first
+    assert f"the best of ours is {verdict}: circle:4: DORL, exact " in second
+
+
+def test_the_search_of_constants(made: ModuleType, numbers: Made) -> None:
+    grid = tuple(
+        made.MadeLearner(f"PSRL c={c}", "psrl", scale, {"c": c}, "alp")
+        for c, scale in ((0.05, 5.0), (20.0, 9.0))
+    )
+    (words,) = paragraphs(*numbers(extra=grid))
+    assert "the best c of PSRL was 0.75 on circle:4, which agrees with the paper's 0.75." in words
+    assert "best c of DORL" not in words
+
+
+def test_a_search_that_ends_elsewhere(made: ModuleType, numbers: Made) -> None:
+    grid = (made.MadeLearner("DORL c=20", "dorl", 0.2, {"c": 20.0}, "alp"),)
+    (words,) = paragraphs(*numbers(extra=grid))
+    assert "best c of DORL was 20 on circle:4, which is not everywhere near the paper's" in words
+
+
+def test_another_store_has_no_paragraph(store: Store, numbers: Made) -> None:
+    runs, analysis = numbers(problems=("circle:4,seed=2",))
+    assert paragraphs(runs, analysis) == ()
+    runs = gather(store)  # circle:3 and three-leg:4: the second is the paper's
+    assert [panel.name for panel in panels(runs)] == ["three-leg:4"]
+
+
+def test_the_figure_has_a_row_a_problem(numbers: Made) -> None:
+    runs, _ = numbers(problems=("circle:4", "three-leg:4"), ours=1.0, seeds=3)
+    drawing = figure(runs, panels(runs))
+    assert drawing.name == "figure-2"
+    assert set(drawing.files) == {"png", "svg", "pdf"}
+    assert "Medians over 3 runs" in drawing.caption
