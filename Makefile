@@ -28,11 +28,11 @@ $(INSTALLED): pyproject.toml $(LOCK)
 	@test -n "$(PYTHON)" || { echo "fmdp needs Python 3.11 or later; none found on PATH (set PYTHON=...)" >&2; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(PIP) install -c $(LOCK) setuptools
-	$(INSTALL) -e '.[dev,plots]'
+	$(INSTALL) -e '.[dev,plots,dask]'
 	touch $@
 
 $(INSTALLED_BENCH): $(INSTALLED)
-	$(INSTALL) -e '.[dev,plots,bench]'
+	$(INSTALL) -e '.[dev,plots,dask,bench]'
 	touch $@
 
 reproduce: $(INSTALLED) ## the main job: plans for the paper's four problems, as a table
