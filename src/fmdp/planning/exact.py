@@ -143,7 +143,7 @@ def _solve(
         scale = discount / (1.0 - discount)
         new += 0.5 * scale * (outcome.lower + outcome.upper)
         objective = float(new.mean())
-        lower, upper = _average_bounds(backup, new)
+        lower, upper = _average_bounds(backup, new, reward_size(structure))
     finite = lower is not None and np.isfinite(lower)
     stats = {"damping": outcome.damping, **engine_stats(backup)}
     if outcome.status is Status.MULTICHAIN:
@@ -177,9 +177,12 @@ def _solve(
     )
 
 
-def _average_bounds(backup: Backup, value: NDArray[np.float64]) -> tuple[float, float]:
+def _average_bounds(
+    backup: Backup, value: NDArray[np.float64], rewards: float
+) -> tuple[float, float]:
     """Bounds on the optimal gain from any function, here the discounted value."""
     out = np.empty_like(value)
     backup.sweep(value, out)
     out -= value
-    return float(out.min()), float(out.max())
+    slack = iteration.rounding_allowance(float(np.abs(value).max()) + rewards, backup.structure.m)
+    return float(out.min()) - slack, float(out.max()) + slack

@@ -127,11 +127,6 @@ def solve(
     status = Status.ITERATION_LIMIT
     lower, upper = -np.inf, np.inf
 
-    def allowance() -> float:
-        """Each step of the elimination rounds a convex combination once or twice."""
-        size = float(operator.extremes[2]) + reward_size
-        return float(4 * (depth + 2) * np.finfo(np.float64).eps * size)
-
     while True:
         try:
             made = operator.iterate(
@@ -142,7 +137,7 @@ def solve(
             status = Status.INTERRUPTED
             break
         sweeps += made
-        slack = allowance()
+        slack = rounding_allowance(float(operator.extremes[2]) + reward_size, depth)
         lower, upper = float(operator.extremes[0]) - slack, float(operator.extremes[1]) + slack
         gap = float(operator.extremes[1] - operator.extremes[0])
         if progress is not None:
@@ -176,6 +171,12 @@ def solve(
                 break
         operator.advance(h, new, tau=tau, discount=discount)
     return Outcome(status, lower, upper, sweeps, tau, h, new)
+
+
+def rounding_allowance(size: float, depth: int) -> float:
+    """How far rounding can move L h - h: each of `depth` eliminations rounds a convex combination
+    of numbers of at most `size` once or twice."""
+    return 4 * (depth + 2) * float(np.finfo(np.float64).eps) * size
 
 
 def _at_rest(operator: Operator, h: Vector, new: Vector, tau: float) -> bool:
