@@ -54,7 +54,12 @@ class Workers(ABC):
     @property
     @abstractmethod
     def size(self) -> int:
-        """How many runs should be under way at a time."""
+        """How many runs are made at a time."""
+
+    @property
+    def spare(self) -> int:
+        """How many more should be at hand, so that no worker waits for the next to travel."""
+        return 0
 
     @abstractmethod
     def submit(self, function: Callable[[A], T], argument: A) -> Future[T]: ...
@@ -127,6 +132,10 @@ class Processes(Workers):
     def size(self) -> int:
         return self._size
 
+    @property
+    def spare(self) -> int:
+        return 1
+
     def submit(self, function: Callable[[A], T], argument: A) -> Future[T]:
         if self._executor is None:
             context = get_context("spawn")
@@ -179,11 +188,14 @@ class Dask(Workers):
 
     @property
     def size(self) -> int:
-        # Two for each thread, so that none waits for the next run to travel. Workers may come
-        # and go; with none there, what is sent waits for the first.
+        # Workers may come and go; with none there, what is sent waits for the first.
         with self._or_gone():
             threads: int = sum(self._client.nthreads().values())
-        return 2 * max(1, threads)
+        return max(1, threads)
+
+    @property
+    def spare(self) -> int:
+        return self.size
 
     def submit(self, function: Callable[[A], T], argument: A) -> Future[T]:
         with self._or_gone():

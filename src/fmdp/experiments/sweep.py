@@ -147,8 +147,8 @@ class _Driver:
             return
         if any(self.attempts[run.key] > 1 for run in self.running.values()):
             return  # the last of those that go alone
-        size = self.workers.size
-        while self.queue and len(self.running) < size:
+        most = self.workers.size + self.workers.spare
+        while self.queue and len(self.running) < most:
             self._submit(self.queue.popleft())
 
     def _submit(self, run: PlannedRun) -> None:
@@ -215,15 +215,16 @@ class _Driver:
 
     def _say(self) -> None:
         if self.report is not None:
+            size = self.workers.size
             waiting = [*self.queue, *self.alone, *self.running.values()]
             self.report(
                 Progress(
                     total=len(self.planned),
                     done=self.done,
                     failed=len(self.failures),
-                    running=len(self.running),
+                    running=min(len(self.running), size),
                     seconds=self.clock.seconds,
-                    seconds_left=self.clock.left(waiting, self.workers.size),
+                    seconds_left=self.clock.left(waiting, size),
                     leader=self.scores.leader(),
                 )
             )
