@@ -97,6 +97,13 @@ def test_a_failed_run_is_kept_with_its_error_and_stops_nothing(tmp_path: Path) -
     assert (retried.already, retried.failed) == (2, 2)
 
 
+def test_the_example_runs(tmp_path: Path) -> None:
+    example = Path(__file__).parents[2] / "examples" / "sweep.toml"
+    text = example.read_text().replace("steps = 2_000", "steps = 100")
+    summary = sweep(parse_spec(text), tmp_path, workers=InThisProcess())
+    assert (summary.done, summary.failed) == (33, 0)
+
+
 def test_a_recording_is_the_run_that_the_bulk_loop_makes(spec: Spec) -> None:
     """Recorded runs go step by step; not a bit of them differs."""
     for run in list(spec.runs())[:6]:
