@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-FORMATS = ("png", "svg", "pdf")
+FORMATS: tuple[str, ...] = ("png", "svg", "pdf")
 MOST_CURVES = 8
 """Curves that one panel can hold and still be read."""
 

@@ -1,0 +1,139 @@
+"""A real Chromium over the report's page. Without one the tests are skipped, with the reason; in CI
+(the variable CI is set, or the run is .ci/run's) a missing browser is a failure."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from fmdp.reports import figures
+from fmdp.reports.report import write_report
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+FLAGS = (
+    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+    "--disable-background-networking", "--disable-component-update", "--disable-sync",
+)  # fmt: skip
+
+
+def _without_browser(reason: str) -> None:
+    if os.environ.get("CI"):
+        pytest.fail(f"browser tests cannot run: {reason}")
+    pytest.skip(f"browser tests skipped: {reason}")
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    try:
+        from playwright.sync_api import sync_playwright
+    except ImportError:
+        _without_browser("Playwright is not installed (the extra dev)")
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser")
+    if chromium is None:
+        _without_browser("there is no chromium on PATH (Debian: apt-get install chromium)")
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=chromium, args=list(FLAGS))
+        yield started
+        started.close()
+
+
+@pytest.fixture(scope="session")
+def made() -> ModuleType:
+    path = Path(__file__).parents[1] / "reports" / "made.py"
+    spec = importlib.util.spec_from_file_location("fmdp_tests_made", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="session")
+def store(made: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three kinds of problem: one action for all machines, one for each, and values beyond two."""
+    folder: Path = made.make_store(
+        tmp_path_factory.mktemp("browser"),
+        problems=("circle:4", "machines:3", "riverswim:2"),
+        learners=made.LEARNERS[:3],
+        steps=300,
+        failed=[("DORL", 4)],
+    )
+    return folder
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_figures() -> Iterator[None]:
+    """Nothing here looks at the figures, which take longer than all the rest."""
+    formats, figures.FORMATS = figures.FORMATS, ()
+    yield
+    figures.FORMATS = formats
+
+
+@pytest.fixture(scope="session")
+def report_page(store: Path) -> Path:
+    return write_report(store).page
+
+
+class Opened:
+    """A page, and everything that it complained about or asked for."""
+
+    def __init__(self, page: Page) -> None:
+        self.page = page
+        self.troubles: list[str] = []
+        page.set_default_timeout(60_000)
+        page.on("console", lambda message: self._note(message.type, message.text))
+        page.on("pageerror", lambda error: self._note("error", str(error)))
+        page.on("dialog", lambda dialog: self._dialog(dialog))
+        page.on("request", lambda request: self._request(request.url))
+
+    def _note(self, kind: str, text: str) -> None:
+        self.troubles.append(f"{kind}: {text}")
+
+    def _dialog(self, dialog: Any) -> None:
+        self._note("dialog", dialog.message)
+        dialog.dismiss()
+
+    def _request(self, url: str) -> None:
+        if not url.startswith(("file:", "blob:")):
+            self._note("request", url)
+
+    def open(self, path: Path) -> Page:
+        self.page.goto(path.as_uri())
+        self.page.wait_for_selector("html[data-theme]")
+        return self.page
+
+
+@pytest.fixture
+def opened(browser: Browser, request: pytest.FixtureRequest) -> Iterator[Opened]:
+    """A page in a context of its own; `@pytest.mark.parametrize(..., indirect=True)` gives it a
+    width and a colour scheme. Whatever the test did, the page must not have complained."""
+    width, height, scheme = getattr(request, "param", (1280, 800, "light"))
+    context = browser.new_context(
+        viewport={"width": width, "height": height},
+        color_scheme=scheme,
+        locale="en-GB",
+        reduced_motion="reduce",
+    )
+    found = Opened(context.new_page())
+    yield found
+    context.close()
+    assert found.troubles == []
+
+
+@pytest.fixture
+def page(opened: Opened, report_page: Path) -> Page:
+    """The report's page with its replay ready."""
+    page = opened.open(report_page)
+    page.wait_for_selector("#replay[data-ready]")
+    return page
