@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 import fmdp
 from fmdp import Exact, FactoredMDP, OptimisticTables, Structure
 from fmdp.errors import InvalidParameter, UnknownName
+from fmdp.learning import learner as learner_module
 from fmdp.learning.learner import PlanningLearner, for_learning
 from fmdp.learning.registry import learner_kind, learners
 from fmdp.planning.plan import Plan, Tables
@@ -205,3 +207,57 @@ def test_learners_approach_the_best_policy() -> None:
                 simulation.run(1000)
                 halves[half] += simulation.environment.total_gap - before
         assert halves[1] < 0.5 * halves[0], name
+
+
+class Asked:
+    """A policy without a table, as approximate planners have; it counts how often it is asked."""
+
+    def __init__(self, table: fmdp.TablePolicy) -> None:
+        self.table = table
+        self.asked: list[tuple[int, ...]] = []
+
+    def __call__(self, state: Any) -> tuple[int, ...]:
+        self.asked.append(tuple(state))
+        return self.table(state)
+
+    def save(self, path: Any) -> None: ...
+
+
+class AskedPlanner:
+    """The exact planner with policies that have no table."""
+
+    name = "asked"
+
+    def __init__(self) -> None:
+        self.policies: list[Asked] = []
+
+    def prepare(self, structure: Structure) -> AskedPlanner:
+        self.prepared = Exact(tolerance=1e-2).prepare(structure)
+        return self
+
+    def solve(self, tables: Tables) -> Plan:
+        plan = self.prepared.solve(tables)
+        assert isinstance(plan.policy, fmdp.TablePolicy)
+        self.policies.append(Asked(plan.policy))
+        return replace(plan, policy=self.policies[-1])
+
+    def warm_state(self) -> Any:
+        return self.prepared.warm_state()
+
+
+@pytest.mark.parametrize("most_states", [0, 1 << 18])
+@pytest.mark.parametrize("rule", ["arithmetic", "doubling"])
+def test_a_policy_without_a_table_runs_the_same(
+    monkeypatch: pytest.MonkeyPatch, most_states: int, rule: str
+) -> None:
+    """Tabulated as states are met, or asked in every step where there are too many states."""
+    monkeypatch.setattr(learner_module, "TABULATED_STATES", most_states)
+    planner = AskedPlanner()
+    asked = fmdp.DORL(MODEL.structure, planner=planner, episodes=rule)
+    plain = fmdp.DORL(MODEL.structure, planner=Exact(tolerance=1e-2), episodes=rule)
+    runs = [Simulation(MODEL, one, seed=6, reference=REFERENCE) for one in (asked, plain)]
+    for run in runs:
+        run.run(400)
+    assert fingerprint(runs[0], asked) == fingerprint(runs[1], plain)
+    once = all(len(set(policy.asked)) == len(policy.asked) for policy in planner.policies)
+    assert once == (most_states > 0)

@@ -31,9 +31,14 @@ from fmdp.planning.choice import planner_for
 from fmdp.planning.plan import Plan, Planner, Prepared, Status, Tables
 from fmdp.planning.policy import Policy, TablePolicy
 
+Table = NDArray[np.integer[Any]]
+"""Joint action indices."""
+
 TOLERANCE = 1e-3
 """Of plans inside learners, in units of the sum of the reward ranges."""
 MAX_SWEEPS = 500
+TABULATED_STATES = 1 << 18
+"""Up to here a policy that is no table becomes one, state by state as states are met."""
 EXACT_STATES = 1 << 16
 """Learners plan hundreds of times: above this the exact planner is not their default."""
 
@@ -50,14 +55,17 @@ TARGETS = Choice(
 class Offer:
     """What a learner will do until its next decision."""
 
-    actions: NDArray[np.integer[Any]]
-    """Joint action indices: by state [S], or one for each of the coming steps."""
+    actions: Table
+    """Joint action indices: by state [S], or one for each of the coming steps. In a table by state
+    -1 stands for an action that the policy has not been asked for yet."""
     by_state: bool
     steps: int
     limits: Counts
     """As in Episode: the offer ends when the visits of an entry reach its limit."""
     statistics: Statistics | None
     """Where every step is counted."""
+    policy: Policy | None = None
+    """Who is asked for the actions that are missing."""
 
 
 class Learner(ABC):
@@ -148,6 +156,7 @@ class PlanningLearner(Learner):
         self.rule: EpisodeRule = self.episode_rule()
         self.policy: Policy | None = None
         """The policy of the episode under way."""
+        self._actions: Table | None = None  # the policy as far as tabulated
         self._prepared: Prepared | None = None
         self._episode = Episode(0, NO_LIMITS)
         self._taken = 0  # steps of the episode under way
@@ -190,10 +199,14 @@ class PlanningLearner(Learner):
     def offer(self, at_most: int) -> Offer | None:
         if self._over:
             self._begin()
-        if not isinstance(self.policy, TablePolicy):
+        assert self.policy is not None
+        if self._actions is None:
+            self._actions = action_table(self.policy, self.structure)
+        if self._actions is None:
             return None
         steps = min(at_most, self._episode.length - self._taken)
-        return Offer(self.policy.actions, True, steps, self._episode.limits, self.statistics)
+        limits = self._episode.limits
+        return Offer(self._actions, True, steps, limits, self.statistics, self.policy)
 
     def absorb(self, taken: int, limit_reached: bool) -> None:
         self.steps += taken
@@ -219,6 +232,7 @@ class PlanningLearner(Learner):
         if plan.policy is None:
             raise RuntimeError(f"planner {self.planner.name} gave no policy: {plan.status.message}")
         self.policy = plan.policy
+        self._actions = None
 
     def plan(self) -> Plan:
         """Plan with the tables of now."""
@@ -250,6 +264,15 @@ class PlanningLearner(Learner):
         self._prepared.restore_warm_state(
             {name[5:]: array for name, array in arrays.items() if name.startswith("warm.")}
         )
+
+
+def action_table(policy: Policy, structure: Structure) -> Table | None:
+    """The policy's table, or an empty one to be filled as states are met; None for too many."""
+    if isinstance(policy, TablePolicy):
+        return policy.actions
+    if structure.n_states <= TABULATED_STATES:
+        return np.full(structure.n_states, -1, dtype=np.int64)
+    return None
 
 
 def for_learning(

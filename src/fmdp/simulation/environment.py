@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from fmdp.learning.entries import Entries, entries_of
 from fmdp.learning.learner import Offer
 from fmdp.model import FactoredMDP
+from fmdp.model.spaces import encode
 from fmdp.simulation import kernels
 from fmdp.simulation.kernels import EXPECTED, GAP, REWARD, STEPS
 
@@ -114,14 +115,23 @@ class Environment:
 
     def play(self, offer: Offer) -> tuple[int, bool]:
         """Play an offer of at most `ready()` steps: steps taken, whether a limit was reached."""
+        structure = self.model.structure
+        steps = min(offer.steps, self.ready())
         counts = offer.statistics
-        taken, reached = kernels.play(
-            self.entries, self._law, offer.actions, offer.by_state,
-            min(offer.steps, self.ready()), self._state, self._uniforms[self._used :],
-            _NO_COUNTS if counts is None else counts.cell_counts,
-            _NO_COUNTS if counts is None else counts.visits,
-            _NO_NUMBERS if counts is None else counts.reward_sums,
-            offer.limits, self._gaps, self._totals,
-        )  # fmt: skip
-        self._used += taken
-        return taken, reached
+        taken = 0
+        while True:
+            more, end = kernels.play(
+                self.entries, self._law, offer.actions, offer.by_state, steps - taken,
+                self._state, self._uniforms[self._used :],
+                _NO_COUNTS if counts is None else counts.cell_counts,
+                _NO_COUNTS if counts is None else counts.visits,
+                _NO_NUMBERS if counts is None else counts.reward_sums,
+                offer.limits, self._gaps, self._totals,
+            )  # fmt: skip
+            self._used += more
+            taken += more
+            if end != kernels.UNKNOWN_ACTION:
+                return taken, end == kernels.LIMIT_REACHED
+            assert offer.policy is not None
+            place = encode(self.state, structure.state_sizes)
+            offer.actions[place] = encode(offer.policy(self.state), structure.action_sizes)

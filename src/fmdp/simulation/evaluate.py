@@ -14,11 +14,11 @@ import numpy as np
 
 from fmdp.errors import TooLarge
 from fmdp.learning.episodes import NO_LIMITS
-from fmdp.learning.learner import Offer
+from fmdp.learning.learner import Offer, Table, action_table
 from fmdp.model import FactoredMDP
 from fmdp.planning.evaluate import TABULATED_STATES, Evaluation, evaluate_exactly
 from fmdp.planning.plan import Progress, Status
-from fmdp.planning.policy import Policy, TablePolicy
+from fmdp.planning.policy import Policy
 from fmdp.simulation.environment import Environment
 
 CONFIDENCE = 0.99
@@ -58,11 +58,12 @@ def evaluate_by_simulation(
     started = time.perf_counter()
     environment = Environment(model, np.random.Generator(np.random.PCG64(seed)))
     batch = max(1, int((1.0 - _BURNT_IN) * steps) // BATCHES)
-    _walk(environment, policy, max(0, steps - batch * BATCHES))
+    actions = action_table(policy, model.structure)
+    _walk(environment, policy, actions, max(0, steps - batch * BATCHES))
     means = np.empty(BATCHES)
     for number in range(BATCHES):
         before = environment.total_expected_reward
-        _walk(environment, policy, batch)
+        _walk(environment, policy, actions, batch)
         means[number] = (environment.total_expected_reward - before) / batch
     half = float(stats.t.ppf(0.5 + CONFIDENCE / 2, BATCHES - 1)) * float(means.std(ddof=1))
     half /= math.sqrt(BATCHES)
@@ -79,11 +80,12 @@ def evaluate_by_simulation(
     )
 
 
-def _walk(environment: Environment, policy: Policy, steps: int) -> None:
+def _walk(environment: Environment, policy: Policy, actions: Table | None, steps: int) -> None:
     while steps > 0:
-        if isinstance(policy, TablePolicy):
-            offer = Offer(policy.actions, True, min(steps, environment.ready()), NO_LIMITS, None)
-            steps -= environment.play(offer)[0]
-        else:
+        if actions is None:
             environment.step(policy(environment.state))
             steps -= 1
+        else:
+            ready = min(steps, environment.ready())
+            offer = Offer(actions, True, ready, NO_LIMITS, None, policy)
+            steps -= environment.play(offer)[0]

@@ -23,6 +23,9 @@ from fmdp.model import FactoredMDP
 DETERMINISTIC, BERNOULLI, GAUSSIAN = 0, 1, 2
 _CODES = {"deterministic": DETERMINISTIC, "bernoulli": BERNOULLI, "gaussian": GAUSSIAN}
 
+ALL_TAKEN, LIMIT_REACHED, UNKNOWN_ACTION = 0, 1, 2
+"""Why `play` ended."""
+
 REWARD, EXPECTED, GAP, STEPS = 0, 1, 2, 3
 """Places in `totals`: sums over the steps so far."""
 
@@ -147,9 +150,10 @@ def play(  # type: ignore[no-untyped-def]
 ):  # fmt: skip
     """Up to `steps` steps from `state` (moved in place), counted where there is room for it.
 
-    The action of a step is actions[index of the state], or actions[number of the step]. Ends after
-    a step in which the visits of an entry reach its limit. Returns how many steps were taken and
-    whether a limit was reached. An empty array stands for no counting, no limits, no gaps.
+    The action of a step is actions[index of the state], or actions[number of the step]. Ends
+    before a step whose action is not known (negative), and after one in which the visits of an
+    entry reach its limit. Returns how many steps were taken and why it ended. An empty array stands
+    for no counting, no limits, no gaps.
     """
     m = state.shape[0]
     n_variables = entries.sizes.shape[0]
@@ -164,6 +168,8 @@ def play(  # type: ignore[no-untyped-def]
             joint[i] = state[i]
             index = index * entries.sizes[i] + state[i]
         action = np.int64(actions[index] if by_state else actions[t])
+        if action < 0:
+            return t, UNKNOWN_ACTION
         rest = action
         for j in range(n_variables - m):
             joint[m + j] = rest // entries.action_strides[j]
@@ -182,5 +188,5 @@ def play(  # type: ignore[no-untyped-def]
             if limited:
                 for f in range(n_factors):
                     if visits[found[f]] >= limits[found[f]]:
-                        return t + 1, True
-    return steps, False
+                        return t + 1, LIMIT_REACHED
+    return steps, ALL_TAKEN
