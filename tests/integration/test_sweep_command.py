@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from fmdp.cli import main
@@ -97,6 +98,28 @@ def test_killed_twice_the_same_command_goes_on(
     printed, _ = program.communicate()
     assert program.returncode == 0
     assert "18 runs: 18 done, 0 failed" in printed
+    assert contents(out) == serial
+
+
+@pytest.mark.slow
+def test_killed_at_any_moment_the_same_command_goes_on(
+    spec_file: Path, serial: dict[str, Any], contents: Contents, tmp_path: Path
+) -> None:
+    """Twelve kills from the first file on the disk to runs by the dozen, whatever is under way."""
+    out = tmp_path / "out"
+    delays = np.random.Generator(np.random.PCG64(7)).uniform(0.0, 1.5, size=12)
+    for delay in delays:
+        program = start(spec_file, out)
+        while program.poll() is None and not out.exists():
+            time.sleep(0.001)
+        time.sleep(delay)
+        program.kill()
+        program.communicate()
+        if (out / "runs.sqlite").exists():
+            assert len(contents(out)) - 1 <= 18  # sound, and readable at once
+    program = start(spec_file, out)
+    program.communicate()
+    assert program.returncode == 0
     assert contents(out) == serial
 
 
