@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -41,17 +40,3 @@ def called(case: tuple[str, dict[str, Any]]) -> str:
 @pytest.fixture(params=EVERY, ids=called)
 def kind(request: pytest.FixtureRequest) -> tuple[str, dict[str, Any]]:
     return request.param  # type: ignore[no-any-return]
-
-
-class StepByStep:
-    """A learner seen through act and observe alone."""
-
-    def __init__(self, learner: Learner) -> None:
-        self.learner = learner
-        self.structure = learner.structure
-
-    def act(self, state: tuple[int, ...]) -> tuple[int, ...]:
-        return self.learner.act(state)
-
-    def observe(self, *step: Sequence[Any]) -> None:
-        self.learner.observe(*step)

@@ -52,6 +52,9 @@ class Random(Learner):
         rewards: Sequence[float],
         next_state: Sequence[int],
     ) -> None:
+        self.structure.check_state(state)
+        self.structure.check_action(action)
+        self.structure.check_state(next_state, "next state")
         self.absorb(1, False)
 
     def offer(self, at_most: int) -> Offer | None:

@@ -12,11 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fmdp.testing import oracles, strategies
+    from fmdp.testing.learners import check_learner as check_learner
 
-__all__ = ["oracles", "strategies"]
+__all__ = ["check_learner", "oracles", "strategies"]
 
 
 def __getattr__(name: str) -> Any:
+    if name == "check_learner":
+        return importlib.import_module("fmdp.testing.learners").check_learner
     if name in __all__:
         return importlib.import_module(f"fmdp.testing.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
