@@ -183,6 +183,10 @@ def test_unknown_names_and_values_are_refused() -> None:
         fmdp.DORL(MODEL.structure, c=-1)
     with pytest.raises(UnknownName, match='did you mean "dorl"'):
         learner_kind("dorel")
+    with pytest.raises(InvalidParameter, match="must be given a Structure"):
+        fmdp.DORL(MODEL)
+    with pytest.raises(InvalidParameter, match="must be given a FactoredMDP"):
+        fmdp.Oracle(MODEL.structure)
     with pytest.raises(InvalidParameter, match="must be span"):
         fmdp.FSRL(MODEL.structure, planner=Exact())
 

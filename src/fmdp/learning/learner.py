@@ -81,6 +81,11 @@ class Learner(ABC):
         settings: Mapping[str, object],
         generator: np.random.Generator | None,
     ) -> None:
+        if not isinstance(structure, Structure):
+            raise InvalidParameter(
+                f"learner {self.name} must be given a Structure, as model.structure is; "
+                f"got {structure!r}"
+            )
         self.structure = structure
         self.settings: dict[str, Any] = resolve(self.parameters, settings, f"learner {self.name}")
         """Every parameter with its value."""
@@ -216,23 +221,23 @@ class PlanningLearner(Learner):
     # ---- episodes -------------------------------------------------------------------------------
 
     def _begin(self) -> None:
-        """Start an episode: ask the rule, make the tables, plan."""
-        previous = self._taken if self.episodes else 1
-        self.episodes += 1
-        self._episode = self.rule.start(self.episodes, self.statistics.visits, previous)
-        self._taken = 0
-        self._over = False
+        """Start an episode: make the tables, plan, ask the rule. A failed plan changes nothing."""
         if self._prepared is None:
             self._prepared = self.planner.prepare(self.structure)
         plan = self.plan()
         if plan.status is Status.INTERRUPTED:
             raise KeyboardInterrupt
-        self.planner_calls += 1
-        self.unconverged_plans += plan.status is not Status.CONVERGED
         if plan.policy is None:
             raise RuntimeError(f"planner {self.planner.name} gave no policy: {plan.status.message}")
+        self.planner_calls += 1
+        self.unconverged_plans += plan.status is not Status.CONVERGED
         self.policy = plan.policy
         self._actions = None
+        previous = self._taken if self.episodes else 1
+        self.episodes += 1
+        self._episode = self.rule.start(self.episodes, self.statistics.visits, previous)
+        self._taken = 0
+        self._over = False
 
     def plan(self) -> Plan:
         """Plan with the tables of now."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from fmdp.errors import InvalidParameter
 from fmdp.learning.episodes import FOR_EVER, EpisodeRule, Fixed
 from fmdp.learning.learner import PlanningLearner
 from fmdp.model import FactoredMDP
@@ -25,6 +26,8 @@ class Oracle(PlanningLearner):
         generator: np.random.Generator | None = None,
         **settings: object,
     ) -> None:
+        if not isinstance(model, FactoredMDP):
+            raise InvalidParameter(f"learner oracle must be given a FactoredMDP; got {model!r}")
         self.model = model
         super().__init__(model.structure, settings, generator, planner)
 
