@@ -14,7 +14,7 @@ import pytest
 from fmdp.experiments.store import Store
 from fmdp.reports import figures
 from fmdp.reports.cells import GAP, REALISED, Runs, gather
-from fmdp.reports.figures import MissingPlots, caption, draw, drawn_cells, regret_figure
+from fmdp.reports.figures import MissingPlots, caption, draw, drawn_cells, regret_figure, titled
 from fmdp.reports.style import BLACK, COLOURS, DASHES, styles
 
 MAGIC = {"png": b"\x89PNG\r\n", "svg": b"<?xml", "pdf": b"%PDF"}
@@ -52,6 +52,21 @@ def test_the_caption_says_what_is_drawn(runs: Runs) -> None:
     assert "linear" in caption(panels, GAP, "linear")
 
 
+def test_the_oracle_is_drawn_where_zero_has_a_place(runs: Runs) -> None:
+    problem = runs.problems[0]
+    assert "oracle" not in [cell.label for cell in drawn_cells(problem, REALISED, "log")]
+    assert "oracle" in [cell.label for cell in drawn_cells(problem, REALISED, "linear")]
+    panels = [(problem, drawn_cells(problem, REALISED, "log"))]
+    assert "zero up to luck, is not drawn" in caption(panels, REALISED, "log")
+
+
+def test_long_ids_are_broken_after_commas() -> None:
+    assert titled("circle:7") == "circle:7"
+    long = "circle:7,dynamics=guestrin,reward=mean"
+    assert titled(long) == "circle:7,dynamics=guestrin,\nreward=mean"
+    assert titled("a" * 50) == "a" * 50
+
+
 def test_regret_that_is_never_positive_is_drawn_all_the_same(runs: Runs) -> None:
     problem = runs.problems[0]
     cell = problem.cells[0]
@@ -72,9 +87,9 @@ def test_a_panel_with_too_many_cells_has_the_best_of_each_learner(
     made.make_store(tmp_path, problems=["circle:3"], learners=learners, steps=60)
     with Store.open(tmp_path) as store:
         runs = gather(store)
-    panel = (runs.problems[0], drawn_cells(runs.problems[0], GAP))
+    panel = (runs.problems[0], drawn_cells(runs.problems[0], GAP, "log"))
     assert [cell.label for cell in panel[1]] == ["psrl 1.0", "dorl 1.0"]
-    assert "Of each learner only the variant" in caption([panel], GAP, "log")
+    assert "Of each learner (with each planner) only the variant" in caption([panel], GAP, "log")
 
 
 def test_colour_is_the_learner_and_dash_the_variant(runs: Runs) -> None:

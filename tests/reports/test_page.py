@@ -195,3 +195,17 @@ def test_a_store_with_nothing_recorded_has_a_page(made: ModuleType, tmp_path: Pa
     data = data_of(page_of(tmp_path))
     assert [cell["replay"] for cell in data["problems"][0]["cells"]] == [None] * 6
     assert [measure["key"] for measure in data["measures"]] == ["regret"]
+
+
+def test_of_many_variants_the_best_are_shown_at_first(made: ModuleType, tmp_path: Path) -> None:
+    learners = [
+        made.MadeLearner(f"{name} {scale}", name, float(scale), {"c": scale})
+        for name in ("psrl", "dorl")
+        for scale in range(1, 9)
+    ]
+    made.make_store(tmp_path, problems=["circle:3"], learners=learners, steps=40, seeds=range(2))
+    labels = data_of(page_of(tmp_path))["labels"]
+    assert len(labels) == 16
+    shown = [label["label"] for label in labels if label["shown"]]
+    assert {name.split()[0] for name in shown} == {"psrl", "dorl"}
+    assert len(shown) <= 4  # the best by realised and by gap regret

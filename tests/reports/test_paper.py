@@ -134,7 +134,7 @@ def test_another_store_has_no_paragraph(store: Store, numbers: Made) -> None:
 
 def test_the_figure_has_a_row_a_problem(numbers: Made) -> None:
     runs, _ = numbers(problems=("circle:4", "three-leg:4"), ours=1.0, seeds=3)
-    drawing = figure(runs, panels(runs))
+    drawing = figure(panels(runs))
     assert drawing.name == "figure-2"
     assert set(drawing.files) == {"png", "svg", "pdf"}
     assert "Medians over 3 runs" in drawing.caption

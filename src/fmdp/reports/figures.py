@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -86,29 +87,39 @@ def draw(runs: Runs) -> list[Drawing]:
     for measure in runs.measures:
         name = {REALISED: "regret", GAP: "gap-regret"}[measure]
         for scale in ("log", "linear"):
-            shown = [(problem, drawn_cells(problem, measure)) for problem in runs.problems]
+            shown = [(problem, drawn_cells(problem, measure, scale)) for problem in runs.problems]
             panels = [(problem, cells) for problem, cells in shown if cells]
             suffix = "" if scale == "log" else "-linear"
+            looks = styles([cell for _, cells in panels for cell in cells])
             drawings.append(
                 Drawing(
                     name + suffix,
-                    regret_figure(panels, measure, scale, styles(runs.cells)),
+                    regret_figure(panels, measure, scale, looks),
                     caption(panels, measure, scale),
                 )
             )
     return drawings
 
 
-def drawn_cells(problem: Problem, measure: str) -> tuple[Cell, ...]:
-    """The cells with this measure; where they are too many, the best of each learner."""
-    cells = [cell for cell in problem.cells if measure in cell.curves]
+def drawn_cells(problem: Problem, measure: str, scale: str) -> tuple[Cell, ...]:
+    """The cells with this measure; where they are too many, the best variant of each learner with
+    each planner, or of each learner. The oracle has no place on a logarithmic axis: its regret is
+    zero up to luck."""
+    cells = [
+        cell
+        for cell in problem.cells
+        if measure in cell.curves and (scale != "log" or cell.learner != "oracle")
+    ]
     if len(cells) <= MOST_CURVES:
         return tuple(cells)
-    best: dict[str, Cell] = {}
-    for cell in sorted(cells, key=lambda cell: float(np.median(cell.curves[measure][:, -1]))):
-        best.setdefault(cell.learner, cell)
-    few = sorted(list(best.values())[:MOST_CURVES], key=cells.index)
-    return tuple(few)
+    ranked = sorted(cells, key=lambda cell: float(np.median(cell.curves[measure][:, -1])))
+    with_planner: dict[tuple[str, ...], Cell] = {}
+    alone: dict[tuple[str, ...], Cell] = {}
+    for cell in ranked:
+        with_planner.setdefault((cell.learner, cell.planner or ""), cell)
+        alone.setdefault((cell.learner,), cell)
+    best = with_planner if len(with_planner) <= MOST_CURVES else alone
+    return tuple(sorted(list(best.values())[:MOST_CURVES], key=cells.index))
 
 
 def caption(panels: Sequence[tuple[Problem, Sequence[Cell]]], measure: str, scale: str) -> str:
@@ -129,9 +140,20 @@ def caption(panels: Sequence[tuple[Problem, Sequence[Cell]]], measure: str, scal
         words += " The grey line grows like the square root of t."
         if measure == REALISED:
             words += " Where a median is not positive, its line is interrupted."
-    if any(len(cells) < len([c for c in p.cells if measure in c.curves]) for p, cells in panels):
-        words += " Of each learner only the variant with the lowest median at the end is drawn."
+        if any(cell.learner == "oracle" for problem, _ in panels for cell in problem.cells):
+            words += " The optimal policy, whose regret is zero up to luck, is not drawn."
+    if any(len(drawn) < _with(problem, measure, scale) for problem, drawn in panels):
+        words += (
+            " Of each learner (with each planner) only the variant with the lowest median at the "
+            "end is drawn."
+        )
     return words
+
+
+def _with(problem: Problem, measure: str, scale: str) -> int:
+    """How many cells the panel could have."""
+    oracle = scale != "log"
+    return sum(measure in c.curves and (oracle or c.learner != "oracle") for c in problem.cells)
 
 
 def regret_figure(
@@ -158,7 +180,7 @@ def regret_figure(
                 continue
             problem, cells = panels[place]
             draw_panel(ax, cells, measure, scale, looks)
-            ax.set_title(problem.name, loc="left")
+            ax.set_title(titled(problem.name), loc="left")
             if place + across >= len(panels):
                 ax.set_xlabel("steps t")
             if place % across == 0:
@@ -195,6 +217,16 @@ def paired_figure(
         lines = add_legend(figure, labels, looks, 7.0)
         figure.set_size_inches(7.0, 2.15 * len(rows) + 0.19 * lines + 0.1)
         return saved(figure)
+
+
+def titled(name: str, most: int = 34) -> str:
+    """A long id in lines that a panel can hold, broken after commas."""
+    lines = [""]
+    for part in re.findall(r"[^,]+,?|,", name):
+        if lines[-1] and len(lines[-1]) + len(part) > most:
+            lines.append("")
+        lines[-1] += part
+    return "\n".join(lines)
 
 
 def columns_for(panels: int) -> int:

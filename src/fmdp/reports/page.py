@@ -28,10 +28,13 @@ from fmdp.experiments.store import Store, StoredSpec
 from fmdp.memory import describe_count
 from fmdp.reports.analysis import Analysis
 from fmdp.reports.cells import GAP, MEASURES, REALISED, Cell, Problem, Runs, replay
+from fmdp.reports.figures import drawn_cells
 from fmdp.reports.network import network, touched_nodes
 from fmdp.reports.style import styles
 
 SCRIPTS = ("dom.js", "curves.js", "tables.js", "replay.js", "start.js")
+MOST_SHOWN = 12
+"""Labels whose curves are all shown when the page opens."""
 MOST_REPLAYED = 20_000
 """Steps of a recording that go into the page; learning is early, and the store keeps all."""
 
@@ -101,6 +104,8 @@ def facts(runs: Runs) -> Iterable[str]:
 def data(store: Store, runs: Runs, analysis: Analysis) -> dict[str, Any]:
     looks = styles(runs.cells)
     learner_of = {cell.label: cell.learner for cell in runs.cells}
+    # Too many curves to read: the figures' choice is shown at first, the others can be switched on.
+    shown = set(looks) if len(looks) <= MOST_SHOWN else _chosen(runs)
     return {
         "measures": [
             {"key": measure, "name": MEASURES[measure], "caption": CAPTIONS[measure]}
@@ -114,6 +119,7 @@ def data(store: Store, runs: Runs, analysis: Analysis) -> dict[str, Any]:
                 "dark": look.colour_on_dark,
                 "dash": look.dash,
                 "marker": look.marker,
+                "shown": label in shown,
             }
             for label, look in looks.items()
         ],
@@ -153,6 +159,15 @@ def data(store: Store, runs: Runs, analysis: Analysis) -> dict[str, Any]:
             }
             for comparison in analysis.comparisons
         ],
+    }
+
+
+def _chosen(runs: Runs) -> set[str]:
+    return {
+        cell.label
+        for problem in runs.problems
+        for measure in runs.measures
+        for cell in drawn_cells(problem, measure, "linear")
     }
 
 

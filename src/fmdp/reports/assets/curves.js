@@ -1,6 +1,6 @@
 // Regret curves: a panel for each problem, learners on and off, logarithmic and linear axes, and the
 // numbers under the pointer or, with the arrow keys, under the cursor.
-const view = { measure: report.measures[0].key, x: "log", y: "log", bands: true, off: new Set() };
+const view = { measure: report.measures[0].key, x: "log", y: "log", bands: true, off: new Set(report.labels.filter(({ shown }) => !shown).map(({ label }) => label)) };
 
 function radios(id, apply) {
   byId(id).addEventListener("change", (event) => { apply(event.target.value); redrawAll(); });
@@ -36,7 +36,7 @@ function startControls() {
     });
     const { caption } = report.measures.find(({ key }) => key === view.measure);
     byId("curve-caption").textContent = caption +
-      (view.y === "log" ? " A line is interrupted where its median is not positive." : "");
+      (view.y === "log" ? " On the logarithmic axis a line is interrupted where its median is not positive, and the oracle, whose regret is zero up to luck, is left out." : "");
   });
 }
 
@@ -56,7 +56,7 @@ function startPanel(problem) {
     svg.setAttribute("height", height);
     svg.replaceChildren();
     const box = { left: 52, right: width - 24, top: 24, bottom: height - 40 };
-    const cells = problem.cells.filter((cell) => cell.curves[view.measure] && !view.off.has(cell.label));
+    const cells = problem.cells.filter((cell) => cell.curves[view.measure] && !view.off.has(cell.label) && hasPlace(cell));
     const { x, y } = ranges(cells, box);
     axes(svg, box, x, y, { x: "steps", y: "regret (reward)" }, [width < 400 ? 4 : 6, 5]);
     const clip = `clip-${report.problems.indexOf(problem)}`;
@@ -122,6 +122,9 @@ function startPanel(problem) {
   redraws.push(redraw);
   onWidth(svg, redraw);
 }
+
+// The oracle's regret is zero up to luck: it has no place on a logarithmic axis.
+const hasPlace = (cell) => view.y !== "log" || looks.get(cell.label).learner !== "oracle";
 
 function ranges(cells, box) {
   const last = Math.max(1, ...cells.map((cell) => cell.t.at(-1)));
