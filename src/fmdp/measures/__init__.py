@@ -1,0 +1,19 @@
+"""How hard a problem is: diameter, span and factored spans of the bias, mixing time."""
+
+from fmdp.measures.diameter_search import Diameter, diameter
+from fmdp.measures.mixing import chain_mixing_time, mixing_time
+from fmdp.measures.reachability import is_communicating
+from fmdp.measures.record import Measures, measure
+from fmdp.planning.spans import factored_spans, span
+
+__all__ = [
+    "Diameter",
+    "Measures",
+    "chain_mixing_time",
+    "diameter",
+    "factored_spans",
+    "is_communicating",
+    "measure",
+    "mixing_time",
+    "span",
+]

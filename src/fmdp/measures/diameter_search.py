@@ -1,0 +1,323 @@
+"""The diameter: the longest of the shortest expected times between two states.
+
+    D = max_{s != g} E_g(s),   E_g(s) = 1 + min_a sum_s' P_a(s' | s) E_g(s'),   E_g(g) = 0
+
+Infinity is decided on the support graph. Otherwise, for any v > 0 with v(g) = 0 and
+r = v - min_a P_a v on the other states, max r and min r > 0 certify (see docs/theory.md)
+
+    v / max r  <=  E_g  <=  v / min r.
+
+For each target v <- min_a P_a v + lambda is iterated by elimination, lambda the middle of r: the
+range of r never grows and shrinks as fast as the chain forgets, not as slowly as it reaches g. A
+target is dropped as soon as its upper bound is below the best lower bound; about ten sweeps do.
+The few that survive are iterated to the tolerance or, where the chain forgets slowly, solved by
+policy iteration with hitting times that are exact to the last digits (chains.py).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse.linalg import LinearOperator, gmres
+
+from fmdp.elimination.backup import Backup, backup_for
+from fmdp.elimination.ties import TIE_TOLERANCE
+from fmdp.errors import TooLarge
+from fmdp.measures.chains import hitting_times, policy_matrix, sparse_hitting_times
+from fmdp.measures.reachability import OPERATIONS, Graph, is_communicating, without_rewards
+from fmdp.model import FactoredMDP
+from fmdp.model.spaces import decode
+
+Vector = NDArray[np.float64]
+Actions = NDArray[np.int64]
+Progress = Callable[[int, int, str], None]
+"""Called with (done, total, what is being done) during long work."""
+
+TOLERANCE = 1e-12
+ALWAYS_STATES = 1024
+"""Up to this many states the diameter is always computed."""
+MULTIPLY_ADDS = 400_000_000_000
+"""Above that, only if the sweeps that are expected take at most this: a minute or two."""
+
+_EPS = float(np.finfo(np.float64).eps)
+_FEW_SWEEPS = 16  # for each target, on average
+_FIRST_SWEEPS = 48  # for each target before the survivors are looked at
+_FIRST_GAP = 1e-2  # a target this well known is left to the survivors
+_ROUNDING = 1e-10  # sweeps that rounding stops before this leave the rest to policy iteration
+_STRIDE = 16  # sweeps between two looks at the speed of convergence
+_LEAP_GAP = 1e-7  # what a rough evaluation aims at
+_SOLVES = 5  # what policy iteration is expected to take
+
+
+@dataclass(frozen=True)
+class Diameter:
+    """The diameter with bounds that enclose it (up to rounding), and a pair that attains it."""
+
+    value: float
+    lower: float
+    upper: float
+    source: tuple[int, ...] | None
+    target: tuple[int, ...] | None
+
+
+def diameter(
+    model: FactoredMDP,
+    *,
+    tolerance: float = TOLERANCE,
+    always_states: int = ALWAYS_STATES,
+    multiply_adds: int = MULTIPLY_ADDS,
+    operations: int = OPERATIONS,
+    progress: Progress | None = None,
+) -> Diameter | None:
+    """The diameter to a relative tolerance; None where it is not affordable.
+
+    Infinity is seen in larger models too, if `operations` suffice to search the graph. The
+    diameter of a single state is 0.
+    """
+    n_states = model.structure.n_states
+    small = n_states <= always_states
+    try:
+        communicating = is_communicating(model, None if small else operations)
+    except TooLarge:
+        return None
+    if communicating is False:
+        return Diameter(math.inf, math.inf, math.inf, None, None)
+    if communicating is None:
+        return None
+    if n_states == 1:
+        return Diameter(0.0, 0.0, 0.0, None, None)
+    bare = without_rewards(model)
+    backup = backup_for(bare)
+    if not small and n_states * _FEW_SWEEPS * sweep_price(backup) > multiply_adds:
+        return None
+    search = _Search(bare, backup, tolerance, progress)
+    search.run()
+    farthest, sizes = search.leader, model.structure.state_sizes
+    return Diameter(
+        value=farthest.value,
+        lower=min(farthest.lower, farthest.value),
+        upper=max(search.upper, farthest.value),
+        source=decode(farthest.source, sizes),
+        target=decode(farthest.target, sizes),
+    )
+
+
+def sweep_price(backup: Backup) -> int:
+    """What a sweep costs in multiply-adds, the handling of its vectors included."""
+    return backup.layout.multiply_adds + 100 * backup.n_states
+
+
+class _Times:
+    """What is known of the times to one target: v = peak + u, v(target) = 0, and its bounds.
+
+    Only differences from the peak are stored: they are small where the times are long and much
+    the same, which keeps the digits that decide.
+    """
+
+    def __init__(self, n_states: int, target: int) -> None:
+        self.target = target
+        self.u = np.zeros(n_states)
+        self.u[target] = -1.0
+        self.peak = 1.0
+        self.lower, self.upper, self.value = 0.0, math.inf, math.nan
+        self.gap = math.inf  # relative range of r
+        self.floor = 0.0  # what rounding makes of the gap at least
+        self.proper = False  # whether the greedy policy of v reaches the target surely
+
+    @property
+    def source(self) -> int:
+        return int(self.u.argmax())
+
+    def noise(self) -> float:
+        """What rounding may do to r: a few units in the largest difference that is summed."""
+        away = self.u.copy()
+        away[self.target] = 0.0
+        return -4 * _EPS * float(away.min())
+
+    def move_to(self, v: Vector) -> None:
+        """Go on from v; the bounds stay."""
+        others = v.copy()
+        others[self.target] = -math.inf
+        self.peak = float(others.max())
+        self.u = v - self.peak
+        self.u[self.target] = -self.peak
+
+    def sweep(self, backup: Backup) -> None:
+        """v <- min_a P_a v + lambda, with the bounds that v certifies before it moves."""
+        ahead = -backup.apply(-self.u)
+        r = self.u - ahead
+        r[self.target] = r[self.target - 1]  # any other state: the target has no say
+        low, high, noise = float(r.min()), float(r.max()), self.noise()
+        middle = (low + high) / 2
+        if high > 0.0:
+            self.gap, self.floor = (high - low) / high, 4 * noise / high
+            self.lower = max(self.lower, self.peak / (high + noise))
+        self.proper = low > noise
+        if self.proper:
+            self.upper = min(self.upper, self.peak / (low - noise))
+            self.value = self.peak / middle
+        ahead += middle
+        ahead[self.target] = -math.inf
+        top = float(ahead.max())
+        ahead -= top
+        self.peak += top
+        ahead[self.target] = -self.peak
+        self.u = ahead
+
+
+class _Search:
+    """The search for the farthest target; `leader` has the best lower bound so far."""
+
+    def __init__(
+        self, model: FactoredMDP, backup: Backup, tolerance: float, progress: Progress | None
+    ) -> None:
+        self.model = model
+        self.backup = backup
+        self.tolerance = tolerance
+        self.progress = progress if progress is not None else _silent
+        self.n = backup.n_states
+        self.leader = _Times(self.n, 0)
+        self.upper = 0.0
+        self.graph = Graph(self.model)
+        solve = 30 * self.n**2 if self.graph.is_sparse else 30 * self.n**2 + self.n**3 // 4
+        self.patience = _SOLVES * solve // sweep_price(backup) + 2 * _STRIDE
+
+    def run(self) -> None:
+        """Find the leader to the tolerance; `upper` then bounds the times to every target."""
+        survivors: list[_Times] = []
+        # In a random order few targets beat all before them, and only these take long.
+        for done, target in enumerate(np.random.default_rng(0).permutation(self.n)):
+            if done % 64 == 0:
+                self.progress(done, self.n, "diameter: bounding the time to each state")
+            times = _Times(self.n, int(target))
+            # No bound before every state has heard of the target: its depth in sweeps.
+            depth = self.graph.depth(times.target)
+            if depth < self.patience:
+                for _ in range(_FIRST_SWEEPS + depth):
+                    times.sweep(self.backup)
+                    if self._beaten(times) or times.gap <= _FIRST_GAP:
+                        break
+            if not self._beaten(times):
+                survivors.append(times)
+        survivors = [times for times in survivors if not self._beaten(times)]
+        survivors.sort(key=lambda times: (-times.lower, -times.upper))
+        for done, times in enumerate(survivors):
+            if done % 8 == 0:
+                self.progress(done, len(survivors), "diameter: solving for the farthest states")
+            self._refine(times)
+        self.upper = max(times.upper for times in survivors)
+        self.progress(len(survivors), len(survivors), "diameter: done")
+
+    def _beaten(self, times: _Times) -> bool:
+        """Whether another target is at least as far, after counting in what is known of this."""
+        if times.lower > self.leader.lower:
+            self.leader = times
+        return times is not self.leader and times.upper <= self.leader.lower
+
+    def _refine(self, times: _Times) -> None:
+        """Sweep until the tolerance is met or the target beaten; if that takes long, solve."""
+        left = self.patience
+        while not self._beaten(times) and times.gap > self.tolerance:
+            if math.isinf(times.upper):
+                self._policy_iteration(times)
+                continue
+            last = times.gap
+            for _ in range(_STRIDE):
+                times.sweep(self.backup)
+            left -= _STRIDE
+            # Where rounding ends the convergence, sweeping on is of no use.
+            goal = max(self.tolerance, min(times.floor, _ROUNDING))
+            shrink = times.gap / last
+            if times.gap <= goal:
+                if shrink > 0.5:
+                    self._beaten(times)
+                    return
+            elif shrink >= 1.0 or math.log(goal / times.gap) / math.log(shrink) * _STRIDE > left:
+                if not self.graph.is_sparse:
+                    self._leap(times)
+                if not self._beaten(times):
+                    self._policy_iteration(times)
+
+    def _leap(self, times: _Times) -> None:
+        """Policy iteration with rough evaluations, enough to see that most targets are beaten.
+
+        A chain that forgets slowly does so in a few directions, which a Krylov method finds in a
+        few sweeps of the policy. However rough, the next full sweep certifies what was found.
+        """
+        away = np.ones(self.n)
+        away[times.target] = 0.0
+        for _ in range(_SOLVES):
+            actions = _least(self.backup, times.u)[1]
+
+            def onward(v: Vector, actions: Actions = actions) -> Vector:
+                v = v.ravel() * away
+                return v - away * self.backup.for_policy(v, actions)
+
+            system = LinearOperator((self.n, self.n), matvec=onward, dtype=np.float64)
+            start = (times.u + times.peak) * (times.upper / times.peak) * away
+            found, _ = gmres(system, away, x0=start, rtol=_LEAP_GAP, restart=40, maxiter=2)
+            if not np.isfinite(found).all() or float(found.max()) <= 0.0:
+                return
+            times.move_to(found)
+            times.sweep(self.backup)
+            if self._beaten(times) or times.gap <= _LEAP_GAP:
+                return
+
+    def _policy_iteration(self, times: _Times) -> None:
+        """The exact times by Howard's algorithm, as far as rounding lets actions be compared."""
+        target, previous = times.target, math.inf
+        if times.proper:
+            actions = _least(self.backup, times.u)[1]
+        else:
+            actions = self.graph.proper_policy(target)
+        while True:
+            cost = self._evaluate(actions, target)
+            times.peak = times.upper = times.value = float(cost.max())
+            if math.isinf(times.peak):  # beyond the range of numbers
+                times.lower = math.inf
+                break
+            times.u = cost - times.peak
+            ahead, best = _least(self.backup, times.u)
+            # The policy itself has r = 1; an action that saves something has more.
+            r = times.u - ahead
+            r[target] = 1.0
+            noise = times.noise()
+            better = r > 1.0 + noise
+            total = float(cost.sum())
+            times.lower = max(times.lower, times.peak / (max(1.0, float(r.max())) + noise))
+            stuck = total >= previous * (1.0 - 4 * _EPS)
+            if not better.any() or stuck or self._beaten(times):
+                break
+            previous = total
+            actions = np.where(better, best, actions)
+        times.gap = 0.0
+
+    def _evaluate(self, actions: Actions, target: int) -> Vector:
+        if self.graph.is_sparse:
+            matrix = self.graph.successors.matrix(actions)
+            times = sparse_hitting_times(matrix, target, self.tolerance)
+            if times is not None:
+                return times
+        return hitting_times(policy_matrix(self.model, actions), target)
+
+
+def _least(backup: Backup, u: Vector) -> tuple[Vector, Actions]:
+    """min_a P_a u and an action that attains it.
+
+    The engine calls actions tied that differ by less than 1e-9 (1 + |value|), which is right for
+    rewards but not for times of a million steps. Raising the value it compares with by as much
+    leaves only the best action, up to rounding.
+    """
+    source = backup.to_internal(-u)
+    value = np.empty_like(source)
+    backup.sweep(source, value)
+    raised = value + (1.0 - 1e-6) * TIE_TOLERANCE * (1.0 + np.abs(value))
+    return -backup.to_canonical(value), backup.greedy_actions(source, raised, "first", 0)
+
+
+def _silent(done: int, total: int, text: str) -> None:
+    """Nobody watches."""

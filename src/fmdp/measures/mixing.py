@@ -1,0 +1,123 @@
+"""The mixing time of a policy: how soon the starting state is forgotten.
+
+    t_mix = min { t >= 0 : max_s 1/2 sum_s' |P^t(s, s') - mu(s')| <= 1/4 },   mu the stationary law
+
+It is infinite if the chain has several recurrent classes or its recurrent class is periodic, both
+decided on the support. The distance never grows with t, so t is found by squaring P until the
+distance is at most 1/4 and then bisecting with the powers that were kept: about 2 log2 t products
+of S x S matrices. Rows are divided by their sums after each product, so that rounding does not
+pile up to more than a few units of 1e-16 times t.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import breadth_first_order, connected_components
+
+from fmdp.measures.chains import policy_matrix
+from fmdp.model import FactoredMDP
+
+Matrix = NDArray[np.float64]
+Progress = Callable[[int, int, str], None]
+
+THRESHOLD = 0.25
+STATE_LIMIT = 2048
+"""Up to this many states a chain is written out by default."""
+_SQUARINGS = 52
+
+
+def mixing_time(
+    model: FactoredMDP,
+    actions: NDArray[np.int64],
+    *,
+    state_limit: int = STATE_LIMIT,
+    progress: Progress | None = None,
+) -> float | None:
+    """Steps until the chain of the policy [S] is within 1/4 of its stationary law from every state.
+
+    A whole number, infinity, or None if the model has more than `state_limit` states (or the
+    chain mixes so slowly, beyond 2^52 steps, that rounding would decide).
+    """
+    if model.structure.n_states > state_limit:
+        return None
+    return chain_mixing_time(policy_matrix(model, actions), progress=progress)
+
+
+def chain_mixing_time(matrix: Matrix, *, progress: Progress | None = None) -> float | None:
+    """The mixing time of a chain [S, S]."""
+    support = csr_array(matrix > 0)
+    recurrent = only_recurrent_class(support)
+    if recurrent is None or period(support, recurrent) > 1:
+        return math.inf
+    law = np.zeros(len(matrix))
+    law[recurrent] = _stationary_law(matrix[np.ix_(recurrent, recurrent)])
+
+    def far(power: Matrix) -> bool:
+        return bool(np.abs(power - law).sum(axis=1).max() > 2 * THRESHOLD)
+
+    if not far(np.eye(len(matrix))):
+        return 0.0
+    powers = [matrix]  # P^(2^k)
+    while far(powers[-1]):
+        if len(powers) > _SQUARINGS:
+            return None
+        if progress is not None:
+            progress(len(powers), 2 * len(powers), "mixing time: squaring the chain")
+        powers.append(_product(powers[-1], powers[-1]))
+    if len(powers) == 1:
+        return 1.0
+    # The largest t that is still far: P^(2^(k-1)), and then every smaller power that keeps it so.
+    current, steps = powers[-2], 2 ** (len(powers) - 2)
+    for k in range(len(powers) - 3, -1, -1):
+        if progress is not None:
+            progress(2 * len(powers) - k, 2 * len(powers), "mixing time: bisecting")
+        further = _product(current, powers[k])
+        if far(further):
+            current, steps = further, steps + 2**k
+    return float(steps + 1)
+
+
+def only_recurrent_class(support: csr_array) -> NDArray[np.int64] | None:
+    """The states of the one closed strongly connected set; None if there are several."""
+    n_sets, label = connected_components(support, connection="strong")
+    origin, successor = support.nonzero()
+    leaving = np.unique(label[origin][label[origin] != label[successor]])
+    if n_sets - len(leaving) != 1:
+        return None
+    closed = np.setdiff1d(np.arange(n_sets), leaving)[0]
+    return np.flatnonzero(label == closed).astype(np.int64)
+
+
+def period(support: csr_array, members: NDArray[np.int64]) -> int:
+    """The greatest common divisor of the cycle lengths within a strongly connected set."""
+    inside = support[members][:, members]
+    order, parent = breadth_first_order(inside, 0)
+    level = np.zeros(len(members), dtype=np.int64)
+    for state in order[1:]:
+        level[state] = level[parent[state]] + 1
+    origin, successor = inside.nonzero()
+    return int(np.gcd.reduce(level[origin] + 1 - level[successor]))
+
+
+def _product(left: Matrix, right: Matrix) -> Matrix:
+    result: Matrix = left @ right
+    result /= result.sum(axis=1, keepdims=True)
+    return result
+
+
+def _stationary_law(matrix: Matrix) -> Matrix:
+    """mu = mu P for an irreducible chain."""
+    n = len(matrix)
+    system = np.eye(n) - matrix.T
+    system[-1] = 1.0
+    right = np.zeros(n)
+    right[-1] = 1.0
+    law = np.asarray(np.linalg.solve(system, right), dtype=np.float64)
+    law = np.maximum(law, 0.0)
+    law /= law.sum()
+    return law

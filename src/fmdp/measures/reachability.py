@@ -1,0 +1,242 @@
+"""Whether every state can be reached from every other: the graph of all actions, by its support.
+
+There is an edge s -> s' if some action has P_a(s' | s) > 0. The graph is strongly connected, and
+the diameter finite, exactly if one state is reached from all (backwards) and reaches all
+(forwards). Backwards: repeated backups of an indicator by elimination, one sweep a layer, with
+every row replaced by the uniform law on its support, so that no product can underflow. Forwards:
+breadth first; the successors of (s, a) are a box, the product of the factors' supports, and the
+search ends as soon as every state has been seen. Only zeros and non-zeros of the tables count.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import breadth_first_order
+
+from fmdp.elimination.backup import Backup, backup_for
+from fmdp.measures.chains import Successors
+from fmdp.model import FactoredMDP
+from fmdp.model.spaces import encode, strides
+
+Indices = NDArray[np.int64]
+
+OPERATIONS = 4_000_000_000
+"""How much work a check may take by default, in marks and multiply-adds: seconds."""
+EDGE_LIMIT = 20_000_000
+"""Entries of the graph of all actions up to which it is written out."""
+
+
+def without_rewards(model: FactoredMDP) -> FactoredMDP:
+    """The transitions alone: what reachability and hitting times are about."""
+    structure = replace(model.structure, reward_scopes=(), reward_ranges=(), reward_names=())
+    return FactoredMDP(structure, model.transitions, ())
+
+
+def uniform_on_support(model: FactoredMDP) -> FactoredMDP:
+    """The same graph without rewards, every row uniform on its support: no product is below 1/S."""
+    bare = without_rewards(model)
+    supports = [table > 0 for table in bare.transitions]
+    rows = [support / support.sum(axis=1, keepdims=True) for support in supports]
+    return FactoredMDP(bare.structure, rows, ())
+
+
+def is_communicating(model: FactoredMDP, operations: int | None = OPERATIONS) -> bool | None:
+    """Whether every state reaches every other under some policy; None if too much work."""
+    uniform = uniform_on_support(model)
+    root = encode(model.initial_state, model.structure.state_sizes)
+    backwards = _reached_by_all(backup_for(uniform), root, operations)
+    if backwards is not True:
+        return backwards
+    return _reaches_all(uniform, root, operations)
+
+
+class Graph:
+    """The graph of all actions, written out where it is sparse: depths and proper policies."""
+
+    def __init__(self, model: FactoredMDP) -> None:
+        self.model = model
+        self.successors = Successors(model)
+        structure = model.structure
+        n, width = structure.n_states, self.successors.width
+        self.is_sparse = 16 * width <= n and structure.n_actions * n * width <= EDGE_LIMIT
+        if not self.is_sparse:
+            return
+        edges = np.zeros(0, dtype=np.int64)  # successor * S + state, so sorted by successor
+        actions = np.zeros(0, dtype=np.int64)
+        for action in range(structure.n_actions):
+            columns, weights = self.successors.rows(np.full(n, action))
+            keys = (columns * n + np.arange(n)[:, None])[weights > 0]
+            edges, first = np.unique(np.concatenate([edges, keys]), return_index=True)
+            actions = np.concatenate([actions, np.full(len(keys), action)])[first]
+        self.edges, self.actions = edges, actions
+        successor, state = np.divmod(edges, n)
+        starts = np.searchsorted(successor, np.arange(n + 1))
+        # Reversed: from the target outwards.
+        self.reversed = csr_array((np.ones(len(edges)), state, starts), shape=(n, n))
+
+    def depth(self, target: int) -> int:
+        """Steps from the farthest state on the graph; 0 where the graph is not written out."""
+        if not self.is_sparse:
+            return 0
+        return int(self._levels(target)[0].max())
+
+    def proper_policy(self, target: int) -> Indices:
+        """In every state an action that comes nearer to the target with positive probability."""
+        if not self.is_sparse:
+            return self._approach(target)
+        _, nearer = self._levels(target)
+        n = self.reversed.shape[0]
+        states = np.delete(np.arange(n), target)
+        actions = np.zeros(n, dtype=np.int64)
+        where = np.searchsorted(self.edges, nearer[states] * n + states)
+        actions[states] = self.actions[where]
+        return actions
+
+    def _levels(self, target: int) -> tuple[Indices, Indices]:
+        """Distance to the target, and the next state on a shortest way to it."""
+        order, nearer = breadth_first_order(self.reversed, target)
+        level = np.zeros(self.reversed.shape[0], dtype=np.int64)
+        for state in order[1:]:
+            level[state] = level[nearer[state]] + 1
+        return level, nearer.astype(np.int64)
+
+    def _approach(self, target: int) -> Indices:
+        """The same without the graph: backups of the indicator of what is reached so far."""
+        backup = backup_for(uniform_on_support(self.model))
+        reached = np.zeros(backup.n_states)
+        reached[target] = 1.0
+        actions = np.zeros(backup.n_states, dtype=np.int64)
+        while not reached.all():
+            value, best = backup.greedy(reached)
+            new = (value > 0.0) & (reached == 0.0)
+            actions[new] = best[new]
+            reached[new] = 1.0
+        return actions
+
+
+def _reached_by_all(backup: Backup, root: int, operations: int | None) -> bool | None:
+    cost = max(1, backup.layout.multiply_adds)
+    reached = np.zeros(backup.n_states)
+    reached[root] = 1.0
+    n_reached, spent = 1, 0
+    while n_reached < backup.n_states:
+        if operations is not None and spent > operations:
+            return None
+        # Above 0 exactly where some action has a successor that is reached: at least 1/S there.
+        reached[backup.apply(reached) > 0.0] = 1.0
+        spent += cost
+        now = int(reached.sum())
+        if now == n_reached:
+            return False
+        n_reached = now
+    return True
+
+
+def _reaches_all(model: FactoredMDP, root: int, operations: int | None) -> bool | None:
+    structure = model.structure
+    state_strides = np.array(strides(structure.state_sizes), dtype=np.int64)
+    sizes = np.array(structure.sizes, dtype=np.int64)
+    action_strides = strides(structure.action_sizes)
+    all_strides = np.array([*state_strides, *action_strides], dtype=np.int64)
+    # weights[i, v]: the step in the rows of table i when variable v grows by one.
+    weights = np.zeros((structure.m, len(sizes)), dtype=np.int64)
+    starts, steps = [np.zeros(0, dtype=np.int64)], [np.zeros(0, dtype=np.int64)]
+    first_row, total = np.zeros(structure.m, dtype=np.int64), 0
+    for i, (scope, table) in enumerate(
+        zip(structure.transition_scopes, model.transitions, strict=True)
+    ):
+        weights[i, list(scope)] = strides(structure.scope_sizes(scope))
+        rows, values = np.nonzero(table)
+        first_row[i] = sum(len(part) for part in starts)
+        counts = np.bincount(rows, minlength=len(table))
+        starts.append(total + np.concatenate([[0], np.cumsum(counts)]).astype(np.int64))
+        steps.append(values.astype(np.int64) * state_strides[i])
+        total += len(values)
+    answer = _search(
+        root,
+        structure.n_states,
+        structure.n_actions,
+        structure.m,
+        sizes,
+        all_strides,
+        weights,
+        first_row,
+        np.concatenate(starts),
+        np.concatenate(steps),
+        -1 if operations is None else operations,
+    )
+    return None if answer < 0 else bool(answer)
+
+
+@numba.njit(cache=True)
+def _search(
+    root: int,
+    n_states: int,
+    n_actions: int,
+    m: int,
+    sizes: Indices,
+    all_strides: Indices,
+    weights: Indices,
+    first_row: Indices,
+    starts: Indices,
+    steps: Indices,
+    operations: int,
+) -> int:  # pragma: no cover - compiled
+    """1 if the root reaches every state, 0 if not, -1 if the operations ran out.
+
+    The support of row r of factor i, as steps in the joint index, is
+    steps[starts[first_row[i] + r] : starts[first_row[i] + r + 1]].
+    """
+    seen = np.zeros(n_states, dtype=np.bool_)
+    queue = np.empty(n_states, dtype=np.int64)
+    seen[root] = True
+    queue[0] = root
+    head, tail, spent = 0, 1, 0
+    n_variables = len(sizes)
+    base = np.empty(m, dtype=np.int64)  # row of each factor for the state, without the action
+    row = np.empty(m, dtype=np.int64)
+    at = np.empty(m, dtype=np.int64)
+    while head < tail:
+        state = queue[head]
+        head += 1
+        for i in range(m):
+            base[i] = 0
+            for v in range(m):
+                base[i] += weights[i, v] * (state // all_strides[v] % sizes[v])
+        for action in range(n_actions):
+            successor = 0
+            for i in range(m):
+                row[i] = first_row[i] + base[i]
+                for v in range(m, n_variables):
+                    row[i] += weights[i, v] * (action // all_strides[v] % sizes[v])
+                at[i] = starts[row[i]]
+                successor += steps[at[i]]
+            # An odometer over the box of successors, the last variable fastest.
+            while True:
+                spent += 1
+                if not seen[successor]:
+                    seen[successor] = True
+                    queue[tail] = successor
+                    tail += 1
+                i = m - 1
+                while i >= 0:
+                    successor -= steps[at[i]]
+                    at[i] += 1
+                    if at[i] < starts[row[i] + 1]:
+                        successor += steps[at[i]]
+                        break
+                    at[i] = starts[row[i]]
+                    successor += steps[at[i]]
+                    i -= 1
+                if i < 0:
+                    break
+            if tail == n_states:
+                return 1
+            if operations >= 0 and spent > operations:
+                return -1
+    return 0

@@ -1,0 +1,101 @@
+"""All measures of a problem in one record, as `fmdp measure` prints them.
+
+Gain and spans are those of the exact plan (the bias is the one that damped value iteration from
+zero converges to); the mixing time is that of its policy; the diameter is the model's own. Each
+number that is out of reach is None: the record always comes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from fmdp.errors import TooLarge
+from fmdp.measures.diameter_search import diameter
+from fmdp.measures.mixing import mixing_time
+from fmdp.model import FactoredMDP
+from fmdp.planning.choice import EXACT_STATES
+from fmdp.planning.exact import Exact
+from fmdp.planning.plan import Plan
+from fmdp.planning.policy import TablePolicy
+
+Progress = Callable[[int, int, str], None]
+
+PRECISION = 1e-9
+"""Gap of the gain's bounds, in units of the reward's range: finer than a plan needs, since the
+bias, and so the spans, are less precise than the gain."""
+
+
+@dataclass(frozen=True)
+class Measures:
+    """What makes a problem hard. `inf` is a value; None is not known."""
+
+    diameter: float | None
+    diameter_bounds: tuple[float, float] | None
+    span: float | None
+    factored_spans: tuple[float, ...] | None
+    factored_span_sum: float | None
+    gain: float | None
+    gain_bounds: tuple[float, float] | None
+    status: str
+    """How the plan behind gain and spans ended (as in `plan`)."""
+    mixing_time: float | None
+    m: int
+    """State variables."""
+    l: int  # noqa: E741 - the paper's symbol
+    """Reward factors."""
+    L: int
+    """The largest number of assignments of a scope."""
+    W: int
+    """The largest number of values of a state variable."""
+
+
+def measure(
+    model: FactoredMDP,
+    planner: Exact | None = None,
+    *,
+    progress: Progress | None = None,
+) -> Measures:
+    """Diameter, spans, gain and mixing time of a model; `progress(done, total, text)`."""
+    structure = model.structure
+    found = _plan(model, planner, progress)
+    mixing: float | None = None
+    if found is not None and isinstance(found.policy, TablePolicy):
+        actions = found.policy.actions.astype(np.int64)
+        mixing = mixing_time(model, actions, progress=progress)
+    far = diameter(model, progress=progress) if structure.n_states <= EXACT_STATES else None
+    bounds = None
+    if found is not None and found.gain_lower is not None and found.gain_upper is not None:
+        bounds = (found.gain_lower, found.gain_upper)
+    return Measures(
+        diameter=None if far is None else far.value,
+        diameter_bounds=None if far is None else (far.lower, far.upper),
+        span=None if found is None else found.span,
+        factored_spans=None if found is None else found.factored_spans,
+        factored_span_sum=None if found is None else found.factored_span_sum,
+        gain=None if found is None else found.gain,
+        gain_bounds=bounds,
+        status="too_large" if found is None else found.status.value,
+        mixing_time=mixing,
+        m=structure.m,
+        l=structure.l,
+        L=structure.max_scope_size,
+        W=structure.max_state_size,
+    )
+
+
+def _plan(model: FactoredMDP, planner: Exact | None, progress: Progress | None) -> Plan | None:
+    """The exact plan, or None if it does not fit."""
+    structure = model.structure
+    if structure.n_states > EXACT_STATES or structure.n_actions > EXACT_STATES:
+        return None
+    unit = structure.reward_range_total
+    chosen = planner or Exact(tolerance=PRECISION * unit if unit > 0 else PRECISION)
+    if progress is not None:
+        progress(0, 1, "planning")
+    try:
+        return chosen.plan(model)
+    except TooLarge:
+        return None
