@@ -142,6 +142,8 @@ def caption(panels: Sequence[tuple[Problem, Sequence[Cell]]], measure: str, scal
             words += " Where a median is not positive, its line is interrupted."
         if any(cell.learner == "oracle" for problem, _ in panels for cell in problem.cells):
             words += " The optimal policy, whose regret is zero up to luck, is not drawn."
+    elif any(cell.learner == "random" for _, cells in panels for cell in cells):
+        words += " Random actions leave the panels upwards."
     if any(len(drawn) < _with(problem, measure, scale) for problem, drawn in panels):
         words += (
             " Of each learner (with each planner) only the variant with the lowest median at the "
@@ -267,10 +269,18 @@ def draw_panel(
         log_axes(ax, cells, ends, last)
     else:
         ax.set_xlim(0, last)
-        ax.set_ylim(bottom=min(0.0, *(float(np.nanmin(e)) for e in ends)))
+        ax.set_ylim(*linear_limits(cells, measure))
         ax.locator_params(axis="x", nbins=5)
         ax.xaxis.set_major_formatter(thousands)
         ax.yaxis.set_major_formatter(thousands)
+
+
+def linear_limits(cells: Sequence[Cell], measure: str) -> tuple[float, float]:
+    """Around all bands; random actions may leave the panel, or they would flatten all else."""
+    learners = [cell for cell in cells if cell.learner != "random"] or cells
+    low = min(0.0, *(float(np.quantile(c.curves[measure], 0.25, axis=0).min()) for c in learners))
+    high = max(float(np.quantile(c.curves[measure], 0.75, axis=0).max()) for c in learners)
+    return low, max(high * 1.05, low + 1.0)
 
 
 def log_axes(ax: Axes, cells: Sequence[Cell], ends: Sequence[Any], last: int) -> None:

@@ -126,8 +126,11 @@ function startPanel(problem) {
 // The oracle's regret is zero up to luck: it has no place on a logarithmic axis.
 const hasPlace = (cell) => view.y !== "log" || looks.get(cell.label).learner !== "oracle";
 
-function ranges(cells, box) {
-  const last = Math.max(1, ...cells.map((cell) => cell.t.at(-1)));
+// Random actions may leave a linear panel: they would flatten all else.
+function ranges(drawn, box) {
+  const last = Math.max(1, ...drawn.map((cell) => cell.t.at(-1)));
+  const learners = drawn.filter((cell) => looks.get(cell.label).learner !== "random");
+  const cells = view.y === "linear" && learners.length ? learners : drawn;
   const values = cells.flatMap((cell) => cell.curves[view.measure].median);
   const highs = cells.flatMap((cell) => (view.bands ? cell.curves[view.measure].high : cell.curves[view.measure].median));
   const x = scale(view.x, view.x === "log" ? 1 : 0, view.x === "log" ? Math.max(last, 10) : last, box.left, box.right);
