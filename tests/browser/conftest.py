@@ -7,7 +7,7 @@ import importlib.util
 import os
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -74,17 +74,21 @@ def store(made: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture(scope="session", autouse=True)
-def no_figures() -> Iterator[None]:
-    """Nothing here looks at the figures, which take longer than all the rest."""
-    formats, figures.FORMATS = figures.FORMATS, ()
-    yield
-    figures.FORMATS = formats
+def without_figures(directory: Path) -> Path:
+    """The page alone: nothing here looks at the figures, which take longer than all the rest."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(figures, "FORMATS", ())
+        return write_report(directory).page
 
 
 @pytest.fixture(scope="session")
 def report_page(store: Path) -> Path:
-    return write_report(store).page
+    return without_figures(store)
+
+
+@pytest.fixture
+def page_of() -> Callable[[Path], Path]:
+    return without_figures
 
 
 class Opened:

@@ -17,7 +17,6 @@ import pytest
 from fmdp.experiments.store import Store
 from fmdp.reports.cells import GAP, REALISED, Cell, Problem, Runs, gather, replay
 from fmdp.reports.network import network, touched_nodes
-from fmdp.reports.report import write_report
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -408,12 +407,14 @@ def test_failed_runs_and_the_spec_are_told(page: Page) -> None:
 EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(1)>"
 
 
-def test_names_from_the_store_are_text(opened: Opened, made: ModuleType, tmp_path: Path) -> None:
+def test_names_from_the_store_are_text(
+    opened: Opened, made: ModuleType, tmp_path: Path, page_of: Callable[[Path], Path]
+) -> None:
     learners = [made.MadeLearner(EVIL, "psrl", 1.0), made.MadeLearner("b", "dorl", 2.0)]
     made.make_store(
         tmp_path, problems=["circle:3"], learners=learners, steps=30, name=EVIL, title=EVIL
     )
-    page = opened.open(write_report(tmp_path).page)
+    page = opened.open(page_of(tmp_path))
     page.wait_for_selector("#replay[data-ready]")
     assert page.locator("h1").inner_text() == EVIL
     assert page.locator("#legend button").first.inner_text() == EVIL
@@ -422,12 +423,14 @@ def test_names_from_the_store_are_text(opened: Opened, made: ModuleType, tmp_pat
     assert curves_shown(page, "circle:3") == ["b"]
 
 
-def test_a_page_without_recordings(opened: Opened, made: ModuleType, tmp_path: Path) -> None:
+def test_a_page_without_recordings(
+    opened: Opened, made: ModuleType, tmp_path: Path, page_of: Callable[[Path], Path]
+) -> None:
     made.make_store(
         tmp_path, problems=["jao:2"], learners=made.LEARNERS[:1], steps=20, gap=False, seeds=[0, 1],
         missing=[("PSRL", 0)],
     )  # fmt: skip
-    page = opened.open(write_report(tmp_path).page)
+    page = opened.open(page_of(tmp_path))
     assert page.locator("#replay-facts").inner_text() == "No run of this problem was kept whole."
     assert page.locator("#play").is_disabled()
     assert page.locator("#network [data-node]").count() == 2

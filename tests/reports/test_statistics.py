@@ -52,6 +52,16 @@ def test_bootstrap_against_its_exact_law(n: int) -> None:
     assert at_most[int(high) - 2] <= 0.975 + three_errors
 
 
+@given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=12))
+def test_bootstrap_is_the_median_of_resamples_by_the_book(values: list[float]) -> None:
+    generator = np.random.Generator(np.random.PCG64(7))
+    resampled = np.sort(values)[generator.integers(len(values), size=(99, len(values)))]
+    medians = np.sort(np.median(resampled, axis=1))
+    # (99 + 1) * 0.05 / 2 = 2.5: the second smallest and the second largest.
+    found = bootstrap_median(values, resamples=99, seed=7)
+    assert found == pytest.approx((medians[1], medians[97]))
+
+
 def test_bootstrap_interval_covers_the_median_as_often_as_it_says() -> None:
     generator = np.random.Generator(np.random.PCG64(3))
     samples = generator.exponential(size=(300, 20))

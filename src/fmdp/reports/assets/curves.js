@@ -103,13 +103,16 @@ function startPanel(problem) {
     geometry.overlay.replaceChildren();
   }
 
-  svg.addEventListener("pointermove", (event) => {
+  const follow = (event) => {
     const place = event.clientX - svg.getBoundingClientRect().left;
     const near = geometry.times.filter((t) => geometry.x.at(t) !== null)
       .reduce((best, t) => (best === null || Math.abs(geometry.x.at(t) - place) < Math.abs(geometry.x.at(best) - place) ? t : best), null);
     if (near !== null) point(near, false);
-  });
-  svg.addEventListener("pointerleave", leave);
+  };
+  svg.addEventListener("pointermove", follow);
+  svg.addEventListener("pointerdown", follow);
+  // A finger leaves at once; what it pointed at stays until it points elsewhere.
+  svg.addEventListener("pointerleave", (event) => { if (event.pointerType !== "touch") leave(); });
   svg.addEventListener("blur", leave);
   svg.addEventListener("keydown", (event) => {
     const { times } = geometry, k = times.indexOf(cursor), last = times.length - 1;

@@ -136,6 +136,7 @@ function drawNetwork() {
   // A few nodes are not blown up to fill the card.
   const wide = Math.max(width, Math.min(430, svg.clientWidth || 430)), high = Math.max(height, wide * 0.62);
   svg.setAttribute("viewBox", `${left - (wide - width) / 2} ${top - (high - height) / 2} ${wide} ${high}`);
+  svg.classList.toggle("dense", wide > 900); // words would be too small to read
   svg.replaceChildren();
   for (const [a, b, both] of network.arrows) {
     const far = Math.hypot(xs[b] - xs[a], ys[b] - ys[a]) || 1;
