@@ -202,7 +202,7 @@ def test_every_registered_learner_says_what_it_is() -> None:
 def test_plans_inside_learners_are_coarse_unless_asked_otherwise() -> None:
     structure = fmdp.problem("circle:4").structure
     chosen: Any = for_learning(Exact(ties="first"), structure)
-    assert (chosen.tolerance, chosen.max_iterations, chosen.ties) == (4e-3, 500, "first")
+    assert (chosen.tolerance, chosen.max_iterations, chosen.ties) == (4e-3, 200, "first")
     chosen = for_learning(Exact(tolerance=1e-4, max_iterations=9), structure)
     assert (chosen.tolerance, chosen.max_iterations) == (1e-4, 9)
     chosen = for_learning(None, structure, "vertex")

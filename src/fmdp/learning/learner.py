@@ -36,10 +36,11 @@ Table = NDArray[np.integer[Any]]
 
 TOLERANCE = 1e-3
 """Of plans inside learners, in units of the sum of the reward ranges."""
-MAX_SWEEPS = 500
+MAX_SWEEPS = 200
+"""Of plans inside learners; more than enough but for sampled models with several chains."""
 TABULATED_STATES = 1 << 18
 """Up to here a policy that is no table becomes one, state by state as states are met."""
-EXACT_STATES = 1 << 16
+EXACT_STATES = 1 << 13
 """Learners plan hundreds of times: above this the exact planner is not their default."""
 
 TARGETS = Choice(
@@ -285,9 +286,9 @@ def for_learning(
 ) -> Planner:
     """A planner for plans by the hundred.
 
-    Without one: exact where there are at most 2^16 states and it fits, else approximate. The
+    Without one: exact where there are at most 2^13 states and it fits, else approximate. The
     tolerance and the iteration limit of a planner that has them at their defaults become 1e-3
-    times the sum of the reward ranges and 500; whatever was set otherwise stays.
+    times the sum of the reward ranges and 200; whatever was set otherwise stays.
     """
     chosen: Any = planner
     if planner is None:
