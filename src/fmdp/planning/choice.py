@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from fmdp.elimination.backup import usable_cores
 from fmdp.elimination.layout import choose_layout
+from fmdp.errors import TooLarge
 from fmdp.memory import available_memory
 from fmdp.model import FactoredMDP, Structure
 from fmdp.planning.evaluate import POLICY_GAIN_STATES, evaluate_exactly
@@ -15,6 +16,7 @@ from fmdp.planning.plan import Plan, Planner, Progress, Status
 
 EXACT_STATES = 1 << 22
 _WITHOUT_POLICY_GAIN = (Status.INTERRUPTED, Status.INFEASIBLE, Status.UNBOUNDED)
+_WITH_A_GAIN = (Status.CONVERGED, Status.MULTICHAIN)  # evaluations whose gain is one number
 
 
 def plan(
@@ -34,9 +36,16 @@ def plan(
     started = time.perf_counter()
     tolerance = getattr(chosen, "tolerance", 1e-6)
     memory_limit = getattr(chosen, "memory_limit", None)
-    evaluation = evaluate_exactly(
-        model, found.policy, tolerance=tolerance, memory_limit=memory_limit
-    )
+    try:
+        evaluation = evaluate_exactly(
+            model, found.policy, tolerance=tolerance, memory_limit=memory_limit
+        )
+    except TooLarge:
+        return found
+    if evaluation.status is Status.INTERRUPTED:
+        return replace(found, status=Status.INTERRUPTED)
+    if evaluation.status not in _WITH_A_GAIN:
+        return found
     gain = evaluation.gain
     stats = {**found.stats, "seconds_evaluation": time.perf_counter() - started}
     if found.planner == "alp":

@@ -30,7 +30,7 @@ Progress = Callable[[Mapping[str, Any]], None]
 class Status(enum.Enum):
     """How a plan ended; `value` is the word in the JSON, `message` says it to a person."""
 
-    CONVERGED = "converged", "the bounds are as close as the tolerance asks"
+    CONVERGED = "converged", "as precise as the tolerance asks"
     ITERATION_LIMIT = "iteration_limit", "stopped at the iteration limit; the bounds hold"
     TIME_LIMIT = "time_limit", "stopped at the time limit; the bounds hold"
     INTERRUPTED = "interrupted", "interrupted; the bounds so far hold"
