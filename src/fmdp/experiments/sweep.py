@@ -237,7 +237,8 @@ class _Scores:
         self._regrets: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
 
     def add(self, run: PlannedRun, regret: float) -> None:
-        self._regrets[run.cell.problem.id][run.cell.label].append(regret)
+        if run.cell.recipe.learner != "oracle":  # it learns nothing
+            self._regrets[run.cell.problem.id][run.cell.label].append(regret)
 
     def leader(self) -> str | None:
         ranks: dict[str, list[int]] = defaultdict(list)
