@@ -1,8 +1,10 @@
 """For those who test: generated models, brute-force oracles, and conformance checkers.
 
 `strategies` (needs Hypothesis) generates structures, models and optimistic tables; `oracles` has
-short, slow definitions of everything that the library computes fast. Names are loaded on first
-use, so that the oracles do not need Hypothesis.
+short, slow definitions of everything that the library computes fast; `check_planner`,
+`check_problem` and `check_learner` say whether one keeps its contract, in the spirit of
+Gymnasium's and scikit-learn's checkers. Names are loaded on first use, so that the checkers do
+not need Hypothesis.
 """
 
 from __future__ import annotations
@@ -12,16 +14,31 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fmdp.testing import oracles, strategies
-    from fmdp.testing.learners import check_learner as check_learner
+    from fmdp.testing.checks import ContractBroken, check_planner, check_problem
+    from fmdp.testing.learners import check_learner
 
-__all__ = ["check_learner", "oracles", "strategies"]
+_HOME = {
+    "ContractBroken": "checks",
+    "check_learner": "learners",
+    "check_planner": "checks",
+    "check_problem": "checks",
+}
+
+__all__ = [
+    "ContractBroken",
+    "check_learner",
+    "check_planner",
+    "check_problem",
+    "oracles",
+    "strategies",
+]
 
 
 def __getattr__(name: str) -> Any:
-    if name == "check_learner":
-        return importlib.import_module("fmdp.testing.learners").check_learner
-    if name in __all__:
+    if name in ("oracles", "strategies"):
         return importlib.import_module(f"fmdp.testing.{name}")
+    if name in _HOME:
+        return getattr(importlib.import_module(f"fmdp.testing.{_HOME[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -1,0 +1,347 @@
+"""Conformance checkers: whether a planner or a problem keeps its contract.
+
+`check_planner(planner)` plans for a handful of small models, the awkward ones among them (periodic,
+multichain, single values, empty scopes, no reward), and compares what is promised with the
+brute-force oracles. `check_problem(problem)` looks at a problem id or a model: what is written in
+its tables, whether it survives files and pickling, and whether the engine agrees with the dense
+MDP. Both return nothing, or raise ContractBroken with one line: who, on what, which promise.
+"""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import math
+import pickle
+import tempfile
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fmdp.elimination.backup import backup_for
+from fmdp.model import FactoredMDP, OptimisticTables, Structure, product
+from fmdp.model.files import load, save
+from fmdp.planning.plan import Plan, Planner, Status
+from fmdp.planning.policy import load_policy
+from fmdp.planning.spans import factored_spans, span
+from fmdp.problems import problem as read_problem
+from fmdp.testing import oracles
+
+SLACK = 1e-6
+"""Relative to the size of the rewards: what a check allows beyond a planner's own tolerance."""
+
+DENSE_STATES = 256
+"""Up to this many states (and 64 joint actions) a problem is compared with its dense MDP."""
+
+
+class ContractBroken(AssertionError):
+    """A planner or a problem does not keep one of its promises; the text says which."""
+
+
+def check_planner(
+    planner: Planner,
+    models: Iterable[FactoredMDP] | None = None,
+    *,
+    bounds_best_gain: bool = True,
+) -> None:
+    """Raise ContractBroken unless the planner keeps its promises on these models.
+
+    `bounds_best_gain=False` is for planners whose bounds are those of another operator (a
+    budgeted one, say): then they need not enclose the best gain of the model.
+    """
+    _check_settings(planner)
+    for model in awkward_models() if models is None else models:
+        where = f'planner {planner.name} on "{model.name}"'
+        before = model.content_hash
+        plan = planner.plan(model)
+        _require(model.content_hash == before, where, "leaves the model as it was")
+        _check_plan(plan, planner, model, where, bounds_best_gain)
+        again = planner.plan(model, progress=lambda report: None)
+        _require(_same(plan, again), where, "gives the same plan twice")
+        _check_prepared(planner, plan, model, where, bounds_best_gain)
+
+
+def check_problem(problem: str | FactoredMDP) -> None:
+    """Raise ContractBroken unless the problem (an id or a model) keeps its promises."""
+    if isinstance(problem, str):
+        model = read_problem(problem)
+        where = f"problem {problem}"
+        _require(read_problem(problem) == model, where, "is the same model every time")
+        _require(read_problem(model.name) == model, where, "has a name that is its id")
+    else:
+        model, where = problem, f'model "{problem.name}"'
+    _check_tables(model, where)
+    _check_copies(model, where)
+    structure = model.structure
+    if structure.n_states <= DENSE_STATES and structure.n_actions <= 64:
+        mdp = oracles.dense(model)
+        h = np.random.default_rng(0).normal(size=structure.n_states)
+        close = np.allclose(backup_for(model).apply(h), oracles.bellman(mdp, h), atol=1e-9)
+        _require(close, where, "has the backup of its dense MDP")
+        gain = oracles.optimal(mdp).gain
+        lo = sum(low for low, _ in structure.reward_ranges)
+        hi = sum(high for _, high in structure.reward_ranges)
+        inside = lo - 1e-9 <= gain.min() and gain.max() <= hi + 1e-9
+        _require(bool(inside), where, "has a gain within the range of its rewards")
+
+
+def awkward_models() -> tuple[FactoredMDP, ...]:
+    """Small models that planners stumble over, each named for what it is."""
+    ring = read_problem("circle:3")
+    periodic = read_problem("large-diameter")
+    several_actions = read_problem("jao:2")
+    wide = read_problem("riverswim:1")
+    stay = FactoredMDP.from_factors(
+        (2, 2),
+        (2,),
+        [((0,), [[1, 0], [0, 1]]), ((1, 2), [[[1, 0], [0, 1]], [[0, 1], [1, 0]]])],
+        [((0,), [0, 1]), ((1,), [0, 0.5])],
+        name="multichain: the first bit never changes",
+    )
+    # Trivial parts of every kind beside one that matters.
+    trivial = FactoredMDP.from_factors(
+        (1, 2, 3),
+        (1, 2),
+        [
+            ((), [1.0]),
+            ((2, 4), np.full((3, 2, 2), 0.5)),
+            ((1, 4), np.array([[[0.1, 0.2, 0.7], [1, 0, 0]], [[0, 0.5, 0.5], [0, 1, 0]]])),
+        ],
+        [((), 0.25), ((2, 4), np.array([[0, 0.5], [1, 0], [0.3, 0.3]])), ((3,), [0.5])],
+        name="single values, empty scopes, scopes without their variable",
+    )
+    no_reward = FactoredMDP.from_factors(
+        (2,),
+        (2,),
+        [((0, 1), [[[0.5, 0.5], [1.0, 0.0]], [[0.0, 1.0], [0.2, 0.8]]])],
+        name="no reward",
+    )
+    penalties = FactoredMDP.from_factors(
+        (2,),
+        (2,),
+        [((0, 1), [[[0.5, 0.5], [1.0, 0.0]], [[0.1, 0.9], [0.2, 0.8]]])],
+        [((0, 1), [[-5.0, -3.0], [-1.0, -4.0]])],
+        reward_ranges=[(-5.0, -1.0)],
+        name="rewards below 0",
+    )
+    twins = product(penalties, penalties)
+    return (
+        ring, periodic, several_actions, wide, stay, trivial, no_reward, penalties, twins,
+    )  # fmt: skip
+
+
+# ---- planners -----------------------------------------------------------------------------------
+
+
+def _check_settings(planner: Planner) -> None:
+    where = f"planner {type(planner).__name__}"
+    _require(isinstance(planner.name, str) and planner.name != "", where, "has a name")
+    _require(copy.deepcopy(planner) == planner, where, "equals a copy of itself")
+    _require(hash(copy.deepcopy(planner)) == hash(planner), where, "hashes by its settings")
+    _require(pickle.loads(pickle.dumps(planner)) == planner, where, "survives pickling")
+    for setting in vars(planner):
+        try:
+            setattr(planner, setting, getattr(planner, setting))
+        except AttributeError:  # of which FrozenInstanceError is one
+            return
+        raise ContractBroken(f"{where} does not keep this promise: is frozen")
+
+
+def _check_plan(
+    plan: Plan, planner: Planner, model: FactoredMDP, where: str, bounds_best_gain: bool
+) -> None:
+    _require(isinstance(plan, Plan), where, "returns a Plan")
+    _require(isinstance(plan.status, Status), where, "has a status")
+    _require(plan.planner == planner.name, where, "signs its plan")
+    _require(plan.iterations >= 0 and plan.seconds >= 0.0, where, "counts from 0")
+    for name in ("gain", "gain_lower", "gain_upper", "span", "objective", "policy_gain"):
+        value = getattr(plan, name)
+        _require(value is None or math.isfinite(value), where, f"has a finite {name} or None")
+    slack = SLACK * _reward_size(model.structure)
+    bounds = [value for value in (plan.gain_lower, plan.gain, plan.gain_upper) if value is not None]
+    ordered = all(a <= b + slack for a, b in itertools.pairwise(bounds))
+    _require(ordered, where, "has gain_lower <= gain <= gain_upper")
+    mdp = oracles.dense(model)
+    best = oracles.optimal(mdp).gain
+    if bounds_best_gain and plan.gain_upper is not None:
+        _require(plan.gain_upper >= best.max() - slack, where, "bounds the best gain from above")
+    if bounds_best_gain and plan.gain_lower is not None:
+        _require(plan.gain_lower <= best.max() + slack, where, "has a lower bound that is one")
+    _check_bias(plan, model.structure, where)
+    if plan.policy is None:
+        failed = plan.status in (Status.INFEASIBLE, Status.UNBOUNDED, Status.TOO_LARGE)
+        _require(failed, where, "has a policy unless it says why not")
+        return
+    actions = _actions(plan, model.structure, where)
+    gain = oracles.policy_gain(mdp, actions)
+    if plan.policy_gain is not None:
+        start = _index(model.initial_state, model.structure.state_sizes)
+        near = abs(plan.policy_gain - gain[start]) <= slack
+        _require(near, where, "says what its policy gains from the initial state")
+    _require(bool((gain <= best + slack).all()), where, "has a policy of this model")
+
+
+def _check_bias(plan: Plan, structure: Structure, where: str) -> None:
+    if plan.factored_spans is not None:
+        _require(len(plan.factored_spans) == structure.m, where, "has one span a state variable")
+        _require(min(plan.factored_spans) >= 0.0, where, "has spans of at least 0")
+    if plan.bias is None:
+        return
+    _require(plan.bias.shape == (structure.n_states,), where, "has one bias a state")
+    scale = 1e-9 * (1.0 + float(np.abs(plan.bias).max()))
+    if plan.span is not None:
+        _require(abs(plan.span - span(plan.bias)) <= scale, where, "has the span of its bias")
+    if plan.factored_spans is not None:
+        own = factored_spans(plan.bias, structure.state_sizes)
+        same = np.allclose(plan.factored_spans, own, rtol=0.0, atol=scale)
+        _require(same, where, "has the factored spans of its bias")
+
+
+def _check_prepared(
+    planner: Planner, plan: Plan, model: FactoredMDP, where: str, bounds_best_gain: bool
+) -> None:
+    """Prepare once, solve many: other tables in between, optimistic ones, and a saved state."""
+    structure = model.structure
+    prepared = planner.prepare(structure)
+    cold = prepared.solve(model)
+    slack = 10 * SLACK * _reward_size(structure) + 2 * float(getattr(planner, "tolerance", 0.0))
+    _require(_near(cold.gain_upper, plan.gain_upper, slack), where, "prepares for the same plan")
+    known = prepared.solve(OptimisticTables.from_model(model))
+    _require(
+        _near(known.gain_upper, plan.gain_upper, slack), where, "takes zero widths for the model"
+    )
+    hopeful = _wider(model)
+    kept = {name: array.copy() for name, array in prepared.warm_state().items()}
+    optimistic = prepared.solve(hopeful)
+    if optimistic.policy is not None:
+        _actions(optimistic, structure, where)
+    if bounds_best_gain and optimistic.gain_upper is not None:
+        best = oracles.optimal(oracles.dense(model)).gain.max()
+        _require(optimistic.gain_upper >= best - slack, where, "is optimistic")
+    other = planner.prepare(structure)
+    other.restore_warm_state(kept)
+    _require(_same(optimistic, other.solve(hopeful)), where, "goes on from a saved warm state")
+    back = prepared.solve(model)
+    _require(_near(back.gain_upper, plan.gain_upper, slack), where, "finds back after other tables")
+
+
+def _wider(model: FactoredMDP) -> OptimisticTables:
+    """Tables with this model in their set: a tenth of every row is free, one row entirely."""
+    lower = [0.9 * table for table in model.transitions]
+    for table in lower:
+        table[0] = 0.0
+    free = [np.clip(1.0 - table.sum(axis=1), 0.0, 1.0) for table in lower]
+    return OptimisticTables(model.structure, tuple(lower), tuple(free), model.rewards)
+
+
+def _actions(plan: Plan, structure: Structure, where: str) -> NDArray[np.int64]:
+    """The joint action index of every state, after checking that the policy is a function."""
+    assert plan.policy is not None
+    indices = []
+    for state in oracles.assignments(structure.state_sizes):
+        action = plan.policy(state)
+        inside = len(action) == len(structure.action_sizes) and all(
+            0 <= value < size for value, size in zip(action, structure.action_sizes, strict=True)
+        )
+        _require(inside, where, f"answers state {state} with an action; got {action}")
+        _require(plan.policy(state) == action, where, f"answers state {state} the same twice")
+        indices.append(_index(action, structure.action_sizes))
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "policy"
+        plan.policy.save(path)
+        loaded = load_policy(path, structure)
+        for state in oracles.assignments(structure.state_sizes):
+            same = loaded(state) == plan.policy(state)
+            _require(same, where, f"saves a policy that answers state {state} the same")
+    return np.array(indices, dtype=np.int64)
+
+
+def _same(first: Plan, second: Plan) -> bool:
+    """Equal to the last bit in everything but the clock."""
+    names = ("status", "gain", "gain_lower", "gain_upper", "span", "factored_spans", "objective")
+    if any(getattr(first, name) != getattr(second, name) for name in names):
+        return False
+    if first.policy is None or second.policy is None:
+        return first.policy is second.policy
+    with tempfile.TemporaryDirectory() as folder:
+        written = []
+        for name, policy in (("first", first.policy), ("second", second.policy)):
+            policy.save(Path(folder) / name)
+            with np.load(Path(folder) / name) as archive:
+                written.append({key: archive[key] for key in archive.files})
+    return written[0].keys() == written[1].keys() and all(
+        np.array_equal(written[0][key], written[1][key]) for key in written[0]
+    )
+
+
+def _near(first: float | None, second: float | None, slack: float) -> bool:
+    if first is None or second is None:
+        return first is second
+    return abs(first - second) <= slack
+
+
+def _reward_size(structure: Structure) -> float:
+    return 1.0 + sum(max(abs(lo), abs(hi)) for lo, hi in structure.reward_ranges)
+
+
+# ---- problems -----------------------------------------------------------------------------------
+
+
+def _check_tables(model: FactoredMDP, where: str) -> None:
+    structure = model.structure
+    for i, (table, rows, size) in enumerate(
+        zip(model.transitions, structure.transition_rows, structure.state_sizes, strict=True)
+    ):
+        _require(table.shape == (rows, size), where, f"has one row an assignment in factor {i}")
+        laws = bool((table >= 0).all()) and np.allclose(table.sum(axis=1), 1.0, rtol=0, atol=1e-12)
+        _require(laws, where, f"has distributions in factor {i}")
+        _require(not table.flags.writeable, where, f"protects the table of factor {i}")
+    for k, (means, rows, (lo, hi)) in enumerate(
+        zip(model.rewards, structure.reward_rows, structure.reward_ranges, strict=True)
+    ):
+        _require(means.shape == (rows,), where, f"has one mean an assignment in reward {k}")
+        inside = bool(((means >= lo) & (means <= hi)).all())
+        _require(inside, where, f"has the means of reward {k} within its range")
+    start = model.initial_state
+    inside = len(start) == structure.m and all(
+        0 <= value < size for value, size in zip(start, structure.state_sizes, strict=True)
+    )
+    _require(inside, where, "starts in one of its states")
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        state = tuple(int(rng.integers(size)) for size in structure.state_sizes)
+        action = tuple(int(rng.integers(size)) for size in structure.action_sizes)
+        x = state + action
+        for i, scope in enumerate(structure.transition_scopes):
+            row = model.transitions[i][oracles.scope_row(structure, scope, x)]
+            same = np.array_equal(model.transition_row(i, state, action), row)
+            _require(same, where, f"finds the row of factor {i} at {x}")
+        total = sum(
+            float(means[oracles.scope_row(structure, scope, x)])
+            for scope, means in zip(structure.reward_scopes, model.rewards, strict=True)
+        )
+        near = abs(model.expected_reward(state, action) - total) <= 1e-9 * (1 + abs(total))
+        _require(near, where, f"sums its rewards at {x}")
+
+
+def _check_copies(model: FactoredMDP, where: str) -> None:
+    twin = pickle.loads(pickle.dumps(model))
+    _require(twin == model and hash(twin) == hash(model), where, "survives pickling")
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.json"
+        save(model, path)
+        _require(load(path) == model, where, "is the same after saving and loading")
+
+
+def _index(assignment: Sequence[int], sizes: Sequence[int]) -> int:
+    index = 0
+    for value, size in zip(assignment, sizes, strict=True):
+        index = index * size + value
+    return index
+
+
+def _require(kept: bool, where: str, promise: str) -> None:
+    if not kept:
+        raise ContractBroken(f"{where} does not keep this promise: {promise}")

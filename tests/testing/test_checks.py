@@ -1,0 +1,182 @@
+"""The checkers pass over everything registered, and fail on what is broken."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+
+from fmdp.model import FactoredMDP, Structure
+from fmdp.planning.exact import Exact, PreparedExact
+from fmdp.planning.plan import Plan
+from fmdp.planning.policy import TablePolicy
+from fmdp.planning.registry import planners
+from fmdp.problems import problem
+from fmdp.problems.registry import families
+from fmdp.testing import ContractBroken, check_planner, check_problem
+
+
+@pytest.mark.parametrize("name", [kind.name for kind in planners()])
+def test_every_planner_keeps_its_contract(name: str) -> None:
+    kind = next(kind for kind in planners() if kind.name == name)
+    planner = kind.make(kind.for_any_model)
+    # Under a span budget the bounds are those of the budgeted operator.
+    check_planner(planner, bounds_best_gain=name != "span")
+
+
+@pytest.mark.parametrize("settings", [{"ties": "last"}, {"targets": "vertex"}])
+def test_other_settings_of_the_exact_planner(settings: dict[str, Any]) -> None:
+    check_planner(Exact(**settings))
+
+
+@pytest.mark.parametrize("name", [family.name for family in families()])
+def test_every_problem_keeps_its_contract(name: str) -> None:
+    family = next(family for family in families() if family.name == name)
+    check_problem(family.example)
+
+
+@pytest.mark.parametrize(
+    "problem_id",
+    [
+        "circle:3,dynamics=guestrin",
+        "star:3,dynamics=talebi",
+        "tree:3,dynamics=ippc",
+        "machines:2,topology=star",
+        "jao:2,actions=3",
+        "random:3,values=3,seed=5",
+        "riverswim:2,reward=mean",
+    ],
+)
+def test_problems_with_other_parameters(problem_id: str) -> None:
+    check_problem(problem_id)
+
+
+def test_a_model_of_ones_own() -> None:
+    check_problem(FactoredMDP.from_factors((2,), (1,), [((0,), [[0, 1], [1, 0]])], name="swap"))
+
+
+@dataclass(frozen=True)
+class Broken:
+    """The exact planner with its plans spoilt."""
+
+    spoil: Callable[[Plan], Plan]
+
+    name = "exact"
+
+    def prepare(self, structure: Structure) -> PreparedExact:
+        return Exact().prepare(structure)
+
+    def plan(self, model: FactoredMDP, *, progress: Any = None) -> Plan:
+        return self.spoil(Exact().plan(model, progress=progress))
+
+
+def too_hopeful(plan: Plan) -> Plan:
+    assert plan.gain_upper is not None
+    return replace(plan, gain_lower=plan.gain_upper + 0.1, gain=None)
+
+
+def too_low(plan: Plan) -> Plan:
+    assert plan.gain_upper is not None
+    low = plan.gain_upper - 0.1
+    return replace(plan, gain_upper=low, gain=low, gain_lower=low)
+
+
+def wrong_policy_gain(plan: Plan) -> Plan:
+    return replace(plan, policy_gain=0.123)
+
+
+def wrong_span(plan: Plan) -> Plan:
+    return replace(plan, span=(plan.span or 0.0) + 1.0)
+
+
+def unsigned(plan: Plan) -> Plan:
+    return replace(plan, planner="someone")
+
+
+def nan(plan: Plan) -> Plan:
+    return replace(plan, gain=float("nan"))
+
+
+def no_policy(plan: Plan) -> Plan:
+    return replace(plan, policy=None)
+
+
+class Fickle:
+    def __init__(self, policy: TablePolicy) -> None:
+        self.policy, self.asked = policy, 0
+
+    def __call__(self, state: Any) -> tuple[int, ...]:
+        self.asked += 1
+        return (self.asked % 2, *self.policy(state)[1:])
+
+    def save(self, path: Any) -> None:
+        self.policy.save(path)
+
+
+def fickle(plan: Plan) -> Plan:
+    assert isinstance(plan.policy, TablePolicy)
+    return replace(plan, policy=Fickle(plan.policy))
+
+
+def out_of_range(plan: Plan) -> Plan:
+    assert isinstance(plan.policy, TablePolicy)
+    sizes = tuple(size + 1 for size in plan.policy.action_sizes)
+    actions = np.full(len(plan.policy.actions), np.prod(sizes) - 1)
+    return replace(plan, policy=TablePolicy(plan.policy.state_sizes, sizes, actions))
+
+
+@pytest.mark.parametrize(
+    ("spoil", "promise"),
+    [
+        (too_hopeful, "gain_lower <= gain <= gain_upper"),
+        (too_low, "bounds the best gain from above"),
+        (wrong_policy_gain, "says what its policy gains"),
+        (wrong_span, "the span of its bias"),
+        (unsigned, "signs its plan"),
+        (nan, "finite gain"),
+        (no_policy, "has a policy unless"),
+        (fickle, "the same twice"),
+        (out_of_range, "with an action"),
+    ],
+)
+def test_a_broken_planner_is_caught(spoil: Callable[[Plan], Plan], promise: str) -> None:
+    with pytest.raises(ContractBroken, match=promise):
+        check_planner(Broken(spoil), [problem("circle:3")])
+
+
+@dataclass(frozen=True)
+class Restless(Exact):
+    """Breaks ties differently every time."""
+
+    times: ClassVar[Iterator[int]] = itertools.count()
+
+    def plan(self, model: FactoredMDP, *, progress: Any = None) -> Plan:
+        return Exact(tie_seed=next(self.times)).plan(model)
+
+
+def test_a_planner_with_a_memory_is_caught() -> None:
+    with pytest.raises(ContractBroken, match="same plan twice"):
+        check_planner(Restless(), [problem("circle:7,dynamics=guestrin")])
+
+
+@dataclass(unsafe_hash=True)
+class Soft:
+    tolerance: float = 1e-6
+    name: str = "soft"
+
+
+def test_a_planner_that_can_be_changed_is_caught() -> None:
+    with pytest.raises(ContractBroken, match="frozen"):
+        check_planner(Soft(), [])  # type: ignore[arg-type]
+
+
+def test_a_broken_problem_is_caught() -> None:
+    model = FactoredMDP.from_factors((2,), (1,), [((0,), [[0, 1], [1, 0]])], name="swap")
+    spoilt = np.array([[0.5, 0.4], [1, 0]])
+    object.__setattr__(model, "transitions", (spoilt,))
+    with pytest.raises(ContractBroken, match="distributions"):
+        check_problem(model)
