@@ -204,6 +204,11 @@ class Network:
         )
         counts = [len(variables) for variables in builder.block_variables]
         self._first_variable = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
+        self.block_variable: Ints = np.array(
+            [variables[-1] if variables else -1 for variables in builder.block_variables],
+            dtype=np.int64,
+        )
+        """For each block the last (fastest) variable of its joint table, or -1."""
         self._size_array = np.array(self.sizes, dtype=np.int64)
         self.buffer: Floats = np.zeros(self.n_functions + self.n_messages)
         self.best: Index = np.zeros(self.n_messages, dtype=np.int32)
@@ -214,6 +219,10 @@ class Network:
         function = self.functions[f]
         flat = self.buffer[function.offset : function.offset + function.entries]
         return flat.reshape(function.slices, function.rows)
+
+    def slices_of(self, f: int) -> Ints | None:
+        """For each value of the context the slice of function f; None if it does not mention it."""
+        return self._classes[f]
 
     def maximise(self) -> float:
         """The maximum of the sum of the functions in the buffer."""
@@ -365,7 +374,7 @@ class _Builder:
         counts = np.zeros((len(component.nodes), n_contexts), dtype=np.int32)
         for k, node in enumerate(component.nodes):
             for f in node.functions:
-                own = self.network._classes[f]
+                own = self.network.slices_of(f)
                 if own is not None:
                     counts[k] += own != 0
             for child in node.children:
@@ -510,7 +519,7 @@ class _Builder:
     def _seen(self, f: int, n_contexts: int) -> NDArray[np.int64]:
         """The position of the slice of function f that each context sees."""
         function = self.network.functions[f]
-        own = self.network._classes[f]
+        own = self.network.slices_of(f)
         if own is None:
             return np.full(n_contexts, function.offset)
         return function.offset + function.rows * own

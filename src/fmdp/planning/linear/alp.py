@@ -1,0 +1,363 @@
+"""The approximate linear program: settings, prepared once for a structure, solved for tables.
+
+Discounted (Guestrin et al. 2003): min sum_s alpha(s) V_w(s) subject to V_w >= R + g P V_w, with
+V_w = w_0 + h_w. Always feasible and bounded; V_w >= V*, and the objective bounds alpha . V*.
+
+Average reward: min lambda subject to lambda + h_w >= R + P h_w; lambda bounds the optimal gain. It
+says nothing about h_w where the bound is not tight, and under optimism it never is: w = 0 is
+optimal as soon as lambda is the largest reward, and a greedy policy would be arbitrary. So a second
+stage takes, among all weights that attain lambda, those of the best discounted program: min
+sum_s alpha(s) V_w(s) subject to V_w >= R + g P V_w and to the first stage's constraints.
+
+For any w whatsoever, max over (s, a) of R + P h_w - h_w bounds the gain from above: `gain_upper`,
+found by elimination after the solver is done, so that no tolerance of the solver enters.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fmdp.elimination.ties import rule_code
+from fmdp.errors import InvalidParameter
+from fmdp.model import FactoredMDP, OptimisticTables, Structure
+from fmdp.planning.linear import values
+from fmdp.planning.linear.bases import Basis, make_basis
+from fmdp.planning.linear.constraints import FIXED, Constraints
+from fmdp.planning.linear.cuts import STABILISED, Cuts
+from fmdp.planning.linear.factored import Factored, emitted_rows
+from fmdp.planning.linear.forms import Forms
+from fmdp.planning.linear.greedy import Extractor
+from fmdp.planning.linear.program import Answer, Limits, Question, Watch
+from fmdp.planning.plan import Plan, Progress, Status, Tables
+from fmdp.planning.policy import Policy
+from fmdp.planning.prepared import one_of
+
+Floats = NDArray[np.float64]
+Scope = tuple[int, ...]
+
+METHODS = ("cuts", "factored")
+CRITERIA = ("discounted", "average")
+TARGETS = ("joint", "split")
+TABULATED = 1 << 12
+"""States up to which a plan inside a learner has its policy as a table."""
+TABULATED_ONCE = 1 << 16
+"""And a plan that is made once."""
+ROUNDING = 4e-9
+"""Violation below which rounding and the solver's own tolerance decide."""
+PINNED = 1e-7
+"""Room above lambda, relative, that the second stage has."""
+_EMITTED_ROWS = 200
+"""Rows that elimination may emit for each weight, if cuts are to start from them all."""
+
+
+@dataclass(frozen=True)
+class ALP:
+    """Settings of the approximate linear program."""
+
+    basis: str | tuple[Scope, ...] = "singles"
+    """A family (singles, indicators, pairs, local) or scopes of state variables."""
+    method: str = "cuts"
+    criterion: str = "discounted"
+    discount: float = 0.95
+    """Of the discounted criterion, and of the second stage of the average one."""
+    tolerance: float = 1e-6
+    """Largest violation of a constraint that is left, and of the objective's error."""
+    max_iterations: int | None = None
+    max_seconds: float | None = None
+    memory_limit: int | None = None
+    """Bytes; half of what is free by default."""
+    ties: str = "random"
+    tie_seed: int = 0
+    relevance: tuple[tuple[float, ...], ...] | None = None
+    """alpha, a product of distributions, one a state variable; uniform by default."""
+    targets: str = "joint"
+    """Of optimistic tables: one target a factor, or one for each basis scope (a relaxation)."""
+
+    def __post_init__(self) -> None:
+        one_of("method", self.method, METHODS)
+        one_of("criterion", self.criterion, CRITERIA)
+        one_of("targets", self.targets, TARGETS)
+        rule_code(self.ties)
+        if not self.tolerance > 0.0:
+            raise InvalidParameter(f"tolerance must be above 0; got {self.tolerance}")
+        if not 0.0 <= self.discount < 1.0:
+            raise InvalidParameter(f"discount must be in [0, 1); got {self.discount}")
+        for name in ("max_iterations", "max_seconds", "memory_limit"):
+            value = getattr(self, name)
+            if value is not None and not value > 0:
+                raise InvalidParameter(f"{name} must be above 0; got {value}")
+        if not isinstance(self.basis, str):
+            scopes = tuple(tuple(int(v) for v in scope) for scope in self.basis)
+            object.__setattr__(self, "basis", scopes)
+        if self.relevance is not None:
+            rows = tuple(tuple(float(p) for p in row) for row in self.relevance)
+            object.__setattr__(self, "relevance", rows)
+
+    @property
+    def name(self) -> str:
+        return "alp"
+
+    def prepare(self, structure: Structure) -> PreparedALP:
+        """Ready for one structure; tables may change at every call."""
+        return PreparedALP(self, structure)
+
+    def plan(self, model: FactoredMDP, *, progress: Progress | None = None) -> Plan:
+        """Plan for one model, from nothing; actions with equal tables share their work."""
+        prepared = PreparedALP(self, model.structure, share_for=model)
+        return prepared.solve(model, describe=True, progress=progress)
+
+
+class PreparedALP:
+    """The linear program of one structure; keeps networks, rows and bases between calls."""
+
+    def __init__(
+        self, settings: ALP, structure: Structure, *, share_for: FactoredMDP | None = None
+    ) -> None:
+        self.settings = settings
+        self.structure = structure
+        self.basis: Basis = make_basis(structure, settings.basis)
+        self._relevance = self.basis.means(relevance_of(structure, settings.relevance))
+        self._share_for = share_for
+        self._programs: dict[str, _Program] = {}
+        self._warm: dict[str, NDArray[Any]] = {}
+
+    def solve(
+        self, tables: Tables, *, describe: bool = False, progress: Progress | None = None
+    ) -> Plan:
+        """Plan with these tables. `describe` adds the spans of h_w."""
+        started = time.perf_counter()
+        program = self._program("optimistic" if isinstance(tables, OptimisticTables) else "plain")
+        program.forms.load(tables)
+        limits = Limits(self.settings.max_iterations, self.settings.max_seconds)
+        found = program.run(Watch(limits, progress))
+        return self._plan(program, found, describe, started)
+
+    def _program(self, kind: str) -> _Program:
+        if kind not in self._programs:
+            settings = self.settings
+            optimistic = kind == "optimistic"
+            forms = Forms(
+                self.structure,
+                self.basis,
+                optimistic=optimistic,
+                split=optimistic and settings.targets == "split",
+                model=None if optimistic else self._share_for,
+                memory_limit=settings.memory_limit,
+            )
+            self._programs[kind] = _Program(settings, forms, self._relevance)
+            self._programs[kind].restore(_under(f"{kind}.", self._warm))
+        return self._programs[kind]
+
+    def _plan(self, program: _Program, found: _Found, describe: bool, started: float) -> Plan:
+        settings, forms = self.settings, program.forms
+        weights = found.weights
+        forms.fill(weights, 1.0)
+        gain_upper = forms.network.maximise()
+        policy: Policy | None = None
+        if found.status not in (Status.INFEASIBLE, Status.UNBOUNDED):
+            discount = settings.discount if settings.criterion == "discounted" else 1.0
+            greedy = program.extractor.policy(weights, discount, settings.ties, settings.tie_seed)
+            few = TABULATED_ONCE if describe else TABULATED
+            policy = greedy.tabulate() if self.structure.n_states <= few else greedy
+        span = spans = None
+        if describe:
+            span = values.span(self.basis, weights, settings.memory_limit)
+            spans = values.factored_spans(self.basis, weights, settings.memory_limit)
+        return Plan(
+            planner=settings.name,
+            status=found.status,
+            policy=policy,
+            gain=None,
+            gain_lower=None,
+            gain_upper=gain_upper,
+            span=span,
+            factored_spans=spans,
+            objective=found.objective,
+            iterations=found.iterations,
+            seconds=time.perf_counter() - started,
+            ties=settings.ties,
+            stats={
+                "basis": self.basis.name,
+                "weights": weights,
+                "constant": found.constant,
+                "method": settings.method,
+                "rows": found.n_rows,
+                "rows_from": "elimination" if program.emits else "separation",
+                "violation": found.violation,
+                "induced_width": forms.network.width,
+                "memory_bytes": forms.network.bytes,
+                "targets": settings.targets if forms.optimistic else None,
+                "relaxed": forms.optimistic and settings.targets == "split",
+            },
+        )
+
+    def forget(self) -> None:
+        """Start the next solve from nothing."""
+        self._warm = {}
+        for program in self._programs.values():
+            program.restore({})
+
+    def warm_state(self) -> Mapping[str, NDArray[Any]]:
+        """What must be kept, beside the settings, so that the next solve is the same to the bit."""
+        state = dict(self._warm)
+        for kind, program in self._programs.items():
+            state = {name: array for name, array in state.items() if not name.startswith(kind)}
+            state |= {f"{kind}.{name}": array for name, array in program.state().items()}
+        return state
+
+    def restore_warm_state(self, state: Mapping[str, NDArray[Any]]) -> None:
+        self._warm = dict(state)
+        for kind, program in self._programs.items():
+            program.restore(_under(f"{kind}.", self._warm))
+
+
+@dataclass(frozen=True, eq=False)
+class _Found:
+    """What a plan needs from the linear program, of one stage or two."""
+
+    status: Status
+    weights: Floats
+    constant: float | None
+    objective: float
+    violation: float
+    iterations: int
+    n_rows: int
+
+
+class _Program:
+    """The stages of one criterion over one network."""
+
+    def __init__(self, settings: ALP, forms: Forms, relevance: Floats) -> None:
+        self.settings = settings
+        self.forms = forms
+        self.extractor = Extractor(forms)
+        n = forms.basis.size
+        average = settings.criterion == "average"
+        self.emits = settings.method == "factored" or _emission_pays(forms)
+        solver = Factored if self.emits else Cuts
+        self._first_solver, self._second_solver = solver(), solver()
+        discount = settings.discount
+        self.discounted = Constraints(
+            forms, discount, rhs=n, coefficient=1.0 - discount, first_column=n + 1,
+            messages=self.emits,
+        )  # fmt: skip
+        self._value = np.append(relevance, 1.0)
+        if average:
+            self._gain = np.append(np.zeros(n), 1.0)
+            self.average = Constraints(forms, 1.0, rhs=n, first_column=n + 1, messages=self.emits)
+            self.pinned = Constraints(
+                forms, 1.0, rhs=FIXED, first_column=n + 1 + self.discounted.n_columns,
+                messages=self.emits,
+            )  # fmt: skip
+        ranges = forms.structure.reward_range_total / forms.structure.m
+        self._scale = (ranges or 1.0) / (1.0 - discount)
+
+    def _question(self, cost: Floats, *constraints: Constraints) -> Question:
+        tolerance = self.settings.tolerance
+        # A violation v of the discounted constraint is worth v / (1 - g) in the objective.
+        accuracy = max(tolerance * min(part.coefficient for part in constraints), ROUNDING)
+        return Question(cost, constraints, accuracy, max(tolerance, accuracy), self._scale)
+
+    def run(self, watch: Watch) -> _Found:
+        n = self.forms.basis.size
+        if self.settings.criterion == "discounted":
+            answer = self._first_solver.solve(self._question(self._value, self.discounted), watch)
+            return self._of_discounted(answer)
+        first = self._first_solver.solve(self._question(self._gain, self.average), watch)
+        violation = first.violation
+        if first.status is not Status.CONVERGED:
+            # lambda is raised until it is a bound again.
+            violation = self.average.violation(first.x)
+            gain = float(first.x[n]) + max(violation, 0.0)
+            return _Found(
+                first.status, first.x[:n], None, gain, violation, first.iterations, first.n_rows
+            )
+        gain = float(first.x[n])
+        slack = max(self.settings.tolerance, PINNED) * (1.0 + abs(gain))
+        self.pinned.fixed = gain + slack
+        second = self._second_solver.solve(
+            self._question(self._value, self.discounted, self.pinned), watch
+        )
+        x = second.x if np.isfinite(second.objective) else first.x
+        return _Found(
+            second.status,
+            x[:n],
+            None,
+            gain,
+            violation,
+            first.iterations + second.iterations,
+            first.n_rows + second.n_rows,
+        )
+
+    def _of_discounted(self, answer: Answer) -> _Found:
+        n = self.forms.basis.size
+        objective, violation = answer.objective, answer.violation
+        constant = float(answer.x[n])
+        if answer.status is not Status.CONVERGED:
+            # The constant is raised until V_w >= V* again.
+            violation = self.discounted.violation(answer.x)
+            constant += max(violation, 0.0) / (1.0 - self.settings.discount)
+            objective = float(self._value[:n] @ answer.x[:n]) + constant
+        return _Found(
+            answer.status,
+            answer.x[:n],
+            constant,
+            objective,
+            violation,
+            answer.iterations,
+            answer.n_rows,
+        )
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        stages = {"first": self._first_solver, "second": self._second_solver}
+        return {
+            f"{stage}.{name}": array
+            for stage, solver in stages.items()
+            for name, array in solver.state().items()
+        }
+
+    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+        self._first_solver.restore(_under("first.", state))
+        self._second_solver.restore(_under("second.", state))
+
+
+def _emission_pays(forms: Forms) -> bool:
+    """Whether cuts should start from all rows of the elimination: many weights, and messages that
+    are shared, so that the rows are few for each weight."""
+    n = forms.basis.size
+    return n > STABILISED and emitted_rows(forms.network) <= _EMITTED_ROWS * n
+
+
+def _under(prefix: str, state: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    return {
+        name.removeprefix(prefix): array for name, array in state.items() if name.startswith(prefix)
+    }
+
+
+def relevance_of(
+    structure: Structure, given: Sequence[Sequence[float]] | None
+) -> tuple[Floats, ...]:
+    """alpha as one distribution a state variable; uniform where none is given."""
+    if given is None:
+        return tuple(np.full(size, 1.0 / size) for size in structure.state_sizes)
+    if len(given) != structure.m:
+        raise InvalidParameter(
+            f"relevance has {len(given)} distributions; must be one for each of the "
+            f"{structure.m} state variables"
+        )
+    checked: list[Floats] = []
+    for v, (row, size) in enumerate(zip(given, structure.state_sizes, strict=True)):
+        weights = np.array(row, dtype=np.float64)
+        if weights.shape != (size,) or (weights < 0.0).any() or not weights.sum() > 0.0:
+            raise InvalidParameter(
+                f"relevance of state variable {v} is {tuple(row)}; must be {size} numbers, at "
+                f"least 0 and not all 0"
+            )
+        checked.append(weights / weights.sum())
+    return tuple(checked)

@@ -1,0 +1,204 @@
+"""Bases: the functions whose weighted sum h_w = sum_b w_b phi_b approximates the value.
+
+| name | functions |
+|---|---|
+| `singles` | phi_i(s) = s_i, the raw value 0..k-1 (Xu & Tewari 2020) |
+| `indicators` | 1{s_i = v}, one for every value of every variable |
+| `pairs` | singles, and s_i s_j for every j != i in the state scope of factor i, each pair once |
+| `local` | 1{s[C] = v} for every group C of the structure; indicators where there is none |
+
+or the user's scopes: every function of each scope can then be represented. Overlapping scopes share
+what they have in common (products of the indicators of values 1..k-1 over subsets of the scopes),
+so that no function is there twice. The constant is no basis function here: the linear program adds
+it where the criterion is discounted, and in the average-reward form it cancels.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fmdp.errors import InvalidParameter, TooLarge, did_you_mean
+from fmdp.model import Structure
+from fmdp.model.spaces import all_assignments, whole_number
+
+Scope = tuple[int, ...]
+Floats = NDArray[np.float64]
+
+FAMILIES = ("singles", "indicators", "pairs", "local")
+LARGEST_SCOPE = 1 << 11
+"""Assignments of one scope of a basis; backprojection enumerates them."""
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """The basis functions over one scope: values[x, b] for the assignments x of the scope."""
+
+    scope: Scope
+    values: Floats  # [|X[scope]|, functions]
+    first: int
+    """Number of its first function in the basis."""
+
+    @property
+    def size(self) -> int:
+        return int(self.values.shape[1])
+
+
+@dataclass(frozen=True, eq=False)
+class Basis:
+    """All blocks, one a scope; functions are numbered block by block."""
+
+    name: str
+    state_sizes: tuple[int, ...]
+    blocks: tuple[Block, ...]
+
+    @cached_property
+    def size(self) -> int:
+        """Number of basis functions, the constant not counted."""
+        return sum(block.size for block in self.blocks)
+
+    def value(self, weights: Floats, state: Sequence[int]) -> float:
+        """h_w at one state."""
+        total = 0.0
+        for block in self.blocks:
+            row = 0
+            for v in block.scope:
+                row = row * self.state_sizes[v] + int(state[v])
+            total += float(block.values[row] @ weights[block.first : block.first + block.size])
+        return total
+
+    def means(self, relevance: Sequence[Floats]) -> Floats:
+        """E phi_b under a product of distributions, one a state variable: [functions]."""
+        means = np.empty(self.size)
+        for block in self.blocks:
+            weight = np.ones(1)
+            for v in block.scope:
+                weight = np.outer(weight, relevance[v]).ravel()
+            means[block.first : block.first + block.size] = weight @ block.values
+        return means
+
+
+def make_basis(structure: Structure, basis: str | Iterable[Iterable[int]]) -> Basis:
+    """The named family, or all functions of the given scopes of state variables."""
+    sizes = structure.state_sizes
+    if isinstance(basis, str):
+        if basis not in FAMILIES:
+            raise InvalidParameter(
+                f"basis must be one of {', '.join(FAMILIES)}, or scopes of state variables; "
+                f'got "{basis}"{did_you_mean(basis, FAMILIES)}'
+            )
+        if basis == "local":
+            grouped = {v for group in structure.groups for v in group}
+            alone = [(v,) for v in range(structure.m) if v not in grouped]
+            scopes: list[Scope] = sorted([*structure.groups, *alone])
+            return _basis(basis, sizes, [(scope, _indicators(sizes, scope)) for scope in scopes])
+        singles = [((v,), _raw(sizes[v])[:, None]) for v in range(len(sizes))]
+        if basis == "indicators":
+            return _basis(basis, sizes, [((v,), np.eye(sizes[v])) for v in range(len(sizes))])
+        if basis == "singles":
+            return _basis(basis, sizes, singles)
+        pairs = sorted(
+            {
+                (min(i, j), max(i, j))
+                for i in range(structure.m)
+                for j in structure.state_scope(i)
+                if i != j
+            }
+        )
+        products: list[tuple[Scope, Floats]] = [
+            ((i, j), np.outer(_raw(sizes[i]), _raw(sizes[j])).reshape(-1, 1)) for i, j in pairs
+        ]
+        return _basis(basis, sizes, [*singles, *products])
+    return _basis("scopes", sizes, _interactions(sizes, _checked_scopes(structure, basis)))
+
+
+def chains(structure: Structure, length: int) -> tuple[Scope, ...]:
+    """Scopes for `basis`: every variable with its parents, their parents, and so on, `length`
+    variables in all along each path of parents. On a circle: `length` neighbouring machines."""
+    if length < 1:
+        raise InvalidParameter(f"length must be at least 1; got {length}")
+    paths: set[Scope] = {(v,) for v in range(structure.m)}
+    for _ in range(length - 1):
+        longer: set[Scope] = set()
+        for path in paths:
+            following = [j for j in structure.state_scope(path[-1]) if j not in path]
+            longer.update((*path, j) for j in following)
+            if not following:
+                longer.add(path)
+        paths = longer
+    return tuple(sorted({tuple(sorted(path)) for path in paths}))
+
+
+def _basis(name: str, sizes: tuple[int, ...], parts: Iterable[tuple[Scope, Floats]]) -> Basis:
+    blocks: list[Block] = []
+    first = 0
+    for scope, values in parts:
+        values = np.ascontiguousarray(values, dtype=np.float64)
+        values.flags.writeable = False
+        blocks.append(Block(scope, values, first))
+        first += values.shape[1]
+    return Basis(name, sizes, tuple(blocks))
+
+
+def _raw(size: int) -> Floats:
+    """The value of the variable itself."""
+    return np.arange(size, dtype=np.float64)
+
+
+def _indicators(sizes: Sequence[int], scope: Scope) -> Floats:
+    _refuse_large(sizes, scope)
+    return np.eye(math.prod(sizes[v] for v in scope))
+
+
+def _interactions(sizes: Sequence[int], scopes: Sequence[Scope]) -> list[tuple[Scope, Floats]]:
+    """Products of indicators of the values 1..k-1, for every non-empty subset of a scope."""
+    subsets: set[Scope] = set()
+    for scope in scopes:
+        _refuse_large(sizes, scope)
+        for length in range(1, len(scope) + 1):
+            subsets.update(itertools.combinations(scope, length))
+    parts: list[tuple[Scope, Floats]] = []
+    for subset in sorted(subsets, key=lambda s: (len(s), s)):
+        own = [sizes[v] for v in subset]
+        inner = math.prod(size - 1 for size in own)
+        if inner == 0:
+            continue  # a variable with one value adds nothing to the smaller subset
+        assignments = all_assignments(own)
+        positive = (assignments > 0).all(axis=1)
+        values = np.zeros((len(assignments), inner))
+        values[np.flatnonzero(positive), np.arange(inner)] = 1.0
+        parts.append((subset, values))
+    return parts
+
+
+def _checked_scopes(structure: Structure, basis: Iterable[Iterable[int]]) -> list[Scope]:
+    checked: list[Scope] = []
+    for number, scope in enumerate(basis):
+        members: set[int] = set()
+        for variable in scope:
+            whole = whole_number(variable)
+            if whole is None or not 0 <= whole < structure.m:
+                raise InvalidParameter(
+                    f"scope {number} of the basis has variable {variable!r}; must be a state "
+                    f"variable in 0..{structure.m - 1}"
+                )
+            members.add(whole)
+        checked.append(tuple(sorted(members)))
+    return checked
+
+
+def _refuse_large(sizes: Sequence[int], scope: Scope) -> None:
+    total = math.prod(sizes[v] for v in scope)
+    if total > LARGEST_SCOPE:
+        raise TooLarge(
+            f"a basis over {len(scope)} variables jointly has {total} functions; "
+            f"at most {LARGEST_SCOPE} are allowed",
+            8 * total * total,
+            8 * LARGEST_SCOPE * LARGEST_SCOPE,
+        )

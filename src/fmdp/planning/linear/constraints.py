@@ -1,0 +1,328 @@
+"""From the program of a cost network to rows of a linear program.
+
+The constraint is "maximum of the network <= right-hand side". Every row has one pattern: a message
+entry is at least the sum of what one joint assignment reads, function entries (linear forms in the
+weights) and other message entries,
+
+    u[head] - sum over messages read of u[at] - sum over functions read of form[at](w) >= 0.
+
+With a column for every message and a row for every joint assignment these are the constraints that
+elimination emits (Guestrin et al. 2003, the factored LP). With columns for the components' maxima
+alone, a row is followed down to the functions: it is the constraint of one (state, action), and
+constraint generation adds those that are violated (Schuurmans & Patrascu 2002). Rows are kept as
+positions in the network's buffer, so that new tables need new numbers only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from fmdp.elimination import maxsum
+from fmdp.planning.linear.forms import Forms
+from fmdp.planning.linear.highs import INFINITY, Rows
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Columns = NDArray[np.int32]
+
+FIXED = -1
+
+
+@dataclass(frozen=True, eq=False)
+class Pattern:
+    """Rows as positions in the buffer of the network."""
+
+    head: Ints  # [rows]: the message entry that is bounded below
+    start: Ints  # [rows + 1]
+    at: Ints  # what it reads
+
+    def __len__(self) -> int:
+        return len(self.head)
+
+    def take(self, keep: NDArray[np.bool_]) -> Pattern:
+        lengths = np.diff(self.start)[keep]
+        start = np.concatenate([[0], np.cumsum(lengths)])
+        return Pattern(self.head[keep], start, self.at[np.repeat(keep, np.diff(self.start))])
+
+    def followed_by(self, other: Pattern) -> Pattern:
+        return Pattern(
+            np.concatenate([self.head, other.head]),
+            np.concatenate([self.start, other.start[1:] + self.start[-1]]),
+            np.concatenate([self.at, other.at]),
+        )
+
+
+def no_rows() -> Pattern:
+    return Pattern(np.zeros(0, np.int64), np.zeros(1, np.int64), np.zeros(0, np.int64))
+
+
+class Constraints:
+    """ "The Bellman residual under `discount` is at most the right-hand side", as rows.
+
+    Columns: the weights come first; the right-hand side is `coefficient` times column `rhs`, or the
+    number `fixed` where rhs is FIXED; own columns begin at `first_column`: one for the maximum of
+    each component if there are several, then one for each message if `messages` are wanted.
+    """
+
+    def __init__(
+        self,
+        forms: Forms,
+        discount: float,
+        *,
+        rhs: int,
+        coefficient: float = 1.0,
+        fixed: float = 0.0,
+        first_column: int,
+        messages: bool = False,
+    ) -> None:
+        self.forms = forms
+        self.network = forms.network
+        self.discount = discount
+        self.rhs = rhs
+        self.coefficient = coefficient
+        self.fixed = fixed
+        network = self.network
+        n_functions = network.n_functions
+        column = first_column
+        self._column: Columns = np.full(network.n_messages, FIXED, dtype=np.int32)
+        self._several = len(network.components) > 1
+        self.maxima: list[int] = []
+        for first, end in network.closing:
+            if self._several:
+                self.maxima.append(column)
+                self._column[first - n_functions : end - n_functions] = column
+                column += 1
+            else:
+                self._column[first - n_functions : end - n_functions] = rhs
+        self.closing: Ints = np.concatenate(
+            [np.arange(first, end) for first, end in network.closing]
+        )
+        """Positions of the maxima of all components under all their contexts."""
+        if messages:
+            sent = np.array([kind in ("up", "down") for kind in network.kinds])
+            entries = np.flatnonzero(sent[network.program.item_block[network.program.owner]])
+            self._column[entries] = np.arange(column, column + len(entries))
+            column += len(entries)
+        self.n_columns = column - first_column
+        self._found: Ints = np.zeros(len(network.functions) + 1, dtype=np.int64)
+        self._largest = max((len(columns) for columns in forms.columns), default=0)
+
+    # -- patterns --------------------------------------------------------------------------------
+
+    def emitted(self) -> Pattern:
+        """Every row of the elimination: one for each joint assignment of each item."""
+        program = self.network.program
+        heads, lengths, reads = [], [], []
+        for block, kind in enumerate(self.network.kinds):
+            if kind not in ("up", "down", "close"):
+                continue
+            joint = int(program.block_joint[block])
+            items = slice(int(program.block_items[block]), int(program.block_items[block + 1]))
+            first, end = program.block_inputs[block], program.block_inputs[block + 1]
+            outs = program.item_out[items]
+            out_map = program.maps[_run(program.block_out_map[block], joint)]
+            heads.append((outs[:, None] + out_map[None, :]).ravel())
+            n = len(outs)
+            inputs = np.empty((n, joint, end - first), dtype=np.int64)
+            for q, at in enumerate(program.input_map[first:end]):
+                where = program.input_at[program.item_input[items] + q]
+                inputs[:, :, q] = where[:, None] + program.maps[_run(at, joint)][None, :]
+            reads.append(inputs.ravel())
+            lengths.append(np.full(n * joint, end - first))
+        start = np.concatenate([[0], np.cumsum(np.concatenate(lengths))])
+        return Pattern(np.concatenate(heads), start, np.concatenate(reads))
+
+    def traced(self, heads: Ints) -> Pattern:
+        """The rows behind these closing entries, as last evaluated, down to the functions."""
+        if not len(heads):
+            return no_rows()
+        network = self.network
+        counts = np.empty(len(heads), dtype=np.int64)
+        at = np.empty(len(heads) * len(self._found), dtype=np.int64)
+        total = _trace_all(
+            network.program,
+            network.n_functions,
+            network.best,
+            heads,
+            self._found,
+            network.stack,
+            counts,
+            at,
+        )
+        return Pattern(heads, np.concatenate([[0], np.cumsum(counts)]), at[:total].copy())
+
+    # -- rows ------------------------------------------------------------------------------------
+
+    def rows(self, pattern: Pattern) -> Rows:
+        """The numbers of these rows for the tables loaded."""
+        forms = self.forms
+        room = len(pattern.at) * max(1, self._largest) + len(pattern)
+        start = np.empty(len(pattern), dtype=np.int32)
+        lower = np.empty(len(pattern))
+        index = np.empty(room, dtype=np.int32)
+        value = np.empty(room)
+        used = _rows(
+            pattern.head,
+            pattern.start,
+            pattern.at,
+            self.network.n_functions,
+            forms.entry_function,
+            forms.function_entry,
+            forms.function_coefficient,
+            forms.function_columns,
+            forms.column_list,
+            forms.constant,
+            forms.back,
+            forms.own,
+            self.discount,
+            self._column,
+            self.rhs,
+            self.coefficient,
+            self.fixed,
+            forms.basis.size,
+            start,
+            index,
+            value,
+            lower,
+        )
+        upper = np.full(len(pattern), INFINITY)
+        return Rows(lower, upper, start, index[:used], value[:used])
+
+    def joining_row(self) -> Rows | None:
+        """The right-hand side is at least the sum of the components' maxima."""
+        if not self._several:
+            return None
+        index = list(self.maxima)
+        value = [-1.0] * len(index)
+        lower = 0.0
+        if self.rhs == FIXED:
+            lower = -self.fixed
+        else:
+            index.append(self.rhs)
+            value.append(self.coefficient)
+        return Rows(
+            np.array([lower]),
+            np.array([INFINITY]),
+            np.zeros(1, dtype=np.int32),
+            np.array(index, dtype=np.int32),
+            np.array(value),
+        )
+
+    # -- separation ------------------------------------------------------------------------------
+
+    def right_hand_side(self, x: Floats) -> float:
+        return self.fixed if self.rhs == FIXED else self.coefficient * float(x[self.rhs])
+
+    def violation(self, x: Floats) -> float:
+        """How much the worst (state, action) violates the constraint at weights x; the closing
+        entries of the network are then up to date."""
+        self.forms.fill(x, self.discount)
+        return self.network.maximise() - self.right_hand_side(x)
+
+    def violated(self, x: Floats, threshold: float) -> Ints:
+        """Closing entries above their columns' values, after `violation`."""
+        if self._several:
+            allowed = x[self._column[self.closing - self.network.n_functions]]
+        else:
+            allowed = np.full(len(self.closing), self.right_hand_side(x))
+        return self.closing[self.network.buffer[self.closing] > allowed + threshold]
+
+
+def _run(first: Any, length: int) -> slice:
+    return slice(int(first), int(first) + length)
+
+
+@numba.njit(cache=True, nogil=True)
+def _trace_all(
+    program: Any,
+    n_functions: int,
+    best: Any,
+    heads: Ints,
+    found: Ints,
+    stack: Ints,
+    counts: Ints,
+    at: Ints,
+) -> int:
+    total = 0
+    for r in range(heads.shape[0]):
+        counts[r] = maxsum.trace(program, n_functions, best, heads[r], found, stack)
+        for q in range(counts[r]):
+            at[total + q] = found[q]
+        total += counts[r]
+    return total
+
+
+@numba.njit(cache=True, nogil=True)
+def _rows(
+    head: Ints,
+    first: Ints,
+    at: Ints,
+    n_functions: int,
+    entry_function: Columns,
+    function_entry: Ints,
+    function_coefficient: Ints,
+    function_columns: Ints,
+    column_list: Columns,
+    constant: Floats,
+    back: Floats,
+    own: Floats,
+    discount: float,
+    column_of: Columns,
+    rhs: int,
+    coefficient: float,
+    fixed: float,
+    n_weights: int,
+    start: Columns,
+    index: Columns,
+    value: Floats,
+    lower: Floats,
+) -> int:
+    total = np.zeros(n_weights)
+    touched = np.empty(n_weights, dtype=np.int64)
+    seen = np.zeros(n_weights, dtype=np.bool_)
+    used = 0
+    for r in range(head.shape[0]):
+        start[r] = used
+        bound = 0.0
+        n_touched = 0
+        for q in range(first[r], first[r + 1]):
+            e = at[q]
+            if e >= n_functions:
+                # A joint assignment reads a message once, so its column comes once.
+                index[used] = column_of[e - n_functions]
+                value[used] = -1.0
+                used += 1
+                continue
+            f = entry_function[e]
+            bound += constant[e]
+            n_columns = function_columns[f + 1] - function_columns[f]
+            place = function_coefficient[f] + (e - function_entry[f]) * n_columns
+            for c in range(n_columns):
+                b = column_list[function_columns[f] + c]
+                if not seen[b]:
+                    seen[b] = True
+                    total[b] = 0.0
+                    touched[n_touched] = b
+                    n_touched += 1
+                total[b] += own[place + c] - discount * back[place + c]
+        for t in range(n_touched):
+            b = touched[t]
+            seen[b] = False
+            if total[b] != 0.0:
+                index[used] = b
+                value[used] = total[b]
+                used += 1
+        column = column_of[head[r] - n_functions]
+        if column < 0:
+            bound -= fixed
+        else:
+            index[used] = column
+            value[used] = coefficient if column == rhs else 1.0
+            used += 1
+        lower[r] = bound
+    return used

@@ -1,0 +1,287 @@
+"""Constraint generation: solve with the rows at hand, find violated ones by elimination, repeat.
+
+One pass of the network gives, for every component and every value of its context, the (state,
+action) that violates the constraint most; all that are violated become rows of a warm HiGHS model
+(Schuurmans & Patrascu 2002). What is left at the end is certified by elimination, not by the
+solver. The objective never falls from round to round and is a lower bound on the optimum.
+
+Without enough rows the program is unbounded, so the weights start in a box. A box that still costs
+something at the end (a reduced cost at the bound) is widened and the search goes on: the answer
+does not depend on it. With many weights the box is a trust region around the best point so far
+(Marsten, Hogan & Blankenship 1975), since the corners of a large box are poor places to cut.
+
+Rows are kept as positions in the network. For new tables their numbers are computed afresh and the
+last basis is the start: a re-plan seldom needs more than a few rounds.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fmdp.planning.linear.constraints import Constraints, Pattern, no_rows
+from fmdp.planning.linear.highs import (
+    INFINITY,
+    Basis,
+    LinearProgram,
+    LPStatus,
+    stack,
+)
+from fmdp.planning.linear.program import STATUS, Answer, Floats, Question, Watch
+from fmdp.planning.plan import Status
+
+DEFAULT_ROUNDS = 10_000
+STABILISED = 64
+"""Weights above which the box is a trust region."""
+_PRICE = 1e-8
+_LOOSE = 1e-9
+_BOX = 10.0
+_TRUST = 0.1
+_WIDEN = 10.0
+_WIDEST = 1e9
+
+
+class Cuts:
+    """The rows found so far, the basis and the box, from one solve to the next."""
+
+    def __init__(self) -> None:
+        self._lp = LinearProgram()
+        self._patterns: list[Pattern] = []
+        self._basis: Basis | None = None
+        self._centre: Floats | None = None
+        self._radius = 0.0
+
+    def solve(self, question: Question, watch: Watch) -> Answer:
+        return _Search(self, question, watch).run()
+
+    # -- warm state ------------------------------------------------------------------------------
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        arrays: dict[str, NDArray[Any]] = {"radius": np.array([self._radius])}
+        for number, pattern in enumerate(self._patterns):
+            arrays[f"head{number}"] = pattern.head
+            arrays[f"start{number}"] = pattern.start
+            arrays[f"at{number}"] = pattern.at
+        if self._basis is not None:
+            arrays |= self._basis.arrays()
+        if self._centre is not None:
+            arrays["centre"] = self._centre
+        return arrays
+
+    def restore(self, arrays: dict[str, NDArray[Any]]) -> None:
+        self._radius = float(arrays["radius"][0]) if "radius" in arrays else 0.0
+        self._patterns = []
+        while f"head{len(self._patterns)}" in arrays:
+            number = len(self._patterns)
+            self._patterns.append(
+                Pattern(
+                    arrays[f"head{number}"].astype(np.int64),
+                    arrays[f"start{number}"].astype(np.int64),
+                    arrays[f"at{number}"].astype(np.int64),
+                )
+            )
+        self._basis = Basis.of(arrays)
+        self._centre = arrays["centre"].astype(np.float64) if "centre" in arrays else None
+
+
+class _Search:
+    """One solve. Rows of the LP: the joining rows, then the cuts in the order they came."""
+
+    def __init__(self, kept: Cuts, question: Question, watch: Watch) -> None:
+        self.kept = kept
+        self.question = question
+        self.watch = watch
+        self.lp = kept._lp
+        self.n = question.n_weights
+        self.parts: tuple[Constraints, ...] = question.constraints
+        self.stabilised = self.n > STABILISED
+        self.patterns = list(kept._patterns) or [no_rows() for _ in self.parts]
+        self.owner: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
+        """The constraint that each cut belongs to."""
+        self.n_joining = 0
+        self.seen: set[tuple[int, bytes]] = set()
+        self.merit = np.inf
+        """The objective at the centre of the trust region, its scalar raised until feasible."""
+
+    # -- the LP ----------------------------------------------------------------------------------
+
+    def load(self) -> None:
+        question = self.question
+        cost = np.zeros(question.n_columns)
+        cost[: self.n + 1] = question.cost
+        lower = np.full(question.n_columns, -INFINITY)
+        upper = np.full(question.n_columns, INFINITY)
+        lower[: self.n], upper[: self.n] = self.box()
+        joining = [row for part in self.parts if (row := part.joining_row()) is not None]
+        self.n_joining = len(joining)
+        cuts = [part.rows(own) for part, own in zip(self.parts, self.patterns, strict=True)]
+        self.owner = np.repeat(np.arange(len(self.parts)), [len(own) for own in self.patterns])
+        self.lp.load(cost, lower, upper, stack([*joining, *cuts]))
+        if self.kept._basis is not None:
+            self.lp.set_basis(self.kept._basis)
+
+    def box(self) -> tuple[Floats, Floats]:
+        radius, centre = self.kept._radius, self.kept._centre
+        if centre is None or not self.stabilised:
+            return np.full(self.n, -radius), np.full(self.n, radius)
+        return centre - radius, centre + radius
+
+    def box_costs(self) -> bool:
+        """Whether a bound of the box holds the objective up."""
+        return bool((np.abs(self.lp.column_prices()[: self.n]) > _PRICE).any())
+
+    def add(self, number: int, pattern: Pattern) -> int:
+        """Append the cuts of one constraint that are not there yet; returns how many."""
+        fresh = np.ones(len(pattern), dtype=np.bool_)
+        for r in range(len(pattern)):
+            key = (number, pattern.at[pattern.start[r] : pattern.start[r + 1]].tobytes())
+            fresh[r] = key not in self.seen
+            self.seen.add(key)
+        if not fresh.all():
+            pattern = pattern.take(fresh)
+        if len(pattern):
+            self.lp.add_rows(self.parts[number].rows(pattern))
+            self.patterns[number] = self.patterns[number].followed_by(pattern)
+            self.owner = np.append(self.owner, np.full(len(pattern), number))
+        return len(pattern)
+
+    def prune(self, most: int, to: int) -> None:
+        """Above `most` cuts, delete those with the most slack until `to` are left."""
+        if len(self.owner) <= most:
+            return
+        slack = self.lp.slacks()[self.n_joining :]
+        loosest = np.argsort(-slack, kind="stable")[: len(slack) - to]
+        dropped = np.zeros(len(slack), dtype=np.bool_)
+        dropped[loosest[slack[loosest] > _LOOSE]] = True
+        self.lp.delete_rows(np.flatnonzero(dropped) + self.n_joining)
+        for number in range(len(self.parts)):
+            mine = self.owner == number
+            self.patterns[number] = self.patterns[number].take(~dropped[mine])
+        self.owner = self.owner[~dropped]
+        self.seen.clear()
+
+    # -- the loop --------------------------------------------------------------------------------
+
+    def run(self) -> Answer:
+        question, kept = self.question, self.kept
+        if kept._radius == 0.0:
+            kept._radius = question.scale * (_TRUST if self.stabilised else _BOX)
+        if self.stabilised and kept._centre is None:
+            kept._centre = np.zeros(self.n)
+        x = np.zeros(question.n_columns)
+        if kept._centre is not None:
+            x[: self.n] = kept._centre
+        self.load()
+        objective = violation = np.inf
+        status = Status.ITERATION_LIMIT
+        rounds = 0
+        most = self.watch.limits.iterations or DEFAULT_ROUNDS
+        try:
+            if self.stabilised or not len(self.owner):
+                worst = self.separate(x, -np.inf)
+                self.merit = self.raised(self.value(x), worst)
+            while rounds < most:
+                outcome = self.lp.solve(seconds=self.watch.limits.seconds_left())
+                rounds += 1
+                if outcome.status is LPStatus.TIME_LIMIT:
+                    status = Status.TIME_LIMIT
+                    break
+                if outcome.status is not LPStatus.OPTIMAL:
+                    # Infeasible in this box, or a component without a cut.
+                    if not self.widen(x):
+                        status = STATUS[outcome.status]
+                        break
+                    self.separate(x, -np.inf)
+                    continue
+                x, objective = outcome.x, outcome.objective
+                if self.stabilised:
+                    self.prune(4 * self.n, 2 * self.n)
+                before = len(self.owner)
+                violations = self.separate(x, question.accuracy)
+                violation = max(violations)
+                self.watch.report(
+                    iteration=rounds, objective=objective, violation=violation, rows=self.lp.n_rows
+                )
+                if violation <= question.accuracy or len(self.owner) == before:
+                    if self.box_costs():
+                        if not self.widen(x):
+                            status = Status.UNBOUNDED
+                            break
+                        continue
+                    if violation <= question.tolerance:
+                        status = Status.CONVERGED
+                    break
+                if self.watch.limits.out_of_time():
+                    status = Status.TIME_LIMIT
+                    break
+                if self.stabilised:
+                    self.move(x, objective, violations)
+        except KeyboardInterrupt:
+            status = Status.INTERRUPTED
+        self.finish(x)
+        return Answer(status, x[: self.n + 1], objective, violation, rounds, self.lp.n_rows)
+
+    def separate(self, x: Floats, threshold: float) -> list[float]:
+        """Add the cuts violated by more than the threshold; the violation of every constraint."""
+        violations: list[float] = []
+        for number, part in enumerate(self.parts):
+            violations.append(part.violation(x))
+            if violations[-1] > threshold:
+                shared = max(threshold, 0.0) / len(self.parts[number].network.components)
+                heads = part.violated(x, shared if threshold > 0.0 else -np.inf)
+                self.add(number, part.traced(heads))
+        return violations
+
+    def widen(self, x: Floats) -> bool:
+        kept = self.kept
+        if kept._radius > _WIDEST * self.question.scale:
+            return False
+        kept._radius *= _WIDEN
+        if self.stabilised:
+            kept._centre = x[: self.n].copy()
+        self.lp.set_bounds(*self.box())
+        return True
+
+    # -- the trust region ------------------------------------------------------------------------
+
+    def value(self, x: Floats) -> float:
+        return float(self.question.cost @ x[: self.n + 1])
+
+    def raised(self, objective: float, violations: list[float]) -> float:
+        """The objective at a point whose scalar is raised until the constraints that have it hold
+        (and the others are charged the same)."""
+        charge = max(
+            max(violation, 0.0) / part.coefficient
+            for part, violation in zip(self.parts, violations, strict=True)
+        )
+        return objective + float(self.question.cost[-1]) * charge
+
+    def move(self, x: Floats, objective: float, violations: list[float]) -> None:
+        """Make x the centre if it is good enough; a model that promised too much gets less room."""
+        kept = self.kept
+        merit = self.raised(objective, violations)
+        promised, kept_promise = self.merit - objective, self.merit - merit
+        if kept_promise >= 0.1 * promised:
+            if kept_promise > 0.5 * promised and self.box_costs():
+                kept._radius *= 2.0
+            kept._centre = x[: self.n].copy()
+            self.merit = merit
+        elif kept_promise < -promised:
+            kept._radius *= 0.5
+        self.lp.set_bounds(*self.box())
+
+    def finish(self, x: Floats) -> None:
+        """Leave the cuts, constraint by constraint, and the basis in the same order."""
+        kept = self.kept
+        self.prune(4 * self.n + 24, 3 * self.n + 16)
+        basis = self.lp.basis()
+        if basis is not None and len(self.parts) > 1:
+            order = np.argsort(self.owner, kind="stable") + self.n_joining
+            rows = np.concatenate([basis.rows[: self.n_joining], basis.rows[order]])
+            basis = Basis(basis.columns, rows)
+        kept._basis = basis
+        kept._patterns = self.patterns
+        if self.stabilised:
+            kept._centre = x[: self.n].copy()

@@ -1,0 +1,98 @@
+"""The factored linear program of Guestrin, Koller, Parr & Venkataraman (2003).
+
+Elimination of the cost network with symbolic weights: every message is a column, every joint
+assignment of an elimination step a row "message >= sum of what this assignment reads". The program
+has as many rows as the elimination has joint entries, exponential in the induced width only, and
+the same optimum as the program with one row for each (state, action). Contexts that share messages
+share their rows, so one action variable of a thousand values costs a few rows for each value.
+
+New tables change the numbers, not the pattern: the last basis is the start of the next solve.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fmdp.elimination.network import Network
+from fmdp.planning.linear.constraints import Pattern
+from fmdp.planning.linear.highs import (
+    INFINITY,
+    Basis,
+    LinearProgram,
+    LPStatus,
+    stack,
+)
+from fmdp.planning.linear.program import STATUS, Answer, Question, Watch
+from fmdp.planning.plan import Status
+
+INTERIOR_ROWS = 1000
+"""Rows above which a program without a basis is solved by an interior-point method."""
+
+
+def emitted_rows(network: Network) -> int:
+    """How many rows elimination emits."""
+    program = network.program
+    sent = np.array([kind in ("up", "down", "close") for kind in network.kinds])
+    items = np.diff(program.block_items)
+    return int((items * program.block_joint)[sent].sum())
+
+
+class Factored:
+    """The pattern of the rows and the last basis, from one solve to the next."""
+
+    def __init__(self) -> None:
+        self._lp = LinearProgram()
+        self._patterns: list[Pattern] | None = None
+        self._basis: Basis | None = None
+
+    def solve(self, question: Question, watch: Watch) -> Answer:
+        """The constraints must have been made with their messages."""
+        parts = question.constraints
+        if self._patterns is None:
+            self._patterns = [part.emitted() for part in parts]
+        n = question.n_weights
+        cost = np.zeros(question.n_columns)
+        cost[: n + 1] = question.cost
+        free = np.full(question.n_columns, INFINITY)
+        joining = [row for part in parts if (row := part.joining_row()) is not None]
+        rows = [part.rows(own) for part, own in zip(parts, self._patterns, strict=True)]
+        self._lp.load(cost, -free, free, stack([*joining, *rows]))
+        if self._basis is not None:
+            self._lp.set_basis(self._basis)
+        x = np.zeros(question.n_columns)
+        objective = violation = np.inf
+        iterations = 0
+        try:
+            outcome = self._lp.solve(
+                seconds=watch.limits.seconds_left(),
+                iterations=watch.limits.iterations,
+                interior=self._basis is None and self._lp.n_rows > INTERIOR_ROWS,
+            )
+            iterations = outcome.iterations
+            status = Status.ITERATION_LIMIT
+            if outcome.status is LPStatus.OPTIMAL:
+                x, objective = outcome.x, outcome.objective
+                violation = max(part.violation(x) for part in parts)
+                if violation <= question.tolerance:
+                    status = Status.CONVERGED
+                self._basis = self._lp.basis()
+            else:
+                status = STATUS[outcome.status]
+            watch.report(
+                iteration=iterations,
+                objective=objective,
+                violation=violation,
+                rows=self._lp.n_rows,
+            )
+        except KeyboardInterrupt:
+            status = Status.INTERRUPTED
+        return Answer(status, x[: n + 1], objective, violation, iterations, self._lp.n_rows)
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        return {} if self._basis is None else self._basis.arrays()
+
+    def restore(self, arrays: dict[str, NDArray[Any]]) -> None:
+        self._basis = Basis.of(arrays)

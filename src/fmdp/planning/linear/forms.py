@@ -1,0 +1,526 @@
+"""The constraints of the approximate linear program as a cost network of linear forms.
+
+For weights w and discount g the network's sum at x = (state, action) is the Bellman residual
+
+    sum_k R_k(x) + sum_b w_b (g (P phi_b)(x) - phi_b(x)),    (P phi_b)(x) = E[phi_b(s') | x],
+
+and the constraint "V_w >= R + g P V_w" says that its maximum over x is at most (1 - g) w_0.
+Backprojection goes by factor: P phi_b needs only the factors of the variables of phi_b, so it is a
+function of the union of their scopes (Koller & Parr 1999). Terms whose scope lies inside another's
+are added there, so that every function of the network is maximal. Each entry of a function is a
+linear form in w: a constant, and coefficients for the few basis functions that meet there.
+
+Optimistic tables add one action variable for each factor, its target; a target is shared by all
+functions of that factor's variable, so it is eliminated after they are summed. With `split` each
+basis scope has targets of its own: a relaxation, never below, cheaper where scopes overlap.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from fmdp.elimination.network import Network, choose_contexts
+from fmdp.model import FactoredMDP, OptimisticTables, Structure
+from fmdp.model.spaces import strides, weighted_index
+from fmdp.planning.linear.bases import Basis
+
+Scope = tuple[int, ...]
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+_MOST_CLASSES = 64
+
+
+class _Terms(NamedTuple):
+    """The terms of all functions, flat, for the compiled passes."""
+
+    reward: Ints  # [rewards]: where the factor's table begins
+    reward_entry: Ints  # [rewards]: first entry of the host function
+    reward_index: Ints  # [rewards + 1]: where its index array begins
+    back_entry: Ints  # [blocks]: first entry of the host function
+    back_entries: Ints
+    back_coefficient: Ints  # [blocks]: where the host's coefficients begin
+    back_columns: Ints  # [blocks]: columns of the host
+    back_position: Ints  # [blocks]: position of the block's first function among them
+    back_size: Ints  # [blocks]: functions of the block
+    back_values: Ints  # [blocks]: where phi begins
+    back_factors: Ints  # [blocks + 1]: where its list of factors begins
+    factor: Ints  # the factor
+    factor_index: Ints  # and where its index array begins
+    table: Ints  # [m]: where the factor's table begins
+    values: Ints  # [m]: sizes of the state variables
+    phi: Floats
+    rows: NDArray[np.int32]  # the index arrays, one after another
+
+
+@dataclass(frozen=True)
+class _Host:
+    """A function of the network with the terms it carries."""
+
+    scope: Scope
+    rewards: tuple[int, ...]
+    own: tuple[int, ...]
+    back: tuple[int, ...]
+
+
+class Forms:
+    """The cost network of a structure and a basis, and its linear forms for the tables loaded."""
+
+    def __init__(
+        self,
+        structure: Structure,
+        basis: Basis,
+        *,
+        optimistic: bool = False,
+        split: bool = False,
+        model: FactoredMDP | None = None,
+        memory_limit: int | None = None,
+    ) -> None:
+        """With a model, contexts that see equal tables share their work; without one the network
+        is a function of the structure alone and fits any tables."""
+        self.structure = structure
+        self.basis = basis
+        self.optimistic = optimistic
+        m, n_actions = structure.m, len(structure.action_sizes)
+        first_target = m + n_actions
+        sizes = list(structure.sizes)
+        if optimistic:
+            sizes += structure.state_sizes
+        targets: list[dict[int, int]] = []  # for each block: factor -> its target variable
+        for block in basis.blocks:
+            own = {i: first_target + i for i in block.scope}
+            if split:
+                own = {i: len(sizes) + position for position, i in enumerate(block.scope)}
+                sizes += [structure.state_sizes[i] for i in block.scope]
+            targets.append(own if optimistic else {})
+        self.sizes = tuple(sizes)
+        self._targets = targets
+        back_scopes = [
+            tuple(
+                sorted(
+                    {v for i in block.scope for v in structure.transition_scopes[i]}
+                    | set(targets[q].values())
+                )
+            )
+            for q, block in enumerate(basis.blocks)
+        ]
+        hosts = _hosts(
+            structure.reward_scopes, [block.scope for block in basis.blocks], back_scopes
+        )
+        scopes = [host.scope for host in hosts]
+        contexts = choose_contexts(self.sizes, scopes)
+        classes: dict[int, Ints] = {}
+        if model is not None:
+            classes = _classes(model, basis, hosts, contexts)
+        self.network = Network(
+            self.sizes, scopes, contexts=contexts, classes=classes, memory_limit=memory_limit
+        )
+        self._build(hosts, classes)
+
+    # -- preparation --------------------------------------------------------------------------
+
+    def _build(self, hosts: Sequence[_Host], classes: Mapping[int, Ints]) -> None:
+        structure, basis = self.structure, self.basis
+        network = self.network
+        n_entries = network.n_functions
+        table_sizes = [
+            rows * size * (size if self.optimistic else 1)
+            for rows, size in zip(structure.transition_rows, structure.state_sizes, strict=True)
+        ]
+        tables = _starts(table_sizes)
+        rewards_at = _starts(structure.reward_rows)
+        index: list[NDArray[np.int32]] = []
+        index_end = 0
+
+        def add_index(f: int, scope: Scope) -> int:
+            nonlocal index_end
+            index.append(self._rows(f, scope, classes.get(f)))
+            index_end += len(index[-1])
+            return index_end - len(index[-1])
+
+        self.columns: list[NDArray[np.int32]] = []
+        """For each function the basis functions that meet there."""
+        reward: list[tuple[int, int, int]] = []
+        back: list[tuple[int, ...]] = []
+        back_factors: list[int] = [0]
+        factor: list[tuple[int, int]] = []
+        phi_at = _starts([block.values.size for block in basis.blocks])
+        own_terms: list[tuple[int, int, int]] = []
+        coefficient_end = 0
+        coefficients: list[int] = []
+        for f, host in enumerate(hosts):
+            function = network.functions[f]
+            met = sorted({*host.own, *host.back})
+            position: dict[int, int] = {}
+            columns: list[int] = []
+            for q in met:
+                position[q] = len(columns)
+                block = basis.blocks[q]
+                columns.extend(range(block.first, block.first + block.size))
+            self.columns.append(np.array(columns, dtype=np.int32))
+            coefficients.append(coefficient_end)
+            for k in host.rewards:
+                at = add_index(f, structure.reward_scopes[k])
+                reward.append((int(rewards_at[k]), function.offset, at))
+            for q in host.own:
+                own_terms.append((f, q, position[q]))
+            for q in host.back:
+                block = basis.blocks[q]
+                back.append(
+                    (
+                        function.offset,
+                        function.entries,
+                        coefficient_end,
+                        len(columns),
+                        position[q],
+                        block.size,
+                        int(phi_at[q]),
+                    )
+                )
+                for i in block.scope:
+                    scope = structure.transition_scopes[i]
+                    if self.optimistic:
+                        scope = (*scope, self._targets[q][i])
+                    factor.append((i, add_index(f, scope)))
+                back_factors.append(len(factor))
+            coefficient_end += function.entries * len(columns)
+        counts = np.array([len(columns) for columns in self.columns], dtype=np.int64)
+        entries = np.array([function.entries for function in network.functions], dtype=np.int64)
+        self.entry_function: NDArray[np.int32] = np.repeat(
+            np.arange(len(hosts), dtype=np.int32), entries
+        )
+        self.function_entry = _starts(entries)
+        self.function_coefficient = np.array([*coefficients, coefficient_end], dtype=np.int64)
+        self.function_columns = _starts(counts)
+        self.column_list: NDArray[np.int32] = (
+            np.concatenate(self.columns) if self.columns else np.zeros(0, dtype=np.int32)
+        )
+        self.constant: Floats = np.zeros(n_entries)
+        self.back: Floats = np.zeros(coefficient_end)
+        """Coefficients of g w_b in every entry: (P phi_b)(x)."""
+        self.own: Floats = np.zeros(coefficient_end)
+        """Coefficients of -w_b in every entry: phi_b(s)."""
+        for f, q, place in own_terms:
+            function = network.functions[f]
+            block = basis.blocks[q]
+            rows = self._rows(f, block.scope, classes.get(f))
+            view = self.own[coefficients[f] : coefficients[f] + function.entries * counts[f]]
+            view.reshape(function.entries, counts[f])[:, place : place + block.size] += (
+                block.values[rows]
+            )
+        reward_array = np.array(reward, dtype=np.int64).reshape(-1, 3)
+        back_array = np.array(back, dtype=np.int64).reshape(-1, 7)
+        factor_array = np.array(factor, dtype=np.int64).reshape(-1, 2)
+        reward_entries = [
+            network.functions[self.entry_function[at]].entries for at in reward_array[:, 1]
+        ]
+        self._reward_entries = np.array(reward_entries, dtype=np.int64)
+        self._terms = _Terms(
+            reward=np.ascontiguousarray(reward_array[:, 0]),
+            reward_entry=np.ascontiguousarray(reward_array[:, 1]),
+            reward_index=np.ascontiguousarray(reward_array[:, 2]),
+            back_entry=np.ascontiguousarray(back_array[:, 0]),
+            back_entries=np.ascontiguousarray(back_array[:, 1]),
+            back_coefficient=np.ascontiguousarray(back_array[:, 2]),
+            back_columns=np.ascontiguousarray(back_array[:, 3]),
+            back_position=np.ascontiguousarray(back_array[:, 4]),
+            back_size=np.ascontiguousarray(back_array[:, 5]),
+            back_values=np.ascontiguousarray(back_array[:, 6]),
+            back_factors=np.array(back_factors, dtype=np.int64),
+            factor=np.ascontiguousarray(factor_array[:, 0]),
+            factor_index=np.ascontiguousarray(factor_array[:, 1]),
+            table=tables,
+            values=np.array(structure.state_sizes, dtype=np.int64),
+            phi=np.concatenate([*(block.values.ravel() for block in basis.blocks), np.zeros(1)]),
+            rows=np.concatenate([*index, np.zeros(1, dtype=np.int32)]),
+        )
+        self._tables = np.zeros(int(tables[-1]))
+        self._rewards = np.zeros(int(rewards_at[-1]))
+
+    def _rows(self, f: int, scope: Scope, classes: Ints | None) -> NDArray[np.int32]:
+        """For every entry of function f, the row of a table over `scope` (C order)."""
+        function = self.network.functions[f]
+        step = dict(zip(scope, strides([self.sizes[v] for v in scope]), strict=True))
+        own = weighted_index(
+            [self.sizes[v] for v in function.scope], [step.get(v, 0) for v in function.scope]
+        )
+        if function.slices == 1 and classes is None:
+            # One slice: the context has one value, or the function does not mention it.
+            return own.astype(np.int32)
+        if classes is None:
+            shown = np.arange(function.slices)
+        else:
+            shown = np.zeros(function.slices, dtype=np.int64)
+            shown[classes[::-1]] = np.arange(len(classes))[::-1]  # the first context of each
+        along = step.get(function.context, 0) * shown
+        return (along[:, None] + own[None, :]).ravel().astype(np.int32)
+
+    # -- tables ----------------------------------------------------------------------------------
+
+    def load(self, tables: FactoredMDP | OptimisticTables) -> None:
+        """Compute the linear forms of these tables."""
+        if isinstance(tables, OptimisticTables):
+            lower = np.concatenate([table.ravel() for table in tables.lower])
+            free = np.concatenate(tables.free)
+            _extend(lower, free, self._terms.values, self._rows_of_factors(), self._tables)
+        else:
+            np.concatenate([table.ravel() for table in tables.transitions], out=self._tables)
+        if len(self._rewards):
+            np.concatenate(tables.rewards, out=self._rewards)
+        _forms(
+            self._terms,
+            self._reward_entries,
+            self._tables,
+            self._rewards,
+            self.constant,
+            self.back,
+        )
+
+    def _rows_of_factors(self) -> Ints:
+        return np.array(self.structure.transition_rows, dtype=np.int64)
+
+    def fill(self, weights: Floats, discount: float, *, own: bool = True) -> None:
+        """Write the tables for these weights into the network: the Bellman residual, or with
+        own=False its first part alone, Q = R + discount P h_w."""
+        _fill(
+            self.function_entry,
+            self.function_coefficient,
+            self.function_columns,
+            self.column_list,
+            self.constant,
+            self.back,
+            self.own,
+            weights,
+            discount,
+            1.0 if own else 0.0,
+            self.network.buffer,
+        )
+
+
+def _hosts(rewards: Sequence[Scope], own: Sequence[Scope], back: Sequence[Scope]) -> list[_Host]:
+    """Functions with maximal scopes, in the order of their first term, and what each carries."""
+    terms = [(scope, "rewards", k) for k, scope in enumerate(rewards)]
+    terms += [(scope, "own", q) for q, scope in enumerate(own)]
+    terms += [(scope, "back", q) for q, scope in enumerate(back)]
+    hosts: list[tuple[Scope, dict[str, list[int]], int]] = []
+    containing: dict[int, list[int]] = {}
+    # Longest first, so that a scope is kept exactly if no earlier one contains it.
+    by_length = sorted(range(len(terms)), key=lambda t: (-len(terms[t][0]), t))
+    for t in by_length:
+        scope, kind, number = terms[t]
+        among: Sequence[int] = range(len(hosts))
+        if scope:
+            among = min((containing.get(v, []) for v in scope), key=len)
+        wanted = set(scope)
+        home = next((h for h in among if wanted.issubset(hosts[h][0])), None)
+        if home is None:
+            home = len(hosts)
+            hosts.append((scope, {"rewards": [], "own": [], "back": []}, t))
+            for v in scope:
+                containing.setdefault(v, []).append(home)
+        hosts[home][1][kind].append(number)
+    if not hosts:
+        return [_Host((), (), (), ())]  # no rewards and no basis: the sum is 0
+    hosts.sort(key=lambda host: host[2])
+    return [
+        _Host(scope, tuple(parts["rewards"]), tuple(parts["own"]), tuple(parts["back"]))
+        for scope, parts, _ in hosts
+    ]
+
+
+def _classes(
+    model: FactoredMDP, basis: Basis, hosts: Sequence[_Host], contexts: Sequence[int]
+) -> dict[int, Ints]:
+    """For each function that mentions its context, which contexts show the same numbers there.
+
+    Class 0 is the one of most contexts: what the others are compared with.
+    """
+    structure = model.structure
+    of_factor: dict[tuple[str, int], Ints] = {}
+
+    def classes(kind: str, number: int, context: int) -> Ints:
+        key = (kind, number)
+        if key not in of_factor:
+            transition = kind == "transition"
+            scopes = structure.transition_scopes if transition else structure.reward_scopes
+            table = model.transitions[number] if transition else model.rewards[number]
+            of_factor[key] = _equal_slices(table, structure, scopes[number], context)
+        return of_factor[key]
+
+    result: dict[int, Ints] = {}
+    for f, (host, context) in enumerate(zip(hosts, contexts, strict=True)):
+        if context not in host.scope:
+            continue
+        n = structure.sizes[context] if context < len(structure.sizes) else 0
+        if n == 0:
+            continue  # a target: every value shows other numbers
+        joint = np.zeros(n, dtype=np.int64)
+        parts = [("reward", k) for k in host.rewards]
+        parts += [("transition", i) for q in host.back for i in basis.blocks[q].scope]
+        own = any(context in basis.blocks[q].scope for q in host.own)
+        if own:
+            result[f] = np.arange(n)
+            continue
+        for kind, number in parts:
+            joint = _combine(joint, classes(kind, number, context))
+        counts = np.bincount(joint)
+        common = int(counts.argmax())
+        swapped = joint.copy()
+        swapped[joint == 0] = common
+        swapped[joint == common] = 0
+        result[f] = swapped
+    return result
+
+
+def _combine(one: Ints, other: Ints) -> Ints:
+    pairs = one * (int(other.max()) + 1) + other
+    numbered: Ints = np.unique(pairs, return_inverse=True)[1].astype(np.int64)
+    return numbered
+
+
+def _equal_slices(table: Floats, structure: Structure, scope: Scope, context: int) -> Ints:
+    n = structure.sizes[context]
+    if context not in scope:
+        return np.zeros(n, dtype=np.int64)
+    position = scope.index(context)
+    after = math.prod(structure.sizes[v] for v in scope[position + 1 :])
+    last = table.shape[1] if table.ndim == 2 else 1
+    found = np.empty(n, dtype=np.int64)
+    cut = np.ascontiguousarray(table).reshape(-1, n, after * last)
+    if not _slices(cut, found, _MOST_CLASSES):
+        found = np.arange(n)
+    return found
+
+
+def _starts(counts: Sequence[int] | Ints) -> Ints:
+    starts = np.zeros(len(counts) + 1, dtype=np.int64)
+    starts[1:] = np.cumsum(np.asarray(counts, dtype=np.int64))
+    return starts
+
+
+# -- compiled -------------------------------------------------------------------------------------
+
+
+@numba.njit(cache=True, nogil=True)
+def _slices(table: Floats, found: Ints, most: int) -> bool:
+    """Number the slices table[:, c, :] by equality; False if there are more than `most`."""
+    shown = np.empty(most, dtype=np.int64)
+    count = 0
+    for c in range(table.shape[1]):
+        found[c] = -1
+        for known in range(count):
+            other = shown[known]
+            equal = True
+            for i in range(table.shape[0]):
+                for j in range(table.shape[2]):
+                    if table[i, c, j] != table[i, other, j]:
+                        equal = False
+                        break
+                if not equal:
+                    break
+            if equal:
+                found[c] = known
+                break
+        if found[c] < 0:
+            if count == most:
+                return False
+            shown[count] = c
+            found[c] = count
+            count += 1
+    return True
+
+
+@numba.njit(cache=True, nogil=True)
+def _extend(lower: Floats, free: Floats, sizes: Ints, rows: Ints, out: Floats) -> None:
+    """P_i(x)^{t+}: p-minus with the free mass on target t; [row, t, value], factor by factor."""
+    at = 0
+    read = 0
+    row_at = 0
+    for i in range(sizes.shape[0]):
+        size = sizes[i]
+        for _ in range(rows[i]):
+            for target in range(size):
+                for value in range(size):
+                    out[at + value] = lower[read + value]
+                out[at + target] += free[row_at]
+                at += size
+            read += size
+            row_at += 1
+
+
+@numba.njit(cache=True, nogil=True)
+def _forms(
+    terms: Any,
+    reward_entries: Ints,
+    tables: Floats,
+    rewards: Floats,
+    constant: Floats,
+    back: Floats,
+) -> None:
+    """Constants (rewards) and coefficients (backprojections) of every entry."""
+    constant[:] = 0.0
+    back[:] = 0.0
+    for r in range(terms.reward.shape[0]):
+        first = terms.reward_entry[r]
+        index = terms.reward_index[r]
+        for e in range(reward_entries[r]):
+            constant[first + e] += rewards[terms.reward[r] + terms.rows[index + e]]
+    for t in range(terms.back_entry.shape[0]):
+        first_factor = terms.back_factors[t]
+        n_factors = terms.back_factors[t + 1] - first_factor
+        joint = 1
+        for q in range(n_factors):
+            joint *= terms.values[terms.factor[first_factor + q]]
+        size = terms.back_size[t]
+        for e in range(terms.back_entries[t]):
+            out = terms.back_coefficient[t] + e * terms.back_columns[t] + terms.back_position[t]
+            for x in range(joint):
+                rest = x
+                probability = 1.0
+                for q in range(n_factors - 1, -1, -1):
+                    i = terms.factor[first_factor + q]
+                    value = rest % terms.values[i]
+                    rest //= terms.values[i]
+                    row = terms.rows[terms.factor_index[first_factor + q] + e]
+                    probability *= tables[terms.table[i] + row * terms.values[i] + value]
+                    if probability == 0.0:
+                        break
+                if probability != 0.0:
+                    values = terms.back_values[t] + x * size
+                    for b in range(size):
+                        back[out + b] += probability * terms.phi[values + b]
+
+
+@numba.njit(cache=True, nogil=True)
+def _fill(
+    function_entry: Ints,
+    function_coefficient: Ints,
+    function_columns: Ints,
+    column_list: NDArray[np.int32],
+    constant: Floats,
+    back: Floats,
+    own: Floats,
+    weights: Floats,
+    discount: float,
+    own_share: float,
+    out: Floats,
+) -> None:
+    for f in range(function_entry.shape[0] - 1):
+        first_column = function_columns[f]
+        n_columns = function_columns[f + 1] - first_column
+        at = function_coefficient[f]
+        for e in range(function_entry[f], function_entry[f + 1]):
+            total = constant[e]
+            for c in range(n_columns):
+                total += weights[column_list[first_column + c]] * (
+                    discount * back[at + c] - own_share * own[at + c]
+                )
+            out[e] = total
+            at += n_columns

@@ -1,0 +1,501 @@
+"""Greedy policies by elimination: argmax over a of Q(s, a) = sum_f T_f(s, a), asked state by state.
+
+Q is a sum of functions of few variables (R + g P h_w by factor), so nothing is tabulated over the
+states, and joint actions are never enumerated: with one action variable the sum is a vector over
+its values (most of which share most of their terms), with several it is a cost network over the
+action variables, prepared once. Targets of optimistic tables are eliminated with the actions.
+
+Ties: actions within 1e-9 (1 + |Q|) of the best are tied (elimination/ties.py). With several action
+variables the values are fixed one variable after the other, in the reverse of the elimination
+order; of the values from which a tied joint action can still be reached the rule takes one, so that
+exactly the tied joint actions can be chosen. The policy is a deterministic function of the state.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from fmdp.elimination import maxsum
+from fmdp.elimination.network import Network
+from fmdp.elimination.ties import TIE_TOLERANCE, mix, rule_code, tie_hash
+from fmdp.errors import InvalidParameter
+from fmdp.model.spaces import count, shown_tuple, strides
+from fmdp.planning.linear.forms import Forms
+from fmdp.planning.policy import TablePolicy, write_archive
+
+Scope = tuple[int, ...]
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Layout:
+    """Where Q's functions lie in a policy's array of values: [state rows, decisions] each.
+
+    Decision variables are the action variables and, behind them, the targets that several
+    functions share. With a single decision variable a function has one decision for each slice,
+    slice 0 being what most actions see: the specials are the (action, slice) that differ.
+    """
+
+    state_sizes: tuple[int, ...]
+    decision_sizes: tuple[int, ...]
+    n_actions: int
+    """So many of the decision variables, the first ones, are action variables."""
+    state_variables: Ints  # flat: the state variables of every function
+    state_steps: Ints  # flat: and their steps in its table
+    state_start: Ints  # [functions + 1]: where a function's begin
+    base: Ints  # [functions + 1]: where its table begins
+    decision_scopes: tuple[Scope, ...]
+    special_start: Ints  # [functions + 1]
+    special_action: Ints
+    special_slice: Ints
+
+    @property
+    def single(self) -> bool:
+        return len(self.decision_sizes) == 1
+
+
+class Extractor:
+    """Takes the values of Q out of the forms' network; prepared once for a network."""
+
+    def __init__(self, forms: Forms) -> None:
+        structure = forms.structure
+        m, n_actions = structure.m, len(structure.action_sizes)
+        first_target = m + n_actions
+        tables = [_Table(forms, f) for f in range(len(forms.network.functions))]
+        uses = np.zeros(len(forms.sizes), dtype=np.int64)
+        for table in tables:
+            uses[list(table.variables)] += 1
+        shared = [v for v in range(first_target, len(forms.sizes)) if uses[v] > 1]
+        number = {v: d for d, v in enumerate([*range(m, first_target), *shared])}
+        single = len(number) == 1
+        pools: list[Ints] = []
+        widths: list[int] = []
+        base = [0]
+        state_variables: list[int] = []
+        state_steps: list[int] = []
+        state_start = [0]
+        decision_scopes: list[Scope] = []
+        special: list[tuple[Ints, Ints]] = []
+        for table in tables:
+            states = sorted(v for v in table.variables if v < m)
+            chosen = sorted((v for v in table.variables if v in number), key=lambda v: number[v])
+            hidden = [v for v in table.variables if v >= first_target and v not in number]
+            if single:
+                columns, slice_of = table.slices(m)
+                differs = np.flatnonzero(slice_of)
+                special.append((differs, slice_of[differs]))
+            else:
+                columns = table.positions(chosen)
+            rows, inner = table.positions(states), table.positions(hidden)
+            pool = rows[:, None, None] + columns[None, :, None] + inner[None, None, :]
+            pools.append(pool.ravel() + table.offset)
+            widths.append(len(inner))
+            base.append(base[-1] + len(rows) * len(columns))
+            state_variables += states
+            sizes = [forms.sizes[v] for v in states]
+            state_steps += [len(columns) * step for step in strides(sizes)]
+            state_start.append(len(state_variables))
+            decision_scopes.append(tuple(number[v] for v in chosen))
+        self.layout = Layout(
+            state_sizes=structure.state_sizes,
+            decision_sizes=tuple(forms.sizes[v] for v in number),
+            n_actions=n_actions,
+            state_variables=np.array(state_variables, dtype=np.int64),
+            state_steps=np.array(state_steps, dtype=np.int64),
+            state_start=np.array(state_start, dtype=np.int64),
+            base=np.array(base, dtype=np.int64),
+            decision_scopes=tuple(decision_scopes),
+            special_start=np.cumsum([0, *(len(actions) for actions, _ in special)]),
+            special_action=_joined([actions for actions, _ in special]),
+            special_slice=_joined([slices for _, slices in special]),
+        )
+        self._forms = forms
+        self._pool = _joined(pools)
+        self._widths = np.array(widths, dtype=np.int64)
+        self._network = None if single else _decision_network(self.layout)
+
+    def policy(self, weights: Floats, discount: float, ties: str, tie_seed: int) -> GreedyPolicy:
+        """The policy that is greedy for R + discount P h_w."""
+        self._forms.fill(weights, discount, own=False)
+        values = np.empty(int(self.layout.base[-1]))
+        _extract(self._forms.network.buffer, self._pool, self._widths, self.layout.base, values)
+        return GreedyPolicy(self.layout, values, ties, tie_seed, self._network)
+
+
+class _Table:
+    """One function of the forms' network: where the entry of an assignment lies."""
+
+    def __init__(self, forms: Forms, f: int) -> None:
+        function = forms.network.functions[f]
+        self.offset = function.offset
+        self._sizes = forms.sizes
+        self._rows = function.rows
+        self._n_slices = function.slices
+        self._slice_of = forms.network.slices_of(f)
+        self._context = function.context if self._slice_of is not None else -1
+        own = [forms.sizes[v] for v in function.scope]
+        self._step = dict(zip(function.scope, strides(own), strict=True))
+        self.variables = function.scope
+        if self._context >= 0:
+            self.variables = (*function.scope, self._context)
+
+    def positions(self, variables: Sequence[int]) -> Ints:
+        """Of all assignments of these variables, C order, the other variables at 0."""
+        total = np.zeros(1, dtype=np.int64)
+        for v in variables:
+            if v == self._context and self._slice_of is not None:
+                along = self._slice_of * self._rows
+            else:
+                along = np.arange(self._sizes[v]) * self._step[v]
+            total = (total[:, None] + along[None, :]).ravel()
+        return total
+
+    def slices(self, action: int) -> tuple[Ints, Ints]:
+        """Positions of the distinct decisions of one action variable, and which each value sees."""
+        if action == self._context and self._slice_of is not None:
+            return np.arange(self._n_slices) * self._rows, self._slice_of
+        if action in self._step:
+            values = np.arange(self._sizes[action])
+            return values * self._step[action], values
+        return np.zeros(1, dtype=np.int64), np.zeros(self._sizes[action], dtype=np.int64)
+
+
+class GreedyPolicy:
+    """argmax over the actions of a sum of functions; see the module's text for ties."""
+
+    kind: ClassVar[str] = "greedy"
+
+    def __init__(
+        self,
+        layout: Layout,
+        values: Floats,
+        ties: str,
+        tie_seed: int,
+        network: Network | None = None,
+    ) -> None:
+        self.layout = layout
+        self.values = values
+        self.ties = ties
+        self.tie_seed = tie_seed
+        self.state_sizes = layout.state_sizes
+        self.action_sizes = layout.decision_sizes[: layout.n_actions]
+        self._rule = rule_code(ties)
+        self._sizes = np.array(layout.state_sizes, dtype=np.int64)
+        self._decision_sizes = np.array(layout.decision_sizes, dtype=np.int64)
+        self._indexed = count(layout.state_sizes) <= 1 << 62
+        if network is None and not layout.single:
+            network = _decision_network(layout)
+        self._network = network
+
+    def __call__(self, state: Sequence[int]) -> tuple[int, ...]:
+        given = np.asarray(state)
+        if given.shape != self._sizes.shape or given.dtype.kind not in "iu":
+            raise InvalidParameter(
+                f"a state has {len(self._sizes)} whole numbers; got {shown_tuple(state[:8])}"
+            )
+        given = given.astype(np.int64)
+        outside = (given < 0) | (given >= self._sizes)
+        if outside.any():
+            v = int(outside.argmax())
+            raise InvalidParameter(
+                f"value {given[v]} of state variable {v} is out of range; "
+                f"allowed: 0 to {self._sizes[v] - 1}"
+            )
+        layout = self.layout
+        if self._network is None:
+            q = np.empty(layout.decision_sizes[0])
+            return (
+                int(
+                    _choose_one(
+                        given, self._sizes, self._indexed, layout.state_variables,
+                        layout.state_steps, layout.state_start, layout.base, layout.special_start,
+                        layout.special_action, layout.special_slice, self.values, self._rule,
+                        self.tie_seed, q,
+                    )
+                ),
+            )  # fmt: skip
+        decisions = np.zeros(len(layout.decision_sizes), dtype=np.int64)
+        network = self._network
+        _choose_jointly(
+            given, self._sizes, self._indexed, layout.state_variables, layout.state_steps,
+            layout.state_start, layout.base, self.values, self._rule, self.tie_seed,
+            network.program, network.n_functions, network.buffer, network.best, network.stack,
+            network.block_variable, layout.n_actions, self._decision_sizes, decisions,
+        )  # fmt: skip
+        return tuple(int(value) for value in decisions[: layout.n_actions])
+
+    def tabulate(self) -> TablePolicy:
+        """The same policy as a table over all states."""
+        layout = self.layout
+        actions = np.empty(count(layout.state_sizes), dtype=np.int64)
+        if self._network is None:
+            _tabulate_one(
+                self._sizes, layout.state_variables, layout.state_steps, layout.state_start,
+                layout.base, layout.special_start, layout.special_action, layout.special_slice,
+                self.values, self._rule, self.tie_seed, layout.decision_sizes[0], actions,
+            )  # fmt: skip
+        else:
+            network = self._network
+            _tabulate_jointly(
+                self._sizes, layout.state_variables, layout.state_steps, layout.state_start,
+                layout.base, self.values, self._rule, self.tie_seed, network.program,
+                network.n_functions, network.buffer, network.best, network.stack,
+                network.block_variable, layout.n_actions, self._decision_sizes, actions,
+            )  # fmt: skip
+        return TablePolicy(self.state_sizes, self.action_sizes, actions)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        layout = self.layout
+        header = {
+            "state_sizes": layout.state_sizes,
+            "action_sizes": self.action_sizes,
+            "decision_sizes": layout.decision_sizes,
+            "ties": self.ties,
+            "tie_seed": self.tie_seed,
+        }
+        lengths = [len(scope) for scope in layout.decision_scopes]
+        arrays = {name: getattr(layout, name) for name in _ARRAYS}
+        arrays["decision_start"] = np.cumsum([0, *lengths])
+        arrays["decision_variables"] = np.array(
+            [d for scope in layout.decision_scopes for d in scope], dtype=np.int64
+        )
+        write_archive(path, self.kind, header, {**arrays, "values": self.values})
+
+    @classmethod
+    def from_archive(
+        cls, header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]
+    ) -> GreedyPolicy:
+        starts, variables = arrays["decision_start"], arrays["decision_variables"]
+        scopes = tuple(
+            tuple(int(d) for d in variables[first:end]) for first, end in itertools.pairwise(starts)
+        )
+        layout = Layout(
+            state_sizes=tuple(header["state_sizes"]),
+            decision_sizes=tuple(header["decision_sizes"]),
+            n_actions=len(header["action_sizes"]),
+            decision_scopes=scopes,
+            **{name: arrays[name].astype(np.int64) for name in _ARRAYS},
+        )
+        return cls(layout, arrays["values"], str(header["ties"]), int(header["tie_seed"]))
+
+
+_ARRAYS = (
+    "state_variables",
+    "state_steps",
+    "state_start",
+    "base",
+    "special_start",
+    "special_action",
+    "special_slice",
+)
+
+
+def _decision_network(layout: Layout) -> Network:
+    """The cost network over the decisions at one state: trees of plain eliminations, no context,
+    which is what `_choose_jointly` walks down."""
+    scopes = layout.decision_scopes
+    return Network(layout.decision_sizes, scopes, contexts=[-1] * len(scopes))
+
+
+def _joined(parts: list[Ints]) -> Ints:
+    return np.concatenate(parts).astype(np.int64) if parts else np.zeros(0, dtype=np.int64)
+
+
+# -- compiled -------------------------------------------------------------------------------------
+
+
+@numba.njit(cache=True, nogil=True)
+def _extract(buffer: Floats, pool: Ints, widths: Ints, base: Ints, values: Floats) -> None:
+    at = 0
+    for f in range(widths.shape[0]):
+        for entry in range(base[f], base[f + 1]):
+            best = -np.inf
+            for _ in range(widths[f]):
+                best = max(best, buffer[pool[at]])
+                at += 1
+            values[entry] = best
+
+
+@numba.njit(cache=True, nogil=True)
+def _key(state: Ints, sizes: Ints, indexed: bool) -> np.uint64:
+    """The same as elimination.ties.state_key."""
+    if indexed:
+        index = np.int64(0)
+        for v in range(sizes.shape[0]):
+            index = index * sizes[v] + state[v]
+        return np.uint64(index)
+    key = np.uint64(0)
+    for v in range(sizes.shape[0]):
+        key = mix(key ^ np.uint64(state[v]))
+    return key >> np.uint64(1)
+
+
+@numba.njit(cache=True, nogil=True)
+def _row(f: int, state: Ints, variables: Ints, steps: Ints, start: Ints, base: Ints) -> Any:
+    at = base[f]
+    for position in range(start[f], start[f + 1]):
+        at += steps[position] * state[variables[position]]
+    return at
+
+
+@numba.njit(cache=True, nogil=True)
+def _better(rule: int, seed: int, key: Any, candidate: int, incumbent: int) -> bool:
+    """Whether the rule prefers a tied candidate to a tied incumbent of lower index."""
+    if rule == 0:
+        return bool(tie_hash(seed, key, candidate) < tie_hash(seed, key, incumbent))
+    return rule == 2
+
+
+@numba.njit(cache=True, nogil=True)
+def _choose_one(
+    state: Ints, sizes: Ints, indexed: bool, variables: Ints, steps: Ints, start: Ints, base: Ints,
+    special_start: Ints, special_action: Ints, special_slice: Ints, values: Floats, rule: int,
+    seed: int, q: Floats,
+) -> int:  # fmt: skip
+    total = 0.0
+    q[:] = 0.0
+    for f in range(base.shape[0] - 1):
+        at = _row(f, state, variables, steps, start, base)
+        usual = values[at]
+        total += usual
+        for s in range(special_start[f], special_start[f + 1]):
+            q[special_action[s]] += values[at + special_slice[s]] - usual
+    best = -np.inf
+    for a in range(q.shape[0]):
+        q[a] += total
+        best = max(best, q[a])
+    least = best - TIE_TOLERANCE * (1.0 + abs(best))
+    key = _key(state, sizes, indexed)
+    chosen = -1
+    for a in range(q.shape[0]):
+        if q[a] >= least and (chosen < 0 or _better(rule, seed, key, a, chosen)):
+            chosen = a
+    return chosen
+
+
+@numba.njit(cache=True, nogil=True)
+def _choose_jointly(
+    state: Ints, sizes: Ints, indexed: bool, variables: Ints, steps: Ints, start: Ints, base: Ints,
+    values: Floats, rule: int, seed: int, program: Any, n_functions: int, buffer: Floats,
+    best: Any, stack: Ints, block_variable: Ints, n_actions: int, decision_sizes: Ints,
+    decisions: Ints,
+) -> None:  # fmt: skip
+    """Fill the network at this state, maximise, and walk down from the root with what slack the
+    tie tolerance leaves."""
+    to = 0
+    for f in range(base.shape[0] - 1):
+        at = _row(f, state, variables, steps, start, base)
+        rows = base[f + 1] - base[f]
+        for position in range(start[f], start[f + 1]):
+            rows //= sizes[variables[position]]
+        for entry in range(rows):
+            buffer[to] = values[at + entry]
+            to += 1
+    maxsum.evaluate(program, buffer, best)
+    key = _key(state, sizes, indexed)
+    decisions[:] = -1
+    depth = 1
+    stack[0] = buffer.shape[0] - 1
+    slack = TIE_TOLERANCE * (1.0 + abs(buffer[stack[0]]))
+    while depth > 0:
+        depth -= 1
+        entry = stack[depth]
+        item = program.owner[entry - n_functions]
+        block = program.item_block[item]
+        first_map = program.block_inputs[block]
+        n_inputs = program.block_inputs[block + 1] - first_map
+        reads = program.item_input[item]
+        options = program.block_joint[block] // program.block_out_size[block]
+        first = (entry - program.item_out[item]) * options
+        variable = block_variable[block]
+        j = best[entry - n_functions]
+        if 0 <= variable < n_actions:
+            own_key = _key_of(key, variable, n_actions)
+            chosen = -1
+            lost = 0.0
+            for option in range(options):
+                total = 0.0
+                for q in range(n_inputs):
+                    place = program.input_map[first_map + q] + first + option
+                    total += buffer[program.input_at[reads + q] + program.maps[place]]
+                loss = buffer[entry] - total
+                if loss <= slack and (chosen < 0 or _better(rule, seed, own_key, option, chosen)):
+                    chosen = option
+                    lost = loss
+            slack -= lost
+            decisions[variable] = chosen
+            j = first + chosen
+        for q in range(n_inputs):
+            at = program.input_at[reads + q] + program.maps[program.input_map[first_map + q] + j]
+            if at >= n_functions:
+                stack[depth] = at
+                depth += 1
+    for variable in range(n_actions):
+        if decisions[variable] < 0:  # no function mentions it: all its values are tied
+            own_key = _key_of(key, variable, n_actions)
+            decisions[variable] = 0
+            for option in range(1, decision_sizes[variable]):
+                if _better(rule, seed, own_key, option, decisions[variable]):
+                    decisions[variable] = option
+
+
+@numba.njit(cache=True, nogil=True)
+def _key_of(key: np.uint64, variable: int, n_actions: int) -> np.uint64:
+    """One action variable breaks its ties as the exact planner does; several must differ."""
+    if n_actions == 1:
+        return key
+    return mix(key ^ mix(np.uint64(variable)))
+
+
+@numba.njit(cache=True, nogil=True)
+def _next_state(state: Ints, sizes: Ints) -> None:
+    for v in range(sizes.shape[0] - 1, -1, -1):
+        state[v] += 1
+        if state[v] < sizes[v]:
+            return
+        state[v] = 0
+
+
+@numba.njit(cache=True, nogil=True)
+def _tabulate_one(
+    sizes: Ints, variables: Ints, steps: Ints, start: Ints, base: Ints, special_start: Ints,
+    special_action: Ints, special_slice: Ints, values: Floats, rule: int, seed: int,
+    n_decisions: int, actions: Ints,
+) -> None:  # fmt: skip
+    state = np.zeros(sizes.shape[0], dtype=np.int64)
+    q = np.empty(n_decisions)
+    for s in range(actions.shape[0]):
+        actions[s] = _choose_one(
+            state, sizes, True, variables, steps, start, base, special_start, special_action,
+            special_slice, values, rule, seed, q,
+        )  # fmt: skip
+        _next_state(state, sizes)
+
+
+@numba.njit(cache=True, nogil=True)
+def _tabulate_jointly(
+    sizes: Ints, variables: Ints, steps: Ints, start: Ints, base: Ints, values: Floats, rule: int,
+    seed: int, program: Any, n_functions: int, buffer: Floats, best: Any, stack: Ints,
+    block_variable: Ints, n_actions: int, decision_sizes: Ints, actions: Ints,
+) -> None:  # fmt: skip
+    state = np.zeros(sizes.shape[0], dtype=np.int64)
+    decisions = np.zeros(decision_sizes.shape[0], dtype=np.int64)
+    for s in range(actions.shape[0]):
+        _choose_jointly(
+            state, sizes, True, variables, steps, start, base, values, rule, seed, program,
+            n_functions, buffer, best, stack, block_variable, n_actions, decision_sizes, decisions,
+        )  # fmt: skip
+        index = 0
+        for a in range(n_actions):
+            index = index * decision_sizes[a] + decisions[a]
+        actions[s] = index
+        _next_state(state, sizes)

@@ -1,0 +1,91 @@
+"""The linear program min c x subject to constraints on Bellman residuals: what is asked, what comes
+back, and the clock and limits that both methods obey.
+
+Columns: the weights w_1..w_K, one scalar (the weight of the constant, or the gain lambda), then the
+columns of each `Constraints`. Objectives are over the first K + 1.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fmdp.planning.linear.constraints import Constraints
+from fmdp.planning.linear.highs import LPStatus
+from fmdp.planning.plan import Progress, Status
+
+Floats = NDArray[np.float64]
+
+STATUS = {
+    LPStatus.OPTIMAL: Status.CONVERGED,
+    LPStatus.INFEASIBLE: Status.INFEASIBLE,
+    LPStatus.UNBOUNDED: Status.UNBOUNDED,
+    LPStatus.TIME_LIMIT: Status.TIME_LIMIT,
+    LPStatus.ITERATION_LIMIT: Status.ITERATION_LIMIT,
+}
+"""What an outcome of the solver means for the plan."""
+
+
+@dataclass(frozen=True, eq=False)
+class Question:
+    """min cost . (w, scalar) subject to every constraint."""
+
+    cost: Floats
+    """[K + 1]"""
+    constraints: tuple[Constraints, ...]
+    accuracy: float
+    """Violation at which to stop: small enough for the objective to be as close as asked."""
+    tolerance: float
+    """Violation that may be left if rounding allows no better."""
+    scale: float
+    """A size that weights of this problem may well have; only a place to start from."""
+
+    @property
+    def n_weights(self) -> int:
+        return len(self.cost) - 1
+
+    @property
+    def n_columns(self) -> int:
+        return len(self.cost) + sum(part.n_columns for part in self.constraints)
+
+
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """The last point (w, scalar), its objective, and how much it violates the constraints."""
+
+    status: Status
+    x: Floats  # [K + 1]
+    objective: float
+    violation: float
+    iterations: int
+    n_rows: int
+
+
+class Limits:
+    """Iterations and seconds that may still be used."""
+
+    def __init__(self, iterations: int | None, seconds: float | None) -> None:
+        self.iterations = iterations
+        self._deadline = None if seconds is None else time.monotonic() + seconds
+
+    def seconds_left(self) -> float | None:
+        return None if self._deadline is None else self._deadline - time.monotonic()
+
+    def out_of_time(self) -> bool:
+        left = self.seconds_left()
+        return left is not None and left <= 0.0
+
+
+@dataclass(frozen=True)
+class Watch:
+    """Limits and the callback, handed down to whoever loops."""
+
+    limits: Limits
+    progress: Progress | None = None
+
+    def report(self, **known: object) -> None:
+        if self.progress is not None:
+            self.progress(known)

@@ -1,0 +1,95 @@
+"""Spans of h_w = sum_b w_b phi_b without tabulating it: max h - min h, and for each variable i
+
+    sp_i(h) = max over the others of (max over s_i - min over s_i),
+
+where only the basis functions that mention s_i matter (the others cancel). Both by elimination.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fmdp.elimination.network import Network
+from fmdp.planning.linear.bases import Basis, Block
+
+Floats = NDArray[np.float64]
+_TABULATED = 1 << 12
+
+
+def span(basis: Basis, weights: Floats, memory_limit: int | None = None) -> float:
+    """max h_w - min h_w."""
+    scopes = [block.scope for block in basis.blocks]
+    if not scopes:
+        return 0.0
+    network = Network(
+        basis.state_sizes, scopes, contexts=[-1] * len(scopes), memory_limit=memory_limit
+    )
+    extremes = []
+    for sign in (1.0, -1.0):
+        for f, block in enumerate(basis.blocks):
+            network.table(f)[0] = sign * _values(block, weights)
+        extremes.append(network.maximise())
+    return extremes[0] + extremes[1]
+
+
+def factored_spans(
+    basis: Basis, weights: Floats, memory_limit: int | None = None
+) -> tuple[float, ...]:
+    """sp_i(h_w) of every state variable."""
+    mentions: list[list[Block]] = [[] for _ in basis.state_sizes]
+    for block in basis.blocks:
+        for v in block.scope:
+            mentions[v].append(block)
+    return tuple(
+        _span_along(v, blocks, basis.state_sizes, weights, memory_limit)
+        for v, blocks in enumerate(mentions)
+    )
+
+
+def _values(block: Block, weights: Floats) -> Floats:
+    values: Floats = block.values @ weights[block.first : block.first + block.size]
+    return values
+
+
+def _span_along(
+    i: int,
+    blocks: Sequence[Block],
+    sizes: tuple[int, ...],
+    weights: Floats,
+    memory_limit: int | None,
+) -> float:
+    if not blocks:
+        return 0.0
+    others = sorted({v for block in blocks for v in block.scope} - {i})
+    if math.prod(sizes[v] for v in others) * sizes[i] <= _TABULATED:
+        # [sizes of the others, size of i]
+        total = np.zeros([*(sizes[v] for v in others), sizes[i]])
+        for block in blocks:
+            shape = [sizes[v] if v in block.scope else 1 for v in others]
+            position = block.scope.index(i)
+            table = _values(block, weights).reshape([sizes[v] for v in block.scope])
+            total += np.moveaxis(table, position, -1).reshape([*shape, sizes[i]])
+        return float((total.max(axis=-1) - total.min(axis=-1)).max())
+    # Two copies of s_i, one where it is high and one where it is low.
+    high, low = len(sizes), len(sizes) + 1
+    scopes, tables = [], []
+    for block in blocks:
+        position = block.scope.index(i)
+        shape = [sizes[v] for v in block.scope]
+        table = np.moveaxis(_values(block, weights).reshape(shape), position, -1).ravel()
+        rest = tuple(v for v in block.scope if v != i)
+        scopes += [(*rest, high), (*rest, low)]
+        tables += [table, -table]
+    network = Network(
+        (*sizes, sizes[i], sizes[i]),
+        scopes,
+        contexts=[-1] * len(scopes),
+        memory_limit=memory_limit,
+    )
+    for f, table in enumerate(tables):
+        network.table(f)[0] = table
+    return network.maximise()

@@ -1,0 +1,313 @@
+"""The approximate linear program against the LP over all (state, action)."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from oracle import average_lp, basis_matrix, discounted_lp, joint_relevance, residuals
+
+import fmdp
+from fmdp.errors import InvalidParameter, TooLarge
+from fmdp.model import FactoredMDP, OptimisticTables, Structure
+from fmdp.model.products import product
+from fmdp.planning.linear import ALP
+from fmdp.planning.plan import Status
+from fmdp.testing.strategies import models, optimistic_tables, structures
+
+METHODS = ("cuts", "factored")
+FAMILIES = ("singles", "indicators", "pairs", "local")
+SMALL = structures(max_states=24, max_actions=6, max_variables=4, max_values=4)
+
+
+@st.composite
+def bases(draw: st.DrawFn, structure: Structure):
+    """A family, or scopes of the user's."""
+    if draw(st.booleans()):
+        return draw(st.sampled_from(FAMILIES))
+    variables = st.integers(0, structure.m - 1)
+    scope = st.lists(variables, max_size=2, unique=True).map(lambda s: tuple(sorted(s)))
+    return tuple(draw(st.lists(scope, max_size=3)))
+
+
+def grouped(draw, structure: Structure) -> Structure:
+    """The same structure, its first variables declared a group now and then."""
+    if structure.m < 2 or not draw(st.booleans()):
+        return structure
+    return dataclasses.replace(structure, groups=((0, 1),))
+
+
+@st.composite
+def cases(draw: st.DrawFn):
+    structure = grouped(draw, draw(SMALL))
+    model = draw(models(structure))
+    return model, draw(bases(structure)), draw(st.sampled_from((0.0, 0.5, 0.9, 0.95)))
+
+
+def check_certificate(plan, model: FactoredMDP, phi: np.ndarray, basis) -> None:
+    """gain_upper is the largest residual of h_w, for the weights that the plan reports."""
+    h = h_of(plan, model.structure, basis)
+    assert plan.gain_upper == pytest.approx(residuals(model, h).max(), abs=1e-8)
+    assert plan.span == pytest.approx(h.max() - h.min(), abs=1e-8)
+    table = h.reshape(model.structure.state_sizes)
+    spans = [float((table.max(axis=i) - table.min(axis=i)).max()) for i in range(table.ndim)]
+    assert plan.factored_spans == pytest.approx(spans, abs=1e-8)
+
+
+def h_of(plan, structure: Structure, basis) -> np.ndarray:
+    prepared = ALP(basis=basis).prepare(structure)
+    states = np.ndindex(*structure.state_sizes)
+    return np.array([prepared.basis.value(plan.stats["weights"], state) for state in states])
+
+
+@given(cases(), st.sampled_from(METHODS))
+def test_discounted_objective_is_that_of_the_lp_over_all_pairs(case, method: str) -> None:
+    model, basis, discount = case
+    phi = basis_matrix(model.structure, basis)
+    expected, _ = discounted_lp(model, phi, discount)
+    plan = ALP(basis=basis, method=method, discount=discount).plan(model)
+    assert plan.status is Status.CONVERGED
+    assert plan.objective == pytest.approx(expected, abs=1e-6, rel=1e-7)
+    h = h_of(plan, model.structure, basis)
+    value = h + plan.stats["constant"]
+    alpha = joint_relevance(model.structure)
+    assert alpha @ value == pytest.approx(expected, abs=1e-6, rel=1e-7)
+    assert residuals(model, value, discount).max() <= 1e-6
+    check_certificate(plan, model, phi, basis)
+
+
+@given(cases(), st.sampled_from(METHODS))
+def test_average_objective_is_that_of_the_lp_over_all_pairs(case, method: str) -> None:
+    model, basis, discount = case
+    phi = basis_matrix(model.structure, basis)
+    expected = average_lp(model, phi)
+    plan = ALP(basis=basis, method=method, criterion="average", discount=discount).plan(model)
+    assert plan.status is Status.CONVERGED
+    assert plan.objective == pytest.approx(expected, abs=1e-6, rel=1e-7)
+    # The second stage keeps the bound of the first.
+    assert plan.gain_upper <= expected + 3e-6 * (1 + abs(expected))
+    check_certificate(plan, model, phi, basis)
+
+
+@given(st.data(), st.sampled_from(METHODS))
+def test_optimistic_tables_are_the_extended_model(data: st.DataObject, method: str) -> None:
+    structure = grouped(
+        data.draw, data.draw(structures(max_states=12, max_actions=3, max_variables=3))
+    )
+    tables = data.draw(optimistic_tables(structure))
+    basis = data.draw(bases(structure))
+    extended = tables.extended()
+    phi = basis_matrix(structure, basis)
+    discounted = ALP(basis=basis, method=method, discount=0.9).prepare(structure).solve(tables)
+    assert discounted.objective == pytest.approx(
+        discounted_lp(extended, phi, 0.9)[0], abs=1e-6, rel=1e-7
+    )
+    average = ALP(basis=basis, method=method, criterion="average").prepare(structure).solve(tables)
+    assert average.objective == pytest.approx(average_lp(extended, phi), abs=1e-6, rel=1e-7)
+    assert average.status is discounted.status is Status.CONVERGED
+
+
+@given(st.data())
+def test_split_targets_are_never_below_joint_ones(data: st.DataObject) -> None:
+    structure = data.draw(structures(max_states=12, max_actions=3, max_variables=3))
+    tables = data.draw(optimistic_tables(structure))
+    joint = ALP(basis="pairs").prepare(structure).solve(tables)
+    split = ALP(basis="pairs", targets="split").prepare(structure).solve(tables)
+    assert split.objective >= joint.objective - 1e-6
+    assert split.stats["relaxed"]
+    assert not joint.stats["relaxed"]
+    singles = ALP(basis="singles", targets="split").prepare(structure).solve(tables)
+    exact = ALP(basis="singles").prepare(structure).solve(tables)
+    assert singles.objective == pytest.approx(exact.objective, abs=1e-6)
+
+
+@given(cases())
+def test_any_product_relevance(case) -> None:
+    model, basis, _ = case
+    rng = np.random.default_rng(0)
+    relevance = tuple(tuple(rng.random(size) + 0.01) for size in model.structure.state_sizes)
+    phi = basis_matrix(model.structure, basis)
+    expected, _ = discounted_lp(model, phi, 0.9, relevance)
+    plan = ALP(basis=basis, discount=0.9, relevance=relevance).plan(model)
+    assert plan.objective == pytest.approx(expected, abs=1e-6, rel=1e-7)
+
+
+@given(st.data())
+@settings(max_examples=30)
+def test_new_tables_from_the_last_cuts_and_basis(data: st.DataObject) -> None:
+    """A prepared planner gives for every table what a fresh one gives."""
+    structure = data.draw(SMALL)
+    method = data.draw(st.sampled_from(METHODS))
+    criterion = data.draw(st.sampled_from(("discounted", "average")))
+    planner = ALP(basis="pairs", method=method, criterion=criterion, discount=0.9)
+    prepared = planner.prepare(structure)
+    phi = basis_matrix(structure, "pairs")
+    for _ in range(4):
+        model = data.draw(models(structure))
+        plan = prepared.solve(model)
+        if criterion == "average":
+            expected = average_lp(model, phi)
+        else:
+            expected = discounted_lp(model, phi, 0.9)[0]
+        assert plan.status is Status.CONVERGED
+        assert plan.objective == pytest.approx(expected, abs=1e-6, rel=1e-7)
+
+
+@given(st.data())
+@settings(max_examples=20)
+def test_a_restored_planner_goes_on_to_the_last_bit(data: st.DataObject) -> None:
+    structure = data.draw(SMALL)
+    method = data.draw(st.sampled_from(METHODS))
+    criterion = data.draw(st.sampled_from(("discounted", "average")))
+    planner = ALP(basis="pairs", method=method, criterion=criterion)
+    running = planner.prepare(structure)
+    tables = [data.draw(st.one_of(models(structure), optimistic_tables(structure)))
+              for _ in range(4)]  # fmt: skip
+    for table in tables[:2]:
+        running.solve(table)
+    saved = {name: array.copy() for name, array in running.warm_state().items()}
+    resumed = planner.prepare(structure)
+    resumed.restore_warm_state(saved)
+    for table in tables[2:]:
+        one, other = running.solve(table), resumed.solve(table)
+        np.testing.assert_array_equal(one.stats["weights"], other.stats["weights"])
+        assert one.objective == other.objective
+        assert one.iterations == other.iterations
+
+
+FIXED = (
+    ("circle:4", "singles"),
+    ("circle:4", "pairs"),
+    ("circle:5,dynamics=guestrin,reward=mean", "indicators"),
+    ("three-leg:5,dynamics=talebi", "pairs"),
+    ("star:4,dynamics=ippc", "singles"),
+    ("bi-ring:4,dynamics=guestrin", ((0, 1, 2), (2, 3))),
+    ("machines:2", "local"),
+    ("machines:2,topology=star", "pairs"),
+    ("jao:3", "singles"),
+    ("large-diameter", "indicators"),
+    ("riverswim:2", "indicators"),
+    ("random:4,seed=3", "pairs"),
+)
+
+
+@pytest.mark.parametrize(("name", "basis"), FIXED)
+def test_fixed_list_of_problems(name: str, basis) -> None:
+    model = fmdp.problem(name)
+    phi = basis_matrix(model.structure, basis)
+    discounted, _ = discounted_lp(model, phi, 0.95)
+    average = average_lp(model, phi)
+    for method in METHODS:
+        plan = ALP(basis=basis, method=method).plan(model)
+        assert plan.objective == pytest.approx(discounted, abs=1e-6)
+        plan = ALP(basis=basis, method=method, criterion="average").plan(model)
+        assert plan.objective == pytest.approx(average, abs=1e-6)
+
+
+def test_disconnected_models_add_up() -> None:
+    """The bound of a product is the sum of the bounds, each with variables of its own."""
+    parts = [fmdp.problem(name) for name in ("circle:3", "jao:1", "riverswim:1")]
+    whole = product(*parts)
+    for method in METHODS:
+        planner = ALP(method=method, basis="indicators")
+        together = planner.plan(whole)
+        alone = [planner.plan(part) for part in parts]
+        assert together.objective == pytest.approx(sum(p.objective for p in alone), abs=1e-6)
+        planner = dataclasses.replace(planner, criterion="average")
+        together = planner.plan(whole)
+        assert together.objective == pytest.approx(
+            sum(planner.plan(part).objective for part in parts), abs=1e-6
+        )
+
+
+def test_variables_that_nothing_depends_on_and_empty_scopes() -> None:
+    """One idle state variable, one idle action variable, a constant reward: 2 + 1 a step."""
+    structure = Structure((2, 3), (2, 4), ((2,), ()), ((), (0,)), ((0.0, 2.0), (0.0, 1.0)))
+    stay = np.array([[1.0, 0.0], [0.0, 1.0]])
+    model = FactoredMDP(structure, [stay, np.full((1, 3), 1 / 3)], [np.array([2.0]), [0.0, 1.0]])
+    for method in METHODS:
+        plan = ALP(method=method, criterion="average").plan(model)
+        assert plan.objective == pytest.approx(3.0, abs=1e-6)
+        plan = ALP(method=method, discount=0.5).plan(model)
+        # Half of the states pay 0 in the first step: 2/(1-g) + g/(1-g) + 1/2.
+        assert plan.objective == pytest.approx(4.0 + 1.0 + 0.5, abs=1e-6)
+        assert plan.policy((0, 0))[0] == 1
+
+
+def test_no_rewards_at_all() -> None:
+    structure = Structure((2,), (2,), ((0, 1),), ())
+    model = FactoredMDP(structure, [np.full((4, 2), 0.5)], [])
+    for method in METHODS:
+        for criterion in ("discounted", "average"):
+            plan = ALP(method=method, criterion=criterion).plan(model)
+            assert plan.status is Status.CONVERGED
+            assert plan.objective == pytest.approx(0.0, abs=1e-9)
+
+
+def test_large_weights_need_no_box() -> None:
+    """Rewards of a million: the box of the first rounds must not be seen in the answer."""
+    base = fmdp.problem("circle:3,dynamics=guestrin")
+    ranges = tuple((0.0, 1e-3 if k else 1e6) for k in range(3))
+    structure = dataclasses.replace(base.structure, reward_ranges=ranges)
+    rewards = [np.asarray(table) * ranges[k][1] for k, table in enumerate(base.rewards)]
+    model = FactoredMDP(structure, base.transitions, rewards)
+    expected, _ = discounted_lp(model, basis_matrix(structure, "pairs"), 0.99)
+    for method in METHODS:
+        plan = ALP(basis="pairs", method=method, discount=0.99, tolerance=1e-3).plan(model)
+        assert plan.objective == pytest.approx(expected, rel=1e-7)
+
+
+def test_limits_are_statuses_and_the_bound_still_holds() -> None:
+    model = fmdp.problem("circle:6,dynamics=guestrin,reward=mean")
+    best = ALP(basis="pairs").plan(model)
+    few = ALP(basis="pairs", max_iterations=2).plan(model)
+    assert few.status is Status.ITERATION_LIMIT
+    assert few.iterations == 2
+    assert few.objective >= best.objective - 1e-6  # feasible, so an upper bound on alpha . V*
+    assert few.gain_upper >= 0.84
+    short = ALP(basis="pairs", max_seconds=1e-9).plan(model)
+    assert short.status is Status.TIME_LIMIT
+    assert short.objective >= best.objective - 1e-6
+    average = ALP(criterion="average", max_iterations=1).plan(model)
+    assert average.status is Status.ITERATION_LIMIT
+    assert average.objective >= average_lp(model, basis_matrix(model.structure, "singles")) - 1e-6
+    assert ALP(method="factored", max_iterations=1).plan(model).status is Status.ITERATION_LIMIT
+
+
+def test_a_width_that_does_not_fit_is_refused() -> None:
+    model = fmdp.problem("random:14,parents=5,seed=1")
+    with pytest.raises(TooLarge, match="induced width"):
+        ALP(basis="pairs", memory_limit=10_000).plan(model)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"basis": "single"}, "did you mean"),
+        ({"basis": ((0, 9),)}, "variable 9"),
+        ({"method": "cut"}, "did you mean"),
+        ({"criterion": "gain"}, "criterion must be one of"),
+        ({"discount": 1.0}, "discount must be in"),
+        ({"tolerance": 0.0}, "tolerance must be above 0"),
+        ({"max_iterations": 0}, "max_iterations must be above 0"),
+        ({"relevance": ((1.0, 1.0),)}, "must be one for each"),
+        ({"relevance": ((0.0, 0.0),) * 4}, "not all 0"),
+        ({"ties": "lucky"}, "ties must be one of"),
+    ],
+)
+def test_settings_that_cannot_be_meant(wrong, message: str) -> None:
+    with pytest.raises(InvalidParameter, match=message):
+        ALP(**wrong).prepare(fmdp.problem("circle:4").structure)
+
+
+def test_zero_widths_are_the_model_itself() -> None:
+    model = fmdp.problem("circle:4,dynamics=guestrin,reward=mean")
+    tables = OptimisticTables.from_model(model)
+    for basis in ("singles", "pairs"):
+        planner = ALP(basis=basis)
+        assert planner.prepare(model.structure).solve(tables).objective == pytest.approx(
+            planner.plan(model).objective, abs=1e-7
+        )
