@@ -398,7 +398,7 @@ def test_the_theme_can_be_chosen(page: Page) -> None:
 
 
 def test_failed_runs_and_the_spec_are_told(page: Page) -> None:
-    notes = page.locator(".note").all_inner_texts()
+    notes = page.locator(".note li").all_inner_texts()
     assert notes[0] == "3 runs failed and are not in any number here."
     assert 'name = "made"' in page.locator("#spec pre").inner_text()
     assert page.locator("#spec li").count() == 3

@@ -71,6 +71,12 @@ def test_failed_and_missing_runs_are_told(made: ModuleType, tmp_path: Path) -> N
     assert [run.error for run in runs.failed] == ["Odd: no"]
 
 
+def test_a_first_seed_that_failed_does_not_move_its_cell(made: ModuleType, tmp_path: Path) -> None:
+    made.make_store(tmp_path, problems=["circle:3"], failed=[("PSRL", 0)])
+    with Store.open(tmp_path) as store:
+        assert gather(store).labels[:2] == ("PSRL", "DORL")
+
+
 def test_two_specs_that_share_runs_do_not_double_them(made: ModuleType, tmp_path: Path) -> None:
     made.make_store(tmp_path, problems=["circle:3"])
     with Store.create(tmp_path) as store:

@@ -101,6 +101,14 @@ def test_colour_is_the_learner_and_dash_the_variant(runs: Runs) -> None:
     assert len({look.marker for look in looks.values()}) == len(looks)
 
 
+def test_a_learner_keeps_its_colour_in_a_figure_with_fewer_of_them(runs: Runs) -> None:
+    every = styles(runs.cells)
+    some = [cell for cell in runs.problems[0].cells if cell.learner != "psrl"]
+    looks = styles(some, runs.cells)
+    for cell in some:
+        assert looks[cell.label].colour == every[cell.label].colour
+
+
 def test_thirty_variants_of_one_learner_all_look_different(runs: Runs) -> None:
     cell = runs.cells[0]
     looks = styles([replace(cell, label=f"c = {k}") for k in range(30)])

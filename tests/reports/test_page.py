@@ -201,11 +201,11 @@ def test_of_many_variants_the_best_are_shown_at_first(made: ModuleType, tmp_path
     learners = [
         made.MadeLearner(f"{name} {scale}", name, float(scale), {"c": scale})
         for name in ("psrl", "dorl")
-        for scale in range(1, 9)
+        for scale in range(1, 10)
     ]
     made.make_store(tmp_path, problems=["circle:3"], learners=learners, steps=40, seeds=range(2))
     labels = data_of(page_of(tmp_path))["labels"]
-    assert len(labels) == 16
+    assert len(labels) == 18
     shown = [label["label"] for label in labels if label["shown"]]
     assert {name.split()[0] for name in shown} == {"psrl", "dorl"}
     assert len(shown) <= 4  # the best by realised and by gap regret

@@ -106,7 +106,7 @@ def test_near_optimal(numbers: Made) -> None:
 def test_ours_beside(numbers: Made, scale: float, verdict: str) -> None:
     first, second = paragraphs(*numbers(ours=scale))
     assert "holds" in first
-    assert f"the best of ours is {verdict}: circle:4: DORL, exact " in second
+    assert f"picked after the fact, is {verdict}. On circle:4 DORL, exact: " in second
 
 
 def test_the_search_of_constants(made: ModuleType, numbers: Made) -> None:
@@ -134,7 +134,7 @@ def test_another_store_has_no_paragraph(store: Store, numbers: Made) -> None:
 
 def test_the_figure_has_a_row_a_problem(numbers: Made) -> None:
     runs, _ = numbers(problems=("circle:4", "three-leg:4"), ours=1.0, seeds=3)
-    drawing = figure(panels(runs))
+    drawing = figure(runs, panels(runs))
     assert drawing.name == "figure-2"
     assert set(drawing.files) == {"png", "svg", "pdf"}
     assert "Medians over 3 runs" in drawing.caption

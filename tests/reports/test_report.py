@@ -56,8 +56,8 @@ def test_files_and_printed_table(
         cell = gather(store).cells[0]
     ends = cell.ends("regret")
     assert ends is not None
-    line = next(line for line in printed.out.splitlines() if line.startswith("circle:3"))
-    assert f" {np.median(ends):,.0f} " in line
+    line = next(line for line in printed.out.splitlines() if line.startswith("PSRL "))
+    assert f" {np.median(ends):,.0f} ({ends.max():,.0f}) " in line
 
 
 @pytest.mark.usefixtures("without_matplotlib")

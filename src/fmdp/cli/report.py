@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,9 +14,11 @@ from fmdp.cli.output import print_json, print_people, table
 
 if TYPE_CHECKING:
     from fmdp.reports.report import Report
+    from fmdp.reports.statistics import Summary
 
 # A table for a terminal; the page and cells.csv have every row.
 MOST_ROWS = 40
+MOST_COLUMNS = 6
 
 
 def report(
@@ -68,7 +71,7 @@ def as_json(written: Report) -> dict[str, Any]:
     }
 
 
-def _summary(summary: Any) -> dict[str, Any] | None:
+def _summary(summary: Summary | None) -> dict[str, Any] | None:
     if summary is None:
         return None
     return {
@@ -81,28 +84,22 @@ def _summary(summary: Any) -> dict[str, Any] | None:
 
 
 def print_report(written: Report) -> None:
-    from fmdp.reports.cells import GAP, REALISED
+    from fmdp.reports.cells import MEASURES
 
-    rows = []
-    for found in written.analysis.summaries[:MOST_ROWS]:
-        cells = [found.cell.problem, found.cell.label, f"{len(found.cell.runs)}"]
-        for measure in (REALISED, GAP):
-            summary = found.by_measure.get(measure)
-            if summary is None:
-                cells += ["-", "-", "-"]
-            else:
-                quartiles = f"{summary.lower_quartile:,.0f} to {summary.upper_quartile:,.0f}"
-                cells += [f"{summary.median:,.0f}", quartiles, f"{summary.worst:,.0f}"]
-        rows.append(cells)
-    # A space tells the two columns of quartiles apart for the table, not for the eye.
-    heads = (
-        "problem", "learner", "runs", "regret", "quartiles", "worst", "gap regret", "quartiles ",
-        "worst ",
-    )  # fmt: skip
-    print_people(table(heads, rows, right=heads[2:]))
-    more = len(written.analysis.summaries) - MOST_ROWS
-    if more > 0:
-        print(f"... {more:,} more rows in cells.csv")
+    names = [problem.name for problem in written.runs.problems]
+    for number, measure in enumerate(written.runs.measures):
+        found = {
+            (summary.cell.label, summary.cell.problem): summary.by_measure[measure]
+            for summary in written.analysis.summaries
+            if measure in summary.by_measure
+        }
+        if number:
+            print()
+        print(f"{MEASURES[measure]} after the last step: median (worst run)")
+        if len(names) <= MOST_COLUMNS:
+            print_across(found, names)
+        else:
+            print_down(found)
     for paragraph in (*written.notes, *written.paragraphs):
         print(f"\n{paragraph}")
     kinds: dict[str, list[str]] = {}
@@ -110,3 +107,31 @@ def print_report(written: Report) -> None:
         kinds.setdefault(path.stem, []).append(path.suffix)
     beside = ", ".join(stem + " ".join(suffixes) for stem, suffixes in kinds.items())
     print(f"\npage    {written.page}\nbeside  {beside}")
+
+
+def print_across(found: Mapping[tuple[str, str], Summary], names: Sequence[str]) -> None:
+    """A row a learner, a column a problem."""
+    labels = list(dict.fromkeys(label for label, _ in found))
+    rows = [
+        (label, *(short(found.get((label, name))) for name in names))
+        for label in labels[:MOST_ROWS]
+    ]
+    print_people(table(("learner", *names), rows, right=names))
+    print_rest(len(labels))
+
+
+def print_down(found: Mapping[tuple[str, str], Summary]) -> None:
+    """A row a cell, for more problems than a terminal has room for."""
+    rows = [(name, label, short(summary)) for (label, name), summary in found.items()]
+    rows.sort(key=lambda row: row[0])
+    print_people(table(("problem", "learner", "regret"), rows[:MOST_ROWS], right=("regret",)))
+    print_rest(len(rows))
+
+
+def print_rest(count: int) -> None:
+    if count > MOST_ROWS:
+        print(f"... {count - MOST_ROWS:,} more rows in cells.csv")
+
+
+def short(summary: Summary | None) -> str:
+    return "-" if summary is None else f"{summary.median:,.0f} ({summary.worst:,.0f})"

@@ -120,13 +120,16 @@ def gather(store: Store) -> Runs:
     """Everything that is done in the store, as cells."""
     specs = store.specs()
     labels: dict[str, str] = {}
+    # Where a spec first asks for the cell of a run; a first seed that failed moves nothing.
     places: dict[str, int] = {}
+    first: dict[tuple[str, str, str], int] = {}
     for spec in specs:
         for member in store.members(spec.hash):
             labels.setdefault(member.key, member.label)
-            places.setdefault(member.key, len(places))
+            cell = (spec.hash, member.model, member.label)
+            places.setdefault(member.key, first.setdefault(cell, len(first)))
     by_cell: dict[CellKey, list[StoredRun]] = {}
-    done = sorted(store.runs(status="done"), key=lambda run: places.get(run.key, len(places)))
+    done = sorted(store.runs(status="done"), key=lambda run: places.get(run.key, len(first)))
     if not done:
         raise FileProblem(f"{store.path}: has no run that is done, so there is nothing to report")
     for run in done:

@@ -90,7 +90,7 @@ def draw(runs: Runs) -> list[Drawing]:
             shown = [(problem, drawn_cells(problem, measure, scale)) for problem in runs.problems]
             panels = [(problem, cells) for problem, cells in shown if cells]
             suffix = "" if scale == "log" else "-linear"
-            looks = styles([cell for _, cells in panels for cell in cells])
+            looks = styles([cell for _, cells in panels for cell in cells], runs.cells)
             drawings.append(
                 Drawing(
                     name + suffix,
@@ -301,10 +301,9 @@ def log_axes(ax: Axes, cells: Sequence[Cell], ends: Sequence[Any], last: int) ->
     ax.plot(guide, level * np.sqrt(guide), color="#888888", linewidth=0.8, zorder=1)
     ax.annotate(
         "∝ √t",
-        (last, level * math.sqrt(last)),
+        (1.2, level * math.sqrt(1.2)),
         textcoords="offset points",
-        xytext=(-2, 3),
-        ha="right",
+        xytext=(0, 4),
         color="#666666",
         fontsize=FONT_SIZE - 1,
     )

@@ -33,7 +33,7 @@ from fmdp.reports.network import network, touched_nodes
 from fmdp.reports.style import styles
 
 SCRIPTS = ("dom.js", "curves.js", "tables.js", "replay.js", "start.js")
-MOST_SHOWN = 12
+MOST_SHOWN = 16
 """Labels whose curves are all shown when the page opens."""
 MOST_REPLAYED = 20_000
 """Steps of a recording that go into the page; learning is early, and the store keeps all."""
@@ -63,10 +63,7 @@ def page(store: Store, runs: Runs, analysis: Analysis, paragraphs: Sequence[str]
         title=escape(title(runs)),
         facts=escape(" · ".join(facts(runs))),
         paper=_card(paragraphs),
-        notes="".join(
-            f'<p class="note" role="note">{escape(note)}</p>\n'
-            for note in (*runs.notes, *analysis.notes)
-        ),
+        notes=_notes((*runs.notes, *analysis.notes)),
         provenance=_provenance(runs),
         style=style,
         script=script,
@@ -265,6 +262,15 @@ def _card(paragraphs: Sequence[str]) -> str:
     return (
         '<section class="paper" aria-labelledby="paper-title">'
         f'<h2 id="paper-title">Against the paper</h2>\n{body}</section>\n'
+    )
+
+
+def _notes(notes: Sequence[str]) -> str:
+    if not notes:
+        return ""
+    items = "".join(f"<li>{escape(note)}</li>" for note in notes)
+    return (
+        f'<aside class="note" aria-label="What to know about these runs"><ul>{items}</ul></aside>\n'
     )
 
 

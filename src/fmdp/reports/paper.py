@@ -85,7 +85,7 @@ def _median(cell: Cell) -> float:
     return float("inf") if ends is None else float(np.median(ends))
 
 
-def figure(found: Sequence[Panel]) -> Drawing:
+def figure(runs: Runs, found: Sequence[Panel]) -> Drawing:
     """A row a problem: the paper's learners on the left, ours beside them."""
     rows = [
         (
@@ -95,7 +95,7 @@ def figure(found: Sequence[Panel]) -> Drawing:
         )
         for panel in found
     ]
-    looks = styles([cell for _, left, right in rows for cell in (*left, *right)])
+    looks = styles([cell for _, left, right in rows for cell in (*left, *right)], runs.cells)
     counts = sorted({len(cell.runs) for panel in found for cell in panel.theirs.values()})
     many = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
     caption = (
@@ -147,23 +147,23 @@ def _opening(found: Sequence[Panel]) -> str:
 
 
 def _close(found: Sequence[Panel]) -> str:
-    close: list[tuple[str, str]] = []
-    apart: list[tuple[str, str]] = []
+    numbers = []
+    close: list[str] = []
+    apart: list[str] = []
     for panel in found:
         psrl, dorl = _median(panel.theirs["psrl"]), _median(panel.theirs["dorl"])
-        words = f"{psrl:,.0f} and {dorl:,.0f} on {panel.name}"
-        (close if _ratio(psrl, dorl) <= CLOSE else apart).append((panel.name, words))
-    numbers = _listed([words for _, words in (*close, *apart)])
+        numbers.append(f"{psrl:,.0f} and {dorl:,.0f} on {panel.name}")
+        (close if _ratio(psrl, dorl) <= CLOSE else apart).append(panel.name)
+    told = "; ".join(numbers)
     claim = "Their first claim, that PSRL and DORL perform alike,"
     if not apart:
-        return f"{claim} holds here: {numbers}, never further apart than a factor of {CLOSE:g}."
-    names = _listed([name for name, _ in apart])
-    excepted = " (the one problem that the paper excepts)" if names == "three-leg:4" else ""
+        return f"{claim} holds here, within a factor of {CLOSE:g}: {told}."
     if not close:
-        return f"{claim} does not hold here: {numbers}, everywhere over a factor of {CLOSE:g}."
+        return f"{claim} does not hold here, on no problem within a factor of {CLOSE:g}: {told}."
+    excepted = " (the one problem that the paper excepts)" if apart == ["three-leg:4"] else ""
     return (
-        f"{claim} holds here on {_listed([name for name, _ in close])} but not on "
-        f"{names}{excepted}: {numbers}, where a factor of {CLOSE:g} counts as alike."
+        f"{claim} holds here on {_listed(close)} but not on {_listed(apart)}{excepted}, where a "
+        f"factor of {CLOSE:g} counts as alike: {told}."
     )
 
 
@@ -279,8 +279,8 @@ def _ours(found: Sequence[Panel]) -> tuple[str, ...]:
         theirs = min((panel.theirs[k] for k in ("psrl", "dorl")), key=_median)
         lower += _median(best) < _median(theirs)
         parts.append(
-            f"{panel.name}: {best.label} {_median(best):,.0f} (worst run {_worst(best):,.0f}) "
-            f"against {theirs.label} {_median(theirs):,.0f} (worst {_worst(theirs):,.0f})"
+            f"on {panel.name} {best.label}: {_median(best):,.0f} (worst run {_worst(best):,.0f}) "
+            f"against {theirs.label}: {_median(theirs):,.0f} (worst {_worst(theirs):,.0f})"
         )
     if not parts:
         return ()
@@ -292,7 +292,8 @@ def _ours(found: Sequence[Panel]) -> tuple[str, ...]:
         else "is lower on none"
     )
     told = "; ".join(parts)
-    return (f"Beside the paper's learners, the best of ours {verdict}: {told}.",)
+    opening = "Beside the paper's learners, the lowest median of ours, picked after the fact,"
+    return (f"{opening} {verdict}. {told[0].upper()}{told[1:]}.",)
 
 
 def _worst(cell: Cell) -> float:

@@ -81,7 +81,7 @@ def _figures(runs: Runs) -> dict[str, str | bytes]:
     drawings: list[Drawing] = draw(runs)
     found = paper.panels(runs)
     if found:
-        drawings.insert(0, paper.figure(found))
+        drawings.insert(0, paper.figure(runs, found))
     contents: dict[str, str | bytes] = {
         f"{drawing.name}.{kind}": content
         for drawing in drawings

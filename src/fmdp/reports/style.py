@@ -40,8 +40,10 @@ class Style:
     marker: str
 
 
-def styles(cells: Iterable[Cell]) -> dict[str, Style]:
-    """Label -> its look."""
+def styles(cells: Iterable[Cell], among: Iterable[Cell] = ()) -> dict[str, Style]:
+    """Label -> its look. `among` are all cells of the report: a learner keeps its colour in a
+    figure that draws only some of them."""
+    cells = list(cells)
     learner_of: dict[str, str] = {}
     for cell in cells:
         learner_of.setdefault(cell.label, cell.learner)
@@ -49,16 +51,18 @@ def styles(cells: Iterable[Cell]) -> dict[str, Style]:
     variants: dict[str, list[str]] = {}
     for label in ranked:
         variants.setdefault(learner_of[label], []).append(label)
-    by_learner = 1 < len(variants) <= len(COLOURS) and max(
-        map(len, variants.values()), default=0
-    ) <= len(DASHES)
+    every = dict.fromkeys(cell.learner for cell in (*among, *cells))
+    order = [learner for learner in every if learner not in ENDS]
+    by_learner = 1 < len(order) <= len(COLOURS) and all(
+        len(own) <= len(DASHES) for own in variants.values()
+    )
     found: dict[str, Style] = {}
     for place, label in enumerate(learner_of):
         learner = learner_of[label]
         if learner in ENDS:
             colours, dash = ENDS[learner], DASHES[2]
         elif by_learner:
-            colours = COLOURS[list(variants).index(learner)]
+            colours = COLOURS[order.index(learner)]
             dash = DASHES[variants[learner].index(label)]
         else:
             index = ranked.index(label)
