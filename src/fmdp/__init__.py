@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _HOME = {
+    "ALP": "fmdp.planning.linear",
     "DORL": "fmdp.learning.dorl",
     "Environment": "fmdp.simulation",
     "Exact": "fmdp.planning.exact",
@@ -59,6 +60,8 @@ if TYPE_CHECKING:  # the same names for type checkers and editors; a test compar
     from fmdp.model import save as save
     from fmdp.planning.choice import plan as plan
     from fmdp.planning.exact import Exact as Exact
+    from fmdp.planning.linear import ALP as ALP
+    from fmdp.planning.linear import ALP as ALP
     from fmdp.planning.plan import Plan as Plan
     from fmdp.planning.plan import Status as Status
     from fmdp.planning.policy import Policy as Policy

@@ -12,6 +12,7 @@ import pytest
 
 from fmdp.elimination.backup import Backup
 from fmdp.planning.exact import Exact
+from fmdp.planning.linear import ALP
 from fmdp.planning.registry import planner_kind
 from fmdp.planning.span import SpanConstrained
 
@@ -108,6 +109,25 @@ def test_an_interrupt_gives_the_bounds_so_far(run: Any, monkeypatch: pytest.Monk
     assert ran.json["gain_lower"] <= 2 * 0.428622434 <= ran.json["gain_upper"]
 
 
+def test_what_exact_cannot_hold_is_planned_approximately(run: Any) -> None:
+    """2^40 states: an upper bound on the gain, which is at most 40, and no policy gain."""
+    plan = run("plan", "circle:40", "--json").json
+    assert (plan["planner"], plan["status"], plan["states"]) == ("alp", "converged", 2**40)
+    assert 30 < plan["gain_upper"] <= 40
+    assert plan["gain"] is None
+    assert plan["gain_lower"] is None
+    assert plan["policy_gain"] is None
+    assert plan["objective"] > 0
+
+
+def test_the_approximate_bounds_enclose_the_gain(run: Any) -> None:
+    """jao:3 has gain 1.8, and singles represent its additive bias exactly."""
+    plan = run("plan", "jao:3", "--planner", "alp", "--criterion", "average", "--json").json
+    assert plan["gain_upper"] == pytest.approx(1.8, abs=1e-5)
+    assert plan["gain"] == plan["gain_lower"] == plan["policy_gain"]
+    assert plan["policy_gain"] == pytest.approx(1.8, abs=1e-5)
+
+
 def test_too_large_is_refused_with_the_predicted_need(run: Any) -> None:
     ran = run("plan", "circle:40", "--planner", "exact", "--json")
     assert "memory limit" in ran.refusal
@@ -175,14 +195,6 @@ def test_a_policy_of_another_problem_or_no_policy_is_refused(run: Any, tmp_path:
     assert "nowhere" in run("evaluate", "jao:3", str(tmp_path / "nowhere")).refusal
 
 
-def test_reproduce_prints_the_four_problems_of_the_paper(run: Any) -> None:
-    ran = run("reproduce")
-    assert ran.status == 0
-    assert "3.9200237" in ran.out  # three-leg 4, published
-    for name in ("circle:4", "circle:7", "three-leg:4", "three-leg:7"):
-        assert name in ran.out
-
-
 def test_the_program_prints_one_object_and_nothing_else() -> None:
     ran = subprocess.run(
         [sys.executable, "-m", "fmdp", "plan", "circle:3", "--json"],
@@ -198,4 +210,5 @@ def test_the_program_prints_one_object_and_nothing_else() -> None:
 
 def test_the_declared_defaults_are_those_of_the_planner() -> None:
     assert planner_kind("exact").make({}) == Exact()
+    assert planner_kind("alp").make({}) == ALP()
     assert planner_kind("span").make({"budget": "8"}) == SpanConstrained(8.0)
