@@ -109,8 +109,16 @@ def smallest_unsigned(values: int) -> type[np.unsignedinteger[Any]]:
     return np.uint64
 
 
+def _greedy(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Policy:
+    # Imported when such a file is opened: it brings the cost networks with it.
+    from fmdp.planning.linear.greedy import GreedyPolicy
+
+    return GreedyPolicy.from_archive(header, arrays)
+
+
 READERS: dict[str, Callable[[Mapping[str, Any], Mapping[str, NDArray[Any]]], Policy]] = {
     TablePolicy.kind: TablePolicy.from_archive,
+    "greedy": _greedy,
 }
 
 
