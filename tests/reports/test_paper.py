@@ -125,6 +125,18 @@ def test_a_search_that_ends_elsewhere(made: ModuleType, numbers: Made) -> None:
     assert "best c of DORL was 20 on circle:4, which is not everywhere near the paper's" in words
 
 
+def test_a_first_look_in_the_same_store_does_not_count(made: ModuleType, tmp_path: Path) -> None:
+    for steps in (20, 100):
+        made.make_store(
+            tmp_path, problems=["circle:4"], learners=made.LEARNERS, steps=steps, name=f"{steps}"
+        )
+    with Store.open(tmp_path) as store:
+        runs = gather(store)
+    (panel,) = panels(runs)
+    assert {cell.steps for cell in (*panel.theirs.values(), *panel.ours)} == {100}
+    assert "after 100 steps over 5 runs" in paragraphs(runs, analyse(runs))[0]
+
+
 def test_another_store_has_no_paragraph(store: Store, numbers: Made) -> None:
     runs, analysis = numbers(problems=("circle:4,seed=2",))
     assert paragraphs(runs, analysis) == ()

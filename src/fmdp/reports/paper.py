@@ -54,23 +54,26 @@ def _hashes() -> Mapping[str, str]:
 
 
 def panels(runs: Runs) -> list[Panel]:
-    """The paper's problems in its order, as far as the store has them with all three learners."""
+    """The paper's problems in its order, as far as the store has them with all three learners.
+    Of runs of several lengths (a first look, then the figure) the longest count."""
     found = {}
     for own in runs.problems:
         name = _hashes().get(own.model_hash)
-        theirs = {learner: _theirs(own, learner) for learner in NAMES}
         if name is None:
             continue
+        longest = max(cell.steps for cell in own.cells)
+        cells = [cell for cell in own.cells if cell.steps == longest]
+        theirs = {learner: _theirs(cells, learner) for learner in NAMES}
         known = {learner: cell for learner, cell in theirs.items() if cell is not None}
         if len(known) == len(NAMES):
-            ours = tuple(cell for cell in own.cells if cell.planner != PLANNER)
+            ours = tuple(cell for cell in cells if cell.planner != PLANNER)
             found[name] = Panel(name, own, known, ours)
     return [found[name] for name in PROBLEMS if name in found]
 
 
-def _theirs(own: Problem, learner: str) -> Cell | None:
+def _theirs(cells: Sequence[Cell], learner: str) -> Cell | None:
     """The cell with the paper's constants; after a search without them, the best."""
-    cells = [c for c in own.cells if c.learner == learner and c.planner == PLANNER]
+    cells = [c for c in cells if c.learner == learner and c.planner == PLANNER]
     exactly = [
         cell
         for cell in cells
