@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
@@ -60,6 +61,21 @@ def test_large_diameter() -> None:
         step = oracles.bellman(mdp, v) - v
         v = v + step
     assert np.ptp(step) > 0.5
+
+
+def test_no_rewards_make_the_span_of_a_circle_its_diameter() -> None:
+    """The paper calls sp <= D(M_1) + D(M_2) tight for the two circles. One circle has D = 2, and
+    over all 0/1 rewards of its eight (place, action) pairs the largest span is 1."""
+    forward = np.roll(np.eye(4), 1, axis=1)
+    chains = np.stack([forward.T, forward])
+    assert oracles.diameter(oracles.DenseMDP(chains, np.zeros((2, 4)))) == 2.0
+    longest = 0.0
+    for rewards in itertools.product((0.0, 1.0), repeat=8):
+        mdp = oracles.DenseMDP(chains, np.array(rewards).reshape(2, 4))
+        bias, lower, upper = oracles.damped_value_iteration(mdp, tolerance=1e-9)
+        assert upper - lower <= 1e-9
+        longest = max(longest, span(bias))
+    assert longest == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize(("n", "longest"), [(1, 14.7223), (2, 21.7670)])

@@ -7,8 +7,9 @@ number that is out of reach is None: the record always comes.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -18,7 +19,7 @@ from fmdp.measures.mixing import mixing_time
 from fmdp.model import FactoredMDP
 from fmdp.planning.choice import EXACT_STATES
 from fmdp.planning.exact import Exact
-from fmdp.planning.plan import Plan
+from fmdp.planning.plan import Plan, Status
 from fmdp.planning.policy import TablePolicy
 
 Progress = Callable[[int, int, str], None]
@@ -93,9 +94,16 @@ def _plan(model: FactoredMDP, planner: Exact | None, progress: Progress | None) 
         return None
     unit = structure.reward_range_total
     chosen = planner or Exact(tolerance=PRECISION * unit if unit > 0 else PRECISION)
-    if progress is not None:
-        progress(0, 1, "planning")
+
+    def report(news: Mapping[str, Any]) -> None:
+        if progress is not None:
+            progress(0, 1, f"planning: {news['sweeps']} sweeps, gap {news['gap']:.2g}")
+
     try:
-        return chosen.plan(model)
+        found = chosen.plan(model, progress=report)
     except TooLarge:
         return None
+    if found.status is Status.INTERRUPTED:
+        # A planner that is stopped gives what it has; measuring goes no further.
+        raise KeyboardInterrupt
+    return found
