@@ -29,7 +29,7 @@ from fmdp.model import FactoredMDP, OptimisticTables, Structure
 from fmdp.planning.linear import values
 from fmdp.planning.linear.bases import Basis, make_basis
 from fmdp.planning.linear.constraints import FIXED, Constraints
-from fmdp.planning.linear.cuts import STABILISED, Cuts
+from fmdp.planning.linear.cuts import Cuts
 from fmdp.planning.linear.factored import Factored, emitted_rows
 from fmdp.planning.linear.forms import Forms
 from fmdp.planning.linear.greedy import Extractor
@@ -52,8 +52,9 @@ ROUNDING = 4e-9
 """Violation below which rounding and the solver's own tolerance decide."""
 PINNED = 1e-7
 """Room above lambda, relative, that the second stage has."""
+_MANY_WEIGHTS = 64
 _EMITTED_ROWS = 200
-"""Rows that elimination may emit for each weight, if cuts are to start from them all."""
+"""With many weights, cuts start from all rows of the elimination if these are so few a weight."""
 
 
 @dataclass(frozen=True)
@@ -331,7 +332,7 @@ def _emission_pays(forms: Forms) -> bool:
     """Whether cuts should start from all rows of the elimination: many weights, and messages that
     are shared, so that the rows are few for each weight."""
     n = forms.basis.size
-    return n > STABILISED and emitted_rows(forms.network) <= _EMITTED_ROWS * n
+    return n > _MANY_WEIGHTS and emitted_rows(forms.network) <= _EMITTED_ROWS * n
 
 
 def _under(prefix: str, state: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:

@@ -33,7 +33,7 @@ from fmdp.planning.linear.program import STATUS, Answer, Floats, Question, Watch
 from fmdp.planning.plan import Status
 
 DEFAULT_ROUNDS = 10_000
-STABILISED = 64
+STABILISED = 16
 """Weights above which the box is a trust region."""
 _PRICE = 1e-8
 _LOOSE = 1e-9
