@@ -15,6 +15,7 @@ from fmdp.errors import FmdpError, InvalidParameter, UnknownName
 from fmdp.learning import learner as learner_module
 from fmdp.learning.learner import PlanningLearner, for_learning
 from fmdp.learning.registry import learner_kind, learners
+from fmdp.planning.linear import ALP
 from fmdp.planning.plan import Plan, Tables
 from fmdp.simulation import Reference, Simulation
 from fmdp.testing import check_learner
@@ -36,6 +37,19 @@ def test_every_learner_does_what_it_has_to(
         return learner_kind(name).make(model, settings, generator=generator)
 
     check_learner(made, MODEL, steps=150, seed=3, save_after=save_after)
+
+
+@pytest.mark.parametrize("name", ["psrl", "dorl", "frmax"])
+@pytest.mark.parametrize(
+    "planner",
+    [ALP(), ALP(method="factored"), ALP(criterion="average"), ALP(basis="pairs", ties="first")],
+    ids=lambda planner: f"{planner.method}-{planner.criterion}-{planner.basis}",
+)
+def test_learners_with_the_linear_planner(name: str, planner: ALP) -> None:
+    def made(model: FactoredMDP, generator: np.random.Generator) -> Any:
+        return learner_kind(name).make(model, {}, planner, generator)
+
+    check_learner(made, MODEL, steps=150, seed=3, save_after=61)
 
 
 class Forgetful(fmdp.DORL):
