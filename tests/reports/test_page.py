@@ -25,10 +25,12 @@ from fmdp.reports.page import as_script, page
 EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(1)>\"&'<!--"
 
 
-def page_of(directory: Path, paragraphs: tuple[str, ...] = ()) -> str:
+def page_of(
+    directory: Path, paragraphs: tuple[str, ...] = (), featured: tuple[str, ...] = ()
+) -> str:
     with Store.open(directory) as store:
         runs = gather(store)
-        return page(store, runs, analyse(runs), paragraphs)
+        return page(store, runs, analyse(runs), paragraphs, featured)
 
 
 class Elements(HTMLParser):
@@ -209,3 +211,6 @@ def test_of_many_variants_the_best_are_shown_at_first(made: ModuleType, tmp_path
     shown = [label["label"] for label in labels if label["shown"]]
     assert {name.split()[0] for name in shown} == {"psrl", "dorl"}
     assert len(shown) <= 4  # the best by realised and by gap regret
+    assert "dorl 9" not in shown
+    labels = data_of(page_of(tmp_path, featured=("dorl 9",)))["labels"]
+    assert {label["label"] for label in labels if label["shown"]} == {*shown, "dorl 9"}

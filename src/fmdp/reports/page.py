@@ -14,7 +14,7 @@ import hashlib
 import json
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from html import escape
 from importlib import resources
 from string import Template
@@ -47,8 +47,15 @@ CAPTIONS = {
 }
 
 
-def page(store: Store, runs: Runs, analysis: Analysis, paragraphs: Sequence[str] = ()) -> str:
-    """The page of a report; `paragraphs` stand on top, before the curves."""
+def page(
+    store: Store,
+    runs: Runs,
+    analysis: Analysis,
+    paragraphs: Sequence[str] = (),
+    featured: Collection[str] = (),
+) -> str:
+    """The page of a report; `paragraphs` stand on top, before the curves, and the curves of the
+    `featured` labels are shown even where there are too many to show all at first."""
     assets = resources.files("fmdp.reports") / "assets"
     style = (assets / "page.css").read_text("utf-8")
     parts = [(assets / name).read_text("utf-8") for name in SCRIPTS]
@@ -67,7 +74,7 @@ def page(store: Store, runs: Runs, analysis: Analysis, paragraphs: Sequence[str]
         provenance=_provenance(runs),
         style=style,
         script=script,
-        data=as_script(data(store, runs, analysis)),
+        data=as_script(data(store, runs, analysis, featured)),
     )
 
 
@@ -98,11 +105,11 @@ def facts(runs: Runs) -> Iterable[str]:
     yield " and ".join(f"{n:,}" for n in steps) + " steps"
 
 
-def data(store: Store, runs: Runs, analysis: Analysis) -> dict[str, Any]:
+def data(store: Store, runs: Runs, analysis: Analysis, featured: Collection[str]) -> dict[str, Any]:
     looks = styles(runs.cells)
     learner_of = {cell.label: cell.learner for cell in runs.cells}
     # Too many curves to read: the figures' choice is shown at first, the others can be switched on.
-    shown = set(looks) if len(looks) <= MOST_SHOWN else _chosen(runs)
+    shown = set(looks) if len(looks) <= MOST_SHOWN else _chosen(runs) | {*featured}
     return {
         "measures": [
             {"key": measure, "name": MEASURES[measure], "caption": CAPTIONS[measure]}

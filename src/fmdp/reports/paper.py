@@ -254,7 +254,10 @@ def _search(found: Sequence[Panel]) -> list[str]:
             cells = [
                 cell
                 for cell in panel.problem.cells
-                if cell.learner == learner and cell.planner == PLANNER and "c" in cell.parameters
+                if cell.learner == learner
+                and cell.planner == PLANNER
+                and cell.steps == panel.theirs[learner].steps
+                and "c" in cell.parameters
             ]
             if len({cell.parameters["c"] for cell in cells}) > 1:
                 best[panel.name] = float(min(cells, key=_median).parameters["c"])

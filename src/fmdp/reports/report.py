@@ -61,7 +61,10 @@ def write_report(
         runs = gather(store)
         analysis = analyse(runs)
         paragraphs = paper.paragraphs(runs, analysis)
-        contents: dict[str, str | bytes] = {"index.html": page(store, runs, analysis, paragraphs)}
+        featured = {cell.label for panel in paper.panels(runs) for cell in panel.theirs.values()}
+        contents: dict[str, str | bytes] = {
+            "index.html": page(store, runs, analysis, paragraphs, featured)
+        }
     contents |= tables(runs, analysis)
     reason = None
     try:
