@@ -35,7 +35,7 @@ $(INSTALLED_BENCH): $(INSTALLED)
 	$(INSTALL) -e '.[dev,plots,dask,bench]'
 	touch $@
 
-reproduce: $(INSTALLED) ## the main job: plans for the paper's four problems, as a table
+reproduce: $(INSTALLED) ## the main job: the paper's figure and table, and ours beside them
 	$(BIN)/fmdp reproduce
 
 test: $(INSTALLED) ## the tests that take seconds

@@ -17,7 +17,7 @@ SPEC = """
 steps = 300
 seeds = 3
 problems = ["circle:2", "three-leg:3,dynamics=guestrin"]
-learners = [{ name = "psrl", planner = "exact" }, "dorl", "random"]
+learners = [{ name = "psrl", planner = "exact" }, { name = "dorl", planner = "alp" }, "random"]
 """
 
 
