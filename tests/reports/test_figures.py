@@ -101,6 +101,12 @@ def test_colour_is_the_learner_and_dash_the_variant(runs: Runs) -> None:
     assert len({look.marker for look in looks.values()}) == len(looks)
 
 
+def test_learners_without_variants_differ_in_their_dashes_too(runs: Runs) -> None:
+    looks = styles([c for c in runs.problems[0].cells if c.label in ("PSRL", "DORL", "f-Rmax")])
+    assert [look.dash for look in looks.values()] == list(DASHES[:3])
+    assert len({look.colour for look in looks.values()}) == 3
+
+
 def test_a_learner_keeps_its_colour_in_a_figure_with_fewer_of_them(runs: Runs) -> None:
     every = styles(runs.cells)
     some = [cell for cell in runs.problems[0].cells if cell.learner != "psrl"]

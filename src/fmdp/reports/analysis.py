@@ -129,8 +129,8 @@ def _notes(comparisons: tuple[Comparison, ...]) -> list[str]:
         if hopeless:
             least = min(c.test.n for c in hopeless)
             notes.append(
-                f"{len(hopeless):,} of {len(family):,} comparisons have so few shared seeds (as few as "
-                f"{least}) that hardly any difference could be called significant after the "
+                f"{len(hopeless):,} of {len(family):,} comparisons have so few shared seeds (as "
+                f"few as {least}) that hardly any difference could be called significant after the "
                 f"correction: {least} pairs give no p-value below {smallest_p_value(least):.2g}."
             )
     return notes

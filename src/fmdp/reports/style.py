@@ -3,7 +3,7 @@
 Colours are those of Okabe & Ito (2008), which people with any colour vision tell apart; dashes and
 markers differ as well, so that a figure survives a grey printer. Where several learners run in a
 few variants each, the colour is the learner's and the dash the variant's; else every label has a
-colour of its own. The ends of every plot, oracle and random, are black and grey.
+colour and a dash of its own. The ends of every plot, oracle and random, are black and grey.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ GREY = ("#767676", "#9E9E9E")
 ENDS = {"oracle": BLACK, "random": GREY}
 
 # On and off, in line widths.
-DASHES: tuple[tuple[float, ...], ...] = ((), (5, 2), (1.5, 1.5), (6, 2, 1.5, 2), (9, 2.5))
+DASHES: tuple[tuple[float, ...], ...] = ((), (5, 2), (6, 2, 1.5, 2), (2, 1.5), (9, 2.5))
+DOTS = (1.0, 3.0)  # of the ends alone
 # As Matplotlib calls them; the page draws the same shapes.
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 
@@ -56,14 +57,17 @@ def styles(cells: Iterable[Cell], among: Iterable[Cell] = ()) -> dict[str, Style
     by_learner = 1 < len(order) <= len(COLOURS) and all(
         len(own) <= len(DASHES) for own in variants.values()
     )
+    several = any(len(own) > 1 for own in variants.values())
     found: dict[str, Style] = {}
     for place, label in enumerate(learner_of):
         learner = learner_of[label]
         if learner in ENDS:
-            colours, dash = ENDS[learner], DASHES[2]
+            colours, dash = ENDS[learner], DOTS
         elif by_learner:
-            colours = COLOURS[order.index(learner)]
-            dash = DASHES[variants[learner].index(label)]
+            rank = order.index(learner)
+            colours = COLOURS[rank]
+            # Without variants the dashes are free to tell the learners apart in grey.
+            dash = DASHES[variants[learner].index(label) if several else rank % len(DASHES)]
         else:
             index = ranked.index(label)
             colours = COLOURS[index % len(COLOURS)]
