@@ -219,6 +219,8 @@ def test_plans_inside_learners_are_coarse_unless_asked_otherwise() -> None:
     assert (chosen.tolerance, chosen.max_iterations, chosen.ties) == (4e-3, 200, "first")
     chosen = for_learning(Exact(tolerance=1e-4, max_iterations=9), structure)
     assert (chosen.tolerance, chosen.max_iterations) == (1e-4, 9)
+    chosen = for_learning(ALP(), structure)
+    assert (chosen.tolerance, chosen.max_iterations) == (4e-3, None)
     chosen = for_learning(None, structure, "vertex")
     assert (chosen.name, chosen.targets) == ("exact", "vertex")
 

@@ -28,8 +28,10 @@ from fmdp.learning.statistics import Statistics
 from fmdp.model import Structure
 from fmdp.parameters import Choice, Parameter, resolve
 from fmdp.planning.choice import planner_for
+from fmdp.planning.exact import Exact
 from fmdp.planning.plan import Plan, Planner, Prepared, Status, Tables
 from fmdp.planning.policy import Policy, TablePolicy
+from fmdp.planning.span import SpanConstrained
 
 Table = NDArray[np.integer[Any]]
 """Joint action indices."""
@@ -286,9 +288,9 @@ def for_learning(
 ) -> Planner:
     """A planner for plans by the hundred.
 
-    Without one: exact where there are at most 2^13 states and it fits, else approximate. The
-    tolerance and the iteration limit of a planner that has them at their defaults become 1e-3
-    times the sum of the reward ranges and 200; whatever was set otherwise stays.
+    Without one: exact where there are at most 2^13 states and it fits, else approximate. A
+    tolerance at its default becomes 1e-3 times the sum of the reward ranges, and where no limit is
+    set value iteration gets one of 200 sweeps; whatever was set otherwise stays.
     """
     chosen: Any = planner
     if planner is None:
@@ -298,7 +300,8 @@ def for_learning(
     changes: dict[str, Any] = {}
     if "tolerance" in defaults and chosen.tolerance == defaults["tolerance"]:
         changes["tolerance"] = TOLERANCE * (structure.reward_range_total or 1.0)
-    if "max_iterations" in defaults and chosen.max_iterations is None:
+    # The iterations of a linear program are rounds or pivots, many of them cheap: no limit there.
+    if isinstance(chosen, Exact | SpanConstrained) and chosen.max_iterations is None:
         changes["max_iterations"] = MAX_SWEEPS
     if targets is not None:
         if "targets" not in defaults:
