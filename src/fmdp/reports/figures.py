@@ -303,7 +303,7 @@ def log_axes(ax: Axes, cells: Sequence[Cell], ends: Sequence[Any], last: int) ->
         "∝ √t",
         (1.2, level * math.sqrt(1.2)),
         textcoords="offset points",
-        xytext=(0, 4),
+        xytext=(0, 9),
         color="#666666",
         fontsize=FONT_SIZE - 1,
     )

@@ -28,7 +28,7 @@ ENDS = {"oracle": BLACK, "random": GREY}
 
 # On and off, in line widths.
 DASHES: tuple[tuple[float, ...], ...] = ((), (5, 2), (6, 2, 1.5, 2), (2, 1.5), (9, 2.5))
-DOTS = (1.0, 3.0)  # of the ends alone
+DOTS: tuple[float, ...] = (1, 3)  # of the ends alone
 # As Matplotlib calls them; the page draws the same shapes.
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 
