@@ -61,7 +61,6 @@ if TYPE_CHECKING:  # the same names for type checkers and editors; a test compar
     from fmdp.planning.choice import plan as plan
     from fmdp.planning.exact import Exact as Exact
     from fmdp.planning.linear import ALP as ALP
-    from fmdp.planning.linear import ALP as ALP
     from fmdp.planning.plan import Plan as Plan
     from fmdp.planning.plan import Status as Status
     from fmdp.planning.policy import Policy as Policy
