@@ -1,5 +1,5 @@
 """A real Chromium over the report's page. Without one the tests are skipped, with the reason; with
-the variable CI set, as .ci/run does, a missing browser is a failure."""
+FMDP_BROWSER_REQUIRED set, as .ci/run does for root, a missing browser is a failure."""
 
 from __future__ import annotations
 
