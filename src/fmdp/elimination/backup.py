@@ -13,9 +13,9 @@ few vectors over the states.  All vectors that cross this interface are in C ord
 from __future__ import annotations
 
 import os
-import threading
+from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Any
 
 import numpy as np
@@ -174,19 +174,25 @@ class Backup:
         # Small pieces, taken as threads come free: the pieces cost the same, the cores may not.
         pieces = min(branches, 8 * threads)
         bounds = [branches * piece // pieces for piece in range(pieces + 1)]
-        queue = iter(range(pieces))
-        lock = threading.Lock()
+        left = deque(range(pieces))
 
         def worker(thread: int) -> None:
-            while True:
-                with lock:
-                    piece = next(queue, None)
-                if piece is None:
+            while left:
+                try:
+                    piece = left.popleft()
+                except IndexError:  # another thread was faster
                     return
                 work(thread, bounds[piece], bounds[piece + 1])
 
-        for done in [_pool(self.threads).submit(worker, t) for t in range(threads)]:
-            done.result()
+        started = [_pool(self.threads).submit(worker, t) for t in range(threads)]
+        try:
+            for done in started:
+                done.result()
+        except BaseException:
+            # After Ctrl-C the buffers are used again: nobody may still be writing into them.
+            left.clear()
+            wait(started)
+            raise
 
     def _run(
         self, mode: int, h: Vector, new: Vector, *, thread: int, branches: tuple[int, int],

@@ -127,49 +127,49 @@ def solve(
     status = Status.ITERATION_LIMIT
     lower, upper = -np.inf, np.inf
 
-    while True:
-        try:
-            made = operator.iterate(
+    # Wherever Ctrl-C finds it, the bounds of the last whole sweep hold.
+    try:
+        while True:
+            sweeps += operator.iterate(
                 h, new, scratch, discount=discount, tau=tau, tolerance=tolerance,
                 sweeps=max(1, min(chunk, limits.max_sweeps - sweeps)),
             )  # fmt: skip
-        except KeyboardInterrupt:
-            status = Status.INTERRUPTED
-            break
-        sweeps += made
-        slack = rounding_allowance(float(operator.extremes[2]) + reward_size, depth)
-        lower, upper = float(operator.extremes[0]) - slack, float(operator.extremes[1]) + slack
-        gap = float(operator.extremes[1] - operator.extremes[0])
-        if progress is not None:
-            progress(_report(sweeps, lower, upper, gap, scale, limits, started, tau))
-        if gap <= tolerance:
-            status = Status.CONVERGED
-            break
-        if sweeps >= limits.max_sweeps:
-            break
-        if limits.deadline is not None and time.monotonic() >= limits.deadline:
-            status = Status.TIME_LIMIT
-            break
-        history.append((sweeps, gap))
-        before = next((g for n, g in reversed(history) if n <= sweeps - _WINDOW), None)
-        if discount == 1.0 and before is not None:
-            if lower_taus and gap > _STALLED * before:
-                tau = lower_taus.pop(0)
-                history.clear()
-                if cold:
-                    h[:] = 0.0
-                    continue
-            elif (
-                not lower_taus
-                and not one_gain
-                and gap > _STALLED_DAMPED * before
-                and _at_rest(operator, h, new, tau)
-            ):
-                sweeps += 1
-                lower, upper = (float(x) for x in operator.extremes[:2])
-                status = Status.MULTICHAIN
+            slack = rounding_allowance(float(operator.extremes[2]) + reward_size, depth)
+            lower, upper = float(operator.extremes[0]) - slack, float(operator.extremes[1]) + slack
+            gap = float(operator.extremes[1] - operator.extremes[0])
+            if progress is not None:
+                progress(_report(sweeps, lower, upper, gap, scale, limits, started, tau))
+            if gap <= tolerance:
+                status = Status.CONVERGED
                 break
-        operator.advance(h, new, tau=tau, discount=discount)
+            if sweeps >= limits.max_sweeps:
+                break
+            if limits.deadline is not None and time.monotonic() >= limits.deadline:
+                status = Status.TIME_LIMIT
+                break
+            history.append((sweeps, gap))
+            before = next((g for n, g in reversed(history) if n <= sweeps - _WINDOW), None)
+            if discount == 1.0 and before is not None:
+                if lower_taus and gap > _STALLED * before:
+                    tau = lower_taus.pop(0)
+                    history.clear()
+                    if cold:
+                        h[:] = 0.0
+                        continue
+                elif (
+                    not lower_taus
+                    and not one_gain
+                    and gap > _STALLED_DAMPED * before
+                    and _at_rest(operator, h, new, tau)
+                ):
+                    sweeps += 1
+                    lower = float(operator.extremes[0]) - slack
+                    upper = float(operator.extremes[1]) + slack
+                    status = Status.MULTICHAIN
+                    break
+            operator.advance(h, new, tau=tau, discount=discount)
+    except KeyboardInterrupt:
+        status = Status.INTERRUPTED
     return Outcome(status, lower, upper, sweeps, tau, h, new)
 
 
