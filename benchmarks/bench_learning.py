@@ -265,7 +265,7 @@ def draw(results: Mapping[str, Any], path: Path, problems: Sequence[str]) -> Non
         axis.legend(frameon=False, fontsize=8, loc="upper left")
     np.atleast_1d(axes)[0].set_ylabel("gap regret: median, quartiles")
     path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=150, metadata={"Software": None} if path.suffix == ".png" else None)
+    figure.savefig(path, dpi=110, metadata={"Software": None} if path.suffix == ".png" else None)
 
 
 FIGURES = {
