@@ -117,11 +117,14 @@ def min_fill(neighbours: Mapping[int, Iterable[int]], sizes: Sequence[int]) -> l
     return order
 
 
-def choose_contexts(sizes: Sequence[int], scopes: Sequence[Scope]) -> tuple[int, ...]:
+def choose_contexts(
+    sizes: Sequence[int], scopes: Sequence[Scope], prefer: int = -1
+) -> tuple[int, ...]:
     """For every function the context variable of its component, or -1.
 
     The context is the variable in most functions of the component, if those are more than half
-    and at least three (of equals the one with most values, then the lowest index).
+    and at least three (of equals the one with most values, then the lowest index), or the
+    preferred variable in the component that has it.
     """
     owner = _components(sizes, scopes)
     members: dict[int, list[int]] = {}
@@ -136,7 +139,9 @@ def choose_contexts(sizes: Sequence[int], scopes: Sequence[Scope]) -> tuple[int,
         if not uses:
             continue
         chosen = max(uses, key=lambda v: (uses[v], sizes[v], -v))
-        if uses[chosen] >= 3 and 2 * uses[chosen] > len(functions):
+        if prefer in uses:
+            chosen = prefer
+        if chosen == prefer or (uses[chosen] >= 3 and 2 * uses[chosen] > len(functions)):
             for f in functions:
                 contexts[f] = chosen
     return tuple(contexts)

@@ -263,7 +263,8 @@ class _Program:
         tolerance = self.settings.tolerance
         # A violation v of the discounted constraint is worth v / (1 - g) in the objective.
         accuracy = max(tolerance * min(part.coefficient for part in constraints), ROUNDING)
-        return Question(cost, constraints, accuracy, max(tolerance, accuracy), self._scale)
+        charges = tuple(cost[-1] / constraints[0].coefficient for _ in constraints)
+        return Question(cost, constraints, charges, accuracy, max(tolerance, accuracy), self._scale)
 
     def run(self, watch: Watch) -> _Found:
         n = self.forms.basis.size

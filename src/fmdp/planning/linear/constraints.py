@@ -225,12 +225,14 @@ class Constraints:
         return self.network.maximise() - self.right_hand_side(x)
 
     def violated(self, x: Floats, threshold: float) -> Ints:
-        """Closing entries above their columns' values, after `violation`."""
+        """Closing entries above their columns' values by more than their share of the threshold,
+        after `violation`."""
         if self._several:
             allowed = x[self._column[self.closing - self.network.n_functions]]
         else:
             allowed = np.full(len(self.closing), self.right_hand_side(x))
-        return self.closing[self.network.buffer[self.closing] > allowed + threshold]
+        share = threshold / len(self.network.components)
+        return self.closing[self.network.buffer[self.closing] > allowed + share]
 
 
 def _run(first: Any, length: int) -> slice:

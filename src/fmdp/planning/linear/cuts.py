@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fmdp.planning.linear.constraints import Constraints, Pattern, no_rows
+from fmdp.planning.linear.constraints import Pattern, no_rows
 from fmdp.planning.linear.highs import (
     INFINITY,
     Basis,
@@ -29,7 +29,7 @@ from fmdp.planning.linear.highs import (
     LPStatus,
     stack,
 )
-from fmdp.planning.linear.program import STATUS, Answer, Floats, Question, Watch
+from fmdp.planning.linear.program import STATUS, Answer, Floats, Part, Question, Watch
 from fmdp.planning.plan import Status
 
 DEFAULT_ROUNDS = 10_000
@@ -95,7 +95,7 @@ class _Search:
         self.watch = watch
         self.lp = kept._lp
         self.n = question.n_weights
-        self.parts: tuple[Constraints, ...] = question.constraints
+        self.parts: tuple[Part, ...] = question.constraints
         self.stabilised = self.n > STABILISED
         self.patterns = list(kept._patterns) or [no_rows() for _ in self.parts]
         self.owner: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
@@ -229,9 +229,7 @@ class _Search:
         for number, part in enumerate(self.parts):
             violations.append(part.violation(x))
             if violations[-1] > threshold:
-                shared = max(threshold, 0.0) / len(self.parts[number].network.components)
-                heads = part.violated(x, shared if threshold > 0.0 else -np.inf)
-                self.add(number, part.traced(heads))
+                self.add(number, part.traced(part.violated(x, threshold)))
         return violations
 
     def widen(self, x: Floats) -> bool:
@@ -250,13 +248,9 @@ class _Search:
         return float(self.question.cost @ x[: self.n + 1])
 
     def raised(self, objective: float, violations: list[float]) -> float:
-        """The objective at a point whose scalar is raised until the constraints that have it hold
-        (and the others are charged the same)."""
-        charge = max(
-            max(violation, 0.0) / part.coefficient
-            for part, violation in zip(self.parts, violations, strict=True)
-        )
-        return objective + float(self.question.cost[-1]) * charge
+        """The objective at a point, and what it would cost to make it feasible."""
+        charged = zip(self.question.charges, violations, strict=True)
+        return objective + max(charge * max(violation, 0.0) for charge, violation in charged)
 
     def move(self, x: Floats, objective: float, violations: list[float]) -> None:
         """Make x the centre if it is good enough; a model that promised too much gets less room."""

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fmdp.elimination.network import Network
-from fmdp.planning.linear.constraints import Pattern
+from fmdp.planning.linear.constraints import Constraints, Pattern
 from fmdp.planning.linear.highs import (
     INFINITY,
     Basis,
@@ -50,7 +50,7 @@ class Factored:
 
     def solve(self, question: Question, watch: Watch) -> Answer:
         """The constraints must have been made with their messages."""
-        parts = question.constraints
+        parts = [part for part in question.constraints if isinstance(part, Constraints)]
         if self._patterns is None:
             self._patterns = [part.emitted() for part in parts]
         n = question.n_weights

@@ -81,10 +81,12 @@ class Forms:
         optimistic: bool = False,
         split: bool = False,
         model: FactoredMDP | None = None,
+        context: int = -1,
         memory_limit: int | None = None,
     ) -> None:
         """With a model, contexts that see equal tables share their work; without one the network
-        is a function of the structure alone and fits any tables."""
+        is a function of the structure alone and fits any tables. `context` is the variable to
+        condition on, if it should not be left to the network."""
         self.structure = structure
         self.basis = basis
         self.optimistic = optimistic
@@ -115,7 +117,7 @@ class Forms:
             structure.reward_scopes, [block.scope for block in basis.blocks], back_scopes
         )
         scopes = [host.scope for host in hosts]
-        contexts = choose_contexts(self.sizes, scopes)
+        contexts = choose_contexts(self.sizes, scopes, context)
         classes: dict[int, Ints] = {}
         if model is not None:
             classes = _classes(model, basis, hosts, contexts)
@@ -285,6 +287,17 @@ class Forms:
 
     def _rows_of_factors(self) -> Ints:
         return np.array(self.structure.transition_rows, dtype=np.int64)
+
+    def form(self, entries: Ints, discount: float) -> tuple[float, Floats]:
+        """The Bellman residual that these entries add up to, as constant + coefficients . w."""
+        coefficients = np.zeros(self.basis.size)
+        for e in entries:
+            f = int(self.entry_function[e])
+            columns = self.columns[f]
+            at = self.function_coefficient[f] + (e - self.function_entry[f]) * len(columns)
+            own = slice(at, at + len(columns))
+            coefficients[columns] += discount * self.back[own] - self.own[own]
+        return float(self.constant[entries].sum()), coefficients
 
     def fill(self, weights: Floats, discount: float, *, own: bool = True) -> None:
         """Write the tables for these weights into the network: the Bellman residual, or with

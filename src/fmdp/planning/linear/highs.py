@@ -212,10 +212,22 @@ class LinearProgram:
         self._option("simplex_iteration_limit", most)
         self._option("ipm_iteration_limit", most)
         highs.run()
-        found = highs.getModelStatus()
-        status = _STATUS.get(found)
+        status = _STATUS.get(highs.getModelStatus())
         if status is None:
-            raise SolverFailed(f"HiGHS ended with {highs.modelStatusToString(found)}")
+            # A basis of other tables can be hopeless for these: without it, then without simplex.
+            highs.clearSolver()
+            highs.run()
+            status = _STATUS.get(highs.getModelStatus())
+        if status is None:
+            highs.clearSolver()
+            self._option("solver", "ipm")
+            self._option("presolve", "on")
+            highs.run()
+            status = _STATUS.get(highs.getModelStatus())
+        if status is None:
+            raise SolverFailed(
+                f"HiGHS ended with {highs.modelStatusToString(highs.getModelStatus())}"
+            )
         info = highs.getInfo()
         iterations = sum(
             max(int(count), 0)

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fmdp.planning.linear.constraints import Constraints
-from fmdp.planning.linear.highs import LPStatus
+from fmdp.planning.linear.constraints import Ints, Pattern
+from fmdp.planning.linear.highs import LPStatus, Rows
 from fmdp.planning.plan import Progress, Status
 
 Floats = NDArray[np.float64]
@@ -29,13 +30,33 @@ STATUS = {
 """What an outcome of the solver means for the plan."""
 
 
+class Part(Protocol):
+    """A family of constraints that can be separated and written as rows: `Constraints`, or those
+    of one policy."""
+
+    n_columns: int
+    """Columns of its own."""
+
+    def joining_row(self) -> Rows | None: ...
+
+    def rows(self, pattern: Pattern) -> Rows: ...
+
+    def violation(self, x: Floats) -> float: ...
+
+    def violated(self, x: Floats, threshold: float) -> Ints: ...
+
+    def traced(self, heads: Ints) -> Pattern: ...
+
+
 @dataclass(frozen=True, eq=False)
 class Question:
     """min cost . (w, scalar) subject to every constraint."""
 
     cost: Floats
     """[K + 1]"""
-    constraints: tuple[Constraints, ...]
+    constraints: tuple[Part, ...]
+    charges: tuple[float, ...]
+    """For each constraint, what a unit of violation costs where it is made good."""
     accuracy: float
     """Violation at which to stop: small enough for the objective to be as close as asked."""
     tolerance: float

@@ -1,0 +1,184 @@
+"""What approximate policy iteration and Bellman-error minimisation share: the loop.
+
+    policy <- decision list of the weights;  weights <- min delta for that policy;  repeat
+
+It has converged when the same list comes back at once. It may return to an earlier list instead, or
+stay on a plateau of delta for ever; then it ends at the iteration limit (or after `PATIENCE` steps
+without a smaller delta) with the best weights seen.
+
+Columns of every program: the weights, delta, and c = delta + (1 - g) w_0 (see `decisions.py`).
+"""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fmdp.elimination.ties import rule_code
+from fmdp.errors import InvalidParameter
+from fmdp.model import FactoredMDP, Structure
+from fmdp.planning.linear import values
+from fmdp.planning.linear.alp import ALP, ROUNDING, TABULATED_ONCE
+from fmdp.planning.linear.bases import make_basis
+from fmdp.planning.linear.cuts import Cuts
+from fmdp.planning.linear.decisions import DecisionList, Decisions
+from fmdp.planning.linear.greedy import Extractor
+from fmdp.planning.linear.program import Limits, Part, Question, Watch
+from fmdp.planning.plan import Plan, Progress, Status, Tables
+from fmdp.planning.policy import Policy
+
+Scope = tuple[int, ...]
+Floats = NDArray[np.float64]
+DEFAULT_STEPS = 50
+PATIENCE = 10
+
+
+@dataclass(frozen=True)
+class ResidualPlanner(ABC):
+    """Settings of a planner that alternates a policy and the weights that fit it."""
+
+    basis: str | tuple[Scope, ...] = "singles"
+    discount: float = 0.95
+    tolerance: float = 1e-6
+    """Largest violation of a constraint that is left, and the smallest step that counts."""
+    max_iterations: int | None = None
+    """Policies evaluated."""
+    max_seconds: float | None = None
+    memory_limit: int | None = None
+    ties: str = "random"
+    tie_seed: int = 0
+
+    def __post_init__(self) -> None:
+        rule_code(self.ties)
+        if not self.tolerance > 0.0:
+            raise InvalidParameter(f"tolerance must be above 0; got {self.tolerance}")
+        if not 0.0 <= self.discount < 1.0:
+            raise InvalidParameter(f"discount must be in [0, 1); got {self.discount}")
+
+    @property
+    @abstractmethod
+    def name(self) -> str: ...
+
+    @abstractmethod
+    def parts(self, search: ResidualSearch, policy: DecisionList) -> tuple[Part, ...]:
+        """The constraints of one step."""
+
+    def prepare(self, structure: Structure) -> PreparedResidual:
+        return PreparedResidual(self, structure)
+
+    def plan(self, model: FactoredMDP, *, progress: Progress | None = None) -> Plan:
+        return ResidualSearch(self, model).run(progress)
+
+
+class PreparedResidual:
+    """Decision lists depend on which actions see equal tables, so every model starts afresh."""
+
+    def __init__(self, settings: ResidualPlanner, structure: Structure) -> None:
+        self.settings = settings
+        self.structure = structure
+
+    def solve(self, tables: Tables, *, progress: Progress | None = None) -> Plan:
+        if not isinstance(tables, FactoredMDP):
+            raise InvalidParameter(f"{self.settings.name} plans for models, not optimistic tables")
+        return self.settings.plan(tables, progress=progress)
+
+    def warm_state(self) -> Mapping[str, NDArray[Any]]:
+        return {}
+
+    def restore_warm_state(self, state: Mapping[str, NDArray[Any]]) -> None:
+        return None
+
+
+class ResidualSearch:
+    """One run: starts from the greedy policy of the approximate linear program."""
+
+    def __init__(self, settings: ResidualPlanner, model: FactoredMDP) -> None:
+        self.settings = settings
+        self.model = model
+        self.basis = make_basis(model.structure, settings.basis)
+        self.decisions = Decisions(model, self.basis, settings.memory_limit)
+
+    def run(self, progress: Progress | None) -> Plan:
+        started = time.perf_counter()
+        settings, decisions = self.settings, self.decisions
+        n = self.basis.size
+        start = ALP(settings.basis, discount=settings.discount, tolerance=settings.tolerance)
+        weights = start.plan(self.model).stats["weights"]
+        limits = Limits(None, settings.max_seconds)
+        cost = np.zeros(n + 2)
+        cost[n] = 1.0
+        accuracy = max(settings.tolerance * (1.0 - settings.discount), ROUNDING)
+        structure = self.model.structure
+        scale = (structure.reward_range_total / structure.m or 1.0) / (1.0 - settings.discount)
+        errors: list[float] = []
+        status = Status.ITERATION_LIMIT
+        best = np.append(weights, [np.inf, np.inf])
+        policy = decisions.decision_list(weights, settings.discount)
+        rounds = 0
+        for step in range(settings.max_iterations or DEFAULT_STEPS):
+            parts = self.settings.parts(self, policy)
+            question = Question(
+                cost, parts, (1.0,) * len(parts), accuracy, settings.tolerance, scale
+            )
+            answer = Cuts().solve(question, Watch(limits))
+            rounds += answer.iterations
+            if answer.status is not Status.CONVERGED:
+                status = answer.status
+                break
+            weights = answer.x[:n]
+            errors.append(answer.objective)
+            if answer.objective <= best[n] + settings.tolerance:
+                best = answer.x
+            if progress is not None:
+                progress({"iteration": step + 1, "error": answer.objective})
+            following = decisions.decision_list(weights, settings.discount)
+            if following.same_as(policy):
+                status = Status.CONVERGED
+                break
+            if len(errors) > PATIENCE and min(errors[-PATIENCE:]) > (
+                min(errors[:-PATIENCE]) - settings.tolerance
+            ):
+                break
+            policy = following
+        return self._plan(best, errors, rounds, status, started)
+
+    def _plan(
+        self, x: Floats, errors: list[float], rounds: int, status: Status, started: float
+    ) -> Plan:
+        settings, forms = self.settings, self.decisions.forms
+        weights, delta, c = x[:-2], float(x[-2]), float(x[-1])
+        known = bool(np.isfinite(delta))
+        forms.fill(weights, 1.0)
+        gain_upper = forms.network.maximise()
+        greedy = Extractor(forms).policy(weights, settings.discount, settings.ties,
+                                         settings.tie_seed)  # fmt: skip
+        few = self.model.structure.n_states <= TABULATED_ONCE
+        policy: Policy = greedy.tabulate() if few else greedy
+        return Plan(
+            planner=settings.name,
+            status=status,
+            policy=policy,
+            gain=None,
+            gain_lower=None,
+            gain_upper=gain_upper,
+            span=values.span(self.basis, weights, settings.memory_limit),
+            factored_spans=values.factored_spans(self.basis, weights, settings.memory_limit),
+            objective=delta if known else None,
+            iterations=len(errors),
+            seconds=time.perf_counter() - started,
+            ties=settings.ties,
+            stats={
+                "basis": self.basis.name,
+                "weights": weights,
+                "constant": (c - delta) / (1.0 - settings.discount) if known else None,
+                "errors": tuple(errors),
+                "rounds": rounds,
+                "induced_width": self.decisions.states.width,
+            },
+        )
