@@ -10,7 +10,7 @@ import pytest
 
 import fmdp
 from fmdp.errors import InvalidParameter
-from fmdp.simulation import Simulation, reference_for, simulate
+from fmdp.simulation import Reference, Simulation, reference_for, simulate
 from fmdp.simulation.loop import streams
 
 MODEL = fmdp.problem("circle:3")
@@ -89,6 +89,13 @@ def test_a_learner_of_ones_own() -> None:
     states = [step[0] for step in learner.seen]
     assert states[0] == MODEL.initial_state
     assert states[1:] == [step[3] for step in learner.seen[:-1]]
+
+
+def test_more_states_and_actions_than_an_index_can_count() -> None:
+    model = fmdp.problem("machines:70")  # 9^70 states, 2^70 joint actions
+    reference = Reference(1.0, "upper_bound", None, 0.0)
+    run = simulate(model, fmdp.Random(model.structure), 30, reference=reference)
+    assert (run.steps, run.gain_kind, run.gap_regret) == (30, "upper_bound", None)
 
 
 def test_a_learner_of_another_structure_is_refused() -> None:

@@ -29,8 +29,6 @@ class Entries(NamedTuple):
 
     sizes: Index
     """Sizes of all variables, states then actions."""
-    action_strides: Index
-    """Of the joint action index, one an action variable."""
     scope_start: Index
     """Factor f (transitions, then rewards) has the scope positions scope_start[f : f + 2]."""
     scope_variables: Index
@@ -63,7 +61,6 @@ def entries_of(structure: Structure) -> Entries:
     values = np.repeat(structure.state_sizes, structure.transition_rows)
     return Entries(
         sizes=_whole(structure.sizes),
-        action_strides=_whole(strides(structure.action_sizes)),
         scope_start=_whole(np.cumsum([0, *(len(scope) for scope in scopes)])),
         scope_variables=_whole([v for scope in scopes for v in scope]),
         scope_strides=_whole([step for scope in steps for step in scope]),

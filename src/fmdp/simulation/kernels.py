@@ -171,9 +171,9 @@ def play(  # type: ignore[no-untyped-def]
         if action < 0:
             return t, UNKNOWN_ACTION
         rest = action
-        for j in range(n_variables - m):
-            joint[m + j] = rest // entries.action_strides[j]
-            rest -= joint[m + j] * entries.action_strides[j]
+        for j in range(n_variables - 1, m - 1, -1):
+            joint[j] = rest % entries.sizes[j]
+            rest //= entries.sizes[j]
         expected = draw(entries, law, joint, found, uniforms[t], state, rewards)
         total = 0.0
         for k in range(rewards.shape[0]):
