@@ -84,7 +84,8 @@ def test_one_projection_is_the_lp_over_all_states(model, basis: str, seed: int) 
     cost[made.size] = 1.0
     parts = tuple(PolicyConstraints(decisions, policy, DISCOUNT, sign) for sign in (1.0, -1.0))
     found = Cuts().solve(
-        Question(cost, parts, (1.0, 1.0), 1e-8, 1e-7, 10.0), Watch(Limits(None, None))
+        Question(cost, parts, (1.0, 1.0), 1e-8, 1e-7, 10.0, np.zeros(made.size + 1, dtype=bool)),
+        Watch(Limits(None, None)),
     )
     assert found.status is Status.CONVERGED
     assert found.objective == pytest.approx(smallest_residual(model, phi, [own], [own]), abs=1e-6)

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -52,9 +52,9 @@ ROUNDING = 4e-9
 """Violation below which rounding and the solver's own tolerance decide."""
 PINNED = 1e-7
 """Room above lambda, relative, that the second stage has."""
-_MANY_WEIGHTS = 64
-_EMITTED_ROWS = 200
-"""With many weights, cuts start from all rows of the elimination if these are so few a weight."""
+_MANY_WEIGHTS, _EMITTED_ROWS = 64, 200
+_FEW_WEIGHTS, _EMITTED_ROWS_ALONE = 8, 16
+"""See `_emission_pays`; measured on circles, multi-agent networks and products."""
 
 
 @dataclass(frozen=True)
@@ -264,7 +264,10 @@ class _Program:
         # A violation v of the discounted constraint is worth v / (1 - g) in the objective.
         accuracy = max(tolerance * min(part.coefficient for part in constraints), ROUNDING)
         charges = tuple(cost[-1] / constraints[0].coefficient for _ in constraints)
-        return Question(cost, constraints, charges, accuracy, max(tolerance, accuracy), self._scale)
+        return Question(
+            cost, constraints, charges, accuracy, max(tolerance, accuracy), self._scale,
+            self.forms.basis.needless,
+        )  # fmt: skip
 
     def run(self, watch: Watch) -> _Found:
         n = self.forms.basis.size
@@ -283,9 +286,8 @@ class _Program:
         gain = float(first.x[n])
         slack = max(self.settings.tolerance, PINNED) * (1.0 + abs(gain))
         self.pinned.fixed = gain + slack
-        second = self._second_solver.solve(
-            self._question(self._value, self.discounted, self.pinned), watch
-        )
+        question = self._question(self._value, self.discounted, self.pinned)
+        second = self._second_solver.solve(replace(question, start=first.x[:n]), watch)
         x = second.x if np.isfinite(second.objective) else first.x
         return _Found(
             second.status,
@@ -330,10 +332,17 @@ class _Program:
 
 
 def _emission_pays(forms: Forms) -> bool:
-    """Whether cuts should start from all rows of the elimination: many weights, and messages that
-    are shared, so that the rows are few for each weight."""
-    n = forms.basis.size
-    return n > _MANY_WEIGHTS and emitted_rows(forms.network) <= _EMITTED_ROWS * n
+    """Whether cuts should start from all rows of the elimination.
+
+    Where they are few for each weight, one solve with all of them beats many rounds: with many
+    weights, since the number of rounds grows with them; and without contexts, since a round then
+    finds one cut only.
+    """
+    n, rows = forms.basis.size, emitted_rows(forms.network)
+    if n > _MANY_WEIGHTS:
+        return rows <= _EMITTED_ROWS * n
+    alone = all(component.context < 0 for component in forms.network.components)
+    return alone and n > _FEW_WEIGHTS and rows <= _EMITTED_ROWS_ALONE * n
 
 
 def _under(prefix: str, state: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:

@@ -63,6 +63,19 @@ class Basis:
         """Number of basis functions, the constant not counted."""
         return sum(block.size for block in self.blocks)
 
+    @cached_property
+    def needless(self) -> NDArray[np.bool_]:
+        """[functions]: those whose weight may as well be 0, since the constant and the others can
+        do what they do: one indicator of a complete set, and functions that are 0 everywhere.
+        Left free, they would make the linear program singular."""
+        marks = np.zeros(self.size, dtype=np.bool_)
+        for block in self.blocks:
+            idle = np.array(~block.values.any(axis=0))
+            if block.size and (block.values.sum(axis=1) == 1.0).all():
+                idle[0] = True
+            marks[block.first : block.first + block.size] = idle
+        return marks
+
     def value(self, weights: Floats, state: Sequence[int]) -> float:
         """h_w at one state."""
         total = 0.0

@@ -125,12 +125,14 @@ class _Search:
     def box(self) -> tuple[Floats, Floats]:
         radius, centre = self.kept._radius, self.kept._centre
         if centre is None or not self.stabilised:
-            return np.full(self.n, -radius), np.full(self.n, radius)
-        return centre - radius, centre + radius
+            centre = np.zeros(self.n)
+        room = np.where(self.question.fixed, 0.0, radius)
+        return centre - room, centre + room
 
     def box_costs(self) -> bool:
         """Whether a bound of the box holds the objective up."""
-        return bool((np.abs(self.lp.column_prices()[: self.n]) > _PRICE).any())
+        prices = np.abs(self.lp.column_prices()[: self.n])
+        return bool((prices[~self.question.fixed] > _PRICE).any())
 
     def add(self, number: int, pattern: Pattern) -> int:
         """Append the cuts of one constraint that are not there yet; returns how many."""
@@ -170,6 +172,11 @@ class _Search:
             kept._radius = question.scale * (_TRUST if self.stabilised else _BOX)
         if self.stabilised and kept._centre is None:
             kept._centre = np.zeros(self.n)
+        if question.start is not None:
+            if self.stabilised:
+                kept._centre = question.start.copy()
+            else:
+                kept._radius = max(kept._radius, 4.0 * float(np.abs(question.start).max(initial=0)))
         x = np.zeros(question.n_columns)
         if kept._centre is not None:
             x[: self.n] = kept._centre
@@ -189,7 +196,7 @@ class _Search:
                     status = Status.TIME_LIMIT
                     break
                 if outcome.status is not LPStatus.OPTIMAL:
-                    # Infeasible in this box, or a component without a cut.
+                    # Infeasible in this box, a component without a cut, or hopeless numbers.
                     if not self.widen(x):
                         status = STATUS[outcome.status]
                         break
@@ -279,3 +286,7 @@ class _Search:
         kept._patterns = self.patterns
         if self.stabilised:
             kept._centre = x[: self.n].copy()
+        else:
+            # A box that one model needed is no place to start the next from.
+            largest = float(np.abs(x[: self.n]).max(initial=0.0))
+            kept._radius = max(_BOX * self.question.scale, 4.0 * largest)

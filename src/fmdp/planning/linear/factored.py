@@ -57,6 +57,7 @@ class Factored:
         cost = np.zeros(question.n_columns)
         cost[: n + 1] = question.cost
         free = np.full(question.n_columns, INFINITY)
+        free[:n][question.fixed] = 0.0
         joining = [row for part in parts if (row := part.joining_row()) is not None]
         rows = [part.rows(own) for part, own in zip(parts, self._patterns, strict=True)]
         self._lp.load(cost, -free, free, stack([*joining, *rows]))

@@ -4,7 +4,7 @@ columns and on sparse rows, rows added and deleted, warm-started from the last b
 One thread, and HiGHS's tolerances far below the planner's, so that what violation is left comes
 from rows that are missing. `load` starts from a clean solver: with the same rows and the same basis
 the answer is the same to the last bit. An infeasible or unbounded program is an outcome with that
-status; only a numerical failure raises.
+status, and so is one on which HiGHS gives up.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _BASIS_STATUS = [highspy.HighsBasisStatus(status) for status in range(5)]
 
 
 class SolverFailed(FmdpError):
-    """HiGHS gave up for numerical reasons."""
+    """HiGHS refused what it was told."""
 
 
 class LPStatus(enum.Enum):
@@ -37,6 +37,7 @@ class LPStatus(enum.Enum):
     UNBOUNDED = "unbounded"
     TIME_LIMIT = "time_limit"
     ITERATION_LIMIT = "iteration_limit"
+    UNKNOWN = "unknown"
 
 
 _STATUS = {
@@ -223,11 +224,7 @@ class LinearProgram:
             self._option("solver", "ipm")
             self._option("presolve", "on")
             highs.run()
-            status = _STATUS.get(highs.getModelStatus())
-        if status is None:
-            raise SolverFailed(
-                f"HiGHS ended with {highs.modelStatusToString(highs.getModelStatus())}"
-            )
+            status = _STATUS.get(highs.getModelStatus(), LPStatus.UNKNOWN)
         info = highs.getInfo()
         iterations = sum(
             max(int(count), 0)

@@ -26,6 +26,7 @@ STATUS = {
     LPStatus.UNBOUNDED: Status.UNBOUNDED,
     LPStatus.TIME_LIMIT: Status.TIME_LIMIT,
     LPStatus.ITERATION_LIMIT: Status.ITERATION_LIMIT,
+    LPStatus.UNKNOWN: Status.ITERATION_LIMIT,
 }
 """What an outcome of the solver means for the plan."""
 
@@ -63,6 +64,10 @@ class Question:
     """Violation that may be left if rounding allows no better."""
     scale: float
     """A size that weights of this problem may well have; only a place to start from."""
+    fixed: NDArray[np.bool_]
+    """[K]: weights that stay 0."""
+    start: Floats | None = None
+    """[K]: weights known to satisfy the constraints that no scalar can make good."""
 
     @property
     def n_weights(self) -> int:

@@ -116,6 +116,7 @@ class ResidualSearch:
         accuracy = max(settings.tolerance * (1.0 - settings.discount), ROUNDING)
         structure = self.model.structure
         scale = (structure.reward_range_total / structure.m or 1.0) / (1.0 - settings.discount)
+        fixed = np.append(self.basis.needless, False)
         errors: list[float] = []
         status = Status.ITERATION_LIMIT
         best = np.append(weights, [np.inf, np.inf])
@@ -124,7 +125,7 @@ class ResidualSearch:
         for step in range(settings.max_iterations or DEFAULT_STEPS):
             parts = self.settings.parts(self, policy)
             question = Question(
-                cost, parts, (1.0,) * len(parts), accuracy, settings.tolerance, scale
+                cost, parts, (1.0,) * len(parts), accuracy, settings.tolerance, scale, fixed
             )
             answer = Cuts().solve(question, Watch(limits))
             rounds += answer.iterations
