@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass
 from pathlib import Path
@@ -110,7 +110,7 @@ class _Driver:
         self.report = report
         self.planned = {run.key: run for run in spec.runs()}
         self.scores = _Scores()
-        self.clock = _Clock()
+        self.clock = _Clock(self.planned.values())
         self.queue: deque[PlannedRun] = deque()
         self.alone: deque[PlannedRun] = deque()
         self.running: dict[Future[Outcome], PlannedRun] = {}
@@ -188,10 +188,11 @@ class _Driver:
     ) -> None:
         if error is not None or regret is None:
             self.failures[f"{run.cell.problem.id}, {run.cell.label}, seed {run.seed}"] = str(error)
+            self.clock.over(run, None)
             return
         self.done += 1
         self.scores.add(run, regret)
-        self.clock.add(run, seconds)
+        self.clock.over(run, seconds)
 
     def _recover(self) -> None:
         """Workers died. What has come back counts; the rest goes again, or has had its chances."""
@@ -216,7 +217,6 @@ class _Driver:
     def _say(self) -> None:
         if self.report is not None:
             size = self.workers.size
-            waiting = [*self.queue, *self.alone, *self.running.values()]
             self.report(
                 Progress(
                     total=len(self.planned),
@@ -224,7 +224,7 @@ class _Driver:
                     failed=len(self.failures),
                     running=min(len(self.running), size),
                     seconds=self.clock.seconds,
-                    seconds_left=self.clock.left(waiting, size),
+                    seconds_left=self.clock.left(size),
                     leader=self.scores.leader(),
                 )
             )
@@ -235,12 +235,22 @@ class _Scores:
 
     def __init__(self) -> None:
         self._regrets: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+        self._leader: str | None = None
+        self._due = 0.0
 
     def add(self, run: PlannedRun, regret: float) -> None:
         if run.cell.recipe.learner != "oracle":  # it learns nothing
             self._regrets[run.cell.problem.id][run.cell.label].append(regret)
 
     def leader(self) -> str | None:
+        """The leader, ranked anew now and then: medians of many thousand runs take their time."""
+        started = time.monotonic()
+        if started >= self._due:
+            self._leader = self._ranked()
+            self._due = started + 50 * (time.monotonic() - started)
+        return self._leader
+
+    def _ranked(self) -> str | None:
         ranks: dict[str, list[int]] = defaultdict(list)
         for by_label in self._regrets.values():
             medians = {label: median(regrets) for label, regrets in by_label.items()}
@@ -253,22 +263,29 @@ class _Scores:
 
 
 class _Clock:
-    """Time so far, and left: a run takes as long as those of its cell, else as all did."""
+    """Time so far, and left: a run takes as long as those of its cell did, else as all did."""
 
-    def __init__(self) -> None:
+    def __init__(self, waiting: Iterable[PlannedRun]) -> None:
         self._started = time.monotonic()
-        self._of_cell: dict[int, list[float]] = defaultdict(list)
+        self._waiting = Counter(id(run.cell) for run in waiting)
+        self._seconds: dict[int, float] = defaultdict(float)
+        self._made: Counter[int] = Counter()
 
-    def add(self, run: PlannedRun, seconds: float) -> None:
-        self._of_cell[id(run.cell)].append(seconds)
+    def over(self, run: PlannedRun, seconds: float | None) -> None:
+        """A run has ended: done after so many seconds, or failed."""
+        self._waiting[id(run.cell)] -= 1
+        if seconds is not None:
+            self._seconds[id(run.cell)] += seconds
+            self._made[id(run.cell)] += 1
 
     @property
     def seconds(self) -> float:
         return time.monotonic() - self._started
 
-    def left(self, waiting: list[PlannedRun], workers: int) -> float | None:
-        means = {cell: mean(seconds) for cell, seconds in self._of_cell.items()}
+    def left(self, workers: int) -> float | None:
+        means = {cell: self._seconds[cell] / made for cell, made in self._made.items()}
         if not means:
             return None
         usual = mean(means.values())
-        return sum(means.get(id(run.cell), usual) for run in waiting) / workers
+        total = sum(number * means.get(cell, usual) for cell, number in self._waiting.items())
+        return total / workers
