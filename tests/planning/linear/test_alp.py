@@ -281,6 +281,11 @@ def test_a_width_that_does_not_fit_is_refused() -> None:
     model = fmdp.problem("random:14,parents=5,seed=1")
     with pytest.raises(TooLarge, match="induced width"):
         ALP(basis="pairs", memory_limit=10_000).plan(model)
+    # The network of a circle is small; one row for each of its joint entries is not.
+    circle = fmdp.problem("circle:12")
+    with pytest.raises(TooLarge, match="factored linear program has"):
+        ALP(method="factored", memory_limit=100_000).plan(circle)
+    assert ALP(memory_limit=100_000).plan(circle).status is Status.CONVERGED
 
 
 @pytest.mark.parametrize(

@@ -24,13 +24,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fmdp.elimination.ties import rule_code
-from fmdp.errors import InvalidParameter
+from fmdp.errors import InvalidParameter, TooLarge
+from fmdp.memory import available_memory, describe_bytes
 from fmdp.model import FactoredMDP, OptimisticTables, Structure
 from fmdp.planning.linear import values
 from fmdp.planning.linear.bases import Basis, make_basis
 from fmdp.planning.linear.constraints import FIXED, Constraints
 from fmdp.planning.linear.cuts import Cuts
-from fmdp.planning.linear.factored import Factored, emitted_rows
+from fmdp.planning.linear.factored import Factored, emitted_size
 from fmdp.planning.linear.forms import Forms
 from fmdp.planning.linear.greedy import Extractor
 from fmdp.planning.linear.program import Answer, Limits, Question, Watch
@@ -240,7 +241,17 @@ class _Program:
         self.extractor = Extractor(forms)
         n = forms.basis.size
         average = settings.criterion == "average"
-        self.emits = settings.method == "factored" or _emission_pays(forms)
+        limit = settings.memory_limit or available_memory() // 2
+        self.emits = settings.method == "factored" or _emission_pays(forms, limit)
+        if settings.method == "factored":
+            rows, needed = emitted_size(forms)
+            if needed > limit:
+                raise TooLarge(
+                    f"the factored linear program has {rows} rows and needs "
+                    f"{describe_bytes(needed)}; the memory limit is {describe_bytes(limit)}",
+                    needed,
+                    limit,
+                )
         solver = Factored if self.emits else Cuts
         self._first_solver, self._second_solver = solver(), solver()
         discount = settings.discount
@@ -331,14 +342,17 @@ class _Program:
         self._second_solver.restore(_under("second.", state))
 
 
-def _emission_pays(forms: Forms) -> bool:
+def _emission_pays(forms: Forms, limit: int) -> bool:
     """Whether cuts should start from all rows of the elimination.
 
     Where they are few for each weight, one solve with all of them beats many rounds: with many
     weights, since the number of rounds grows with them; and without contexts, since a round then
     finds one cut only.
     """
-    n, rows = forms.basis.size, emitted_rows(forms.network)
+    n = forms.basis.size
+    rows, needed = emitted_size(forms)
+    if needed > limit:
+        return False
     if n > _MANY_WEIGHTS:
         return rows <= _EMITTED_ROWS * n
     alone = all(component.context < 0 for component in forms.network.components)

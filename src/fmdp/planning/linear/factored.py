@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fmdp.elimination.network import Network
 from fmdp.planning.linear.constraints import Constraints, Pattern
+from fmdp.planning.linear.forms import Forms
 from fmdp.planning.linear.highs import (
     INFINITY,
     Basis,
@@ -30,14 +30,19 @@ from fmdp.planning.plan import Status
 
 INTERIOR_ROWS = 1000
 """Rows above which a program without a basis is solved by an interior-point method."""
+_BYTES_AN_ENTRY, _BYTES_A_ROW = 100, 400
 
 
-def emitted_rows(network: Network) -> int:
-    """How many rows elimination emits."""
+def emitted_size(forms: Forms) -> tuple[int, int]:
+    """How many rows elimination emits, and about how many bytes a program of them takes."""
+    network = forms.network
     program = network.program
     sent = np.array([kind in ("up", "down", "close") for kind in network.kinds])
-    items = np.diff(program.block_items)
-    return int((items * program.block_joint)[sent].sum())
+    rows = (np.diff(program.block_items) * program.block_joint)[sent]
+    # A row reads a function's few weights or a message: the most weights bound the entries.
+    most = max((len(columns) for columns in forms.columns), default=1)
+    entries = rows * (np.diff(program.block_inputs)[sent] * most + 1)
+    return int(rows.sum()), int(_BYTES_AN_ENTRY * entries.sum() + _BYTES_A_ROW * rows.sum())
 
 
 class Factored:

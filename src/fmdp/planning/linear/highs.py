@@ -10,6 +10,7 @@ status, and so is one on which HiGHS gives up.
 from __future__ import annotations
 
 import enum
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -24,6 +25,7 @@ Floats = NDArray[np.float64]
 INFINITY = float(highspy.kHighsInf)
 FEASIBILITY = 1e-9
 _MOST_ITERATIONS = 2**31 - 1
+_LONG_ROWS = 2000
 _BASIS_STATUS = [highspy.HighsBasisStatus(status) for status in range(5)]
 
 
@@ -212,18 +214,18 @@ class LinearProgram:
         most = _MOST_ITERATIONS if iterations is None else iterations
         self._option("simplex_iteration_limit", most)
         self._option("ipm_iteration_limit", most)
-        highs.run()
+        self._run()
         status = _STATUS.get(highs.getModelStatus())
         if status is None:
             # A basis of other tables can be hopeless for these: without it, then without simplex.
             highs.clearSolver()
-            highs.run()
+            self._run()
             status = _STATUS.get(highs.getModelStatus())
         if status is None:
             highs.clearSolver()
             self._option("solver", "ipm")
             self._option("presolve", "on")
-            highs.run()
+            self._run()
             status = _STATUS.get(highs.getModelStatus(), LPStatus.UNKNOWN)
         info = highs.getInfo()
         iterations = sum(
@@ -236,6 +238,24 @@ class LinearProgram:
         )
         x = np.array(highs.getSolution().col_value, dtype=np.float64)
         return Outcome(status, float(info.objective_function_value), x, iterations)
+
+    def _run(self) -> None:
+        """Run; a program that may take seconds in a thread of its own, so that Ctrl-C is heard."""
+        large = self.n_rows > _LONG_ROWS and threading.current_thread() is threading.main_thread()
+        if not large:
+            self._highs.run()
+            return
+        if not self._highs.HandleUserInterrupt:
+            self._highs.HandleUserInterrupt = True
+        self._highs.startSolve()
+        done = False
+        while not done:
+            try:
+                done = self._highs.wait(0.1)[0]
+            except KeyboardInterrupt:
+                self._highs.cancelSolve()
+        if self._highs.getModelStatus() == highspy.HighsModelStatus.kInterrupt:
+            raise KeyboardInterrupt
 
     def slacks(self) -> Floats:
         """How far each row is above its lower bound at the last solution."""
