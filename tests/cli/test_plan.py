@@ -212,3 +212,9 @@ def test_the_declared_defaults_are_those_of_the_planner() -> None:
     assert planner_kind("exact").make({}) == Exact()
     assert planner_kind("alp").make({}) == ALP()
     assert planner_kind("span").make({"budget": "8"}) == SpanConstrained(8.0)
+
+
+def test_an_option_that_one_planner_has_asks_for_that_planner(run: Any) -> None:
+    assert run("plan", "circle:3", "--json", "--basis", "pairs").json["planner"] == "alp"
+    assert run("plan", "circle:3", "--json", "--span-budget", "3").json["planner"] == "span"
+    assert run("plan", "circle:3", "--json", "--tolerance", "1e-4").json["planner"] == "exact"

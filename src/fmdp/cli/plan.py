@@ -136,8 +136,13 @@ def run(result: dict[str, Any], planner: str | None, settings: Mapping[str, obje
     built = clock()
     result["states"], result["actions"] = model.structure.n_states, model.structure.n_actions
     if planner is None:
-        limit = settings.get("memory_limit")
-        planner = default_planner(model, memory_limit=limit).name  # type: ignore[arg-type]
+        planner = (
+            planner_that_takes(settings)
+            or default_planner(
+                model,
+                memory_limit=settings.get("memory_limit"),  # type: ignore[arg-type]
+            ).name
+        )
     kind = planner_kind(planner)
     chosen = kind.make(settings)
     result["planner"] = kind.name
@@ -159,6 +164,18 @@ def run(result: dict[str, Any], planner: str | None, settings: Mapping[str, obje
         "peak_memory_bytes": peak_memory(),
     }
     return found
+
+
+def planner_that_takes(settings: Mapping[str, object]) -> str | None:
+    """The only planner with all these options: `--basis pairs` asks for alp without naming it."""
+    from fmdp.planning.registry import planners
+
+    fitting = [
+        kind.name
+        for kind in planners()
+        if set(settings) <= {parameter.name for parameter in kind.parameters}
+    ]
+    return fitting[0] if len(fitting) == 1 else None
 
 
 def warm_up(kind: PlannerKind, settings: Mapping[str, object], n_states: int) -> None:
