@@ -43,6 +43,11 @@ def test_the_example_is_read_as_its_comments_say() -> None:
     assert dorl["planner_settings"]["tolerance"] == 0.01
 
 
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.toml")), ids=lambda path: path.name)
+def test_every_example_is_a_spec(path: Path) -> None:
+    assert read_spec(path).cells
+
+
 def test_the_hash_does_not_see_order_comments_or_formatting() -> None:
     other = """
     # a comment
