@@ -148,7 +148,7 @@ def test_too_large_is_refused_with_the_predicted_need(run: Any) -> None:
         (["--planner", "span", "--span-budget", "1,2"], "budget has 2 numbers; must be one, or"),
         (["--planner", "span", "--span-budget", "1", "--span-split", "serch"], '"search"?'),
         (["--planner", "span", "--span-budget", "1,2,3", "--span-split", "uniform"], "got 3"),
-        (["--span-budget", "1"], "planner exact has no parameter 'budget'"),
+        (["--planner", "exact", "--span-budget", "1"], "planner exact has no parameter 'budget'"),
         (["--planner", "exact", "--basis", "pairs"], "planner exact has no parameter 'basis'"),
         (["--tolerance", "0"], "must be a number > 0; got '0'"),
         (["--tolerance", "nan"], "must be a number > 0; got 'nan'"),
