@@ -202,12 +202,11 @@ def test_making_a_store_leaves_no_other_file(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == [FILE_NAME]
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
-def test_a_store_in_a_directory_that_cannot_be_written_is_read(store: Store) -> None:
+def test_a_store_in_a_directory_that_cannot_be_written_is_read(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store.close()
-    store.path.parent.chmod(0o500)
-    try:
-        with Store.open(store.path.parent) as reader:
-            assert reader.run(DONE.key) == DONE
-    finally:
-        store.path.parent.chmod(0o700)
+    monkeypatch.setattr(os, "access", lambda path, mode: False)  # root may write anywhere
+    with Store.open(store.path.parent) as reader:
+        assert reader.run(DONE.key) == DONE
+    assert [path.name for path in store.path.parent.iterdir()] == [FILE_NAME]  # as it was
