@@ -8,7 +8,8 @@ solver. The objective never falls from round to round and is a lower bound on th
 Without enough rows the program is unbounded, so the weights start in a box. A box that still costs
 something at the end (a reduced cost at the bound) is widened and the search goes on: the answer
 does not depend on it. With many weights the box is a trust region around the best point so far
-(Marsten, Hogan & Blankenship 1975), since the corners of a large box are poor places to cut.
+(Marsten, Hogan & Blankenship 1975), since the corners of a large box are poor places to cut, and
+every round cuts at a second point nearer to that centre.
 
 Rows are kept as positions in the network. For new tables their numbers are computed afresh and the
 last basis is the start: a re-plan seldom needs more than a few rounds.
@@ -38,7 +39,8 @@ STABILISED = 16
 _PRICE = 1e-8
 _LOOSE = 1e-9
 _BOX = 10.0
-_TRUST = 0.1
+_TRUST = 0.025
+_BETWEEN = 0.3
 _WIDEN = 10.0
 _WIDEST = 1e9
 
@@ -100,6 +102,10 @@ class _Search:
         self.patterns = list(kept._patterns) or [no_rows() for _ in self.parts]
         self.owner: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
         """The constraint that each cut belongs to."""
+        self.lower: Floats = np.zeros(0)
+        """The lower bound of each cut."""
+        self.idle: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
+        """For how many solutions each cut has not been tight."""
         self.n_joining = 0
         self.seen: set[tuple[int, bytes]] = set()
         self.merit = np.inf
@@ -118,6 +124,8 @@ class _Search:
         self.n_joining = len(joining)
         cuts = [part.rows(own) for part, own in zip(self.parts, self.patterns, strict=True)]
         self.owner = np.repeat(np.arange(len(self.parts)), [len(own) for own in self.patterns])
+        self.lower = np.concatenate([rows.lower for rows in cuts])
+        self.idle = np.zeros(len(self.lower), dtype=np.int64)
         self.lp.load(cost, lower, upper, stack([*joining, *cuts]))
         if self.kept._basis is not None:
             self.lp.set_basis(self.kept._basis)
@@ -129,8 +137,8 @@ class _Search:
         room = np.where(self.question.fixed, 0.0, radius)
         return centre - room, centre + room
 
-    def box_costs(self) -> bool:
-        """Whether a bound of the box holds the objective up."""
+    def box_holds(self) -> bool:
+        """Whether a bound of the box holds the objective up at the last solution."""
         prices = np.abs(self.lp.column_prices()[: self.n])
         return bool((prices[~self.question.fixed] > _PRICE).any())
 
@@ -144,24 +152,32 @@ class _Search:
         if not fresh.all():
             pattern = pattern.take(fresh)
         if len(pattern):
-            self.lp.add_rows(self.parts[number].rows(pattern))
+            rows = self.parts[number].rows(pattern)
+            self.lp.add_rows(rows)
+            self.lower = np.append(self.lower, rows.lower)
+            self.idle = np.append(self.idle, np.zeros(len(rows), dtype=np.int64))
             self.patterns[number] = self.patterns[number].followed_by(pattern)
             self.owner = np.append(self.owner, np.full(len(pattern), number))
         return len(pattern)
 
+    def look_at_slacks(self) -> None:
+        """Count for every cut the solutions since it was last tight."""
+        slack = self.lp.row_values()[self.n_joining :] - self.lower
+        self.idle = np.where(slack > _LOOSE, self.idle + 1, 0)
+
     def prune(self, most: int, to: int) -> None:
-        """Above `most` cuts, delete those with the most slack until `to` are left."""
+        """Above `most` cuts, delete those idle for longest until `to` are left."""
         if len(self.owner) <= most:
             return
-        slack = self.lp.slacks()[self.n_joining :]
-        loosest = np.argsort(-slack, kind="stable")[: len(slack) - to]
-        dropped = np.zeros(len(slack), dtype=np.bool_)
-        dropped[loosest[slack[loosest] > _LOOSE]] = True
+        longest = np.argsort(-self.idle, kind="stable")[: len(self.owner) - to]
+        dropped = np.zeros(len(self.owner), dtype=np.bool_)
+        dropped[longest[self.idle[longest] > 0]] = True
         self.lp.delete_rows(np.flatnonzero(dropped) + self.n_joining)
         for number in range(len(self.parts)):
             mine = self.owner == number
             self.patterns[number] = self.patterns[number].take(~dropped[mine])
-        self.owner = self.owner[~dropped]
+        self.owner, self.lower = self.owner[~dropped], self.lower[~dropped]
+        self.idle = self.idle[~dropped]
         self.seen.clear()
 
     # -- the loop --------------------------------------------------------------------------------
@@ -203,6 +219,8 @@ class _Search:
                     self.separate(x, -np.inf)
                     continue
                 x, objective = outcome.x, outcome.objective
+                held = self.box_holds()
+                self.look_at_slacks()
                 if self.stabilised:
                     self.prune(4 * self.n, 2 * self.n)
                 before = len(self.owner)
@@ -212,7 +230,7 @@ class _Search:
                     iteration=rounds, objective=objective, violation=violation, rows=self.lp.n_rows
                 )
                 if violation <= question.accuracy or len(self.owner) == before:
-                    if self.box_costs():
+                    if held:
                         if not self.widen(x):
                             status = Status.UNBOUNDED
                             break
@@ -224,7 +242,9 @@ class _Search:
                     status = Status.TIME_LIMIT
                     break
                 if self.stabilised:
-                    self.move(x, objective, violations)
+                    self.move(x, objective, violations, held)
+                    self.separate_between(x)
+                    self.lp.set_bounds(*self.box())
         except KeyboardInterrupt:
             status = Status.INTERRUPTED
         self.finish(x)
@@ -259,19 +279,35 @@ class _Search:
         charged = zip(self.question.charges, violations, strict=True)
         return objective + max(charge * max(violation, 0.0) for charge, violation in charged)
 
-    def move(self, x: Floats, objective: float, violations: list[float]) -> None:
+    def separate_between(self, x: Floats) -> None:
+        """Cut at a point between the centre and x as well (Ben-Ameur & Neto 2007): near the centre
+        the cuts are deep where x is far out. Those that x violates are kept."""
+        kept = self.kept
+        assert kept._centre is not None
+        between = x.copy()
+        between[: self.n] = kept._centre + _BETWEEN * (x[: self.n] - kept._centre)
+        violations = []
+        for number, part in enumerate(self.parts):
+            violations.append(part.violation(between))
+            pattern = part.traced(part.violated(between, -np.inf))
+            self.add(number, pattern.take(part.rows(pattern).slack(x) < -self.question.accuracy))
+        merit = self.raised(self.value(between), violations)
+        if merit < self.merit:
+            self.merit = merit
+            kept._centre = between[: self.n].copy()
+
+    def move(self, x: Floats, objective: float, violations: list[float], held: bool) -> None:
         """Make x the centre if it is good enough; a model that promised too much gets less room."""
         kept = self.kept
         merit = self.raised(objective, violations)
         promised, kept_promise = self.merit - objective, self.merit - merit
         if kept_promise >= 0.1 * promised:
-            if kept_promise > 0.5 * promised and self.box_costs():
+            if kept_promise > 0.5 * promised and held:
                 kept._radius *= 2.0
             kept._centre = x[: self.n].copy()
             self.merit = merit
-        elif kept_promise < -promised:
+        elif kept_promise < -0.5 * promised:
             kept._radius *= 0.5
-        self.lp.set_bounds(*self.box())
 
     def finish(self, x: Floats) -> None:
         """Leave the cuts, constraint by constraint, and the basis in the same order."""

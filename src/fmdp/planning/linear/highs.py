@@ -66,6 +66,14 @@ class Rows:
     def __len__(self) -> int:
         return len(self.lower)
 
+    def slack(self, x: Floats) -> Floats:
+        """A x - lower."""
+        if not len(self):
+            return np.zeros(0)
+        products = self.value * x[self.index]
+        # No row is empty: each has at least the column it bounds.
+        return np.add.reduceat(products, self.start) - self.lower
+
 
 @dataclass(frozen=True, eq=False)
 class Basis:
@@ -257,10 +265,9 @@ class LinearProgram:
         if self._highs.getModelStatus() == highspy.HighsModelStatus.kInterrupt:
             raise KeyboardInterrupt
 
-    def slacks(self) -> Floats:
-        """How far each row is above its lower bound at the last solution."""
-        values = np.array(self._highs.getSolution().row_value, dtype=np.float64)
-        return values - np.array(self._highs.getLp().row_lower_, dtype=np.float64)
+    def row_values(self) -> Floats:
+        """A x at the last solution."""
+        return np.array(self._highs.getSolution().row_value, dtype=np.float64)
 
     def column_prices(self) -> Floats:
         """The reduced cost of each column at the last solution."""
