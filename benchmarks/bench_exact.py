@@ -223,7 +223,8 @@ def draw(results: dict[str, Any], path: Path) -> None:
         axis.set_xticks([n for n in sizes if n % 2 == 0])
         axis.grid(visible=True, which="major", color="#dddddd", linewidth=0.7)
         axis.spines[["top", "right"]].set_visible(False)
-    axes[0].legend(frameon=False, fontsize=9.5, loc="upper left")
+    handles, labels = axes[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside upper center", ncols=3, frameon=False)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=150, metadata={"Software": None} if path.suffix == ".png" else None)
 

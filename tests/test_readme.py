@@ -32,8 +32,3 @@ def test_every_make_target_exists() -> None:
     makefile = (ROOT / "Makefile").read_text()
     for target in re.findall(r"^make ([a-z-]+)", SHELL, flags=re.MULTILINE):
         assert re.search(rf"^{target}:", makefile, flags=re.MULTILINE)
-
-
-def test_every_link_leads_somewhere() -> None:
-    for target in re.findall(r"\]\(([^)#]+)\)", README):
-        assert target.startswith("https://") or (ROOT / target).exists()

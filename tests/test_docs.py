@@ -1,0 +1,43 @@
+"""The pages: every link leads somewhere, every picture is there, every page can be reached."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
+LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
+
+
+def links(page: Path) -> list[str]:
+    text = page.read_text(encoding="utf-8")
+    for not_prose in (r"```.*?```", r"\$\$.*?\$\$", r"\$[^$\n]*\$", r"`[^`\n]*`"):
+        text = re.sub(not_prose, "", text, flags=re.DOTALL)
+    return [link for link in LINK.findall(text) if "://" not in link]
+
+
+def anchors(page: Path) -> set[str]:
+    """As GitHub makes them from headings."""
+    titles = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).strip().replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    for link in links(page):
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        assert target.exists(), f"{page.name} links to {link}, which is not there"
+        if anchor and target.suffix == ".md":
+            assert anchor in anchors(target), f"{page.name}: no heading for {link}"
+
+
+def test_every_page_is_linked_from_another() -> None:
+    reached = {
+        (page.parent / link.partition("#")[0]).resolve() for page in PAGES for link in links(page)
+    }
+    orphans = [page.name for page in PAGES[1:] if page.resolve() not in reached]
+    assert not orphans, f"no page links to {orphans}"
