@@ -88,21 +88,7 @@ def learn(
     json: options.Json = False,
 ) -> int:
     """One run of a learner; regret."""
-    given = {
-        "budget": span_budget,
-        "split": span_split,
-        "basis": basis,
-        "method": method,
-        "criterion": criterion,
-        "discount": discount,
-        "tolerance": tolerance,
-        "max_iterations": max_iterations,
-        "max_seconds": max_seconds,
-        "memory_limit": None if memory_limit is None else options.bytes_of(memory_limit),
-        "ties": ties,
-        "tie_seed": tie_seed,
-    }
-    settings: dict[str, object] = {k: value for k, value in given.items() if value is not None}
+    settings = options.planner_settings(locals())
     if out is not None:
         refuse_unwritable(out)
     started = time.perf_counter()

@@ -6,6 +6,7 @@ parses and checks them, so that ids, specs and the command line refuse a value i
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import typer
@@ -137,3 +138,29 @@ def bytes_of(text: str) -> int:
             f"--memory-limit must be a number of bytes, such as 2000000, 500M or 2G; got {text!r}"
         )
     return count
+
+
+_OF_THE_PLANNER = {
+    "span_budget": "budget",
+    "span_split": "split",
+    **{
+        name: name
+        for name in (
+            "basis", "method", "criterion", "discount", "tolerance", "max_iterations",
+            "max_seconds", "memory_limit", "ties", "tie_seed",
+        )
+    },
+}  # fmt: skip
+
+
+def planner_settings(arguments: Mapping[str, object]) -> dict[str, object]:
+    """Of a command's arguments (its `locals()`) those that were given for the planner, by the
+    names that the planner's declaration has for them."""
+    settings = {
+        setting: arguments[option]
+        for option, setting in _OF_THE_PLANNER.items()
+        if arguments[option] is not None
+    }
+    if "memory_limit" in settings:
+        settings["memory_limit"] = bytes_of(str(settings["memory_limit"]))
+    return settings

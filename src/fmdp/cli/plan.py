@@ -85,21 +85,7 @@ def plan(
     json: options.Json = False,
 ) -> int:
     """Plan; gain, its certified bounds, spans, time, memory."""
-    given = {
-        "budget": span_budget,
-        "split": span_split,
-        "basis": basis,
-        "method": method,
-        "criterion": criterion,
-        "discount": discount,
-        "tolerance": tolerance,
-        "max_iterations": max_iterations,
-        "max_seconds": max_seconds,
-        "memory_limit": None if memory_limit is None else options.bytes_of(memory_limit),
-        "ties": ties,
-        "tie_seed": tie_seed,
-    }
-    settings = {name: value for name, value in given.items() if value is not None}
+    settings = options.planner_settings(locals())
     if out is not None:
         refuse_unwritable(out)
     result: dict[str, Any] = dict.fromkeys(KEYS) | {"problem": problem, "planner": planner}
