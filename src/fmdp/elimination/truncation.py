@@ -25,8 +25,6 @@ from numpy.typing import NDArray
 Vector = NDArray[np.float64]
 Index = NDArray[np.int64]
 
-_BLOCK = 64  # cells whose minimum over a long axis is kept at a time: eight cache lines
-
 
 @dataclass(frozen=True, eq=False)
 class Truncation:
@@ -64,29 +62,26 @@ _FLAGS: dict[str, Any] = {"cache": True, "nogil": True, "error_model": "numpy"}
 @numba.njit(**_FLAGS)
 def truncate(v, axes, budgets):  # type: ignore[no-untyped-def]
     """One axis after the other, in place."""
-    low = np.empty(_BLOCK)
+    # Unsigned offsets into the flat vector, as in kernels.py: quick to run and to compile.
     for k in range(axes.shape[0]):
-        outer, size, inner = axes[k, 0], axes[k, 1], axes[k, 2]
-        cube = v.reshape(outer, size, inner)
+        outer, size, inner = np.uint64(axes[k, 0]), np.uint64(axes[k, 1]), np.uint64(axes[k, 2])
         c = budgets[k]
-        if size == 2:
-            for o in range(outer):
+        for o in range(outer):
+            first = o * size * inner
+            if size == np.uint64(2):
+                second = first + inner
                 for i in range(inner):
-                    x, y = cube[o, 0, i], cube[o, 1, i]
+                    x, y = v[first + i], v[second + i]
                     top = c + (x if x < y else y)
-                    cube[o, 0, i] = x if x < top else top
-                    cube[o, 1, i] = y if y < top else top
-        else:
-            for o in range(outer):
-                for start in range(0, inner, _BLOCK):
-                    width = min(_BLOCK, inner - start)
-                    for j in range(width):
-                        low[j] = cube[o, 0, start + j]
-                    for x in range(1, size):
-                        for j in range(width):
-                            y = cube[o, x, start + j]
-                            low[j] = y if y < low[j] else low[j]
-                    for x in range(size):
-                        for j in range(width):
-                            y, top = cube[o, x, start + j], c + low[j]
-                            cube[o, x, start + j] = y if y < top else top
+                    v[first + i] = x if x < top else top
+                    v[second + i] = y if y < top else top
+            else:
+                for i in range(inner):
+                    low = v[first + i]
+                    for value in range(size):
+                        x = v[first + value * inner + i]
+                        low = x if x < low else low
+                    top = c + low
+                    for value in range(size):
+                        x = v[first + value * inner + i]
+                        v[first + value * inner + i] = x if x < top else top
