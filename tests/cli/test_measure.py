@@ -44,7 +44,7 @@ def test_the_mixing_time_is_a_number_of_steps(run: Any) -> None:
 
 def test_what_is_out_of_reach_is_null(run: Any) -> None:
     ran = run("measure", "circle:40", "--json")
-    assert ran.status == 0
+    assert ran.status == 1
     assert ran.json["diameter"] is None
     assert ran.json["span"] is None
     assert ran.json["states"] == 2**40

@@ -8,9 +8,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from fmdp.cli.output import known_number
 from fmdp.elimination.backup import Backup
+from fmdp.model import FactoredMDP, Structure, save
 from fmdp.planning.exact import Exact
 from fmdp.planning.linear import ALP
 from fmdp.planning.registry import planner_kind
@@ -183,7 +186,7 @@ def test_the_policy_can_be_saved_and_evaluated(run: Any, tmp_path: Path) -> None
     assert ran.json["kind"] == "exact"
     assert ran.json["gain_lower"] <= 1.8 <= ran.json["gain_upper"]
     assert ran.json["gain"] == pytest.approx(1.8, abs=1e-6)
-    assert "(exact)" in run("evaluate", "jao:3", path).out
+    assert "(by elimination)" in run("evaluate", "jao:3", path).out
 
 
 def test_a_policy_of_another_problem_or_no_policy_is_refused(run: Any, tmp_path: Path) -> None:
@@ -218,3 +221,33 @@ def test_an_option_that_one_planner_has_asks_for_that_planner(run: Any) -> None:
     assert run("plan", "circle:3", "--json", "--basis", "pairs").json["planner"] == "alp"
     assert run("plan", "circle:3", "--json", "--span-budget", "3").json["planner"] == "span"
     assert run("plan", "circle:3", "--json", "--tolerance", "1e-4").json["planner"] == "exact"
+
+
+def test_a_gain_that_depends_on_the_state_is_said_so(run: Any, tmp_path: Path) -> None:
+    """Two states that never leave: gains 0 and 1, no bias, and the start decides."""
+    structure = Structure((2,), (1,), ((0,),), ((0,),))
+    model = FactoredMDP(structure, [np.eye(2)], [np.array([0.0, 1.0])], initial_state=(1,))
+    save(model, tmp_path / "two.json")
+    ran = run("plan", str(tmp_path / "two.json"), "--json")
+    assert ran.status == 1
+    plan = ran.json
+    assert plan["status"] == "multichain"
+    assert plan["gain_from_initial_state"] == pytest.approx(1.0)
+    assert (plan["gain_lower"], plan["gain_upper"]) == pytest.approx((0.0, 1.0), abs=1e-9)
+    assert plan["span"] is None
+    assert plan["factored_spans"] is None
+    shown = run("plan", str(tmp_path / "two.json")).out
+    assert "1 from the initial state; it depends on the state" in shown
+
+
+@pytest.mark.parametrize(
+    ("value", "gap", "text"),
+    [
+        (0.428621987, 9.1e-7, "0.428622"),
+        (1.1999999, 9.5e-7, "1.2"),
+        (6.744334893, 6.7e-10, "6.74433489"),
+        (17.55, None, "17.55"),
+    ],
+)
+def test_no_more_digits_than_are_known(value: float, gap: float | None, text: str) -> None:
+    assert known_number(value, gap) == text

@@ -10,6 +10,7 @@ import typer
 from fmdp.cli import options
 from fmdp.cli.output import (
     columns,
+    known_number,
     print_json,
     print_people,
     seconds_text,
@@ -59,6 +60,8 @@ def evaluate(
         return exit_status(found.status)
     bounds = f"{short_number(found.gain_lower, 9)} to {short_number(found.gain_upper, 9)}"
     exact = found.kind == "exact"
+    gap = found.gain_upper - found.gain_lower
+    how = "by elimination" if exact else "simulated"
     unit = "sweeps" if exact else "steps"
     print_people(
         columns(
@@ -67,7 +70,7 @@ def evaluate(
                 ("size", f"{describe_count(model.structure.n_states)} states"),
                 ("policy", str(policy)),
                 ("status", f"{found.status.value}: {found.status.message}"),
-                ("gain", f"{short_number(found.gain, 9)} ({found.kind})"),
+                ("gain", f"{known_number(found.gain, gap)} ({how})"),
                 ("certified", bounds) if exact else (f"{found.confidence:.0%} interval", bounds),
                 ("time", f"{seconds_text(found.seconds)}, {found.iterations:,} {unit}"),
             ]

@@ -35,7 +35,9 @@ def _of_planner(*names: str, metavar: str, help: str) -> Any:
 Planner = Annotated[
     str | None,
     _of_planner(
-        "--planner", metavar="exact|alp|span", help="Default: exact where it fits, else alp."
+        "--planner",
+        metavar="exact|alp|span",
+        help="Default: exact where it fits, else alp; learners have limits of their own.",
     ),
 ]
 SpanBudget = Annotated[

@@ -103,6 +103,15 @@ def short_number(value: float | str | None, digits: int = 7) -> str:
     return "infinite" if math.isinf(value) else f"{value:.{digits}g}"
 
 
+def known_number(value: float, gap: float | None) -> str:
+    """A number with the decimals that an uncertainty of this width leaves it, at most nine digits:
+    0.428622 rather than 0.428621987 where the gap is 1e-6."""
+    if gap is None or not 0.0 < gap < 1.0:
+        return short_number(value, 9)
+    decimals = min(12, math.floor(-math.log10(gap)))
+    return short_number(float(f"{value:.{decimals}f}"), 9)
+
+
 def numbers_text(values: Sequence[float], digits: int = 4) -> str:
     """Many numbers on one line, with the middle left out of a long list."""
     shown = [short_number(value, digits) for value in values]

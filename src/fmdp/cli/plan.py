@@ -19,6 +19,7 @@ import typer
 from fmdp.cli import options
 from fmdp.cli.output import (
     columns,
+    known_number,
     numbers_text,
     print_json,
     print_people,
@@ -47,7 +48,7 @@ OF_THE_PLAN = (
     "ties",
 )
 # Of --planner span: the budget of every state variable, and whether a policy attains the gain.
-OF_THE_STATS = ("budgets", "truncated_states", "attained")
+OF_THE_STATS = ("budgets", "truncated_states", "attained", "gain_from_initial_state")
 KEYS = (
     "problem",
     "planner",
@@ -220,9 +221,15 @@ def print_plan(result: Mapping[str, Any], found: Plan, out: Path | None) -> None
         ("size", f"{states} states, {actions} actions"),
         ("planner", result["planner"]),
         ("status", f"{result['status']}: {found.status.message}"),
-        *row("gain", "gain"),
     ]
     lower, upper = result["gain_lower"], result["gain_upper"]
+    gap = None if lower is None or upper is None else upper - lower
+    if result["gain_from_initial_state"] is not None:
+        from_start = short_number(result["gain_from_initial_state"])
+        rows.append(("gain", f"{from_start} from the initial state; it depends on the state"))
+    elif result["gain"] is not None:
+        name = "gain under the budgets" if result["budgets"] is not None else "gain"
+        rows.append((name, known_number(result["gain"], gap)))
     if lower is not None and upper is not None:
         rows.append(
             (
@@ -233,7 +240,9 @@ def print_plan(result: Mapping[str, Any], found: Plan, out: Path | None) -> None
     elif upper is not None:
         rows.append(("certified", f"at most {short_number(upper, 9)}"))
     rows += row("objective", "objective")
-    rows += row("gain of the policy", "policy_gain")
+    if result["policy_gain"] is not None:
+        shown = known_number(result["policy_gain"], 1e-6)
+        rows.append(("gain of the policy", shown))
     rows += row("span", "span")
     if result["factored_spans"] is not None:
         rows.append(("factored spans", numbers_text(result["factored_spans"])))

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from fmdp.elimination.backup import usable_cores
 from fmdp.elimination.layout import choose_layout
-from fmdp.errors import TooLarge
+from fmdp.errors import InvalidParameter, TooLarge
 from fmdp.memory import available_memory
 from fmdp.model import FactoredMDP, Structure
 from fmdp.planning.evaluate import POLICY_GAIN_STATES, evaluate_exactly
@@ -27,6 +27,14 @@ def plan(
     Without a planner: exact where there are at most 2^22 states and the predicted memory fits,
     else the approximate linear program.
     """
+    if not isinstance(model, FactoredMDP):
+        raise InvalidParameter(
+            f"plan needs a FactoredMDP (fmdp.problem or fmdp.load makes one); got {model!r}"
+        )
+    if planner is not None and not hasattr(planner, "plan"):
+        raise InvalidParameter(
+            f"planner must be an object such as fmdp.Exact() or fmdp.ALP(); got {planner!r}"
+        )
     chosen = planner if planner is not None else default_planner(model)
     found = chosen.plan(model, progress=progress)
     if found.policy is None or found.status in _WITHOUT_POLICY_GAIN:

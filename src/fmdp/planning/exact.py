@@ -154,7 +154,8 @@ def _solve(
         )
         stats["gain_from_initial_state"] = float(new[position] - outcome.h[position])
     bias = spans = None
-    if describe:
+    # Where the gain depends on the state there is no bias: h drifts apart with every sweep.
+    if describe and outcome.status is not Status.MULTICHAIN:
         bias = backup.to_canonical(outcome.h if discount == 1.0 else new)
         if discount == 1.0:
             bias -= bias.min()

@@ -33,7 +33,7 @@ class Status(enum.Enum):
     CONVERGED = "converged", "as precise as the tolerance asks"
     ITERATION_LIMIT = "iteration_limit", "stopped at the iteration limit; the bounds hold"
     TIME_LIMIT = "time_limit", "stopped at the time limit; the bounds hold"
-    INTERRUPTED = "interrupted", "interrupted; the bounds so far hold"
+    INTERRUPTED = "interrupted", "stopped by hand; the bounds so far hold"
     MULTICHAIN = "multichain", "the best gain depends on the starting state; the bounds enclose all"
     INFEASIBLE = "infeasible", "the linear program has no solution"
     UNBOUNDED = "unbounded", "the linear program has no finite optimum"

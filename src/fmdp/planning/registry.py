@@ -76,7 +76,12 @@ _TOLERANCE = Number(
 )
 _CRITERION = Choice("criterion", "average", "what is maximised", choices=("average", "discounted"))
 _LIMITS = (
-    Integer("max_iterations", None, "stop after this many iterations", low=1),
+    Integer(
+        "max_iterations",
+        None,
+        "stop after this many iterations (sweeps: 100,000 if not given)",
+        low=1,
+    ),
     Number("max_seconds", None, "stop after this many seconds", low=0.0, low_open=True),
     Integer("memory_limit", None, "bytes; by default half of what is free", low=1),
 )

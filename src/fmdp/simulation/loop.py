@@ -75,6 +75,8 @@ def checkpoints(steps: int, points_a_decade: int = POINTS_A_DECADE) -> tuple[int
 def streams(seed: int) -> tuple[np.random.Generator, np.random.Generator]:
     """The environment's generator and the learner's. The bit generator is named, because NumPy's
     default may change."""
+    if not isinstance(seed, (int, np.integer)) or seed < 0:
+        raise InvalidParameter(f"seed must be a whole number of at least 0; got {seed!r}")
     children = np.random.SeedSequence(seed).spawn(2)
     environment, learner = (np.random.Generator(np.random.PCG64(child)) for child in children)
     return environment, learner
@@ -113,6 +115,8 @@ class Simulation:
 
     def run(self, steps: int, *, progress: Progress | None = None) -> None:
         """Take that many more steps."""
+        if not isinstance(steps, (int, np.integer)) or steps < 0:
+            raise InvalidParameter(f"steps must be a whole number of at least 0; got {steps!r}")
         started = time.perf_counter()
         before, first = self.seconds, self.environment.steps
         due = 0.0
