@@ -3,11 +3,18 @@
     python -m benchmarks.bench_linear growth [--out FILE.json] [--figure FILE.png]
     python -m benchmarks.bench_linear gaps
     python -m benchmarks.bench_linear replan
+    python -m benchmarks.bench_linear neighbours
+    python -m benchmarks.bench_linear relatives
+    python -m benchmarks.bench_linear unshared
+    python -m benchmarks.bench_linear split
 
 `growth` plans circles and multi-agent networks of growing size, each in a process of its own so
 that its peak memory is its own; imports and compilation are apart.  `gaps` compares the bound, the
 gain of the greedy policy and the optimum where all three can be computed.  `replan` re-solves
-circle:7 with the tables of a learner, as PSRL and DORL do in every episode.
+circle:7 with the tables of a learner, as PSRL and DORL do in every episode.  `neighbours`: what
+larger scopes bring on larger circles; `relatives`: policy iteration and Bellman error beside the
+linear program; `unshared`: circles on which no two actions share a table; `split`: how far the
+relaxed targets are off.
 """
 
 from __future__ import annotations
@@ -196,24 +203,114 @@ def replan(plans: int = 300) -> None:
               f"{learner.planner_calls} plans and the steps between")  # fmt: skip
 
 
+def neighbours() -> None:
+    from fmdp.planning.choice import plan
+    from fmdp.planning.exact import Exact
+    from fmdp.planning.linear import ALP
+
+    for n in (8, 9, 10, 11, 12):
+        model = model_of(f"circle:{n},dynamics=guestrin,reward=mean")
+        best = Exact().plan(model).gain
+        assert best is not None
+        for criterion, discount in (("discounted", 0.95), ("discounted", 0.99), ("average", 0.95)):
+            losses = []
+            for basis in ("singles", *(consecutive(n, width) for width in (3, 4, 5))):
+                found = plan(model, ALP(basis=basis, criterion=criterion, discount=discount))
+                assert found.policy_gain is not None
+                losses.append(f"{1 - found.policy_gain / best:6.2%}")
+            print(
+                f"n={n:3d} {criterion} {discount}  policy's loss, singles and 3 to 5 neighbours: "
+                f"{'  '.join(losses)}",
+                flush=True,
+            )
+
+
+def relatives() -> None:
+    from fmdp.planning.choice import plan
+    from fmdp.planning.exact import Exact
+    from fmdp.planning.linear import ALP, chains
+    from fmdp.planning.linear.bellman import BellmanError
+    from fmdp.planning.linear.policy_iteration import PolicyIteration
+
+    for name in GAP_PROBLEMS[:3]:
+        model = model_of(name)
+        best = Exact().plan(model).gain
+        assert best is not None
+        for label, basis in (
+            ("singles", "singles"),
+            ("pairs", "pairs"),
+            ("3 neighbours", chains(model.structure, 3)),
+        ):
+            losses = []
+            for planner in (ALP(basis), PolicyIteration(basis), BellmanError(basis)):
+                found = plan(model, planner)
+                assert found.policy_gain is not None
+                losses.append(f"{planner.name} {1 - found.policy_gain / best:.2%}")
+            print(f"{name:40s} {label:13s} {'   '.join(losses)}", flush=True)
+
+
+def unshared() -> None:
+    from fmdp.planning.linear import ALP
+
+    ALP().plan(model_of("circle:20"))
+    for n in (40, 100, 200, 400):
+        model = model_of(f"circle:{n},reward=mean")
+        started = time.process_time()
+        found = ALP().plan(model)
+        print(
+            f"circle:{n},reward=mean  {time.process_time() - started:8.2f} s of processor time  "
+            f"{found.iterations} rounds  bound {found.gain_upper:.6f}  {found.status.value}",
+            flush=True,
+        )
+
+
+def split(models: int = 40) -> None:
+    import numpy as np
+
+    from fmdp.model import OptimisticTables
+    from fmdp.planning.linear import ALP
+
+    rng = np.random.Generator(np.random.PCG64(0))
+    excess = []
+    for seed in range(models):
+        model = model_of(f"random:5,parents=2,actions=2,seed={seed}")
+        lower = tuple(table * rng.uniform(size=(len(table), 1)) for table in model.transitions)
+        free = tuple(1.0 - table.sum(axis=1) for table in lower)
+        tables = OptimisticTables(model.structure, lower, free, model.rewards)
+        joint, apart = (
+            ALP("pairs", targets=targets).prepare(model.structure).solve(tables).objective
+            for targets in ("joint", "split")
+        )
+        assert joint is not None
+        assert apart is not None
+        excess.append(apart / joint - 1.0)
+    print(f"split targets: {np.mean(excess):.1%} too high on average, {max(excess):.1%} at worst")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     commands = parser.add_subparsers(dest="command", required=True)
     growing = commands.add_parser("growth")
     growing.add_argument("--out", type=Path)
     growing.add_argument("--figure", type=Path)
-    commands.add_parser("gaps")
-    commands.add_parser("replan")
+    plain = {
+        "gaps": gaps,
+        "replan": replan,
+        "neighbours": neighbours,
+        "relatives": relatives,
+        "unshared": unshared,
+        "split": split,
+    }
+    for name in plain:
+        commands.add_parser(name)
     one = commands.add_parser("one")
     one.add_argument("problem")
     one.add_argument("basis")
     given = parser.parse_args()
     if given.command == "one":
         run_one(given.problem, given.basis)
-    elif given.command == "gaps":
-        gaps()
-    elif given.command == "replan":
-        replan()
+    elif given.command in plain:
+        plain[given.command]()
     else:
         results = growth()
         if given.out:
