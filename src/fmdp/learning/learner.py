@@ -298,8 +298,8 @@ def for_learning(
     # A planner of the user's own need not be a dataclass; it is then used as it is.
     defaults = {f.name: f.default for f in fields(chosen)} if is_dataclass(chosen) else {}
     changes: dict[str, Any] = {}
-    if "tolerance" in defaults and chosen.tolerance == defaults["tolerance"]:
-        changes["tolerance"] = TOLERANCE * (structure.reward_range_total or 1.0)
+    if "tolerance" in defaults and chosen.tolerance is None:
+        changes["tolerance"] = TOLERANCE * (structure.reward_range_total or structure.reward_unit)
     # The iterations of a linear program are rounds or pivots, many of them cheap: no limit there.
     if isinstance(chosen, Exact | SpanConstrained) and chosen.max_iterations is None:
         changes["max_iterations"] = MAX_SWEEPS

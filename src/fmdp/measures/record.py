@@ -92,8 +92,8 @@ def _plan(model: FactoredMDP, planner: Exact | None, progress: Progress | None) 
     structure = model.structure
     if structure.n_states > EXACT_STATES or structure.n_actions > EXACT_STATES:
         return None
-    unit = structure.reward_range_total
-    chosen = planner or Exact(tolerance=PRECISION * unit if unit > 0 else PRECISION)
+    unit = structure.reward_range_total or structure.reward_unit
+    chosen = planner or Exact(tolerance=PRECISION * unit)
 
     def report(news: Mapping[str, Any]) -> None:
         if progress is not None:

@@ -157,6 +157,17 @@ class Structure:
         """sum_k (hi_k - lo_k)."""
         return float(sum(hi - lo for lo, hi in self.reward_ranges))
 
+    @cached_property
+    def reward_unit(self) -> float:
+        """What tolerances are measured in: the largest range of a reward factor.
+
+        Where every range is 0 it is the largest |reward|, and 1 where nothing is ever paid. It
+        scales with the rewards, so that nothing depends on the unit they are stated in.
+        """
+        ranges = [hi - lo for lo, hi in self.reward_ranges]
+        sizes = [max(abs(lo), abs(hi)) for lo, hi in self.reward_ranges]
+        return float(max(ranges, default=0.0) or max(sizes, default=0.0) or 1.0)
+
     def scope_sizes(self, scope: Sequence[int]) -> tuple[int, ...]:
         """Sizes of the variables of a scope."""
         sizes = self.sizes

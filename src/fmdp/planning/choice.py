@@ -42,7 +42,7 @@ def plan(
     if model.structure.n_states > POLICY_GAIN_STATES:
         return found
     started = time.perf_counter()
-    tolerance = getattr(chosen, "tolerance", 1e-6)
+    tolerance = getattr(chosen, "tolerance", None)
     memory_limit = getattr(chosen, "memory_limit", None)
     try:
         evaluation = evaluate_exactly(

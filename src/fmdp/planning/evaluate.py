@@ -20,7 +20,7 @@ from fmdp.model.spaces import encode
 from fmdp.planning import iteration
 from fmdp.planning.plan import Progress, Status
 from fmdp.planning.policy import Policy, TablePolicy
-from fmdp.planning.prepared import DEFAULT_SWEEPS, reward_size
+from fmdp.planning.prepared import DEFAULT_SWEEPS, reward_size, tolerance_of
 
 POLICY_GAIN_STATES = 1 << 16
 """Largest model for which a plan reports the gain of its own policy."""
@@ -50,7 +50,7 @@ def evaluate_exactly(
     model: FactoredMDP,
     policy: Policy,
     *,
-    tolerance: float = 1e-6,
+    tolerance: float | None = None,
     max_iterations: int | None = None,
     memory_limit: int | None = None,
     progress: Progress | None = None,
@@ -63,7 +63,7 @@ def evaluate_exactly(
     outcome = iteration.solve(
         operator,
         np.zeros(backup.n_states),
-        iteration.Limits(tolerance, max_iterations or DEFAULT_SWEEPS),
+        iteration.Limits(tolerance_of(tolerance, structure), max_iterations or DEFAULT_SWEEPS),
         sweep_seconds=backup.predicted_seconds,
         reward_size=reward_size(structure),
         depth=structure.m,

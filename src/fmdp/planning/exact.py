@@ -38,16 +38,19 @@ from fmdp.planning.prepared import (
 from fmdp.planning.spans import factored_spans, span
 
 CRITERIA = ("average", "discounted")
+DISCOUNT = 0.95
 
 
 @dataclass(frozen=True)
 class Exact:
     """Settings of the exact planner."""
 
-    tolerance: float = 1e-6
-    """Largest gap between the bounds, in the unit of the reward."""
+    tolerance: float | None = None
+    """Largest gap between the bounds, in the unit of the reward; by default 1e-6 times the largest
+    range of a reward factor."""
     criterion: str = "average"
-    discount: float = 0.95
+    discount: float | None = None
+    """Of the discounted criterion: 0.95 by default."""
     max_iterations: int | None = None
     max_seconds: float | None = None
     memory_limit: int | None = None
@@ -62,8 +65,16 @@ class Exact:
     def __post_init__(self) -> None:
         check_settings(self)
         one_of("criterion", self.criterion, CRITERIA)
-        if not 0.0 <= self.discount < 1.0:
-            raise InvalidParameter(f"discount must be in [0, 1); got {self.discount}")
+        if self.criterion == "discounted":
+            if self.discount is None:
+                object.__setattr__(self, "discount", DISCOUNT)
+            elif not 0.0 <= self.discount < 1.0:
+                raise InvalidParameter(f"discount must be in [0, 1); got {self.discount}")
+        elif self.discount is not None:
+            raise InvalidParameter(
+                f"discount is used by the discounted criterion only; got {self.discount} with "
+                f"criterion {self.criterion}"
+            )
 
     @property
     def name(self) -> str:
@@ -115,13 +126,13 @@ def _solve(
     started: float,
 ) -> Plan:
     structure = tables.structure
-    discount = settings.discount if settings.criterion == "discounted" else 1.0
+    discount = 1.0 if settings.discount is None else settings.discount
     if cold:
         h[:] = 0.0
     outcome = iteration.solve(
         backup,
         h,
-        limits_of(settings),
+        limits_of(settings, structure),
         discount=discount,
         cold=cold,
         sweep_seconds=backup.predicted_seconds,

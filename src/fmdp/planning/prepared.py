@@ -26,6 +26,8 @@ from fmdp.planning.policy import TablePolicy
 Vector = NDArray[np.float64]
 
 DEFAULT_SWEEPS = 100_000
+TOLERANCE = 1e-6
+"""Default gap of a plan's bounds, in units of `Structure.reward_unit`."""
 TARGETS = ("nested", "vertex")
 
 
@@ -33,7 +35,7 @@ class EngineSettings(Protocol):
     """The settings that every planner on the engine has."""
 
     @property
-    def tolerance(self) -> float: ...
+    def tolerance(self) -> float | None: ...
     @property
     def max_iterations(self) -> int | None: ...
     @property
@@ -52,11 +54,9 @@ class EngineSettings(Protocol):
 
 def check_settings(settings: EngineSettings) -> None:
     """Refuse what no planner on the engine can use."""
-    if not settings.tolerance > 0.0:
-        raise InvalidParameter(f"tolerance must be above 0; got {settings.tolerance}")
     one_of("targets", settings.targets, TARGETS)
     rule_code(settings.ties)
-    for name in ("max_iterations", "max_seconds", "memory_limit", "threads"):
+    for name in ("tolerance", "max_iterations", "max_seconds", "memory_limit", "threads"):
         value = getattr(settings, name)
         if value is not None and not value > 0:
             raise InvalidParameter(f"{name} must be above 0; got {value}")
@@ -70,12 +70,18 @@ def one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
         )
 
 
-def limits_of(settings: EngineSettings) -> Limits:
+def tolerance_of(tolerance: float | None, structure: Structure) -> float:
+    """The tolerance that is set, or the default in the unit of the model's rewards."""
+    return TOLERANCE * structure.reward_unit if tolerance is None else tolerance
+
+
+def limits_of(settings: EngineSettings, structure: Structure) -> Limits:
     """When to stop, with the clock running from now."""
     deadline = None
     if settings.max_seconds is not None:
         deadline = time.monotonic() + settings.max_seconds
-    return Limits(settings.tolerance, settings.max_iterations or DEFAULT_SWEEPS, deadline)
+    tolerance = tolerance_of(settings.tolerance, structure)
+    return Limits(tolerance, settings.max_iterations or DEFAULT_SWEEPS, deadline)
 
 
 def reward_size(structure: Structure) -> float:

@@ -69,8 +69,9 @@ _DISCOUNT = Number(
 )
 _TOLERANCE = Number(
     "tolerance",
-    1e-6,
-    "stop when the gap between the gain's bounds is at most this, in the unit of the reward",
+    None,
+    "stop when the gap between the gain's bounds is at most this, in the unit of the reward; "
+    "by default 1e-6 times the largest range of a reward factor",
     low=0.0,
     low_open=True,
 )
@@ -98,7 +99,13 @@ _TIES = (
 _EXACT = PlannerKind(
     "exact",
     "relative value iteration by elimination; certified bounds on the optimal gain",
-    (_TOLERANCE, _CRITERION, _DISCOUNT, *_LIMITS, *_TIES),
+    (
+        _TOLERANCE,
+        _CRITERION,
+        replace(_DISCOUNT, default=None, meaning="of the discounted criterion alone; then 0.95"),
+        *_LIMITS,
+        *_TIES,
+    ),
     _exact,
 )
 
@@ -120,7 +127,11 @@ _ALP = PlannerKind(
         ),
         replace(_CRITERION, default="discounted"),
         _DISCOUNT,
-        replace(_TOLERANCE, meaning="largest violation of a constraint that is left"),
+        replace(
+            _TOLERANCE,
+            meaning="largest violation of a constraint that is left; by default 1e-6 times the "
+            "largest range of a reward factor",
+        ),
         *_LIMITS,
         *_TIES,
     ),

@@ -62,8 +62,9 @@ class SpanConstrained:
     """In the unit of the reward: the sum Q of the budgets, or one budget a state variable."""
     split: str | None = None
     """uniform (the default for one number), given (the default for several), or search."""
-    tolerance: float = 1e-6
-    """Largest gap between the bounds, in the unit of the reward."""
+    tolerance: float | None = None
+    """Largest gap between the bounds, in the unit of the reward; by default 1e-6 times the largest
+    range of a reward factor."""
     max_iterations: int | None = None
     max_seconds: float | None = None
     memory_limit: int | None = None
@@ -254,7 +255,7 @@ class _Run:
         self.structure = structure
         self.progress = progress
         self.start = np.zeros(backup.n_states) if start is None else start
-        self.limits = limits_of(settings)
+        self.limits = limits_of(settings, structure)
         self.sweeps = 0
 
     def solve(
@@ -409,7 +410,7 @@ class _Run:
         of that policy.  SCAL widens its model so that it holds; here it often fails, and nothing
         depends on it.
         """
-        h, slack = found.outcome.h, self.settings.tolerance
+        h, slack = found.outcome.h, self.limits.tolerance
         kept = value.copy()
         self.backup.truncation(found.budgets).apply(kept)
         truncated = value - kept > slack

@@ -30,7 +30,7 @@ def evaluate(
     model: FactoredMDP,
     policy: Policy,
     *,
-    tolerance: float = 1e-6,
+    tolerance: float | None = None,
     max_iterations: int | None = None,
     memory_limit: int | None = None,
     steps: int = 1_000_000,

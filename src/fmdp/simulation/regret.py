@@ -51,7 +51,7 @@ def reference_for(model: FactoredMDP, *, progress: Progress | None = None) -> Re
     if not isinstance(planner, Exact):
         bound = planner.plan(model, progress=progress)
         return _bounded(bound, started)
-    scale = model.structure.reward_range_total or 1.0
+    scale = model.structure.reward_range_total or model.structure.reward_unit
     plan = Exact(tolerance=TOLERANCE * scale).plan(model, progress=progress)
     if plan.status is Status.MULTICHAIN:
         gain = float(plan.stats["gain_from_initial_state"])

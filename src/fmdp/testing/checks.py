@@ -25,6 +25,7 @@ from fmdp.model import FactoredMDP, OptimisticTables, Structure, product
 from fmdp.model.files import load, save
 from fmdp.planning.plan import Plan, Planner, Status
 from fmdp.planning.policy import load_policy
+from fmdp.planning.prepared import tolerance_of
 from fmdp.planning.spans import factored_spans, span
 from fmdp.problems import problem as read_problem
 from fmdp.testing import oracles
@@ -206,7 +207,9 @@ def _check_prepared(
     structure = model.structure
     prepared = planner.prepare(structure)
     cold = prepared.solve(model)
-    slack = 10 * SLACK * _reward_size(structure) + 2 * float(getattr(planner, "tolerance", 0.0))
+    slack = 10 * SLACK * _reward_size(structure) + 2 * tolerance_of(
+        getattr(planner, "tolerance", None), structure
+    )
     _require(_near(cold.gain_upper, plan.gain_upper, slack), where, "prepares for the same plan")
     known = prepared.solve(OptimisticTables.from_model(model))
     _require(

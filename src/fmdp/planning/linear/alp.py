@@ -37,7 +37,7 @@ from fmdp.planning.linear.greedy import Extractor
 from fmdp.planning.linear.program import Answer, Limits, Question, Watch
 from fmdp.planning.plan import Plan, Progress, Status, Tables
 from fmdp.planning.policy import Policy
-from fmdp.planning.prepared import one_of
+from fmdp.planning.prepared import one_of, tolerance_of
 
 Floats = NDArray[np.float64]
 Scope = tuple[int, ...]
@@ -68,8 +68,9 @@ class ALP:
     criterion: str = "discounted"
     discount: float = 0.95
     """Of the discounted criterion, and of the second stage of the average one."""
-    tolerance: float = 1e-6
-    """Largest violation of a constraint that is left, and of the objective's error."""
+    tolerance: float | None = None
+    """Largest violation of a constraint that is left, and of the objective's error; by default
+    1e-6 times the largest range of a reward factor."""
     max_iterations: int | None = None
     max_seconds: float | None = None
     memory_limit: int | None = None
@@ -86,11 +87,9 @@ class ALP:
         one_of("criterion", self.criterion, CRITERIA)
         one_of("targets", self.targets, TARGETS)
         rule_code(self.ties)
-        if not self.tolerance > 0.0:
-            raise InvalidParameter(f"tolerance must be above 0; got {self.tolerance}")
         if not 0.0 <= self.discount < 1.0:
             raise InvalidParameter(f"discount must be in [0, 1); got {self.discount}")
-        for name in ("max_iterations", "max_seconds", "memory_limit"):
+        for name in ("tolerance", "max_iterations", "max_seconds", "memory_limit"):
             value = getattr(self, name)
             if value is not None and not value > 0:
                 raise InvalidParameter(f"{name} must be above 0; got {value}")
@@ -271,7 +270,7 @@ class _Program:
         self._scale = (ranges or 1.0) / (1.0 - discount)
 
     def _question(self, cost: Floats, *constraints: Constraints) -> Question:
-        tolerance = self.settings.tolerance
+        tolerance = tolerance_of(self.settings.tolerance, self.forms.structure)
         # A violation v of the discounted constraint is worth v / (1 - g) in the objective.
         accuracy = max(tolerance * min(part.coefficient for part in constraints), ROUNDING)
         charges = tuple(cost[-1] / constraints[0].coefficient for _ in constraints)
@@ -295,7 +294,8 @@ class _Program:
                 first.status, first.x[:n], None, gain, violation, first.iterations, first.n_rows
             )
         gain = float(first.x[n])
-        slack = max(self.settings.tolerance, PINNED) * (1.0 + abs(gain))
+        tolerance = tolerance_of(self.settings.tolerance, self.forms.structure)
+        slack = max(tolerance, PINNED) * (1.0 + abs(gain))
         self.pinned.fixed = gain + slack
         question = self._question(self._value, self.discounted, self.pinned)
         second = self._second_solver.solve(replace(question, start=first.x[:n]), watch)

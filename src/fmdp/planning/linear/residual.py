@@ -32,6 +32,7 @@ from fmdp.planning.linear.greedy import Extractor
 from fmdp.planning.linear.program import Limits, Part, Question, Watch
 from fmdp.planning.plan import Plan, Progress, Status, Tables
 from fmdp.planning.policy import Policy
+from fmdp.planning.prepared import tolerance_of
 
 Scope = tuple[int, ...]
 Floats = NDArray[np.float64]
@@ -45,7 +46,7 @@ class ResidualPlanner(ABC):
 
     basis: str | tuple[Scope, ...] = "singles"
     discount: float = 0.95
-    tolerance: float = 1e-6
+    tolerance: float | None = None
     """Largest violation of a constraint that is left, and the smallest step that counts."""
     max_iterations: int | None = None
     """Policies evaluated."""
@@ -56,7 +57,7 @@ class ResidualPlanner(ABC):
 
     def __post_init__(self) -> None:
         rule_code(self.ties)
-        if not self.tolerance > 0.0:
+        if self.tolerance is not None and not self.tolerance > 0.0:
             raise InvalidParameter(f"tolerance must be above 0; got {self.tolerance}")
         if not 0.0 <= self.discount < 1.0:
             raise InvalidParameter(f"discount must be in [0, 1); got {self.discount}")
@@ -107,13 +108,14 @@ class ResidualSearch:
     def run(self, progress: Progress | None) -> Plan:
         started = time.perf_counter()
         settings, decisions = self.settings, self.decisions
+        tolerance = tolerance_of(settings.tolerance, self.model.structure)
         n = self.basis.size
         start = ALP(settings.basis, discount=settings.discount, tolerance=settings.tolerance)
         weights = start.plan(self.model).stats["weights"]
         limits = Limits(None, settings.max_seconds)
         cost = np.zeros(n + 2)
         cost[n] = 1.0
-        accuracy = max(settings.tolerance * (1.0 - settings.discount), ROUNDING)
+        accuracy = max(tolerance * (1.0 - settings.discount), ROUNDING)
         structure = self.model.structure
         scale = (structure.reward_range_total / structure.m or 1.0) / (1.0 - settings.discount)
         fixed = np.append(self.basis.needless, False)
@@ -124,9 +126,7 @@ class ResidualSearch:
         rounds = 0
         for step in range(settings.max_iterations or DEFAULT_STEPS):
             parts = self.settings.parts(self, policy)
-            question = Question(
-                cost, parts, (1.0,) * len(parts), accuracy, settings.tolerance, scale, fixed
-            )
+            question = Question(cost, parts, (1.0,) * len(parts), accuracy, tolerance, scale, fixed)
             answer = Cuts().solve(question, Watch(limits))
             rounds += answer.iterations
             if answer.status is not Status.CONVERGED:
@@ -134,7 +134,7 @@ class ResidualSearch:
                 break
             weights = answer.x[:n]
             errors.append(answer.objective)
-            if answer.objective <= best[n] + settings.tolerance:
+            if answer.objective <= best[n] + tolerance:
                 best = answer.x
             if progress is not None:
                 progress({"iteration": step + 1, "error": answer.objective})
@@ -143,7 +143,7 @@ class ResidualSearch:
                 status = Status.CONVERGED
                 break
             if len(errors) > PATIENCE and min(errors[-PATIENCE:]) > (
-                min(errors[:-PATIENCE]) - settings.tolerance
+                min(errors[:-PATIENCE]) - tolerance
             ):
                 break
             policy = following
