@@ -27,7 +27,7 @@ from scipy.sparse.linalg import LinearOperator, gmres
 from fmdp.elimination.backup import Backup, backup_for
 from fmdp.elimination.ties import TIE_TOLERANCE
 from fmdp.errors import TooLarge
-from fmdp.measures.chains import hitting_times, policy_matrix, sparse_hitting_times
+from fmdp.planning.chains import hitting_times, policy_matrix, sparse_hitting_times
 from fmdp.measures.reachability import OPERATIONS, Graph, is_communicating, without_rewards
 from fmdp.model import FactoredMDP
 from fmdp.model.spaces import decode

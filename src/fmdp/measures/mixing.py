@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import breadth_first_order, connected_components
 
-from fmdp.measures.chains import policy_matrix
+from fmdp.planning.chains import policy_matrix
 from fmdp.model import FactoredMDP
 
 Matrix = NDArray[np.float64]
