@@ -234,9 +234,11 @@ def print_plan(result: Mapping[str, Any], found: Plan, out: Path | None) -> None
         within = found.stats["gain_from_initial_state_bounds"]
         from_start = known_number(result["gain_from_initial_state"], *within)
         rows.append(("gain", f"{from_start} from the initial state; it depends on the state"))
-    elif result["gain"] is not None:
+    elif result["gain"] is not None and found.status.value in ("converged", "precision_limit"):
         name = "gain under the budgets" if result["budgets"] is not None else "gain"
-        rows.append((name, known_number(result["gain"], lower, upper)))
+        own = result["gain"] == result["policy_gain"]  # an approximate plan's gain is its policy's
+        of_gain = found.stats["policy_gain_bounds"] if own else (lower, upper)
+        rows.append((name, known_number(result["gain"], *of_gain)))
     if lower is not None and upper is not None:
         rows.append(
             (

@@ -132,7 +132,7 @@ def _solve(
 ) -> Plan:
     structure = tables.structure
     discount = 1.0 if settings.discount is None else settings.discount
-    limits = limits_of(settings, structure)
+    limits = limits_of(settings, structure, started)
     if cold:
         h[:] = 0.0
     finish = _finish(settings, backup, tables, limits.deadline) if discount == 1.0 else None

@@ -8,15 +8,16 @@ that such planners have in common are checked here too, in the same words for al
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping
+from fractions import Fraction
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fmdp.elimination.backup import Backup, TimeUp
-from fmdp.elimination.rounding import rounding_allowance
 from fmdp.elimination.ties import rule_code
 from fmdp.errors import InvalidParameter, did_you_mean
 from fmdp.model import OptimisticTables, Structure
@@ -78,20 +79,25 @@ def tolerance_of(tolerance: float | None, structure: Structure) -> float:
     return TOLERANCE * structure.reward_unit if tolerance is None else tolerance
 
 
-def limits_of(settings: EngineSettings, structure: Structure) -> Limits:
-    """When to stop, with the clock running from now."""
+def limits_of(settings: EngineSettings, structure: Structure, started: float) -> Limits:
+    """When to stop, with the clock running since `started` (of time.perf_counter)."""
     deadline = None
     if settings.max_seconds is not None:
-        deadline = time.monotonic() + settings.max_seconds
+        gone = time.perf_counter() - started
+        deadline = time.monotonic() + settings.max_seconds - gone
     tolerance = tolerance_of(settings.tolerance, structure)
     return Limits(tolerance, settings.max_iterations or DEFAULT_SWEEPS, deadline)
 
 
 def structure_bounds(structure: Structure) -> tuple[float, float]:
     """Bounds on any gain that are known before the first sweep: the ranges of the rewards."""
-    lows, highs = zip(*structure.reward_ranges, strict=True) if structure.l else ((), ())
-    slack = rounding_allowance(structure.reward_size, structure.l)
-    return float(sum(lows)) - slack, float(sum(highs)) + slack
+    lowest = sum((Fraction(lo) for lo, _ in structure.reward_ranges), Fraction(0))
+    highest = sum((Fraction(hi) for _, hi in structure.reward_ranges), Fraction(0))
+    lower, upper = float(lowest), float(highest)
+    # Rounded outwards, and only where rounding was needed at all.
+    lower = math.nextafter(lower, -math.inf) if Fraction(lower) > lowest else lower
+    upper = math.nextafter(upper, math.inf) if Fraction(upper) < highest else upper
+    return lower, upper
 
 
 class PreparedOnEngine:
@@ -162,8 +168,13 @@ def policy_in_time(
     `outcome.new` is used up if it is L h, which it is not after a sweep that was cut off.
     """
     if limits.deadline is not None or outcome.status is Status.INTERRUPTED:
-        soon = time.monotonic() + GRACE_SECONDS
-        backup.deadline = soon if limits.deadline is None else max(limits.deadline, soon)
+        now = time.monotonic()
+        end = now + GRACE_SECONDS
+        if limits.deadline is not None:
+            end = max(limits.deadline, end)
+        if now + backup.predicted_seconds * (1 if outcome.whole else 2) > end:
+            return None, None
+        backup.deadline = end
     try:
         if not outcome.whole:
             backup.sweep(h, outcome.new)

@@ -105,7 +105,7 @@ class SpanConstrained:
         started = time.perf_counter()
         budgets = self.budgets(model.structure)
         backup = backup_for(model, memory_limit=self.memory_limit, threads=self.threads)
-        run = _Run(self, backup, model.structure, progress)
+        run = _Run(self, backup, model.structure, progress, started)
         found = run.search(budgets) if self.split == "search" else run.solve(budgets)
         return run.plan(found, describe=True, started=started)
 
@@ -136,7 +136,7 @@ class PreparedSpan(PreparedOnEngine):
         chosen = settings.budget if budget is None else _checked(budget)
         budgets = _budgets(chosen, settings.split, self.structure)
         kind, backup, h, _ = self._load(tables)
-        run = _Run(settings, backup, self.structure, progress, h)
+        run = _Run(settings, backup, self.structure, progress, started, h)
         if settings.split == "search":
             patience = _ROUNDS
             if kind in self._splits:
@@ -248,6 +248,7 @@ class _Run:
         backup: Backup,
         structure: Structure,
         progress: Progress | None,
+        started: float,
         start: Vector | None = None,
     ) -> None:
         self.settings = settings
@@ -255,7 +256,7 @@ class _Run:
         self.structure = structure
         self.progress = progress
         self.start = np.zeros(backup.n_states) if start is None else start
-        self.limits = limits_of(settings, structure)
+        self.limits = limits_of(settings, structure, started)
         self.sweeps = 0
 
     def solve(
