@@ -8,10 +8,8 @@ that such planners have in common are checked here too, in the same words for al
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Mapping
-from fractions import Fraction
 from typing import Any, Protocol
 
 import numpy as np
@@ -89,17 +87,6 @@ def limits_of(settings: EngineSettings, structure: Structure, started: float) ->
     return Limits(tolerance, settings.max_iterations or DEFAULT_SWEEPS, deadline)
 
 
-def structure_bounds(structure: Structure) -> tuple[float, float]:
-    """Bounds on any gain that are known before the first sweep: the ranges of the rewards."""
-    lowest = sum((Fraction(lo) for lo, _ in structure.reward_ranges), Fraction(0))
-    highest = sum((Fraction(hi) for _, hi in structure.reward_ranges), Fraction(0))
-    lower, upper = float(lowest), float(highest)
-    # Rounded outwards, and only where rounding was needed at all.
-    lower = math.nextafter(lower, -math.inf) if Fraction(lower) > lowest else lower
-    upper = math.nextafter(upper, math.inf) if Fraction(upper) < highest else upper
-    return lower, upper
-
-
 class PreparedOnEngine:
     """Backups and warm vectors of one structure; vectors are in elimination order."""
 
@@ -148,7 +135,8 @@ def greedy_policy(
 
     `value` is L h, and becomes what the chosen actions are worth, which ties make a little less.
     """
-    slack = backup.tie_slack(float(np.abs(h).max()), tolerance_of(settings.tolerance, structure))
+    size = max(float(h.max()), -float(h.min()))
+    slack = backup.tie_slack(size, tolerance_of(settings.tolerance, structure))
     actions = backup.greedy_actions(h, value, settings.ties, settings.tie_seed, slack)
     # With vertex targets the joint action is (action, targets), targets fastest.
     actions //= backup.structure.n_actions // structure.n_actions

@@ -36,7 +36,6 @@ from fmdp.planning.prepared import (
     limits_of,
     one_of,
     policy_in_time,
-    structure_bounds,
 )
 from fmdp.planning.spans import factored_spans, span
 
@@ -286,7 +285,7 @@ class _Run:
             ),
             cold=False,
             dampings=DAMPINGS,
-            known=structure_bounds(self.structure),
+            known=self.structure.reward_bounds,
             sweep_seconds=self.backup.predicted_seconds,
             reward_size=self.structure.reward_size,
             depth=2 * self.structure.m,
