@@ -13,10 +13,16 @@ linear form in w: a constant, and coefficients for the few basis functions that 
 Optimistic tables add one action variable for each factor, its target; a target is shared by all
 functions of that factor's variable, so it is eliminated after they are summed. With `split` each
 basis scope has targets of its own: a relaxation, never below, cheaper where scopes overlap.
+
+Everything here and in the programs made of it is in units of `Structure.reward_unit`: rewards are
+divided by it when they are loaded, and planners multiply what they hand out. So tolerances can be
+plain numbers and mean the same in whatever unit the rewards are stated. Restated by a factor of
+2^k, the quotients are the same numbers, and so are all results to the last bit.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -90,6 +96,8 @@ class Forms:
         self.structure = structure
         self.basis = basis
         self.optimistic = optimistic
+        self.unit = structure.reward_unit
+        """What rewards, weights and all that is made of them are multiples of."""
         m, n_actions = structure.m, len(structure.action_sizes)
         first_target = m + n_actions
         sizes = list(structure.sizes)
@@ -244,7 +252,22 @@ class Forms:
             rows=np.concatenate([*index, np.zeros(1, dtype=np.int32)]),
         )
         self._tables = np.zeros(int(tables[-1]))
+        self._missed = 0.0  # by how much a row of the tables loaded misses 1, at most
+        largest = [np.abs(block.values).max(axis=0, initial=0.0) for block in basis.blocks]
+        self._largest: Floats = np.concatenate([*largest, np.zeros(0)])
+        """[functions]: max |phi_b|."""
+        self._longest = max((len(block.scope) for block in basis.blocks), default=0)
+        sums = [int((block.values != 0.0).sum(axis=0).max(initial=0)) for block in basis.blocks]
+        nodes = sum(len(component.nodes) for component in network.components)
+        # On the way from the tables to the maximum: products of probabilities, the sum over what a
+        # basis function reads, one function's weights and rewards, and then every function and
+        # every message read once.
+        self._roundings = (
+            self._longest + max(sums, default=0) + int(counts.max(initial=0)) + structure.l
+            + len(hosts) + nodes + 2 * len(network.components) + 8
+        )  # fmt: skip
         self._rewards = np.zeros(int(rewards_at[-1]))
+        self._rewards_at: list[int] = rewards_at.tolist()
 
     def _rows(self, f: int, scope: Scope, classes: Ints | None) -> NDArray[np.int32]:
         """For every entry of function f, the row of a table over `scope` (C order)."""
@@ -276,6 +299,12 @@ class Forms:
             np.concatenate([table.ravel() for table in tables.transitions], out=self._tables)
         if len(self._rewards):
             np.concatenate(tables.rewards, out=self._rewards)
+            self._rewards /= self.unit
+        # Optimistic tables have a row for every target.
+        copies = self._terms.values if self.optimistic else 1
+        self._missed = _most_missed(
+            self._tables, self._terms.values, self._rows_of_factors() * copies
+        )
         _forms(
             self._terms,
             self._reward_entries,
@@ -298,6 +327,28 @@ class Forms:
             own = slice(at, at + len(columns))
             coefficients[columns] += discount * self.back[own] - self.own[own]
         return float(self.constant[entries].sum()), coefficients
+
+    def largest_residual(self, weights: Floats, discount: float) -> float:
+        """The largest Bellman residual, or more by what rounding may have hidden: with discount 1
+        an upper bound on the gain of every policy, whatever the weights."""
+        self.fill(weights, discount)
+        return self.network.maximise() + self.rounding(weights, discount)
+
+    def rounding(self, weights: Floats, discount: float) -> float:
+        """By how much the network's maximum can miss the largest Bellman residual, at most.
+
+        Every partial sum is at most S = sum_k max |R_k| + (1 + g) sum_b |w_b| max |phi_b|, so each
+        rounding moves the result by at most eps S (twice what it can be, for those of higher
+        order). Rows that miss 1 stand for the distributions that they are multiples of.
+        """
+        heights = np.abs(weights[: self.basis.size]) @ self._largest
+        rewards = sum(
+            float(np.abs(self._rewards[first:end]).max(initial=0.0))
+            for first, end in itertools.pairwise(self._rewards_at)
+        )
+        size = rewards + (1.0 + discount) * heights
+        eps = float(np.finfo(np.float64).eps)
+        return float(self._roundings * eps * size + self._longest * self._missed * heights)
 
     def fill(self, weights: Floats, discount: float, *, own: bool = True) -> None:
         """Write the tables for these weights into the network: the Bellman residual, or with
@@ -448,6 +499,21 @@ def _slices(table: Floats, found: Ints, most: int) -> bool:
             found[c] = count
             count += 1
     return True
+
+
+@numba.njit(cache=True, nogil=True)
+def _most_missed(tables: Floats, sizes: Ints, rows: Ints) -> float:
+    """max |sum of a row - 1| over the rows of all factors."""
+    missed = 0.0
+    at = 0
+    for i in range(sizes.shape[0]):
+        for _ in range(rows[i]):
+            total = 0.0
+            for value in range(sizes[i]):
+                total += tables[at + value]
+            at += sizes[i]
+            missed = max(missed, abs(total - 1.0))
+    return missed
 
 
 @numba.njit(cache=True, nogil=True)

@@ -111,7 +111,16 @@ class Watch:
 
     limits: Limits
     progress: Progress | None = None
+    unit: float = 1.0
+    """What objective and violation are multiples of."""
 
-    def report(self, **known: object) -> None:
+    def report(self, *, iteration: int, objective: float, violation: float, rows: int) -> None:
         if self.progress is not None:
-            self.progress(known)
+            self.progress(
+                {
+                    "iteration": iteration,
+                    "objective": objective * self.unit,
+                    "violation": violation * self.unit,
+                    "rows": rows,
+                }
+            )
