@@ -22,7 +22,6 @@ plain numbers and mean the same in whatever unit the rewards are stated. Restate
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -259,15 +258,15 @@ class Forms:
         self._longest = max((len(block.scope) for block in basis.blocks), default=0)
         sums = [int((block.values != 0.0).sum(axis=0).max(initial=0)) for block in basis.blocks]
         nodes = sum(len(component.nodes) for component in network.components)
-        # On the way from the tables to the maximum: products of probabilities, the sum over what a
-        # basis function reads, one function's weights and rewards, and then every function and
-        # every message read once.
-        self._roundings = (
-            self._longest + max(sums, default=0) + int(counts.max(initial=0)) + structure.l
-            + len(hosts) + nodes + 2 * len(network.components) + 8
-        )  # fmt: skip
+        # On the way from the tables to the maximum: products of probabilities and their sum with
+        # the values of a basis function; one function's rewards and weights; every function and
+        # every message read once; and a few that are there once.
+        of_function = self._longest + max(sums, default=0) + int(counts.max(initial=0))
+        of_network = len(hosts) + nodes + 2 * len(network.components)
+        self._roundings = of_function + structure.l + of_network + 8
         self._rewards = np.zeros(int(rewards_at[-1]))
-        self._rewards_at: list[int] = rewards_at.tolist()
+        self._rewards_at = rewards_at[:-1]
+        self._reward_size = 0.0  # sum_k max |R_k|
 
     def _rows(self, f: int, scope: Scope, classes: Ints | None) -> NDArray[np.int32]:
         """For every entry of function f, the row of a table over `scope` (C order)."""
@@ -300,6 +299,8 @@ class Forms:
         if len(self._rewards):
             np.concatenate(tables.rewards, out=self._rewards)
             self._rewards /= self.unit
+            largest = np.maximum.reduceat(np.abs(self._rewards), self._rewards_at)
+            self._reward_size = float(largest.sum())
         # Optimistic tables have a row for every target.
         copies = self._terms.values if self.optimistic else 1
         self._missed = _most_missed(
@@ -341,14 +342,10 @@ class Forms:
         rounding moves the result by at most eps S (twice what it can be, for those of higher
         order). Rows that miss 1 stand for the distributions that they are multiples of.
         """
-        heights = np.abs(weights[: self.basis.size]) @ self._largest
-        rewards = sum(
-            float(np.abs(self._rewards[first:end]).max(initial=0.0))
-            for first, end in itertools.pairwise(self._rewards_at)
-        )
-        size = rewards + (1.0 + discount) * heights
+        heights = float(np.abs(weights[: self.basis.size]) @ self._largest)
+        size = self._reward_size + (1.0 + discount) * heights
         eps = float(np.finfo(np.float64).eps)
-        return float(self._roundings * eps * size + self._longest * self._missed * heights)
+        return self._roundings * eps * size + self._longest * self._missed * heights
 
     def fill(self, weights: Floats, discount: float, *, own: bool = True) -> None:
         """Write the tables for these weights into the network: the Bellman residual, or with
