@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from oracle import dense, joint_relevance
 
@@ -124,6 +125,37 @@ def test_units_that_are_no_power_of_two(problem: str, criterion: str, factor: fl
     assert plan.objective / factor == pytest.approx(base.objective, rel=1e-9)
     assert plan.gain_upper / factor == pytest.approx(base.gain_upper, rel=1e-9)
     np.testing.assert_array_equal(plan.policy.actions, base.policy.actions)
+
+
+def counted_from(model: FactoredMDP, zero: float) -> FactoredMDP:
+    """The model with `zero` more in every reward factor."""
+    structure = dataclasses.replace(
+        model.structure,
+        reward_ranges=tuple((lo + zero, hi + zero) for lo, hi in model.structure.reward_ranges),
+    )
+    rewards = [table + zero for table in model.rewards]
+    return FactoredMDP(structure, model.transitions, rewards, None, model.initial_state)
+
+
+@given(models(SMALL), st.sampled_from((-(2.0**30), -4.0, 64.0, 2.0**30)), SETTINGS)
+@settings(max_examples=40)
+def test_a_plan_counted_from_another_zero(model: FactoredMDP, zero: float, chosen) -> None:
+    """Where adding it is exact, it moves the bounds and nothing else."""
+    exact = [np.round(table * 1024) / 1024 for table in model.rewards]
+    ranges = tuple((np.floor(lo), np.ceil(hi)) for lo, hi in model.structure.reward_ranges)
+    assume(any(lo < hi for lo, hi in ranges))  # else the unit is the size of the rewards
+    structure = dataclasses.replace(model.structure, reward_ranges=ranges)
+    model = FactoredMDP(structure, model.transitions, exact)
+    planner = ALP(**chosen)
+    base, plan = planner.plan(model), planner.plan(counted_from(model, zero))
+    assert plan.status is base.status
+    assert plan.iterations == base.iterations
+    np.testing.assert_array_equal(plan.stats["weights"], base.stats["weights"])
+    np.testing.assert_array_equal(plan.policy.actions, base.policy.actions)
+    total = zero * structure.l
+    worth = total if planner.criterion == "average" else total / (1 - planner.discount)
+    assert plan.gain_upper == pytest.approx(base.gain_upper + total, rel=1e-12, abs=1e-9)
+    assert plan.objective == pytest.approx(base.objective + worth, rel=1e-12, abs=1e-9)
 
 
 def test_large_values_make_no_ties() -> None:

@@ -15,7 +15,9 @@ widened by what rounding can have done to it. In the same way the scalar (w_0 or
 by what is left of the worst violation, so that `objective` is a bound, converged or not; converged,
 it is at most the tolerance above the optimum.
 
-Everything but the settings and the plan is in the unit of the forms (`Forms.unit`).
+Everything but the settings and the plan is in the unit of the forms, and counted from their origin
+(`Forms.unit`, `Forms.origin`): a reward of c in every step adds c to lambda, c / (1 - g) to w_0,
+and nothing else.
 """
 
 from __future__ import annotations
@@ -227,7 +229,8 @@ class PreparedALP:
 
 @dataclass(frozen=True, eq=False)
 class _Found:
-    """What a plan needs from the linear program, of one stage or two, in the unit of the forms."""
+    """What a plan needs from the linear program, of one stage or two; in the unit of the forms,
+    the origin added."""
 
     status: Status
     weights: Floats
@@ -283,7 +286,7 @@ class _Program:
         charges = tuple(cost[-1] / constraints[0].coefficient for _ in constraints)
         return Question(
             cost, constraints, charges, accuracy, max(tolerance, accuracy), self._scale,
-            self.forms.basis.needless,
+            self.forms.basis.needless, shift=self.forms.origin * charges[0],
         )  # fmt: skip
 
     def run(self, watch: Watch) -> _Found:
@@ -294,7 +297,7 @@ class _Program:
         first = self._first_solver.solve(self._question(self._gain, self.average), watch)
         violation, missing = self._missing(self.average, first)
         gain = float(first.x[n])
-        bound = gain + missing
+        bound = gain + missing + self.forms.origin
         if first.status is not Status.CONVERGED:
             return _Found(
                 first.status, first.x[:n], None, bound, violation, first.iterations, first.n_rows
@@ -325,7 +328,8 @@ class _Program:
     def _of_discounted(self, answer: Answer) -> _Found:
         n = self.forms.basis.size
         violation, missing = self._missing(self.discounted, answer)
-        constant = float(answer.x[n]) + missing / (1.0 - self.settings.discount)
+        constant = float(answer.x[n])
+        constant += (missing + self.forms.origin) / (1.0 - self.settings.discount)
         return _Found(
             answer.status,
             answer.x[:n],

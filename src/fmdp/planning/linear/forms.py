@@ -14,10 +14,11 @@ Optimistic tables add one action variable for each factor, its target; a target 
 functions of that factor's variable, so it is eliminated after they are summed. With `split` each
 basis scope has targets of its own: a relaxation, never below, cheaper where scopes overlap.
 
-Everything here and in the programs made of it is in units of `Structure.reward_unit`: rewards are
-divided by it when they are loaded, and planners multiply what they hand out. So tolerances can be
-plain numbers and mean the same in whatever unit the rewards are stated. Restated by a factor of
-2^k, the quotients are the same numbers, and so are all results to the last bit.
+Everything here and in the programs made of it is in units of `Structure.reward_unit`, with rewards
+counted from the lower end of their ranges: (R_k - lo_k) / unit is what is loaded, and planners add
+`origin` and multiply what they hand out. So tolerances can be plain numbers and mean the same in
+whatever unit and from whatever zero the rewards are stated. Restated by a factor of 2^k, what is
+loaded is the same number for number, and so are all results to the last bit.
 """
 
 from __future__ import annotations
@@ -97,6 +98,11 @@ class Forms:
         self.optimistic = optimistic
         self.unit = structure.reward_unit
         """What rewards, weights and all that is made of them are multiples of."""
+        lowest = np.array([lo for lo, _ in structure.reward_ranges], dtype=np.float64)
+        self.origin = float((lowest / self.unit).sum())
+        """What a step pays at least, and what the rewards loaded leave out."""
+        self._lowest: Floats = np.repeat(lowest, np.array(structure.reward_rows, dtype=np.int64))
+        self._lowest_size = float(np.abs(lowest / self.unit).sum())
         m, n_actions = structure.m, len(structure.action_sizes)
         first_target = m + n_actions
         sizes = list(structure.sizes)
@@ -266,7 +272,7 @@ class Forms:
         self._roundings = of_function + structure.l + of_network + 8
         self._rewards = np.zeros(int(rewards_at[-1]))
         self._rewards_at = rewards_at[:-1]
-        self._reward_size = 0.0  # sum_k max |R_k|
+        self._reward_size = 0.0  # sum_k max |R_k - lo_k|
 
     def _rows(self, f: int, scope: Scope, classes: Ints | None) -> NDArray[np.int32]:
         """For every entry of function f, the row of a table over `scope` (C order)."""
@@ -298,6 +304,7 @@ class Forms:
             np.concatenate([table.ravel() for table in tables.transitions], out=self._tables)
         if len(self._rewards):
             np.concatenate(tables.rewards, out=self._rewards)
+            self._rewards -= self._lowest
             self._rewards /= self.unit
             largest = np.maximum.reduceat(np.abs(self._rewards), self._rewards_at)
             self._reward_size = float(largest.sum())
@@ -333,17 +340,18 @@ class Forms:
         """The largest Bellman residual, or more by what rounding may have hidden: with discount 1
         an upper bound on the gain of every policy, whatever the weights."""
         self.fill(weights, discount)
-        return self.network.maximise() + self.rounding(weights, discount)
+        return self.network.maximise() + self.origin + self.rounding(weights, discount)
 
     def rounding(self, weights: Floats, discount: float) -> float:
         """By how much the network's maximum can miss the largest Bellman residual, at most.
 
-        Every partial sum is at most S = sum_k max |R_k| + (1 + g) sum_b |w_b| max |phi_b|, so each
-        rounding moves the result by at most eps S (twice what it can be, for those of higher
-        order). Rows that miss 1 stand for the distributions that they are multiples of.
+        Every partial sum is at most S = sum_k (max |R_k - lo_k| + |lo_k|) + (1 + g) sum_b |w_b|
+        max |phi_b|, so each rounding moves the result by at most eps S (twice what it can be, for
+        those of higher order). Rows that miss 1 stand for the distributions that they are
+        multiples of.
         """
         heights = float(np.abs(weights[: self.basis.size]) @ self._largest)
-        size = self._reward_size + (1.0 + discount) * heights
+        size = self._reward_size + self._lowest_size + (1.0 + discount) * heights
         eps = float(np.finfo(np.float64).eps)
         return self._roundings * eps * size + self._longest * self._missed * heights
 

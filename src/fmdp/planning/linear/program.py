@@ -66,6 +66,8 @@ class Question:
     """A size that weights of this problem may well have; only a place to start from."""
     fixed: NDArray[np.bool_]
     """[K]: weights that stay 0."""
+    shift: float = 0.0
+    """What the objective lacks because rewards are counted from the forms' origin."""
     start: Floats | None = None
     """[K]: weights known to satisfy the constraints that no scalar can make good."""
 

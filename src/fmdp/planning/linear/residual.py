@@ -7,7 +7,7 @@ stay on a plateau of delta for ever; then it ends at the iteration limit (or aft
 without a smaller delta) with the best weights seen.
 
 Columns of every program: the weights, delta, and c = delta + (1 - g) w_0 (see `decisions.py`), all
-in the unit of the forms (`Forms.unit`).
+in the unit of the forms and from their origin (`Forms.unit`, `Forms.origin`).
 """
 
 from __future__ import annotations
@@ -161,6 +161,7 @@ class ResidualSearch:
         )
         weights, delta, c = x[:-2] * unit, float(x[-2]) * unit, float(x[-1]) * unit
         known = bool(np.isfinite(delta))
+        constant = (c - delta + forms.origin * unit) / (1.0 - settings.discount)
         few = self.model.structure.n_states <= TABULATED_ONCE
         policy: Policy = greedy.tabulate() if few else greedy
         return Plan(
@@ -179,7 +180,7 @@ class ResidualSearch:
             stats={
                 "basis": self.basis.name,
                 "weights": weights,
-                "constant": (c - delta) / (1.0 - settings.discount) if known else None,
+                "constant": constant if known else None,
                 "errors": tuple(error * unit for error in errors),
                 "rounds": rounds,
                 "induced_width": self.decisions.states.width,
