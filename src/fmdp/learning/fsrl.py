@@ -28,7 +28,7 @@ from fmdp.learning.learner import TARGETS, for_learning
 from fmdp.model import Structure
 from fmdp.parameters import Choice, Number, Numbers
 from fmdp.planning.plan import Plan, Planner
-from fmdp.planning.span import SPLITS, PreparedSpan, SpanConstrained
+from fmdp.planning.span import PreparedSpan, SpanConstrained
 
 
 class FSRL(Optimistic):
@@ -51,7 +51,7 @@ class FSRL(Optimistic):
             "split",
             None,
             "how one budget is divided between the state variables; uniform by default",
-            choices=SPLITS,
+            choices=("uniform", "given", "search"),
         ),
         Number(
             "growth",
@@ -60,6 +60,7 @@ class FSRL(Optimistic):
             "log2(1 + t), where no budget is given",
             low=0.0,
             low_open=True,
+            only_with=("budget", (None,)),
         ),
         EPISODES,
         LENGTH,

@@ -22,23 +22,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fmdp.elimination.backup import Backup, backup_for
-from fmdp.errors import InvalidParameter
 from fmdp.model import FactoredMDP, Structure
+from fmdp.parameters import check_fields
 from fmdp.planning import iteration
 from fmdp.planning.plan import Plan, Progress, Status, Tables
 from fmdp.planning.prepared import (
     PreparedOnEngine,
-    check_settings,
     engine_stats,
     greedy_policy,
     limits_of,
-    one_of,
     reward_size,
 )
+from fmdp.planning.settings import DISCOUNT, EXACT_FIELDS
 from fmdp.planning.spans import factored_spans, span
-
-CRITERIA = ("average", "discounted")
-DISCOUNT = 0.95
 
 
 @dataclass(frozen=True)
@@ -63,18 +59,9 @@ class Exact:
     """All cores by default; small models use one in any case."""
 
     def __post_init__(self) -> None:
-        check_settings(self)
-        one_of("criterion", self.criterion, CRITERIA)
-        if self.criterion == "discounted":
-            if self.discount is None:
-                object.__setattr__(self, "discount", DISCOUNT)
-            elif not 0.0 <= self.discount < 1.0:
-                raise InvalidParameter(f"discount must be in [0, 1); got {self.discount}")
-        elif self.discount is not None:
-            raise InvalidParameter(
-                f"discount is used by the discounted criterion only; got {self.discount} with "
-                f"criterion {self.criterion}"
-            )
+        check_fields(self, EXACT_FIELDS, "planner exact")
+        if self.criterion == "discounted" and self.discount is None:
+            object.__setattr__(self, "discount", DISCOUNT)
 
     @property
     def name(self) -> str:

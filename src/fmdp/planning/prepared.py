@@ -2,8 +2,7 @@
 
 A prepared planner belongs to one run.  It keeps one backup for each kind of tables that it meets
 (a plain model, optimistic tables with nested targets, optimistic tables as the extended FMDP) and
-beside it the vector at which the last solve ended, from which the next one starts.  The settings
-that such planners have in common are checked here too, in the same words for all.
+beside it the vector at which the last solve ended, from which the next one starts.
 """
 
 from __future__ import annotations
@@ -16,8 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fmdp.elimination.backup import Backup
-from fmdp.elimination.ties import rule_code
-from fmdp.errors import InvalidParameter, did_you_mean
 from fmdp.model import OptimisticTables, Structure
 from fmdp.planning.iteration import Limits
 from fmdp.planning.plan import Tables
@@ -28,7 +25,6 @@ Vector = NDArray[np.float64]
 DEFAULT_SWEEPS = 100_000
 TOLERANCE = 1e-6
 """Default gap of a plan's bounds, in units of `Structure.reward_unit`."""
-TARGETS = ("nested", "vertex")
 
 
 class EngineSettings(Protocol):
@@ -50,24 +46,6 @@ class EngineSettings(Protocol):
     def targets(self) -> str: ...
     @property
     def threads(self) -> int | None: ...
-
-
-def check_settings(settings: EngineSettings) -> None:
-    """Refuse what no planner on the engine can use."""
-    one_of("targets", settings.targets, TARGETS)
-    rule_code(settings.ties)
-    for name in ("tolerance", "max_iterations", "max_seconds", "memory_limit", "threads"):
-        value = getattr(settings, name)
-        if value is not None and not value > 0:
-            raise InvalidParameter(f"{name} must be above 0; got {value}")
-
-
-def one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
-    if value not in allowed:
-        raise InvalidParameter(
-            f'{name} must be one of {", ".join(allowed)}; got "{value}"'
-            f"{did_you_mean(value, allowed)}"
-        )
 
 
 def tolerance_of(tolerance: float | None, structure: Structure) -> float:
