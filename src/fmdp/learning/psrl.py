@@ -21,7 +21,7 @@ from fmdp.planning.plan import Planner
 class PSRL(PlanningLearner):
     """Posterior sampling; parameters c, prior, episodes, length (`fmdp list` says what they mean).
 
-    Outside `simulate` a generator has to be given.
+    Outside `simulate` a generator has to be given, or a seed for one.
     """
 
     name = "psrl"
@@ -37,8 +37,8 @@ class PSRL(PlanningLearner):
         self,
         structure: Structure,
         *,
-        planner: Planner | None = None,
-        generator: np.random.Generator | None = None,
+        planner: Planner | str | None = None,
+        generator: np.random.Generator | int | None = None,
         **settings: object,
     ) -> None:
         super().__init__(structure, settings, generator, planner)

@@ -88,13 +88,16 @@ def planner_kind(name: str) -> PlannerKind:
     return by_name[name]
 
 
-def planner_of(given: object, owner: str) -> Planner | None:
-    """A planner from what a user hands over: an object of settings, a name, or None."""
+def planner_of(given: object, owner: str, verb: str = "prepare") -> Planner | None:
+    """A planner from what a user hands over: an object of settings, a name, or None.
+
+    `verb` is what the owner will ask it to do: prepare (learners), or plan.
+    """
     if given is None:
         return None
     if isinstance(given, str):
         return planner_kind(given).make({})
-    if isinstance(given, type) or not all(hasattr(given, verb) for verb in ("plan", "prepare")):
+    if isinstance(given, type) or not callable(getattr(given, verb, None)):
         raise InvalidParameter(
             f"the 'planner' of {owner} must be an object such as fmdp.Exact() or fmdp.ALP(), "
             f"or the name of a planner; got {quoted(given)}"
