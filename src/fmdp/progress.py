@@ -34,6 +34,7 @@ COMPILING = "compiling, once"
 _SAID_AFTER_SECONDS = 1.0
 _GROWTH = 1.6
 _SECONDS_BETWEEN_REWRITES = 0.1
+_NEARLY = 0.999
 
 
 def line_of(news: Mapping[str, Any], seconds: float) -> str:
@@ -81,12 +82,17 @@ class _Share:
     """How much of the work is done, in [0, 1], as far as its reports tell; None if they do not.
 
     Steps count as they are; the gap of an iteration shrinks geometrically, so its logarithm does.
+    Less than 1 for ever: a bar that was full once is over, and other work may follow.
     """
 
     def __init__(self) -> None:
         self._first_gap: float | None = None
 
     def of(self, news: Any) -> float | None:
+        done = self._done(news)
+        return None if done is None else min(_NEARLY, max(0.0, done))
+
+    def _done(self, news: Any) -> float | None:
         if isinstance(news, tuple) and len(news) == 3 and news[1] > 1:
             return float(news[0] / news[1])
         if not isinstance(news, Mapping):
@@ -98,8 +104,7 @@ class _Share:
             return None
         if self._first_gap is None:
             self._first_gap = max(gap, 2.0 * tolerance)
-        done = math.log(self._first_gap / gap) / math.log(self._first_gap / tolerance)
-        return min(1.0, max(0.0, done))
+        return math.log(self._first_gap / gap) / math.log(self._first_gap / tolerance)
 
 
 class _Display(Protocol):
@@ -118,6 +123,7 @@ class _Lines:
         self._started = time.perf_counter()
         self._due = first_after
         self._news: Any = None
+        self._under_way = False
         self._compiled = False
         self._lock = threading.Lock()
         self._over = threading.Event()
@@ -129,6 +135,7 @@ class _Lines:
         self._write()
 
     def compiling(self, under_way: bool) -> None:
+        self._under_way = under_way
         if under_way and not self._compiled:
             self._compiled = True
             self._print(COMPILING)
@@ -150,8 +157,12 @@ class _Lines:
             if seconds < self._due:
                 return self._due - seconds
             self._due = seconds * _GROWTH
-            said = f"{seconds:.0f} s" if self._news is None else self._line_of(self._news, seconds)
-            self._print(said)
+            if self._under_way:
+                self._print(f"{COMPILING}, {seconds:.0f} s")
+            elif self._news is None:
+                self._print(f"{seconds:.0f} s")
+            else:
+                self._print(self._line_of(self._news, seconds))
             return self._due - seconds
 
     def _print(self, said: str) -> None:
@@ -178,7 +189,7 @@ class _Bar:
             transient=True,
         )
         self._task = self._shown.add_task(what, total=None, news="")
-        self._line = ""
+        self._news: Any = None
         self._under_way = False
         self._over = threading.Event()
         self._clock = threading.Thread(target=self._tick, daemon=True)
@@ -186,16 +197,12 @@ class _Bar:
         self._clock.start()
 
     def tell(self, news: Any) -> None:
+        self._news = news
         seconds = time.perf_counter() - self._started
-        if seconds < self._due:
-            return
-        self._due = seconds + _SECONDS_BETWEEN_REWRITES
-        share = self._share.of(news)
-        self._line = self._line_of(news, seconds)
-        if share is None:
-            self._update()
-        else:
-            self._update(total=1.0, completed=share)
+        if seconds >= self._due:
+            self._due = seconds + _SECONDS_BETWEEN_REWRITES
+            share = self._share.of(news)
+            self._update(**({} if share is None else {"total": 1.0, "completed": share}))
 
     def compiling(self, under_way: bool) -> None:
         self._under_way = under_way
@@ -207,16 +214,21 @@ class _Bar:
         self._shown.stop()
 
     def _tick(self) -> None:
+        """The time goes on where the work says nothing."""
         while not self._over.wait(1.0):
-            if not self._line or self._under_way:
-                self._update()
+            self._update()
 
     def _update(self, **change: float) -> None:
-        seconds = f"{time.perf_counter() - self._started:.0f} s"
-        news = f"{COMPILING}, {seconds}" if self._under_way else self._line or seconds
+        seconds = time.perf_counter() - self._started
+        if self._under_way:
+            line = f"{COMPILING}, {seconds:.0f} s"
+        elif self._news is None:
+            line = f"{seconds:.0f} s"
+        else:
+            line = self._line_of(self._news, seconds)
         # The spinner, the bar and the blanks between them take 17 columns; one line is one line.
         room = max(0, self._width - 18 - len(self._what))
-        self._shown.update(self._task, news=news[:room], **change)  # type: ignore[arg-type]
+        self._shown.update(self._task, news=line[:room], **change)  # type: ignore[arg-type]
 
 
 def _display(what: str, line_of: LineOf, first_after: float) -> _Display:
@@ -272,7 +284,7 @@ def reporting(
     elif progress is True:
         with showing(what, line_of) as report:
             yield report
-    elif callable(progress):
+    elif callable(progress) and not isinstance(progress, type):
         yield progress
     else:
         raise InvalidParameter(

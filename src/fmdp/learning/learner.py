@@ -26,6 +26,7 @@ from fmdp.errors import InvalidParameter
 from fmdp.learning.episodes import NO_LIMITS, Counts, Episode, EpisodeRule
 from fmdp.learning.statistics import Statistics
 from fmdp.model import Structure
+from fmdp.model.structure import check_structure
 from fmdp.parameters import Choice, Integer, Parameter, quoted, resolve
 from fmdp.planning.choice import choose_planner
 from fmdp.planning.exact import Exact
@@ -87,11 +88,7 @@ class Learner(ABC):
     ) -> None:
         """`generator` is for learners that draw at random: a generator, or a seed for one; without
         it `simulate` gives the learner one."""
-        if not isinstance(structure, Structure):
-            raise InvalidParameter(
-                f"learner {self.name} must be given a Structure, as model.structure is; "
-                f"got {quoted(structure)}"
-            )
+        check_structure(structure, f"learner {self.name}")
         self.structure = structure
         self.settings: dict[str, Any] = resolve(self.parameters, settings, f"learner {self.name}")
         """Every parameter with its value."""

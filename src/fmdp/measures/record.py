@@ -17,8 +17,9 @@ from fmdp.errors import InvalidParameter, TooLarge
 from fmdp.measures.diameter_search import diameter
 from fmdp.measures.mixing import mixing_time
 from fmdp.model import FactoredMDP
+from fmdp.model.factored import check_model
 from fmdp.parameters import quoted
-from fmdp.planning.choice import EXACT_STATES, check_model
+from fmdp.planning.choice import EXACT_STATES
 from fmdp.planning.exact import Exact
 from fmdp.planning.plan import Plan, Status
 from fmdp.planning.policy import TablePolicy

@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 from fmdp.elimination.backup import usable_cores
 from fmdp.elimination.layout import choose_layout
-from fmdp.errors import InvalidParameter, TooLarge
+from fmdp.errors import TooLarge
 from fmdp.memory import available_memory, describe_bytes, describe_count
 from fmdp.model import FactoredMDP, Structure
-from fmdp.parameters import quoted
+from fmdp.model.factored import check_model
 from fmdp.planning.evaluate import POLICY_GAIN_STATES, evaluate_exactly
 from fmdp.planning.exact import Exact
 from fmdp.planning.plan import Plan, Planner, Progress, Status
@@ -44,15 +44,6 @@ def plan(
     if reason is None:
         return found
     return replace(found, stats={**found.stats, "planner_reason": reason})
-
-
-def check_model(model: object, owner: str) -> None:
-    """Refuse what is no model, and say where models come from."""
-    if not isinstance(model, FactoredMDP):
-        raise InvalidParameter(
-            f"the model of {owner} must be a FactoredMDP (fmdp.problem or fmdp.load makes one); "
-            f"got {quoted(model)}"
-        )
 
 
 def _planned(model: FactoredMDP, chosen: Planner, progress: Progress | None) -> Plan:

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from fmdp.elimination.backup import Backup, backup_for
 from fmdp.model import FactoredMDP, Structure
+from fmdp.model.factored import check_model
 from fmdp.parameters import check_fields
 from fmdp.planning import iteration
 from fmdp.planning.plan import Plan, Progress, Status, Tables
@@ -73,6 +74,7 @@ class Exact:
 
     def plan(self, model: FactoredMDP, *, progress: Progress | None = None) -> Plan:
         """Plan for one model, from nothing; equal tables of different actions share their work."""
+        check_model(model, "plan")
         started = time.perf_counter()
         backup = backup_for(model, memory_limit=self.memory_limit, threads=self.threads)
         h = np.zeros(backup.n_states)

@@ -51,7 +51,10 @@ class TablePolicy:
         self.state_sizes = _sizes(state_sizes, "state")
         self.action_sizes = _sizes(action_sizes, "action")
         states, joint = count(self.state_sizes), count(self.action_sizes)
-        actions = np.asarray(actions)
+        try:
+            actions = np.asarray(actions)
+        except ValueError:  # lists of unequal length
+            actions = np.empty(0, dtype=object)
         if actions.dtype.kind not in "iu":
             raise InvalidParameter(
                 f"the actions of a policy must be whole numbers; got an array of {actions.dtype}"
@@ -215,6 +218,7 @@ def write_archive(
     arrays: Mapping[str, NDArray[Any]],
 ) -> None:
     """Write a policy file whole or not at all."""
+    path_of(path, "a policy file")
     text = json.dumps({"format": FORMAT, "version": VERSION, "kind": kind, **header})
     stream = io.BytesIO()
     np.savez_compressed(stream, header=np.array(text), **arrays)  # type: ignore[arg-type]

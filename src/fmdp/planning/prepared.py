@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from fmdp.elimination.backup import Backup
 from fmdp.model import OptimisticTables, Structure
+from fmdp.model.structure import check_structure
 from fmdp.planning.iteration import Limits
 from fmdp.planning.plan import Tables
 from fmdp.planning.policy import TablePolicy
@@ -71,6 +72,7 @@ class PreparedOnEngine:
     """Backups and warm vectors of one structure; vectors are in elimination order."""
 
     def __init__(self, settings: EngineSettings, structure: Structure) -> None:
+        check_structure(structure, "prepare")
         self.structure = structure
         self._engine_settings = settings
         self._backups: dict[str, Backup] = {}

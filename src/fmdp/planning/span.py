@@ -27,6 +27,8 @@ from fmdp.elimination.backup import Backup, backup_for
 from fmdp.elimination.truncation import Truncation
 from fmdp.errors import InvalidParameter
 from fmdp.model import FactoredMDP, Structure
+from fmdp.model.factored import check_model
+from fmdp.model.structure import check_structure
 from fmdp.parameters import check_fields
 from fmdp.planning import iteration
 from fmdp.planning.plan import Plan, Progress, Status, Tables
@@ -94,11 +96,13 @@ class SpanConstrained:
 
     def prepare(self, structure: Structure) -> PreparedSpan:
         """Ready for one structure; tables and budget may change at every call."""
+        check_structure(structure, "prepare")
         self.budgets(structure)
         return PreparedSpan(self, structure)
 
     def plan(self, model: FactoredMDP, *, progress: Progress | None = None) -> Plan:
         """Plan for one model, from nothing; equal tables of different actions share their work."""
+        check_model(model, "plan")
         started = time.perf_counter()
         budgets = self.budgets(model.structure)
         backup = backup_for(model, memory_limit=self.memory_limit, threads=self.threads)

@@ -17,9 +17,9 @@ from fmdp.errors import InvalidParameter
 from fmdp.learning.entries import Entries, entries_of
 from fmdp.learning.learner import Offer, generator_of
 from fmdp.model import FactoredMDP
+from fmdp.model.factored import check_model
 from fmdp.model.spaces import encode
 from fmdp.parameters import Integer, quoted
-from fmdp.planning.choice import check_model
 from fmdp.planning.policy import as_action
 from fmdp.simulation import kernels
 from fmdp.simulation.kernels import EXPECTED, GAP, REWARD, STEPS

@@ -19,8 +19,8 @@ from fmdp.errors import TooLarge
 from fmdp.learning.episodes import NO_LIMITS
 from fmdp.learning.learner import Offer, Table, action_table
 from fmdp.model import FactoredMDP
+from fmdp.model.factored import check_model
 from fmdp.parameters import Integer, resolve
-from fmdp.planning.choice import check_model
 from fmdp.planning.evaluate import TABULATED_STATES, Evaluation, evaluate_exactly
 from fmdp.planning.plan import Progress, Status
 from fmdp.planning.policy import Policy, policy_of

@@ -21,8 +21,8 @@ from fmdp.errors import InvalidParameter
 from fmdp.learning.learner import Learner
 from fmdp.learning.registry import learner_kind, learner_names
 from fmdp.model import FactoredMDP, Structure
+from fmdp.model.factored import check_model
 from fmdp.parameters import Integer, quoted
-from fmdp.planning.choice import check_model
 from fmdp.planning.policy import Policy, as_action, policy_of
 from fmdp.progress import line_of_run, reporting
 from fmdp.simulation.baseline import Baseline

@@ -26,6 +26,8 @@ from numpy.typing import NDArray
 from fmdp.errors import InvalidParameter, TooLarge
 from fmdp.memory import available_memory, describe_bytes
 from fmdp.model import FactoredMDP, OptimisticTables, Structure
+from fmdp.model.factored import check_model
+from fmdp.model.structure import check_structure
 from fmdp.parameters import check_fields
 from fmdp.planning.linear import values
 from fmdp.planning.linear.bases import Basis, make_basis
@@ -94,6 +96,7 @@ class ALP:
 
     def plan(self, model: FactoredMDP, *, progress: Progress | None = None) -> Plan:
         """Plan for one model, from nothing; actions with equal tables share their work."""
+        check_model(model, "plan")
         prepared = PreparedALP(self, model.structure, share_for=model)
         return prepared.solve(model, describe=True, progress=progress)
 
@@ -104,6 +107,7 @@ class PreparedALP:
     def __init__(
         self, settings: ALP, structure: Structure, *, share_for: FactoredMDP | None = None
     ) -> None:
+        check_structure(structure, "prepare")
         self.settings = settings
         self.structure = structure
         self.basis: Basis = make_basis(structure, settings.basis)
