@@ -33,6 +33,7 @@ from fmdp.planning.exact import Exact
 from fmdp.planning.plan import Plan, Planner, Prepared, Status, Tables
 from fmdp.planning.policy import Policy, TablePolicy
 from fmdp.planning.registry import planner_of
+from fmdp.planning.settings import refuse_targets
 from fmdp.planning.span import SpanConstrained
 
 Table = NDArray[np.integer[Any]]
@@ -151,6 +152,9 @@ class Learner(ABC):
 class PlanningLearner(Learner):
     """Statistics, an episode rule and a planner; children say which tables are planned with."""
 
+    plans_for_models: ClassVar[bool] = False
+    """Not for optimistic tables, whose free mass needs targets."""
+
     def __init__(
         self,
         structure: Structure,
@@ -162,7 +166,10 @@ class PlanningLearner(Learner):
         self.statistics = Statistics(structure)
         self.planner_reason: str | None = None
         """Why the planner is not the exact one, where it was left to the learner."""
-        self.planner = self.choose_planner(planner_of(planner, f"learner {self.name}"))
+        given = planner_of(planner, f"learner {self.name}")
+        if self.plans_for_models:
+            refuse_targets(given, f"learner {self.name}")
+        self.planner = self.choose_planner(given)
         self.rule: EpisodeRule = self.episode_rule()
         self.policy: Policy | None = None
         """The policy of the episode under way."""

@@ -18,6 +18,7 @@ class Oracle(PlanningLearner):
 
     name = "oracle"
     summary = "knows the model and plays its best policy"
+    plans_for_models = True
 
     def __init__(
         self,

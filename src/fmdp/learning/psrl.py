@@ -26,6 +26,7 @@ class PSRL(PlanningLearner):
 
     name = "psrl"
     summary = "posterior sampling: plans for a model drawn from the posterior"
+    plans_for_models = True
     parameters = (
         Number("c", 0.75, "counts are divided by it: larger explores more", low=0.0, low_open=True),
         Number("prior", 0.01, "Dirichlet parameter of every value before any count", low=1e-9),

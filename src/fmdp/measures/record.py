@@ -72,6 +72,10 @@ def measure(
             f"the planner of measure must be an fmdp.Exact, whose bias the spans are of; "
             f"got {quoted(planner)}"
         )
+    if planner is not None and planner.criterion != "average":
+        raise InvalidParameter(
+            f"measure is about the average reward; got a planner with criterion {planner.criterion}"
+        )
     if progress is not True:
         with reporting(progress, "", "measure"):
             return _measured(model, planner, progress or None)

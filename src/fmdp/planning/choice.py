@@ -16,6 +16,7 @@ from fmdp.planning.evaluate import POLICY_GAIN_STATES, evaluate_exactly
 from fmdp.planning.exact import Exact
 from fmdp.planning.plan import Plan, Planner, Progress, Status
 from fmdp.planning.registry import planner_of
+from fmdp.planning.settings import refuse_targets
 from fmdp.progress import reporting
 
 EXACT_STATES = 1 << 22
@@ -37,6 +38,7 @@ def plan(
     """
     check_model(model, "plan")
     chosen, reason = planner_of(planner, "plan", "plan"), None
+    refuse_targets(chosen, "plan")
     if chosen is None:
         chosen, reason = choose_planner(model.structure)
     with reporting(progress, f"planning {model.name}".rstrip(), "plan") as report:

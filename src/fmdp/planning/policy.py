@@ -167,11 +167,16 @@ def check_values(state: Any, sizes: Sequence[int]) -> tuple[int, ...]:
     checked: list[int] = []
     for position, (value, size) in enumerate(zip(values, sizes, strict=True)):
         whole = whole_number(value)
-        if whole is None or not 0 <= whole < size:
+        if whole is None:
             names = "; values are given by number, not by name" if isinstance(value, str) else ""
             raise InvalidParameter(
-                f"value {quoted(value) if whole is None else whole} of state variable {position} "
-                f"is out of range; allowed: 0 to {size - 1}{names}"
+                f"value {quoted(value)} of state variable {position} must be a whole number, "
+                f"0 to {size - 1}{names}"
+            )
+        if not 0 <= whole < size:
+            raise InvalidParameter(
+                f"value {whole} of state variable {position} is out of range; "
+                f"allowed: 0 to {size - 1}"
             )
         checked.append(whole)
     return tuple(checked)

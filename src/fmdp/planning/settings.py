@@ -8,9 +8,10 @@ line refuses, in the same words. A test compares the defaults of the two.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
+from fmdp.errors import InvalidParameter
 from fmdp.parameters import (
     REQUIRED,
     Choice,
@@ -62,6 +63,16 @@ class Distributions(Parameter):
 
     def _write(self, value: Any) -> str:
         return "+".join(" ".join(number_text(p) for p in row) for row in value)
+
+
+def refuse_targets(planner: object, owner: str) -> None:
+    """Refuse targets that are set for planning with a model, where no mass is free."""
+    for one in fields(planner) if is_dataclass(planner) else ():
+        if one.name == "targets" and getattr(planner, one.name) != one.default:
+            raise InvalidParameter(
+                f"the 'targets' parameter of the planner is for optimistic tables; {owner} plans "
+                f"for a model, got targets={getattr(planner, one.name)}"
+            )
 
 
 def _items(value: Any) -> tuple[Any, ...]:
