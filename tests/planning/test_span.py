@@ -564,15 +564,21 @@ def test_an_interrupt_gives_the_bounds_so_far(
 @pytest.mark.parametrize(
     ("settings", "line"),
     [
-        ({"budget": -1.0}, "budget must be a number >= 0, or one for each state variable; got -1"),
+        ({"budget": -1.0}, "each a number >= 0; got -1"),
         ({"budget": float("nan")}, "got nan"),
-        ({"budget": (1.0, float("inf"))}, "got inf"),
+        ({"budget": (1.0, float("inf"))}, "got (1.0, inf)"),
         ({"budget": ()}, "got ()"),
-        ({"budget": "much"}, "got much"),
+        ({"budget": "much"}, "got 'much'"),
         ({"budget": (1.0, 2.0), "split": "uniform"}, "split uniform divides one budget; got 2"),
         ({"budget": 1.0, "split": "serach"}, 'did you mean "search"?'),
-        ({"budget": 1.0, "tolerance": 0.0}, "tolerance must be above 0"),
-        ({"budget": 1.0, "targets": "none"}, "targets must be one of"),
+        (
+            {"budget": 1.0, "tolerance": 0.0},
+            "'tolerance' parameter of planner span must be a number > 0",
+        ),
+        (
+            {"budget": 1.0, "targets": "none"},
+            "'targets' parameter of planner span must be one of nested, vertex",
+        ),
     ],
 )
 def test_bad_settings_are_refused_in_one_line(settings: dict[str, object], line: str) -> None:

@@ -14,15 +14,18 @@ from typing import Any
 
 import numpy as np
 
-from fmdp.errors import TooLarge
+from fmdp.errors import InvalidParameter, TooLarge
 from fmdp.measures.diameter_search import diameter
 from fmdp.measures.largest_span import largest_spans
 from fmdp.measures.mixing import mixing_time
 from fmdp.model import FactoredMDP
+from fmdp.model.factored import check_model
+from fmdp.parameters import quoted
 from fmdp.planning.choice import EXACT_STATES
 from fmdp.planning.exact import Exact
 from fmdp.planning.plan import Plan, Status
 from fmdp.planning.policy import TablePolicy
+from fmdp.progress import line_of_parts, reporting, showing
 
 Progress = Callable[[int, int, str], None]
 
@@ -66,9 +69,31 @@ def measure(
     model: FactoredMDP,
     planner: Exact | None = None,
     *,
-    progress: Progress | None = None,
+    progress: bool | Progress | None = None,
 ) -> Measures:
-    """Diameter, spans, gain and mixing time of a model; `progress(done, total, text)`."""
+    """Diameter, spans, gain and mixing time of a model.
+
+    `progress=True` shows a bar; a function is called as `progress(done, total, text)`.
+    """
+    check_model(model, "measure")
+    if planner is not None and not isinstance(planner, Exact):
+        raise InvalidParameter(
+            f"the planner of measure must be an fmdp.Exact, whose bias the spans are of; "
+            f"got {quoted(planner)}"
+        )
+    if planner is not None and planner.criterion != "average":
+        raise InvalidParameter(
+            f"measure is about the average reward; got a planner with criterion {planner.criterion}"
+        )
+    if progress is not True:
+        with reporting(progress, "", "measure"):
+            return _measured(model, planner, progress or None)
+    what = f"measuring {model.name or 'the model'}"
+    with showing(what, line_of_parts) as show:
+        return _measured(model, planner, lambda *news: show(news))
+
+
+def _measured(model: FactoredMDP, planner: Exact | None, progress: Progress | None) -> Measures:
     structure = model.structure
     found = _plan(model, planner, progress)
     mixing: float | None = None

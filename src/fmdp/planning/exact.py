@@ -26,24 +26,21 @@ from fmdp.elimination import kernels
 from fmdp.elimination.backup import Backup, backup_for
 from fmdp.elimination.rounding import rounding_allowance
 from fmdp.elimination.ties import TIE_TOLERANCE
-from fmdp.errors import InvalidParameter
 from fmdp.model import FactoredMDP, Structure
+from fmdp.model.factored import check_model
+from fmdp.parameters import check_fields
 from fmdp.planning import iteration
 from fmdp.planning.finish import Finish
 from fmdp.planning.plan import Plan, Progress, Status, Tables
 from fmdp.planning.policy import TablePolicy
 from fmdp.planning.prepared import (
     PreparedOnEngine,
-    check_settings,
     engine_stats,
     limits_of,
-    one_of,
     policy_in_time,
 )
+from fmdp.planning.settings import DISCOUNT, EXACT_FIELDS
 from fmdp.planning.spans import factored_spans, span
-
-CRITERIA = ("average", "discounted")
-DISCOUNT = 0.95
 
 
 @dataclass(frozen=True)
@@ -68,18 +65,9 @@ class Exact:
     """All cores by default; small models use one in any case."""
 
     def __post_init__(self) -> None:
-        check_settings(self)
-        one_of("criterion", self.criterion, CRITERIA)
-        if self.criterion == "discounted":
-            if self.discount is None:
-                object.__setattr__(self, "discount", DISCOUNT)
-            elif not 0.0 <= self.discount < 1.0:
-                raise InvalidParameter(f"discount must be in [0, 1); got {self.discount}")
-        elif self.discount is not None:
-            raise InvalidParameter(
-                f"discount is used by the discounted criterion only; got {self.discount} with "
-                f"criterion {self.criterion}"
-            )
+        check_fields(self, EXACT_FIELDS, "planner exact")
+        if self.criterion == "discounted" and self.discount is None:
+            object.__setattr__(self, "discount", DISCOUNT)
 
     @property
     def name(self) -> str:
@@ -91,6 +79,7 @@ class Exact:
 
     def plan(self, model: FactoredMDP, *, progress: Progress | None = None) -> Plan:
         """Plan for one model, from nothing; equal tables of different actions share their work."""
+        check_model(model, "plan")
         started = time.perf_counter()
         backup = backup_for(model, memory_limit=self.memory_limit, threads=self.threads)
         h = np.zeros(backup.n_states)

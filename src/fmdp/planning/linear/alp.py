@@ -30,10 +30,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fmdp.elimination.ties import rule_code
 from fmdp.errors import InvalidParameter, TooLarge
 from fmdp.memory import available_memory, describe_bytes
 from fmdp.model import FactoredMDP, OptimisticTables, Structure
+from fmdp.model.factored import check_model
+from fmdp.model.structure import check_structure
+from fmdp.parameters import check_fields
 from fmdp.planning.linear import values
 from fmdp.planning.linear.bases import Basis, make_basis
 from fmdp.planning.linear.constraints import FIXED, Constraints
@@ -44,14 +46,12 @@ from fmdp.planning.linear.greedy import Extractor
 from fmdp.planning.linear.program import Answer, Limits, Question, Watch
 from fmdp.planning.plan import Plan, Progress, Status, Tables
 from fmdp.planning.policy import Policy
-from fmdp.planning.prepared import one_of, tolerance_of
+from fmdp.planning.prepared import tolerance_of
+from fmdp.planning.settings import ALP_FIELDS
 
 Floats = NDArray[np.float64]
-Scope = tuple[int, ...]
+NamedScope = tuple[int | str, ...]
 
-METHODS = ("cuts", "factored")
-CRITERIA = ("discounted", "average")
-TARGETS = ("joint", "split")
 TABULATED = 1 << 12
 """States up to which a plan inside a learner has its policy as a table."""
 TABULATED_ONCE = 1 << 16
@@ -69,8 +69,9 @@ _FEW_WEIGHTS, _EMITTED_ROWS_ALONE = 8, 16
 class ALP:
     """Settings of the approximate linear program."""
 
-    basis: str | tuple[Scope, ...] = "singles"
-    """A family (singles, indicators, pairs, local) or scopes of state variables."""
+    basis: str | tuple[NamedScope, ...] = "singles"
+    """A family (singles, indicators, pairs, local) or scopes of state variables, by number or
+    by name."""
     method: str = "cuts"
     criterion: str = "discounted"
     discount: float = 0.95
@@ -90,22 +91,7 @@ class ALP:
     """Of optimistic tables: one target a factor, or one for each basis scope (a relaxation)."""
 
     def __post_init__(self) -> None:
-        one_of("method", self.method, METHODS)
-        one_of("criterion", self.criterion, CRITERIA)
-        one_of("targets", self.targets, TARGETS)
-        rule_code(self.ties)
-        if not 0.0 <= self.discount < 1.0:
-            raise InvalidParameter(f"discount must be in [0, 1); got {self.discount}")
-        for name in ("tolerance", "max_iterations", "max_seconds", "memory_limit"):
-            value = getattr(self, name)
-            if value is not None and not value > 0:
-                raise InvalidParameter(f"{name} must be above 0; got {value}")
-        if not isinstance(self.basis, str):
-            scopes = tuple(tuple(int(v) for v in scope) for scope in self.basis)
-            object.__setattr__(self, "basis", scopes)
-        if self.relevance is not None:
-            rows = tuple(tuple(float(p) for p in row) for row in self.relevance)
-            object.__setattr__(self, "relevance", rows)
+        check_fields(self, ALP_FIELDS, "planner alp")
 
     @property
     def name(self) -> str:
@@ -117,6 +103,7 @@ class ALP:
 
     def plan(self, model: FactoredMDP, *, progress: Progress | None = None) -> Plan:
         """Plan for one model, from nothing; actions with equal tables share their work."""
+        check_model(model, "plan")
         prepared = PreparedALP(self, model.structure, share_for=model)
         return prepared.solve(model, describe=True, progress=progress)
 
@@ -127,6 +114,7 @@ class PreparedALP:
     def __init__(
         self, settings: ALP, structure: Structure, *, share_for: FactoredMDP | None = None
     ) -> None:
+        check_structure(structure, "prepare")
         self.settings = settings
         self.structure = structure
         self.basis: Basis = make_basis(structure, settings.basis)

@@ -28,10 +28,10 @@ from fmdp.elimination import maxsum
 from fmdp.elimination.network import Network
 from fmdp.elimination.ties import mix, rule_code, tie_hash
 from fmdp.errors import InvalidParameter
-from fmdp.model.spaces import count, shown_tuple, strides
+from fmdp.model.spaces import count, strides
 from fmdp.planning.linear.forms import Forms
 from fmdp.planning.linear.slack import tie_slack
-from fmdp.planning.policy import TablePolicy, write_archive
+from fmdp.planning.policy import TablePolicy, check_values, write_archive
 
 Scope = tuple[int, ...]
 Floats = NDArray[np.float64]
@@ -199,11 +199,12 @@ class GreedyPolicy:
         self._network = network
 
     def __call__(self, state: Sequence[int]) -> tuple[int, ...]:
-        given = np.asarray(state)
+        try:
+            given = np.asarray(state)
+        except ValueError:  # lists of unequal length
+            given = np.empty(0)
         if given.shape != self._sizes.shape or given.dtype.kind not in "iu":
-            raise InvalidParameter(
-                f"a state has {len(self._sizes)} whole numbers; got {shown_tuple(state[:8])}"
-            )
+            given = np.array(check_values(state, self.state_sizes))
         given = given.astype(np.int64)
         outside = (given < 0) | (given >= self._sizes)
         if outside.any():

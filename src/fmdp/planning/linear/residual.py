@@ -21,9 +21,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fmdp.elimination.ties import rule_code
 from fmdp.errors import InvalidParameter
 from fmdp.model import FactoredMDP, Structure
+from fmdp.parameters import check_fields
 from fmdp.planning.linear import values
 from fmdp.planning.linear.alp import ALP, ROUNDING, TABULATED_ONCE, likely_weight
 from fmdp.planning.linear.bases import make_basis
@@ -34,8 +34,9 @@ from fmdp.planning.linear.program import Limits, Part, Question, Watch
 from fmdp.planning.plan import Plan, Progress, Status, Tables
 from fmdp.planning.policy import Policy
 from fmdp.planning.prepared import tolerance_of
+from fmdp.planning.settings import RESIDUAL_FIELDS
 
-Scope = tuple[int, ...]
+NamedScope = tuple[int | str, ...]
 Floats = NDArray[np.float64]
 DEFAULT_STEPS = 50
 PATIENCE = 10
@@ -45,7 +46,7 @@ PATIENCE = 10
 class ResidualPlanner(ABC):
     """Settings of a planner that alternates a policy and the weights that fit it."""
 
-    basis: str | tuple[Scope, ...] = "singles"
+    basis: str | tuple[NamedScope, ...] = "singles"
     discount: float = 0.95
     tolerance: float | None = None
     """Largest violation of a constraint that is left, and the smallest step that counts."""
@@ -57,11 +58,7 @@ class ResidualPlanner(ABC):
     tie_seed: int = 0
 
     def __post_init__(self) -> None:
-        rule_code(self.ties)
-        if self.tolerance is not None and not self.tolerance > 0.0:
-            raise InvalidParameter(f"tolerance must be above 0; got {self.tolerance}")
-        if not 0.0 <= self.discount < 1.0:
-            raise InvalidParameter(f"discount must be in [0, 1); got {self.discount}")
+        check_fields(self, RESIDUAL_FIELDS, f"planner {self.name}")
 
     @property
     @abstractmethod
