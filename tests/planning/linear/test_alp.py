@@ -15,6 +15,7 @@ from fmdp.errors import InvalidParameter, TooLarge
 from fmdp.model import FactoredMDP, OptimisticTables, Structure
 from fmdp.model.products import product
 from fmdp.planning.linear import ALP, chains
+from fmdp.planning.linear.highs import LinearProgram, LPStatus, Outcome
 from fmdp.planning.plan import Status
 from fmdp.testing.strategies import models, optimistic_tables, structures
 
@@ -275,6 +276,31 @@ def test_limits_are_statuses_and_the_bound_still_holds() -> None:
     assert average.status is Status.ITERATION_LIMIT
     assert average.objective >= average_lp(model, basis_matrix(model.structure, "singles")) - 1e-6
     assert ALP(method="factored", max_iterations=1).plan(model).status is Status.ITERATION_LIMIT
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("criterion", ["discounted", "average"])
+@pytest.mark.parametrize("outcome", ["UNBOUNDED", "INFEASIBLE", "UNKNOWN"])
+def test_a_solver_that_gives_up_leaves_a_policy_and_bounds(
+    monkeypatch: pytest.MonkeyPatch, method: str, criterion: str, outcome: str
+) -> None:
+    """Every program has a finite optimum: whatever the solver says, rounding has said it."""
+    model = fmdp.problem("circle:20,dynamics=guestrin")
+    prepared = ALP(method=method, criterion=criterion).prepare(model.structure)
+    good = prepared.solve(model)
+    prepared.forget()
+    with monkeypatch.context() as broken:
+        failed = Outcome(LPStatus[outcome], 0.0, np.zeros(0), 1)
+        broken.setattr(LinearProgram, "solve", lambda *_, **__: failed)
+        plan = prepared.solve(model)
+    assert plan.status is Status.PRECISION_LIMIT
+    assert plan.policy is not None
+    assert plan.gain_upper >= good.gain_upper
+    assert plan.objective >= good.objective
+    # And it is no reason for the next plan to fail.
+    again = prepared.solve(model)
+    assert again.status is Status.CONVERGED
+    assert again.objective == pytest.approx(good.objective, abs=1e-6)
 
 
 def test_a_width_that_does_not_fit_is_refused() -> None:

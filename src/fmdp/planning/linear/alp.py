@@ -155,14 +155,10 @@ class PreparedALP:
         unit = forms.unit
         weights = found.weights * unit
         gain_upper = forms.largest_residual(found.weights, 1.0) * unit
-        policy: Policy | None = None
-        if found.status not in (Status.INFEASIBLE, Status.UNBOUNDED):
-            discount = settings.discount if settings.criterion == "discounted" else 1.0
-            greedy = program.extractor.policy(
-                found.weights, discount, settings.ties, settings.tie_seed
-            )
-            few = TABULATED_ONCE if describe else TABULATED
-            policy = greedy.tabulate() if self.structure.n_states <= few else greedy
+        discount = settings.discount if settings.criterion == "discounted" else 1.0
+        greedy = program.extractor.policy(found.weights, discount, settings.ties, settings.tie_seed)
+        few = TABULATED_ONCE if describe else TABULATED
+        policy: Policy = greedy.tabulate() if self.structure.n_states <= few else greedy
         span = spans = None
         if describe:
             span = values.span(self.basis, weights, settings.memory_limit)

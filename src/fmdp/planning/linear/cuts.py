@@ -233,12 +233,11 @@ class _Search:
                     rows=self.lp.n_rows,
                 )
                 if violation <= question.accuracy or len(self.owner) == before:
-                    if held:
-                        if not self.widen(x):
-                            status = Status.UNBOUNDED
-                            break
+                    if held and self.widen(x):
                         continue
-                    if violation <= question.tolerance:
+                    # Without a new cut, or in a box as wide as numbers allow, nothing gets better.
+                    status = Status.PRECISION_LIMIT
+                    if not held and violation <= question.tolerance:
                         status = Status.CONVERGED
                     break
                 if self.watch.limits.out_of_time():
@@ -325,6 +324,8 @@ class _Search:
         kept._patterns = self.patterns
         if self.stabilised:
             kept._centre = x[: self.n].copy()
+            if kept._radius > _WIDEST * self.question.scale:
+                kept._radius = 0.0  # start again
         else:
             # A box that one model needed is no place to start the next from.
             largest = float(np.abs(x[: self.n]).max(initial=0.0))

@@ -78,12 +78,11 @@ class Factored:
                 interior=self._basis is None and self._lp.n_rows > INTERIOR_ROWS,
             )
             iterations = outcome.iterations
-            status = Status.ITERATION_LIMIT
             if outcome.status is LPStatus.OPTIMAL:
                 x, objective = outcome.x, outcome.objective
                 violation = max(part.violation(x) for part in parts)
-                if violation <= question.tolerance:
-                    status = Status.CONVERGED
+                close = violation <= question.tolerance
+                status = Status.CONVERGED if close else Status.PRECISION_LIMIT
                 self._basis = self._lp.basis()
             else:
                 status = STATUS[outcome.status]

@@ -22,13 +22,17 @@ Floats = NDArray[np.float64]
 
 STATUS = {
     LPStatus.OPTIMAL: Status.CONVERGED,
-    LPStatus.INFEASIBLE: Status.INFEASIBLE,
-    LPStatus.UNBOUNDED: Status.UNBOUNDED,
+    LPStatus.INFEASIBLE: Status.PRECISION_LIMIT,
+    LPStatus.UNBOUNDED: Status.PRECISION_LIMIT,
     LPStatus.TIME_LIMIT: Status.TIME_LIMIT,
     LPStatus.ITERATION_LIMIT: Status.ITERATION_LIMIT,
-    LPStatus.UNKNOWN: Status.ITERATION_LIMIT,
+    LPStatus.UNKNOWN: Status.PRECISION_LIMIT,
 }
-"""What an outcome of the solver means for the plan."""
+"""What an outcome of the solver means for the plan.
+
+Every program here has a solution: w = 0 with a large enough scalar satisfies the constraints, and
+the objective is bounded below by alpha . V*, the gain, or 0. A solver that finds none has lost it
+to rounding; the bounds of whatever weights are at hand hold."""
 
 
 class Part(Protocol):
