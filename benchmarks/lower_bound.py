@@ -88,7 +88,9 @@ def run(seeds: int, steps: int, copies: Sequence[int]) -> dict[str, Any]:
             )
         panels[str(n)] = {
             "t": marks,
-            "lower_bound": [round(jao_lower_bound(t, delta=DELTA, actions=ACTIONS, copies=n), 3) for t in marks],
+            "lower_bound": [
+                round(jao_lower_bound(t, delta=DELTA, actions=ACTIONS, copies=n), 3) for t in marks
+            ],
             "learners": rows,
         }
     return {
