@@ -25,6 +25,13 @@ def test_shape() -> None:
     assert model.initial_state == (0,) * 6
 
 
+def test_the_defaults_are_those_of_the_contract() -> None:
+    """`random:m,values=2,parents=2,actions=3,seed=0`."""
+    plain = fmdp.problem("random:4")
+    assert plain == fmdp.problem("random:4,values=2,parents=2,actions=3,seed=0")
+    assert plain.structure.action_sizes == (3,)
+
+
 def test_the_seed_decides() -> None:
     assert fmdp.problem("random:4,seed=5") == fmdp.problem("random:4,seed=5")
     a, b = fmdp.problem("random:4,seed=5"), fmdp.problem("random:4,seed=6")

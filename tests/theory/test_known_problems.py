@@ -8,7 +8,8 @@ import math
 import numpy as np
 import pytest
 
-from fmdp.measures import diameter, factored_spans, span
+from fmdp.measures import diameter, factored_spans, largest_spans, span
+from fmdp.model import FactoredMDP, product
 from fmdp.problems import problem
 from fmdp.testing import oracles
 
@@ -63,19 +64,109 @@ def test_large_diameter() -> None:
     assert np.ptp(step) > 0.5
 
 
-def test_no_rewards_make_the_span_of_a_circle_its_diameter() -> None:
-    """The paper calls sp <= D(M_1) + D(M_2) tight for the two circles. One circle has D = 2, and
-    over all 0/1 rewards of its eight (place, action) pairs the largest span is 1."""
-    forward = np.roll(np.eye(4), 1, axis=1)
-    chains = np.stack([forward.T, forward])
-    assert oracles.diameter(oracles.DenseMDP(chains, np.zeros((2, 4)))) == 2.0
+FORWARD = np.roll(np.eye(4), 1, axis=1)
+CIRCLE = np.stack([FORWARD.T, FORWARD])  # [action, place, place]
+SHUTTLE = np.array([[0.0, 1.0, 0.0, 0.0], [1.0, 0.0, 0.0, 0.0]])  # 1 for 1 -> 0 and for 0 -> 1
+
+
+def circle(rewards: np.ndarray) -> FactoredMDP:
+    """One circle of four with rewards [action, place]."""
+    return FactoredMDP.from_factors(
+        [4], [2], [((0, 1), CIRCLE.transpose(1, 0, 2).reshape(8, 4))], [((0, 1), rewards.T.ravel())]
+    )
+
+
+def all_zeros_and_ones() -> list[np.ndarray]:
+    return [np.array(r).reshape(2, 4) for r in itertools.product((0.0, 1.0), repeat=8)]
+
+
+def test_the_bias_of_a_circle_spans_at_most_half_its_diameter() -> None:
+    """Of the optimality equation: over all 0/1 rewards of the eight (place, action) pairs, 1."""
+    assert oracles.diameter(oracles.DenseMDP(CIRCLE, np.zeros((2, 4)))) == 2.0
     longest = 0.0
-    for rewards in itertools.product((0.0, 1.0), repeat=8):
-        mdp = oracles.DenseMDP(chains, np.array(rewards).reshape(2, 4))
+    for rewards in all_zeros_and_ones():
+        mdp = oracles.DenseMDP(CIRCLE, rewards)
         bias, lower, upper = oracles.damped_value_iteration(mdp, tolerance=1e-9)
         assert upper - lower <= 1e-9
         longest = max(longest, span(bias))
     assert longest == pytest.approx(1.0)
+
+
+def test_an_optimal_policy_of_a_circle_may_span_its_diameter() -> None:
+    """The paper's span is that of the optimal policy with the largest: D = 2, by the shuttle."""
+    largest = {}
+    for rewards in all_zeros_and_ones():
+        found = largest_spans(circle(rewards))
+        assert found is not None
+        largest[rewards.tobytes()] = found.value
+    assert max(largest.values()) == pytest.approx(2.0)  # type: ignore[type-var]
+    assert largest[SHUTTLE.tobytes()] == pytest.approx(2.0)
+    mdp = oracles.DenseMDP(CIRCLE, SHUTTLE)
+    around = [1, 0, 0, 0]  # 0 -> 1 -> 0, and 3 -> 2 -> 1
+    assert oracles.policy_gain(mdp, around) == pytest.approx(oracles.optimal(mdp).gain)
+    assert oracles.policy_bias(mdp, around) == pytest.approx([0, 0, -1, -2])
+
+
+def test_no_policy_of_a_circle_spans_more_than_its_diameter() -> None:
+    rng = np.random.default_rng(0)
+    for _ in range(100):
+        rewards = rng.random((2, 4)) if rng.random() < 0.5 else rng.integers(2, size=(2, 4))
+        mdp = oracles.DenseMDP(CIRCLE, rewards.astype(float))
+        for policy in oracles.all_policies(mdp):
+            assert span(oracles.policy_bias(mdp, policy)) <= 2 + 1e-9
+
+
+def test_two_circles_attain_the_sum_of_the_diameters_and_more() -> None:
+    """Side by side the two shuttles span 4 = D(M_1) + D(M_2): the paper's "tight". Policies that
+    look at both places are optimal as well, and span up to 12; 5 with `large-diameter`'s rewards.
+    """
+    both = product(circle(SHUTTLE), circle(SHUTTLE))
+    mdp = oracles.dense(both)
+    around = np.array([1, 0, 0, 0])
+    policy = (2 * around[:, None] + around).ravel()
+    assert oracles.policy_gain(mdp, policy) == pytest.approx(oracles.optimal(mdp).gain)
+    assert span(oracles.policy_bias(mdp, policy)) == pytest.approx(4.0)
+    found = largest_spans(both)
+    assert found is not None
+    assert found.value == pytest.approx(12.0)
+    found = largest_spans(problem("large-diameter"))
+    assert found is not None
+    assert found.value == pytest.approx(5.0)
+    assert found.factored_values == pytest.approx((4.5, 4.5))
+    found = largest_spans(circle(np.array([[1.0, 0, 0, 0], [1.0, 0, 0, 0]])))
+    assert found is not None
+    assert found.value == pytest.approx(1.5)
+
+
+def test_the_largest_span_of_two_circles_by_hand() -> None:
+    """`large-diameter`, even places: (1,3) (2,2) (3,1) (0,2) (3,3) (2,0) (1,1) (0,0), then to and
+    fro. On the way 1 is lost at each place without a 0, so h(1,3) = -4 + h(1,1) = -4.5, and
+    h(0,0) = .5: span 5, by an optimal policy."""
+    mdp = oracles.dense(problem("large-diameter"))
+    way = [(1, 3), (2, 2), (3, 1), (0, 2), (3, 3), (2, 0), (1, 1), (0, 0), (1, 1)]
+    policy = oracles.optimal(mdp).policy.copy()
+    for (i, j), (k, l) in itertools.pairwise(way):  # noqa: E741
+        policy[4 * i + j] = 2 * ((k - i) % 4 == 1) + ((l - j) % 4 == 1)
+    assert oracles.policy_gain(mdp, policy) == pytest.approx(np.ones(16))
+    bias = oracles.policy_bias(mdp, policy)
+    assert bias[4 * 1 + 3] == pytest.approx(-4.5)
+    assert bias[0] == pytest.approx(0.5)
+    assert span(bias) == pytest.approx(5.0)
+
+
+@pytest.mark.parametrize(
+    ("problem_id", "sp", "largest"),
+    [("circle:4", 6.2553, 7.5029), ("circle:4,dynamics=guestrin", 14.4374, 50.8540)],
+)
+def test_where_the_two_spans_of_a_network_differ(
+    problem_id: str, sp: float, largest: float
+) -> None:
+    model = problem(problem_id)
+    bias = oracles.damped_value_iteration(oracles.dense(model))[0]
+    assert span(bias) == pytest.approx(sp, abs=5e-5)
+    found = largest_spans(model)
+    assert found is not None
+    assert found.value == pytest.approx(largest, abs=5e-5)
 
 
 @pytest.mark.parametrize(("n", "longest"), [(1, 14.7223), (2, 21.7670)])

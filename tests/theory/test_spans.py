@@ -46,6 +46,9 @@ def test_proposition_1_is_tight_on_both_sides() -> None:
     assert factored_spans(one_corner, (2, 2, 2)) == (1.0, 1.0, 1.0)  # Q = m sp
     count_of_ones = np.array([bin(s).count("1") for s in range(8)], dtype=float)
     assert sum(factored_spans(count_of_ones, (2, 2, 2))) == span(count_of_ones) == 3.0  # Q = sp
+    # A variable with one value has no span: Q = m sp needs two values of every variable.
+    one_of_two = np.array([1.0, 0.0])
+    assert factored_spans(one_of_two, (2, 1)) == (1.0, 0.0)
 
 
 @settings(max_examples=40, deadline=None)
