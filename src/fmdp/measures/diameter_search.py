@@ -25,12 +25,11 @@ from numpy.typing import NDArray
 from scipy.sparse.linalg import LinearOperator, gmres
 
 from fmdp.elimination.backup import Backup, backup_for
-from fmdp.elimination.ties import TIE_TOLERANCE
 from fmdp.errors import TooLarge
-from fmdp.measures.chains import hitting_times, policy_matrix, sparse_hitting_times
 from fmdp.measures.reachability import OPERATIONS, Graph, is_communicating, without_rewards
 from fmdp.model import FactoredMDP
 from fmdp.model.spaces import decode
+from fmdp.planning.chains import hitting_times, policy_matrix, sparse_hitting_times
 
 Vector = NDArray[np.float64]
 Actions = NDArray[np.int64]
@@ -49,13 +48,14 @@ _FIRST_SWEEPS = 48  # for each target before the survivors are looked at
 _FIRST_GAP = 1e-2  # a target this well known is left to the survivors
 _ROUNDING = 1e-10  # sweeps that rounding stops before this leave the rest to policy iteration
 _STRIDE = 16  # sweeps between two looks at the speed of convergence
+_LAST_DIGITS = 8 * float(np.finfo(np.float64).eps)  # of the divisions that make the bounds
 _LEAP_GAP = 1e-7  # what a rough evaluation aims at
 _SOLVES = 5  # what policy iteration is expected to take
 
 
 @dataclass(frozen=True)
 class Diameter:
-    """The diameter with bounds that enclose it (up to rounding), and a pair that attains it."""
+    """The diameter with bounds that enclose it, rounding included, and a pair that attains it."""
 
     value: float
     lower: float
@@ -99,8 +99,8 @@ def diameter(
     farthest, sizes = search.leader, model.structure.state_sizes
     return Diameter(
         value=farthest.value,
-        lower=min(farthest.lower, farthest.value),
-        upper=max(search.upper, farthest.value),
+        lower=min(farthest.lower, farthest.value) * (1.0 - _LAST_DIGITS),
+        upper=max(search.upper, farthest.value) * (1.0 + _LAST_DIGITS),
         source=decode(farthest.source, sizes),
         target=decode(farthest.target, sizes),
     )
@@ -276,7 +276,10 @@ class _Search:
             actions = self.graph.proper_policy(target)
         while True:
             cost = self._evaluate(actions, target)
-            times.peak = times.upper = times.value = float(cost.max())
+            times.peak = times.value = float(cost.max())
+            # Elimination without subtraction is exact for a chain whose rates are each changed by a
+            # few n units of rounding, and times move by 2 n times as much (O'Cinneide 1993).
+            times.upper = times.value * (1.0 + 6.0 * len(cost) ** 2 * _EPS)
             if math.isinf(times.peak):  # beyond the range of numbers
                 times.lower = math.inf
                 break
@@ -306,17 +309,12 @@ class _Search:
 
 
 def _least(backup: Backup, u: Vector) -> tuple[Vector, Actions]:
-    """min_a P_a u and an action that attains it.
-
-    The engine calls actions tied that differ by less than 1e-9 (1 + |value|), which is right for
-    rewards but not for times of a million steps. Raising the value it compares with by as much
-    leaves only the best action, up to rounding.
-    """
+    """min_a P_a u and an action that attains it: no slack, times of a million steps have none."""
     source = backup.to_internal(-u)
     value = np.empty_like(source)
     backup.sweep(source, value)
-    raised = value + (1.0 - 1e-6) * TIE_TOLERANCE * (1.0 + np.abs(value))
-    return -backup.to_canonical(value), backup.greedy_actions(source, raised, "first", 0)
+    least = -backup.to_canonical(value)
+    return least, backup.greedy_actions(source, value, "first", 0, 0.0)
 
 
 def _silent(done: int, total: int, text: str) -> None:

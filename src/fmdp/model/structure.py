@@ -15,6 +15,7 @@ import itertools
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
+from fractions import Fraction
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -158,6 +159,22 @@ class Structure:
     def reward_range_total(self) -> float:
         """sum_k (hi_k - lo_k)."""
         return float(sum(hi - lo for lo, hi in self.reward_ranges))
+
+    @cached_property
+    def reward_bounds(self) -> tuple[float, float]:
+        """The least and the most that a step can pay, and so any gain: sums of the ranges, rounded
+        outwards and only where rounding was needed at all."""
+        lowest = sum((Fraction(lo) for lo, _ in self.reward_ranges), Fraction(0))
+        highest = sum((Fraction(hi) for _, hi in self.reward_ranges), Fraction(0))
+        lower, upper = float(lowest), float(highest)
+        lower = math.nextafter(lower, -math.inf) if Fraction(lower) > lowest else lower
+        upper = math.nextafter(upper, math.inf) if Fraction(upper) < highest else upper
+        return lower, upper
+
+    @cached_property
+    def reward_size(self) -> float:
+        """The largest |reward| that a step can pay."""
+        return float(sum(max(abs(lo), abs(hi)) for lo, hi in self.reward_ranges))
 
     @cached_property
     def reward_unit(self) -> float:

@@ -17,22 +17,27 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fmdp.elimination import kernels
 from fmdp.elimination.backup import Backup, backup_for
+from fmdp.elimination.rounding import rounding_allowance
+from fmdp.elimination.ties import TIE_TOLERANCE
 from fmdp.model import FactoredMDP, Structure
 from fmdp.model.factored import check_model
 from fmdp.parameters import check_fields
 from fmdp.planning import iteration
+from fmdp.planning.finish import Finish
 from fmdp.planning.plan import Plan, Progress, Status, Tables
+from fmdp.planning.policy import TablePolicy
 from fmdp.planning.prepared import (
     PreparedOnEngine,
     engine_stats,
-    greedy_policy,
     limits_of,
-    reward_size,
+    policy_in_time,
 )
 from fmdp.planning.settings import DISCOUNT, EXACT_FIELDS
 from fmdp.planning.spans import factored_spans, span
@@ -116,58 +121,85 @@ def _solve(
 ) -> Plan:
     structure = tables.structure
     discount = 1.0 if settings.discount is None else settings.discount
+    limits = limits_of(settings, structure, started)
     if cold:
         h[:] = 0.0
+    finish: Finish | None = None
+
+    def rescue(stuck: NDArray[np.float64]) -> iteration.Rescue | None:
+        nonlocal finish
+        finish = _finish(settings, backup, tables, limits)
+        return None if finish is None else finish(stuck)
+
     outcome = iteration.solve(
-        backup,
+        iteration.OptimalOperator(backup),
         h,
-        limits_of(settings, structure),
+        limits,
         discount=discount,
         cold=cold,
+        rescue=rescue if discount == 1.0 else None,
+        known=structure.reward_bounds,
+        # A tie may cost the policy so much.
+        room=min(TIE_TOLERANCE * structure.reward_unit, 0.25 * limits.tolerance)
+        if discount == 1.0
+        else 0.0,
         sweep_seconds=backup.predicted_seconds,
-        reward_size=reward_size(structure),
+        reward_size=structure.reward_size,
         depth=structure.m,
         progress=progress,
     )
-    new = outcome.new
-    if outcome.status is Status.INTERRUPTED:
-        # The sweep under way was cut off: L h must be whole before a policy is read from it.
-        backup.sweep(outcome.h * discount, new)
-    source = outcome.h if discount == 1.0 else outcome.h * discount
-    policy = greedy_policy(backup, structure, source, new, settings)
-
+    stats: dict[str, Any] = {"damping": outcome.damping, **engine_stats(backup)}
+    policy: TablePolicy | None
     lower: float | None = outcome.lower
     upper: float | None = outcome.upper
-    objective: float | None = None
-    if discount != 1.0:
-        scale = discount / (1.0 - discount)
-        new += 0.5 * scale * (outcome.lower + outcome.upper)
-        objective = float(new.mean())
-        lower, upper = _average_bounds(backup, new, reward_size(structure))
-    finite = lower is not None and np.isfinite(lower)
-    stats = {"damping": outcome.damping, **engine_stats(backup)}
+    objective = bias = spans = None
     if outcome.status is Status.MULTICHAIN:
+        assert finish is not None
+        assert finish.gains is not None
         start = getattr(tables, "initial_state", (0,) * structure.m)
-        position = np.ravel_multi_index(
-            [start[j] for j in backup.layout.order],
-            [structure.state_sizes[j] for j in backup.layout.order],
-        )
-        stats["gain_from_initial_state"] = float(new[position] - outcome.h[position])
-    bias = spans = None
-    # Where the gain depends on the state there is no bias: h drifts apart with every sweep.
-    if describe and outcome.status is not Status.MULTICHAIN:
-        bias = backup.to_canonical(outcome.h if discount == 1.0 else new)
-        if discount == 1.0:
-            bias -= bias.min()
+        low, high = finish.gain_from(start)
+        stats["gain_from_initial_state"] = 0.5 * (low + high)
+        stats["gain_from_initial_state_bounds"] = (low, high)
+        policy = _policy_of(finish, structure)
+    elif outcome.rescued:
+        assert finish is not None
+        policy = _policy_of(finish, structure)
+    else:
+        source = outcome.h if discount == 1.0 else outcome.h * discount
+        policy, worth = policy_in_time(settings, backup, structure, outcome, source, limits)
+        if discount != 1.0:
+            lower = upper = None
+            if worth is not None and np.isfinite(outcome.lower):
+                scale = discount / (1.0 - discount)
+                value = worth + 0.5 * scale * (outcome.lower + outcome.upper)
+                lower, upper = _average_bounds(backup, value, structure.reward_size)
+                if outcome.status is Status.CONVERGED:
+                    objective = float(value.mean())
+                    bias = backup.to_canonical(value) if describe else None
+        elif worth is not None:
+            # What the policy is sure to gain; L h promises a tie's slack more.
+            kernels.residual(outcome.h, worth, backup.extremes)
+            low = float(backup.extremes[0]) - outcome.slack
+            lower = max(low, structure.reward_bounds[0])
+    # The h of an iteration that was stopped is not the bias, and one that policy iteration found is
+    # the one that value iteration converges to only where there is no other.
+    spans_known = True
+    if describe and discount == 1.0 and outcome.status is Status.CONVERGED:
+        bias = backup.to_canonical(outcome.h)
+        bias -= bias.min()
+        spans_known = not outcome.rescued or (finish is not None and finish.unique_bias)
+        stats["bias_is_unique"] = spans_known if outcome.rescued else None
+    if bias is not None and spans_known:
         spans = factored_spans(bias, structure.state_sizes)
+    one_number = discount == 1.0 and outcome.status is not Status.MULTICHAIN
     return Plan(
         planner=settings.name,
         status=outcome.status,
         policy=policy,
-        gain=0.5 * (lower + upper) if finite and discount == 1.0 else None,  # type: ignore[operator]
-        gain_lower=lower if finite else None,
-        gain_upper=upper if finite else None,
-        span=None if bias is None else span(bias),
+        gain=0.5 * (lower + upper) if one_number else None,  # type: ignore[operator]
+        gain_lower=lower,
+        gain_upper=upper,
+        span=None if bias is None or spans is None else span(bias),
         factored_spans=spans,
         objective=objective,
         iterations=outcome.sweeps,
@@ -178,6 +210,30 @@ def _solve(
     )
 
 
+def _finish(
+    settings: Exact, backup: Backup, tables: Tables, limits: iteration.Limits
+) -> Finish | None:
+    """What may finish the plan where value iteration cannot; nested targets are no model."""
+    if isinstance(tables, FactoredMDP):
+        model = tables
+    elif settings.targets == "vertex":
+        model = tables.extended()
+    elif not any(free.any() for free in tables.free):
+        model = FactoredMDP.trusted(tables.structure, tables.lower, tables.rewards)
+    else:
+        return None
+    return Finish(
+        model, backup, limits.tolerance, settings.ties, settings.tie_seed, limits.deadline
+    )
+
+
+def _policy_of(finish: Finish, structure: Structure) -> TablePolicy:
+    assert finish.actions is not None
+    # With vertex targets the joint action is (action, targets), targets fastest.
+    actions = finish.actions // (finish.model.structure.n_actions // structure.n_actions)
+    return TablePolicy(structure.state_sizes, structure.action_sizes, actions)
+
+
 def _average_bounds(
     backup: Backup, value: NDArray[np.float64], rewards: float
 ) -> tuple[float, float]:
@@ -185,5 +241,5 @@ def _average_bounds(
     out = np.empty_like(value)
     backup.sweep(value, out)
     out -= value
-    slack = iteration.rounding_allowance(float(np.abs(value).max()) + rewards, backup.structure.m)
+    slack = rounding_allowance(float(np.abs(value).max()) + rewards, backup.structure.m)
     return float(out.min()) - slack, float(out.max()) + slack

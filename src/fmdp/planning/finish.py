@@ -1,0 +1,106 @@
+"""What to do when value iteration stands still on a model that is small enough to be written out.
+
+Either the gain is one number that the iteration cannot find within its lifetime (states that are
+left once in a million steps, a corridor that pays a little less at one end): then policy iteration
+finds an h whose bounds meet, and the iteration goes on from there.  Or it depends on the state:
+then two states are shown whose certified gains differ (gains.py).  No third answer is a proof, and
+none is given.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fmdp.elimination.backup import Backup, TimeUp
+from fmdp.elimination.ties import TIE_TOLERANCE, choose_tied
+from fmdp.model import FactoredMDP
+from fmdp.model.spaces import encode
+from fmdp.planning.iteration import Rescue
+
+if TYPE_CHECKING:  # needed seldom, and SciPy's sparse solvers take their time to load
+    from fmdp.planning.gains import Gains
+
+Vector = NDArray[np.float64]
+
+_NOISE = 1e3  # a gap of so many rounding errors is what rounding leaves
+
+
+@dataclass(eq=False)
+class Finish:
+    """`iteration.solve` calls it with h when it stands still; it remembers what it found."""
+
+    model: FactoredMDP
+    backup: Backup
+    tolerance: float
+    ties: str
+    tie_seed: int
+    deadline: float | None = None
+    gains: Gains | None = None
+    """Of every state, if they were proved to differ."""
+    actions: NDArray[np.int64] | None = None
+    """A policy that gains the lower bound of the h that was found, or the gains."""
+    unique_bias: bool = False
+    """Whether every solution of the optimality equation is the same up to a constant: the actions
+    that are optimal at h have one end component (Schweitzer & Federgruen 1978: there are as many
+    degrees of freedom as a policy that is as recurrent as optimal ones can be has classes)."""
+
+    def __call__(self, h: Vector) -> Rescue | None:
+        from fmdp.planning.flat import end_components, flat_of
+        from fmdp.planning.gains import best_gains, one_gain
+
+        flat = flat_of(self.model)
+        if flat is None:
+            return None
+        gains = best_gains(flat, self._check)
+        if gains is None:
+            return None
+        if gains.lower.max() > gains.upper.min():
+            self.gains, self.actions = gains, gains.actions
+            return Rescue(differ=(float(gains.lower.min()), float(gains.upper.max())))
+        all_states = np.ones(flat.n_states, dtype=np.bool_)
+        all_pairs = np.ones((flat.n_states, flat.n_actions), dtype=np.bool_)
+        whole = one_gain(flat, all_states, all_pairs, self._check, gains.actions)
+        if whole is None:
+            return None
+        worth, noise = flat.advantages(whole.h)
+        best = worth.max(axis=1)
+        tied = (
+            worth
+            >= (best - min(TIE_TOLERANCE * self._unit, 0.25 * self.tolerance) - noise)[:, None]
+        )
+        self.unique_bias = end_components(flat, tied).count == 1
+        self.actions = self._chosen(tied)
+        chosen = np.take_along_axis(worth, self.actions[:, None], axis=1)
+        bounds = (float(chosen.min()) - noise, float(best.max()) + noise)
+        if bounds[1] - bounds[0] > self.tolerance and bounds[1] - bounds[0] > _NOISE * noise:
+            return None  # policy iteration did not end; the iteration may
+        return Rescue(h=self.backup.to_internal(whole.h), bounds=bounds)
+
+    @property
+    def _unit(self) -> float:
+        return self.model.structure.reward_unit
+
+    def _chosen(self, tied: NDArray[np.bool_]) -> NDArray[np.int64]:
+        """One of the tied actions of every state, by the rule."""
+        chosen: NDArray[np.int64] = tied.argmax(axis=1)
+        if self.ties == "first":
+            return chosen
+        for state in np.flatnonzero(tied.sum(axis=1) > 1):
+            actions = np.flatnonzero(tied[state]).tolist()
+            chosen[state] = choose_tied(actions, self.ties, self.tie_seed, int(state))
+        return chosen
+
+    def _check(self) -> None:
+        if self.deadline is not None and time.monotonic() >= self.deadline:
+            raise TimeUp
+
+    def gain_from(self, state: tuple[int, ...]) -> tuple[float, float]:
+        """Bounds on the best gain from a state, where gains differ."""
+        assert self.gains is not None
+        position = encode(state, self.model.structure.state_sizes)
+        return float(self.gains.lower[position]), float(self.gains.upper[position])
