@@ -45,7 +45,8 @@ def test_files_and_printed_table(
     out = tmp_path / "new" / "folder"
     assert main(["report", str(two_problems), "--out", str(out)]) == 0
     printed = capsys.readouterr()
-    assert printed.err == ""
+    # On a machine under load the work may take long enough to be told.
+    assert all(line.startswith("report of ") for line in printed.err.splitlines())
     names = {path.name for path in out.iterdir()}
     drawn = {"regret", "regret-linear", "gap-regret", "gap-regret-linear", "figure-2"}
     assert names == TABLES | {f"{name}.svg" for name in drawn} | {
