@@ -27,6 +27,8 @@ TOLERANCE = 1e-6
 """The default gap of a plan's bounds, in units of the reward."""
 ROUNDING = 256 * 2.0**-52
 """Rounding of a few hundred operations, relative to the size of the bias and the rewards."""
+TRAVELLED_UP_TO = 12
+"""States up to which the diameter is computed: a policy iteration for every target."""
 INFINITE = float("inf")
 
 
@@ -469,6 +471,25 @@ def judge_measures(ledger: Ledger, case: Case, found: Any) -> None:
             finite == connected,
             INFINITE,
             f"diameter {found.diameter!r}",
+        )
+    if finite and connected and case.flat.n_states <= TRAVELLED_UP_TO:
+        true = truth.diameter(case.flat)
+        lower, upper = found.diameter_bounds
+        off = float(max(Decimal(lower) - true, true - Decimal(upper)) / true)
+        ledger.judge(
+            f"{what}: bounds of the diameter hold",
+            case.recipe,
+            off <= ROUNDING,  # as its documentation says
+            off,
+            f"printed {lower!r} to {upper!r}, true {float(true)!r}",
+        )
+        off = float(abs(Decimal(found.diameter) / true - 1))
+        ledger.judge(
+            f"{what}: diameter",
+            case.recipe,
+            off <= TOLERANCE,
+            off,
+            f"printed {found.diameter!r}, true {float(true)!r}",
         )
     ledger.judge(
         f"{what}: no multichain beside a finite diameter",

@@ -33,6 +33,7 @@ class Recipe:
     ranges: tuple[tuple[float, float], ...]
     start: tuple[int, ...]
     noise: str = "deterministic"
+    """gaussian: of a fifth of the unit."""
 
     @property
     def n_states(self) -> int:
@@ -62,7 +63,7 @@ class Recipe:
             self.rewards,
             reward_ranges=self.ranges,
             initial_state=self.start,
-            noise=fmdp.Noise(self.noise),
+            noise=fmdp.Noise(self.noise, 0.2 * self.unit * (self.noise == "gaussian")),
             name=self.name,
         )
 
@@ -296,7 +297,7 @@ def random_factored(seed: int, rows: str = "dense", pay: str = "uniform") -> Rec
     """
     draw = np.random.default_rng((seed, len(rows), len(pay)))
     m, n_action = int(draw.integers(1, 5)), int(draw.integers(1, 3))
-    state_sizes = tuple(int(size) for size in draw.integers(2, 4 if m < 4 else 3, m))
+    state_sizes = tuple(int(size) for size in draw.integers(2, 4, m))
     action_sizes = tuple(
         int(size) for size in draw.integers(2, 4 if n_action == 1 else 3, n_action)
     )

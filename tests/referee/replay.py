@@ -2,7 +2,8 @@
 
 SeedSequence(seed) is spawned into a stream for the environment and one for the learner. In every
 step the environment takes m uniforms for the next state, one a variable (the smallest value whose
-cumulative probability is above it), and l for the rewards.
+cumulative probability is above it), and l for the rewards: Bernoulli on the range, or Gaussian
+around the mean and clipped symmetrically to stay in the range.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy.special import ndtri
 
 from referee.recipes import Recipe
 
@@ -59,6 +61,9 @@ def live(
             u, mean = luck.random(), float(table[_index(scope, joint, sizes)])
             if recipe.noise == "bernoulli":
                 rewards.append(hi if u * (hi - lo) < mean - lo else lo)
+            elif recipe.noise == "gaussian":
+                room = min(mean - lo, hi - mean)
+                rewards.append(mean + float(np.clip(0.2 * recipe.unit * ndtri(u), -room, room)))
             else:
                 rewards.append(mean)
         lived.states.append(_index(range(len(state)), state, sizes))

@@ -244,7 +244,13 @@ def test_runs() -> None:
 def test_measures() -> None:
     plan = _plan(CORRIDOR)
     bounds = (plan.gain_lower, plan.gain_upper)
-    honest = {"diameter": 3.0, "status": "converged", "gain": 1.0, "gain_bounds": bounds}
+    honest = {
+        "diameter": 3.0,
+        "diameter_bounds": (3.0, 3.0),
+        "status": "converged",
+        "gain": 1.0,
+        "gain_bounds": bounds,
+    }
 
     def broken(**wrong: Any) -> set[str]:
         ledger = Ledger()
@@ -257,6 +263,8 @@ def test_measures() -> None:
         "measure: multichain means gains that differ",
     }
     assert broken(diameter=math.inf)
+    assert broken(diameter=3.0001) == {"measure: diameter"}
+    assert broken(diameter_bounds=(3.1, 3.2)) == {"measure: bounds of the diameter hold"}
     assert broken(gain_bounds=(1.0 + 1e-6, 1.1), gain=1.05)
     assert broken(gain=0.9)
 

@@ -26,6 +26,14 @@ def test_riverswim_is_what_the_documentation_says() -> None:
     assert found.bias_size == pytest.approx(6.310324, abs=1e-6)
 
 
+def test_the_diameter_is_what_the_documentation_says() -> None:
+    assert truth.diameter(truth.flatten(recipes.corridor(7, 0.5, 1.0))) == 6
+    assert float(truth.diameter(truth.flatten(recipes.riverswim(6, 0.005)))) == pytest.approx(
+        14.7223, abs=1e-4
+    )
+    assert not truth.diameter(truth.flatten(recipes.circles((4, 4)))).is_finite()
+
+
 def test_rooms_differ_and_a_hall_takes_what_it_can_reach() -> None:
     found = truth.best(truth.flatten(recipes.rooms((0.25, 0.75), 0, True)))
     assert found.gain == [Fraction(1, 4)] * 2 + [Fraction(3, 4)] * 2 + [Fraction(1, 2)]

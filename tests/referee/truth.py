@@ -374,3 +374,57 @@ def communicating(flat: Flat) -> bool:
     union = [{t: 1 for row in rows for t in row} for rows in flat.rows]
     everything = set(range(flat.n_states))
     return all(seen == everything for seen in reachable(union))
+
+
+def diameter(flat: Flat) -> Decimal:
+    """The longest of the shortest expected travels between two states; infinite if there is none.
+
+    Policy iteration for each target, from a policy that moves along a path of positive probability
+    and so gets there from everywhere; in decimals, since only a comparison of sizes is needed.
+    """
+    if not communicating(flat):
+        return Decimal("Infinity")
+    with decimal.localcontext(prec=DIGITS):
+        one = Decimal(1)
+        rows = [[{t: _decimal(p) for t, p in row.items()} for row in of] for of in flat.rows]
+        longest = Decimal(0)
+        for target in range(flat.n_states):
+            others = [s for s in range(flat.n_states) if s != target]
+            policy = _towards(flat, target)
+            while True:
+                chain = [rows[s][policy[s]] for s in range(flat.n_states)]
+                travel = [Decimal(0)] * flat.n_states
+                found = _absorbed(chain, others, [[one] for _ in others], one)
+                for s, (time,) in zip(others, found, strict=True):
+                    travel[s] = time
+                changed = False
+                for s in others:
+                    times = [one + _mean(row, travel) for row in rows[s]]
+                    if min(times) < travel[s] * (1 - _NEARLY):
+                        policy[s] = times.index(min(times))
+                        changed = True
+                if not changed:
+                    break
+            longest = max(longest, *travel)
+    return longest
+
+
+def _decimal(number: Number) -> Decimal:
+    if isinstance(number, Fraction):
+        return Decimal(number.numerator) / Decimal(number.denominator)
+    return Decimal(number)
+
+
+def _towards(flat: Flat, target: int) -> list[int]:
+    """For each state an action that may come nearer to the target."""
+    policy = [0] * flat.n_states
+    known = {target}
+    while len(known) < flat.n_states:
+        for s in range(flat.n_states):
+            if s in known:
+                continue
+            nearer = [a for a, row in enumerate(flat.rows[s]) if known & row.keys()]
+            if nearer:
+                policy[s] = nearer[0]
+                known.add(s)
+    return policy
