@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fmdp.cli.output import known_number
+from fmdp.cli.output import interval_text, known_number
 from fmdp.elimination.backup import Backup
 from fmdp.model import FactoredMDP, Structure, save
 from fmdp.planning.exact import Exact
@@ -153,8 +153,8 @@ def test_too_large_is_refused_with_the_predicted_need(run: Any) -> None:
         (["--planner", "span", "--span-budget", "1,2,3", "--span-split", "uniform"], "got 3"),
         (["--planner", "exact", "--span-budget", "1"], "planner exact has no parameter 'budget'"),
         (["--planner", "exact", "--basis", "pairs"], "planner exact has no parameter 'basis'"),
-        (["--tolerance", "0"], "must be a number > 0; got '0'"),
-        (["--tolerance", "nan"], "must be a number > 0; got 'nan'"),
+        (["--tolerance", "0"], "must be a number > 0 or none; got '0'"),
+        (["--tolerance", "nan"], "must be a number > 0 or none; got 'nan'"),
         (["--discount", "1"], "must be a number in (0, 1)"),
         (["--ties", "frist"], 'did you mean "first"?'),
         (["--max-iterations", "1.5"], "must be an integer >= 1 or none; got '1.5'"),
@@ -241,13 +241,30 @@ def test_a_gain_that_depends_on_the_state_is_said_so(run: Any, tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
-    ("value", "gap", "text"),
+    ("value", "lower", "upper", "text"),
     [
-        (0.428621987, 9.1e-7, "0.428622"),
-        (1.1999999, 9.5e-7, "1.2"),
-        (6.744334893, 6.7e-10, "6.74433489"),
-        (17.55, None, "17.55"),
+        (0.428621987, 0.4286215, 0.4286224, "0.428622"),
+        (1.1999999, 1.1999995, 1.2000003, "1.2"),
+        (6.744334893, 6.7443348926, 6.7443348933, "6.744334893"),
+        (-1.6225, -1.629, -1.616, "-1.62"),
+        (3.2e-10, 3.1e-10, 3.3e-10, "3.2e-10"),
+        (17.55, None, None, "17.55"),
     ],
 )
-def test_no_more_digits_than_are_known(value: float, gap: float | None, text: str) -> None:
-    assert known_number(value, gap) == text
+def test_no_more_digits_than_are_known_and_none_outside_the_bounds(
+    value: float, lower: float | None, upper: float | None, text: str
+) -> None:
+    assert known_number(value, lower, upper) == text
+
+
+@pytest.mark.parametrize(
+    ("lower", "upper", "text"),
+    [
+        (1 / 3, 2 / 3, "0.333333333 to 0.666666667"),
+        (-2 / 3, -1 / 3, "-0.666666667 to -0.333333333"),
+        (0.9999999999999933, 1.0000000000000027, "0.99999999999999333 to 1.0000000000000027"),
+        (2.0, 2.0, "2 to 2"),
+    ],
+)
+def test_printed_bounds_are_rounded_outwards(lower: float, upper: float, text: str) -> None:
+    assert interval_text(lower, upper) == text

@@ -42,7 +42,7 @@ def test_an_evaluation_that_stopped_early_is_no_gain(
     monkeypatch: pytest.MonkeyPatch, evaluation: Status, plan_status: Status
 ) -> None:
     def stopped(*args: Any, **settings: Any) -> Any:
-        return replace(evaluate_exactly(*args, **settings), status=evaluation)
+        return replace(evaluate_exactly(*args, **settings), status=evaluation, gain=None)
 
     monkeypatch.setattr(choice, "evaluate_exactly", stopped)
     plan = fmdp.plan(fmdp.problem("jao:2"))

@@ -230,7 +230,11 @@ def test_plan_reports_what_its_policy_gains() -> None:
     [
         ({"tolerance": 0.0}, "tolerance must be above 0; got 0.0"),
         ({"criterion": "averge"}, 'did you mean "average"'),
-        ({"discount": 1.0}, r"discount must be in \[0, 1\); got 1.0"),
+        ({"criterion": "discounted", "discount": 1.0}, r"discount must be in \[0, 1\); got 1.0"),
+        (
+            {"discount": 0.9},
+            "used by the discounted criterion only; got 0.9 with criterion average",
+        ),
         ({"targets": "nest"}, 'did you mean "nested"'),
         ({"ties": "any"}, 'got "any"'),
         ({"max_iterations": 0}, "max_iterations must be above 0; got 0"),

@@ -10,11 +10,11 @@ import typer
 from fmdp.cli import options
 from fmdp.cli.output import (
     columns,
+    interval_text,
     known_number,
     print_json,
     print_people,
     seconds_text,
-    short_number,
 )
 from fmdp.cli.plan import exit_status
 from fmdp.cli.progress import progress
@@ -58,9 +58,10 @@ def evaluate(
             }
         )
         return exit_status(found.status)
-    bounds = f"{short_number(found.gain_lower, 9)} to {short_number(found.gain_upper, 9)}"
+    bounds = interval_text(found.gain_lower, found.gain_upper)
+    within = found.gain_bounds or (found.gain_lower, found.gain_upper)
+    gain = "not known" if found.gain is None else known_number(found.gain, *within)
     exact = found.kind == "exact"
-    gap = found.gain_upper - found.gain_lower
     how = "by elimination" if exact else "simulated"
     unit = "sweeps" if exact else "steps"
     print_people(
@@ -70,7 +71,7 @@ def evaluate(
                 ("size", f"{describe_count(model.structure.n_states)} states"),
                 ("policy", str(policy)),
                 ("status", f"{found.status.value}: {found.status.message}"),
-                ("gain", f"{known_number(found.gain, gap)} ({how})"),
+                ("gain", f"{gain} ({how})"),
                 ("certified", bounds) if exact else (f"{found.confidence:.0%} interval", bounds),
                 ("time", f"{seconds_text(found.seconds)}, {found.iterations:,} {unit}"),
             ]

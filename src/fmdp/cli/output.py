@@ -10,6 +10,7 @@ import json
 import math
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
@@ -103,13 +104,34 @@ def short_number(value: float | str | None, digits: int = 7) -> str:
     return "infinite" if math.isinf(value) else f"{value:.{digits}g}"
 
 
-def known_number(value: float, gap: float | None) -> str:
-    """A number with the decimals that an uncertainty of this width leaves it, at most nine digits:
-    0.428622 rather than 0.428621987 where the gap is 1e-6."""
-    if gap is None or not 0.0 < gap < 1.0:
-        return short_number(value, 9)
-    decimals = min(12, math.floor(-math.log10(gap)))
-    return short_number(float(f"{value:.{decimals}f}"), 9)
+def known_number(value: float, lower: float | None, upper: float | None) -> str:
+    """A number with no more digits than are known: the shortest that lies between its bounds.
+
+    0.428622 rather than 0.428621987 where the bounds are 1e-6 apart, and never one outside them.
+    """
+    if lower is not None and upper is not None and lower < upper:
+        for digits in range(1, 17):
+            shown = f"{value:.{digits}g}"
+            if lower <= float(shown) <= upper:
+                return shown
+    return short_number(value, 9)
+
+
+def interval_text(lower: float, upper: float) -> str:
+    """ "0.4286219 to 0.4286228": rounded outwards, so that what is printed still holds, with two
+    digits of the width and at least nine in all."""
+    digits = 9
+    size, width = max(abs(lower), abs(upper)), upper - lower
+    if width > 0.0 and math.isfinite(size):
+        digits = min(17, max(digits, 2 + math.ceil(math.log10(size / width))))
+
+    def outwards(value: float, rounding: str) -> str:
+        if not math.isfinite(value):
+            return short_number(value)
+        rounded = Context(prec=digits, rounding=rounding).create_decimal_from_float(value)
+        return f"{rounded.normalize():.{digits}g}"
+
+    return f"{outwards(lower, ROUND_FLOOR)} to {outwards(upper, ROUND_CEILING)}"
 
 
 def numbers_text(values: Sequence[float], digits: int = 4) -> str:

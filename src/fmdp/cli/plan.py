@@ -19,6 +19,7 @@ import typer
 from fmdp.cli import options
 from fmdp.cli.output import (
     columns,
+    interval_text,
     known_number,
     numbers_text,
     print_json,
@@ -48,7 +49,13 @@ OF_THE_PLAN = (
     "ties",
 )
 # Of --planner span: the budget of every state variable, and whether a policy attains the gain.
-OF_THE_STATS = ("budgets", "truncated_states", "attained", "gain_from_initial_state")
+OF_THE_STATS = (
+    "budgets",
+    "truncated_states",
+    "attained",
+    "gain_from_initial_state",
+    "gain_from_initial_state_bounds",
+)
 KEYS = (
     "problem",
     "planner",
@@ -223,26 +230,28 @@ def print_plan(result: Mapping[str, Any], found: Plan, out: Path | None) -> None
         ("status", f"{result['status']}: {found.status.message}"),
     ]
     lower, upper = result["gain_lower"], result["gain_upper"]
-    gap = None if lower is None or upper is None else upper - lower
     if result["gain_from_initial_state"] is not None:
-        from_start = short_number(result["gain_from_initial_state"])
+        within = found.stats["gain_from_initial_state_bounds"]
+        from_start = known_number(result["gain_from_initial_state"], *within)
         rows.append(("gain", f"{from_start} from the initial state; it depends on the state"))
-    elif result["gain"] is not None:
+    elif result["gain"] is not None and found.status.value in ("converged", "precision_limit"):
         name = "gain under the budgets" if result["budgets"] is not None else "gain"
-        rows.append((name, known_number(result["gain"], gap)))
+        own = result["gain"] == result["policy_gain"]  # an approximate plan's gain is its policy's
+        of_gain = found.stats["policy_gain_bounds"] if own else (lower, upper)
+        rows.append((name, known_number(result["gain"], *of_gain)))
     if lower is not None and upper is not None:
         rows.append(
             (
                 "certified",
-                f"{short_number(lower, 9)} to {short_number(upper, 9)} (gap {upper - lower:.2g})",
+                f"{interval_text(lower, upper)} (gap {upper - lower:.2g})",
             )
         )
     elif upper is not None:
         rows.append(("certified", f"at most {short_number(upper, 9)}"))
     rows += row("objective", "objective")
     if result["policy_gain"] is not None:
-        shown = known_number(result["policy_gain"], 1e-6)
-        rows.append(("gain of the policy", shown))
+        within = found.stats.get("policy_gain_bounds", (None, None))
+        rows.append(("gain of the policy", known_number(result["policy_gain"], *within)))
     rows += row("span", "span")
     if result["factored_spans"] is not None:
         rows.append(("factored spans", numbers_text(result["factored_spans"])))

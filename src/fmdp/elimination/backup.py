@@ -13,6 +13,7 @@ few vectors over the states.  All vectors that cross this interface are in C ord
 from __future__ import annotations
 
 import os
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
@@ -25,6 +26,7 @@ from fmdp.elimination import kernels, ties
 from fmdp.elimination.classes import action_classes, flat_offsets
 from fmdp.elimination.layout import PARALLEL_STATES, VECTORS, Layout, choose_layout
 from fmdp.elimination.program import Program, build_program
+from fmdp.elimination.rounding import tie_slack
 from fmdp.elimination.truncation import NO_TRUNCATION, Truncation, make_truncation
 from fmdp.errors import TooLarge
 from fmdp.memory import available_memory, describe_bytes, describe_count
@@ -34,8 +36,16 @@ Vector = NDArray[np.float64]
 
 Index = NDArray[np.int64]
 
+_SHORT_SECONDS = 0.1
+"""A call that is predicted to take longer leaves this thread free to hear signals and clocks."""
+_SECONDS_BETWEEN_LOOKS = 0.05
+
 _EMPTY = np.zeros(0)
 _NO_ACTIONS = np.zeros(0, dtype=np.int64)
+
+
+class TimeUp(Exception):
+    """The deadline of a backup passed inside a sweep, which is left half done."""
 
 
 class Backup:
@@ -85,6 +95,9 @@ class Backup:
         self._r = np.empty(sum(index.shape[1] for index in self.program.r_index))
         self._arenas = [np.empty(self.program.arena_size) for _ in range(self.threads)]
         self._best = [np.empty(self.layout.leaf_size) for _ in range(self.threads)]
+        self.deadline: float | None = None
+        """When a sweep is cut off with TimeUp, on time.monotonic's clock."""
+        self._stop = np.zeros(1, dtype=np.int64)
         self.extremes = np.zeros(3)
         """Smallest and largest residual of the last sweep, and the largest |h|."""
 
@@ -168,7 +181,7 @@ class Backup:
         """Run work(thread, first branch, last branch) on all threads."""
         branches = self.layout.n_branches
         threads = min(self.threads, branches)
-        if threads == 1:
+        if threads == 1 and self.predicted_seconds < _SHORT_SECONDS:
             work(0, 0, branches)
             return
         # Small pieces, taken as threads come free: the pieces cost the same, the cores may not.
@@ -186,12 +199,22 @@ class Backup:
 
         started = [_pool(self.threads).submit(worker, t) for t in range(threads)]
         try:
+            while wait(started, _SECONDS_BETWEEN_LOOKS).not_done:
+                if self.deadline is not None and time.monotonic() >= self.deadline:
+                    raise TimeUp
             for done in started:
                 done.result()
         except BaseException:
-            # After Ctrl-C the buffers are used again: nobody may still be writing into them.
+            # The buffers are used again: nobody may still be writing into them.
             left.clear()
-            wait(started)
+            self._stop[0] = 1
+            while True:
+                try:
+                    wait(started)
+                    break
+                except KeyboardInterrupt:  # a second Ctrl-C changes nothing: it is ending already
+                    continue
+            self._stop[0] = 0
             raise
 
     def _run(
@@ -207,7 +230,7 @@ class Backup:
                 self._best[thread], actions, p.levels, p.nodes, p.contexts, p.branch_rows,
                 p.branch_bases, p.offsets, p.leaf_start, p.leaf_actions, p.action_leaf,
                 self._m, self._f, self._r, self.nested, sweeps, discount, tau, tolerance,
-                truncation.axes, truncation.budgets, self.extremes, rule, seed,
+                truncation.axes, truncation.budgets, self.extremes, rule, seed, self._stop,
             )
         )  # fmt: skip
 
@@ -224,7 +247,7 @@ class Backup:
         tolerance: float, sweeps: int, truncation: Truncation = NO_TRUNCATION,
     ) -> int:  # fmt: skip
         """Mode ITERATE of the kernel: on one thread in one compiled call, else sweep by sweep."""
-        if self.threads == 1:
+        if self.threads == 1 and self.predicted_seconds < _SHORT_SECONDS:
             return self._run(
                 kernels.ITERATE, h, new, scratch=scratch, thread=0,
                 branches=(0, self.layout.n_branches), sweeps=sweeps, discount=discount, tau=tau,
@@ -264,15 +287,18 @@ class Backup:
         np.negative(out, out=out)
 
     def greedy_actions(
-        self, h: Vector, value: Vector, ties_rule: str, tie_seed: int
+        self, h: Vector, value: Vector, ties_rule: str, tie_seed: int, slack: float
     ) -> NDArray[np.int64]:
-        """Action indices in C order; h and value = L h in elimination order."""
+        """Action indices in C order; h and value = L h in elimination order.
+
+        Actions within `slack` of the best are tied.  `value` becomes what the chosen are worth.
+        """
         actions = np.empty(self.n_states, dtype=np.int64)
         rule = ties.rule_code(ties_rule)
         self._over_branches(
             lambda thread, lo, hi: self._run(
                 kernels.GREEDY, h, value, thread=thread, branches=(lo, hi), actions=actions,
-                rule=rule, seed=tie_seed,
+                rule=rule, seed=tie_seed, tolerance=slack,
             )
         )  # fmt: skip
         return actions
@@ -305,7 +331,16 @@ class Backup:
         source *= discount
         out = np.empty_like(source)
         self.sweep(source, out)
-        return self.to_canonical(out), self.greedy_actions(source, out, ties, tie_seed)
+        value = self.to_canonical(out)
+        slack = self.tie_slack(float(np.abs(source).max()))
+        return value, self.greedy_actions(source, out, ties, tie_seed, slack)
+
+    def tie_slack(self, size: float, tolerance: float = np.inf) -> float:
+        """What counts as a tie where |h| is at most `size`."""
+        structure = self.structure
+        return tie_slack(
+            structure.reward_unit, size + structure.reward_size, structure.m, tolerance
+        )
 
     def action_values(self, h: Vector, discount: float = 1.0) -> Vector:
         """R + discount * P h for every state and joint action: [S, A]."""

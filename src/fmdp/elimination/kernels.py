@@ -24,7 +24,7 @@ from typing import Any
 import numba
 import numpy as np
 
-from fmdp.elimination.ties import TIE_TOLERANCE, tie_hash
+from fmdp.elimination.ties import tie_hash
 from fmdp.elimination.truncation import truncate
 
 # Columns of `levels`, one row a group (program.py writes them).
@@ -193,17 +193,20 @@ def _step_nested(
 def run(mode, h, new, scratch, b_lo, b_hi, arena, best, actions,
         levels, nodes, contexts, branch_rows, branch_bases, offsets, leaf_start, leaf_actions,
         action_leaf, M, F, R, nested,
-        sweeps, discount, tau, tolerance, axes, budgets, extremes, rule, seed):  # fmt: skip
+        sweeps, discount, tau, tolerance, axes, budgets, extremes, rule, seed, stop):  # fmt: skip
     """Walk the program for the branches b_lo <= b < b_hi.
 
     BACKUP    new <- max over joint actions of (reward + P h)
     POLICY    new <- reward + P h under `actions` (indices in C order)
-    GREEDY    actions <- an action that attains new = L h in every state; ties as ties.py says
+    GREEDY    actions <- an action that attains new = L h up to `tolerance` in every state, ties as
+              ties.py says; new <- what the chosen action is worth
     VALUES    new <- reward + P h of every joint action: [states in C order, joint actions], flat
     ITERATE   up to `sweeps` backups of (damped, discounted) relative value iteration, each followed
               by the truncation of truncation.py (none without axes).  On return new = truncate L h
               and `extremes` is their residual: h is not moved after the last sweep, so that what is
               certified, the bias and the greedy policy all belong to one h.  Returns the sweeps.
+
+    Ends at once, with -1 and everything half done, when another thread sets stop[0].
     """
     n_cells = np.uint64(best.shape[0])
     last_sweep = sweeps if mode == ITERATE else 1
@@ -222,6 +225,8 @@ def run(mode, h, new, scratch, b_lo, b_hi, arena, best, actions,
                 for k in range(n_cells):
                     best[k] = -np.inf
             for n in range(nodes.shape[0]):
+                if stop[0] != 0:
+                    return -1
                 g = nodes[n, LEVEL]
                 outer, rep = np.uint64(levels[g, OUTER]), np.uint64(levels[g, REP])
                 n_v, n_u = np.uint64(levels[g, V]), np.uint64(levels[g, U])
@@ -261,7 +266,7 @@ def run(mode, h, new, scratch, b_lo, b_hi, arena, best, actions,
                 elif mode == GREEDY:
                     for k in range(n_cells):
                         x = new[base + offsets[0, k]]
-                        if arena[d0 + k] < x - TIE_TOLERANCE * (1.0 + abs(x)):
+                        if arena[d0 + k] < x - tolerance:
                             continue
                         state = c_base + offsets[1, k]
                         for p in range(leaf_start[leaf], leaf_start[leaf + 1]):
@@ -276,11 +281,12 @@ def run(mode, h, new, scratch, b_lo, b_hi, arena, best, actions,
                                 take = rank < held or (rank == held and a < now)
                             if take:
                                 actions[state] = a
+                                best[k] = arena[d0 + k]
                 else:
                     for k in range(n_cells):
                         x, y = best[k], arena[d0 + k]
                         best[k] = x if x > y else y
-            if mode not in (GREEDY, VALUES):
+            if mode != VALUES:
                 for k in range(n_cells):
                     new[base + offsets[0, k]] = best[k]
         if mode != ITERATE:

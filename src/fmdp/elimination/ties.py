@@ -1,4 +1,4 @@
-"""The one tie rule: actions whose value is within 1e-9 (1 + |best|) of the best are tied.
+"""The one tie rule: actions whose value is within a slack (rounding.py) of the best are tied.
 
 A tie is broken by a hash of (tie seed, state, action), so that a policy stays a deterministic
 function of the state and no action is favoured for its index alone.  `first` and `last` take the
@@ -21,6 +21,7 @@ from fmdp.errors import InvalidParameter, did_you_mean
 TieRule = Literal["random", "first", "last"]
 RULES: tuple[str, ...] = get_args(TieRule)
 TIE_TOLERANCE = 1e-9
+"""In units of the reward (rounding.py adds what rounding can do)."""
 _MASK = (1 << 64) - 1
 
 

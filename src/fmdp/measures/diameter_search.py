@@ -25,12 +25,11 @@ from numpy.typing import NDArray
 from scipy.sparse.linalg import LinearOperator, gmres
 
 from fmdp.elimination.backup import Backup, backup_for
-from fmdp.elimination.ties import TIE_TOLERANCE
 from fmdp.errors import TooLarge
-from fmdp.measures.chains import hitting_times, policy_matrix, sparse_hitting_times
 from fmdp.measures.reachability import OPERATIONS, Graph, is_communicating, without_rewards
 from fmdp.model import FactoredMDP
 from fmdp.model.spaces import decode
+from fmdp.planning.chains import hitting_times, policy_matrix, sparse_hitting_times
 
 Vector = NDArray[np.float64]
 Actions = NDArray[np.int64]
@@ -306,17 +305,12 @@ class _Search:
 
 
 def _least(backup: Backup, u: Vector) -> tuple[Vector, Actions]:
-    """min_a P_a u and an action that attains it.
-
-    The engine calls actions tied that differ by less than 1e-9 (1 + |value|), which is right for
-    rewards but not for times of a million steps. Raising the value it compares with by as much
-    leaves only the best action, up to rounding.
-    """
+    """min_a P_a u and an action that attains it: no slack, times of a million steps have none."""
     source = backup.to_internal(-u)
     value = np.empty_like(source)
     backup.sweep(source, value)
-    raised = value + (1.0 - 1e-6) * TIE_TOLERANCE * (1.0 + np.abs(value))
-    return -backup.to_canonical(value), backup.greedy_actions(source, raised, "first", 0)
+    least = -backup.to_canonical(value)
+    return least, backup.greedy_actions(source, value, "first", 0, 0.0)
 
 
 def _silent(done: int, total: int, text: str) -> None:

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import breadth_first_order, connected_components
 
-from fmdp.measures.chains import policy_matrix
 from fmdp.model import FactoredMDP
+from fmdp.planning.chains import policy_matrix
 
 Matrix = NDArray[np.float64]
 Progress = Callable[[int, int, str], None]

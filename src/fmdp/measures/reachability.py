@@ -19,9 +19,9 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import breadth_first_order
 
 from fmdp.elimination.backup import Backup, backup_for
-from fmdp.measures.chains import Successors
 from fmdp.model import FactoredMDP
 from fmdp.model.spaces import encode, strides
+from fmdp.planning.chains import Successors
 
 Indices = NDArray[np.int64]
 

@@ -158,6 +158,11 @@ class Structure:
         return float(sum(hi - lo for lo, hi in self.reward_ranges))
 
     @cached_property
+    def reward_size(self) -> float:
+        """The largest |reward| that a step can pay."""
+        return float(sum(max(abs(lo), abs(hi)) for lo, hi in self.reward_ranges))
+
+    @cached_property
     def reward_unit(self) -> float:
         """What tolerances are measured in: the largest range of a reward factor.
 

@@ -13,16 +13,16 @@ from fmdp.model import FactoredMDP, Structure
 from fmdp.planning.evaluate import POLICY_GAIN_STATES, evaluate_exactly
 from fmdp.planning.exact import Exact
 from fmdp.planning.plan import Plan, Planner, Progress, Status
+from fmdp.planning.prepared import GRACE_SECONDS
 
 EXACT_STATES = 1 << 22
 _WITHOUT_POLICY_GAIN = (Status.INTERRUPTED, Status.INFEASIBLE, Status.UNBOUNDED)
-_WITH_A_GAIN = (Status.CONVERGED, Status.MULTICHAIN)  # evaluations whose gain is one number
 
 
 def plan(
     model: FactoredMDP, planner: Planner | None = None, *, progress: Progress | None = None
 ) -> Plan:
-    """Plan, and say what the returned policy gains where that can be computed.
+    """Plan, and say what the returned policy is sure to gain where that can be computed.
 
     Without a planner: exact where there are at most 2^22 states and the predicted memory fits,
     else the approximate linear program.
@@ -36,29 +36,45 @@ def plan(
             f"planner must be an object such as fmdp.Exact() or fmdp.ALP(); got {planner!r}"
         )
     chosen = planner if planner is not None else default_planner(model)
+    begun = time.monotonic()
     found = chosen.plan(model, progress=progress)
     if found.policy is None or found.status in _WITHOUT_POLICY_GAIN:
         return found
     if model.structure.n_states > POLICY_GAIN_STATES:
         return found
     started = time.perf_counter()
-    tolerance = getattr(chosen, "tolerance", None)
-    memory_limit = getattr(chosen, "memory_limit", None)
+    max_seconds = getattr(chosen, "max_seconds", None)
+    if max_seconds is not None:
+        max_seconds = max(max_seconds - (time.monotonic() - begun), GRACE_SECONDS)
     try:
         evaluation = evaluate_exactly(
-            model, found.policy, tolerance=tolerance, memory_limit=memory_limit
+            model,
+            found.policy,
+            tolerance=getattr(chosen, "tolerance", None),
+            max_seconds=max_seconds,
+            memory_limit=getattr(chosen, "memory_limit", None),
+            progress=progress,
         )
     except TooLarge:
         return found
     if evaluation.status is Status.INTERRUPTED:
         return replace(found, status=Status.INTERRUPTED)
-    if evaluation.status not in _WITH_A_GAIN:
-        return found
-    gain = evaluation.gain
-    stats = {**found.stats, "seconds_evaluation": time.perf_counter() - started}
-    if found.planner == "alp":
-        # The policy's gain is what an approximate plan can promise from below.
-        return replace(found, policy_gain=gain, gain=gain, gain_lower=gain, stats=stats)
+    within = evaluation.gain_bounds or (evaluation.gain_lower, evaluation.gain_upper)
+    stats = {
+        **found.stats,
+        "seconds_evaluation": time.perf_counter() - started,
+        "policy_gain_bounds": within,
+    }
+    gain = None
+    if evaluation.gain is not None:
+        # What the policy is sure to gain: on this side of the truth it may be called a bound.
+        gain = within[0]
+        if found.bounds_best_gain and found.gain_lower is not None:
+            gain = max(gain, found.gain_lower)
+    if found.gain_lower is None:
+        # What the policy is sure to gain is what an approximate plan can promise from below.
+        lower = evaluation.gain_lower
+        return replace(found, policy_gain=gain, gain=gain, gain_lower=lower, stats=stats)
     return replace(found, policy_gain=gain, stats=stats)
 
 

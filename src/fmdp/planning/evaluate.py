@@ -1,8 +1,11 @@
 """The gain of a given policy by elimination (simulation.evaluate is for what does not fit).
 
-Relative value iteration with the policy's own backup; min and max of T_pi h - h enclose the
-gain of every state.  Where they do not meet, the policy has several recurrent classes; the gain
-reported is the one from the initial state, which T_pi h - h converges to.
+A chain that is small is solved directly: its recurrent classes are read off the support, the gain
+of each is certified by its own bias, and the other states by where they end (gains.py).  That needs
+no mixing at all: classes that are left once in 10^9 steps, or never, are the same work.  A larger
+one is iterated, min and max of T_pi h - h enclose the gain of every state; if that comes to rest
+before they meet, the chain is written out after all where its entries fit, and else the bounds are
+what is known.
 """
 
 from __future__ import annotations
@@ -13,37 +16,44 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fmdp.elimination.backup import Backup
+from fmdp.elimination.backup import Backup, TimeUp
 from fmdp.errors import InvalidParameter
 from fmdp.model import FactoredMDP
 from fmdp.model.spaces import encode
 from fmdp.planning import iteration
 from fmdp.planning.plan import Progress, Status
 from fmdp.planning.policy import Policy, TablePolicy
-from fmdp.planning.prepared import DEFAULT_SWEEPS, reward_size, tolerance_of
+from fmdp.planning.prepared import DEFAULT_SWEEPS, structure_bounds, tolerance_of
 
 POLICY_GAIN_STATES = 1 << 16
 """Largest model for which a plan reports the gain of its own policy."""
 TABULATED_STATES = 1 << 22
 """Largest model whose policy is written out as a table to be evaluated exactly."""
+DIRECT_STATES = 1 << 10
+"""Up to here a chain is solved at once: it takes no longer than a few sweeps."""
 
 
 @dataclass(frozen=True)
 class Evaluation:
     """The gain of a policy from the initial state.
 
-    `exact`: the bounds are certified for every starting state.  `simulated`: they are a confidence
-    interval at the level `confidence`.
+    `exact`: the bounds are certified.  `simulated`: they are a confidence interval at the level
+    `confidence`, of the gain from the initial state.
     """
 
-    gain: float
+    gain: float | None
+    """From the initial state, the middle of its bounds; None where they are further apart than the
+    tolerance."""
     gain_lower: float
     gain_upper: float
+    """Of every starting state."""
     kind: str
     status: Status
     iterations: int
     seconds: float
     confidence: float | None = None
+    gain_bounds: tuple[float, float] | None = None
+    """Of the initial state alone, where the gain depends on the state."""
 
 
 def evaluate_exactly(
@@ -52,37 +62,116 @@ def evaluate_exactly(
     *,
     tolerance: float | None = None,
     max_iterations: int | None = None,
+    max_seconds: float | None = None,
     memory_limit: int | None = None,
     progress: Progress | None = None,
 ) -> Evaluation:
     """Certified bounds on the policy's gain by elimination; raises TooLarge if it does not fit."""
     started = time.perf_counter()
     structure = model.structure
+    deadline = None if max_seconds is None else time.monotonic() + max_seconds
+    goal = tolerance_of(tolerance, structure)
+    actions = action_table(model, policy)
+    chain = _Chain(model, actions, goal, deadline)
+    try:
+        direct = chain.solve() if structure.n_states <= DIRECT_STATES else None
+    except TimeUp:
+        direct = None
+    if direct is not None:
+        return chain.evaluation(direct, 0, started)
     backup = Backup(structure, share_for=model, memory_limit=memory_limit)
-    operator = iteration.PolicyOperator(backup, action_table(model, policy))
     outcome = iteration.solve(
-        operator,
+        iteration.PolicyOperator(backup, actions),
         np.zeros(backup.n_states),
-        iteration.Limits(tolerance_of(tolerance, structure), max_iterations or DEFAULT_SWEEPS),
+        iteration.Limits(goal, max_iterations or DEFAULT_SWEEPS, deadline),
+        rescue=chain.rescue,
+        known=structure_bounds(structure),
         sweep_seconds=backup.predicted_seconds,
-        reward_size=reward_size(structure),
+        reward_size=structure.reward_size,
         depth=structure.m,
         progress=progress,
     )
-    gain = 0.5 * (outcome.lower + outcome.upper)
-    status = outcome.status
-    if status is Status.MULTICHAIN:
-        here = encode(model.initial_state, structure.state_sizes)
-        gain = float(backup.to_canonical(outcome.new - outcome.h)[here])
+    if chain.bounds is not None:
+        return chain.evaluation(chain.bounds, outcome.sweeps, started)
+    known = outcome.status is Status.CONVERGED
     return Evaluation(
-        gain=gain,
+        gain=0.5 * (outcome.lower + outcome.upper) if known else None,
         gain_lower=outcome.lower,
         gain_upper=outcome.upper,
         kind="exact",
-        status=status,
+        status=outcome.status,
         iterations=outcome.sweeps,
         seconds=time.perf_counter() - started,
     )
+
+
+class _Chain:
+    """The chain of the policy, to be written out and solved where that is possible."""
+
+    def __init__(
+        self,
+        model: FactoredMDP,
+        actions: NDArray[np.int64],
+        tolerance: float,
+        deadline: float | None,
+    ) -> None:
+        self.model = model
+        self.actions = actions
+        self.tolerance = tolerance
+        self.deadline = deadline
+        self.bounds: tuple[NDArray[np.float64], NDArray[np.float64]] | None = None
+
+    def solve(self) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
+        """Lower and upper bounds of every state; None if it has too many entries."""
+        from fmdp.planning.flat import chain_of
+        from fmdp.planning.gains import best_gains
+
+        flat = chain_of(self.model, self.actions)
+        if flat is None:
+            return None
+        gains = best_gains(flat, self._check)
+        return None if gains is None else (gains.lower, gains.upper)
+
+    def _check(self) -> None:
+        if self.deadline is not None and time.monotonic() >= self.deadline:
+            raise TimeUp
+
+    def rescue(self, h: NDArray[np.float64]) -> iteration.Rescue | None:
+        """Ends the iteration with what a direct solution certifies."""
+        self.bounds = self.solve()
+        if self.bounds is None:
+            return None
+        low, high = self.bounds
+        return iteration.Rescue(differ=(float(low.min()), float(high.max())))
+
+    def evaluation(
+        self,
+        bounds: tuple[NDArray[np.float64], NDArray[np.float64]],
+        sweeps: int,
+        started: float,
+    ) -> Evaluation:
+        low, high = bounds
+        lower, upper = float(low.min()), float(high.max())
+        here = encode(self.model.initial_state, self.model.structure.state_sizes)
+        start = (float(low[here]), float(high[here]))
+        if upper - lower <= self.tolerance:
+            status = Status.CONVERGED
+        elif low.max() > high.min():
+            status = Status.MULTICHAIN
+        else:
+            status = Status.PRECISION_LIMIT
+        if status is not Status.MULTICHAIN:
+            start = (lower, upper)
+        return Evaluation(
+            gain=0.5 * (start[0] + start[1]) if start[1] - start[0] <= self.tolerance else None,
+            gain_lower=lower,
+            gain_upper=upper,
+            kind="exact",
+            status=status,
+            iterations=sweeps,
+            seconds=time.perf_counter() - started,
+            gain_bounds=start if status is Status.MULTICHAIN else None,
+        )
 
 
 def action_table(model: FactoredMDP, policy: Policy) -> NDArray[np.int64]:

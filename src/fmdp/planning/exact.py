@@ -17,23 +17,28 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fmdp.elimination.backup import Backup, backup_for
+from fmdp.elimination.rounding import rounding_allowance
+from fmdp.elimination.ties import TIE_TOLERANCE
 from fmdp.errors import InvalidParameter
 from fmdp.model import FactoredMDP, Structure
 from fmdp.planning import iteration
+from fmdp.planning.finish import Finish
 from fmdp.planning.plan import Plan, Progress, Status, Tables
+from fmdp.planning.policy import TablePolicy
 from fmdp.planning.prepared import (
     PreparedOnEngine,
     check_settings,
     engine_stats,
-    greedy_policy,
     limits_of,
     one_of,
-    reward_size,
+    policy_in_time,
+    structure_bounds,
 )
 from fmdp.planning.spans import factored_spans, span
 
@@ -127,58 +132,75 @@ def _solve(
 ) -> Plan:
     structure = tables.structure
     discount = 1.0 if settings.discount is None else settings.discount
+    limits = limits_of(settings, structure, started)
     if cold:
         h[:] = 0.0
+    finish = _finish(settings, backup, tables, limits.deadline) if discount == 1.0 else None
     outcome = iteration.solve(
-        backup,
+        iteration.OptimalOperator(backup),
         h,
-        limits_of(settings, structure),
+        limits,
         discount=discount,
         cold=cold,
+        rescue=finish,
+        known=structure_bounds(structure),
+        # A tie may cost the policy so much.
+        room=min(TIE_TOLERANCE * structure.reward_unit, 0.25 * limits.tolerance)
+        if discount == 1.0
+        else 0.0,
         sweep_seconds=backup.predicted_seconds,
-        reward_size=reward_size(structure),
+        reward_size=structure.reward_size,
         depth=structure.m,
         progress=progress,
     )
-    new = outcome.new
-    if outcome.status is Status.INTERRUPTED:
-        # The sweep under way was cut off: L h must be whole before a policy is read from it.
-        backup.sweep(outcome.h * discount, new)
-    source = outcome.h if discount == 1.0 else outcome.h * discount
-    policy = greedy_policy(backup, structure, source, new, settings)
-
+    stats: dict[str, Any] = {"damping": outcome.damping, **engine_stats(backup)}
+    policy: TablePolicy | None
     lower: float | None = outcome.lower
     upper: float | None = outcome.upper
-    objective: float | None = None
-    if discount != 1.0:
-        scale = discount / (1.0 - discount)
-        new += 0.5 * scale * (outcome.lower + outcome.upper)
-        objective = float(new.mean())
-        lower, upper = _average_bounds(backup, new, reward_size(structure))
-    finite = lower is not None and np.isfinite(lower)
-    stats = {"damping": outcome.damping, **engine_stats(backup)}
+    objective = bias = spans = None
     if outcome.status is Status.MULTICHAIN:
+        assert finish is not None
+        assert finish.gains is not None
         start = getattr(tables, "initial_state", (0,) * structure.m)
-        position = np.ravel_multi_index(
-            [start[j] for j in backup.layout.order],
-            [structure.state_sizes[j] for j in backup.layout.order],
-        )
-        stats["gain_from_initial_state"] = float(new[position] - outcome.h[position])
-    bias = spans = None
-    # Where the gain depends on the state there is no bias: h drifts apart with every sweep.
-    if describe and outcome.status is not Status.MULTICHAIN:
-        bias = backup.to_canonical(outcome.h if discount == 1.0 else new)
-        if discount == 1.0:
+        low, high = finish.gain_from(start)
+        stats["gain_from_initial_state"] = 0.5 * (low + high)
+        stats["gain_from_initial_state_bounds"] = (low, high)
+        actions = finish.gains.actions // (backup.structure.n_actions // structure.n_actions)
+        policy = TablePolicy(structure.state_sizes, structure.action_sizes, actions)
+    else:
+        source = outcome.h if discount == 1.0 else outcome.h * discount
+        policy, worth = policy_in_time(settings, backup, structure, outcome, source, limits)
+        if discount != 1.0:
+            scale = discount / (1.0 - discount)
+            value = outcome.new if worth is None else worth
+            value += 0.5 * scale * (outcome.lower + outcome.upper)
+            objective = float(value.mean())
+            lower, upper = _average_bounds(backup, value, structure.reward_size)
+            bias = backup.to_canonical(value) if describe else None
+        elif worth is not None:
+            # What the policy is sure to gain; L h promises a tie's slack more.
+            low = float((worth - outcome.h).min()) - outcome.slack
+            lower = max(low, structure_bounds(structure)[0])
+        # The h of an iteration that was stopped is not the bias, and one that policy iteration
+        # found is the one that value iteration converges to only where there is no other.
+        known = not outcome.rescued or (finish is not None and finish.unique_bias)
+        if describe and discount == 1.0 and outcome.status is Status.CONVERGED:
+            bias = backup.to_canonical(outcome.h)
             bias -= bias.min()
-        spans = factored_spans(bias, structure.state_sizes)
+            spans = factored_spans(bias, structure.state_sizes) if known else None
+            stats["bias_is_unique"] = finish.unique_bias if outcome.rescued and finish else None
+        elif bias is not None:
+            spans = factored_spans(bias, structure.state_sizes)
+    finite = np.isfinite(outcome.lower) and np.isfinite(outcome.upper)
+    one_number = finite and discount == 1.0 and outcome.status is not Status.MULTICHAIN
     return Plan(
         planner=settings.name,
         status=outcome.status,
         policy=policy,
-        gain=0.5 * (lower + upper) if finite and discount == 1.0 else None,  # type: ignore[operator]
+        gain=0.5 * (lower + upper) if one_number else None,  # type: ignore[operator]
         gain_lower=lower if finite else None,
         gain_upper=upper if finite else None,
-        span=None if bias is None else span(bias),
+        span=None if bias is None or spans is None else span(bias),
         factored_spans=spans,
         objective=objective,
         iterations=outcome.sweeps,
@@ -189,6 +211,20 @@ def _solve(
     )
 
 
+def _finish(
+    settings: Exact, backup: Backup, tables: Tables, deadline: float | None
+) -> Finish | None:
+    """What may finish the plan where value iteration cannot; nested targets are no model."""
+    if isinstance(tables, FactoredMDP):
+        return Finish(tables, backup, deadline)
+    if not any(free.any() for free in tables.free):
+        model = FactoredMDP.trusted(tables.structure, tables.lower, tables.rewards)
+        return Finish(model, backup, deadline)
+    if settings.targets == "vertex":
+        return Finish(tables.extended(), backup, deadline)
+    return None
+
+
 def _average_bounds(
     backup: Backup, value: NDArray[np.float64], rewards: float
 ) -> tuple[float, float]:
@@ -196,5 +232,5 @@ def _average_bounds(
     out = np.empty_like(value)
     backup.sweep(value, out)
     out -= value
-    slack = iteration.rounding_allowance(float(np.abs(value).max()) + rewards, backup.structure.m)
+    slack = rounding_allowance(float(np.abs(value).max()) + rewards, backup.structure.m)
     return float(out.min()) - slack, float(out.max()) + slack

@@ -3,18 +3,20 @@ constants (L(h + c) = L h + c): the optimal backup, that of one policy, the nest
 
 For every h:  min(L h - h) <= gain(s) <= max(L h - h) for all s  (Puterman 2014, theorem 8.5.5),
 so the bounds hold wherever the iteration stands, damped or not, converged or not.  They are widened
-by what rounding can have done to L h.
+by what rounding can have done to L h, and the best of all sweeps are kept.
 
 Undamped sweeps come first.  If the gap stalls, the chain may be periodic: start again with
-h <- (1 - tau) h + tau L h, which has the same gain and no period.  If it stalls there too and
-L h - h itself has come to rest without being constant, then it is the gain of each state (status
-`multichain`).  Under a discount the bounds are MacQueen's, and nothing stalls.
+h <- (1 - tau) h + tau L h, which has the same gain and no period.  If it stalls there too, nothing
+follows: value iteration rests for as long as it takes until the horizon pays for changing class.
+Then the caller's `rescue` is asked, once, for a better h or for a proof that the gain depends on
+the state (finish.py); without one the iteration goes on to its limits.  Under a discount the bounds
+are MacQueen's, and nothing stalls.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -22,7 +24,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fmdp.elimination import kernels
-from fmdp.elimination.backup import Backup
+from fmdp.elimination.backup import Backup, TimeUp
+from fmdp.elimination.rounding import rounding_allowance
 from fmdp.planning.plan import Progress, Status
 
 Vector = NDArray[np.float64]
@@ -30,14 +33,16 @@ Vector = NDArray[np.float64]
 DAMPING = 0.75
 _WINDOW = 32  # sweeps over which a stall is judged
 _STALLED = 0.99  # the gap has shrunk by less than this factor over the window
-_STALLED_DAMPED = 0.999
-_AT_REST = 1e-7  # L h - h moves by less than this fraction of its span in one sweep
+_SLOW = 0.9  # and by less than this, damped, where there is a rescue
+_NOISE = 16.0  # a gap of so many rounding allowances is not worth going on for
 _CHUNK_SECONDS = 0.05  # how long compiled code may run before signals and clocks are looked at
+_SWEEPS_IN_HAND = 2.2  # time kept back before a deadline: the next sweep and the policy's
 
 
 class Operator(Protocol):
     """What is iterated; vectors are in the operator's own order of the states."""
 
+    backup: Backup
     extremes: Vector
 
     def iterate(
@@ -46,6 +51,16 @@ class Operator(Protocol):
     ) -> int: ...  # fmt: skip
 
     def advance(self, h: Vector, new: Vector, *, tau: float, discount: float) -> None: ...
+
+
+class OptimalOperator:
+    """The backup itself: the best action in every state."""
+
+    def __init__(self, backup: Backup) -> None:
+        self.backup = backup
+        self.extremes = backup.extremes
+        self.iterate = backup.iterate
+        self.advance = backup.advance
 
 
 class PolicyOperator:
@@ -74,6 +89,16 @@ class PolicyOperator:
 
 
 @dataclass(frozen=True, eq=False)
+class Rescue:
+    """What became of an iteration that stood still: one of the two."""
+
+    h: Vector | None = None
+    """A better place to go on from."""
+    differ: tuple[float, float] | None = None
+    """The least and the largest gain of a state, proved to be different."""
+
+
+@dataclass(frozen=True, eq=False)
 class Outcome:
     """Where an iteration ended: h, new = L h, and what they certify."""
 
@@ -84,6 +109,11 @@ class Outcome:
     damping: float
     h: Vector
     new: Vector
+    whole: bool
+    """Whether new is L h; not if the last sweep was cut off."""
+    slack: float
+    """What rounding can have done, part of the bounds already."""
+    rescued: bool = False
 
 
 @dataclass(frozen=True)
@@ -101,7 +131,9 @@ def solve(
     discount: float = 1.0,
     cold: bool = True,
     dampings: Sequence[float] = (1.0, DAMPING),
-    one_gain: bool = False,
+    rescue: Callable[[Vector], Rescue | None] | None = None,
+    known: tuple[float, float] = (-np.inf, np.inf),
+    room: float = 0.0,
     sweep_seconds: float = 0.0,
     reward_size: float = 1.0,
     depth: int = 1,
@@ -111,8 +143,8 @@ def solve(
 
     `cold`: h is zero, and a change to damping starts from zero again, so that the bias is the one
     that damped value iteration from zero converges to, which is a definition where the bias is not
-    unique.  `dampings`: what tau is at first, and after each stall.  `one_gain`: the operator has
-    the same gain in every state whatever the model, so that no stall is taken for `multichain`.
+    unique.  `dampings`: what tau is at first, and after each stall.  `rescue`: see above.  `known`:
+    bounds that hold beforehand.  `room`: how much of the tolerance the caller needs for itself.
     `reward_size` and `depth` (of the elimination) enter the rounding allowance only.
     """
     new, scratch = np.empty_like(h), np.empty_like(h)
@@ -125,29 +157,45 @@ def solve(
     chunk = max(1, min(_WINDOW, int(_CHUNK_SECONDS / max(sweep_seconds, 1e-7))))
     started = time.monotonic()
     status = Status.ITERATION_LIMIT
-    lower, upper = -np.inf, np.inf
+    lower, upper = known if discount == 1.0 else (-np.inf, np.inf)
+    slack, whole = 0.0, False
+    rescued: tuple[float, Vector] | None = None  # the gap and the h that it brought
+    operator.backup.deadline = limits.deadline
 
-    # Wherever Ctrl-C finds it, the bounds of the last whole sweep hold.
+    # Wherever Ctrl-C or the clock finds it, the bounds of the whole sweeps before hold.
     try:
         while True:
+            before_sweeps, begun = sweeps, time.monotonic()
+            whole = False
             sweeps += operator.iterate(
-                h, new, scratch, discount=discount, tau=tau, tolerance=tolerance,
-                sweeps=max(1, min(chunk, limits.max_sweeps - sweeps)),
+                h, new, scratch, discount=discount, tau=tau,
+                tolerance=tolerance - room - 2.0 * slack,
+                sweeps=1 if rescued is not None and not history
+                else max(1, min(chunk, limits.max_sweeps - sweeps)),
             )  # fmt: skip
+            whole = True
             slack = rounding_allowance(float(operator.extremes[2]) + reward_size, depth)
-            lower, upper = float(operator.extremes[0]) - slack, float(operator.extremes[1]) + slack
-            gap = float(operator.extremes[1] - operator.extremes[0])
+            low, high = float(operator.extremes[0]), float(operator.extremes[1])
+            gap = high - low
+            if discount == 1.0:
+                lower, upper = max(lower, low - slack), min(upper, high + slack)
+            else:
+                lower, upper = low - slack, high + slack
             if progress is not None:
                 progress(_report(sweeps, lower, upper, gap, scale, limits, started, tau))
-            if gap <= tolerance:
+            if gap + 2.0 * slack + room <= tolerance:
                 status = Status.CONVERGED
                 break
             if sweeps >= limits.max_sweeps:
                 break
-            if limits.deadline is not None and time.monotonic() >= limits.deadline:
+            now = time.monotonic()
+            in_hand = _SWEEPS_IN_HAND * (now - begun) / (sweeps - before_sweeps)
+            if limits.deadline is not None and now + in_hand >= limits.deadline:
                 status = Status.TIME_LIMIT
                 break
             history.append((sweeps, gap))
+            if rescued is not None and rescued[0] == np.inf:
+                rescued = (gap, h.copy())
             before = next((g for n, g in reversed(history) if n <= sweeps - _WINDOW), None)
             if discount == 1.0 and before is not None:
                 if lower_taus and gap > _STALLED * before:
@@ -156,36 +204,33 @@ def solve(
                     if cold:
                         h[:] = 0.0
                         continue
-                elif (
-                    not lower_taus
-                    and not one_gain
-                    and gap > _STALLED_DAMPED * before
-                    and _at_rest(operator, h, new, tau)
-                ):
-                    sweeps += 1
-                    lower = float(operator.extremes[0]) - slack
-                    upper = float(operator.extremes[1]) + slack
-                    status = Status.MULTICHAIN
+                elif gap > _STALLED * before and (rescued is not None or gap <= _NOISE * slack):
+                    # From the best h that there is, sweeps only shuffle the last digits.
+                    status = Status.PRECISION_LIMIT
+                    if rescued is not None and rescued[0] < gap:
+                        h[:] = rescued[1]
+                        whole = False
                     break
+                elif rescue is not None and not lower_taus and gap > _SLOW * before:
+                    found = rescue(h)
+                    rescue = None
+                    if found is not None and found.differ is not None:
+                        lower, upper = found.differ
+                        status = Status.MULTICHAIN
+                        break
+                    if found is not None and found.h is not None:
+                        h[:] = found.h
+                        rescued = (np.inf, h)
+                        history.clear()
+                        continue
             operator.advance(h, new, tau=tau, discount=discount)
     except KeyboardInterrupt:
         status = Status.INTERRUPTED
-    return Outcome(status, lower, upper, sweeps, tau, h, new)
-
-
-def rounding_allowance(size: float, depth: int) -> float:
-    """How far rounding can move L h - h: each of `depth` eliminations rounds a convex combination
-    of numbers of at most `size` once or twice."""
-    return 4 * (depth + 2) * float(np.finfo(np.float64).eps) * size
-
-
-def _at_rest(operator: Operator, h: Vector, new: Vector, tau: float) -> bool:
-    """Whether L h - h stays where it is when h moves on: then it is the gain of every state."""
-    before = new - h
-    span = float(before.max() - before.min())
-    operator.advance(h, new, tau=tau, discount=1.0)
-    operator.iterate(h, new, np.empty_like(h), discount=1.0, tau=tau, tolerance=-1.0, sweeps=1)
-    return float(np.abs(new - h - before).max()) <= _AT_REST * span
+    except TimeUp:
+        status = Status.TIME_LIMIT
+    finally:
+        operator.backup.deadline = None
+    return Outcome(status, lower, upper, sweeps, tau, h, new, whole, slack, rescued is not None)
 
 
 def _report(

@@ -34,6 +34,7 @@ class Status(enum.Enum):
     ITERATION_LIMIT = "iteration_limit", "stopped at the iteration limit; the bounds hold"
     TIME_LIMIT = "time_limit", "stopped at the time limit; the bounds hold"
     INTERRUPTED = "interrupted", "stopped by hand; the bounds so far hold"
+    PRECISION_LIMIT = "precision_limit", "rounding keeps the bounds from closing further; they hold"
     MULTICHAIN = "multichain", "the best gain depends on the starting state; the bounds enclose all"
     INFEASIBLE = "infeasible", "the linear program has no solution"
     UNBOUNDED = "unbounded", "the linear program has no finite optimum"
@@ -56,8 +57,11 @@ class Plan:
     status: Status
     policy: Policy | None
     gain: float | None
+    """One number for all states: None where the best gain depends on the state."""
     gain_lower: float | None
+    """At most the best gain of every state, and the gain of the policy from every state."""
     gain_upper: float | None
+    """At least the best gain of every state."""
     span: float | None
     factored_spans: tuple[float, ...] | None
     objective: float | None
@@ -65,9 +69,13 @@ class Plan:
     seconds: float
     ties: str
     policy_gain: float | None = None
+    """What the policy is sure to gain from the initial state; less than the tolerance more is
+    possible."""
     bias: NDArray[np.float64] | None = None
     """[S] in C order; the value function under a discount.  None where it is not tabulated."""
     stats: Mapping[str, Any] = field(default_factory=dict)
+    bounds_best_gain: bool = True
+    """Whether the bounds are those of the model's best gain, not of another operator's."""
 
     @property
     def gain_bounds(self) -> tuple[float | None, float | None]:

@@ -8,19 +8,21 @@ that such planners have in common are checked here too, in the same words for al
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping
+from fractions import Fraction
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fmdp.elimination.backup import Backup
+from fmdp.elimination.backup import Backup, TimeUp
 from fmdp.elimination.ties import rule_code
 from fmdp.errors import InvalidParameter, did_you_mean
 from fmdp.model import OptimisticTables, Structure
-from fmdp.planning.iteration import Limits
-from fmdp.planning.plan import Tables
+from fmdp.planning.iteration import Limits, Outcome
+from fmdp.planning.plan import Status, Tables
 from fmdp.planning.policy import TablePolicy
 
 Vector = NDArray[np.float64]
@@ -28,6 +30,8 @@ Vector = NDArray[np.float64]
 DEFAULT_SWEEPS = 100_000
 TOLERANCE = 1e-6
 """Default gap of a plan's bounds, in units of `Structure.reward_unit`."""
+GRACE_SECONDS = 1.0
+"""How long after a deadline or Ctrl-C the policy may still be made."""
 TARGETS = ("nested", "vertex")
 
 
@@ -75,18 +79,25 @@ def tolerance_of(tolerance: float | None, structure: Structure) -> float:
     return TOLERANCE * structure.reward_unit if tolerance is None else tolerance
 
 
-def limits_of(settings: EngineSettings, structure: Structure) -> Limits:
-    """When to stop, with the clock running from now."""
+def limits_of(settings: EngineSettings, structure: Structure, started: float) -> Limits:
+    """When to stop, with the clock running since `started` (of time.perf_counter)."""
     deadline = None
     if settings.max_seconds is not None:
-        deadline = time.monotonic() + settings.max_seconds
+        gone = time.perf_counter() - started
+        deadline = time.monotonic() + settings.max_seconds - gone
     tolerance = tolerance_of(settings.tolerance, structure)
     return Limits(tolerance, settings.max_iterations or DEFAULT_SWEEPS, deadline)
 
 
-def reward_size(structure: Structure) -> float:
-    """The largest |reward| of a step, for the rounding allowance."""
-    return float(sum(max(abs(lo), abs(hi)) for lo, hi in structure.reward_ranges))
+def structure_bounds(structure: Structure) -> tuple[float, float]:
+    """Bounds on any gain that are known before the first sweep: the ranges of the rewards."""
+    lowest = sum((Fraction(lo) for lo, _ in structure.reward_ranges), Fraction(0))
+    highest = sum((Fraction(hi) for _, hi in structure.reward_ranges), Fraction(0))
+    lower, upper = float(lowest), float(highest)
+    # Rounded outwards, and only where rounding was needed at all.
+    lower = math.nextafter(lower, -math.inf) if Fraction(lower) > lowest else lower
+    upper = math.nextafter(upper, math.inf) if Fraction(upper) < highest else upper
+    return lower, upper
 
 
 class PreparedOnEngine:
@@ -133,11 +144,45 @@ class PreparedOnEngine:
 def greedy_policy(
     backup: Backup, structure: Structure, h: Vector, value: Vector, settings: EngineSettings
 ) -> TablePolicy:
-    """The policy that is greedy at h, given value = L h, over the actions of the structure."""
-    actions = backup.greedy_actions(h, value, settings.ties, settings.tie_seed)
+    """The policy that is greedy at h, over the actions of the structure.
+
+    `value` is L h, and becomes what the chosen actions are worth, which ties make a little less.
+    """
+    slack = backup.tie_slack(float(np.abs(h).max()), tolerance_of(settings.tolerance, structure))
+    actions = backup.greedy_actions(h, value, settings.ties, settings.tie_seed, slack)
     # With vertex targets the joint action is (action, targets), targets fastest.
     actions //= backup.structure.n_actions // structure.n_actions
     return TablePolicy(structure.state_sizes, structure.action_sizes, actions)
+
+
+def policy_in_time(
+    settings: EngineSettings,
+    backup: Backup,
+    structure: Structure,
+    outcome: Outcome,
+    h: Vector,
+    limits: Limits,
+) -> tuple[TablePolicy | None, Vector | None]:
+    """The greedy policy at h and what it is worth in one step; neither where time is up.
+
+    `outcome.new` is used up if it is L h, which it is not after a sweep that was cut off.
+    """
+    if limits.deadline is not None or outcome.status is Status.INTERRUPTED:
+        now = time.monotonic()
+        end = now + GRACE_SECONDS
+        if limits.deadline is not None:
+            end = max(limits.deadline, end)
+        if now + backup.predicted_seconds * (1 if outcome.whole else 2) > end:
+            return None, None
+        backup.deadline = end
+    try:
+        if not outcome.whole:
+            backup.sweep(h, outcome.new)
+        return greedy_policy(backup, structure, h, outcome.new, settings), outcome.new
+    except TimeUp:
+        return None, None
+    finally:
+        backup.deadline = None
 
 
 def engine_stats(backup: Backup) -> dict[str, Any]:

@@ -33,10 +33,10 @@ from fmdp.planning.prepared import (
     PreparedOnEngine,
     check_settings,
     engine_stats,
-    greedy_policy,
     limits_of,
     one_of,
-    reward_size,
+    policy_in_time,
+    structure_bounds,
 )
 from fmdp.planning.spans import factored_spans, span
 
@@ -105,7 +105,7 @@ class SpanConstrained:
         started = time.perf_counter()
         budgets = self.budgets(model.structure)
         backup = backup_for(model, memory_limit=self.memory_limit, threads=self.threads)
-        run = _Run(self, backup, model.structure, progress)
+        run = _Run(self, backup, model.structure, progress, started)
         found = run.search(budgets) if self.split == "search" else run.solve(budgets)
         return run.plan(found, describe=True, started=started)
 
@@ -136,7 +136,7 @@ class PreparedSpan(PreparedOnEngine):
         chosen = settings.budget if budget is None else _checked(budget)
         budgets = _budgets(chosen, settings.split, self.structure)
         kind, backup, h, _ = self._load(tables)
-        run = _Run(settings, backup, self.structure, progress, h)
+        run = _Run(settings, backup, self.structure, progress, started, h)
         if settings.split == "search":
             patience = _ROUNDS
             if kind in self._splits:
@@ -248,6 +248,7 @@ class _Run:
         backup: Backup,
         structure: Structure,
         progress: Progress | None,
+        started: float,
         start: Vector | None = None,
     ) -> None:
         self.settings = settings
@@ -255,7 +256,7 @@ class _Run:
         self.structure = structure
         self.progress = progress
         self.start = np.zeros(backup.n_states) if start is None else start
-        self.limits = limits_of(settings, structure)
+        self.limits = limits_of(settings, structure, started)
         self.sweeps = 0
 
     def solve(
@@ -285,9 +286,9 @@ class _Run:
             ),
             cold=False,
             dampings=DAMPINGS,
-            one_gain=True,
+            known=structure_bounds(self.structure),
             sweep_seconds=self.backup.predicted_seconds,
-            reward_size=reward_size(self.structure),
+            reward_size=self.structure.reward_size,
             depth=2 * self.structure.m,
             progress=None if self.progress is None else report,
         )
@@ -368,9 +369,8 @@ class _Run:
         settings, backup, structure = self.settings, self.backup, self.structure
         outcome = found.outcome
         # The iteration has left T h; the action is greedy for L h, which is at least T h.
-        value = np.empty_like(outcome.h)
-        backup.sweep(outcome.h, value)
-        policy = greedy_policy(backup, structure, outcome.h, value, settings)
+        greedy = replace(outcome, new=np.empty_like(outcome.h), whole=False)
+        policy, value = policy_in_time(settings, backup, structure, greedy, outcome.h, self.limits)
         finite = bool(np.isfinite(outcome.lower))
         stats: dict[str, Any] = {
             "budgets": found.budgets,
@@ -380,7 +380,7 @@ class _Run:
             **engine_stats(backup),
         }
         bias = spans = None
-        if describe:
+        if describe and value is not None and outcome.status is not Status.INTERRUPTED:
             stats |= self._truncated(found, value)
             bias = backup.to_canonical(outcome.h)
             bias -= bias.min()
@@ -400,6 +400,7 @@ class _Run:
             ties=settings.ties,
             bias=bias,
             stats=stats,
+            bounds_best_gain=False,
         )
 
     def _truncated(self, found: _Found, value: Vector) -> dict[str, Any]:
@@ -411,6 +412,7 @@ class _Run:
         depends on it.
         """
         h, slack = found.outcome.h, self.limits.tolerance
+        self.backup.sweep(h, value)
         kept = value.copy()
         self.backup.truncation(found.budgets).apply(kept)
         truncated = value - kept > slack

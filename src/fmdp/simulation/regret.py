@@ -54,8 +54,10 @@ def reference_for(model: FactoredMDP, *, progress: Progress | None = None) -> Re
     scale = model.structure.reward_range_total or model.structure.reward_unit
     plan = Exact(tolerance=TOLERANCE * scale).plan(model, progress=progress)
     if plan.status is Status.MULTICHAIN:
-        gain = float(plan.stats["gain_from_initial_state"])
-        return Reference(gain, "exact", None, time.perf_counter() - started)
+        lower, upper = plan.stats["gain_from_initial_state_bounds"]
+        if upper - lower <= TOLERANCE * scale:
+            return Reference(0.5 * (lower + upper), "exact", None, time.perf_counter() - started)
+        return Reference(upper, "upper_bound", None, time.perf_counter() - started)
     if plan.status is not Status.CONVERGED or plan.gain is None:
         return _bounded(plan, started)
     gaps = None

@@ -15,6 +15,7 @@ import math
 import pickle
 import tempfile
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +24,7 @@ from numpy.typing import NDArray
 from fmdp.elimination.backup import backup_for
 from fmdp.model import FactoredMDP, OptimisticTables, Structure, product
 from fmdp.model.files import load, save
+from fmdp.planning.choice import plan as plan_for
 from fmdp.planning.plan import Plan, Planner, Status
 from fmdp.planning.policy import load_policy
 from fmdp.planning.prepared import tolerance_of
@@ -30,8 +32,8 @@ from fmdp.planning.spans import factored_spans, span
 from fmdp.problems import problem as read_problem
 from fmdp.testing import oracles
 
-SLACK = 1e-6
-"""Relative to the size of the rewards: what a check allows beyond a planner's own tolerance."""
+SLACK = 1e-9
+"""Relative to the size of the rewards: what the oracles' own rounding is allowed."""
 
 DENSE_STATES = 256
 """Up to this many states (and 64 joint actions) a problem is compared with its dense MDP."""
@@ -59,6 +61,8 @@ def check_planner(
         plan = planner.plan(model)
         _require(model.content_hash == before, where, "leaves the model as it was")
         _check_plan(plan, planner, model, where, bounds_best_gain)
+        # What users see: `fmdp.plan` adds what the policy gains.
+        _check_plan(plan_for(model, planner), planner, model, where, bounds_best_gain)
         again = planner.plan(model, progress=lambda report: None)
         _require(_same(plan, again), where, "gives the same plan twice")
         _check_prepared(planner, plan, model, where, bounds_best_gain)
@@ -128,9 +132,41 @@ def awkward_models() -> tuple[FactoredMDP, ...]:
         name="rewards below 0",
     )
     twins = product(penalties, penalties)
+    corridor = FactoredMDP.from_factors(
+        (4,),
+        (2,),
+        [((0, 1), np.eye(4)[[[0, 1], [0, 2], [1, 3], [2, 3]]])],
+        [((0, 1), np.array([[0.99, 0], [0, 0], [0, 0], [0, 1]]))],
+        name="a corridor that pays a little less at one end",
+    )
     return (
-        ring, periodic, several_actions, wide, stay, trivial, no_reward, penalties, twins,
-    )  # fmt: skip
+        ring,
+        periodic,
+        several_actions,
+        wide,
+        stay,
+        trivial,
+        no_reward,
+        penalties,
+        twins,
+        corridor,
+        in_unit(twins, 1e-9, "tiny rewards"),
+        in_unit(corridor, 1e8, "large rewards"),
+    )
+
+
+def in_unit(model: FactoredMDP, unit: float, name: str) -> FactoredMDP:
+    """The same model with its rewards stated in another unit."""
+    structure = model.structure
+    ranges = tuple((lo * unit, hi * unit) for lo, hi in structure.reward_ranges)
+    return FactoredMDP(
+        replace(structure, reward_ranges=ranges),
+        model.transitions,
+        tuple(means * unit for means in model.rewards),
+        noise=tuple(replace(noise, scale=noise.scale * unit) for noise in model.noise),
+        initial_state=model.initial_state,
+        name=name,
+    )
 
 
 # ---- planners -----------------------------------------------------------------------------------
@@ -160,28 +196,41 @@ def _check_plan(
     for name in ("gain", "gain_lower", "gain_upper", "span", "objective", "policy_gain"):
         value = getattr(plan, name)
         _require(value is None or math.isfinite(value), where, f"has a finite {name} or None")
-    slack = SLACK * _reward_size(model.structure)
+    slack = SLACK * model.structure.reward_size
+    tolerance = tolerance_of(getattr(planner, "tolerance", None), model.structure)
     bounds = [value for value in (plan.gain_lower, plan.gain, plan.gain_upper) if value is not None]
-    ordered = all(a <= b + slack for a, b in itertools.pairwise(bounds))
+    ordered = all(a <= b for a, b in itertools.pairwise(bounds))
     _require(ordered, where, "has gain_lower <= gain <= gain_upper")
     mdp = oracles.dense(model)
     best = oracles.optimal(mdp).gain
     if bounds_best_gain and plan.gain_upper is not None:
         _require(plan.gain_upper >= best.max() - slack, where, "bounds the best gain from above")
     if bounds_best_gain and plan.gain_lower is not None:
-        _require(plan.gain_lower <= best.max() + slack, where, "has a lower bound that is one")
+        _require(plan.gain_lower <= best.min() + slack, where, "has a lower bound that is one")
+    if plan.status is Status.MULTICHAIN:
+        _require(best.max() - best.min() > slack, where, "is multichain only if gains differ")
+        _require(plan.gain is None, where, "has no gain where it depends on the state")
     _check_bias(plan, model.structure, where)
     if plan.policy is None:
-        failed = plan.status in (Status.INFEASIBLE, Status.UNBOUNDED, Status.TOO_LARGE)
+        failed = plan.status in (
+            Status.INFEASIBLE,
+            Status.UNBOUNDED,
+            Status.TOO_LARGE,
+            Status.TIME_LIMIT,
+            Status.INTERRUPTED,
+        )
         _require(failed, where, "has a policy unless it says why not")
         return
     actions = _actions(plan, model.structure, where)
     gain = oracles.policy_gain(mdp, actions)
     if plan.policy_gain is not None:
         start = _index(model.initial_state, model.structure.state_sizes)
-        near = abs(plan.policy_gain - gain[start]) <= slack
+        near = abs(plan.policy_gain - gain[start]) <= slack + tolerance
         _require(near, where, "says what its policy gains from the initial state")
     _require(bool((gain <= best + slack).all()), where, "has a policy of this model")
+    if bounds_best_gain and plan.gain_lower is not None:
+        kept = bool((gain >= plan.gain_lower - slack).all())
+        _require(kept, where, "has a policy that gains its lower bound from every state")
 
 
 def _check_bias(plan: Plan, structure: Structure, where: str) -> None:
@@ -191,7 +240,7 @@ def _check_bias(plan: Plan, structure: Structure, where: str) -> None:
     if plan.bias is None:
         return
     _require(plan.bias.shape == (structure.n_states,), where, "has one bias a state")
-    scale = 1e-9 * (1.0 + float(np.abs(plan.bias).max()))
+    scale = 1e-9 * float(np.abs(plan.bias).max())
     if plan.span is not None:
         _require(abs(plan.span - span(plan.bias)) <= scale, where, "has the span of its bias")
     if plan.factored_spans is not None:
@@ -207,9 +256,8 @@ def _check_prepared(
     structure = model.structure
     prepared = planner.prepare(structure)
     cold = prepared.solve(model)
-    slack = 10 * SLACK * _reward_size(structure) + 2 * tolerance_of(
-        getattr(planner, "tolerance", None), structure
-    )
+    tolerance = tolerance_of(getattr(planner, "tolerance", None), structure)
+    slack = SLACK * structure.reward_size + 20 * tolerance
     _require(_near(cold.gain_upper, plan.gain_upper, slack), where, "prepares for the same plan")
     known = prepared.solve(OptimisticTables.from_model(model))
     _require(
@@ -283,10 +331,6 @@ def _near(first: float | None, second: float | None, slack: float) -> bool:
     if first is None or second is None:
         return first is second
     return abs(first - second) <= slack
-
-
-def _reward_size(structure: Structure) -> float:
-    return 1.0 + sum(max(abs(lo), abs(hi)) for lo, hi in structure.reward_ranges)
 
 
 # ---- problems -----------------------------------------------------------------------------------

@@ -113,12 +113,12 @@ def optimal(mdp: DenseMDP) -> AverageSolution:
     for _ in range(10_000):
         gain, bias = policy_gain(mdp, policy), policy_bias(mdp, policy)
         future = mdp.transitions @ gain
-        slack = TIE * (1.0 + np.abs(gain).max())
+        slack = TIE * np.abs(mdp.rewards).max()
         better = future.max(axis=0) > future[policy, states] + slack
         if not better.any():
             values = action_values(mdp, bias)
             values[future < future.max(axis=0) - slack] = -np.inf
-            slack = TIE * (1.0 + np.abs(bias).max() + np.abs(mdp.rewards).max())
+            slack = TIE * (np.abs(bias).max() + np.abs(mdp.rewards).max())
             better = values.max(axis=0) > values[policy, states] + slack
             future = values
         if not better.any():

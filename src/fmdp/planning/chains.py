@@ -115,17 +115,25 @@ class Successors:
     def rows(self, actions: Actions) -> tuple[NDArray[np.int64], Matrix]:
         """Successors and probabilities [S, width] under one joint action index a state."""
         structure = self.structure
-        n_states = structure.n_states
-        pairs = np.arange(n_states) * structure.n_actions + actions
-        columns = np.zeros((n_states, 1), dtype=np.int64)
-        weights = np.ones((n_states, 1))
+        return self.rows_of(np.arange(structure.n_states) * structure.n_actions + actions)[:2]
+
+    def rows_of(
+        self, pairs: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], Matrix, NDArray[np.bool_]]:
+        """Of state * actions + action: successors, probabilities and support [pairs, width]."""
+        structure = self.structure
+        columns = np.zeros((len(pairs), 1), dtype=np.int64)
+        weights = np.ones((len(pairs), 1))
+        possible = np.ones((len(pairs), 1), dtype=np.bool_)
         for scope, steps, own in zip(
             structure.transition_scopes, self.steps, self.probabilities, strict=True
         ):
             row = project(structure.sizes, scope)[pairs]
-            columns = (columns[:, :, None] + steps[row][:, None, :]).reshape(n_states, -1)
-            weights = (weights[:, :, None] * own[row][:, None, :]).reshape(n_states, -1)
-        return columns, weights
+            supported = (own > 0.0)[row][:, None, :]
+            possible = (possible[:, :, None] & supported).reshape(len(pairs), -1)
+            columns = (columns[:, :, None] + steps[row][:, None, :]).reshape(len(pairs), -1)
+            weights = (weights[:, :, None] * own[row][:, None, :]).reshape(len(pairs), -1)
+        return columns, weights, possible
 
     def matrix(self, actions: Actions) -> csr_array:
         """The sparse transition matrix of a policy."""

@@ -1,0 +1,160 @@
+"""A small model written out: every row of every state and action, and its end components.
+
+An end component is a set of states with actions that never leave it and between whose states some
+policy can move for ever (de Alfaro 1997).  Whatever a policy does, it ends in one surely, so the
+best gain from a state is decided by the best gain inside each maximal end component and by which
+of them can be reached how surely.  Only zeros and non-zeros of the tables decide the components.
+
+Cost: memory for states x actions x successors; a few passes over them for the components.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import connected_components
+
+from fmdp.model import FactoredMDP
+from fmdp.model.spaces import project
+from fmdp.planning.chains import Actions, Successors
+
+Floats = NDArray[np.float64]
+Indices = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+
+ENTRIES = 1 << 23
+"""States x actions x successors up to which a model is written out."""
+
+
+@dataclass(frozen=True, eq=False)
+class Flat:
+    """Rows of a model; entries of probability 0 fill up the shorter ones."""
+
+    successors: Indices  # [S, A, width]
+    probabilities: Floats  # [S, A, width]
+    possible: Mask
+    """[S, A, width]: by the supports of the factors, since a product may underflow."""
+    rewards: Floats  # [S, A]
+    depth: int
+    """Factors behind each probability: roundings that it carries."""
+
+    @property
+    def n_states(self) -> int:
+        return int(self.successors.shape[0])
+
+    @property
+    def n_actions(self) -> int:
+        return int(self.successors.shape[1])
+
+    @property
+    def roundings(self) -> int:
+        """Roundings on the way to one number r + P h."""
+        return self.depth + int(self.successors.shape[2])
+
+    def backup(self, h: Floats) -> Floats:
+        """r + P h for every state and action: [S, A]."""
+        values: Floats = self.rewards + (self.probabilities * h[self.successors]).sum(axis=2)
+        return values
+
+
+def flat_of(model: FactoredMDP, entries: int = ENTRIES) -> Flat | None:
+    """The model written out; None if it has more entries than that."""
+    structure = model.structure
+    n_states, n_actions = structure.n_states, structure.n_actions
+    if n_states * n_actions > entries:
+        return None
+    lists = Successors(model)
+    if n_states * n_actions * lists.width > entries:
+        return None
+    return _written(model, lists, np.arange(n_states * n_actions), n_actions)
+
+
+def chain_of(model: FactoredMDP, actions: Actions, entries: int = ENTRIES) -> Flat | None:
+    """The chain of a policy [S] as a model with one action; None if it has too many entries."""
+    n_states = model.structure.n_states
+    if n_states > entries:
+        return None
+    lists = Successors(model)
+    if n_states * lists.width > entries:
+        return None
+    pairs = np.arange(n_states) * model.structure.n_actions + actions
+    return _written(model, lists, pairs, 1)
+
+
+def _written(model: FactoredMDP, lists: Successors, pairs: Indices, n_actions: int) -> Flat:
+    structure = model.structure
+    columns, weights, possible = lists.rows_of(pairs)
+    rewards = np.zeros(len(pairs))
+    for scope, means in zip(structure.reward_scopes, model.rewards, strict=True):
+        rewards += means[project(structure.sizes, scope)[pairs]]
+    shape = (structure.n_states, n_actions, -1)
+    return Flat(
+        columns.reshape(shape),
+        weights.reshape(shape),
+        possible.reshape(shape),
+        rewards.reshape(shape[:2]),
+        structure.m,
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Components:
+    """The maximal end components."""
+
+    label: Indices
+    """[S]: the number of the state's component; -1 for a state that every policy leaves."""
+    inside: Mask
+    """[S, A]: the actions that stay in the state's component."""
+    count: int
+
+
+def end_components(flat: Flat, allowed: Mask | None = None) -> Components:
+    """Repeatedly: strongly connected sets, less the actions that may leave them."""
+    n_states = flat.n_states
+    everything = np.ones((n_states, flat.n_actions), dtype=np.bool_)
+    inside = everything if allowed is None else allowed.copy()
+    while True:
+        state, action, _ = edge = np.nonzero(flat.possible & inside[:, :, None])
+        graph = csr_array(
+            (np.ones(len(state), dtype=np.int8), (state, flat.successors[edge])),
+            shape=(n_states, n_states),
+        )
+        _, label = connected_components(graph, connection="strong")
+        # A successor without an action that stays is in no component.
+        label = np.where(inside.any(axis=1), label, -1)
+        leaves = np.zeros_like(inside)
+        elsewhere = label[flat.successors[edge]] != label[state]
+        leaves[state[elsewhere], action[elsewhere]] = True
+        if not leaves.any():
+            break
+        inside &= ~leaves
+    held = label >= 0
+    numbers = np.full(n_states, -1, dtype=np.int64)
+    names, numbers[held] = np.unique(label[held], return_inverse=True)
+    return Components(numbers, inside, len(names))
+
+
+def routes(flat: Flat, allowed: Mask, target: Mask) -> Indices:
+    """For every state an allowed action that may come one step nearer to the target.
+
+    Inside an end component such a policy reaches the target surely: from every state it does so
+    with positive probability within S steps.  -1 on the target and where there is no way.
+    """
+    chosen = np.full(flat.n_states, -1, dtype=np.int64)
+    seen = target.copy()
+    state, action, place = np.nonzero(flat.possible & allowed[:, :, None])
+    successor = flat.successors[state, action, place]
+    order = np.argsort(successor, kind="stable")
+    state, action = state[order], action[order]
+    starts = np.searchsorted(successor[order], np.arange(flat.n_states + 1))
+    layer = np.flatnonzero(target)
+    while len(layer):
+        into = np.concatenate([np.arange(starts[s], starts[s + 1]) for s in layer])
+        into = into[~seen[state[into]]]
+        layer, first = np.unique(state[into], return_index=True)
+        chosen[layer] = action[into[first]]
+        seen[layer] = True
+    return chosen

@@ -1,0 +1,410 @@
+"""Certified gains of every state of a small model, one that may be multichain or mix slowly.
+
+Value iteration cannot tell a gain that depends on the state from one that does not: its residual
+may rest for as long as it takes until the horizon pays for changing class.  Here both are decided.
+
+1. Inside a maximal end component (flat.py) the best gain is one number.  Policy iteration finds it
+   (Haviv & Puterman 1991): of several recurrent classes the best is kept and the other states are
+   led to it.  The h that it ends with certifies the number as in iteration.py,
+   min(L h - h) <= gain <= max(L h - h) over the component, whatever h is.
+2. Components shrunk to points leave a model in which every policy comes to rest.  The best gain of
+   a state is the most that "stop here for the component's gain" is worth on average:
+
+       v = max( gain of the component, max over the actions that leave of P v ).
+
+   Any v with v >= T v is above it, any v that is at most T_pi v for one policy is below (T is
+   monotone and its iterates end at the fixed point, as nothing moves for ever).  A nearly solved v
+   is shifted by its residual times the expected number of moves, which makes it such a v.
+
+Everything is widened by what rounding can have done.  Cost: a linear solve over the states for
+each policy.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.linalg import LinAlgWarning, lu_factor, lu_solve
+from scipy.sparse import csc_array, identity
+from scipy.sparse.csgraph import connected_components
+from scipy.sparse.linalg import splu
+
+from fmdp.elimination.rounding import rounding_allowance
+from fmdp.planning.flat import Components, Flat, Floats, Indices, Mask, end_components, routes
+
+DENSE_STATES = 1500
+"""Systems up to this many unknowns are solved as dense ones."""
+_ROUNDS = 500
+_NO_REWARDS = np.zeros((0, 1))
+_PATIENCE = 8  # policies in a row that do not close the gap further
+
+Check = Callable[[], None]
+"""Called between policies; raises where time is up."""
+
+
+@dataclass(frozen=True, eq=False)
+class OneGain:
+    """A set of states with one best gain, and what certifies it."""
+
+    lower: float
+    upper: float
+    h: Floats
+    """[S], 0 outside the set."""
+    actions: Indices
+    """[S], an action that attains max (r + P h) in every state of the set, -1 outside."""
+
+
+@dataclass(frozen=True, eq=False)
+class Gains:
+    """The best gain of every state, between bounds, and a policy that attains it."""
+
+    lower: Floats  # [S]
+    upper: Floats  # [S]
+    actions: Indices  # [S]
+    components: Components
+
+
+def best_gains(flat: Flat, check: Check = lambda: None) -> Gains | None:
+    """Bounds on the best gain of every state; None where a system cannot be solved."""
+    components = end_components(flat)
+    parts: list[OneGain] = []
+    for number in range(components.count):
+        members = components.label == number
+        part = one_gain(flat, members, components.inside & members[:, None], check)
+        if part is None:
+            return None
+        parts.append(part)
+    return _between_components(flat, components, parts, check)
+
+
+# ---- inside a component -------------------------------------------------------------------------
+
+
+def one_gain(
+    flat: Flat,
+    members: Mask,
+    allowed: Mask,
+    check: Check = lambda: None,
+    start: Indices | None = None,
+) -> OneGain | None:
+    """Policy iteration on states that have one best gain when only these actions are allowed.
+
+    None if some state cannot be led to the best class that is met, or a system is singular.
+    """
+    states = np.flatnonzero(members)
+    local = np.full(flat.n_states, -1, dtype=np.int64)
+    local[states] = np.arange(len(states))
+    successors = np.where(flat.possible[states], local[flat.successors[states]], 0)
+    part = Flat(
+        successors,
+        flat.probabilities[states],
+        flat.possible[states] & allowed[states][:, :, None],
+        flat.rewards[states],
+        flat.depth,
+    )
+    usable = allowed[states]
+    policy = np.argmax(usable, axis=1) if start is None else start[states].copy()
+    best: tuple[float, Floats] | None = None
+    since = 0
+    for _ in range(_ROUNDS):
+        check()
+        prepared = _with_one_class(part, usable, policy)
+        if prepared is None:
+            break
+        policy, anchor = prepared
+        found = _bias(part, policy, anchor)
+        if found is None:
+            break
+        h, _ = found
+        values = np.where(usable, part.backup(h), -np.inf)
+        greedy = values.max(axis=1)
+        residual = greedy - h
+        gap = float(residual.max() - residual.min())
+        if best is None or gap < best[0]:
+            best, since = (gap, h), 0
+        else:
+            since += 1
+        held = np.take_along_axis(values, policy[:, None], axis=1)[:, 0]
+        noise = rounding_allowance(_size(part, h), part.roundings)
+        improved = greedy > held + noise
+        if not improved.any() or since > _PATIENCE:
+            break
+        policy = np.where(improved, values.argmax(axis=1), policy)
+    if best is None:
+        return None
+    h = best[1]
+    values = np.where(usable, part.backup(h), -np.inf)
+    residual = values.max(axis=1) - h
+    noise = rounding_allowance(_size(part, h), part.roundings)
+    whole, actions = np.zeros(flat.n_states), np.full(flat.n_states, -1, dtype=np.int64)
+    whole[states] = h
+    actions[states] = values.argmax(axis=1)
+    return OneGain(float(residual.min()) - noise, float(residual.max()) + noise, whole, actions)
+
+
+def _size(flat: Flat, h: Floats) -> float:
+    return float(np.abs(h).max() + np.abs(flat.rewards).max())
+
+
+def _with_one_class(flat: Flat, allowed: Mask, policy: Indices) -> tuple[Indices, int] | None:
+    """The policy changed so that its best recurrent class is the only one, and a state of it."""
+    everyone = np.arange(flat.n_states)
+    rows, possible = flat.successors[everyone, policy], flat.possible[everyone, policy]
+    label, closed = _classes(rows, possible)
+    if len(closed) > 1:
+        gains = []
+        for number in closed:
+            inside = np.flatnonzero(label == number)
+            gain = _class_gain(flat, policy, inside)
+            gains.append(-np.inf if gain is None else gain)
+        chosen = closed[int(np.argmax(gains))]
+    else:
+        chosen = closed[0]
+    target = label == chosen
+    if len(closed) > 1:
+        # Who may still come to another class is led to those who do not.
+        others = np.isin(label, [number for number in closed if number != chosen])
+        chain = Flat(
+            rows[:, None], np.zeros(rows.shape)[:, None], possible[:, None], _NO_REWARDS, 0
+        )
+        lost = others | (routes(chain, np.ones((len(rows), 1), dtype=np.bool_), others) >= 0)
+        way = routes(flat, allowed, ~lost)
+        if (way[lost] < 0).any():
+            return None
+        policy = np.where(lost, way, policy)
+    return policy, int(np.argmax(target))
+
+
+def _classes(rows: Indices, possible: Mask) -> tuple[Indices, list[int]]:
+    """Strongly connected sets of a chain, and the numbers of those that it never leaves."""
+    n = len(rows)
+    origin, place = np.nonzero(possible)
+    successor = rows[origin, place]
+    graph = csc_array((np.ones(len(origin), dtype=np.int8), (origin, successor)), shape=(n, n))
+    count, label = connected_components(graph, connection="strong")
+    left = np.unique(label[origin][label[origin] != label[successor]])
+    return label.astype(np.int64), np.setdiff1d(np.arange(count), left).tolist()
+
+
+def _class_gain(flat: Flat, policy: Indices, inside: Indices) -> float | None:
+    local = np.full(flat.n_states, 0, dtype=np.int64)
+    local[inside] = np.arange(len(inside))
+    own = policy[inside]
+    part = Flat(
+        local[flat.successors[inside, own]][:, None],
+        flat.probabilities[inside, own][:, None],
+        flat.possible[inside, own][:, None],
+        flat.rewards[inside, own][:, None],
+        flat.depth,
+    )
+    found = _bias(part, np.zeros(len(inside), dtype=np.int64), 0)
+    return None if found is None else found[1]
+
+
+def _bias(flat: Flat, policy: Indices, anchor: int) -> tuple[Floats, float] | None:
+    """h and the gain with h + gain = r + P h of a policy with one recurrent class, `anchor` in it.
+
+    The unknown h(anchor) is 0 and its column stands for the gain.
+    """
+    everyone = np.arange(flat.n_states)
+    rows, weights = flat.successors[everyone, policy], flat.probabilities[everyone, policy]
+    weights = np.where(flat.possible[everyone, policy], weights, 0.0)
+    solve = _solver(rows, weights, anchor)
+    if solve is None:
+        return None
+    reward = flat.rewards[everyone, policy]
+    h = np.zeros(flat.n_states)
+    gain = 0.0
+    # The second pass takes back what rounding left of the first.
+    for _ in range(2):
+        step = solve(reward - gain + (weights * h[rows]).sum(axis=1) - h)
+        if not np.isfinite(step).all():
+            return None
+        gain += float(step[anchor])
+        step[anchor] = 0.0
+        h += step
+    h -= 0.5 * (h.max() + h.min())  # so that rounding is smallest
+    return h, gain
+
+
+def _solver(
+    rows: Indices, weights: Floats, anchor: int | None = None
+) -> Callable[[Floats], Floats] | None:
+    """x -> (I - P)^-1 x, with ones in the column `anchor` if there is one; None if singular."""
+    n = len(rows)
+    origin = np.repeat(np.arange(n), rows.shape[1])
+    if n <= DENSE_STATES:
+        matrix = np.eye(n)
+        np.subtract.at(matrix, (origin, rows.ravel()), weights.ravel())
+        if anchor is not None:
+            matrix[:, anchor] = 1.0
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", LinAlgWarning)
+            try:
+                factors = lu_factor(matrix)
+            except (LinAlgWarning, ValueError):
+                return None
+        return lambda right: np.asarray(lu_solve(factors, right))
+    chain = csc_array((weights.ravel(), (origin, rows.ravel())), shape=(n, n))
+    system = (identity(n, format="csc") - chain).tolil()
+    if anchor is not None:
+        system[:, [anchor]] = np.ones((n, 1))
+    try:
+        sparse = splu(csc_array(system))
+    except RuntimeError:  # exactly singular
+        return None
+    return lambda right: np.asarray(sparse.solve(right))
+
+
+# ---- between components -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class _Quotient:
+    """Components as points: moves are the (state, action) pairs that belong to no component."""
+
+    node: Indices
+    """[S]: component, or a number of its own."""
+    count: int
+    state: Indices  # [moves], sorted by the node they start from
+    action: Indices  # [moves]
+    rows: Indices  # [moves, width], nodes
+    weights: Floats  # [moves, width]
+    first: Indices
+    """Nodes with moves, and where each one's begin."""
+    nodes: Indices
+
+    def values(self, v: Floats, reward: float) -> Floats:
+        moved: Floats = reward + (self.weights * v[self.rows]).sum(axis=1)
+        return moved
+
+    def best(self, values: Floats) -> Floats:
+        """[nodes of the quotient], -inf where there is no move."""
+        best = np.full(self.count, -np.inf)
+        if len(values):
+            best[self.nodes] = np.maximum.reduceat(values, self.first)
+        return best
+
+
+def _quotient(flat: Flat, components: Components) -> _Quotient:
+    node = components.label.copy()
+    free = np.flatnonzero(node < 0)
+    node[free] = components.count + np.arange(len(free))
+    state, action = np.nonzero(~components.inside)
+    order = np.argsort(node[state], kind="stable")
+    state, action = state[order], action[order]
+    nodes, first = np.unique(node[state], return_index=True)
+    return _Quotient(
+        node,
+        components.count + len(free),
+        state,
+        action,
+        node[flat.successors[state, action]],
+        np.where(flat.possible[state, action], flat.probabilities[state, action], 0.0),
+        first.astype(np.int64),
+        nodes,
+    )
+
+
+def _between_components(
+    flat: Flat, components: Components, parts: list[OneGain], check: Check
+) -> Gains | None:
+    quotient = _quotient(flat, components)
+    stop_lower = np.full(quotient.count, -np.inf)
+    stop_upper = np.full(quotient.count, -np.inf)
+    stop_lower[: components.count] = [part.lower for part in parts]
+    stop_upper[: components.count] = [part.upper for part in parts]
+    solved = _stop_or_move(quotient, stop_lower, 0.0, check)
+    slowest = _stop_or_move(quotient, np.where(np.isfinite(stop_lower), 0.0, -np.inf), 1.0, check)
+    if solved is None or slowest is None:
+        return None
+    v, move = solved
+    size = float(np.abs(v).max())
+    noise = rounding_allowance(size, flat.roundings)
+
+    # From above: v + e w with w >= 1 + max P w, where e is how far v is below T v.
+    w = 1.0 + 1.001 * slowest[0]
+    if (quotient.best(quotient.values(w, 0.0)) > w - 0.5).any():
+        return None
+    short = np.maximum(np.maximum(stop_upper, quotient.best(quotient.values(v, 0.0))) - v, 0.0)
+    upper = v + 2.0 * (float(short.max()) + noise) * w + noise
+    # From below: the same with the moves of the policy alone.
+    taken = np.flatnonzero(move >= 0)
+    chosen = move[taken]
+    over = v[taken] - quotient.values(v, 0.0)[chosen]
+    excess = float(over.max(initial=0.0)) + noise
+    lower = v - 2.0 * excess * w - noise
+    actions = _policy(flat, components, parts, quotient, move)
+    return Gains(lower[quotient.node], upper[quotient.node], actions, components)
+
+
+def _stop_or_move(
+    quotient: _Quotient, stop: Floats, reward: float, check: Check
+) -> tuple[Floats, Indices] | None:
+    """v = max(stop, reward + max P v) by policy iteration, and the move of every node (-1: stop).
+
+    `reward` is paid for every move; with 1, and 0 for stopping, v is the largest expected number
+    of moves.  A node that is no component cannot stop: its `stop` is -inf.
+    """
+    n = quotient.count
+    v = np.where(np.isfinite(stop), stop, 0.0)
+    move = np.full(n, -1, dtype=np.int64)
+    forced = ~np.isfinite(stop)
+    if len(quotient.nodes):
+        begin = np.zeros(n, dtype=np.int64)
+        begin[quotient.nodes] = quotient.first
+        move[forced] = begin[forced]
+    scale = float(np.abs(v).max()) + reward
+    for _ in range(_ROUNDS):
+        check()
+        rows = np.zeros((n, quotient.rows.shape[1]), dtype=np.int64)
+        weights = np.zeros(rows.shape)
+        right = np.where(move < 0, np.where(forced, 0.0, stop), reward)
+        moving = np.flatnonzero(move >= 0)
+        rows[moving] = quotient.rows[move[moving]]
+        weights[moving] = quotient.weights[move[moving]]
+        solve = _solver(rows, weights)
+        if solve is None:
+            return None
+        v = solve(right)
+        if not np.isfinite(v).all():
+            return None
+        scale = max(scale, float(np.abs(v).max()))
+        values = quotient.values(v, reward)
+        best = quotient.best(values)
+        better = best > v + 1e-13 * scale
+        if not better.any():
+            return v, move
+        at_best = values >= best[quotient.node[quotient.state]]
+        pick = np.full(n, -1, dtype=np.int64)
+        pick[quotient.node[quotient.state[at_best]]] = np.flatnonzero(at_best)
+        move = np.where(better, pick, move)
+    return None
+
+
+def _policy(
+    flat: Flat,
+    components: Components,
+    parts: list[OneGain],
+    quotient: _Quotient,
+    move: Indices,
+) -> Indices:
+    """Stay in a component with its own policy, or go to the state where it is best left."""
+    actions = np.full(flat.n_states, -1, dtype=np.int64)
+    for number, part in enumerate(parts):
+        members = components.label == number
+        if move[number] < 0:
+            actions[members] = part.actions[members]
+            continue
+        exit_state = quotient.state[move[number]]
+        target = np.zeros(flat.n_states, dtype=np.bool_)
+        target[exit_state] = True
+        way = routes(flat, components.inside & members[:, None], target)
+        actions[members] = way[members]
+        actions[exit_state] = quotient.action[move[number]]
+    for state in np.flatnonzero(components.label < 0):
+        actions[state] = quotient.action[move[quotient.node[state]]]
+    return actions
