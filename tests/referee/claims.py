@@ -64,6 +64,9 @@ class Case:
         """printed - true in units of the reward, exactly up to its own rounding."""
         with decimal.localcontext(prec=truth.DIGITS):
             kind = Fraction if self.flat.exact else Decimal
+            # Decimals have an end, too: what they cannot tell apart is equal.
+            if self.flat.same(kind(float(printed)), true, self.recipe.reward_size):
+                return 0.0
             return float((kind(float(printed)) - true) / kind(self.unit))
 
     def rounding(self, bias_size: float) -> float:
@@ -110,6 +113,33 @@ def _inside(
         return
     out = max(lower - value, value - upper) / case.unit
     ledger.judge(claim, case.recipe, out <= 0.0, out, f"{value!r} outside {lower!r} to {upper!r}")
+
+
+def _number(
+    ledger: Ledger,
+    case: Case,
+    claim: str,
+    value: float | None,
+    bounds: tuple[float, float] | None,
+    true: Any,
+    bias_size: float,
+) -> None:
+    """A gain from one state, with bounds of its own where it has them.
+
+    It may be missing only where rounding keeps it from being known to the tolerance.
+    """
+    room = case.rounding(bias_size)
+    if value is None:
+        ledger.judge(claim, case.recipe, room >= 0.25 * TOLERANCE, INFINITE, "is missing")
+    else:
+        off = abs(case.excess(value, true))
+        detail = f"printed {value!r}, true {float(true)!r}"
+        ledger.judge(claim, case.recipe, off <= TOLERANCE + room, off, detail)
+    if bounds is not None:
+        off = max(case.excess(bounds[0], true), -case.excess(bounds[1], true))
+        detail = f"printed {bounds[0]!r} to {bounds[1]!r}, true {float(true)!r}"
+        ledger.judge(f"{claim}, inside its bounds", case.recipe, off <= 0.0, off, detail)
+        _inside(ledger, case, f"{claim}, inside its bounds", value, *bounds)
 
 
 def _status(
@@ -207,17 +237,15 @@ def judge_exact_plan(
         wrong,
         f"lower bound {lower!r}, the policy gains {float(min(own.gain))!r}",
     )
-    own_bias = float(max(own.bias) - min(own.bias))
-    room = TOLERANCE + case.rounding(own_bias)
-    if plan.policy_gain is not None:
-        off = abs(case.excess(plan.policy_gain, own.gain[case.flat.start]))
-        ledger.judge(
-            f"{what}: gain of the policy",
-            case.recipe,
-            off <= room,
-            off,
-            f"printed {plan.policy_gain!r}, true {float(own.gain[case.flat.start])!r}",
-        )
+    _number(
+        ledger,
+        case,
+        f"{what}: gain of the policy",
+        plan.policy_gain,
+        plan.stats.get("policy_gain_bounds"),
+        own.gain[case.flat.start],
+        own.bias_size,
+    )
     if status == "multichain":
         ledger.judge(
             f"{what}: no single gain where there is none",
@@ -226,15 +254,14 @@ def judge_exact_plan(
             INFINITE,
             f"gain {plan.gain!r} with status multichain",
         )
-        here = plan.stats.get("gain_from_initial_state")
-        true = best.gain[case.flat.start]
-        off = INFINITE if here is None else abs(case.excess(here, true))
-        ledger.judge(
+        _number(
+            ledger,
+            case,
             f"{what}: gain from the initial state",
-            case.recipe,
-            off <= TOLERANCE + case.rounding(best.bias_size),
-            off,
-            f"printed {here!r}, true {float(true)!r}",
+            plan.stats.get("gain_from_initial_state"),
+            plan.stats.get("gain_from_initial_state_bounds"),
+            best.gain[case.flat.start],
+            best.bias_size,
         )
     if status == "converged" and plan.bias is not None:
         backed, _ = truth.backup(case.flat, plan.bias)
@@ -303,16 +330,15 @@ def judge_approximate_plan(
                 wrong,
                 f"lower bound {lower!r}, the policy gains {float(min(own.gain))!r}",
             )
-        if plan.policy_gain is not None:
-            off = abs(case.excess(plan.policy_gain, own.gain[case.flat.start]))
-            own_bias = float(max(own.bias) - min(own.bias))
-            ledger.judge(
-                f"{what}: gain of the policy",
-                case.recipe,
-                off <= TOLERANCE + case.rounding(own_bias),
-                off,
-                f"printed {plan.policy_gain!r}, true {float(own.gain[case.flat.start])!r}",
-            )
+        _number(
+            ledger,
+            case,
+            f"{what}: gain of the policy",
+            plan.policy_gain,
+            plan.stats.get("policy_gain_bounds"),
+            own.gain[case.flat.start],
+            own.bias_size,
+        )
     if lower is not None and upper is not None:
         _inside(ledger, case, f"{what}: gain inside its bounds", plan.gain, lower, upper)
         if plan.policy_gain is not None:
@@ -366,7 +392,6 @@ def judge_evaluation(ledger: Ledger, case: Case, actions: Sequence[int], found: 
         found.gain_upper,
     )
     one_gain = all(case.flat.same(g, own.gain[0], case.recipe.reward_size) for g in own.gain)
-    bias_size = float(max(own.bias) - min(own.bias))
     _status(
         ledger,
         case,
@@ -375,17 +400,17 @@ def judge_evaluation(ledger: Ledger, case: Case, actions: Sequence[int], found: 
         found.gain_upper - found.gain_lower,
         own.gain,
         one_gain,
-        bias_size,
+        own.bias_size,
         case.tolerance,
     )
-    true = own.gain[case.flat.start]
-    off = abs(case.excess(found.gain, true))
-    ledger.judge(
+    _number(
+        ledger,
+        case,
         f"{what}: gain from the initial state",
-        case.recipe,
-        off <= TOLERANCE + case.rounding(bias_size),
-        off,
-        f"printed {found.gain!r}, true {float(true)!r}, policy {list(map(int, actions))}",
+        found.gain,
+        getattr(found, "gain_bounds", None),
+        own.gain[case.flat.start],
+        own.bias_size,
     )
 
 

@@ -125,6 +125,20 @@ def test_a_guessed_gain_is_caught() -> None:
     assert _broken(TWO_GAINS, wrong) == {"exact plan: gain from the initial state"}
 
 
+@pytest.mark.parametrize("key", ["gain_from_initial_state_bounds", "policy_gain_bounds"])
+def test_bounds_of_one_state_are_held_to_their_word(key: str) -> None:
+    plan = _plan(TWO_GAINS)
+    true = plan.policy_gain
+    honest = {**plan.stats, key: (true - 1e-9, true + 1e-9)}
+    assert _broken(TWO_GAINS, replace(plan, stats=honest)) == set()
+    wrong = {**plan.stats, key: (true + 1e-9, true + 2e-9)}
+    (broken,) = _broken(TWO_GAINS, replace(plan, stats=wrong))
+    assert broken.endswith("inside its bounds")
+    if key == "policy_gain_bounds":
+        missing = replace(plan, policy_gain=None)
+        assert _broken(TWO_GAINS, missing) == {"exact plan: gain of the policy"}
+
+
 def test_a_bad_policy_is_caught() -> None:
     plan = replace(_plan(SLOW), policy=_worst_policy(SLOW))
     assert "exact plan: its policy gains the lower bound in every state" in _broken(SLOW, plan)

@@ -218,6 +218,10 @@ class Valued:
     bias: list[Number]
     classes: int
 
+    @property
+    def bias_size(self) -> float:
+        return float(max(self.bias) - min(self.bias))
+
 
 def policy_value(flat: Flat, policy: Sequence[int]) -> Valued:
     """g = P g, g + h = r + P h."""
