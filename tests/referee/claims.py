@@ -315,6 +315,7 @@ def judge_approximate_plan(
 ) -> None:
     """A plan of the approximate linear program."""
     what = "linear program"
+    asked = f"basis {settings.basis}, {settings.criterion}, by {settings.method}"
     best = case.best
     upper, lower = plan.gain_upper, plan.gain_lower
     _bounds(ledger, case, what, None, upper, best.gain)
@@ -355,7 +356,7 @@ def judge_approximate_plan(
         case.recipe,
         plan.status.value == "converged",
         INFINITE,
-        f"status {plan.status.value} with {settings}",
+        f"status {plan.status.value} with {asked}",
     )
     if plan.status.value != "converged" or not compare_objective:
         return
@@ -373,7 +374,7 @@ def judge_approximate_plan(
         case.recipe,
         off <= room,
         off,
-        f"{plan.objective!r} and {own_objective!r} with {settings}",
+        f"{plan.objective!r} and {own_objective!r} with {asked}",
     )
 
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -28,6 +28,15 @@ SMALLEST_COEFFICIENT = 1e-6
 """Linear programs with smaller ones are at the mercy of the solver's own idea of zero."""
 
 Round = Callable[[Ledger, Case, bool, int], None]
+
+
+@dataclass
+class Played:
+    """What came of one base model: the comparisons, the seconds of each round, its units."""
+
+    ledger: Ledger
+    seconds: dict[str, float]
+    models: int
 
 
 def exact_plans(ledger: Ledger, case: Case, short: bool, turn: int) -> None:
@@ -138,47 +147,42 @@ ROUNDS = {one.__name__: one for one in (*EVERY_UNIT, *SOME_UNITS, *OWN_UNIT)}
 ROUNDS[learners_in_other_units.__name__] = learners_in_other_units
 
 
-def cases(short: bool) -> Iterator[tuple[Case, int, int]]:
-    """Every model in every unit, with the number of the model and of the unit."""
-    for turn, recipe in enumerate(recipes.base(short)):
-        hint = None
-        for place, other in enumerate(recipes.units_of(recipe, short, turn)):
-            case = Case(other, hint)
-            hint = case.best.policy
-            yield case, turn, place
+def play_model(turn: int, short: bool, only: set[str] | None = None) -> Played:
+    """All that is asked about one base model, in every unit; `only` names rounds."""
+    played = Played(Ledger(), {}, 0)
 
-
-def play(
-    short: bool,
-    only: set[str] | None = None,
-    report: Callable[[Case], None] | None = None,
-    seconds: dict[str, float] | None = None,
-) -> Ledger:
-    """The whole game; `only` names rounds, `seconds` is filled with what each took."""
-    ledger = Ledger()
-    spent = seconds if seconds is not None else {}
-
-    def ask(one: Round, case: Case, turn: int) -> None:
+    def ask(one: Round, case: Case, number: int) -> None:
         if only is not None and one.__name__ not in only:
             return
         started = time.perf_counter()
-        referee_a_round(ledger, one, case, short, turn)
-        spent[one.__name__] = spent.get(one.__name__, 0.0) + time.perf_counter() - started
+        referee_a_round(played.ledger, one, case, short, number)
+        spent = time.perf_counter() - started
+        played.seconds[one.__name__] = played.seconds.get(one.__name__, 0.0) + spent
 
-    for case, turn, place in cases(short):
-        if report is not None:
-            report(case)
+    hint = None
+    in_units = list(recipes.units_of(recipes.base(short)[turn], short, turn))
+    for place, recipe in enumerate(in_units):
+        case = Case(recipe, hint)
+        hint = case.best.policy
+        played.models += 1
         for one in EVERY_UNIT:
             ask(one, case, turn + place)
-        units = 2 if short else 8
         for number, one in enumerate(SOME_UNITS):
-            if place == (turn + number) % units:
+            if place == (turn + number) % len(in_units):
                 ask(one, case, turn)
         if place == 0:
             for one in OWN_UNIT:
                 ask(one, case, turn)
             if claims.unique_bias(case) and turn % 3 == 0:
                 ask(learners_in_other_units, case, turn)
+    return played
+
+
+def play(short: bool, only: set[str] | None = None) -> Ledger:
+    """The whole game, one base model after the other."""
+    ledger = Ledger()
+    for turn in range(len(recipes.base(short))):
+        ledger.add(play_model(turn, short, only).ledger)
     return ledger
 
 

@@ -43,6 +43,15 @@ class Ledger:
             tally.worst = max(tally.worst, deviation)
             self.disagreements.append(Disagreement(claim, recipe, deviation, detail))
 
+    def add(self, other: Ledger) -> None:
+        """Enter the comparisons of another ledger after those of this one."""
+        for claim, theirs in other.tallies.items():
+            tally = self.tallies.setdefault(claim, Tally())
+            tally.compared += theirs.compared
+            tally.disagreed += theirs.disagreed
+            tally.worst = max(tally.worst, theirs.worst)
+        self.disagreements += other.disagreements
+
     @property
     def compared(self) -> int:
         return sum(tally.compared for tally in self.tallies.values())
