@@ -135,7 +135,7 @@ def _solve(
     limits = limits_of(settings, structure, started)
     if cold:
         h[:] = 0.0
-    finish = _finish(settings, backup, tables, limits.deadline) if discount == 1.0 else None
+    finish = _finish(settings, backup, tables, limits) if discount == 1.0 else None
     outcome = iteration.solve(
         iteration.OptimalOperator(backup),
         h,
@@ -165,8 +165,10 @@ def _solve(
         low, high = finish.gain_from(start)
         stats["gain_from_initial_state"] = 0.5 * (low + high)
         stats["gain_from_initial_state_bounds"] = (low, high)
-        actions = finish.gains.actions // (backup.structure.n_actions // structure.n_actions)
-        policy = TablePolicy(structure.state_sizes, structure.action_sizes, actions)
+        policy = _policy_of(finish, structure)
+    elif outcome.rescued:
+        assert finish is not None
+        policy = _policy_of(finish, structure)
     else:
         source = outcome.h if discount == 1.0 else outcome.h * discount
         policy, worth = policy_in_time(settings, backup, structure, outcome, source, limits)
@@ -181,16 +183,16 @@ def _solve(
             # What the policy is sure to gain; L h promises a tie's slack more.
             low = float((worth - outcome.h).min()) - outcome.slack
             lower = max(low, structure_bounds(structure)[0])
-        # The h of an iteration that was stopped is not the bias, and one that policy iteration
-        # found is the one that value iteration converges to only where there is no other.
-        known = not outcome.rescued or (finish is not None and finish.unique_bias)
-        if describe and discount == 1.0 and outcome.status is Status.CONVERGED:
-            bias = backup.to_canonical(outcome.h)
-            bias -= bias.min()
-            spans = factored_spans(bias, structure.state_sizes) if known else None
-            stats["bias_is_unique"] = finish.unique_bias if outcome.rescued and finish else None
-        elif bias is not None:
-            spans = factored_spans(bias, structure.state_sizes)
+    # The h of an iteration that was stopped is not the bias, and one that policy iteration found is
+    # the one that value iteration converges to only where there is no other.
+    spans_known = True
+    if describe and discount == 1.0 and outcome.status is Status.CONVERGED:
+        bias = backup.to_canonical(outcome.h)
+        bias -= bias.min()
+        spans_known = not outcome.rescued or (finish is not None and finish.unique_bias)
+        stats["bias_is_unique"] = spans_known if outcome.rescued else None
+    if bias is not None and spans_known:
+        spans = factored_spans(bias, structure.state_sizes)
     finite = np.isfinite(outcome.lower) and np.isfinite(outcome.upper)
     one_number = finite and discount == 1.0 and outcome.status is not Status.MULTICHAIN
     return Plan(
@@ -212,17 +214,27 @@ def _solve(
 
 
 def _finish(
-    settings: Exact, backup: Backup, tables: Tables, deadline: float | None
+    settings: Exact, backup: Backup, tables: Tables, limits: iteration.Limits
 ) -> Finish | None:
     """What may finish the plan where value iteration cannot; nested targets are no model."""
     if isinstance(tables, FactoredMDP):
-        return Finish(tables, backup, deadline)
-    if not any(free.any() for free in tables.free):
+        model = tables
+    elif settings.targets == "vertex":
+        model = tables.extended()
+    elif not any(free.any() for free in tables.free):
         model = FactoredMDP.trusted(tables.structure, tables.lower, tables.rewards)
-        return Finish(model, backup, deadline)
-    if settings.targets == "vertex":
-        return Finish(tables.extended(), backup, deadline)
-    return None
+    else:
+        return None
+    return Finish(
+        model, backup, limits.tolerance, settings.ties, settings.tie_seed, limits.deadline
+    )
+
+
+def _policy_of(finish: Finish, structure: Structure) -> TablePolicy:
+    assert finish.actions is not None
+    # With vertex targets the joint action is (action, targets), targets fastest.
+    actions = finish.actions // (finish.model.structure.n_actions // structure.n_actions)
+    return TablePolicy(structure.state_sizes, structure.action_sizes, actions)
 
 
 def _average_bounds(

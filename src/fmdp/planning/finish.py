@@ -17,16 +17,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fmdp.elimination.backup import Backup, TimeUp
-from fmdp.elimination.rounding import rounding_allowance, tie_slack
+from fmdp.elimination.ties import TIE_TOLERANCE, choose_tied
 from fmdp.model import FactoredMDP
 from fmdp.model.spaces import encode
 from fmdp.planning.iteration import Rescue
 
 if TYPE_CHECKING:  # needed seldom, and SciPy's sparse solvers take their time to load
-    from fmdp.planning.flat import Flat
     from fmdp.planning.gains import Gains
 
 Vector = NDArray[np.float64]
+
+_NOISE = 1e3  # a gap of so many rounding errors is what rounding leaves
 
 
 @dataclass(eq=False)
@@ -35,14 +36,21 @@ class Finish:
 
     model: FactoredMDP
     backup: Backup
+    tolerance: float
+    ties: str
+    tie_seed: int
     deadline: float | None = None
     gains: Gains | None = None
     """Of every state, if they were proved to differ."""
+    actions: NDArray[np.int64] | None = None
+    """A policy that gains the lower bound of the h that was found, or the gains."""
     unique_bias: bool = False
-    """Whether every solution of the optimality equation is the same up to a constant."""
+    """Whether every solution of the optimality equation is the same up to a constant: the actions
+    that are optimal at h have one end component (Schweitzer & Federgruen 1978: there are as many
+    degrees of freedom as a policy that is as recurrent as optimal ones can be has classes)."""
 
     def __call__(self, h: Vector) -> Rescue | None:
-        from fmdp.planning.flat import flat_of
+        from fmdp.planning.flat import end_components, flat_of
         from fmdp.planning.gains import best_gains, one_gain
 
         flat = flat_of(self.model)
@@ -52,15 +60,40 @@ class Finish:
         if gains is None:
             return None
         if gains.lower.max() > gains.upper.min():
-            self.gains = gains
+            self.gains, self.actions = gains, gains.actions
             return Rescue(differ=(float(gains.lower.min()), float(gains.upper.max())))
         all_states = np.ones(flat.n_states, dtype=np.bool_)
         all_pairs = np.ones((flat.n_states, flat.n_actions), dtype=np.bool_)
         whole = one_gain(flat, all_states, all_pairs, self._check, gains.actions)
         if whole is None:
             return None
-        self.unique_bias = _has_unique_bias(flat, whole.h, self.model.structure.reward_unit)
-        return Rescue(h=self.backup.to_internal(whole.h))
+        worth, noise = flat.advantages(whole.h)
+        best = worth.max(axis=1)
+        tied = (
+            worth
+            >= (best - min(TIE_TOLERANCE * self._unit, 0.25 * self.tolerance) - noise)[:, None]
+        )
+        self.unique_bias = end_components(flat, tied).count == 1
+        self.actions = self._chosen(tied)
+        chosen = np.take_along_axis(worth, self.actions[:, None], axis=1)
+        bounds = (float(chosen.min()) - noise, float(best.max()) + noise)
+        if bounds[1] - bounds[0] > self.tolerance and bounds[1] - bounds[0] > _NOISE * noise:
+            return None  # policy iteration did not end; the iteration may
+        return Rescue(h=self.backup.to_internal(whole.h), bounds=bounds)
+
+    @property
+    def _unit(self) -> float:
+        return self.model.structure.reward_unit
+
+    def _chosen(self, tied: NDArray[np.bool_]) -> NDArray[np.int64]:
+        """One of the tied actions of every state, by the rule."""
+        chosen: NDArray[np.int64] = tied.argmax(axis=1)
+        if self.ties == "first":
+            return chosen
+        for state in np.flatnonzero(tied.sum(axis=1) > 1):
+            actions = np.flatnonzero(tied[state]).tolist()
+            chosen[state] = choose_tied(actions, self.ties, self.tie_seed, int(state))
+        return chosen
 
     def _check(self) -> None:
         if self.deadline is not None and time.monotonic() >= self.deadline:
@@ -71,18 +104,3 @@ class Finish:
         assert self.gains is not None
         position = encode(state, self.model.structure.state_sizes)
         return float(self.gains.lower[position]), float(self.gains.upper[position])
-
-
-def _has_unique_bias(flat: Flat, h: Vector, unit: float) -> bool:
-    """h is unique up to a constant if the actions that are optimal at h have one end component.
-
-    (Schweitzer & Federgruen 1978: the solutions have as many degrees of freedom as a policy that
-    is as recurrent as optimal policies can be has recurrent classes.)
-    """
-    from fmdp.planning.flat import end_components
-
-    values = flat.backup(h)
-    size = float(np.abs(h).max() + np.abs(flat.rewards).max())
-    slack = tie_slack(unit, size, flat.roundings) + 4.0 * rounding_allowance(size, flat.roundings)
-    best = values.max(axis=1, keepdims=True)
-    return end_components(flat, values >= best - slack).count == 1

@@ -28,17 +28,17 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy.linalg import LinAlgWarning, lu_factor, lu_solve
-from scipy.sparse import csc_array, identity
+from scipy.sparse import csc_array
 from scipy.sparse.csgraph import connected_components
 from scipy.sparse.linalg import splu
 
-from fmdp.elimination.rounding import rounding_allowance
 from fmdp.planning.flat import Components, Flat, Floats, Indices, Mask, end_components, routes
 
 DENSE_STATES = 1500
 """Systems up to this many unknowns are solved as dense ones."""
 _ROUNDS = 500
 _NO_REWARDS = np.zeros((0, 1))
+_REFINEMENTS = 3
 _PATIENCE = 8  # policies in a row that do not close the gap further
 
 Check = Callable[[], None]
@@ -119,34 +119,29 @@ def one_gain(
         if found is None:
             break
         h, _ = found
-        values = np.where(usable, part.backup(h), -np.inf)
-        greedy = values.max(axis=1)
-        residual = greedy - h
-        gap = float(residual.max() - residual.min())
+        worth, noise = part.advantages(h)
+        worth[~usable] = -np.inf
+        greedy = worth.max(axis=1)
+        gap = float(greedy.max() - greedy.min())
         if best is None or gap < best[0]:
             best, since = (gap, h), 0
         else:
             since += 1
-        held = np.take_along_axis(values, policy[:, None], axis=1)[:, 0]
-        noise = rounding_allowance(_size(part, h), part.roundings)
-        improved = greedy > held + noise
+        held = np.take_along_axis(worth, policy[:, None], axis=1)[:, 0]
+        improved = greedy > held + 2.0 * noise
         if not improved.any() or since > _PATIENCE:
             break
-        policy = np.where(improved, values.argmax(axis=1), policy)
+        policy = np.where(improved, worth.argmax(axis=1), policy)
     if best is None:
         return None
     h = best[1]
-    values = np.where(usable, part.backup(h), -np.inf)
-    residual = values.max(axis=1) - h
-    noise = rounding_allowance(_size(part, h), part.roundings)
+    worth, noise = part.advantages(h)
+    worth[~usable] = -np.inf
+    greedy = worth.max(axis=1)
     whole, actions = np.zeros(flat.n_states), np.full(flat.n_states, -1, dtype=np.int64)
     whole[states] = h
-    actions[states] = values.argmax(axis=1)
-    return OneGain(float(residual.min()) - noise, float(residual.max()) + noise, whole, actions)
-
-
-def _size(flat: Flat, h: Floats) -> float:
-    return float(np.abs(h).max() + np.abs(flat.rewards).max())
+    actions[states] = worth.argmax(axis=1)
+    return OneGain(float(greedy.min()) - noise, float(greedy.max()) + noise, whole, actions)
 
 
 def _with_one_class(flat: Flat, allowed: Mask, policy: Indices) -> tuple[Indices, int] | None:
@@ -207,7 +202,8 @@ def _class_gain(flat: Flat, policy: Indices, inside: Indices) -> float | None:
 def _bias(flat: Flat, policy: Indices, anchor: int) -> tuple[Floats, float] | None:
     """h and the gain with h + gain = r + P h of a policy with one recurrent class, `anchor` in it.
 
-    The unknown h(anchor) is 0 and its column stands for the gain.
+    The unknown h(anchor) is 0 and its column stands for the gain.  What rounding leaves of the
+    equation is solved for again.
     """
     everyone = np.arange(flat.n_states)
     rows, weights = flat.successors[everyone, policy], flat.probabilities[everyone, policy]
@@ -218,27 +214,35 @@ def _bias(flat: Flat, policy: Indices, anchor: int) -> tuple[Floats, float] | No
     reward = flat.rewards[everyone, policy]
     h = np.zeros(flat.n_states)
     gain = 0.0
-    # The second pass takes back what rounding left of the first.
-    for _ in range(2):
-        step = solve(reward - gain + (weights * h[rows]).sum(axis=1) - h)
+    for _ in range(_REFINEMENTS):
+        step = solve(reward - gain + (weights * (h[rows] - h[:, None])).sum(axis=1))
         if not np.isfinite(step).all():
             return None
         gain += float(step[anchor])
         step[anchor] = 0.0
         h += step
-    h -= 0.5 * (h.max() + h.min())  # so that rounding is smallest
     return h, gain
 
 
 def _solver(
     rows: Indices, weights: Floats, anchor: int | None = None
 ) -> Callable[[Floats], Floats] | None:
-    """x -> (I - P)^-1 x, with ones in the column `anchor` if there is one; None if singular."""
+    """x -> (I - P)^-1 x, with ones in the column `anchor` if there is one; None if singular.
+
+    A diagonal 1 - P(s, s) is the sum of the rest of its row (Grassmann, Taksar & Heyman 1985), so
+    that no digits are lost where a state is hardly ever left.  Rows without weight stand for
+    states that stop: their diagonal is 1.
+    """
     n = len(rows)
     origin = np.repeat(np.arange(n), rows.shape[1])
+    target, weight = rows.ravel(), weights.ravel()
+    away = (target != origin) & (weight > 0.0)
+    diagonal = np.bincount(origin[away], weight[away], n)
+    diagonal[~weights.any(axis=1)] = 1.0
+    origin, target, weight = origin[away], target[away], weight[away]
     if n <= DENSE_STATES:
-        matrix = np.eye(n)
-        np.subtract.at(matrix, (origin, rows.ravel()), weights.ravel())
+        matrix = np.diag(diagonal)
+        np.subtract.at(matrix, (origin, target), weight)
         if anchor is not None:
             matrix[:, anchor] = 1.0
         with warnings.catch_warnings():
@@ -248,12 +252,21 @@ def _solver(
             except (LinAlgWarning, ValueError):
                 return None
         return lambda right: np.asarray(lu_solve(factors, right))
-    chain = csc_array((weights.ravel(), (origin, rows.ravel())), shape=(n, n))
-    system = (identity(n, format="csc") - chain).tolil()
-    if anchor is not None:
-        system[:, [anchor]] = np.ones((n, 1))
+    kept = np.ones(len(target), dtype=np.bool_) if anchor is None else target != anchor
+    places = np.arange(n) if anchor is None else np.delete(np.arange(n), anchor)
+    column = np.zeros(0, dtype=np.int64) if anchor is None else np.arange(n)
+    system = csc_array(
+        (
+            np.concatenate([-weight[kept], diagonal[places], np.ones(len(column))]),
+            (
+                np.concatenate([origin[kept], places, column]),
+                np.concatenate([target[kept], places, np.full(len(column), anchor or 0)]),
+            ),
+        ),
+        shape=(n, n),
+    )
     try:
-        sparse = splu(csc_array(system))
+        sparse = splu(system)
     except RuntimeError:  # exactly singular
         return None
     return lambda right: np.asarray(sparse.solve(right))
@@ -273,13 +286,18 @@ class _Quotient:
     action: Indices  # [moves]
     rows: Indices  # [moves, width], nodes
     weights: Floats  # [moves, width]
-    first: Indices
-    """Nodes with moves, and where each one's begin."""
     nodes: Indices
+    """Nodes that have moves."""
+    first: Indices
+    """Where the moves of each begin."""
+    depth: int
 
-    def values(self, v: Floats, reward: float) -> Floats:
-        moved: Floats = reward + (self.weights * v[self.rows]).sum(axis=1)
-        return moved
+    def gained(self, v: Floats, reward: float) -> tuple[Floats, float]:
+        """reward + P v - v of every move, by differences, and how far rounding can move it."""
+        moved = self.weights * (v[self.rows] - v[self.node[self.state]][:, None])
+        size = float(np.abs(moved).sum(axis=1).max(initial=0.0)) + reward
+        roundings = self.depth + self.rows.shape[1] + 4
+        return reward + moved.sum(axis=1), 2 * roundings * float(np.finfo(np.float64).eps) * size
 
     def best(self, values: Floats) -> Floats:
         """[nodes of the quotient], -inf where there is no move."""
@@ -304,8 +322,9 @@ def _quotient(flat: Flat, components: Components) -> _Quotient:
         action,
         node[flat.successors[state, action]],
         np.where(flat.possible[state, action], flat.probabilities[state, action], 0.0),
-        first.astype(np.int64),
         nodes,
+        first.astype(np.int64),
+        flat.depth,
     )
 
 
@@ -317,26 +336,30 @@ def _between_components(
     stop_upper = np.full(quotient.count, -np.inf)
     stop_lower[: components.count] = [part.lower for part in parts]
     stop_upper[: components.count] = [part.upper for part in parts]
-    solved = _stop_or_move(quotient, stop_lower, 0.0, check)
+    low = _stop_or_move(quotient, stop_lower, 0.0, check)
+    high = _stop_or_move(quotient, stop_upper, 0.0, check)
     slowest = _stop_or_move(quotient, np.where(np.isfinite(stop_lower), 0.0, -np.inf), 1.0, check)
-    if solved is None or slowest is None:
+    if low is None or high is None or slowest is None:
         return None
-    v, move = solved
-    size = float(np.abs(v).max())
-    noise = rounding_allowance(size, flat.roundings)
-
-    # From above: v + e w with w >= 1 + max P w, where e is how far v is below T v.
     w = 1.0 + 1.001 * slowest[0]
-    if (quotient.best(quotient.values(w, 0.0)) > w - 0.5).any():
+    moved, noise = quotient.gained(w, 0.0)
+    if (quotient.best(moved) > -0.5 - noise).any():
         return None
-    short = np.maximum(np.maximum(stop_upper, quotient.best(quotient.values(v, 0.0))) - v, 0.0)
-    upper = v + 2.0 * (float(short.max()) + noise) * w + noise
-    # From below: the same with the moves of the policy alone.
-    taken = np.flatnonzero(move >= 0)
-    chosen = move[taken]
-    over = v[taken] - quotient.values(v, 0.0)[chosen]
-    excess = float(over.max(initial=0.0)) + noise
-    lower = v - 2.0 * excess * w - noise
+    # From above: v + e w with w >= 1/2 + max P w, where e / 2 is how far v is below T v.
+    v, _ = high
+    gained, noise = quotient.gained(v, 0.0)
+    short = float(np.maximum(stop_upper - v, quotient.best(gained)).max(initial=0.0))
+    upper = v + 2.0 * (max(short, 0.0) + noise) * w
+    # From below: the same with the moves of one policy alone, which need not all be the best.
+    v, move = low
+    gained, noise = quotient.gained(v, 0.0)
+    lost = float((-gained[move[move >= 0]]).max(initial=0.0))
+    lower = v - 2.0 * (lost + noise) * w
+    lower[move < 0] = stop_lower[move < 0]
+    without_moves = np.isinf(quotient.best(gained))
+    upper[without_moves] = stop_upper[without_moves]
+    last = 4.0 * float(np.finfo(np.float64).eps) * float(np.abs(v).max())
+    lower, upper = lower - last, upper + last
     actions = _policy(flat, components, parts, quotient, move)
     return Gains(lower[quotient.node], upper[quotient.node], actions, components)
 
@@ -350,14 +373,12 @@ def _stop_or_move(
     of moves.  A node that is no component cannot stop: its `stop` is -inf.
     """
     n = quotient.count
-    v = np.where(np.isfinite(stop), stop, 0.0)
     move = np.full(n, -1, dtype=np.int64)
     forced = ~np.isfinite(stop)
     if len(quotient.nodes):
         begin = np.zeros(n, dtype=np.int64)
         begin[quotient.nodes] = quotient.first
         move[forced] = begin[forced]
-    scale = float(np.abs(v).max()) + reward
     for _ in range(_ROUNDS):
         check()
         rows = np.zeros((n, quotient.rows.shape[1]), dtype=np.int64)
@@ -369,16 +390,20 @@ def _stop_or_move(
         solve = _solver(rows, weights)
         if solve is None:
             return None
-        v = solve(right)
+        v = np.zeros(n)
+        for _ in range(_REFINEMENTS):
+            still = np.where(move < 0, v, 0.0)
+            v = v + solve(right - still + (weights * (v[rows] - v[:, None])).sum(axis=1))
         if not np.isfinite(v).all():
             return None
-        scale = max(scale, float(np.abs(v).max()))
-        values = quotient.values(v, reward)
-        best = quotient.best(values)
-        better = best > v + 1e-13 * scale
+        gained, noise = quotient.gained(v, reward)
+        best = quotient.best(gained)
+        held = np.zeros(n)
+        held[moving] = gained[move[moving]]
+        better = best > held + 2.0 * noise
         if not better.any():
             return v, move
-        at_best = values >= best[quotient.node[quotient.state]]
+        at_best = gained >= best[quotient.node[quotient.state]]
         pick = np.full(n, -1, dtype=np.int64)
         pick[quotient.node[quotient.state[at_best]]] = np.flatnonzero(at_best)
         move = np.where(better, pick, move)

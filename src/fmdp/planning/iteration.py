@@ -8,9 +8,9 @@ by what rounding can have done to L h, and the best of all sweeps are kept.
 Undamped sweeps come first.  If the gap stalls, the chain may be periodic: start again with
 h <- (1 - tau) h + tau L h, which has the same gain and no period.  If it stalls there too, nothing
 follows: value iteration rests for as long as it takes until the horizon pays for changing class.
-Then the caller's `rescue` is asked, once, for a better h or for a proof that the gain depends on
-the state (finish.py); without one the iteration goes on to its limits.  Under a discount the bounds
-are MacQueen's, and nothing stalls.
+Then the caller's `rescue` is asked, once, for an h whose bounds meet or for a proof that the gain
+depends on the state (finish.py); without one the iteration goes on to its limits.  Under a discount
+the bounds are MacQueen's, and nothing stalls.
 """
 
 from __future__ import annotations
@@ -93,7 +93,8 @@ class Rescue:
     """What became of an iteration that stood still: one of the two."""
 
     h: Vector | None = None
-    """A better place to go on from."""
+    """A better place, with the bounds that it certifies."""
+    bounds: tuple[float, float] = (-np.inf, np.inf)
     differ: tuple[float, float] | None = None
     """The least and the largest gain of a state, proved to be different."""
 
@@ -159,7 +160,7 @@ def solve(
     status = Status.ITERATION_LIMIT
     lower, upper = known if discount == 1.0 else (-np.inf, np.inf)
     slack, whole = 0.0, False
-    rescued: tuple[float, Vector] | None = None  # the gap and the h that it brought
+    rescued = False
     operator.backup.deadline = limits.deadline
 
     # Wherever Ctrl-C or the clock finds it, the bounds of the whole sweeps before hold.
@@ -170,8 +171,7 @@ def solve(
             sweeps += operator.iterate(
                 h, new, scratch, discount=discount, tau=tau,
                 tolerance=tolerance - room - 2.0 * slack,
-                sweeps=1 if rescued is not None and not history
-                else max(1, min(chunk, limits.max_sweeps - sweeps)),
+                sweeps=max(1, min(chunk, limits.max_sweeps - sweeps)),
             )  # fmt: skip
             whole = True
             slack = rounding_allowance(float(operator.extremes[2]) + reward_size, depth)
@@ -194,24 +194,15 @@ def solve(
                 status = Status.TIME_LIMIT
                 break
             history.append((sweeps, gap))
-            if rescued is not None and rescued[0] == np.inf:
-                rescued = (gap, h.copy())
             before = next((g for n, g in reversed(history) if n <= sweeps - _WINDOW), None)
             if discount == 1.0 and before is not None:
-                if lower_taus and gap > _STALLED * before:
+                if lower_taus and gap >= _STALLED * before:
                     tau = lower_taus.pop(0)
                     history.clear()
                     if cold:
                         h[:] = 0.0
                         continue
-                elif gap > _STALLED * before and (rescued is not None or gap <= _NOISE * slack):
-                    # From the best h that there is, sweeps only shuffle the last digits.
-                    status = Status.PRECISION_LIMIT
-                    if rescued is not None and rescued[0] < gap:
-                        h[:] = rescued[1]
-                        whole = False
-                    break
-                elif rescue is not None and not lower_taus and gap > _SLOW * before:
+                elif rescue is not None and not lower_taus and gap >= _SLOW * before:
                     found = rescue(h)
                     rescue = None
                     if found is not None and found.differ is not None:
@@ -220,9 +211,16 @@ def solve(
                         break
                     if found is not None and found.h is not None:
                         h[:] = found.h
-                        rescued = (np.inf, h)
-                        history.clear()
-                        continue
+                        whole = False
+                        lower, upper = max(lower, found.bounds[0]), min(upper, found.bounds[1])
+                        precise = found.bounds[1] - found.bounds[0] <= tolerance
+                        status = Status.CONVERGED if precise else Status.PRECISION_LIMIT
+                        rescued = True
+                        break
+                elif not lower_taus and gap >= _STALLED * before and gap <= _NOISE * slack:
+                    # Sweeps only shuffle the last digits.
+                    status = Status.PRECISION_LIMIT
+                    break
             operator.advance(h, new, tau=tau, discount=discount)
     except KeyboardInterrupt:
         status = Status.INTERRUPTED
@@ -230,7 +228,7 @@ def solve(
         status = Status.TIME_LIMIT
     finally:
         operator.backup.deadline = None
-    return Outcome(status, lower, upper, sweeps, tau, h, new, whole, slack, rescued is not None)
+    return Outcome(status, lower, upper, sweeps, tau, h, new, whole, slack, rescued)
 
 
 def _report(

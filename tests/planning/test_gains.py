@@ -1,0 +1,266 @@
+"""Gains that value iteration cannot tell: proved, or solved by policy iteration."""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import fmdp
+from fmdp.elimination import backup as backup_module
+from fmdp.elimination.backup import TimeUp, backup_for
+from fmdp.measures import measure
+from fmdp.model import FactoredMDP
+from fmdp.planning.evaluate import evaluate_exactly
+from fmdp.planning.flat import end_components, flat_of
+from fmdp.planning.gains import best_gains
+from fmdp.planning.plan import Status
+from fmdp.planning.policy import TablePolicy
+from fmdp.problems import problem
+from fmdp.testing import oracles, strategies
+
+
+def one_variable(transitions: np.ndarray, rewards: np.ndarray) -> FactoredMDP:
+    """A flat model [S, A, S], [S, A] as a factored one."""
+    n, actions, _ = transitions.shape
+    low, high = min(0.0, float(rewards.min())), max(1.0, float(rewards.max()))
+    return FactoredMDP.from_factors(
+        (n,),
+        (actions,),
+        [((0, 1), transitions)],
+        [((0, 1), rewards)],
+        reward_ranges=[(low, high)],
+    )
+
+
+def corridor(n: int, left: float, right: float) -> FactoredMDP:
+    """Left or right, surely; the ends pay for staying."""
+    transitions, rewards = np.zeros((n, 2, n)), np.zeros((n, 2))
+    for s in range(n):
+        transitions[s, 0, max(s - 1, 0)] = transitions[s, 1, min(s + 1, n - 1)] = 1.0
+    rewards[0, 0], rewards[-1, 1] = left, right
+    return one_variable(transitions, rewards)
+
+
+def swim(left: float, n: int = 10) -> FactoredMDP:
+    """RiverSwim of n states, with another reward at its left end."""
+    transitions, rewards = np.zeros((n, 2, n)), np.zeros((n, 2))
+    for s in range(n):
+        transitions[s, 0, max(s - 1, 0)] = 1.0
+        transitions[s, 1, s] += 0.4 if s == 0 else 0.6
+        transitions[s, 1, min(s + 1, n - 1)] += 0.6 if s == 0 else (0.35 if s < n - 1 else 0.0)
+        transitions[s, 1, max(s - 1, 0)] += 0.0 if s == 0 else (0.05 if s < n - 1 else 0.4)
+    rewards[0, 0], rewards[-1, 1] = left, 1.0
+    return one_variable(transitions, rewards)
+
+
+def leaking(leak: float) -> FactoredMDP:
+    """Two rooms that are left with probability `leak`, paying 1 and 0, and no choice at all.
+
+    As many steps are spent in each as its way out is unlikely: the gain is exactly 1/2.
+    """
+    chain = np.array([[[1 - leak, leak]], [[leak, 1 - leak]]])
+    return one_variable(chain, np.array([[1.0], [0.0]]))
+
+
+def test_a_corridor_is_walked_to_its_better_end() -> None:
+    """Gain 1 from everywhere; three steps without pay from the other end: span 3."""
+    model = corridor(4, 0.99, 1.0)
+    plan = fmdp.plan(model)
+    assert plan.status is Status.CONVERGED
+    assert plan.gain == pytest.approx(1.0, abs=1e-9)
+    assert plan.policy_gain == pytest.approx(1.0, abs=1e-9)
+    assert plan.span == pytest.approx(3.0, abs=1e-9)
+    assert [plan.policy((s,)) for s in range(4)] == [(1,)] * 4
+    found = measure(model)
+    assert (found.status, found.diameter) == ("converged", pytest.approx(3.0))
+    # Three of a hundred steps are lost on the way to the end that pays.
+    run = fmdp.simulate(model, fmdp.Oracle(model), steps=100, seed=0)
+    assert run.gain_kind == "exact"
+    assert run.regret == pytest.approx(3.0, abs=1e-6)
+    assert run.gap_regret == pytest.approx(0.0, abs=1e-6)
+
+
+def test_a_long_swim_is_one_gain() -> None:
+    """Always right: the product form of a birth-and-death chain gives its law by hand."""
+    plan = fmdp.plan(swim(0.42))
+    assert plan.status is Status.CONVERGED
+    up, down = [0.6, *[0.35] * 8], [*[0.05] * 8, 0.4]
+    law = np.cumprod([1.0, *(u / d for u, d in zip(up, down, strict=True))])
+    right = law[-1] / law.sum()
+    assert right > 0.42
+    assert plan.gain == pytest.approx(right, abs=1e-6)
+    assert {plan.policy((s,)) for s in range(10)} == {(1,)}
+
+
+@pytest.mark.parametrize("leak", [1e-3, 1e-5, 1e-7, 1e-9, 1e-13])
+def test_rooms_that_are_hardly_left(leak: float) -> None:
+    model = leaking(leak)
+    plan = fmdp.plan(model)
+    assert plan.status is Status.CONVERGED
+    assert plan.gain == pytest.approx(0.5, abs=1e-6)
+    found = evaluate_exactly(model, TablePolicy((2,), (1,), np.zeros(2, dtype=np.int64)))
+    assert found.status is Status.CONVERGED
+    assert found.gain_lower <= 0.5 <= found.gain_upper
+    assert fmdp.simulate(model, fmdp.Oracle(model), steps=1, seed=0).gain == pytest.approx(
+        0.5, abs=1e-6
+    )
+
+
+def test_what_rounding_hides_is_said() -> None:
+    """Rewards of 1e8 in every step leave eight digits: a gap of 1e-9 is out of reach."""
+    base = problem("circle:3")
+    rewards = tuple(means + 1e8 for means in base.rewards)
+    ranges = tuple((lo + 1e8, hi + 1e8) for lo, hi in base.structure.reward_ranges)
+    model = FactoredMDP(replace(base.structure, reward_ranges=ranges), base.transitions, rewards)
+    plan = fmdp.plan(model, fmdp.Exact(tolerance=1e-9))
+    assert plan.status is Status.PRECISION_LIMIT
+    assert plan.gain_lower <= 2.9330007 + 3e8 <= plan.gain_upper
+    assert plan.span is None
+
+
+def two_rooms(first: float, second: float) -> FactoredMDP:
+    """State 2 chooses between a sure way to room 0 and a coin for room 0 or 1."""
+    transitions = np.zeros((3, 2, 3))
+    transitions[0, :, 0] = transitions[1, :, 1] = 1.0
+    transitions[2, 0, 0] = 1.0
+    transitions[2, 1, :2] = 0.25, 0.75
+    rewards = np.array([[first, first], [second, second], [0.0, 0.0]])
+    return one_variable(transitions, rewards)
+
+
+def test_multichain_with_every_state_between_its_own_bounds() -> None:
+    """Rooms of .2 and .6: from state 2 the coin is worth .25 * .2 + .75 * .6 = .5."""
+    base = two_rooms(0.2, 0.6)
+    model = FactoredMDP(base.structure, base.transitions, base.rewards, initial_state=(2,))
+    plan = fmdp.plan(model)
+    assert plan.status is Status.MULTICHAIN
+    assert plan.gain is None
+    assert plan.gain_bounds == pytest.approx((0.2, 0.6), abs=1e-9)
+    assert plan.stats["gain_from_initial_state"] == pytest.approx(0.5, abs=1e-9)
+    low, high = plan.stats["gain_from_initial_state_bounds"]
+    assert low <= 0.5 <= high
+    assert high - low < 1e-9
+    assert plan.policy((2,)) == (1,)
+    assert plan.policy_gain == pytest.approx(0.5, abs=1e-9)
+    run = fmdp.simulate(model, fmdp.Oracle(model), steps=10, seed=0)
+    assert (run.gain, run.gain_kind, run.gap_regret) == (pytest.approx(0.5), "exact", None)
+
+
+def test_rooms_of_equal_pay_are_one_gain() -> None:
+    """Multichain in its structure, not in its gain."""
+    plan = fmdp.plan(two_rooms(0.6, 0.6))
+    assert plan.status is Status.CONVERGED
+    assert plan.gain == pytest.approx(0.6, abs=1e-9)
+
+
+def test_end_components_of_two_rooms() -> None:
+    flat = flat_of(two_rooms(0.2, 0.6))
+    assert flat is not None
+    found = end_components(flat)
+    assert found.count == 2
+    assert found.label.tolist() == [0, 1, -1]
+    assert found.inside.tolist() == [[True, True], [True, True], [False, False]]
+
+
+@given(st.data())
+@settings(max_examples=120)
+def test_gains_of_every_state_against_policy_iteration(data: st.DataObject) -> None:
+    model = data.draw(strategies.models())
+    flat = flat_of(model)
+    assert flat is not None
+    found = best_gains(flat)
+    assert found is not None
+    mdp = oracles.dense(model)
+    best = oracles.optimal(mdp).gain
+    unit = model.structure.reward_size or 1.0
+    assert (found.lower <= best + 1e-10 * unit).all()
+    assert (found.upper >= best - 1e-10 * unit).all()
+    assert (found.upper - found.lower).max() <= 1e-6 * unit
+    assert oracles.policy_gain(mdp, found.actions) == pytest.approx(best, abs=1e-7 * unit)
+    plan = fmdp.plan(model)
+    differ = best.max() - best.min() > 1e-5 * unit
+    assert plan.status is (Status.MULTICHAIN if differ else Status.CONVERGED)
+
+
+def test_a_chain_in_exact_arithmetic() -> None:
+    """Absorbed in one of two classes that are left once in 10^7 steps for a third; by hand:
+    P(first) = (1/3) / (1/3 + 1/6) = 2/3."""
+    third, sixth = 1 / 3, 1 / 6
+    chain = np.array([[0.5, third, sixth], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]])  # 1/3 + 1/6 = 1/2
+    model = one_variable(chain[:, None], np.array([[0.0], [1.0], [0.25]]))
+    found = evaluate_exactly(model, TablePolicy((3,), (1,), np.zeros(3, dtype=np.int64)))
+    truth = Fraction(2, 3) + Fraction(1, 3) * Fraction(1, 4)
+    assert found.status is Status.MULTICHAIN
+    assert found.gain == pytest.approx(float(truth), abs=1e-12)
+    assert found.gain_bounds is not None
+    assert found.gain_bounds[0] <= truth <= found.gain_bounds[1]
+
+
+def _repeat(times: int, work: Callable[[], None]) -> None:
+    for _ in range(times):
+        work()
+
+
+def test_a_deadline_is_heard_inside_a_sweep(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backup_module, "_SHORT_SECONDS", 0.0)
+    model = problem("circle:14")
+    backup = backup_for(model)
+    h, out = np.zeros(backup.n_states), np.empty(backup.n_states)
+    whole = np.empty_like(out)
+    backup.sweep(h, whole)
+    monkeypatch.setattr(backup_module, "_SECONDS_BETWEEN_LOOKS", 0.0)
+    backup.deadline = time.monotonic()
+    sweep_often = functools.partial(_repeat, 1000, lambda: backup.sweep(h, out))
+    with pytest.raises(TimeUp):
+        sweep_often()
+    backup.deadline = None
+    backup.sweep(h, out)  # nothing is left behind of the sweep that was cut off
+    assert np.array_equal(out, whole)
+
+
+def test_no_time_for_a_policy_is_no_policy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The bounds that hold anyway, and nothing that would be made up."""
+    monkeypatch.setattr(backup_module, "_SHORT_SECONDS", 0.0)
+    monkeypatch.setattr(backup_module, "_SECONDS_BETWEEN_LOOKS", 0.0)
+    monkeypatch.setattr("fmdp.planning.prepared.GRACE_SECONDS", 0.0)
+    plan = fmdp.plan(problem("circle:14"), fmdp.Exact(max_seconds=1e-9))
+    assert plan.status is Status.TIME_LIMIT
+    assert plan.policy is None
+    assert plan.gain_bounds == (0.0, 14.0)
+    assert (plan.span, plan.bias, plan.policy_gain) == (None, None, None)
+
+
+@given(st.data(), st.sampled_from([2.0**-40, 2.0**-1, 2.0**60]))
+@settings(max_examples=40)
+def test_another_unit_scales_everything_to_the_bit(data: st.DataObject, unit: float) -> None:
+    from fmdp.testing.checks import in_unit
+
+    model = data.draw(strategies.models())
+    one, other = fmdp.plan(model), fmdp.plan(in_unit(model, unit, "scaled"))
+    assert one.status is other.status
+    assert one.iterations == other.iterations
+    for name in ("gain", "gain_lower", "gain_upper", "policy_gain", "span"):
+        here, there = getattr(one, name), getattr(other, name)
+        assert (here is None and there is None) or here * unit == there, name
+    assert one.policy == other.policy
+
+
+@given(st.data(), st.sampled_from([1e-9, 1.0, 1e8]))
+@settings(max_examples=40)
+def test_the_policy_gains_the_lower_bound_in_any_unit(data: st.DataObject, unit: float) -> None:
+    from fmdp.testing.checks import in_unit
+
+    model = in_unit(data.draw(strategies.models()), unit, "scaled")
+    for planner in (fmdp.Exact(), fmdp.Exact(max_iterations=3)):
+        plan = fmdp.plan(model, planner)
+        assert isinstance(plan.policy, TablePolicy)
+        gain = oracles.policy_gain(oracles.dense(model), plan.policy.actions.astype(np.int64))
+        assert plan.gain_lower <= gain.min() + 1e-12 * model.structure.reward_size
