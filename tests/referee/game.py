@@ -21,7 +21,7 @@ from referee import claims, recipes, replay
 from referee.claims import Case
 from referee.ledger import Ledger
 
-STEPS = 600
+STEPS = 300
 """Of a replayed run."""
 POWERS = (2.0**-30, 2.0**27)
 SMALLEST_COEFFICIENT = 1e-6
