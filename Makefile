@@ -16,11 +16,11 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 # fetch whatever backend is newest on the day.
 INSTALL := $(PIP) install -c $(LOCK) --no-build-isolation
 
-.PHONY: help install reproduce test test-all referee lint format bench lock clean
+.PHONY: help install reproduce test test-all referee fingerprints docs-numbers lint format bench lock clean
 .DEFAULT_GOAL := help
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 install: $(INSTALLED) ## .venv with fmdp in it, editable
 
@@ -46,6 +46,12 @@ test-all: $(INSTALLED) ## all tests, the slow ones too, with fresh and many more
 
 referee: $(INSTALLED) ## everything that fmdp prints about a thousand small models, against exact arithmetic
 	PYTHONPATH=tests $(BIN)/python -m referee $(ARGS)
+
+fingerprints: $(INSTALLED) ## note what short runs come to; refuses if results moved and their version did not
+	$(BIN)/python tests/experiments/fingerprints.py
+
+docs-numbers: $(INSTALLED) ## run what the pages print numbers of, store the numbers, write them into the pages
+	$(BIN)/python -m benchmarks.docs_numbers $(ARGS)
 
 lint: $(INSTALLED) ## style, format and types
 	$(BIN)/ruff check .

@@ -35,6 +35,13 @@ def test_links_lead_somewhere(page: Path) -> None:
             assert anchor in anchors(target), f"{page.name}: no heading for {link}"
 
 
+def test_the_python_of_the_page_about_python_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    text = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"^```python\n(.*?)^```$", text, flags=re.DOTALL | re.MULTILINE)
+    exec(compile(code, "python.md", "exec"), {})
+    assert capsys.readouterr().out == "True True\n"
+
+
 def test_every_page_is_linked_from_another() -> None:
     reached = {
         (page.parent / link.partition("#")[0]).resolve() for page in PAGES for link in links(page)

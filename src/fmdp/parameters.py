@@ -6,7 +6,9 @@ A parameter has a name, a kind (the class), a default, a meaning and a set of al
 is refused with one line of one form: "the 'x' parameter of Y must be ...; got ...".
 
 A default of None means that the parameter may stay unset (text: `none`); a default of REQUIRED
-means that it has to be given.
+means that it has to be given. A parameter that has a meaning only beside certain values of another
+says so (`only_with`), and a value other than its default is refused beside the others: nothing that
+is set is ignored in silence.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ import math
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
 
 from fmdp.errors import InvalidParameter, UnknownName, did_you_mean
@@ -51,6 +53,8 @@ class Parameter(ABC):
     name: str
     default: Any
     meaning: str
+    only_with: tuple[str, tuple[Any, ...]] | None = field(default=None, kw_only=True)
+    """(another parameter, its values beside which this one has a use); None: always."""
 
     kind: ClassVar[str]
 
@@ -110,6 +114,19 @@ class Parameter(ABC):
             f"got {quoted(value)}{self._hint(value)}"
         )
 
+    def refuse_idle(self, values: Mapping[str, Any], owner: str) -> None:
+        """InvalidParameter where this value would be ignored because of another's."""
+        if self.only_with is None or values[self.name] == self.default:
+            return
+        other, useful = self.only_with
+        if values[other] not in useful:
+            words = " or ".join("none" if word is None else str(word) for word in useful)
+            got = values[other] if isinstance(values[other], str) else quoted(values[other])
+            raise InvalidParameter(
+                f"the '{self.name}' parameter of {owner} is used with {other}={words} alone; "
+                f"got {self.name}={self.show(values[self.name])} with {other}={got}"
+            )
+
 
 @dataclass(frozen=True)
 class _Ranged(Parameter):
@@ -148,12 +165,17 @@ def _as_int(value: Any) -> int:
     """An int from a Python or NumPy integer, which __index__ tells from a float."""
     if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise ValueError
-    return int(value.__index__())
+    try:
+        return int(value.__index__())
+    except TypeError:  # an array has the method and yet no index
+        raise ValueError from None
 
 
 def _as_float(value: Any) -> float:
-    """A finite float from any number; bool is no number here."""
-    if isinstance(value, bool | str):
+    """A finite float from any number; bool is no number here, nor is an array of one."""
+    if isinstance(value, bool | str | bytes) or getattr(value, "ndim", 0) != 0:
+        raise ValueError
+    if getattr(getattr(value, "dtype", None), "kind", "") == "b":  # NumPy's own bool
         raise ValueError
     try:
         number = float(value)
@@ -217,7 +239,10 @@ class Numbers(_Ranged):
         return tuple(float(part) for part in parts)
 
     def _accept(self, value: Any) -> tuple[float, ...]:
-        items = tuple(value) if isinstance(value, Iterable) else (value,)
+        try:
+            items = tuple(value) if isinstance(value, Iterable) else (value,)
+        except TypeError:  # an array without dimensions
+            items = (value,)
         if not items:
             raise ValueError
         numbers = tuple(_as_float(item) + 0.0 for item in items)
@@ -325,7 +350,27 @@ def resolve(
             )
         else:
             values[parameter.name] = parameter.default
+    refuse_idle(parameters, values, owner)
     return values
+
+
+def refuse_idle(parameters: Iterable[Parameter], values: Mapping[str, Any], owner: str) -> None:
+    """InvalidParameter if a value would be ignored because of another."""
+    for parameter in parameters:
+        parameter.refuse_idle(values, owner)
+
+
+def check_fields(settings: Any, parameters: Iterable[Parameter], owner: str) -> None:
+    """Check the fields of a frozen dataclass by their declarations, from its `__post_init__`.
+
+    Each field then holds its value in the declaration's own type (a NumPy integer becomes an int),
+    so that Python refuses what the command line refuses, in the same words.
+    """
+    declared = tuple(parameters)
+    values = {one.name: one.check(getattr(settings, one.name), owner) for one in declared}
+    refuse_idle(declared, values, owner)
+    for name, value in values.items():
+        object.__setattr__(settings, name, value)
 
 
 def canonical(parameters: Sequence[Parameter], values: Mapping[str, Any]) -> tuple[str, ...]:

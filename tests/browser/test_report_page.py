@@ -135,6 +135,32 @@ def test_bands_are_shown_and_hidden(page: Page) -> None:
     assert page.locator("[data-band]").count() == 0
 
 
+def test_a_band_is_interrupted_where_its_line_is(
+    made: ModuleType, tmp_path: Path, opened: Opened, page_of: Callable[[Path], Path]
+) -> None:
+    """Regret positive, negative for a while, positive again: on the logarithmic axis band and line
+    have the same two stretches, on the linear one a single one."""
+
+    def broken(t: np.ndarray) -> np.ndarray:
+        return np.where((t > 5) & (t < 40), -1.0, np.sqrt(t))
+
+    learner = made.MadeLearner("PSRL", "psrl", 1.0, curve=broken)
+    made.make_store(tmp_path, problems=["circle:3"], learners=[learner], steps=200)
+    page = opened.open(page_of(tmp_path))
+
+    def across(which: str) -> list[list[float]]:
+        """The places across, in order, of every stretch of the path."""
+        d = page.locator(which).first.get_attribute("d") or ""
+        parts = [part.rstrip("z").split("L") for part in d.split("M")[1:]]
+        return [sorted({float(point.split(",")[0]) for point in part}) for part in parts]
+
+    assert len(across('[data-curve="PSRL"] path')) == 2
+    assert across('[data-band="PSRL"]') == across('[data-curve="PSRL"] path')
+    choose(page, "y-axis", "linear")
+    assert len(across('[data-band="PSRL"]')) == 1
+    assert across('[data-band="PSRL"]') == across('[data-curve="PSRL"] path')
+
+
 @pytest.mark.parametrize(("group", "which"), [("x-axis", "x"), ("y-axis", "y")])
 def test_logarithmic_and_linear_axes(page: Page, group: str, which: str) -> None:
     points = axis(page, "circle:4", which)
@@ -336,6 +362,28 @@ def test_machines_are_coloured_by_state_and_the_action_is_seen(
         assert rings == [1.0 if machine == actions[t, 0] else 0.0 for machine in range(4)]
     assert len(colours[0]) == len(colours[1]) == 1
     assert colours[0] != colours[1]
+
+
+def test_a_price_does_not_make_every_machine_acted_on(
+    made: ModuleType, tmp_path: Path, opened: Opened, page_of: Callable[[Path], Path]
+) -> None:
+    from fmdp.problems import problem
+
+    model = made.with_price(problem("circle:4"))
+    made.make_store(tmp_path, problems=[model], learners=made.LEARNERS[2:3], steps=60)
+    page = opened.open(page_of(tmp_path))
+    page.wait_for_selector("#replay[data-ready]")
+    with Store.open(tmp_path) as store:
+        found = replay(store, gather(store).cells[0])
+    assert found is not None
+    actions = found.recording.actions[:, 0]
+    assert len(set(actions[:40].tolist())) > 2
+    for t in range(40):
+        scrub(page, t)
+        marked = page.locator("#network [data-node]").evaluate_all(
+            "all => all.map(e => e.dataset.touched === 'true')"
+        )
+        assert marked == [node == actions[t] for node in range(4)] + [False]
 
 
 def at_step(page: Page) -> int:

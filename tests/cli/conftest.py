@@ -37,6 +37,13 @@ def _no_such_constant(name: str) -> None:
     raise AssertionError(f"JSON has no {name}")
 
 
+@pytest.fixture(autouse=True)
+def _quiet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A slow machine with nothing compiled yet would say so on standard error."""
+    monkeypatch.setattr("fmdp.progress._SAID_AFTER_SECONDS", 1e6)
+    monkeypatch.setattr("fmdp.cli.progress._FIRST_LINE_AFTER_SECONDS", 1e6)
+
+
 @pytest.fixture
 def run(capsys: pytest.CaptureFixture[str]) -> Callable[..., Ran]:
     """Runs the command line the way the installed program does."""

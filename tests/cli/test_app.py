@@ -33,7 +33,7 @@ def test_help_names_every_command(run: Any, arguments: tuple[str, ...]) -> None:
         (["show", "circle:4", "--jsn"], 'fmdp show has no option "--jsn"; did you mean "--json"?'),
         (["show"], "missing argument 'PROBLEM' (see fmdp show --help)"),
         (["show", "circle:4", "more"], "unexpected extra argument"),
-        (["show", "circle:4", "--rows", "x"], "an integer >= 0; got 'x'"),
+        (["show", "circle:4", "--table", "machine_0", "--rows", "x"], "an integer >= 0; got 'x'"),
         (["show", "circel:4"], 'did you mean "circle"?'),
         (["show", "circle:4,dynamcs=xu"], 'did you mean "dynamics"?'),
         (["show", "circle"], "circle needs a size"),

@@ -8,7 +8,7 @@ import pytest
 
 CONTRACT = (
     "diameter", "span", "factored_spans", "factored_span_sum", "gain", "mixing_time",
-    "m", "l", "L", "W",
+    "m", "l", "L", "W", "largest_span", "largest_factored_spans", "largest_factored_span_sum",
 )  # fmt: skip
 
 
@@ -32,6 +32,30 @@ def test_infinity_is_a_word(run: Any) -> None:
     assert found["mixing_time"] == "inf"
     assert found["gain"] == pytest.approx(1, abs=1e-8)
     assert "infinite" in run("measure", "large-diameter").out
+
+
+def test_both_spans_are_printed(run: Any) -> None:
+    """That of the bias, 1 a circle, and the largest among optimal policies (docs/theory.md)."""
+    found = run("measure", "large-diameter", "--json").json
+    assert found["span"] == pytest.approx(2, abs=1e-6)
+    assert found["factored_spans"] == pytest.approx([1, 1], abs=1e-6)
+    assert found["largest_span"] == pytest.approx(5)
+    assert found["largest_span_bounds"] == pytest.approx([5, 5])
+    assert found["largest_factored_spans"] == pytest.approx([4.5, 4.5])
+    assert found["largest_factored_span_sum"] == pytest.approx(9)
+    shown = run("measure", "large-diameter").out
+    assert "largest span of an optimal policy   5" in shown
+
+
+def test_a_largest_span_that_is_not_known_has_bounds(run: Any) -> None:
+    """Machines that may stay dead for ever: too many policies to try, and no bound from above."""
+    found = run("measure", "machines:2", "--json").json
+    assert found["largest_span"] is None
+    lower, upper = found["largest_span_bounds"]
+    assert lower >= found["span"] - 1e-6
+    assert upper == "inf"
+    assert found["largest_factored_span_sum"] is None
+    assert f"at least {lower:.9g}" in run("measure", "machines:2").out
 
 
 def test_the_mixing_time_is_a_number_of_steps(run: Any) -> None:

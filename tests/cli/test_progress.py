@@ -7,8 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from fmdp.cli import progress as module
-from fmdp.cli.progress import line_of, progress
+from fmdp import progress as module
+from fmdp.cli.progress import progress
+from fmdp.progress import line_of
 
 
 def test_the_line() -> None:
@@ -26,6 +27,7 @@ def test_an_hour_in_a_log_is_a_dozen_lines(
 
     ticks = clock()
     monkeypatch.setattr(module.time, "perf_counter", lambda: next(ticks))
+    monkeypatch.setattr("fmdp.cli.progress._FIRST_LINE_AFTER_SECONDS", 10.0)
     assert not sys.stderr.isatty()
     with progress("planning x") as report:
         for sweep in range(3600):

@@ -33,6 +33,15 @@ def test_the_spec_is_the_papers() -> None:
         assert theirs[problem, "frmax"]["parameters"]["m"] == m
 
 
+def test_fsrl_stands_beside_them_without_a_budget() -> None:
+    third = [cell.resolved for cell in figure_spec().cells if cell.recipe.learner == "fsrl"]
+    assert len(third) == 4
+    for resolved in third:
+        assert resolved["planner"] == "span"
+        assert resolved["parameters"]["c"] == 0.03
+        assert resolved["parameters"]["budget"] is None
+
+
 def test_the_search_covers_the_papers_grids_and_contains_the_figure() -> None:
     figure, search = figure_spec(), figure_spec(search=True)
     assert {run.key for run in figure.runs()} < {run.key for run in search.runs()}

@@ -228,16 +228,21 @@ def test_plan_reports_what_its_policy_gains() -> None:
 @pytest.mark.parametrize(
     ("settings_", "words"),
     [
-        ({"tolerance": 0.0}, "tolerance must be above 0; got 0.0"),
-        ({"criterion": "averge"}, 'did you mean "average"'),
-        ({"criterion": "discounted", "discount": 1.0}, r"discount must be in \[0, 1\); got 1.0"),
         (
-            {"discount": 0.9},
-            "used by the discounted criterion only; got 0.9 with criterion average",
+            {"tolerance": 0.0},
+            "'tolerance' parameter of planner exact must be a number > 0 or none; got 0.0",
+        ),
+        ({"criterion": "averge"}, 'did you mean "average"'),
+        (
+            {"discount": 1.0},
+            r"'discount' parameter of planner exact must be a number in \[0, 1\) or none; got 1.0",
         ),
         ({"targets": "nest"}, 'did you mean "nested"'),
-        ({"ties": "any"}, 'got "any"'),
-        ({"max_iterations": 0}, "max_iterations must be above 0; got 0"),
+        ({"ties": "any"}, "got 'any'"),
+        (
+            {"max_iterations": 0},
+            "'max_iterations' parameter of planner exact must be an integer >= 1 or none; got 0",
+        ),
     ],
 )
 def test_bad_settings_name_the_culprit(settings_: dict[str, object], words: str) -> None:

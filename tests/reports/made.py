@@ -7,7 +7,7 @@ so that states, actions, rewards and regret fit together; the other seeds scatte
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -35,6 +35,7 @@ class MadeLearner:
     parameters: dict[str, Any] = field(default_factory=dict)
     planner: str | None = "exact"
     planner_settings: dict[str, Any] = field(default_factory=dict)
+    curve: Callable[[np.ndarray], np.ndarray] | None = None  # regret after t steps, of every seed
 
 
 LEARNERS = (
@@ -45,6 +46,43 @@ LEARNERS = (
     MadeLearner("DORL, exact", "dorl", 1.0, {"c": 0.03}),
     MadeLearner("oracle", "oracle", 0.1, {}, None),
 )
+
+
+def with_price(model: FactoredMDP, *, seen_by_all: bool = False) -> FactoredMDP:
+    """The model with one more state variable, the price of electricity, which goes its own way.
+    `seen_by_all`: the action is in its scope all the same, and changes nothing."""
+    structure = model.structure
+    m = structure.m
+
+    def moved(scope: Sequence[int]) -> list[int]:
+        return [v if v < m else v + 1 for v in scope]
+
+    price = np.array([[0.9, 0.1], [0.3, 0.7]])
+    own = [m, m + 1] if seen_by_all else [m]
+    return FactoredMDP.from_factors(
+        (*structure.state_sizes, 2),
+        structure.action_sizes,
+        [
+            *(
+                (moved(scope), table)
+                for scope, table in zip(structure.transition_scopes, model.transitions, strict=True)
+            ),
+            (own, np.repeat(price, structure.action_sizes[0], axis=0) if seen_by_all else price),
+        ],
+        [
+            *(
+                (moved(scope), table)
+                for scope, table in zip(structure.reward_scopes, model.rewards, strict=True)
+            ),
+            ([m], [1.0, 0.0]),
+        ],
+        reward_ranges=(*structure.reward_ranges, (0.0, 1.0)),
+        state_names=(*structure.state_names, "price"),
+        action_names=structure.action_names,
+        action_values=structure.action_values,
+        initial_state=(*model.initial_state, 0),
+        name=f"{model.name} and a price",
+    )
 
 
 def checkpoints(steps: int) -> np.ndarray:
@@ -136,6 +174,8 @@ def make_store(
                 luck = np.exp(generator.normal(0, 0.25))
                 grown = made.scale * luck * np.sqrt(t) * model.structure.m / 4
                 regret = base if kept else grown + generator.normal(0, 0.3, t.size).cumsum()
+                if made.curve is not None:
+                    regret = made.curve(t)
                 gaps = np.maximum.accumulate(grown * (0.9 + 0.05 * generator.random(t.size)))
                 common = {
                     "key": key,

@@ -76,6 +76,25 @@ def test_regret_that_is_never_positive_is_drawn_all_the_same(runs: Runs) -> None
         assert files["png"].startswith(MAGIC["png"])
 
 
+def test_a_band_is_interrupted_where_its_line_is(runs: Runs) -> None:
+    """Medians positive, then not, then positive: two stretches of line, two bands, and no corner of
+    a band where there is no line."""
+    from matplotlib.figure import Figure
+
+    cell = runs.problems[0].cells[0]
+    t = np.arange(1, 10)
+    middle = np.array([1.0, 2, 3, -1, -2, 0, 4, 5, 6])
+    values = np.stack([middle - 0.5, middle, middle + 0.5])
+    broken = replace(cell, t=t, curves={REALISED: values})
+    ax = Figure().subplots()
+    figures.draw_panel(ax, [broken], REALISED, "log", styles(runs.cells))
+    (band,) = ax.collections
+    stretches = [sorted(set(path.vertices[:, 0].tolist())) for path in band.get_paths()]
+    assert stretches == [[1, 2, 3], [7, 8, 9]]
+    line = np.ma.masked_invalid(ax.lines[0].get_ydata())
+    assert [t[part].tolist() for part in np.ma.clump_unmasked(line)] == [[1, 2, 3], [7, 8, 9]]
+
+
 def test_a_panel_with_too_many_cells_has_the_best_of_each_learner(
     made: ModuleType, tmp_path: Path
 ) -> None:

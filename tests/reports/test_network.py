@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from types import ModuleType
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fmdp.model import Structure
+from fmdp.model import FactoredMDP, Structure
 from fmdp.problems import problem
 from fmdp.reports.network import layout, network, touched_nodes
 from fmdp.testing.strategies import structures
@@ -76,6 +78,49 @@ def test_an_action_of_one_machine_touches_its_node() -> None:
     model = problem("machines:3")
     touched = touched_nodes(model, network(model.structure))
     assert touched == [[[], [0]], [[], [1]], [[], [2]]]
+
+
+@pytest.mark.parametrize("dynamics", ["xu", "guestrin", "talebi", "ippc"])
+@pytest.mark.parametrize("seen_by_all", [False, True])
+@pytest.mark.parametrize("name", ["circle:2", "circle:5", "three-leg:7"])
+def test_a_price_that_goes_its_own_way_changes_nothing(
+    made: ModuleType, name: str, dynamics: str, seen_by_all: bool
+) -> None:
+    model = problem(f"{name},dynamics={dynamics}")
+    n = model.structure.m
+    priced = made.with_price(model, seen_by_all=seen_by_all)
+    assert touched_nodes(priced, network(priced.structure)) == [[*([i] for i in range(n)), []]]
+
+
+def test_doing_nothing_is_known_by_its_name() -> None:
+    """One machine, restart or none: the tables cannot say which of the two does nothing."""
+    model = problem("circle:1")
+    assert touched_nodes(model, network(model.structure)) == [[[0], []]]
+
+
+def test_an_action_acts_where_it_changes_the_law_however_little() -> None:
+    """By hand: a sturdy machine next to a frail one, each with (wait, repair, replace). The first
+    action changes both a little, the second its own machine alone; a third machine has no action
+    in its scope."""
+    frail = [[0.5, 0.5], [0.1, 0.9], [0.0, 1.0]]
+    sturdy = [[0.01, 0.99], [0.005, 0.995], [0.005, 0.995]]
+    both = [[0.01, 0.99]] * 3 + [[0.005, 0.995]] * 3 + [[0.005, 0.995]] * 3
+    names = ("wait", "repair", "replace")
+    model = FactoredMDP.from_factors(
+        [2, 2, 2],
+        [3, 3],
+        [((3,), frail), ((3, 4), both), ((2,), [[0.5, 0.5], [0.1, 0.9]])],
+        [((0,), [0, 1])],
+        action_values=(names, names),
+    )
+    assert touched_nodes(model, network(model.structure)) == [[[], [0, 1], [0, 1]], [[], [], []]]
+    own = FactoredMDP.from_factors(
+        [2, 2],
+        [3, 3],
+        [((2,), frail), ((3,), sturdy)],
+        [((0,), [0, 1])],
+    )
+    assert touched_nodes(own, network(own.structure)) == [[[], [0], [0]], [[], [1], [1]]]
 
 
 def test_labels_are_short_where_that_is_clear() -> None:

@@ -125,6 +125,127 @@ def test_a_search_that_ends_elsewhere(made: ModuleType, numbers: Made) -> None:
     assert "best c of DORL was 20 on circle:4, which is not everywhere near the paper's" in words
 
 
+def test_the_search_of_m_and_the_papers_m_stays_in_the_figure(
+    made: ModuleType, numbers: Made
+) -> None:
+    """m = 100 wins; the figure and the claims keep the paper's 300."""
+    grid = tuple(
+        made.MadeLearner(f"f-Rmax m={m}", "frmax", scale, {"m": m}, "alp")
+        for m, scale in ((100, 9.0), (700, 40.0))
+    )
+    runs, analysis = numbers(extra=grid)
+    (words,) = paragraphs(runs, analysis)
+    best, worse = (
+        analysis.summary("circle:4", label).by_measure["regret"].median
+        for label in ("f-Rmax m=100", "f-Rmax")
+    )
+    psrl, dorl = (
+        analysis.summary("circle:4", label).by_measure["regret"].median
+        for label in ("PSRL", "DORL")
+    )
+    assert (
+        f"the best m of f-Rmax was 100 on circle:4, the smallest tried, where the paper has 300 on "
+        f"circle:4; even so its median is {best / max(psrl, dorl):.1f} times the worse"
+    ) in words
+    assert f"its median is {worse / max(psrl, dorl):.1f} times the worse of the two" in words
+    (panel,) = panels(runs)
+    assert panel.theirs["frmax"].parameters["m"] == 300
+
+
+def test_the_papers_m_may_win(made: ModuleType, numbers: Made) -> None:
+    grid = (made.MadeLearner("f-Rmax m=100", "frmax", 40.0, {"m": 100}, "alp"),)
+    (words,) = paragraphs(*numbers(extra=grid))
+    assert "the best m of f-Rmax was 300 on circle:4, as in the paper." in words
+
+
+@pytest.mark.parametrize(("scale", "verdict"), [(5.0, "worse"), (90.0, "better")])
+def test_frmax_against_random_actions(
+    made: ModuleType, numbers: Made, scale: float, verdict: str
+) -> None:
+    runs, analysis = numbers(extra=(made.MadeLearner("random", "random", scale, {}, None),))
+    (words,) = paragraphs(runs, analysis)
+    frmax, random = (
+        analysis.summary("circle:4", label).by_measure["regret"].median
+        for label in ("f-Rmax", "random")
+    )
+    assert (
+        f"With the paper's m, f-Rmax is {verdict} than random actions: on circle:4 "
+        f"({frmax:,.0f} against {random:,.0f})."
+    ) in words
+
+
+def test_frmax_is_worse_than_random_actions_on_some(made: ModuleType, tmp_path: Path) -> None:
+    for problem, m, scale in (("circle:4", 300, 90.0), ("three-leg:4", 500, 5.0)):
+        learners = [
+            made.MadeLearner("PSRL", "psrl", 1.2, {"c": 0.75}, "alp"),
+            made.MadeLearner("DORL", "dorl", 1.2, {"c": 0.03}, "alp"),
+            made.MadeLearner("f-Rmax", "frmax", 30.0, {"m": m}, "alp"),
+            made.MadeLearner("random", "random", scale, {}, None),
+        ]
+        made.make_store(
+            tmp_path, problems=[problem], learners=learners, seeds=range(9), steps=100, name=problem
+        )
+    with Store.open(tmp_path) as store:
+        runs = gather(store)
+    (words,) = paragraphs(runs, analyse(runs))
+    assert "worse than random actions on 1 of 2 problems: on three-leg:4 (" in words
+    assert "; it is better on circle:4 (" in words
+
+
+@pytest.mark.parametrize("problem_m", [300, 500])
+def test_another_m_is_not_called_the_papers(
+    made: ModuleType, tmp_path: Path, problem_m: int
+) -> None:
+    """On circle:4 the paper has m = 300: a store with 500 alone says nothing about the paper's."""
+    learners = [
+        made.MadeLearner("PSRL", "psrl", 1.2, {"c": 0.75}, "alp"),
+        made.MadeLearner("DORL", "dorl", 1.2, {"c": 0.03}, "alp"),
+        made.MadeLearner("f-Rmax", "frmax", 30.0, {"m": problem_m}, "alp"),
+        made.MadeLearner("random", "random", 5.0, {}, None),
+    ]
+    made.make_store(tmp_path, problems=["circle:4"], learners=learners, steps=100)
+    with Store.open(tmp_path) as store:
+        runs = gather(store)
+    (words,) = paragraphs(runs, analyse(runs))
+    assert ("With the paper's m" in words) == (problem_m == 300)
+
+
+def test_fsrl_stands_beside_them_and_its_budget_is_told(made: ModuleType, numbers: Made) -> None:
+    third = made.MadeLearner(
+        "FSRL", "fsrl", 1.2, {"c": 0.03, "budget": None, "growth": 1.0}, "span", {"budget": 0.0}
+    )
+    given = made.MadeLearner(
+        "FSRL Q=8", "fsrl", 1.0, {"c": 0.03, "budget": [8.0]}, "span", {"budget": [8.0]}
+    )
+    runs, analysis = numbers(ours=1.0, extra=(given, third))
+    _, words, ours = paragraphs(runs, analysis)
+    fsrl, dorl = (
+        analysis.summary("circle:4", label).by_measure["regret"].median
+        for label in ("FSRL", "DORL, exact")
+    )
+    assert "FSRL, is not in its figure" in words
+    assert (
+        "c = 0.03 and no budget given (it starts at 1 times the sum of the reward ranges" in words
+    )
+    assert (
+        f"medians are {fsrl:,.0f} on circle:4: {fsrl / dorl:.2f} times those of DORL with" in words
+    )
+    (panel,) = panels(runs)
+    assert panel.third is not None
+    assert panel.third.label == "FSRL"
+    assert "FSRL, which it does not run, with the span planner" in figure(runs, [panel]).caption
+    assert "FSRL Q=8" in ours or "DORL, exact" in ours
+
+
+def test_a_given_budget_is_told(made: ModuleType, numbers: Made) -> None:
+    given = made.MadeLearner(
+        "FSRL", "fsrl", 1.0, {"c": 0.03, "budget": [8.0]}, "span", {"budget": [8.0]}
+    )
+    _, words = paragraphs(*numbers(extra=(given,)))
+    assert "a budget of 8, split uniform" in words
+    assert "times those of DORL with the paper's planner" in words
+
+
 def test_a_first_look_in_the_same_store_does_not_count(made: ModuleType, tmp_path: Path) -> None:
     for steps in (20, 100):
         made.make_store(

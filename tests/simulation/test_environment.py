@@ -66,10 +66,11 @@ def test_only_what_is_possible_happens(model: FactoredMDP, seed: int) -> None:
     assert environment.steps == 20
 
 
-class Fixed:
+class Fixed(np.random.Generator):
     """A generator of given uniforms."""
 
     def __init__(self, uniforms: list[float]) -> None:
+        super().__init__(np.random.PCG64(0))
         self.uniforms = np.array(uniforms)
 
     def random(self, shape: tuple[int, int]) -> np.ndarray:

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from fmdp.cli.progress import progress
 from fmdp.errors import InvalidParameter
 from fmdp.memory import describe_count
 
@@ -28,8 +29,9 @@ def convert(
     from fmdp.model import save
     from fmdp.problems import problem
 
-    model = problem(source)
-    save(model, target)
+    with progress(f"converting {source}", compiles=False):
+        model = problem(source)
+        save(model, target)
     structure = model.structure
     print(
         f"wrote {target}: {model.name or source}, {describe_count(structure.n_states)} states, "

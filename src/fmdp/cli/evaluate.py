@@ -36,9 +36,9 @@ def evaluate(
     from fmdp.problems import problem as problem_of
     from fmdp.simulation import evaluate as evaluate_policy
 
-    model = problem_of(problem)
-    saved = load_policy(policy, model.structure)
     with progress(f"evaluating {policy}") as report:
+        model = problem_of(problem)
+        saved = load_policy(policy, model.structure)
         found = evaluate_policy(model, saved, progress=report)
     if json:
         print_json(

@@ -7,10 +7,7 @@ regret is measured against is `seconds_reference`. Ctrl-C gives the run so far.
 
 from __future__ import annotations
 
-import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,16 +16,16 @@ import typer
 from fmdp.cli import options
 from fmdp.cli.output import (
     columns,
-    console,
     print_json,
     print_people,
     seconds_text,
     short_number,
 )
-from fmdp.cli.plan import refuse_unwritable
+from fmdp.cli.plan import planner_text, refuse_unwritable
 from fmdp.cli.progress import progress
 from fmdp.errors import InvalidParameter
 from fmdp.memory import describe_count
+from fmdp.progress import line_of_run
 
 if TYPE_CHECKING:
     from fmdp.learning.learner import Learner
@@ -95,7 +92,7 @@ def learn(
     from fmdp.learning.registry import learner_kind
     from fmdp.parameters import Integer, split_assignments
     from fmdp.problems import problem as problem_of
-    from fmdp.simulation import Simulation
+    from fmdp.simulation import Simulation, reference_for
 
     n_steps = Integer("steps", 10_000, "steps to take", low=1, high=2**53).parse(
         steps, "fmdp learn"
@@ -103,19 +100,17 @@ def learn(
     n_seed = Integer("seed", 0, "seed of the run", low=0, high=2**63).parse(seed, "fmdp learn")
     kind = learner_kind(learner)
     parameters: dict[str, object] = {**split_assignments(set or (), f"learner {learner}")}
-    model = problem_of(problem)
-    made = kind.make(model, parameters, planner_of(learner, planner, settings, parameters, model))
-    rehearse(learner, made)
-    startup = time.perf_counter() - started
-    with progress(f"planning {problem}, which regret is measured against") as report:
-        from fmdp.simulation import reference_for
-
+    with progress(f"{learner} on {problem}", line_of_run) as report:
+        model = problem_of(problem)
+        chosen, reason = planner_of(learner, planner, settings, parameters, model)
+        made = kind.make(model, parameters, chosen)
+        rehearse(learner, made)
+        startup = time.perf_counter() - started
         reference = reference_for(model, progress=report)
-    simulation = Simulation(model, made, n_seed, reference=reference)
-    interrupted = False
-    with bar(f"{learner} on {problem}", n_steps) as tell:
+        simulation = Simulation(model, made, n_seed, reference=reference)
+        interrupted = False
         try:
-            simulation.run(n_steps, progress=tell)
+            simulation.run(n_steps, progress=report)
         except KeyboardInterrupt:
             interrupted = True
     run = simulation.result()
@@ -127,6 +122,7 @@ def learn(
         "learner": learner,
         "parameters": made.settings,
         "planner": None if of_planner is None else of_planner.name,
+        "planner_reason": reason or getattr(made, "planner_reason", None),
         "seed": n_seed,
         **{key: getattr(run, key) for key in OF_THE_RUN},
         "states": model.structure.n_states,
@@ -147,12 +143,14 @@ def planner_of(
     settings: dict[str, object],
     parameters: dict[str, object],
     model: FactoredMDP,
-) -> Planner | None:
-    """The planner that the options ask for; None where they leave it to the learner.
+) -> tuple[Planner | None, str | None]:
+    """The planner that the options ask for, None where they leave it to the learner; and why it is
+    not the exact one, where they do not name it.
 
     FSRL always plans under a span budget, which may be given as an option or with --set.
     """
-    from fmdp.learning.learner import for_learning
+    from fmdp.learning.learner import EXACT_STATES
+    from fmdp.planning.choice import choose_planner
     from fmdp.planning.registry import planner_kind
 
     if learner == "fsrl":
@@ -166,12 +164,18 @@ def planner_of(
                 parameters[key] = settings.pop(key)
         if name in (None, "span"):
             # Budget 0 stands for none: the learner has its own.
-            return planner_kind("span").make({**settings, "budget": 0}) if settings else None
+            made = planner_kind("span").make({**settings, "budget": 0}) if settings else None
+            return made, None
+    reason = None
     if name is None:
         if not settings:
-            return None
-        name = for_learning(None, model.structure).name
-    return planner_kind(name).make(settings)
+            return None, None
+        limit: Any = settings.get("memory_limit")
+        chosen, reason = choose_planner(
+            model.structure, most_states=EXACT_STATES, memory_limit=limit
+        )
+        name = chosen.name
+    return planner_kind(name).make(settings), reason
 
 
 def rehearse(name: str, learner: Learner) -> None:
@@ -190,38 +194,6 @@ def rehearse(name: str, learner: Learner) -> None:
     Simulation(small, copy, reference=Reference(0.0, "exact", None, 0.0)).run(2)
 
 
-@contextmanager
-def bar(what: str, steps: int) -> Iterator[Callable[[Mapping[str, Any]], None]]:
-    """A bar with step, episode, regret so far and time left; lines where there is no terminal."""
-    if not sys.stderr.isatty():
-        with progress(what, line_of) as report:
-            yield report
-        return
-    from rich.progress import BarColumn, Progress, TextColumn
-
-    with Progress(
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=12),
-        TextColumn("{task.fields[news]}"),
-        console=console(stderr=True),
-        transient=True,
-    ) as shown:
-        task = shown.add_task(what, total=steps, news="")
-
-        def rewrite(news: Mapping[str, Any]) -> None:
-            shown.update(task, completed=news["step"], news=line_of(news, news["seconds"]))
-
-        yield rewrite
-
-
-def line_of(news: Mapping[str, Any], seconds: float) -> str:
-    """ "step 120 of 1,000, episode 7, regret 3.4, 15 s left"."""
-    left = seconds * (news["steps"] - news["step"]) / max(1, news["step"])
-    step = f"step {news['step']:,} of {news['steps']:,}"
-    episode = "" if news["episode"] is None else f", episode {news['episode']:,}"
-    return f"{step}{episode}, regret {short_number(news['regret'], 4)}, {left:.0f} s left"
-
-
 def print_run(result: dict[str, Any], run: Run, interrupted: bool, out: Path | None) -> None:
     exact = run.gain_kind == "exact"
     decades = [(t, regret) for t, regret in run.curve if t == run.steps or is_power_of_ten(t)]
@@ -231,7 +203,7 @@ def print_run(result: dict[str, Any], run: Run, interrupted: bool, out: Path | N
     rows = [
         ("problem", f"{result['problem']}, {describe_count(result['states'])} states"),
         ("learner", result["learner"] + (f" ({parameters})" if parameters else "")),
-        ("planner", result["planner"] or "none"),
+        ("planner", planner_text(result)),
         ("steps", f"{run.steps:,}" + (" (interrupted)" if interrupted else "")),
         ("regret", short_number(run.regret, 6)),
         ("gap regret", short_number(run.gap_regret, 6)),

@@ -41,6 +41,11 @@ def measure(problem: options.Problem, json: options.Json = False) -> int:
                 "span": found.span,
                 "factored_spans": found.factored_spans,
                 "factored_span_sum": found.factored_span_sum,
+                "largest_span": found.largest_span,
+                "largest_span_bounds": found.largest_span_bounds,
+                "largest_factored_spans": found.largest_factored_spans,
+                "largest_factored_spans_bounds": found.largest_factored_spans_bounds,
+                "largest_factored_span_sum": found.largest_factored_span_sum,
                 "gain": found.gain,
                 "gain_bounds": found.gain_bounds,
                 "status": found.status,
@@ -75,7 +80,17 @@ def print_measures(problem: str, states: int, found: Measures, seconds: float) -
     def known(value: float | None, digits: int = 9) -> str:
         return "out of reach" if value is None else short_number(value, digits)
 
+    def largest(bounds: tuple[float, float] | None, digits: int = 9) -> str:
+        if bounds is None:
+            return "out of reach"
+        lower, upper = (short_number(bound, digits) for bound in bounds)
+        if math.isinf(bounds[1]):
+            return f"at least {lower}"
+        return lower if lower == upper else f"{lower} to {upper}"
+
     spans = found.factored_spans
+    factored = found.largest_factored_spans_bounds
+    each = "out of reach" if factored is None else ", ".join(largest(own, 4) for own in factored)
     print_people(
         columns(
             [
@@ -85,6 +100,9 @@ def print_measures(problem: str, states: int, found: Measures, seconds: float) -
                 ("span", known(found.span)),
                 ("factored spans", "out of reach" if spans is None else numbers_text(spans)),
                 ("their sum Q", known(found.factored_span_sum)),
+                ("largest span of an optimal policy", largest(found.largest_span_bounds)),
+                ("largest factored spans", each),
+                ("their sum", known(found.largest_factored_span_sum)),
                 ("gain", known(found.gain)),
                 ("status", found.status),
                 ("mixing time", known(found.mixing_time)),

@@ -89,7 +89,8 @@ Tolerance = Annotated[
     _of_planner(
         "--tolerance",
         metavar="E",
-        help="exact, span: largest gap between the bounds; alp: largest violation. Default: 1e-6.",
+        help="exact, span: largest gap between the bounds; alp: largest violation. "
+        "Default: 1e-6 times the largest range of a reward factor.",
     ),
 ]
 MaxIterations = Annotated[

@@ -59,6 +59,7 @@ OF_THE_STATS = (
 KEYS = (
     "problem",
     "planner",
+    "planner_reason",
     "status",
     *OF_THE_PLAN,
     "seconds",
@@ -119,30 +120,28 @@ def run(result: dict[str, Any], planner: str | None, settings: Mapping[str, obje
     """Plan for result["problem"], with the clocks; fills the result, key by key as it is known."""
     clock = time.perf_counter
     started = clock()
-    from fmdp.planning.choice import default_planner
+    from fmdp.planning.choice import choose_planner
     from fmdp.planning.choice import plan as plan_for
     from fmdp.planning.registry import planner_kind
     from fmdp.problems import problem as problem_of
 
     imported = clock()
     problem = result["problem"]
-    model = problem_of(problem)
-    built = clock()
-    result["states"], result["actions"] = model.structure.n_states, model.structure.n_actions
-    if planner is None:
-        planner = (
-            planner_that_takes(settings)
-            or default_planner(
-                model,
-                memory_limit=settings.get("memory_limit"),  # type: ignore[arg-type]
-            ).name
-        )
-    kind = planner_kind(planner)
-    chosen = kind.make(settings)
-    result["planner"] = kind.name
-    warm_up(kind, settings, model.structure.n_states)
-    warm = clock()
     with progress(f"planning {problem}") as report:
+        model = problem_of(problem)
+        built = clock()
+        structure = model.structure
+        result["states"], result["actions"] = structure.n_states, structure.n_actions
+        planner = planner or planner_that_takes(settings)
+        if planner is None:
+            limit: Any = settings.get("memory_limit")
+            chosen, result["planner_reason"] = choose_planner(structure, memory_limit=limit)
+            planner = chosen.name
+        kind = planner_kind(planner)
+        chosen = kind.make(settings)
+        result["planner"] = kind.name
+        warm_up(kind, settings, structure.n_states)
+        warm = clock()
         found = plan_for(model, chosen, progress=report)
     planned = clock()
     evaluation = found.stats.get("seconds_evaluation", 0.0)
@@ -226,7 +225,7 @@ def print_plan(result: Mapping[str, Any], found: Plan, out: Path | None) -> None
     rows = [
         ("problem", result["problem"]),
         ("size", f"{states} states, {actions} actions"),
-        ("planner", result["planner"]),
+        ("planner", planner_text(result)),
         ("status", f"{result['status']}: {found.status.message}"),
     ]
     lower, upper = result["gain_lower"], result["gain_upper"]
@@ -269,6 +268,12 @@ def print_plan(result: Mapping[str, Any], found: Plan, out: Path | None) -> None
     if out is not None:
         rows.append(("policy", f"saved in {out}" if found.policy else "none to save"))
     print_people(columns(rows))
+
+
+def planner_text(result: Mapping[str, Any]) -> str:
+    """The planner, and why it is not the exact one where nobody has chosen."""
+    reason = result["planner_reason"]
+    return (result["planner"] or "none") + ("" if reason is None else f" ({reason})")
 
 
 def truncated_text(states: int, attained: bool) -> str:

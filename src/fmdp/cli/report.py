@@ -11,6 +11,7 @@ import typer
 
 from fmdp.cli.options import Json
 from fmdp.cli.output import print_json, print_people, table
+from fmdp.cli.progress import progress
 
 if TYPE_CHECKING:
     from fmdp.reports.report import Report
@@ -39,7 +40,8 @@ def report(
     """Figures, tables (CSV too) and a web page from stored runs."""
     from fmdp.reports.report import write_report
 
-    written = write_report(directory, out)
+    with progress(f"report of {directory}", compiles=False):
+        written = write_report(directory, out)
     if json:
         print_json(as_json(written))
     else:

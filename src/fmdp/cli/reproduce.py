@@ -15,6 +15,7 @@ import typer
 
 from fmdp.cli.output import print_people, seconds_text, short_number, table
 from fmdp.cli.plan import exit_status, run
+from fmdp.cli.progress import progress
 from fmdp.cli.report import print_report
 from fmdp.cli.sweep import WorkerCount, duration, print_summary, run_spec, team
 from fmdp.memory import describe_count
@@ -42,7 +43,8 @@ def reproduce(
     spec = figure_spec(runs=runs, steps=steps, search=search)
     status = print_plans([problem.id for problem in spec.problems])
     summary = run_spec(spec, out, team(workers), retry_failed=True)
-    written = write_report(out)
+    with progress(f"report of {out}", compiles=False):
+        written = write_report(out)
     print()
     print_report(written)
     print()

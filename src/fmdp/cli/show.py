@@ -16,6 +16,8 @@ from fmdp.cli.output import (
     short_number,
     table,
 )
+from fmdp.cli.progress import progress
+from fmdp.errors import InvalidParameter
 from fmdp.memory import describe_count
 
 if TYPE_CHECKING:
@@ -37,16 +39,26 @@ def show(
         ),
     ] = None,
     rows: Annotated[
-        str, typer.Option(metavar="N", help="Rows of the table to print; 0 for all.")
-    ] = "40",
+        str | None,
+        typer.Option(
+            metavar="N",
+            help="Rows of the table to print; 0 for all. Default: 40.",
+            show_default=False,
+        ),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Variables, scopes, the network; a table on request."""
     from fmdp.parameters import Integer
     from fmdp.problems import problem as problem_of
 
-    limit = Integer("rows", 40, "rows of the table", low=0).parse(rows, "fmdp show")
-    model = problem_of(problem)
+    if rows is not None and (factor is None or json):
+        raise InvalidParameter(
+            "--rows is for a table that is printed (--table without --json); the object has all"
+        )
+    limit = Integer("rows", 40, "rows of the table", low=0).check(rows or 40, "fmdp show")
+    with progress(f"reading {problem}", compiles=False):
+        model = problem_of(problem)
     if json:
         print_json(description(model) | ({"table": table_json(model, factor)} if factor else {}))
     elif factor:

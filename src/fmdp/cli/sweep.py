@@ -47,7 +47,9 @@ def sweep(
 
     if dask is not None and workers is not None:
         raise InvalidParameter("--workers and --dask exclude each other; give one of them")
-    summary = run_spec(read_spec(spec), out, team(workers, dask), retry_failed=retry_failed)
+    with progress(f"reading {spec}", compiles=False):
+        read = read_spec(spec)
+    summary = run_spec(read, out, team(workers, dask), retry_failed=retry_failed)
     print_summary(summary, retry_failed)
     return 1 if summary.failed else 0
 

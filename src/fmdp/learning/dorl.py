@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from fmdp.errors import InvalidParameter
 from fmdp.learning.confidence import REWARD_CONSTANT, TRANSITION_CONSTANT, confidence_tables
 from fmdp.learning.episodes import EPISODES, LENGTH, EpisodeRule, episode_rule
 from fmdp.learning.learner import TARGETS, PlanningLearner
@@ -44,6 +45,23 @@ CONSTANTS = (
 class Optimistic(PlanningLearner):
     """A learner that plans over the confidence set of (delta_p) and (delta_r)."""
 
+    def __init__(
+        self,
+        structure: Structure,
+        *,
+        planner: Planner | str | None = None,
+        generator: np.random.Generator | int | None = None,
+        **settings: object,
+    ) -> None:
+        super().__init__(structure, settings, generator, planner)
+        c, own = self.settings["c"], [self.settings[one.name] for one in CONSTANTS]
+        if c != C.default and None not in own:
+            raise InvalidParameter(
+                f"the 'c' parameter of learner {self.name} stands in place of a constant that is "
+                f"not given; got c={C.show(c)}, transition_constant={CONSTANTS[0].show(own[0])} "
+                f"and reward_constant={CONSTANTS[1].show(own[1])}"
+            )
+
     def episode_rule(self) -> EpisodeRule:
         return episode_rule(
             self.settings["episodes"], self.settings["length"], self.structure,
@@ -72,13 +90,3 @@ class DORL(Optimistic):
     name = "dorl"
     summary = "discrete optimism: plans over the extreme transitions of a confidence set"
     parameters = (C, RHO, *CONSTANTS, EPISODES, LENGTH, TARGETS)
-
-    def __init__(
-        self,
-        structure: Structure,
-        *,
-        planner: Planner | None = None,
-        generator: np.random.Generator | None = None,
-        **settings: object,
-    ) -> None:
-        super().__init__(structure, settings, generator, planner)

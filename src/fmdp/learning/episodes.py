@@ -1,6 +1,6 @@
 """When to plan again: the length of episode k, and the counts that end it early.
 
-* arithmetic (Xu & Tewari 2020): T_k = ceil(k / L). T steps take K <= sqrt(3 L T) + L episodes.
+* arithmetic (Xu & Tewari 2020): T_k = ceil(k / L). T steps take K <= sqrt(3 L T) episodes.
 * doubling (Jaksch, Auer & Ortner 2010): until the count of an entry has doubled since the start of
   the episode, N(x) >= max{1, 2 N_k(x)}, for any entry of any factor.
 * tsde (Ouyang et al. 2017): until N(x) > 2 N_k(x) for some entry, at most T_{k-1} + 1 steps, where

@@ -26,7 +26,7 @@ from fmdp.learning.learner import Learner, PlanningLearner
 from fmdp.learning.oracle import Oracle
 from fmdp.learning.registry import learner_kind
 from fmdp.model import Structure
-from fmdp.model.files import dumps, loads, write_atomically
+from fmdp.model.files import dumps, loads, path_of, write_atomically
 from fmdp.planning.plan import Planner
 from fmdp.planning.policy import Policy, load_policy
 from fmdp.planning.registry import planner_kind, planners
@@ -39,6 +39,7 @@ _COUNTERS = ("steps", "episodes", "planner_calls", "unconverged_plans")
 
 def save_learner(learner: Learner, path: str | os.PathLike[str]) -> None:
     """Write the learner, whole or not at all."""
+    path_of(path, "a learner file")
     values, arrays = learner.state()
     header: dict[str, Any] = {
         "format": FORMAT,
@@ -66,6 +67,7 @@ def save_learner(learner: Learner, path: str | os.PathLike[str]) -> None:
 
 def load_learner(path: str | os.PathLike[str]) -> Learner:
     """The learner as it was when it was saved."""
+    path_of(path, "a learner file")
     label = os.fspath(path)
     header, arrays = _read(path)
     try:

@@ -40,8 +40,8 @@ class FRmax(PlanningLearner):
         self,
         structure: Structure,
         *,
-        planner: Planner | None = None,
-        generator: np.random.Generator | None = None,
+        planner: Planner | str | None = None,
+        generator: np.random.Generator | int | None = None,
         **settings: object,
     ) -> None:
         super().__init__(structure, settings, generator, planner)

@@ -28,7 +28,17 @@ from fmdp.learning.learner import TARGETS, for_learning
 from fmdp.model import Structure
 from fmdp.parameters import Choice, Number, Numbers
 from fmdp.planning.plan import Plan, Planner
-from fmdp.planning.span import SPLITS, PreparedSpan, SpanConstrained
+from fmdp.planning.span import PreparedSpan, SpanConstrained
+
+GROWTH = Number(
+    "growth",
+    1.0,
+    "of the least budget at step t, in units of the sum of the reward ranges times log2(1 + t), "
+    "where no budget is given",
+    low=0.0,
+    low_open=True,
+    only_with=("budget", (None,)),
+)
 
 
 class FSRL(Optimistic):
@@ -51,16 +61,9 @@ class FSRL(Optimistic):
             "split",
             None,
             "how one budget is divided between the state variables; uniform by default",
-            choices=SPLITS,
+            choices=("uniform", "given", "search"),
         ),
-        Number(
-            "growth",
-            1.0,
-            "of the least budget at step t, in units of the sum of the reward ranges times "
-            "log2(1 + t), where no budget is given",
-            low=0.0,
-            low_open=True,
-        ),
+        GROWTH,
         EPISODES,
         LENGTH,
         TARGETS,
@@ -70,17 +73,18 @@ class FSRL(Optimistic):
         self,
         structure: Structure,
         *,
-        planner: Planner | None = None,
-        generator: np.random.Generator | None = None,
+        planner: Planner | str | None = None,
+        generator: np.random.Generator | int | None = None,
         **settings: object,
     ) -> None:
         """`planner` may be a SpanConstrained, whose budget counts where none is set here; a budget
         of 0, under which nothing could be learned, stands for none."""
-        super().__init__(structure, settings, generator, planner)
+        # By its name alone the planner has no budget of its own, as without a name.
+        chosen = None if isinstance(planner, str) and planner == "span" else planner
+        super().__init__(structure, planner=chosen, generator=generator, **settings)
 
     def choose_planner(self, planner: Planner | None) -> Planner:
-        budget, split = self.settings["budget"], self.settings["split"]
-        self._growing = budget is None and getattr(planner, "budget", 0.0) == 0.0
+        self._growing = self.settings["budget"] is None and getattr(planner, "budget", 0.0) == 0.0
         self._doubling = BudgetDoubling(
             self.structure,
             growth=self.settings["growth"],
@@ -95,10 +99,22 @@ class FSRL(Optimistic):
             raise InvalidParameter(
                 f"learner fsrl plans under a span budget; got planner {planner.name}, must be span"
             )
-        if budget is not None:
-            chosen = replace(chosen, budget=budget)
-        if split is not None:
-            chosen = replace(chosen, split=split)
+        for name, unset in (("budget", 0.0), ("split", None)):
+            if self.settings[name] is None:
+                continue
+            changed = replace(chosen, **{name: self.settings[name]})
+            if getattr(chosen, name) not in (unset, getattr(changed, name)):
+                raise InvalidParameter(
+                    f"the '{name}' of learner fsrl must be given once; got "
+                    f"{getattr(changed, name)} for the learner and {getattr(chosen, name)} "
+                    f"for its planner"
+                )
+            chosen = changed
+        if not self._growing and self.settings["growth"] != GROWTH.default:
+            raise InvalidParameter(
+                f"the 'growth' parameter of learner fsrl is used where no budget is given; got "
+                f"growth={GROWTH.show(self.settings['growth'])} with budget {chosen.budget}"
+            )
         chosen.budgets(self.structure)
         return for_learning(chosen, self.structure, self.settings["targets"])
 

@@ -26,11 +26,14 @@ from fmdp.errors import InvalidParameter
 from fmdp.learning.episodes import NO_LIMITS, Counts, Episode, EpisodeRule
 from fmdp.learning.statistics import Statistics
 from fmdp.model import Structure
-from fmdp.parameters import Choice, Parameter, resolve
-from fmdp.planning.choice import planner_for
+from fmdp.model.structure import check_structure
+from fmdp.parameters import Choice, Integer, Parameter, quoted, resolve
+from fmdp.planning.choice import choose_planner
 from fmdp.planning.exact import Exact
 from fmdp.planning.plan import Plan, Planner, Prepared, Status, Tables
 from fmdp.planning.policy import Policy, TablePolicy
+from fmdp.planning.registry import planner_of
+from fmdp.planning.settings import refuse_targets
 from fmdp.planning.span import SpanConstrained
 
 Table = NDArray[np.integer[Any]]
@@ -82,17 +85,15 @@ class Learner(ABC):
         self,
         structure: Structure,
         settings: Mapping[str, object],
-        generator: np.random.Generator | None,
+        generator: np.random.Generator | int | None,
     ) -> None:
-        if not isinstance(structure, Structure):
-            raise InvalidParameter(
-                f"learner {self.name} must be given a Structure, as model.structure is; "
-                f"got {structure!r}"
-            )
+        """`generator` is for learners that draw at random: a generator, or a seed for one; without
+        it `simulate` gives the learner one."""
+        check_structure(structure, f"learner {self.name}")
         self.structure = structure
         self.settings: dict[str, Any] = resolve(self.parameters, settings, f"learner {self.name}")
         """Every parameter with its value."""
-        self.generator = generator
+        self.generator = generator_of(generator, f"learner {self.name}")
         self.steps = 0
         """Steps observed."""
         self.episodes = 0
@@ -126,8 +127,8 @@ class Learner(ABC):
         """The generator, or an error that says how to give one."""
         if self.generator is None:
             raise InvalidParameter(
-                f"learner {self.name} draws at random and has no generator; pass "
-                f"generator=numpy.random.Generator(numpy.random.PCG64(seed)), or use simulate"
+                f"learner {self.name} draws at random and has no generator; pass generator=seed "
+                f"or a numpy.random.Generator, or use simulate"
             )
         return self.generator
 
@@ -151,16 +152,24 @@ class Learner(ABC):
 class PlanningLearner(Learner):
     """Statistics, an episode rule and a planner; children say which tables are planned with."""
 
+    plans_for_models: ClassVar[bool] = False
+    """Not for optimistic tables, whose free mass needs targets."""
+
     def __init__(
         self,
         structure: Structure,
         settings: Mapping[str, object],
-        generator: np.random.Generator | None,
-        planner: Planner | None,
+        generator: np.random.Generator | int | None,
+        planner: Planner | str | None,
     ) -> None:
         super().__init__(structure, settings, generator)
         self.statistics = Statistics(structure)
-        self.planner = self.choose_planner(planner)
+        self.planner_reason: str | None = None
+        """Why the planner is not the exact one, where it was left to the learner."""
+        given = planner_of(planner, f"learner {self.name}")
+        if self.plans_for_models:
+            refuse_targets(given, f"learner {self.name}")
+        self.planner = self.choose_planner(given)
         self.rule: EpisodeRule = self.episode_rule()
         self.policy: Policy | None = None
         """The policy of the episode under way."""
@@ -180,6 +189,8 @@ class PlanningLearner(Learner):
 
     def choose_planner(self, planner: Planner | None) -> Planner:
         """The planner with a learner's defaults for what was left open."""
+        if planner is None:
+            planner, self.planner_reason = choose_planner(self.structure, most_states=EXACT_STATES)
         return for_learning(planner, self.structure, self.settings.get("targets"))
 
     # ---- step by step ---------------------------------------------------------------------------
@@ -274,6 +285,20 @@ class PlanningLearner(Learner):
         )
 
 
+def generator_of(given: object, owner: str) -> np.random.Generator | None:
+    """A generator from what a user hands over: a generator, a seed for PCG64, or None."""
+    if given is None or isinstance(given, np.random.Generator):
+        return given
+    try:
+        seed = Integer("generator", 0, "", low=0).check(given, owner)
+    except InvalidParameter:
+        raise InvalidParameter(
+            f"the 'generator' of {owner} must be a numpy.random.Generator or a seed, an integer "
+            f">= 0; got {quoted(given)}"
+        ) from None
+    return np.random.Generator(np.random.PCG64(seed))
+
+
 def action_table(policy: Policy, structure: Structure) -> Table | None:
     """The policy's table, or an empty one to be filled as states are met; None for too many."""
     if isinstance(policy, TablePolicy):
@@ -294,7 +319,7 @@ def for_learning(
     """
     chosen: Any = planner
     if planner is None:
-        chosen = planner_for(structure, most_states=EXACT_STATES)
+        chosen = choose_planner(structure, most_states=EXACT_STATES).planner
     # A planner of the user's own need not be a dataclass; it is then used as it is.
     defaults = {f.name: f.default for f in fields(chosen)} if is_dataclass(chosen) else {}
     changes: dict[str, Any] = {}
@@ -307,6 +332,11 @@ def for_learning(
         if "targets" not in defaults:
             raise InvalidParameter(
                 f"planner {chosen.name} has no setting for the 'targets' parameter; got {targets}"
+            )
+        if chosen.targets not in (targets, defaults["targets"]):
+            raise InvalidParameter(
+                f"the 'targets' parameter must be given once; got {targets} for the learner and "
+                f"{chosen.targets} for its planner"
             )
         changes["targets"] = targets
     finished: Planner = replace(chosen, **changes) if changes else chosen

@@ -21,11 +21,12 @@ from fmdp.planning.plan import Planner
 class PSRL(PlanningLearner):
     """Posterior sampling; parameters c, prior, episodes, length (`fmdp list` says what they mean).
 
-    Outside `simulate` a generator has to be given.
+    Outside `simulate` a generator has to be given, or a seed for one.
     """
 
     name = "psrl"
     summary = "posterior sampling: plans for a model drawn from the posterior"
+    plans_for_models = True
     parameters = (
         Number("c", 0.75, "counts are divided by it: larger explores more", low=0.0, low_open=True),
         Number("prior", 0.01, "Dirichlet parameter of every value before any count", low=1e-9),
@@ -37,8 +38,8 @@ class PSRL(PlanningLearner):
         self,
         structure: Structure,
         *,
-        planner: Planner | None = None,
-        generator: np.random.Generator | None = None,
+        planner: Planner | str | None = None,
+        generator: np.random.Generator | int | None = None,
         **settings: object,
     ) -> None:
         super().__init__(structure, settings, generator, planner)

@@ -28,13 +28,14 @@ class Random(Learner):
         self,
         structure: Structure,
         *,
-        planner: Planner | None = None,
-        generator: np.random.Generator | None = None,
+        planner: Planner | str | None = None,
+        generator: np.random.Generator | int | None = None,
         **settings: object,
     ) -> None:
         if planner is not None:
             raise InvalidParameter(
-                f"learner random does not plan; got planner {planner.name}, must be none"
+                f"learner random does not plan; got planner {getattr(planner, 'name', planner)}, "
+                f"must be none"
             )
         super().__init__(structure, settings, generator)
         self._next: tuple[int, ...] | None = None

@@ -52,6 +52,10 @@ def learners() -> tuple[LearnerKind, ...]:
     return tuple(learner_kind(name) for name in _HOMES)
 
 
+def learner_names() -> tuple[str, ...]:
+    return tuple(_HOMES)
+
+
 def learner_kind(name: str) -> LearnerKind:
     if name not in _HOMES:
         raise UnknownName(

@@ -1,6 +1,7 @@
-"""How hard a problem is: diameter, span and factored spans of the bias, mixing time."""
+"""How hard a problem is: diameter, spans of the bias, the largest spans, mixing time."""
 
 from fmdp.measures.diameter_search import Diameter, diameter
+from fmdp.measures.largest_span import LargestSpans, largest_spans
 from fmdp.measures.mixing import chain_mixing_time, mixing_time
 from fmdp.measures.reachability import is_communicating
 from fmdp.measures.record import Measures, measure
@@ -8,11 +9,13 @@ from fmdp.planning.spans import factored_spans, span
 
 __all__ = [
     "Diameter",
+    "LargestSpans",
     "Measures",
     "chain_mixing_time",
     "diameter",
     "factored_spans",
     "is_communicating",
+    "largest_spans",
     "measure",
     "mixing_time",
     "span",

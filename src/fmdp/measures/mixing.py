@@ -6,7 +6,7 @@ It is infinite if the chain has several recurrent classes or its recurrent class
 decided on the support. The distance never grows with t, so t is found by squaring P until the
 distance is at most 1/4 and then bisecting with the powers that were kept: about 2 log2 t products
 of S x S matrices. Rows are divided by their sums after each product, so that rounding does not
-pile up to more than a few units of 1e-16 times t.
+pile up to more than a few units of 1e-16 times S t; where that leaves t in doubt it is not given.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ THRESHOLD = 0.25
 STATE_LIMIT = 2048
 """Up to this many states a chain is written out by default."""
 _SQUARINGS = 52
+_TIE = 1e-11  # distances that are this near 1/4, and rounding smaller still, are 1/4
 
 
 def mixing_time(
@@ -41,7 +42,7 @@ def mixing_time(
     """Steps until the chain of the policy [S] is within 1/4 of its stationary law from every state.
 
     A whole number, infinity, or None if the model has more than `state_limit` states (or the
-    chain mixes so slowly, beyond 2^52 steps, that rounding would decide).
+    chain mixes so slowly that rounding would decide between one step and the next).
     """
     if model.structure.n_states > state_limit:
         return None
@@ -57,29 +58,37 @@ def chain_mixing_time(matrix: Matrix, *, progress: Progress | None = None) -> fl
     law = np.zeros(len(matrix))
     law[recurrent] = _stationary_law(matrix[np.ix_(recurrent, recurrent)])
 
-    def far(power: Matrix) -> bool:
-        return bool(np.abs(power - law).sum(axis=1).max() > 2 * THRESHOLD)
+    def distance(power: Matrix) -> float:
+        return 0.5 * float(np.abs(power - law).sum(axis=1).max())
 
-    if not far(np.eye(len(matrix))):
+    def doubt(steps: int) -> float:
+        """What rounding may have done to the distance: a product adds n roundings to a row."""
+        return 4 * len(matrix) * float(np.finfo(np.float64).eps) * steps
+
+    def far(power: Matrix, steps: int) -> bool:
+        return distance(power) > THRESHOLD + doubt(steps)
+
+    if not far(np.eye(len(matrix)), 1):
         return 0.0
     powers = [matrix]  # P^(2^k)
-    while far(powers[-1]):
+    while far(powers[-1], 2 ** (len(powers) - 1)):
         if len(powers) > _SQUARINGS:
             return None
         if progress is not None:
             progress(len(powers), 2 * len(powers), "mixing time: squaring the chain")
         powers.append(_product(powers[-1], powers[-1]))
-    if len(powers) == 1:
-        return 1.0
-    # The largest t that is still far: P^(2^(k-1)), and then every smaller power that keeps it so.
-    current, steps = powers[-2], 2 ** (len(powers) - 2)
-    for k in range(len(powers) - 3, -1, -1):
+    # The largest t that is surely far: P^(2^(k-1)), and every smaller power that keeps it so.
+    current, steps = np.eye(len(matrix)), 0
+    for k in range(len(powers) - 2, -1, -1):
         if progress is not None:
             progress(2 * len(powers) - k, 2 * len(powers), "mixing time: bisecting")
-        further = _product(current, powers[k])
-        if far(further):
+        further = powers[k] if steps == 0 else _product(current, powers[k])
+        if far(further, steps + 2**k):
             current, steps = further, steps + 2**k
-    return float(steps + 1)
+    steps += 1
+    # A distance of just 1/4 is a tie while rounding is small; later it may be the next step's.
+    unsure = distance(_product(current, matrix)) > THRESHOLD - doubt(steps)
+    return None if unsure and doubt(steps) > _TIE else float(steps)
 
 
 def only_recurrent_class(support: csr_array) -> NDArray[np.int64] | None:

@@ -1,8 +1,9 @@
 """All measures of a problem in one record, as `fmdp measure` prints them.
 
 Gain and spans are those of the exact plan (the bias is the one that damped value iteration from
-zero converges to); the mixing time is that of its policy; the diameter is the model's own. Each
-number that is out of reach is None: the record always comes.
+zero converges to); the largest spans are over all optimal policies, as the paper defines them; the
+mixing time is that of the plan's policy; the diameter is the model's own. Each number that is out
+of reach is None: the record always comes.
 """
 
 from __future__ import annotations
@@ -13,14 +14,18 @@ from typing import Any
 
 import numpy as np
 
-from fmdp.errors import TooLarge
+from fmdp.errors import InvalidParameter, TooLarge
 from fmdp.measures.diameter_search import diameter
+from fmdp.measures.largest_span import largest_spans
 from fmdp.measures.mixing import mixing_time
 from fmdp.model import FactoredMDP
+from fmdp.model.factored import check_model
+from fmdp.parameters import quoted
 from fmdp.planning.choice import EXACT_STATES
 from fmdp.planning.exact import Exact
 from fmdp.planning.plan import Plan, Status
 from fmdp.planning.policy import TablePolicy
+from fmdp.progress import line_of_parts, reporting, showing
 
 Progress = Callable[[int, int, str], None]
 
@@ -38,6 +43,13 @@ class Measures:
     span: float | None
     factored_spans: tuple[float, ...] | None
     factored_span_sum: float | None
+    largest_span: float | None
+    """Among the optimal policies (`fmdp.measures.largest_span`); None if its bounds do not meet."""
+    largest_span_bounds: tuple[float, float] | None
+    largest_factored_spans: tuple[float | None, ...] | None
+    """Each over all optimal policies, so their sum is at least the Q of every one."""
+    largest_factored_spans_bounds: tuple[tuple[float, float], ...] | None
+    largest_factored_span_sum: float | None
     gain: float | None
     gain_bounds: tuple[float, float] | None
     status: str
@@ -57,9 +69,31 @@ def measure(
     model: FactoredMDP,
     planner: Exact | None = None,
     *,
-    progress: Progress | None = None,
+    progress: bool | Progress | None = None,
 ) -> Measures:
-    """Diameter, spans, gain and mixing time of a model; `progress(done, total, text)`."""
+    """Diameter, spans, gain and mixing time of a model.
+
+    `progress=True` shows a bar; a function is called as `progress(done, total, text)`.
+    """
+    check_model(model, "measure")
+    if planner is not None and not isinstance(planner, Exact):
+        raise InvalidParameter(
+            f"the planner of measure must be an fmdp.Exact, whose bias the spans are of; "
+            f"got {quoted(planner)}"
+        )
+    if planner is not None and planner.criterion != "average":
+        raise InvalidParameter(
+            f"measure is about the average reward; got a planner with criterion {planner.criterion}"
+        )
+    if progress is not True:
+        with reporting(progress, "", "measure"):
+            return _measured(model, planner, progress or None)
+    what = f"measuring {model.name or 'the model'}"
+    with showing(what, line_of_parts) as show:
+        return _measured(model, planner, lambda *news: show(news))
+
+
+def _measured(model: FactoredMDP, planner: Exact | None, progress: Progress | None) -> Measures:
     structure = model.structure
     found = _plan(model, planner, progress)
     mixing: float | None = None
@@ -67,6 +101,7 @@ def measure(
         actions = found.policy.actions.astype(np.int64)
         mixing = mixing_time(model, actions, progress=progress)
     far = diameter(model, progress=progress) if structure.n_states <= EXACT_STATES else None
+    largest = largest_spans(model, progress=progress)
     bounds = None
     if found is not None and found.gain_lower is not None and found.gain_upper is not None:
         bounds = (found.gain_lower, found.gain_upper)
@@ -76,6 +111,11 @@ def measure(
         span=None if found is None else found.span,
         factored_spans=None if found is None else found.factored_spans,
         factored_span_sum=None if found is None else found.factored_span_sum,
+        largest_span=None if largest is None else largest.value,
+        largest_span_bounds=None if largest is None else largest.span,
+        largest_factored_spans=None if largest is None else largest.factored_values,
+        largest_factored_spans_bounds=None if largest is None else largest.factored,
+        largest_factored_span_sum=None if largest is None else largest.factored_sum,
         gain=None if found is None else found.gain,
         gain_bounds=bounds,
         status="too_large" if found is None else found.status.value,

@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fmdp.errors import InvalidModel, InvalidParameter, UnknownName, did_you_mean
-from fmdp.model.spaces import FloatArray, count, shown, strides, weighted_index, whole_number
+from fmdp.model.spaces import FloatArray, count, items, shown, strides, weighted_index, whole_number
 from fmdp.model.structure import Structure, members
 
 NoiseKind = Literal["deterministic", "bernoulli", "gaussian"]
@@ -45,14 +45,17 @@ class Noise:
 
     def __post_init__(self) -> None:
         kinds = get_args(NoiseKind)
-        if self.kind not in kinds:
+        if not isinstance(self.kind, str) or self.kind not in kinds:
             hint = did_you_mean(self.kind, kinds) if isinstance(self.kind, str) else ""
             raise InvalidModel(f"noise {self.kind!r}: must be one of {', '.join(kinds)}{hint}")
         if isinstance(self.scale, bool) or not isinstance(
             self.scale, (int, float, np.integer, np.floating)
         ):
             raise InvalidModel(f"noise {self.kind}: scale is {shown(self.scale)}; must be a number")
-        scale = float(self.scale) + 0.0
+        try:
+            scale = float(self.scale) + 0.0
+        except OverflowError:
+            scale = math.inf
         if self.kind == "gaussian":
             if not 0.0 < scale < math.inf:
                 raise InvalidModel(f"noise gaussian: scale is {scale!r}; must be above 0, finite")
@@ -86,6 +89,8 @@ class FactoredMDP:
         """Tables are [rows, |S_i|] or [size, ..., size, |S_i|]; one noise serves all factors."""
         if not isinstance(structure, Structure):
             raise InvalidModel(f"structure is {structure!r}; must be a Structure")
+        transitions = items(transitions, "transition tables")
+        rewards = items(rewards, "reward tables")
         for given, needed, what in (
             (transitions, structure.m, "transition tables for {} state variables"),
             (rewards, structure.l, "reward tables for {} reward factors"),
@@ -144,17 +149,20 @@ class FactoredMDP:
         A scope is a list of variables, by number or by name, in any order; the table's axes are
         in that order (last variable fastest) and are permuted to the sorted scope.
         """
+        sizes = items(state_sizes, "state sizes")
+        transitions = _pairs(transitions, "transition factor")
+        rewards = _pairs(rewards, "reward factor")
         bare = Structure(
-            tuple(state_sizes),
-            tuple(action_sizes),
-            ((),) * len(state_sizes),
+            sizes,
+            action_sizes,  # type: ignore[arg-type]  # Structure makes tuples of all these
+            ((),) * len(sizes),
             ((),) * len(rewards),
-            tuple(reward_ranges),
-            tuple(state_names),
-            tuple(action_names),
-            tuple(reward_names),
-            tuple(state_values),  # type: ignore[arg-type]  # Structure makes tuples of them
-            tuple(action_values),  # type: ignore[arg-type]
+            reward_ranges,  # type: ignore[arg-type]
+            state_names,  # type: ignore[arg-type]
+            action_names,  # type: ignore[arg-type]
+            reward_names,  # type: ignore[arg-type]
+            state_values,  # type: ignore[arg-type]
+            action_values,  # type: ignore[arg-type]
         )
         if len(transitions) != bare.m:
             raise InvalidModel(
@@ -176,7 +184,8 @@ class FactoredMDP:
             "transition_scopes": scopes[: bare.m],
             "reward_scopes": scopes[bare.m :],
             "groups": tuple(
-                _scope_numbers(bare, group, f"group {index}") for index, group in enumerate(groups)
+                _scope_numbers(bare, group, f"group {index}")
+                for index, group in enumerate(items(groups, "groups"))
             ),
         }
         return cls(
@@ -275,6 +284,26 @@ class FactoredMDP:
         state, action = s.check_state(state), s.check_action(action)
         row: FloatArray = self.transitions[i][s.scope_row(s.transition_scopes[i], state, action)]
         return row
+
+
+def check_model(model: object, owner: str) -> None:
+    """Refuse what is no model, and say where models come from."""
+    if not isinstance(model, FactoredMDP):
+        raise InvalidParameter(
+            f"the model of {owner} must be a FactoredMDP (fmdp.problem or fmdp.load makes one); "
+            f"got {shown(model)}"
+        )
+
+
+def _pairs(factors: Any, what: str) -> list[tuple[Any, Any]]:
+    """(scope, table) of every factor."""
+    pairs: list[tuple[Any, Any]] = []
+    for index, factor in enumerate(items(factors, f"the {what}s")):
+        parts = items(factor, f"{what} {index}, a pair (scope, table),")
+        if len(parts) != 2:
+            raise InvalidModel(f"{what} {index} has {len(parts)} parts; must be (scope, table)")
+        pairs.append((parts[0], parts[1]))
+    return pairs
 
 
 def as_distributions(table: FloatArray, row_label: Callable[[int], str]) -> FloatArray:
@@ -415,7 +444,7 @@ def _reward_table(
 def _noise(noise: Noise | Sequence[Noise] | None, n_rewards: int) -> tuple[Noise, ...]:
     if noise is None:
         noise = Noise()
-    laws = (noise,) * n_rewards if isinstance(noise, Noise) else tuple(noise)
+    laws = (noise,) * n_rewards if isinstance(noise, Noise) else items(noise, "noise")
     if len(laws) != n_rewards:
         raise InvalidModel(
             f"{len(laws)} noise laws for {n_rewards} reward factors; must be one for all or "

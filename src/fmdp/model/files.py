@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from fmdp.errors import FileProblem, InvalidModel, UnknownName, did_you_mean
+from fmdp.errors import FileProblem, InvalidModel, InvalidParameter, UnknownName, did_you_mean
 from fmdp.model.factored import FactoredMDP, Noise
 from fmdp.model.spaces import FloatArray, count, shown
 from fmdp.model.structure import MAX_SIZE, Structure, numerals
@@ -32,11 +32,15 @@ VERSION = 1
 
 def save(model: FactoredMDP, path: str | os.PathLike[str]) -> None:
     """Write the model to a file, atomically."""
+    if not isinstance(model, FactoredMDP):
+        raise InvalidParameter(f"save writes a FactoredMDP; got {shown(model)}")
+    path_of(path, "a model file")
     write_atomically(path, dumps(model))
 
 
 def load(path: str | os.PathLike[str]) -> FactoredMDP:
     """Read a model file."""
+    path_of(path, "a model file")
     return loads(read_text(path, "a model file"), os.fspath(path))
 
 
@@ -102,6 +106,13 @@ def loads(text: str, source: str = "model") -> FactoredMDP:
         raise FileProblem(f"{source}: {error}") from None
     except InvalidModel as error:
         raise InvalidModel(f"{source}: {error}") from None
+
+
+def path_of(path: object, what: str) -> Path:
+    """The path of a file, or InvalidParameter where it is neither text nor a path."""
+    if not isinstance(path, str | os.PathLike) or not isinstance(os.fspath(path), str):
+        raise InvalidParameter(f"the path of {what} must be a text or a path; got {shown(path)}")
+    return Path(path)
 
 
 def read_text(path: str | os.PathLike[str], what: str) -> str:

@@ -21,9 +21,9 @@ import numpy as np
 import numpy.typing as npt
 
 from fmdp.errors import InvalidModel
-from fmdp.model.factored import ROW_TOLERANCE, FactoredMDP
-from fmdp.model.spaces import FloatArray
-from fmdp.model.structure import Structure
+from fmdp.model.factored import ROW_TOLERANCE, FactoredMDP, check_model
+from fmdp.model.spaces import FloatArray, items
+from fmdp.model.structure import Structure, check_structure
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,12 +37,13 @@ class OptimisticTables:
 
     def __post_init__(self) -> None:
         s = self.structure
+        check_structure(s, "OptimisticTables")
         for what, given, needed in (
             ("lower tables", self.lower, s.m),
             ("free tables", self.free, s.m),
             ("reward tables", self.rewards, s.l),
         ):
-            if len(given) != needed:
+            if len(items(given, what)) != needed:
                 raise InvalidModel(f"{len(given)} {what}; must be {needed}")
         lower: list[FloatArray] = []
         free: list[FloatArray] = []
@@ -119,13 +120,14 @@ class OptimisticTables:
         visit): all its mass is free. Reward widths are in units of (hi - lo).
         """
         s = structure
+        check_structure(s, "OptimisticTables")
         for what, given, needed in (
             ("transition estimates", p_hat, s.m),
             ("transition widths", widths, s.m),
             ("reward means", reward_mean, s.l),
             ("reward widths", reward_width, s.l),
         ):
-            if len(given) != needed:
+            if len(items(given, what)) != needed:
                 raise InvalidModel(f"{len(given)} {what}; must be {needed}")
         lower: list[FloatArray] = []
         free: list[FloatArray] = []
@@ -153,6 +155,7 @@ class OptimisticTables:
     @classmethod
     def from_model(cls, model: FactoredMDP) -> OptimisticTables:
         """Zero widths: the model itself, nothing free."""
+        check_model(model, "OptimisticTables")
         free = tuple(np.zeros(rows) for rows in model.structure.transition_rows)
         return cls(model.structure, model.transitions, free, model.rewards)
 

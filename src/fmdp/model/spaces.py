@@ -12,18 +12,19 @@ cost one int64 an entry and are refused (TooLarge) above a limit.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from fmdp.errors import InvalidParameter, TooLarge
+from fmdp.errors import InvalidModel, InvalidParameter, TooLarge
 
 FloatArray: TypeAlias = npt.NDArray[np.float64]
 IndexArray: TypeAlias = npt.NDArray[np.int64]
 
 ARRAY_LIMIT_BYTES = 2**32
+_LONGEST_SHOWN = 200
 
 
 def count(sizes: Sequence[int]) -> int:
@@ -109,6 +110,16 @@ def project(sizes: Sequence[int], scope: Sequence[int]) -> IndexArray:
     return weighted_index(sizes, weights)
 
 
+def items(value: Any, what: str) -> tuple[Any, ...]:
+    """The members of a list, a tuple, an array; anything else, a text too, is a slip, and said."""
+    if not isinstance(value, str | bytes | Mapping) and isinstance(value, Iterable):
+        try:
+            return tuple(value)
+        except TypeError:  # an array without dimensions; a class
+            pass
+    raise InvalidModel(f"{what} must be a list; got {shown(value)}")
+
+
 def whole_number(value: Any) -> int | None:
     """The value as an int if it is an integer (Python or NumPy, not a bool), else None."""
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)):
@@ -122,7 +133,8 @@ def shown(value: Any) -> str:
     if isinstance(value, int) and value >= 10**30:
         # Python refuses to write out integers of thousands of digits; nobody would read them.
         return f"about 10^{int(math.log10(value))}"
-    return repr(value)
+    text = repr(value)
+    return text if len(text) <= _LONGEST_SHOWN else text[: _LONGEST_SHOWN - 3] + "..."
 
 
 def shown_tuple(values: Sequence[Any]) -> str:

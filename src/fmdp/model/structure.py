@@ -15,11 +15,12 @@ import itertools
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
+from fractions import Fraction
 from functools import cached_property, lru_cache
 from typing import Any
 
 from fmdp.errors import InvalidModel, InvalidParameter, UnknownName, did_you_mean
-from fmdp.model.spaces import count, decode, shown, shown_tuple, strides, whole_number
+from fmdp.model.spaces import count, decode, items, shown, shown_tuple, strides, whole_number
 
 Scope = tuple[int, ...]
 
@@ -51,24 +52,26 @@ class Structure:
         action_sizes = _sizes(self.action_sizes, "action")
         m = len(state_sizes)
         n_variables = m + len(action_sizes)
-        if len(self.transition_scopes) != m:
+        given_scopes = items(self.transition_scopes, "transition scopes")
+        if len(given_scopes) != m:
             raise InvalidModel(
-                f"{len(self.transition_scopes)} transition scopes for {m} state variables; "
+                f"{len(given_scopes)} transition scopes for {m} state variables; "
                 f"there must be one a state variable"
             )
         state_names = _names(self.state_names, m, "state", "s")
         action_names = _names(self.action_names, len(action_sizes), "action", "a")
         _refuse_repeated(state_names + action_names, "variable name")
-        n_rewards = len(self.reward_scopes)
+        reward_scopes = items(self.reward_scopes, "reward scopes")
+        n_rewards = len(reward_scopes)
         reward_names = _names(self.reward_names, n_rewards, "reward", "r")
         _refuse_repeated(reward_names, "reward name")
         transition_scopes = tuple(
             _scope(scope, n_variables, f"transition factor {i} ({_quote(name)})")
-            for i, (scope, name) in enumerate(zip(self.transition_scopes, state_names, strict=True))
+            for i, (scope, name) in enumerate(zip(given_scopes, state_names, strict=True))
         )
         reward_scopes = tuple(
             _scope(scope, n_variables, f"reward factor {k} ({_quote(name)})")
-            for k, (scope, name) in enumerate(zip(self.reward_scopes, reward_names, strict=True))
+            for k, (scope, name) in enumerate(zip(reward_scopes, reward_names, strict=True))
         )
         values: dict[str, Any] = {
             "state_sizes": state_sizes,
@@ -158,6 +161,17 @@ class Structure:
         return float(sum(hi - lo for lo, hi in self.reward_ranges))
 
     @cached_property
+    def reward_bounds(self) -> tuple[float, float]:
+        """The least and the most that a step can pay, and so any gain: sums of the ranges, rounded
+        outwards and only where rounding was needed at all."""
+        lowest = sum((Fraction(lo) for lo, _ in self.reward_ranges), Fraction(0))
+        highest = sum((Fraction(hi) for _, hi in self.reward_ranges), Fraction(0))
+        lower, upper = float(lowest), float(highest)
+        lower = math.nextafter(lower, -math.inf) if Fraction(lower) > lowest else lower
+        upper = math.nextafter(upper, math.inf) if Fraction(upper) < highest else upper
+        return lower, upper
+
+    @cached_property
     def reward_size(self) -> float:
         """The largest |reward| that a step can pay."""
         return float(sum(max(abs(lo), abs(hi)) for lo, hi in self.reward_ranges))
@@ -242,6 +256,14 @@ class Structure:
         return f"row {row} ({', '.join(parts) or 'empty scope'})"
 
 
+def check_structure(structure: object, owner: str) -> None:
+    """Refuse what is no structure, and say where structures come from."""
+    if not isinstance(structure, Structure):
+        raise InvalidParameter(
+            f"{owner} must be given a Structure, as model.structure is; got {shown(structure)}"
+        )
+
+
 def numerals(size: int) -> tuple[str, ...]:
     """The default names of the values of a variable: "0", "1", ...."""
     return _few_numerals(size) if size <= 4096 else tuple(map(str, range(size)))
@@ -268,7 +290,7 @@ def _listed(names: Sequence[str], most: int = 12) -> str:
 
 def _sizes(sizes: Iterable[int], kind: str) -> tuple[int, ...]:
     checked: list[int] = []
-    for index, size in enumerate(sizes):
+    for index, size in enumerate(items(sizes, f"{kind} sizes")):
         whole = whole_number(size)
         if whole is None or not 1 <= whole <= MAX_SIZE:
             raise InvalidModel(
@@ -300,15 +322,19 @@ def _scope(scope: Iterable[int], n_variables: int, label: str) -> Scope:
 
 def members(variables: Any, label: str) -> Iterable[Any]:
     """The variables of a scope or group; a lone variable or a string is a slip, and said so."""
-    if isinstance(variables, str) or not isinstance(variables, Iterable):
-        raise InvalidModel(f"{label} is {shown(variables)}; must be a list of variables")
-    return variables
+    try:
+        return items(variables, label)
+    except InvalidModel:
+        raise InvalidModel(f"{label} is {shown(variables)}; must be a list of variables") from None
 
 
 def _names(names: Sequence[str], n: int, kind: str, prefix: str) -> tuple[str, ...]:
+    if isinstance(names, str):
+        raise InvalidModel(f"{kind} names {names!r}: must be {n} names, or none")
+    names = items(names, f"{kind} names")
     if len(names) == 0:
         return default_names(prefix, n)
-    if isinstance(names, str) or len(names) != n:
+    if len(names) != n:
         raise InvalidModel(f"{kind} names {names!r}: must be {n} names, or none")
     for index, name in enumerate(names):
         if not _is_name(name):
@@ -336,6 +362,7 @@ def _refuse_repeated(names: Sequence[str], what: str) -> None:
 def _value_names(
     values: Sequence[Sequence[str]], sizes: Sequence[int], names: Sequence[str], kind: str
 ) -> tuple[tuple[str, ...], ...]:
+    values = items(values, f"{kind} values")
     if len(values) == 0:
         return tuple(numerals(size) for size in sizes)
     if len(values) != len(sizes):
@@ -345,10 +372,13 @@ def _value_names(
     checked: list[tuple[str, ...]] = []
     for own, size, name in zip(values, sizes, names, strict=True):
         label = f"{kind} variable {_quote(name)}"
+        if isinstance(own, str):
+            raise InvalidModel(f"{label} has {len(own)} value names; must have {size}")
+        own = items(own, f"{label}: value names")
         if len(own) == 0:
             checked.append(numerals(size))
             continue
-        if isinstance(own, str) or len(own) != size:
+        if len(own) != size:
             raise InvalidModel(f"{label} has {len(own)} value names; must have {size}")
         for value in own:
             if not _is_name(value):
@@ -363,6 +393,7 @@ def _value_names(
 def _ranges(
     ranges: Sequence[tuple[float, float]], names: Sequence[str]
 ) -> tuple[tuple[float, float], ...]:
+    ranges = items(ranges, "reward ranges")
     if len(ranges) == 0:
         return tuple((0.0, 1.0) for _ in names)
     if len(ranges) != len(names):
@@ -390,7 +421,7 @@ def _ranges(
 def _groups(groups: Iterable[Iterable[int]], m: int) -> tuple[Scope, ...]:
     checked: list[Scope] = []
     owner: dict[int, int] = {}
-    for index, group in enumerate(groups):
+    for index, group in enumerate(items(groups, "groups")):
         own: list[int] = []
         for variable in members(group, f"group {index}"):
             whole = whole_number(variable)
@@ -415,6 +446,12 @@ def _groups(groups: Iterable[Iterable[int]], m: int) -> tuple[Scope, ...]:
 def _assignment(
     values: Sequence[int], sizes: Sequence[int], names: Sequence[str], what: str
 ) -> tuple[int, ...]:
+    try:
+        values = items(values, what)
+    except InvalidModel:
+        raise InvalidParameter(
+            f"{what} is {shown(values)}; must be {len(sizes)} whole numbers"
+        ) from None
     if len(values) != len(sizes):
         raise InvalidParameter(
             f"{what} {shown_tuple(values)} has {len(values)} values; must have {len(sizes)}"

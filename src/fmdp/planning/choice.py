@@ -4,38 +4,51 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from typing import NamedTuple
 
 from fmdp.elimination.backup import usable_cores
 from fmdp.elimination.layout import choose_layout
-from fmdp.errors import InvalidParameter, TooLarge
-from fmdp.memory import available_memory
+from fmdp.errors import TooLarge
+from fmdp.memory import available_memory, describe_bytes, describe_count
 from fmdp.model import FactoredMDP, Structure
+from fmdp.model.factored import check_model
 from fmdp.planning.evaluate import POLICY_GAIN_STATES, evaluate_exactly
 from fmdp.planning.exact import Exact
 from fmdp.planning.plan import Plan, Planner, Progress, Status
 from fmdp.planning.prepared import GRACE_SECONDS
+from fmdp.planning.registry import planner_of
+from fmdp.planning.settings import refuse_targets
+from fmdp.progress import reporting
 
 EXACT_STATES = 1 << 22
 _WITHOUT_POLICY_GAIN = (Status.INTERRUPTED, Status.INFEASIBLE, Status.UNBOUNDED)
 
 
 def plan(
-    model: FactoredMDP, planner: Planner | None = None, *, progress: Progress | None = None
+    model: FactoredMDP,
+    planner: Planner | str | None = None,
+    *,
+    progress: bool | Progress | None = None,
 ) -> Plan:
     """Plan, and say what the returned policy is sure to gain where that can be computed.
 
     Without a planner: exact where there are at most 2^22 states and the predicted memory fits,
-    else the approximate linear program.
+    else the approximate linear program, and `stats["planner_reason"]` says why. A planner may be
+    given by its name. `progress=True` shows a bar; a function is called with what is known so far.
     """
-    if not isinstance(model, FactoredMDP):
-        raise InvalidParameter(
-            f"plan needs a FactoredMDP (fmdp.problem or fmdp.load makes one); got {model!r}"
-        )
-    if planner is not None and not hasattr(planner, "plan"):
-        raise InvalidParameter(
-            f"planner must be an object such as fmdp.Exact() or fmdp.ALP(); got {planner!r}"
-        )
-    chosen = planner if planner is not None else default_planner(model)
+    check_model(model, "plan")
+    chosen, reason = planner_of(planner, "plan", "plan"), None
+    refuse_targets(chosen, "plan")
+    if chosen is None:
+        chosen, reason = choose_planner(model.structure)
+    with reporting(progress, f"planning {model.name}".rstrip(), "plan") as report:
+        found = _planned(model, chosen, report)
+    if reason is None:
+        return found
+    return replace(found, stats={**found.stats, "planner_reason": reason})
+
+
+def _planned(model: FactoredMDP, chosen: Planner, progress: Progress | None) -> Plan:
     begun = time.monotonic()
     found = chosen.plan(model, progress=progress)
     if found.policy is None or found.status in _WITHOUT_POLICY_GAIN:
@@ -87,12 +100,40 @@ def planner_for(
     structure: Structure, *, most_states: int = EXACT_STATES, memory_limit: int | None = None
 ) -> Planner:
     """Exact for at most `most_states` states where the predicted memory fits, else approximate."""
+    return choose_planner(structure, most_states=most_states, memory_limit=memory_limit).planner
+
+
+class Choice(NamedTuple):
+    """A planner that was chosen, and why it is not the exact one; None where it is."""
+
+    planner: Planner
+    reason: str | None
+
+
+def choose_planner(
+    structure: Structure, *, most_states: int = EXACT_STATES, memory_limit: int | None = None
+) -> Choice:
+    """As `planner_for`, with the reason of a fall-back in words."""
     limit = memory_limit if memory_limit is not None else available_memory() // 2
-    if structure.n_states <= most_states and structure.n_actions <= EXACT_STATES:
+    for what, number, most in (
+        ("states", structure.n_states, most_states),
+        ("actions", structure.n_actions, EXACT_STATES),
+    ):
+        if number > most:
+            reason = (
+                f"{describe_count(number)} {what}; exact is the default up to "
+                f"{describe_count(most)}"
+            )
+            break
+    else:
         threads = usable_cores()
         layout = choose_layout(structure, threads=threads, memory_limit=limit)
-        if layout.memory(threads) <= limit:
-            return Exact(memory_limit=memory_limit)
+        needed = layout.memory(threads)
+        if needed <= limit:
+            return Choice(Exact(memory_limit=memory_limit), None)
+        reason = (
+            f"exact needs {describe_bytes(needed)}; the memory limit is {describe_bytes(limit)}"
+        )
     from fmdp.planning.linear import ALP
 
-    return ALP(memory_limit=memory_limit)
+    return Choice(ALP(memory_limit=memory_limit), reason)

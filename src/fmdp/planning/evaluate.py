@@ -23,7 +23,7 @@ from fmdp.model.spaces import encode
 from fmdp.planning import iteration
 from fmdp.planning.plan import Progress, Status
 from fmdp.planning.policy import Policy, TablePolicy
-from fmdp.planning.prepared import DEFAULT_SWEEPS, structure_bounds, tolerance_of
+from fmdp.planning.prepared import DEFAULT_SWEEPS, tolerance_of
 
 POLICY_GAIN_STATES = 1 << 16
 """Largest model for which a plan reports the gain of its own policy."""
@@ -85,7 +85,7 @@ def evaluate_exactly(
         np.zeros(backup.n_states),
         iteration.Limits(goal, max_iterations or DEFAULT_SWEEPS, deadline),
         rescue=chain.rescue,
-        known=structure_bounds(structure),
+        known=structure.reward_bounds,
         sweep_seconds=backup.predicted_seconds,
         reward_size=structure.reward_size,
         depth=structure.m,

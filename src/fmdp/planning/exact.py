@@ -22,28 +22,25 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fmdp.elimination import kernels
 from fmdp.elimination.backup import Backup, backup_for
 from fmdp.elimination.rounding import rounding_allowance
 from fmdp.elimination.ties import TIE_TOLERANCE
-from fmdp.errors import InvalidParameter
 from fmdp.model import FactoredMDP, Structure
+from fmdp.model.factored import check_model
+from fmdp.parameters import check_fields
 from fmdp.planning import iteration
 from fmdp.planning.finish import Finish
 from fmdp.planning.plan import Plan, Progress, Status, Tables
 from fmdp.planning.policy import TablePolicy
 from fmdp.planning.prepared import (
     PreparedOnEngine,
-    check_settings,
     engine_stats,
     limits_of,
-    one_of,
     policy_in_time,
-    structure_bounds,
 )
+from fmdp.planning.settings import DISCOUNT, EXACT_FIELDS
 from fmdp.planning.spans import factored_spans, span
-
-CRITERIA = ("average", "discounted")
-DISCOUNT = 0.95
 
 
 @dataclass(frozen=True)
@@ -68,18 +65,9 @@ class Exact:
     """All cores by default; small models use one in any case."""
 
     def __post_init__(self) -> None:
-        check_settings(self)
-        one_of("criterion", self.criterion, CRITERIA)
-        if self.criterion == "discounted":
-            if self.discount is None:
-                object.__setattr__(self, "discount", DISCOUNT)
-            elif not 0.0 <= self.discount < 1.0:
-                raise InvalidParameter(f"discount must be in [0, 1); got {self.discount}")
-        elif self.discount is not None:
-            raise InvalidParameter(
-                f"discount is used by the discounted criterion only; got {self.discount} with "
-                f"criterion {self.criterion}"
-            )
+        check_fields(self, EXACT_FIELDS, "planner exact")
+        if self.criterion == "discounted" and self.discount is None:
+            object.__setattr__(self, "discount", DISCOUNT)
 
     @property
     def name(self) -> str:
@@ -91,6 +79,7 @@ class Exact:
 
     def plan(self, model: FactoredMDP, *, progress: Progress | None = None) -> Plan:
         """Plan for one model, from nothing; equal tables of different actions share their work."""
+        check_model(model, "plan")
         started = time.perf_counter()
         backup = backup_for(model, memory_limit=self.memory_limit, threads=self.threads)
         h = np.zeros(backup.n_states)
@@ -135,15 +124,21 @@ def _solve(
     limits = limits_of(settings, structure, started)
     if cold:
         h[:] = 0.0
-    finish = _finish(settings, backup, tables, limits) if discount == 1.0 else None
+    finish: Finish | None = None
+
+    def rescue(stuck: NDArray[np.float64]) -> iteration.Rescue | None:
+        nonlocal finish
+        finish = _finish(settings, backup, tables, limits)
+        return None if finish is None else finish(stuck)
+
     outcome = iteration.solve(
         iteration.OptimalOperator(backup),
         h,
         limits,
         discount=discount,
         cold=cold,
-        rescue=finish,
-        known=structure_bounds(structure),
+        rescue=rescue if discount == 1.0 else None,
+        known=structure.reward_bounds,
         # A tie may cost the policy so much.
         room=min(TIE_TOLERANCE * structure.reward_unit, 0.25 * limits.tolerance)
         if discount == 1.0
@@ -173,16 +168,19 @@ def _solve(
         source = outcome.h if discount == 1.0 else outcome.h * discount
         policy, worth = policy_in_time(settings, backup, structure, outcome, source, limits)
         if discount != 1.0:
-            scale = discount / (1.0 - discount)
-            value = outcome.new if worth is None else worth
-            value += 0.5 * scale * (outcome.lower + outcome.upper)
-            objective = float(value.mean())
-            lower, upper = _average_bounds(backup, value, structure.reward_size)
-            bias = backup.to_canonical(value) if describe else None
+            lower = upper = None
+            if worth is not None and np.isfinite(outcome.lower):
+                scale = discount / (1.0 - discount)
+                value = worth + 0.5 * scale * (outcome.lower + outcome.upper)
+                lower, upper = _average_bounds(backup, value, structure.reward_size)
+                if outcome.status is Status.CONVERGED:
+                    objective = float(value.mean())
+                    bias = backup.to_canonical(value) if describe else None
         elif worth is not None:
             # What the policy is sure to gain; L h promises a tie's slack more.
-            low = float((worth - outcome.h).min()) - outcome.slack
-            lower = max(low, structure_bounds(structure)[0])
+            kernels.residual(outcome.h, worth, backup.extremes)
+            low = float(backup.extremes[0]) - outcome.slack
+            lower = max(low, structure.reward_bounds[0])
     # The h of an iteration that was stopped is not the bias, and one that policy iteration found is
     # the one that value iteration converges to only where there is no other.
     spans_known = True
@@ -193,15 +191,14 @@ def _solve(
         stats["bias_is_unique"] = spans_known if outcome.rescued else None
     if bias is not None and spans_known:
         spans = factored_spans(bias, structure.state_sizes)
-    finite = np.isfinite(outcome.lower) and np.isfinite(outcome.upper)
-    one_number = finite and discount == 1.0 and outcome.status is not Status.MULTICHAIN
+    one_number = discount == 1.0 and outcome.status is not Status.MULTICHAIN
     return Plan(
         planner=settings.name,
         status=outcome.status,
         policy=policy,
         gain=0.5 * (lower + upper) if one_number else None,  # type: ignore[operator]
-        gain_lower=lower if finite else None,
-        gain_upper=upper if finite else None,
+        gain_lower=lower,
+        gain_upper=upper,
         span=None if bias is None or spans is None else span(bias),
         factored_spans=spans,
         objective=objective,

@@ -13,7 +13,6 @@ import json
 import os
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
@@ -21,8 +20,9 @@ from numpy.typing import NDArray
 
 from fmdp.errors import FileProblem, InvalidParameter
 from fmdp.model import Structure
-from fmdp.model.files import write_atomically
-from fmdp.model.spaces import count, decode, encode
+from fmdp.model.files import path_of, write_atomically
+from fmdp.model.spaces import count, decode, encode, shown_tuple, whole_number
+from fmdp.parameters import quoted
 
 FORMAT = "fmdp-policy"
 VERSION = 1
@@ -48,9 +48,17 @@ class TablePolicy:
         action_sizes: Sequence[int],
         actions: NDArray[np.integer[Any]],
     ) -> None:
-        self.state_sizes = tuple(int(size) for size in state_sizes)
-        self.action_sizes = tuple(int(size) for size in action_sizes)
+        self.state_sizes = _sizes(state_sizes, "state")
+        self.action_sizes = _sizes(action_sizes, "action")
         states, joint = count(self.state_sizes), count(self.action_sizes)
+        try:
+            actions = np.asarray(actions)
+        except ValueError:  # lists of unequal length
+            actions = np.empty(0, dtype=object)
+        if actions.dtype.kind not in "iu":
+            raise InvalidParameter(
+                f"the actions of a policy must be whole numbers; got an array of {actions.dtype}"
+            )
         if actions.shape != (states,):
             raise InvalidParameter(
                 f"a policy over {states} states needs that many actions; got shape {actions.shape}"
@@ -65,17 +73,8 @@ class TablePolicy:
         self.actions: NDArray[np.unsignedinteger[Any]] = table
 
     def __call__(self, state: Sequence[int]) -> tuple[int, ...]:
-        if len(state) != len(self.state_sizes):
-            raise InvalidParameter(
-                f"a state has {len(self.state_sizes)} values; got {len(state)}: {tuple(state)}"
-            )
-        for position, (value, size) in enumerate(zip(state, self.state_sizes, strict=True)):
-            if not 0 <= value < size:
-                raise InvalidParameter(
-                    f"value {value} of state variable {position} is out of range; "
-                    f"allowed: 0 to {size - 1}"
-                )
-        return decode(int(self.actions[encode(state, self.state_sizes)]), self.action_sizes)
+        values = check_values(state, self.state_sizes)
+        return decode(int(self.actions[encode(values, self.state_sizes)]), self.action_sizes)
 
     def __eq__(self, other: object) -> bool:
         return (
@@ -99,6 +98,101 @@ class TablePolicy:
         cls, header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]
     ) -> TablePolicy:
         return cls(header["state_sizes"], header["action_sizes"], arrays["actions"])
+
+
+class Rule:
+    """A policy that is a function of one's own: state -> action, a tuple of ints.
+
+    Where there is one action variable its value alone is an answer too. The function is asked for
+    every state that is met; a policy must answer the same state with the same action.
+    """
+
+    def __init__(self, function: Callable[[tuple[int, ...]], Any], structure: Structure) -> None:
+        self._function = function
+        self._structure = structure
+
+    def __call__(self, state: Sequence[int]) -> tuple[int, ...]:
+        checked = self._structure.check_state(state)
+        return as_action(self._function(checked), self._structure)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        raise InvalidParameter(
+            "a rule of one's own cannot be saved: a policy file holds numbers and no code"
+        )
+
+
+def as_action(answer: Any, structure: Structure) -> tuple[int, ...]:
+    """An action from what a rule answers: values, or the value of the one action variable."""
+    alone = whole_number(answer)
+    if alone is not None:
+        if len(structure.action_sizes) > 1:
+            raise InvalidParameter(
+                f"a rule answered {alone}; an action must have {len(structure.action_sizes)} "
+                f"values, one for each action variable"
+            )
+        answer = (alone,)
+    return structure.check_action(answer)
+
+
+def policy_of(given: object, structure: Structure, owner: str) -> Policy:
+    """A policy from what a user hands over: a policy, a rule, or the path of a policy file."""
+    if isinstance(given, str | os.PathLike):
+        return load_policy(given, structure)
+    sizes = tuple(getattr(given, f"{what}_sizes", None) for what in ("state", "action"))
+    ours = (structure.state_sizes, structure.action_sizes)
+    if None not in sizes and sizes != ours:
+        raise InvalidParameter(
+            f"the policy is for state sizes {sizes[0]} and action sizes {sizes[1]}; "
+            f"the model has {ours[0]} and {ours[1]}"
+        )
+    if sizes == ours and isinstance(given, Policy):
+        return given  # made by a planner: it checks what it is asked
+    if isinstance(given, type) or not callable(given):
+        raise InvalidParameter(
+            f"the policy of {owner} must be a policy (as plan.policy is), a function "
+            f"state -> action, or the path of a policy file; got {quoted(given)}"
+        )
+    return Rule(given, structure)
+
+
+def check_values(state: Any, sizes: Sequence[int]) -> tuple[int, ...]:
+    """A state as a tuple of ints, or InvalidParameter naming the variable."""
+    try:
+        values = () if isinstance(state, str | bytes) else tuple(state)
+    except TypeError:
+        values = ()
+    if len(values) != len(sizes):
+        got = f"{len(values)}: {shown_tuple(values)}" if values else quoted(state)
+        raise InvalidParameter(f"a state has {len(sizes)} values; got {got}")
+    checked: list[int] = []
+    for position, (value, size) in enumerate(zip(values, sizes, strict=True)):
+        whole = whole_number(value)
+        if whole is None:
+            names = "; values are given by number, not by name" if isinstance(value, str) else ""
+            raise InvalidParameter(
+                f"value {quoted(value)} of state variable {position} must be a whole number, "
+                f"0 to {size - 1}{names}"
+            )
+        if not 0 <= whole < size:
+            raise InvalidParameter(
+                f"value {whole} of state variable {position} is out of range; "
+                f"allowed: 0 to {size - 1}"
+            )
+        checked.append(whole)
+    return tuple(checked)
+
+
+def _sizes(sizes: Any, kind: str) -> tuple[int, ...]:
+    try:
+        checked = [whole_number(size) for size in sizes]
+    except TypeError:
+        checked = []
+    whole = tuple(size for size in checked if size is not None and size > 0)
+    if not whole or len(whole) < len(checked):
+        raise InvalidParameter(
+            f"{kind} sizes of a policy must be whole numbers of at least 1; got {quoted(sizes)}"
+        )
+    return whole
 
 
 def smallest_unsigned(values: int) -> type[np.unsignedinteger[Any]]:
@@ -129,6 +223,7 @@ def write_archive(
     arrays: Mapping[str, NDArray[Any]],
 ) -> None:
     """Write a policy file whole or not at all."""
+    path_of(path, "a policy file")
     text = json.dumps({"format": FORMAT, "version": VERSION, "kind": kind, **header})
     stream = io.BytesIO()
     np.savez_compressed(stream, header=np.array(text), **arrays)  # type: ignore[arg-type]
@@ -137,8 +232,16 @@ def write_archive(
 
 def load_policy(path: str | os.PathLike[str], structure: Structure | None = None) -> Policy:
     """Read a saved policy; with a structure, check that the sizes are the same."""
-    target = Path(path)
-    if not target.exists():
+    target = path_of(path, "a policy file")
+    if structure is not None and not isinstance(structure, Structure):
+        raise InvalidParameter(
+            f"the structure of load_policy must be a Structure; got {quoted(structure)}"
+        )
+    try:
+        there = target.exists()
+    except (OSError, ValueError):  # a name that no file can have
+        there = False
+    if not there:
         raise FileProblem(f"no policy file at {target}")
     try:
         # Opened here: np.load leaves a file open that turns out to be cut short.

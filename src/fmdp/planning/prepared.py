@@ -2,25 +2,21 @@
 
 A prepared planner belongs to one run.  It keeps one backup for each kind of tables that it meets
 (a plain model, optimistic tables with nested targets, optimistic tables as the extended FMDP) and
-beside it the vector at which the last solve ended, from which the next one starts.  The settings
-that such planners have in common are checked here too, in the same words for all.
+beside it the vector at which the last solve ended, from which the next one starts.
 """
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Mapping
-from fractions import Fraction
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fmdp.elimination.backup import Backup, TimeUp
-from fmdp.elimination.ties import rule_code
-from fmdp.errors import InvalidParameter, did_you_mean
 from fmdp.model import OptimisticTables, Structure
+from fmdp.model.structure import check_structure
 from fmdp.planning.iteration import Limits, Outcome
 from fmdp.planning.plan import Status, Tables
 from fmdp.planning.policy import TablePolicy
@@ -32,7 +28,6 @@ TOLERANCE = 1e-6
 """Default gap of a plan's bounds, in units of `Structure.reward_unit`."""
 GRACE_SECONDS = 1.0
 """How long after a deadline or Ctrl-C the policy may still be made."""
-TARGETS = ("nested", "vertex")
 
 
 class EngineSettings(Protocol):
@@ -56,24 +51,6 @@ class EngineSettings(Protocol):
     def threads(self) -> int | None: ...
 
 
-def check_settings(settings: EngineSettings) -> None:
-    """Refuse what no planner on the engine can use."""
-    one_of("targets", settings.targets, TARGETS)
-    rule_code(settings.ties)
-    for name in ("tolerance", "max_iterations", "max_seconds", "memory_limit", "threads"):
-        value = getattr(settings, name)
-        if value is not None and not value > 0:
-            raise InvalidParameter(f"{name} must be above 0; got {value}")
-
-
-def one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
-    if value not in allowed:
-        raise InvalidParameter(
-            f'{name} must be one of {", ".join(allowed)}; got "{value}"'
-            f"{did_you_mean(value, allowed)}"
-        )
-
-
 def tolerance_of(tolerance: float | None, structure: Structure) -> float:
     """The tolerance that is set, or the default in the unit of the model's rewards."""
     return TOLERANCE * structure.reward_unit if tolerance is None else tolerance
@@ -89,21 +66,11 @@ def limits_of(settings: EngineSettings, structure: Structure, started: float) ->
     return Limits(tolerance, settings.max_iterations or DEFAULT_SWEEPS, deadline)
 
 
-def structure_bounds(structure: Structure) -> tuple[float, float]:
-    """Bounds on any gain that are known before the first sweep: the ranges of the rewards."""
-    lowest = sum((Fraction(lo) for lo, _ in structure.reward_ranges), Fraction(0))
-    highest = sum((Fraction(hi) for _, hi in structure.reward_ranges), Fraction(0))
-    lower, upper = float(lowest), float(highest)
-    # Rounded outwards, and only where rounding was needed at all.
-    lower = math.nextafter(lower, -math.inf) if Fraction(lower) > lowest else lower
-    upper = math.nextafter(upper, math.inf) if Fraction(upper) < highest else upper
-    return lower, upper
-
-
 class PreparedOnEngine:
     """Backups and warm vectors of one structure; vectors are in elimination order."""
 
     def __init__(self, settings: EngineSettings, structure: Structure) -> None:
+        check_structure(structure, "prepare")
         self.structure = structure
         self._engine_settings = settings
         self._backups: dict[str, Backup] = {}
@@ -148,7 +115,8 @@ def greedy_policy(
 
     `value` is L h, and becomes what the chosen actions are worth, which ties make a little less.
     """
-    slack = backup.tie_slack(float(np.abs(h).max()), tolerance_of(settings.tolerance, structure))
+    size = max(float(h.max()), -float(h.min()))
+    slack = backup.tie_slack(size, tolerance_of(settings.tolerance, structure))
     actions = backup.greedy_actions(h, value, settings.ties, settings.tie_seed, slack)
     # With vertex targets the joint action is (action, targets), targets fastest.
     actions //= backup.structure.n_actions // structure.n_actions

@@ -27,23 +27,23 @@ from fmdp.elimination.backup import Backup, backup_for
 from fmdp.elimination.truncation import Truncation
 from fmdp.errors import InvalidParameter
 from fmdp.model import FactoredMDP, Structure
+from fmdp.model.factored import check_model
+from fmdp.model.structure import check_structure
+from fmdp.parameters import check_fields
 from fmdp.planning import iteration
 from fmdp.planning.plan import Plan, Progress, Status, Tables
 from fmdp.planning.prepared import (
     PreparedOnEngine,
-    check_settings,
     engine_stats,
     limits_of,
-    one_of,
     policy_in_time,
-    structure_bounds,
 )
+from fmdp.planning.settings import SPAN, SPAN_FIELDS
 from fmdp.planning.spans import factored_spans, span
 
 Vector = NDArray[np.float64]
 Budget = float | tuple[float, ...]
 
-SPLITS = ("uniform", "given", "search")
 DAMPINGS = (0.9, 0.5)
 """tau at first, and after a stall: 1/2 is best against periods (see docs/theory-span.md)."""
 
@@ -77,10 +77,8 @@ class SpanConstrained:
     """All cores by default; small models use one in any case."""
 
     def __post_init__(self) -> None:
-        check_settings(self)
+        check_fields(self, SPAN_FIELDS, "planner span")
         object.__setattr__(self, "budget", _checked(self.budget))
-        if self.split is not None:
-            one_of("split", self.split, SPLITS)
         if self.split == "uniform" and isinstance(self.budget, tuple):
             raise InvalidParameter(
                 f"split uniform divides one budget; got {len(self.budget)} budgets: "
@@ -97,11 +95,13 @@ class SpanConstrained:
 
     def prepare(self, structure: Structure) -> PreparedSpan:
         """Ready for one structure; tables and budget may change at every call."""
+        check_structure(structure, "prepare")
         self.budgets(structure)
         return PreparedSpan(self, structure)
 
     def plan(self, model: FactoredMDP, *, progress: Progress | None = None) -> Plan:
         """Plan for one model, from nothing; equal tables of different actions share their work."""
+        check_model(model, "plan")
         started = time.perf_counter()
         budgets = self.budgets(model.structure)
         backup = backup_for(model, memory_limit=self.memory_limit, threads=self.threads)
@@ -171,17 +171,8 @@ class PreparedSpan(PreparedOnEngine):
 
 def _checked(budget: float | Sequence[float] | Vector) -> Budget:
     """One number, or a tuple of several; all finite and at least 0."""
-    try:
-        numbers = np.asarray(budget, dtype=np.float64)
-    except (TypeError, ValueError):
-        numbers = np.empty(0)
-    good = np.isfinite(numbers) & (numbers >= 0.0)
-    if numbers.ndim > 1 or not numbers.size or not good.all():
-        culprit = numbers[~good].flat[0] if numbers.ndim == 1 and not good.all() else budget
-        raise InvalidParameter(
-            f"budget must be a number >= 0, or one for each state variable; got {culprit}"
-        )
-    return float(numbers.item()) if numbers.size == 1 else tuple(map(float, numbers))
+    numbers: tuple[float, ...] = SPAN[0].check(budget, "planner span")
+    return numbers[0] if len(numbers) == 1 else numbers
 
 
 def _budgets(budget: Budget, split: str | None, structure: Structure) -> tuple[float, ...]:
@@ -286,7 +277,7 @@ class _Run:
             ),
             cold=False,
             dampings=DAMPINGS,
-            known=structure_bounds(self.structure),
+            known=self.structure.reward_bounds,
             sweep_seconds=self.backup.predicted_seconds,
             reward_size=self.structure.reward_size,
             depth=2 * self.structure.m,

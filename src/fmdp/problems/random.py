@@ -94,7 +94,7 @@ FAMILIES: tuple[Family, ...] = (
         parameters=(
             Integer("values", 2, "values of each state variable", low=1),
             Integer("parents", 2, "state variables in each scope, or all if fewer", low=0, high=30),
-            Integer("actions", 2, "values of each action variable", low=1),
+            Integer("actions", 3, "values of each action variable", low=1),
             Integer("agents", 1, "number of action variables; one is in each scope", low=1),
             seed_parameter(0, "seed of the scopes and tables"),
             Choice(

@@ -14,7 +14,6 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from fmdp.errors import InvalidParameter, UnknownName, did_you_mean
@@ -51,7 +50,7 @@ class ProblemId:
 def problem(problem: str | os.PathLike[str]) -> FactoredMDP:
     """The model that an id or the path of a model file stands for."""
     if not isinstance(problem, str) or _is_path(problem):
-        return load(Path(problem))
+        return load(problem)
     return problem_id(problem).build()
 
 

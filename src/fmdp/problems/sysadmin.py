@@ -14,13 +14,13 @@ in blocks that consume the generator exactly as its row-by-row recipe does.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fmdp.errors import InvalidParameter
 from fmdp.model.factored import FactoredMDP
 from fmdp.model.spaces import FloatArray, all_assignments
 from fmdp.model.structure import Structure
@@ -37,8 +37,8 @@ from fmdp.problems.topologies import Parents, bi_ring, circle, grid, network, st
 
 RESTART_COST = 0.5
 
-_XU_ONLY = ("seed", "alpha1", "alpha2")
-
+_OF_XU = ("dynamics", ("xu",))
+"""The only random tables."""
 
 Rule = Callable[[NDArray[np.bool_], NDArray[np.bool_]], FloatArray]
 """(self works [V], parents work [V, parents]) -> P(works next) without a restart [V]."""
@@ -136,13 +136,6 @@ def build(
     if dynamics == "xu":
         transitions = _xu_tables(parents, seed, alpha1, alpha2)
     else:
-        given = {"seed": seed, "alpha1": alpha1, "alpha2": alpha2}
-        for parameter in PARAMETERS:
-            if parameter.name in _XU_ONLY and given[parameter.name] != parameter.default:
-                raise InvalidParameter(
-                    f"the '{parameter.name}' parameter of '{name}' must go with dynamics=xu, "
-                    f"the only random tables; got dynamics={dynamics}"
-                )
         transitions = _rule_tables(parents, dynamics)
 
     divisor = reward_divisor(reward, n)
@@ -187,9 +180,21 @@ PARAMETERS: tuple[Parameter, ...] = (
     Choice("dynamics", "xu", "the probability that a machine works next", choices=DYNAMICS),
     REWARD,
     Number("server", 1.0, "what machine 0 pays while it works", low=0.0),
-    seed_parameter(1, "seed of the random tables (dynamics=xu)"),
-    Number("alpha1", 0.1, "largest chance that a machine fails by itself (dynamics=xu)", low=0.0),
-    Number("alpha2", 0.1, "largest addition for each machine that is down (dynamics=xu)", low=0.0),
+    replace(seed_parameter(1, "seed of the random tables (dynamics=xu)"), only_with=_OF_XU),
+    Number(
+        "alpha1",
+        0.1,
+        "largest chance that a machine fails by itself (dynamics=xu)",
+        low=0.0,
+        only_with=_OF_XU,
+    ),
+    Number(
+        "alpha2",
+        0.1,
+        "largest addition for each machine that is down (dynamics=xu)",
+        low=0.0,
+        only_with=_OF_XU,
+    ),
 )
 
 _SIZE = size_parameter("number of machines")

@@ -139,7 +139,7 @@ def caption(panels: Sequence[tuple[Problem, Sequence[Cell]]], measure: str, scal
     if scale == "log":
         words += " The grey line grows like the square root of t."
         if measure == REALISED:
-            words += " Where a median is not positive, its line is interrupted."
+            words += " Where a median is not positive, its line and band are interrupted."
         if any(cell.learner == "oracle" for problem, _ in panels for cell in problem.cells):
             words += " The optimal policy, whose regret is zero up to luck, is not drawn."
     elif any(cell.learner == "random" for _, cells in panels for cell in cells):

@@ -12,6 +12,7 @@ starts; the best is kept, so a drawing is a function of the structure. Cost: n^2
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,10 +27,13 @@ Points = npt.NDArray[np.float64]
 ITERATIONS = 300
 MOST_BY_STRESS = 300
 """Components with more nodes are put on a grid: a readable picture of them does not exist."""
+IDLE = ("none", "nothing", "no-op", "noop", "leave", "stay", "wait", "idle", "skip", "rest")
+"""A value of an action with such a name does nothing."""
+NO_SHIFT = 1e-9
 STANDS_OUT = 0.9
 STANDS_AMONG_ALL = 0.5
-"""A value of an action acts on a factor if it shifts the factor's rows by at least the first share
-of the factor's largest shift and the second share of the largest shift of all factors."""
+"""Where every value shifts every factor, one stands out if it shifts a factor's rows by at least
+the first share of the factor's largest shift and the second share of the largest of all."""
 
 
 @dataclass(frozen=True)
@@ -91,26 +95,26 @@ def short_labels(names: Sequence[str], members: Sequence[tuple[int, ...]]) -> li
 def touched_nodes(model: FactoredMDP, drawn: Network) -> list[list[list[int]]]:
     """For each action variable and each of its values, the nodes that this value acts on.
 
-    An action variable that only some nodes have in their scopes acts on those, with every value
-    but its first (leave, stay, back: nothing to show). Where all nodes have it, its value v acts
-    on the factors i whose rows it shifts as no other value does: the mean over x of the total
-    variation between P_i(. | x, v) and the median of P_i(. | x, v') over all v'. Restarting
-    machine i shifts P_i from mostly down to working, whatever the dynamics.
+    Value v acts on factor i if it shifts the rows of i from what is usual: if
+
+        shift_i(v) = mean over x of the total variation of P_i(. | x, v) and usual_i(. | x)
+
+    is not 0.
+
+    A factor without the action variable in its scope, or whose rows do not depend on it, is never
+    acted on. Usual is the law under the value that does nothing: the one whose name says so; of an
+    action that chooses a node (its values stand out at different nodes), the median over all
+    values; else the first value (back, left: nothing to show). Where an action that chooses shifts
+    everything with every value, because every row is a number of its own, a value acts where it
+    stands out: restarting machine i takes P_i from mostly down to working, whatever the dynamics.
     """
     structure = model.structure
     node_of = {v: number for number, node in enumerate(drawn.nodes) for v in node.variables}
     touched: list[list[list[int]]] = []
-    for action, size in enumerate(structure.action_sizes):
+    for action, values in enumerate(structure.action_values):
         variable = structure.m + action
         factors = [i for i in range(structure.m) if variable in structure.transition_scopes[i]]
-        own = sorted({node_of[i] for i in factors})
-        if len(own) < len(drawn.nodes) or len(own) == 1:
-            touched.append([[] if value == 0 else own for value in range(size)])
-            continue
-        shifts = np.array([_shifts(model, i, variable) for i in factors])  # [factors, size]
-        acts = (shifts >= STANDS_OUT * shifts.max(axis=1, keepdims=True)) & (
-            shifts >= STANDS_AMONG_ALL * max(float(shifts.max()), 1e-9)
-        )
+        acts = _acts(model, variable, values, [node_of[i] for i in factors], factors)
         touched.append(
             [
                 sorted({node_of[i] for i, does in zip(factors, column, strict=True) if does})
@@ -120,12 +124,44 @@ def touched_nodes(model: FactoredMDP, drawn: Network) -> list[list[list[int]]]:
     return touched
 
 
-def _shifts(model: FactoredMDP, i: int, variable: int) -> Points:
+def _acts(
+    model: FactoredMDP,
+    variable: int,
+    values: Sequence[str],
+    nodes: Sequence[int],
+    factors: Sequence[int],
+) -> npt.NDArray[np.bool_]:
+    """[factors, values]: does this value of the action variable act on this factor?"""
+    if not factors:
+        return np.zeros((0, len(values)), dtype=np.bool_)
+    odd = np.array([_shifts(model, i, variable, None) for i in factors])
+    stands_out = odd >= np.maximum(STANDS_OUT * odd.max(axis=1, keepdims=True), NO_SHIFT)
+    chooses = any(
+        nodes[a] != nodes[b] and not (stands_out[a] & stands_out[b]).any()
+        for a, b in itertools.combinations(np.flatnonzero(odd.max(axis=1) > NO_SHIFT).tolist(), 2)
+    )
+    named = [value for value, name in enumerate(values) if name.lower() in IDLE]
+    idle = named[0] if named else None if chooses else 0
+    shifts = np.array([_shifts(model, i, variable, idle) for i in factors])
+    acts = shifts > NO_SHIFT
+    others = [value for value in range(len(values)) if value != idle]
+    if chooses and acts[acts.any(axis=1)][:, others].all():
+        acts = stands_out & (odd >= STANDS_AMONG_ALL * odd.max())
+        if idle is not None:
+            acts[:, idle] = False
+    return acts
+
+
+def _shifts(model: FactoredMDP, i: int, variable: int, idle: int | None) -> Points:
+    """[values]: how far each takes the rows of factor i from those under `idle`, or the median."""
     structure = model.structure
     scope = structure.transition_scopes[i]
     axis = scope.index(variable)
     table = model.transitions[i].reshape(*structure.scope_sizes(scope), -1)
-    usual = np.median(table, axis=axis, keepdims=True)
+    if idle is None:
+        usual = np.median(table, axis=axis, keepdims=True)
+    else:
+        usual = np.take(table, [idle], axis=axis)
     far = np.abs(table - usual).sum(axis=-1) / 2  # [scope]
     others = tuple(k for k in range(len(scope)) if k != axis)
     shifts: Points = far.mean(axis=others)

@@ -8,9 +8,12 @@ The paper prints curves and no numbers, so its claims are what can be compared:
 2. Both are far better than f-Rmax: its median is at least FAR times theirs.
 3. Both end near-optimal in spite of the approximate planner: in the second half of the run they
    lose at most NEAR of the optimal gain.
-4. The best constants are about c = 0.75 (PSRL) and c = 0.03 (DORL); told where a search was run.
+4. The best constants are about c = 0.75 (PSRL) and c = 0.03 (DORL), and m = 300 or 500 (f-Rmax);
+   told where a search was run.
 
-Each is decided by the numbers, problem by problem, and either outcome is said.
+Beside them: whether f-Rmax with the paper's m is better than random actions, and FSRL, the paper's
+third algorithm, which it does not run. Each is decided by the numbers, problem by problem, and
+either outcome is said.
 """
 
 from __future__ import annotations
@@ -28,9 +31,19 @@ from fmdp.reports.figures import Drawing, paired_figure
 from fmdp.reports.style import styles
 
 PROBLEMS = ("circle:4", "circle:7", "three-leg:4", "three-leg:7")
-CONSTANTS: Mapping[str, Mapping[str, float]] = {"psrl": {"c": 0.75}, "dorl": {"c": 0.03}}
+KNOWN_AFTER = {"circle:4": 300, "circle:7": 500, "three-leg:4": 500, "three-leg:7": 500}
+"""The m of f-Rmax in the paper's figure."""
 NAMES = {"psrl": "PSRL", "dorl": "DORL", "frmax": "f-Rmax"}
 PLANNER = "alp"
+THIRD = "fsrl"
+
+
+def constant(learner: str, problem_name: str) -> tuple[str, float]:
+    """The one parameter that the paper searched, and its value in the figure."""
+    if learner == "frmax":
+        return "m", KNOWN_AFTER[problem_name]
+    return "c", {"psrl": 0.75, "dorl": 0.03}[learner]
+
 
 CLOSE = 1.5
 FAR = 3.0
@@ -39,12 +52,14 @@ NEAR = 0.02
 
 @dataclass(frozen=True, eq=False)
 class Panel:
-    """One problem of the figure: the paper's three learners, and all others as ours."""
+    """One problem of the figure: the paper's learners, and all others as ours."""
 
     name: str
     problem: Problem
     theirs: Mapping[str, Cell]
     """psrl, dorl, frmax."""
+    third: Cell | None
+    """FSRL, if the store has it: with the paper's c and, of several, without a given budget."""
     ours: tuple[Cell, ...]
 
 
@@ -63,24 +78,34 @@ def panels(runs: Runs) -> list[Panel]:
             continue
         longest = max(cell.steps for cell in own.cells)
         cells = [cell for cell in own.cells if cell.steps == longest]
-        theirs = {learner: _theirs(cells, learner) for learner in NAMES}
+        theirs = {learner: _theirs(cells, learner, name) for learner in NAMES}
         known = {learner: cell for learner, cell in theirs.items() if cell is not None}
         if len(known) == len(NAMES):
-            ours = tuple(cell for cell in cells if cell.planner != PLANNER)
-            found[name] = Panel(name, own, known, ours)
+            third = _third(cells)
+            ours = tuple(c for c in cells if c.planner != PLANNER and c is not third)
+            found[name] = Panel(name, own, known, third, ours)
     return [found[name] for name in PROBLEMS if name in found]
 
 
-def _theirs(cells: Sequence[Cell], learner: str) -> Cell | None:
-    """The cell with the paper's constants; after a search without them, the best."""
+def _theirs(cells: Sequence[Cell], learner: str, name: str) -> Cell | None:
+    """The cell with the paper's constant; after a search without it, the best."""
     cells = [c for c in cells if c.learner == learner and c.planner == PLANNER]
-    exactly = [
-        cell
-        for cell in cells
-        if all(cell.parameters.get(k) == v for k, v in CONSTANTS.get(learner, {}).items())
-    ]
-    # The paper takes the best m of f-Rmax for each experiment.
+    parameter, value = constant(learner, name)
+    exactly = [cell for cell in cells if cell.parameters.get(parameter) == value]
     return min(exactly or cells, key=_median, default=None)
+
+
+def _third(cells: Sequence[Cell]) -> Cell | None:
+    cells = [cell for cell in cells if cell.learner == THIRD]
+    if not cells:
+        return None
+    c = constant("dorl", "")[1]
+    return min(cells, key=lambda cell: (cell.parameters.get("c") != c, bool(_budget(cell))))
+
+
+def _budget(cell: Cell) -> object:
+    """What FSRL was given; nothing if it finds its own."""
+    return cell.parameters.get("budget") or cell.planner_settings.get("budget")
 
 
 def _median(cell: Cell) -> float:
@@ -91,27 +116,26 @@ def _median(cell: Cell) -> float:
 def figure(runs: Runs, found: Sequence[Panel]) -> Drawing:
     """A row a problem: the paper's learners on the left, ours beside them."""
     shown = _on_their_scale(found)
-    rows = [
-        (
-            panel.name,
-            tuple(panel.theirs.values()),
-            (
-                panel.theirs["psrl"],
-                panel.theirs["dorl"],
-                *(cell for cell in panel.ours if cell.label in shown),
-            ),
-        )
-        for panel in found
-    ]
+    rows = []
+    for panel in found:
+        both = (panel.theirs["psrl"], panel.theirs["dorl"])
+        third = () if panel.third is None else (panel.third,)
+        ours = tuple(cell for cell in panel.ours if cell.label in shown)
+        rows.append((panel.name, (*both, *third, panel.theirs["frmax"]), (*both, *third, *ours)))
     looks = styles([cell for _, left, right in rows for cell in (*left, *right)], runs.cells)
     counts = sorted({len(cell.runs) for panel in found for cell in panel.theirs.values()})
     many = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+    beside = (
+        ", and its third algorithm, FSRL, which it does not run, with the span planner"
+        if any(panel.third is not None for panel in found)
+        else ""
+    )
     caption = (
         f"Realised regret on the problems of Xu & Tewari (2020), Figure 2. Left: the paper's "
         f"learners with its planner (approximate linear programming, single-variable bases) and "
-        f"its constants. Right: PSRL and DORL again, and beside them what this library adds, as "
-        f"far as it is on their scale. Medians over {many} runs, bands from the lower to the upper "
-        f"quartile; reward is the number of machines that work."
+        f"its constants{beside}. Right: the same without f-Rmax, and beside them what this library "
+        f"adds, as far as it is on their scale. Medians over {many} runs, bands from the lower to "
+        f"the upper quartile; reward is the number of machines that work."
     )
     return Drawing("figure-2", paired_figure(rows, REALISED, looks), caption)
 
@@ -144,10 +168,11 @@ def paragraphs(runs: Runs, analysis: Analysis) -> tuple[str, ...]:
         _opening(found),
         _close(found),
         _far(found, analysis),
+        *_against_random(found),
         _near_optimal(found),
         *_search(found),
     ]
-    return (" ".join(told), *_ours(found))
+    return (" ".join(told), *_fsrl(found), *_ours(found))
 
 
 def _opening(found: Sequence[Panel]) -> str:
@@ -261,31 +286,127 @@ def _late_loss(cell: Cell, gain: float | None) -> float | None:
 def _search(found: Sequence[Panel]) -> list[str]:
     """Claim 4, where the store has several constants of a learner."""
     told = []
-    for learner, constants in CONSTANTS.items():
-        paper = constants["c"]
-        best = {}
+    for learner in NAMES:
+        searched = {}
         for panel in found:
+            parameter = constant(learner, panel.name)[0]
             cells = [
                 cell
                 for cell in panel.problem.cells
                 if cell.learner == learner
                 and cell.planner == PLANNER
                 and cell.steps == panel.theirs[learner].steps
-                and "c" in cell.parameters
+                and parameter in cell.parameters
             ]
-            if len({cell.parameters["c"] for cell in cells}) > 1:
-                best[panel.name] = float(min(cells, key=_median).parameters["c"])
-        if not best:
-            continue
-        where = _listed([f"{value:g} on {name}" for name, value in best.items()])
-        near = all(_ratio(value, paper) <= 3 for value in best.values())
-        verdict = (
-            "which agrees with the paper's" if near else "which is not everywhere near the paper's"
-        )
-        told.append(
-            f"In the search the best c of {NAMES[learner]} was {where}, {verdict} {paper:g}."
-        )
+            if len({cell.parameters[parameter] for cell in cells}) > 1:
+                searched[panel] = cells
+        if searched:
+            told.append(_winners(learner, searched))
     return told
+
+
+def _winners(learner: str, searched: Mapping[Panel, Sequence[Cell]]) -> str:
+    best = {panel: min(cells, key=_median) for panel, cells in searched.items()}
+    parameter = constant(learner, next(iter(best)).name)[0]
+    won = {panel: float(cell.parameters[parameter]) for panel, cell in best.items()}
+    paper = {panel: constant(learner, panel.name)[1] for panel in best}
+    opening = (
+        f"In the search the best {parameter} of {NAMES[learner]} was "
+        f"{_by_problem({panel.name: value for panel, value in won.items()})}"
+    )
+    if parameter == "c":
+        near = all(_ratio(won[panel], paper[panel]) <= 3 for panel in best)
+        verdict = "agrees with" if near else "is not everywhere near"
+        return f"{opening}, which {verdict} the paper's {paper[next(iter(best))]:g}."
+    where = _by_problem({panel.name: value for panel, value in paper.items()})
+    if all(won[panel] == paper[panel] for panel in best):
+        return f"{opening}, as in the paper."
+    tried = {cell.parameters[parameter] for cells in searched.values() for cell in cells}
+    least = ", the smallest tried" if set(won.values()) == {min(tried)} else ""
+    factors = [
+        _median(best[panel]) / max(_median(panel.theirs[k]) for k in ("psrl", "dorl"))
+        for panel in best
+    ]
+    return (
+        f"{opening}{least}, where the paper has {where}; even so its median is "
+        f"{_span(factors)} times the worse of the other two."
+    )
+
+
+def _by_problem(values: Mapping[str, float]) -> str:
+    """ "0.1 on circle:4 and circle:7 and 0.05 on three-leg:4", "100 on all 4 problems"."""
+    places: dict[float, list[str]] = {}
+    for name, value in values.items():
+        places.setdefault(value, []).append(name)
+    if len(places) == 1 and len(values) > 1:
+        return f"{next(iter(places)):g} on all {len(values)} problems"
+    return _listed([f"{value:g} on {_listed(names)}" for value, names in places.items()])
+
+
+def _against_random(found: Sequence[Panel]) -> list[str]:
+    """Is f-Rmax with the paper's m any better than no learning at all?"""
+    worse: list[str] = []
+    better: list[str] = []
+    for panel in found:
+        random = next((cell for cell in panel.ours if cell.learner == "random"), None)
+        frmax = panel.theirs["frmax"]
+        if random is None or frmax.parameters.get("m") != KNOWN_AFTER[panel.name]:
+            continue
+        own, other = _median(frmax), _median(random)
+        told = f"{panel.name} ({own:,.0f} against {other:,.0f})"
+        (worse if own > other else better).append(told)
+    if not worse and not better:
+        return []
+    claim = "With the paper's m, f-Rmax is"
+    many = len(worse) + len(better)
+    if not worse:
+        return [f"{claim} better than random actions: on {_listed(better)}."]
+    if not better:
+        return [f"{claim} worse than random actions: on {_listed(worse)}."]
+    told = f"{claim} worse than random actions on {len(worse)} of {many} problems: on "
+    return [f"{told}{_listed(worse)}; it is better on {_listed(better)}."]
+
+
+def _fsrl(found: Sequence[Panel]) -> tuple[str, ...]:
+    """The paper's third algorithm: what it was given, and what it came to."""
+    known = [(panel, panel.third) for panel in found if panel.third is not None]
+    if not known:
+        return ()
+    numbers = _listed([f"{_median(cell):,.0f} on {panel.name}" for panel, cell in known])
+    budgets = {_told_budget(cell) for _, cell in known}
+    ratios, beside = [], "DORL with the exact planner and the same c"
+    for panel, cell in known:
+        alike = [
+            other
+            for other in panel.ours
+            if other.learner == "dorl"
+            and all(other.parameters.get(k) == cell.parameters.get(k) for k in ("c", "episodes"))
+        ]
+        if not alike:
+            beside = "DORL with the paper's planner"
+        ratios.append(_median(cell) / max(_median((alike or [panel.theirs["dorl"]])[0]), 1e-9))
+    constants = sorted({float(cell.parameters["c"]) for _, cell in known})
+    told = (
+        f"The paper's third algorithm, FSRL, is not in its figure, because how to plan under a "
+        f"span budget was open; here it runs with the span planner, "
+        f"c = {_listed([f'{c:g}' for c in constants])} and {_listed(sorted(budgets))}. Its "
+        f"medians are {numbers}: {_span(ratios, 2)} times those of {beside}."
+    )
+    return (told,)
+
+
+def _told_budget(cell: Cell) -> str:
+    given = _budget(cell)
+    if given:
+        values = given if isinstance(given, (list, tuple)) else (given,)
+        split = cell.planner_settings.get("split") or "uniform"
+        divided = f", split {split}" if len(values) == 1 else ""
+        return f"a budget of {' + '.join(f'{value:g}' for value in values)}{divided}"
+    growth = cell.parameters.get("growth", 1.0)
+    return (
+        f"no budget given (it starts at {growth:g} times the sum of the reward ranges, is doubled "
+        f"when the rewards refute it, and is at least log2(1 + t) times where it started)"
+    )
 
 
 def _ours(found: Sequence[Panel]) -> tuple[str, ...]:
@@ -326,8 +447,8 @@ def _ratio(one: float, two: float) -> float:
     return high / low if low > 0 else float("inf") if high > 0 else 1.0
 
 
-def _span(values: Sequence[float]) -> str:
-    low, high = f"{min(values):.1f}", f"{max(values):.1f}"
+def _span(values: Sequence[float], digits: int = 1) -> str:
+    low, high = f"{min(values):.{digits}f}", f"{max(values):.{digits}f}"
     return low if low == high else f"{low} to {high}"
 
 

@@ -13,10 +13,14 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from fmdp.errors import InvalidParameter
 from fmdp.learning.entries import Entries, entries_of
-from fmdp.learning.learner import Offer
+from fmdp.learning.learner import Offer, generator_of
 from fmdp.model import FactoredMDP
+from fmdp.model.factored import check_model
 from fmdp.model.spaces import encode
+from fmdp.parameters import Integer, quoted
+from fmdp.planning.policy import as_action
 from fmdp.simulation import kernels
 from fmdp.simulation.kernels import EXPECTED, GAP, REWARD, STEPS
 
@@ -33,17 +37,30 @@ class Environment:
     def __init__(
         self,
         model: FactoredMDP,
-        generator: np.random.Generator,
+        generator: np.random.Generator | int,
         *,
         gaps: NDArray[np.float64] | None = None,
         block: int = BLOCK,
     ) -> None:
-        """`gaps` [S, A], max q - q of every state and action, is summed if it is there."""
+        """`generator` may be a seed. `gaps` [S, A], max q - q of every state and action, is summed
+        if it is there."""
+        check_model(model, "Environment")
         structure = model.structure
+        source = generator_of(generator, "Environment")
+        if source is None:
+            raise InvalidParameter("Environment draws at random: it needs a generator, or a seed")
+        block = Integer("block", BLOCK, "uniforms drawn at a time", low=1).check(
+            block, "Environment"
+        )
+        shape = (structure.n_states, structure.n_actions)
+        if gaps is not None and getattr(gaps, "shape", None) != shape:
+            raise InvalidParameter(
+                f"the gaps of Environment must be an array of shape {shape}; got {quoted(gaps)}"
+            )
         self.model = model
         self.entries: Entries = entries_of(structure)
         self._law = kernels.law_of(model)
-        self._generator = generator
+        self._generator = source
         self._width = structure.m + structure.l
         self._rows = max(1, block // self._width)
         self._uniforms = np.empty((0, self._width))
@@ -86,12 +103,15 @@ class Environment:
             self._used = 0
         return len(self._uniforms) - self._used
 
-    def step(self, action: Sequence[int]) -> tuple[tuple[float, ...], tuple[int, ...]]:
-        """Take an action: the reward of every factor, and the next state."""
+    def step(self, action: Sequence[int] | int) -> tuple[tuple[float, ...], tuple[int, ...]]:
+        """Take an action: the reward of every factor, and the next state.
+
+        Where there is one action variable, its value alone is an action too.
+        """
         structure = self.model.structure
         m = structure.m
         self._joint[:m] = self._state
-        self._joint[m:] = structure.check_action(action)
+        self._joint[m:] = as_action(action, structure)
         self.ready()
         expected = kernels.draw(
             self.entries, self._law, self._joint, self._found, self._uniforms[self._used],

@@ -8,7 +8,10 @@ is labelled so.
 from __future__ import annotations
 
 import math
+import os
 import time
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -16,54 +19,103 @@ from fmdp.errors import TooLarge
 from fmdp.learning.episodes import NO_LIMITS
 from fmdp.learning.learner import Offer, Table, action_table
 from fmdp.model import FactoredMDP
+from fmdp.model.factored import check_model
+from fmdp.parameters import Integer, resolve
 from fmdp.planning.evaluate import TABULATED_STATES, Evaluation, evaluate_exactly
 from fmdp.planning.plan import Progress, Status
-from fmdp.planning.policy import Policy
+from fmdp.planning.policy import Policy, policy_of
+from fmdp.planning.settings import EXACT
+from fmdp.progress import reporting
 from fmdp.simulation.environment import Environment
 
 CONFIDENCE = 0.99
 BATCHES = 32
 _BURNT_IN = 0.1
+_REPORTED_STEPS = 1 << 10
+"""Steps between two reports: a policy that is asked state by state takes milliseconds a step."""
+
+
+STEPS = Integer("steps", 1_000_000, "steps of the simulation", low=2 * BATCHES, high=2**53)
+SEED = Integer("seed", 0, "seed of the simulation", low=0)
+_LIMITS = tuple(one for one in EXACT if one.name in ("tolerance", "max_iterations", "memory_limit"))
 
 
 def evaluate(
     model: FactoredMDP,
-    policy: Policy,
+    policy: Policy | Callable[[tuple[int, ...]], Any] | str | os.PathLike[str],
     *,
     tolerance: float | None = None,
     max_iterations: int | None = None,
     memory_limit: int | None = None,
     steps: int = 1_000_000,
     seed: int = 0,
-    progress: Progress | None = None,
+    progress: bool | Progress | None = None,
 ) -> Evaluation:
-    """Exact where it fits into memory, else a simulation of `steps` steps."""
+    """Exact where it fits into memory, else a simulation of `steps` steps; `kind` says which.
+
+    The policy may be a function state -> action, or the path of a policy file. `tolerance` and
+    `max_iterations` are of the exact evaluation, `steps` and `seed` of the simulation
+    (`evaluate_by_simulation` always simulates): which of the two it is depends on the memory, so
+    all may be given. `progress=True` shows a bar; a function is called with what is known so far.
+    """
+    check_model(model, "evaluate")
+    limits = resolve(
+        _LIMITS,
+        {"tolerance": tolerance, "max_iterations": max_iterations, "memory_limit": memory_limit},
+        "evaluate",
+    )
+    STEPS.check(steps, "evaluate")
+    SEED.check(seed, "evaluate")
+    asked = policy_of(policy, model.structure, "evaluate")
+    what = f"evaluating a policy of {model.name or 'the model'}"
+    with reporting(progress, what, "evaluate") as report:
+        return _evaluated(model, asked, limits, steps, seed, report)
+
+
+def _evaluated(
+    model: FactoredMDP,
+    policy: Policy,
+    limits: Mapping[str, Any],
+    steps: int,
+    seed: int,
+    progress: Progress | None,
+) -> Evaluation:
     if model.structure.n_states <= TABULATED_STATES:
         try:
-            return evaluate_exactly(
-                model, policy, tolerance=tolerance, max_iterations=max_iterations,
-                memory_limit=memory_limit, progress=progress,
-            )  # fmt: skip
+            return evaluate_exactly(model, policy, **limits, progress=progress)
         except TooLarge:
             pass
-    return evaluate_by_simulation(model, policy, steps=steps, seed=seed)
+    return evaluate_by_simulation(model, policy, steps=steps, seed=seed, progress=progress)
 
 
 def evaluate_by_simulation(
-    model: FactoredMDP, policy: Policy, *, steps: int = 1_000_000, seed: int = 0
+    model: FactoredMDP,
+    policy: Policy,
+    *,
+    steps: int = 1_000_000,
+    seed: int = 0,
+    progress: Progress | None = None,
 ) -> Evaluation:
     """Batch means of the expected reward along one run; a tenth of the steps is burnt in."""
     from scipy import stats
 
     started = time.perf_counter()
-    environment = Environment(model, np.random.Generator(np.random.PCG64(seed)))
-    batch = max(1, int((1.0 - _BURNT_IN) * steps) // BATCHES)
+    steps = STEPS.check(steps, "evaluate")
+    environment = Environment(model, SEED.check(seed, "evaluate"))
+    batch = int((1.0 - _BURNT_IN) * steps) // BATCHES
     actions = action_table(policy, model.structure)
-    _walk(environment, policy, actions, max(0, steps - batch * BATCHES))
+
+    def walk(many: int) -> None:
+        for left in range(many, 0, -_REPORTED_STEPS):
+            _walk(environment, policy, actions, min(left, _REPORTED_STEPS))
+            if progress is not None:
+                progress({"step": environment.steps, "steps": steps})
+
+    walk(steps - batch * BATCHES)
     means = np.empty(BATCHES)
     for number in range(BATCHES):
         before = environment.total_expected_reward
-        _walk(environment, policy, actions, batch)
+        walk(batch)
         means[number] = (environment.total_expected_reward - before) / batch
     half = float(stats.t.ppf(0.5 + CONFIDENCE / 2, BATCHES - 1)) * float(means.std(ddof=1))
     half /= math.sqrt(BATCHES)

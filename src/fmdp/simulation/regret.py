@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from fmdp.elimination.backup import backup_for
 from fmdp.errors import InvalidParameter
 from fmdp.model import FactoredMDP
+from fmdp.model.factored import check_model
 from fmdp.planning.choice import default_planner
 from fmdp.planning.exact import Exact
 from fmdp.planning.plan import Plan, Progress, Status
@@ -46,6 +47,7 @@ class Reference:
 
 def reference_for(model: FactoredMDP, *, progress: Progress | None = None) -> Reference:
     """The optimal gain and the gaps where they can be computed, else a certified bound."""
+    check_model(model, "reference_for")
     started = time.perf_counter()
     planner = default_planner(model)
     if not isinstance(planner, Exact):

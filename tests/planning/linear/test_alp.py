@@ -294,13 +294,16 @@ def test_a_width_that_does_not_fit_is_refused() -> None:
         ({"basis": "single"}, "did you mean"),
         ({"basis": ((0, 9),)}, "variable 9"),
         ({"method": "cut"}, "did you mean"),
-        ({"criterion": "gain"}, "criterion must be one of"),
-        ({"discount": 1.0}, "discount must be in"),
-        ({"tolerance": 0.0}, "tolerance must be above 0"),
-        ({"max_iterations": 0}, "max_iterations must be above 0"),
+        ({"criterion": "gain"}, "'criterion' parameter of planner alp must be one of"),
+        ({"discount": 1.0}, "'discount' parameter of planner alp must be a number in"),
+        ({"tolerance": 0.0}, "'tolerance' parameter of planner alp must be a number > 0"),
+        (
+            {"max_iterations": 0},
+            "'max_iterations' parameter of planner alp must be an integer >= 1",
+        ),
         ({"relevance": ((1.0, 1.0),)}, "must be one for each"),
         ({"relevance": ((0.0, 0.0),) * 4}, "not all 0"),
-        ({"ties": "lucky"}, "ties must be one of"),
+        ({"ties": "lucky"}, "'ties' parameter of planner alp must be one of"),
     ],
 )
 def test_settings_that_cannot_be_meant(wrong, message: str) -> None:

@@ -64,7 +64,7 @@ def test_the_list_is_the_greedy_policy(model: FactoredMDP, basis: str, seed: int
     made = make_basis(model.structure, basis)
     decisions = Decisions(model, made)
     weights = np.random.default_rng(seed).normal(size=made.size)
-    policy = decisions.decision_list(weights, DISCOUNT)
+    policy = decisions.decision_list(weights / decisions.forms.unit, DISCOUNT)
     P, R = dense(model)
     q = R + DISCOUNT * P @ (basis_matrix(model.structure, basis) @ weights)  # [A, S]
     actions = chosen_actions(decisions, policy, model.structure)
@@ -88,7 +88,8 @@ def test_one_projection_is_the_lp_over_all_states(model, basis: str, seed: int) 
         Watch(Limits(None, None)),
     )
     assert found.status is Status.CONVERGED
-    assert found.objective == pytest.approx(smallest_residual(model, phi, [own], [own]), abs=1e-6)
+    delta = found.objective * decisions.forms.unit
+    assert delta == pytest.approx(smallest_residual(model, phi, [own], [own]), abs=1e-6)
 
 
 @given(models(ONE_ACTION), st.sampled_from(("singles", "pairs")))
@@ -105,7 +106,7 @@ def test_bellman_error_is_reached_and_never_rises(model: FactoredMDP, basis: str
     made = make_basis(model.structure, basis)
     start = fmdp.ALP(basis=basis, discount=DISCOUNT).plan(model).stats["weights"]
     decisions = Decisions(model, made)
-    policy = decisions.decision_list(start, DISCOUNT)
+    policy = decisions.decision_list(start / decisions.forms.unit, DISCOUNT)
     own = chain(model, chosen_actions(decisions, policy, model.structure))
     phi = basis_matrix(model.structure, basis)
     every = list(zip(P, R, strict=True))

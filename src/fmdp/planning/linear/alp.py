@@ -10,7 +10,14 @@ stage takes, among all weights that attain lambda, those of the best discounted 
 sum_s alpha(s) V_w(s) subject to V_w >= R + g P V_w and to the first stage's constraints.
 
 For any w whatsoever, max over (s, a) of R + P h_w - h_w bounds the gain from above: `gain_upper`,
-found by elimination after the solver is done, so that no tolerance of the solver enters.
+found by elimination after the solver is done, so that no tolerance of the solver enters, and
+widened by what rounding can have done to it. In the same way the scalar (w_0 or lambda) is raised
+by what is left of the worst violation, so that `objective` is a bound, converged or not; converged,
+it is at most the tolerance above the optimum.
+
+Everything but the settings and the plan is in the unit of the forms, and counted from their origin
+(`Forms.unit`, `Forms.origin`): a reward of c in every step adds c to lambda, c / (1 - g) to w_0,
+and nothing else.
 """
 
 from __future__ import annotations
@@ -23,10 +30,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fmdp.elimination.ties import rule_code
 from fmdp.errors import InvalidParameter, TooLarge
 from fmdp.memory import available_memory, describe_bytes
 from fmdp.model import FactoredMDP, OptimisticTables, Structure
+from fmdp.model.factored import check_model
+from fmdp.model.structure import check_structure
+from fmdp.parameters import check_fields
 from fmdp.planning.linear import values
 from fmdp.planning.linear.bases import Basis, make_basis
 from fmdp.planning.linear.constraints import FIXED, Constraints
@@ -37,22 +46,20 @@ from fmdp.planning.linear.greedy import Extractor
 from fmdp.planning.linear.program import Answer, Limits, Question, Watch
 from fmdp.planning.plan import Plan, Progress, Status, Tables
 from fmdp.planning.policy import Policy
-from fmdp.planning.prepared import one_of, tolerance_of
+from fmdp.planning.prepared import tolerance_of
+from fmdp.planning.settings import ALP_FIELDS
 
 Floats = NDArray[np.float64]
-Scope = tuple[int, ...]
+NamedScope = tuple[int | str, ...]
 
-METHODS = ("cuts", "factored")
-CRITERIA = ("discounted", "average")
-TARGETS = ("joint", "split")
 TABULATED = 1 << 12
 """States up to which a plan inside a learner has its policy as a table."""
 TABULATED_ONCE = 1 << 16
 """And a plan that is made once."""
 ROUNDING = 4e-9
-"""Violation below which rounding and the solver's own tolerance decide."""
+"""Violation below which rounding and the solver's own tolerance decide, in the forms' unit."""
 PINNED = 1e-7
-"""Room above lambda, relative, that the second stage has."""
+"""Room above lambda, relative to it and the forms' unit, that the second stage has."""
 _MANY_WEIGHTS, _EMITTED_ROWS = 64, 200
 _FEW_WEIGHTS, _EMITTED_ROWS_ALONE = 8, 16
 """See `_emission_pays`; measured on circles, multi-agent networks and products."""
@@ -62,8 +69,9 @@ _FEW_WEIGHTS, _EMITTED_ROWS_ALONE = 8, 16
 class ALP:
     """Settings of the approximate linear program."""
 
-    basis: str | tuple[Scope, ...] = "singles"
-    """A family (singles, indicators, pairs, local) or scopes of state variables."""
+    basis: str | tuple[NamedScope, ...] = "singles"
+    """A family (singles, indicators, pairs, local) or scopes of state variables, by number or
+    by name."""
     method: str = "cuts"
     criterion: str = "discounted"
     discount: float = 0.95
@@ -83,22 +91,7 @@ class ALP:
     """Of optimistic tables: one target a factor, or one for each basis scope (a relaxation)."""
 
     def __post_init__(self) -> None:
-        one_of("method", self.method, METHODS)
-        one_of("criterion", self.criterion, CRITERIA)
-        one_of("targets", self.targets, TARGETS)
-        rule_code(self.ties)
-        if not 0.0 <= self.discount < 1.0:
-            raise InvalidParameter(f"discount must be in [0, 1); got {self.discount}")
-        for name in ("tolerance", "max_iterations", "max_seconds", "memory_limit"):
-            value = getattr(self, name)
-            if value is not None and not value > 0:
-                raise InvalidParameter(f"{name} must be above 0; got {value}")
-        if not isinstance(self.basis, str):
-            scopes = tuple(tuple(int(v) for v in scope) for scope in self.basis)
-            object.__setattr__(self, "basis", scopes)
-        if self.relevance is not None:
-            rows = tuple(tuple(float(p) for p in row) for row in self.relevance)
-            object.__setattr__(self, "relevance", rows)
+        check_fields(self, ALP_FIELDS, "planner alp")
 
     @property
     def name(self) -> str:
@@ -110,6 +103,7 @@ class ALP:
 
     def plan(self, model: FactoredMDP, *, progress: Progress | None = None) -> Plan:
         """Plan for one model, from nothing; actions with equal tables share their work."""
+        check_model(model, "plan")
         prepared = PreparedALP(self, model.structure, share_for=model)
         return prepared.solve(model, describe=True, progress=progress)
 
@@ -120,6 +114,7 @@ class PreparedALP:
     def __init__(
         self, settings: ALP, structure: Structure, *, share_for: FactoredMDP | None = None
     ) -> None:
+        check_structure(structure, "prepare")
         self.settings = settings
         self.structure = structure
         self.basis: Basis = make_basis(structure, settings.basis)
@@ -136,7 +131,7 @@ class PreparedALP:
         program = self._program("optimistic" if isinstance(tables, OptimisticTables) else "plain")
         program.forms.load(tables)
         limits = Limits(self.settings.max_iterations, self.settings.max_seconds)
-        found = program.run(Watch(limits, progress))
+        found = program.run(Watch(limits, progress, program.forms.unit))
         return self._plan(program, found, describe, started)
 
     def _program(self, kind: str) -> _Program:
@@ -157,13 +152,15 @@ class PreparedALP:
 
     def _plan(self, program: _Program, found: _Found, describe: bool, started: float) -> Plan:
         settings, forms = self.settings, program.forms
-        weights = found.weights
-        forms.fill(weights, 1.0)
-        gain_upper = forms.network.maximise()
+        unit = forms.unit
+        weights = found.weights * unit
+        gain_upper = forms.largest_residual(found.weights, 1.0) * unit
         policy: Policy | None = None
         if found.status not in (Status.INFEASIBLE, Status.UNBOUNDED):
             discount = settings.discount if settings.criterion == "discounted" else 1.0
-            greedy = program.extractor.policy(weights, discount, settings.ties, settings.tie_seed)
+            greedy = program.extractor.policy(
+                found.weights, discount, settings.ties, settings.tie_seed
+            )
             few = TABULATED_ONCE if describe else TABULATED
             policy = greedy.tabulate() if self.structure.n_states <= few else greedy
         span = spans = None
@@ -179,18 +176,18 @@ class PreparedALP:
             gain_upper=gain_upper,
             span=span,
             factored_spans=spans,
-            objective=found.objective,
+            objective=found.objective * unit,
             iterations=found.iterations,
             seconds=time.perf_counter() - started,
             ties=settings.ties,
             stats={
                 "basis": self.basis.name,
                 "weights": weights,
-                "constant": found.constant,
+                "constant": None if found.constant is None else found.constant * unit,
                 "method": settings.method,
                 "rows": found.n_rows,
                 "rows_from": "elimination" if program.emits else "separation",
-                "violation": found.violation,
+                "violation": found.violation * unit,
                 "induced_width": forms.network.width,
                 "memory_bytes": forms.network.bytes,
                 "targets": settings.targets if forms.optimistic else None,
@@ -220,7 +217,8 @@ class PreparedALP:
 
 @dataclass(frozen=True, eq=False)
 class _Found:
-    """What a plan needs from the linear program, of one stage or two."""
+    """What a plan needs from the linear program, of one stage or two; in the unit of the forms,
+    the origin added."""
 
     status: Status
     weights: Floats
@@ -266,17 +264,17 @@ class _Program:
                 forms, 1.0, rhs=FIXED, first_column=n + 1 + self.discounted.n_columns,
                 messages=self.emits,
             )  # fmt: skip
-        ranges = forms.structure.reward_range_total / forms.structure.m
-        self._scale = (ranges or 1.0) / (1.0 - discount)
+        self._scale = likely_weight(forms, discount)
+        self._tolerance = tolerance_of(settings.tolerance, forms.structure) / forms.unit
 
     def _question(self, cost: Floats, *constraints: Constraints) -> Question:
-        tolerance = tolerance_of(self.settings.tolerance, self.forms.structure)
+        tolerance = self._tolerance
         # A violation v of the discounted constraint is worth v / (1 - g) in the objective.
         accuracy = max(tolerance * min(part.coefficient for part in constraints), ROUNDING)
         charges = tuple(cost[-1] / constraints[0].coefficient for _ in constraints)
         return Question(
             cost, constraints, charges, accuracy, max(tolerance, accuracy), self._scale,
-            self.forms.basis.needless,
+            self.forms.basis.needless, shift=self.forms.origin * charges[0],
         )  # fmt: skip
 
     def run(self, watch: Watch) -> _Found:
@@ -285,17 +283,14 @@ class _Program:
             answer = self._first_solver.solve(self._question(self._value, self.discounted), watch)
             return self._of_discounted(answer)
         first = self._first_solver.solve(self._question(self._gain, self.average), watch)
-        violation = first.violation
-        if first.status is not Status.CONVERGED:
-            # lambda is raised until it is a bound again.
-            violation = self.average.violation(first.x)
-            gain = float(first.x[n]) + max(violation, 0.0)
-            return _Found(
-                first.status, first.x[:n], None, gain, violation, first.iterations, first.n_rows
-            )
+        violation, missing = self._missing(self.average, first)
         gain = float(first.x[n])
-        tolerance = tolerance_of(self.settings.tolerance, self.forms.structure)
-        slack = max(tolerance, PINNED) * (1.0 + abs(gain))
+        bound = gain + missing + self.forms.origin
+        if first.status is not Status.CONVERGED:
+            return _Found(
+                first.status, first.x[:n], None, bound, violation, first.iterations, first.n_rows
+            )
+        slack = max(self._tolerance, PINNED) * (1.0 + abs(gain))
         self.pinned.fixed = gain + slack
         question = self._question(self._value, self.discounted, self.pinned)
         second = self._second_solver.solve(replace(question, start=first.x[:n]), watch)
@@ -304,26 +299,30 @@ class _Program:
             second.status,
             x[:n],
             None,
-            gain,
+            bound,
             violation,
             first.iterations + second.iterations,
             first.n_rows + second.n_rows,
         )
 
+    def _missing(self, constraints: Constraints, answer: Answer) -> tuple[float, float]:
+        """The worst violation, and by how much the right-hand side has to be raised for every
+        constraint to hold whatever rounding has done."""
+        violation = answer.violation
+        if answer.status is not Status.CONVERGED:
+            violation = constraints.violation(answer.x)
+        return violation, max(violation, 0.0) + self.forms.rounding(answer.x, constraints.discount)
+
     def _of_discounted(self, answer: Answer) -> _Found:
         n = self.forms.basis.size
-        objective, violation = answer.objective, answer.violation
+        violation, missing = self._missing(self.discounted, answer)
         constant = float(answer.x[n])
-        if answer.status is not Status.CONVERGED:
-            # The constant is raised until V_w >= V* again.
-            violation = self.discounted.violation(answer.x)
-            constant += max(violation, 0.0) / (1.0 - self.settings.discount)
-            objective = float(self._value[:n] @ answer.x[:n]) + constant
+        constant += (missing + self.forms.origin) / (1.0 - self.settings.discount)
         return _Found(
             answer.status,
             answer.x[:n],
             constant,
-            objective,
+            float(self._value[:n] @ answer.x[:n]) + constant,
             violation,
             answer.iterations,
             answer.n_rows,
@@ -340,6 +339,12 @@ class _Program:
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
         self._first_solver.restore(_under("first.", state))
         self._second_solver.restore(_under("second.", state))
+
+
+def likely_weight(forms: Forms, discount: float) -> float:
+    """A size that weights may well have, in the unit of the forms."""
+    ranges = forms.structure.reward_range_total / forms.unit / forms.structure.m
+    return (ranges or 1.0) / (1.0 - discount)
 
 
 def _emission_pays(forms: Forms, limit: int) -> bool:

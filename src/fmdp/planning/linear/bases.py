@@ -97,8 +97,9 @@ class Basis:
         return means
 
 
-def make_basis(structure: Structure, basis: str | Iterable[Iterable[int]]) -> Basis:
-    """The named family, or all functions of the given scopes of state variables."""
+def make_basis(structure: Structure, basis: str | Iterable[Iterable[int | str]]) -> Basis:
+    """The named family, or all functions of the given scopes of state variables, each a number or
+    a name."""
     sizes = structure.state_sizes
     if isinstance(basis, str):
         if basis not in FAMILIES:
@@ -190,16 +191,19 @@ def _interactions(sizes: Sequence[int], scopes: Sequence[Scope]) -> list[tuple[S
     return parts
 
 
-def _checked_scopes(structure: Structure, basis: Iterable[Iterable[int]]) -> list[Scope]:
+def _checked_scopes(structure: Structure, basis: Iterable[Iterable[int | str]]) -> list[Scope]:
     checked: list[Scope] = []
     for number, scope in enumerate(basis):
         members: set[int] = set()
         for variable in scope:
-            whole = whole_number(variable)
+            if isinstance(variable, str):
+                whole: int | None = structure.variable(variable)
+            else:
+                whole = whole_number(variable)
             if whole is None or not 0 <= whole < structure.m:
                 raise InvalidParameter(
                     f"scope {number} of the basis has variable {variable!r}; must be a state "
-                    f"variable in 0..{structure.m - 1}"
+                    f"variable, by name or in 0..{structure.m - 1}"
                 )
             members.add(whole)
         checked.append(tuple(sorted(members)))

@@ -227,7 +227,10 @@ class _Search:
                 violations = self.separate(x, question.accuracy)
                 violation = max(violations)
                 self.watch.report(
-                    iteration=rounds, objective=objective, violation=violation, rows=self.lp.n_rows
+                    iteration=rounds,
+                    objective=objective + question.shift,
+                    violation=violation,
+                    rows=self.lp.n_rows,
                 )
                 if violation <= question.accuracy or len(self.owner) == before:
                     if held:

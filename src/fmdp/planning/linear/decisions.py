@@ -24,7 +24,6 @@ from numpy.typing import NDArray
 
 from fmdp.elimination import maxsum
 from fmdp.elimination.network import Network
-from fmdp.elimination.ties import TIE_TOLERANCE
 from fmdp.errors import InvalidParameter, TooLarge
 from fmdp.model import FactoredMDP
 from fmdp.model.spaces import project
@@ -32,6 +31,7 @@ from fmdp.planning.linear.bases import Basis
 from fmdp.planning.linear.constraints import Pattern, no_rows
 from fmdp.planning.linear.forms import Forms
 from fmdp.planning.linear.highs import INFINITY, Rows
+from fmdp.planning.linear.slack import tie_slack
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -119,7 +119,8 @@ class Decisions:
         self.forms.fill(weights, discount)
 
     def decision_list(self, weights: Floats, discount: float) -> DecisionList:
-        """The greedy policy; advantages equal up to the tie tolerance go to the lowest action."""
+        """The greedy policy (weights in the unit of the forms); advantages equal up to the slack
+        of ties go to the lowest action."""
         self.tables(weights, discount)
         network = self.forms.network
         actions, matches, advantages = [], [], []
@@ -137,8 +138,8 @@ class Decisions:
         action = np.concatenate([*actions, [self.default]]).astype(np.int64)
         match = np.concatenate([*matches, [-1]]).astype(np.int64)
         advantage = np.concatenate([*advantages, [0.0]])
-        unit = TIE_TOLERANCE * (1.0 + float(np.abs(advantage).max()))
-        steps = np.round(advantage / unit)
+        size = sum(float(np.abs(network.table(f)).max()) for f in range(len(network.functions)))
+        steps = np.round(advantage / tie_slack(size))
         order = np.argsort(-steps[:-1], kind="stable")
         order = np.append(order[steps[order] > 0.0], len(action) - 1)
         return DecisionList(action[order], match[order], advantage[order])

@@ -89,7 +89,7 @@ class Factored:
                 status = STATUS[outcome.status]
             watch.report(
                 iteration=iterations,
-                objective=objective,
+                objective=objective + question.shift,
                 violation=violation,
                 rows=self._lp.n_rows,
             )

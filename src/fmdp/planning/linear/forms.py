@@ -13,6 +13,12 @@ linear form in w: a constant, and coefficients for the few basis functions that 
 Optimistic tables add one action variable for each factor, its target; a target is shared by all
 functions of that factor's variable, so it is eliminated after they are summed. With `split` each
 basis scope has targets of its own: a relaxation, never below, cheaper where scopes overlap.
+
+Everything here and in the programs made of it is in units of `Structure.reward_unit`, with rewards
+counted from the lower end of their ranges: (R_k - lo_k) / unit is what is loaded, and planners add
+`origin` and multiply what they hand out. So tolerances can be plain numbers and mean the same in
+whatever unit and from whatever zero the rewards are stated. Restated by a factor of 2^k, what is
+loaded is the same number for number, and so are all results to the last bit.
 """
 
 from __future__ import annotations
@@ -90,6 +96,13 @@ class Forms:
         self.structure = structure
         self.basis = basis
         self.optimistic = optimistic
+        self.unit = structure.reward_unit
+        """What rewards, weights and all that is made of them are multiples of."""
+        lowest = np.array([lo for lo, _ in structure.reward_ranges], dtype=np.float64)
+        self.origin = float((lowest / self.unit).sum())
+        """What a step pays at least, and what the rewards loaded leave out."""
+        self._lowest: Floats = np.repeat(lowest, np.array(structure.reward_rows, dtype=np.int64))
+        self._lowest_size = float(np.abs(lowest / self.unit).sum())
         m, n_actions = structure.m, len(structure.action_sizes)
         first_target = m + n_actions
         sizes = list(structure.sizes)
@@ -244,7 +257,22 @@ class Forms:
             rows=np.concatenate([*index, np.zeros(1, dtype=np.int32)]),
         )
         self._tables = np.zeros(int(tables[-1]))
+        self._missed = 0.0  # by how much a row of the tables loaded misses 1, at most
+        largest = [np.abs(block.values).max(axis=0, initial=0.0) for block in basis.blocks]
+        self._largest: Floats = np.concatenate([*largest, np.zeros(0)])
+        """[functions]: max |phi_b|."""
+        self._longest = max((len(block.scope) for block in basis.blocks), default=0)
+        sums = [int((block.values != 0.0).sum(axis=0).max(initial=0)) for block in basis.blocks]
+        nodes = sum(len(component.nodes) for component in network.components)
+        # On the way from the tables to the maximum: products of probabilities and their sum with
+        # the values of a basis function; one function's rewards and weights; every function and
+        # every message read once; and a few that are there once.
+        of_function = self._longest + max(sums, default=0) + int(counts.max(initial=0))
+        of_network = len(hosts) + nodes + 2 * len(network.components)
+        self._roundings = of_function + structure.l + of_network + 8
         self._rewards = np.zeros(int(rewards_at[-1]))
+        self._rewards_at = rewards_at[:-1]
+        self._reward_size = 0.0  # sum_k max |R_k - lo_k|
 
     def _rows(self, f: int, scope: Scope, classes: Ints | None) -> NDArray[np.int32]:
         """For every entry of function f, the row of a table over `scope` (C order)."""
@@ -276,6 +304,15 @@ class Forms:
             np.concatenate([table.ravel() for table in tables.transitions], out=self._tables)
         if len(self._rewards):
             np.concatenate(tables.rewards, out=self._rewards)
+            self._rewards -= self._lowest
+            self._rewards /= self.unit
+            largest = np.maximum.reduceat(np.abs(self._rewards), self._rewards_at)
+            self._reward_size = float(largest.sum())
+        # Optimistic tables have a row for every target.
+        copies = self._terms.values if self.optimistic else 1
+        self._missed = _most_missed(
+            self._tables, self._terms.values, self._rows_of_factors() * copies
+        )
         _forms(
             self._terms,
             self._reward_entries,
@@ -298,6 +335,25 @@ class Forms:
             own = slice(at, at + len(columns))
             coefficients[columns] += discount * self.back[own] - self.own[own]
         return float(self.constant[entries].sum()), coefficients
+
+    def largest_residual(self, weights: Floats, discount: float) -> float:
+        """The largest Bellman residual, or more by what rounding may have hidden: with discount 1
+        an upper bound on the gain of every policy, whatever the weights."""
+        self.fill(weights, discount)
+        return self.network.maximise() + self.origin + self.rounding(weights, discount)
+
+    def rounding(self, weights: Floats, discount: float) -> float:
+        """By how much the network's maximum can miss the largest Bellman residual, at most.
+
+        Every partial sum is at most S = sum_k (max |R_k - lo_k| + |lo_k|) + (1 + g) sum_b |w_b|
+        max |phi_b|, so each rounding moves the result by at most eps S (twice what it can be, for
+        those of higher order). Rows that miss 1 stand for the distributions that they are
+        multiples of.
+        """
+        heights = float(np.abs(weights[: self.basis.size]) @ self._largest)
+        size = self._reward_size + self._lowest_size + (1.0 + discount) * heights
+        eps = float(np.finfo(np.float64).eps)
+        return self._roundings * eps * size + self._longest * self._missed * heights
 
     def fill(self, weights: Floats, discount: float, *, own: bool = True) -> None:
         """Write the tables for these weights into the network: the Bellman residual, or with
@@ -448,6 +504,21 @@ def _slices(table: Floats, found: Ints, most: int) -> bool:
             found[c] = count
             count += 1
     return True
+
+
+@numba.njit(cache=True, nogil=True)
+def _most_missed(tables: Floats, sizes: Ints, rows: Ints) -> float:
+    """max |sum of a row - 1| over the rows of all factors."""
+    missed = 0.0
+    at = 0
+    for i in range(sizes.shape[0]):
+        for _ in range(rows[i]):
+            total = 0.0
+            for value in range(sizes[i]):
+                total += tables[at + value]
+            at += sizes[i]
+            missed = max(missed, abs(total - 1.0))
+    return missed
 
 
 @numba.njit(cache=True, nogil=True)

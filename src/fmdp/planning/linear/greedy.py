@@ -5,10 +5,11 @@ states, and joint actions are never enumerated: with one action variable the sum
 its values (most of which share most of their terms), with several it is a cost network over the
 action variables, prepared once. Targets of optimistic tables are eliminated with the actions.
 
-Ties: actions within 1e-9 (1 + |Q|) of the best are tied (elimination/ties.py). With several action
-variables the values are fixed one variable after the other, in the reverse of the elimination
-order; of the values from which a tied joint action can still be reached the rule takes one, so that
-exactly the tied joint actions can be chosen. The policy is a deterministic function of the state.
+Ties: actions as good as the best up to `slack.tie_slack` are tied, and elimination/ties.py says
+which is taken; values are in the unit of the forms. With several action variables their values are
+fixed one variable after the other, in the reverse of the elimination order; of the values from
+which a tied joint action can still be reached the rule takes one, so that exactly the tied joint
+actions can be chosen. The policy is a deterministic function of the state.
 """
 
 from __future__ import annotations
@@ -25,11 +26,12 @@ from numpy.typing import NDArray
 
 from fmdp.elimination import maxsum
 from fmdp.elimination.network import Network
-from fmdp.elimination.ties import TIE_TOLERANCE, mix, rule_code, tie_hash
+from fmdp.elimination.ties import mix, rule_code, tie_hash
 from fmdp.errors import InvalidParameter
-from fmdp.model.spaces import count, shown_tuple, strides
+from fmdp.model.spaces import count, strides
 from fmdp.planning.linear.forms import Forms
-from fmdp.planning.policy import TablePolicy, write_archive
+from fmdp.planning.linear.slack import tie_slack
+from fmdp.planning.policy import TablePolicy, check_values, write_archive
 
 Scope = tuple[int, ...]
 Floats = NDArray[np.float64]
@@ -124,7 +126,7 @@ class Extractor:
         self._network = None if single else _decision_network(self.layout)
 
     def policy(self, weights: Floats, discount: float, ties: str, tie_seed: int) -> GreedyPolicy:
-        """The policy that is greedy for R + discount P h_w."""
+        """The policy that is greedy for R + discount P h_w; weights in the unit of the forms."""
         self._forms.fill(weights, discount, own=False)
         values = np.empty(int(self.layout.base[-1]))
         _extract(self._forms.network.buffer, self._pool, self._widths, self.layout.base, values)
@@ -197,11 +199,12 @@ class GreedyPolicy:
         self._network = network
 
     def __call__(self, state: Sequence[int]) -> tuple[int, ...]:
-        given = np.asarray(state)
+        try:
+            given = np.asarray(state)
+        except ValueError:  # lists of unequal length
+            given = np.empty(0)
         if given.shape != self._sizes.shape or given.dtype.kind not in "iu":
-            raise InvalidParameter(
-                f"a state has {len(self._sizes)} whole numbers; got {shown_tuple(state[:8])}"
-            )
+            given = np.array(check_values(state, self.state_sizes))
         given = given.astype(np.int64)
         outside = (given < 0) | (given >= self._sizes)
         if outside.any():
@@ -362,18 +365,20 @@ def _choose_one(
     seed: int, q: Floats,
 ) -> int:  # fmt: skip
     total = 0.0
+    size = 0.0
     q[:] = 0.0
     for f in range(base.shape[0] - 1):
         at = _row(f, state, variables, steps, start, base)
         usual = values[at]
         total += usual
+        size += abs(usual)
         for s in range(special_start[f], special_start[f + 1]):
             q[special_action[s]] += values[at + special_slice[s]] - usual
     best = -np.inf
     for a in range(q.shape[0]):
         q[a] += total
         best = max(best, q[a])
-    least = best - TIE_TOLERANCE * (1.0 + abs(best))
+    least = best - tie_slack(size)
     key = _key(state, sizes, indexed)
     chosen = -1
     for a in range(q.shape[0]):
@@ -392,20 +397,24 @@ def _choose_jointly(
     """Fill the network at this state, maximise, and walk down from the root with what slack the
     tie tolerance leaves."""
     to = 0
+    size = 0.0
     for f in range(base.shape[0] - 1):
         at = _row(f, state, variables, steps, start, base)
         rows = base[f + 1] - base[f]
         for position in range(start[f], start[f + 1]):
             rows //= sizes[variables[position]]
+        largest = 0.0
         for entry in range(rows):
             buffer[to] = values[at + entry]
+            largest = max(largest, abs(values[at + entry]))
             to += 1
+        size += largest
     maxsum.evaluate(program, buffer, best)
     key = _key(state, sizes, indexed)
     decisions[:] = -1
     depth = 1
     stack[0] = buffer.shape[0] - 1
-    slack = TIE_TOLERANCE * (1.0 + abs(buffer[stack[0]]))
+    slack = tie_slack(size)
     while depth > 0:
         depth -= 1
         entry = stack[depth]

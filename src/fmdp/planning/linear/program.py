@@ -66,6 +66,8 @@ class Question:
     """A size that weights of this problem may well have; only a place to start from."""
     fixed: NDArray[np.bool_]
     """[K]: weights that stay 0."""
+    shift: float = 0.0
+    """What the objective lacks because rewards are counted from the forms' origin."""
     start: Floats | None = None
     """[K]: weights known to satisfy the constraints that no scalar can make good."""
 
@@ -111,7 +113,16 @@ class Watch:
 
     limits: Limits
     progress: Progress | None = None
+    unit: float = 1.0
+    """What objective and violation are multiples of."""
 
-    def report(self, **known: object) -> None:
+    def report(self, *, iteration: int, objective: float, violation: float, rows: int) -> None:
         if self.progress is not None:
-            self.progress(known)
+            self.progress(
+                {
+                    "iteration": iteration,
+                    "objective": objective * self.unit,
+                    "violation": violation * self.unit,
+                    "rows": rows,
+                }
+            )

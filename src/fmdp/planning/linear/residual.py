@@ -6,7 +6,8 @@ It has converged when the same list comes back at once. It may return to an earl
 stay on a plateau of delta for ever; then it ends at the iteration limit (or after `PATIENCE` steps
 without a smaller delta) with the best weights seen.
 
-Columns of every program: the weights, delta, and c = delta + (1 - g) w_0 (see `decisions.py`).
+Columns of every program: the weights, delta, and c = delta + (1 - g) w_0 (see `decisions.py`), all
+in the unit of the forms and from their origin (`Forms.unit`, `Forms.origin`).
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fmdp.elimination.ties import rule_code
 from fmdp.errors import InvalidParameter
 from fmdp.model import FactoredMDP, Structure
+from fmdp.parameters import check_fields
 from fmdp.planning.linear import values
-from fmdp.planning.linear.alp import ALP, ROUNDING, TABULATED_ONCE
+from fmdp.planning.linear.alp import ALP, ROUNDING, TABULATED_ONCE, likely_weight
 from fmdp.planning.linear.bases import make_basis
 from fmdp.planning.linear.cuts import Cuts
 from fmdp.planning.linear.decisions import DecisionList, Decisions
@@ -33,8 +34,9 @@ from fmdp.planning.linear.program import Limits, Part, Question, Watch
 from fmdp.planning.plan import Plan, Progress, Status, Tables
 from fmdp.planning.policy import Policy
 from fmdp.planning.prepared import tolerance_of
+from fmdp.planning.settings import RESIDUAL_FIELDS
 
-Scope = tuple[int, ...]
+NamedScope = tuple[int | str, ...]
 Floats = NDArray[np.float64]
 DEFAULT_STEPS = 50
 PATIENCE = 10
@@ -44,7 +46,7 @@ PATIENCE = 10
 class ResidualPlanner(ABC):
     """Settings of a planner that alternates a policy and the weights that fit it."""
 
-    basis: str | tuple[Scope, ...] = "singles"
+    basis: str | tuple[NamedScope, ...] = "singles"
     discount: float = 0.95
     tolerance: float | None = None
     """Largest violation of a constraint that is left, and the smallest step that counts."""
@@ -56,11 +58,7 @@ class ResidualPlanner(ABC):
     tie_seed: int = 0
 
     def __post_init__(self) -> None:
-        rule_code(self.ties)
-        if self.tolerance is not None and not self.tolerance > 0.0:
-            raise InvalidParameter(f"tolerance must be above 0; got {self.tolerance}")
-        if not 0.0 <= self.discount < 1.0:
-            raise InvalidParameter(f"discount must be in [0, 1); got {self.discount}")
+        check_fields(self, RESIDUAL_FIELDS, f"planner {self.name}")
 
     @property
     @abstractmethod
@@ -108,16 +106,16 @@ class ResidualSearch:
     def run(self, progress: Progress | None) -> Plan:
         started = time.perf_counter()
         settings, decisions = self.settings, self.decisions
-        tolerance = tolerance_of(settings.tolerance, self.model.structure)
+        unit = decisions.forms.unit
+        tolerance = tolerance_of(settings.tolerance, self.model.structure) / unit
         n = self.basis.size
         start = ALP(settings.basis, discount=settings.discount, tolerance=settings.tolerance)
-        weights = start.plan(self.model).stats["weights"]
+        weights = start.plan(self.model).stats["weights"] / unit
         limits = Limits(None, settings.max_seconds)
         cost = np.zeros(n + 2)
         cost[n] = 1.0
         accuracy = max(tolerance * (1.0 - settings.discount), ROUNDING)
-        structure = self.model.structure
-        scale = (structure.reward_range_total / structure.m or 1.0) / (1.0 - settings.discount)
+        scale = likely_weight(decisions.forms, settings.discount)
         fixed = np.append(self.basis.needless, False)
         errors: list[float] = []
         status = Status.ITERATION_LIMIT
@@ -137,7 +135,7 @@ class ResidualSearch:
             if answer.objective <= best[n] + tolerance:
                 best = answer.x
             if progress is not None:
-                progress({"iteration": step + 1, "error": answer.objective})
+                progress({"iteration": step + 1, "error": answer.objective * unit})
             following = decisions.decision_list(weights, settings.discount)
             if following.same_as(policy):
                 status = Status.CONVERGED
@@ -153,12 +151,14 @@ class ResidualSearch:
         self, x: Floats, errors: list[float], rounds: int, status: Status, started: float
     ) -> Plan:
         settings, forms = self.settings, self.decisions.forms
-        weights, delta, c = x[:-2], float(x[-2]), float(x[-1])
+        unit = forms.unit
+        gain_upper = forms.largest_residual(x[:-2], 1.0) * unit
+        greedy = Extractor(forms).policy(
+            x[:-2], settings.discount, settings.ties, settings.tie_seed
+        )
+        weights, delta, c = x[:-2] * unit, float(x[-2]) * unit, float(x[-1]) * unit
         known = bool(np.isfinite(delta))
-        forms.fill(weights, 1.0)
-        gain_upper = forms.network.maximise()
-        greedy = Extractor(forms).policy(weights, settings.discount, settings.ties,
-                                         settings.tie_seed)  # fmt: skip
+        constant = (c - delta + forms.origin * unit) / (1.0 - settings.discount)
         few = self.model.structure.n_states <= TABULATED_ONCE
         policy: Policy = greedy.tabulate() if few else greedy
         return Plan(
@@ -177,8 +177,8 @@ class ResidualSearch:
             stats={
                 "basis": self.basis.name,
                 "weights": weights,
-                "constant": (c - delta) / (1.0 - settings.discount) if known else None,
-                "errors": tuple(errors),
+                "constant": constant if known else None,
+                "errors": tuple(error * unit for error in errors),
                 "rounds": rounds,
                 "induced_width": self.decisions.states.width,
             },

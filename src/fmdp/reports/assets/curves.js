@@ -36,7 +36,7 @@ function startControls() {
     });
     const { caption } = report.measures.find(({ key }) => key === view.measure);
     byId("curve-caption").textContent = caption +
-      (view.y === "log" ? " On the logarithmic axis a line is interrupted where its median is not positive, and the oracle, whose regret is zero up to luck, is left out." : "");
+      (view.y === "log" ? " On the logarithmic axis a line and its band are interrupted where the median is not positive, and the oracle, whose regret is zero up to luck, is left out." : "");
   });
 }
 
@@ -155,10 +155,13 @@ function drawCell(cell, place, of, x, y, box, bands, lines) {
   const within = (value) => (value === null ? null : Math.max(-1e4, Math.min(1e4, value)));
   const middle = curve.median.map((v) => within(y.at(v)));
   if (view.bands && !["oracle", "random"].includes(look.learner)) {
-    const shown = cell.t.map((_, k) => xs[k] !== null && middle[k] !== null).map((ok, k) => (ok ? k : -1)).filter((k) => k >= 0);
-    const up = shown.map((k) => `${xs[k].toFixed(1)},${(within(y.at(curve.high[k])) ?? middle[k]).toFixed(1)}`);
-    const down = shown.map((k) => `${xs[k].toFixed(1)},${(within(y.at(curve.low[k])) ?? box.bottom + 9).toFixed(1)}`).reverse();
-    if (shown.length) bands.append(draw("path", { d: `M${up.join("L")}L${down.join("L")}z`, fill: colour, "fill-opacity": isDark() ? 0.2 : 0.14, "data-band": cell.label }));
+    // A band a stretch of the line: where the line is interrupted, so is the band.
+    const d = stretches(xs, middle).map((own) => {
+      const up = own.map((k) => `${xs[k].toFixed(1)},${(within(y.at(curve.high[k])) ?? middle[k]).toFixed(1)}`);
+      const down = own.map((k) => `${xs[k].toFixed(1)},${(within(y.at(curve.low[k])) ?? box.bottom + 9).toFixed(1)}`).reverse();
+      return `M${up.join("L")}L${down.join("L")}z`;
+    }).join("");
+    if (d) bands.append(draw("path", { d, fill: colour, "fill-opacity": isDark() ? 0.2 : 0.14, "data-band": cell.label }));
   }
   const group = draw("g", { "data-curve": cell.label });
   group.append(draw("path", { d: pathThrough(xs, middle), fill: "none", stroke: colour, "stroke-width": 2, "stroke-linejoin": "round", "stroke-dasharray": dashOf(cell.label, 1.6) }));

@@ -123,16 +123,21 @@ function axes(svg, box, x, y, titles, wanted = [5, 5]) {
   svg.append(group);
 }
 
-// A path through the points whose places exist; a gap where one does not.
-function pathThrough(xs, ys) {
-  let text = "", open = false;
+// The stretches of points whose places exist, as lists of indices: where one does not, a new one begins.
+function stretches(xs, ys) {
+  const found = [];
+  let open = false;
   xs.forEach((x, k) => {
-    if (x === null || ys[k] === null) { open = false; return; }
-    text += `${open ? "L" : "M"}${x.toFixed(1)},${ys[k].toFixed(1)}`;
-    open = true;
+    const there = x !== null && ys[k] !== null;
+    if (there && !open) found.push([]);
+    if (there) found.at(-1).push(k);
+    open = there;
   });
-  return text;
+  return found;
 }
+
+// A path through the points whose places exist; a gap where one does not.
+const pathThrough = (xs, ys) => stretches(xs, ys).map((own) => `M${own.map((k) => `${xs[k].toFixed(1)},${ys[k].toFixed(1)}`).join("L")}`).join("");
 
 // Redraw when the width of the box changes (and only then).
 function onWidth(element, redraw) {

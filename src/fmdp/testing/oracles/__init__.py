@@ -2,7 +2,8 @@
 
 They read only the scopes and the tables of a model. `dense` writes out the flat MDP, `average`
 has gain and bias, `hitting` expected times and the diameter, `targets` the optimistic backups,
-`truncation` the factored-span truncation and its constrained gain.
+`truncation` the factored-span truncation and its constrained gain, `lower_bound` what any learner
+loses on JAO products.
 """
 
 from fmdp.testing.oracles.average import (
@@ -26,6 +27,7 @@ from fmdp.testing.oracles.dense import (
     scope_row,
 )
 from fmdp.testing.oracles.hitting import diameter, hitting_times, shortest_times
+from fmdp.testing.oracles.lower_bound import jao_least_regret, jao_lower_bound
 from fmdp.testing.oracles.targets import (
     extended,
     extreme_transition,
@@ -52,6 +54,8 @@ __all__ = [
     "factored_spans",
     "hamming",
     "hitting_times",
+    "jao_least_regret",
+    "jao_lower_bound",
     "limiting_matrix",
     "nested_values",
     "next_law",

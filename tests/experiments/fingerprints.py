@@ -1,0 +1,211 @@
+"""Fingerprints: what a few short runs of every learner with every planner come to.
+
+    make fingerprints          or: python tests/experiments/fingerprints.py
+
+fingerprints.json holds them, with the RESULTS_VERSION that they were made with; the test beside
+this file makes them again. A run of a store is known by RESULTS_VERSION, so a change that moves a
+fingerprint must raise it, or old and new runs mix in one store. This script therefore writes other
+numbers only under a raised version; under the same one it adds what is missing and refuses the
+rest. `history` has the digest of the fingerprints of every version, so that the file cannot be
+edited by hand, or made anew, without being seen.
+
+What is run comes from the registries: every learner with its own planner and with every planner
+that it takes, and every choice of every parameter of either. Numbers are compared to a relative
+1e-9 of their scale (linear algebra differs in its last bits from machine to machine), counts
+exactly. Cost: a few seconds.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from fmdp import experiments
+from fmdp.errors import FmdpError
+from fmdp.experiments.spec import Recipe
+from fmdp.learning.registry import LearnerKind, learners
+from fmdp.model import FactoredMDP
+from fmdp.parameters import Choice, Parameter
+from fmdp.planning.choice import plan
+from fmdp.planning.policy import TablePolicy
+from fmdp.planning.registry import planner_kind, planners
+from fmdp.problems import problem
+from fmdp.simulation.loop import simulate
+from fmdp.simulation.regret import Reference, reference_for
+
+FILE = Path(__file__).with_name("fingerprints.json")
+FIRST_VERSION = 2
+"""The first results version with fingerprints."""
+
+PROBLEMS = ("circle:4", "machines:2", "random:3,values=3,noise=bernoulli")
+CHOICES_ON = PROBLEMS[0]
+SEEDS = (0, 1)
+STEPS = 200
+FEWER = 60
+PLANNED = (*PROBLEMS, "circle:7,dynamics=guestrin,reward=mean", "riverswim:1", "large-diameter")
+RELATIVE = 1e-9
+CERTIFIED = 2e-6
+"""Gains of plans are known to 1e-6 of the largest reward range; two of them may be twice apart."""
+
+Numbers = dict[str, Any]
+
+
+def everything() -> dict[str, Numbers]:
+    """Every fingerprint under its name."""
+    found = dict(of_plans())
+    for kind in learners():
+        found |= of_learner(kind)
+    return found
+
+
+def of_learner(kind: LearnerKind) -> Iterator[tuple[str, Numbers]]:
+    """ "circle:4 | dorl | exact | seed 0": regret, plans, ... of a run."""
+    for name in PROBLEMS:
+        model = problem(name)
+        reference = reference_for(model)
+        recipes = [(words, recipe, seed, STEPS) for words, recipe in _pairs(kind) for seed in SEEDS]
+        if name == CHOICES_ON:
+            recipes += [(words, recipe, SEEDS[0], FEWER) for words, recipe in _variants(kind)]
+        for words, recipe, seed, steps in recipes:
+            try:
+                found = run_of(model, reference, recipe, seed, steps)
+            except FmdpError:
+                continue  # this learner does not take this planner, or this value by itself
+            yield f"{name} | {words} | seed {seed}", found
+
+
+def _pairs(kind: LearnerKind) -> Iterator[tuple[str, Recipe]]:
+    yield f"{kind.name} | its own", Recipe(kind.name, {}, None, {})
+    for own in planners():
+        yield f"{kind.name} | {own.name}", Recipe(kind.name, {}, own.name, own.for_any_model)
+
+
+def _variants(kind: LearnerKind) -> Iterator[tuple[str, Recipe]]:
+    for words, settings in _choices(kind.parameters):
+        yield f"{kind.name} {words} | its own", Recipe(kind.name, settings, None, {})
+    for own in planners():
+        for words, settings in _choices(own.parameters):
+            given = {**own.for_any_model, **settings}
+            yield f"{kind.name} | {own.name} {words}", Recipe(kind.name, {}, own.name, given)
+
+
+def _choices(parameters: Sequence[Parameter]) -> Iterator[tuple[str, dict[str, str]]]:
+    """Every value that is not the default, one parameter at a time."""
+    for one in parameters:
+        if isinstance(one, Choice):
+            for value in one.choices:
+                if value != one.default:
+                    yield f"{one.name}={value}", {one.name: value}
+
+
+def run_of(
+    model: FactoredMDP, reference: Reference, recipe: Recipe, seed: int, steps: int
+) -> Numbers:
+    run = simulate(model, recipe.make(model), steps, seed, reference=reference)
+    return {
+        "scale": steps * model.structure.reward_range_total,
+        "regret": run.regret,
+        "gap_regret": run.gap_regret,
+        "total_reward": run.total_reward,
+        "episodes": run.episodes,
+        "planner_calls": run.planner_calls,
+        "unconverged_plans": run.unconverged_plans,
+    }
+
+
+def of_plans() -> Iterator[tuple[str, Numbers]]:
+    """ "plan | circle:4 | exact": what `fmdp plan` finds, and its policy on every state."""
+    for name in PLANNED:
+        model = problem(name)
+        unit = model.structure.reward_unit
+        for kind in planners():
+            found = plan(model, planner_kind(kind.name).make(kind.for_any_model))
+            policy = found.policy
+            table = policy.actions.tolist() if isinstance(policy, TablePolicy) else None
+            yield (
+                f"plan | {name} | {kind.name}",
+                {
+                    "scale": unit * CERTIFIED / RELATIVE,
+                    "gain": found.gain,
+                    "policy_gain": found.policy_gain,
+                    "status": found.status.value,
+                    "policy": None if table is None else digest(table),
+                },
+            )
+
+
+def digest(value: object) -> str:
+    text = json.dumps(value, sort_keys=True, allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+class Refused(Exception):
+    """Fingerprints that have moved under the same version."""
+
+
+def moved(stored: Mapping[str, Numbers], found: Mapping[str, Numbers]) -> list[str]:
+    """What is stored and has become something else, or nothing: a line each."""
+    told = []
+    for name, old in stored.items():
+        new = found.get(name)
+        if new is None:
+            told.append(f"{name}: is not made any more")
+            continue
+        told += [
+            f"{name}: {key} was {old[key]!r}, is {new.get(key)!r}"
+            for key in old
+            if not _same(old[key], new.get(key), old["scale"])
+        ]
+    return told
+
+
+def _same(old: Any, new: Any, scale: float) -> bool:
+    if isinstance(old, float) and isinstance(new, float):
+        return math.isclose(old, new, rel_tol=RELATIVE, abs_tol=RELATIVE * scale)
+    return bool(old == new)
+
+
+def read(path: Path = FILE) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads(path.read_text())
+    return document
+
+
+def write(found: Mapping[str, Numbers], path: Path = FILE) -> str:
+    """Store the fingerprints, if that is honest; one line says what was done. Refused if not."""
+    version = experiments.RESULTS_VERSION
+    history: dict[str, str] = {}
+    if path.exists():
+        old = read(path)
+        history = old["history"]
+        changed = moved(old["fingerprints"], found)
+        if changed and version <= old["results_version"]:
+            raise Refused(
+                f"{len(changed)} fingerprints have moved; raise results_version (RESULTS_VERSION "
+                f"in src/fmdp/experiments/__init__.py is {version}) and say why in CHANGELOG.md, "
+                f"then run this again. The first: {changed[0]}"
+            )
+        if version == old["results_version"]:
+            # What has not moved keeps its bits: a run elsewhere changes nothing in the file.
+            found = {**found, **old["fingerprints"]}
+    history[str(version)] = digest(found)
+    document = {"results_version": version, "history": history, "fingerprints": found}
+    path.write_text(json.dumps(document, indent=1, sort_keys=True, allow_nan=False) + "\n")
+    return f"{path.name}: {len(found)} fingerprints of results version {version}"
+
+
+def main() -> int:
+    try:
+        print(write(everything()))
+    except Refused as refused:
+        print(f"fingerprints: {refused}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,511 @@
+"""Python's door: whatever is handed to a public name is used, or refused in one line.
+
+Every public name of `fmdp.__all__` is called with arguments that a clumsy user might give. What
+comes back is an FmdpError whose text is one line that is not empty; never an AttributeError or a
+TypeError from inside. (A wrong number of arguments stays Python's own TypeError.)
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import fmdp
+from fmdp.errors import FmdpError
+from fmdp.learning.registry import learners
+from fmdp.measures import measure
+from fmdp.parameters import resolve
+from fmdp.planning import settings as declared
+from fmdp.planning.choice import choose_planner
+from fmdp.simulation import Reference, Simulation, evaluate_by_simulation, reference_for
+
+MODEL = fmdp.problem("jao:2")
+STRUCTURE = MODEL.structure
+ONE_ACTION = fmdp.problem("circle:2,dynamics=guestrin")
+FREE = Reference(1.0, "exact", None, 0.0)
+LEARNERS = (fmdp.PSRL, fmdp.DORL, fmdp.FSRL, fmdp.FRmax)
+PLANNERS: tuple[Callable[..., Any], ...] = (
+    fmdp.Exact,
+    fmdp.ALP,
+    lambda **given: fmdp.SpanConstrained(**{"budget": 1.0, **given}),
+)
+
+
+class Junk:
+    """Nothing that anybody could want."""
+
+    def __repr__(self) -> str:
+        return "Junk()"
+
+
+JUNK: tuple[Any, ...] = (
+    Junk(), Junk, object, "nonsense", "", "a\nb", b"bytes", -1, 2.5, math.nan, math.inf, True, 1j,
+    [], (), {}, {"a": 1}, [None], [[1], [1, 2]], np.array([1, 2]), np.array(3.5), np.zeros((2, 2)),
+    np.bool_(True), lambda *_: None, range(3), 10**400, "nul\0",
+)  # fmt: skip
+
+
+def refused(call: Callable[[], Any]) -> str:
+    """The one line of the refusal."""
+    with pytest.raises(FmdpError) as refusal:
+        call()
+    line = str(refusal.value)
+    assert line
+    assert "\n" not in line
+    assert len(line) < 1000
+    return line
+
+
+def used_or_refused(call: Callable[[], Any]) -> None:
+    try:
+        call()
+    except FmdpError as error:
+        line = str(error)
+    else:
+        line = "used"
+    assert line
+    assert "\n" not in line
+
+
+def _entries() -> dict[str, Callable[[Any], Any]]:
+    """A call of one argument for every argument of every public name."""
+    sizes = (2, 2)
+    scopes = ((0, 2), (1, 3))
+    policy = fmdp.plan(MODEL, fmdp.Exact()).policy
+    table = fmdp.TablePolicy(sizes, sizes, np.zeros(4, dtype=np.int64))
+    calls: dict[str, Callable[[Any], Any]] = {
+        "Environment.model": lambda x: fmdp.Environment(x, 0),
+        "Environment.generator": lambda x: fmdp.Environment(MODEL, x),
+        "Environment.gaps": lambda x: fmdp.Environment(MODEL, 0, gaps=x),
+        "Environment.block": lambda x: fmdp.Environment(MODEL, 0, block=x),
+        "Environment.step": lambda x: fmdp.Environment(MODEL, 0).step(x),
+        "FactoredMDP.structure": lambda x: fmdp.FactoredMDP(x, MODEL.transitions, MODEL.rewards),
+        "FactoredMDP.transitions": lambda x: fmdp.FactoredMDP(STRUCTURE, x, MODEL.rewards),
+        "FactoredMDP.transition": lambda x: fmdp.FactoredMDP(STRUCTURE, [x, x], MODEL.rewards),
+        "FactoredMDP.rewards": lambda x: fmdp.FactoredMDP(STRUCTURE, MODEL.transitions, x),
+        "FactoredMDP.reward": lambda x: fmdp.FactoredMDP(STRUCTURE, MODEL.transitions, [x, x]),
+        "FactoredMDP.noise": lambda x: fmdp.FactoredMDP(
+            STRUCTURE, MODEL.transitions, MODEL.rewards, noise=x
+        ),
+        "FactoredMDP.initial_state": lambda x: fmdp.FactoredMDP(
+            STRUCTURE, MODEL.transitions, MODEL.rewards, initial_state=x
+        ),
+        "FactoredMDP.name": lambda x: fmdp.FactoredMDP(
+            STRUCTURE, MODEL.transitions, MODEL.rewards, name=x
+        ),
+        "FactoredMDP.from_factors": lambda x: fmdp.FactoredMDP.from_factors(x, x, x, x),
+        "FactoredMDP.from_factors.transitions": lambda x: fmdp.FactoredMDP.from_factors(
+            sizes, sizes, x
+        ),
+        "FactoredMDP.from_factors.transition": lambda x: fmdp.FactoredMDP.from_factors(
+            sizes, sizes, [x, x]
+        ),
+        "FactoredMDP.expected_reward": lambda x: MODEL.expected_reward(x, x),
+        "FactoredMDP.transition_row": lambda x: MODEL.transition_row(0, x, (0, 0)),
+        "Noise.kind": lambda x: fmdp.Noise(x),
+        "Noise.scale": lambda x: fmdp.Noise("gaussian", x),
+        "OptimisticTables.structure": lambda x: fmdp.OptimisticTables(x, (), (), ()),
+        "OptimisticTables.lower": lambda x: fmdp.OptimisticTables(STRUCTURE, x, x, x),
+        "OptimisticTables.from_model": lambda x: fmdp.OptimisticTables.from_model(x),
+        "OptimisticTables.from_widths": lambda x: fmdp.OptimisticTables.from_widths(
+            STRUCTURE, x, x, x, x
+        ),
+        "Oracle.model": lambda x: fmdp.Oracle(x),
+        "Oracle.planner": lambda x: fmdp.Oracle(MODEL, planner=x),
+        "Policy": lambda x: policy(x),
+        "Random.structure": lambda x: fmdp.Random(x),
+        "Random.planner": lambda x: fmdp.Random(STRUCTURE, planner=x),
+        "Random.generator": lambda x: fmdp.Random(STRUCTURE, generator=x),
+        "Structure.state_sizes": lambda x: fmdp.Structure(x, sizes, scopes, ()),
+        "Structure.action_sizes": lambda x: fmdp.Structure(sizes, x, scopes, ()),
+        "Structure.transition_scopes": lambda x: fmdp.Structure(sizes, sizes, x, ()),
+        "Structure.transition_scope": lambda x: fmdp.Structure(sizes, sizes, (x, x), ()),
+        "Structure.reward_scopes": lambda x: fmdp.Structure(sizes, sizes, scopes, x),
+        "Structure.reward_ranges": lambda x: fmdp.Structure(
+            sizes, sizes, scopes, ((0,),), reward_ranges=x
+        ),
+        "TablePolicy.sizes": lambda x: fmdp.TablePolicy(x, x, np.zeros(4, dtype=np.int64)),
+        "TablePolicy.actions": lambda x: fmdp.TablePolicy(sizes, sizes, x),
+        "TablePolicy": lambda x: table(x),
+        "TablePolicy.save": lambda x: table.save(x) if not isinstance(x, str) else refuse(),
+        "evaluate.model": lambda x: fmdp.evaluate(x, policy),
+        "evaluate.policy": lambda x: fmdp.evaluate(MODEL, x),
+        "evaluate_by_simulation.steps": lambda x: evaluate_by_simulation(MODEL, policy, steps=x),
+        "load": lambda x: fmdp.load(x),
+        "load_learner": lambda x: fmdp.load_learner(x),
+        "load_policy": lambda x: fmdp.load_policy(x),
+        "load_policy.structure": lambda x: fmdp.load_policy("nowhere.npz", x),
+        "measure.model": lambda x: measure(x),
+        "measure.planner": lambda x: measure(ONE_ACTION, x),
+        "measure.progress": lambda x: measure(ONE_ACTION, progress=x),
+        "plan.model": lambda x: fmdp.plan(x),
+        "plan.planner": lambda x: fmdp.plan(MODEL, x),
+        "plan.progress": lambda x: fmdp.plan(MODEL, progress=x),
+        "problem": lambda x: fmdp.problem(x),
+        "reference_for": lambda x: reference_for(x),
+        "save.model": lambda x: fmdp.save(x, "nowhere/model.json"),
+        "save.path": lambda x: fmdp.save(MODEL, x) if not isinstance(x, str) else refuse(),
+        "simulate.model": lambda x: fmdp.simulate(x, "random", 1),
+        "simulate.learner": lambda x: fmdp.simulate(MODEL, x, 3, reference=FREE),
+        "simulate.steps": lambda x: fmdp.simulate(MODEL, "random", x, reference=FREE),
+        "simulate.seed": lambda x: fmdp.simulate(MODEL, "random", 1, seed=x, reference=FREE),
+        "simulate.reference": lambda x: fmdp.simulate(MODEL, "random", 1, reference=x),
+        "simulate.progress": lambda x: fmdp.simulate(
+            MODEL, "random", 1, reference=FREE, progress=x
+        ),
+        "Simulation.run": lambda x: Simulation(MODEL, "random", reference=FREE).run(x),
+    }
+    for argument in ("tolerance", "max_iterations", "memory_limit", "steps", "seed", "progress"):
+        calls[f"evaluate.{argument}"] = lambda x, name=argument: fmdp.evaluate(
+            MODEL, policy, **{name: x}
+        )
+    for build in LEARNERS:
+        name = build.__name__
+        calls[f"{name}.structure"] = lambda x, build=build: build(x)
+        calls[f"{name}.planner"] = lambda x, build=build: build(STRUCTURE, planner=x)
+        calls[f"{name}.generator"] = lambda x, build=build: build(STRUCTURE, generator=x)
+        calls[f"{name}.act"] = lambda x, build=build: build(STRUCTURE, generator=0).act(x)
+        calls[f"{name}.observe"] = lambda x, build=build: build(STRUCTURE, generator=0).observe(
+            x, x, x, x
+        )
+        for one in build.parameters:
+            calls[f"{name}.{one.name}"] = lambda x, build=build, one=one: build(
+                STRUCTURE, **{one.name: x}
+            )
+    fields = (declared.EXACT_FIELDS, declared.ALP_FIELDS, declared.SPAN_FIELDS)
+    for build, own, name in zip(PLANNERS, fields, ("Exact", "ALP", "Span"), strict=True):
+        for one in own:
+            calls[f"{name}.{one.name}"] = lambda x, build=build, one=one: build(**{one.name: x})
+        calls[f"{name}.plan"] = lambda x, build=build: build().plan(x)
+        calls[f"{name}.prepare"] = lambda x, build=build: build().prepare(x)
+    calls["ALP.basis.prepare"] = lambda x: fmdp.ALP(basis=x).prepare(STRUCTURE)
+    calls["ALP.relevance.prepare"] = lambda x: fmdp.ALP(relevance=x).prepare(STRUCTURE)
+    return calls
+
+
+def refuse() -> None:
+    """For texts that are good names of files: the test is to leave none behind."""
+    raise FmdpError("not written")
+
+
+ENTRIES = _entries()
+
+
+def test_every_public_name_has_its_door_tried() -> None:
+    tried = {name.split(".")[0] for name in ENTRIES} | {"Exact", "SpanConstrained"}
+    records = {"FmdpError", "Plan", "Run", "Status", "__version__"}  # made by fmdp, not by users
+    assert set(fmdp.__all__) - records <= tried
+    assert {kind.build.__name__ for kind in learners()} <= tried
+
+
+@pytest.mark.parametrize("entry", ENTRIES)
+def test_junk_is_used_or_refused_in_one_line(entry: str) -> None:
+    for junk in JUNK:
+        used_or_refused(lambda junk=junk: ENTRIES[entry](junk))
+
+
+anything = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.complex_numbers()
+    | st.binary(max_size=4)
+    | st.text(max_size=6).filter(lambda text: not Path(text.replace("\0", "")).exists()),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.tuples(inner, inner)
+        | st.dictionaries(st.text(max_size=3), inner, max_size=2)
+    ),
+    max_leaves=6,
+)
+_COSTLY = ("measure.", "simulate.steps", "Simulation.run", "evaluate.steps", "evaluate_by")
+CHEAP = [name for name in ENTRIES if not name.startswith(_COSTLY) and not name.endswith(".save")]
+
+
+@settings(max_examples=600)
+@given(st.sampled_from(CHEAP), anything)
+def test_random_junk_is_used_or_refused_in_one_line(entry: str, junk: Any) -> None:
+    if entry == "save.path" and isinstance(junk, str):
+        return  # a good name of a file
+    if entry == "Environment.block" and isinstance(junk, int) and junk > 10**6:
+        return  # what is asked for, and a lot of memory
+    used_or_refused(lambda: ENTRIES[entry](junk))
+
+
+# ---- what is clear simply works ------------------------------------------------------------------
+
+
+def test_a_policy_is_a_baseline() -> None:
+    """Played by compiled code, stepped as a rule, and as the oracle does: the same run."""
+    plan = fmdp.plan(MODEL, fmdp.Exact(ties="first"))
+    assert plan.policy is not None
+    oracle = fmdp.Oracle(MODEL, planner=fmdp.Exact(ties="first"))
+    runs = [
+        fmdp.simulate(MODEL, player, 500, seed=3)
+        for player in (plan.policy, lambda state: plan.policy(state), oracle)
+    ]
+    assert len({run.total_reward for run in runs}) == 1
+    assert len({run.regret for run in runs}) == 1
+    assert (runs[0].episodes, runs[0].planner_calls) == (None, None)
+
+
+@pytest.mark.parametrize("answer", [2, (2,), [2], np.int64(2), np.array([2])])
+def test_a_rule_may_answer_with_the_value_of_the_one_action_variable(answer: Any) -> None:
+    """circle:2, action 2: nobody is restarted."""
+    idle = fmdp.simulate(ONE_ACTION, lambda state: answer, 300, seed=1)
+    assert idle.total_reward == fmdp.simulate(ONE_ACTION, lambda _: (2,), 300, seed=1).total_reward
+    assert fmdp.evaluate(ONE_ACTION, lambda state: answer).gain == pytest.approx(
+        fmdp.evaluate(ONE_ACTION, lambda _: (2,)).gain
+    )
+    assert fmdp.Environment(ONE_ACTION, 0).step(answer) == fmdp.Environment(ONE_ACTION, 0).step(
+        (2,)
+    )
+
+
+def test_a_learner_of_ones_own_may_answer_with_an_int_too() -> None:
+    class Own:
+        def act(self, state: tuple[int, ...]) -> int:
+            return 2
+
+        def observe(self, state: Any, action: Any, rewards: Any, next_state: Any) -> None:
+            assert action == (2,)
+
+    assert fmdp.simulate(ONE_ACTION, Own(), 20).steps == 20  # type: ignore[arg-type]
+
+
+def test_a_name_stands_for_a_learner_with_its_defaults() -> None:
+    named = fmdp.simulate(MODEL, "dorl", 200, seed=2)
+    made = fmdp.simulate(MODEL, fmdp.DORL(STRUCTURE), 200, seed=2)
+    assert named.regret == made.regret
+
+
+@pytest.mark.parametrize("build", [fmdp.PSRL, fmdp.DORL, fmdp.FRmax])
+def test_a_name_stands_for_a_planner_with_its_defaults(build: Any) -> None:
+    assert build(STRUCTURE, planner="exact").planner == build(STRUCTURE).planner
+    assert fmdp.FSRL(STRUCTURE, planner="span").planner == fmdp.FSRL(STRUCTURE).planner
+    assert fmdp.plan(MODEL, "alp").planner == "alp"
+
+
+def test_a_path_stands_for_the_policy_in_it(tmp_path: Path) -> None:
+    plan = fmdp.plan(MODEL)
+    assert plan.policy is not None
+    file = tmp_path / "best.npz"
+    plan.policy.save(file)
+    for path in (file, str(file)):
+        assert fmdp.evaluate(MODEL, path).gain == fmdp.evaluate(MODEL, plan.policy).gain
+        assert fmdp.simulate(MODEL, path, 50).regret == fmdp.simulate(MODEL, plan.policy, 50).regret
+
+
+def test_a_seed_stands_for_a_generator() -> None:
+    def reward(generator: Any) -> float:
+        learner = fmdp.PSRL(STRUCTURE, generator=generator)
+        return fmdp.simulate(MODEL, learner, 200, reference=FREE).total_reward
+
+    assert reward(7) == reward(np.random.Generator(np.random.PCG64(7)))
+    assert reward(np.int64(7)) == reward(7)
+    assert reward(7) != reward(8)
+
+
+def test_a_scope_of_the_basis_may_name_its_variables() -> None:
+    model = fmdp.problem("circle:4")
+    named = (("machine_1", "machine_0"), (2, "machine_3"))
+    by_name = fmdp.ALP(basis=named).plan(model)
+    by_number = fmdp.ALP(basis=((0, 1), (2, 3))).plan(model)
+    assert by_name.objective == by_number.objective
+    line = refused(lambda: fmdp.ALP(basis=(("machine_4",),)).plan(model))
+    assert 'did you mean "machine_' in line
+    assert "must be a state variable" in refused(
+        lambda: fmdp.ALP(basis=(("restart",),)).plan(model)
+    )
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    planner = fmdp.Exact(max_iterations=np.int32(5), tolerance=np.float32(0.5))
+    assert (type(planner.max_iterations), type(planner.tolerance)) == (int, float)
+    assert planner == fmdp.Exact(max_iterations=5, tolerance=0.5)
+    assert hash(planner) == hash(fmdp.Exact(max_iterations=5, tolerance=0.5))
+    assert fmdp.simulate(MODEL, "random", np.int64(5), seed=np.uint8(3)).steps == 5
+
+
+# ---- what is not, is refused in words that help --------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: fmdp.Exact(max_iterations=2.5), "must be an integer >= 1 or none; got 2.5"),
+        (lambda: fmdp.Exact(tolerance="x"), "must be a number > 0 or none; got 'x'"),
+        (lambda: fmdp.Exact(tolerance=math.nan), "got nan"),
+        (lambda: fmdp.Exact(threads=0), "'threads' parameter of planner exact"),
+        (lambda: fmdp.Exact(memory_limit=-5), "'memory_limit' parameter of planner exact"),
+        (lambda: fmdp.Exact(max_iterations=True), "got True"),
+        (lambda: fmdp.ALP(relevance=5), "rows of numbers >= 0"),
+        (lambda: fmdp.ALP(basis=("P1", "P2")), "or scopes of state variables; got ('P1', 'P2')"),
+        (lambda: fmdp.plan(MODEL, fmdp.Exact), "must be an object such as fmdp.Exact()"),
+        (lambda: fmdp.plan(MODEL, "exakt"), 'did you mean "exact"'),
+        (lambda: fmdp.plan("jao:2"), "fmdp.problem or fmdp.load makes one); got 'jao:2'"),
+        (lambda: fmdp.plan(MODEL, progress="yes"), "must be True (a bar), a function, or None"),
+        (lambda: fmdp.DORL(STRUCTURE, planner=5), "'planner' of learner dorl must be an object"),
+        (lambda: fmdp.DORL(STRUCTURE, planner="span"), "'budget' parameter of planner span"),
+        (lambda: fmdp.DORL(MODEL), "must be given a Structure, as model.structure is"),
+        (lambda: fmdp.Random(STRUCTURE, planner="exact"), "does not plan; got planner exact"),
+        (lambda: fmdp.PSRL(STRUCTURE, generator="x"), "numpy.random.Generator or a seed"),
+        (lambda: fmdp.PSRL(STRUCTURE, generator=-1), "an integer >= 0; got -1"),
+        (lambda: fmdp.PSRL(STRUCTURE).act((0, 0)), "pass generator=seed"),
+        (lambda: fmdp.simulate(MODEL, fmdp.PSRL, 5), "PSRL(model.structure) makes one"),
+        (lambda: fmdp.simulate(MODEL, "prsl", 5), 'did you mean "psrl"'),
+        (lambda: fmdp.simulate(MODEL, 5, 5), "got 5"),
+        (lambda: fmdp.simulate(MODEL, lambda _: 1, 5), "an action must have 2 values"),
+        (lambda: fmdp.simulate(MODEL, lambda _: (0, 2), 5), "must be in 0..1"),
+        (lambda: fmdp.simulate(MODEL, lambda _: "up", 5), "action is 'up'"),
+        (lambda: fmdp.simulate(MODEL, "random", 2.5), "must be an integer"),
+        (lambda: fmdp.simulate(MODEL, "random", 5, seed=-1), "'seed' parameter of simulate"),
+        (lambda: fmdp.simulate(MODEL, "random", 5, seed=True), "got True"),
+        (lambda: fmdp.evaluate(MODEL, "best.npz"), "no policy file at best.npz"),
+        (lambda: fmdp.evaluate(MODEL, 7), "or the path of a policy file; got 7"),
+        (lambda: fmdp.evaluate(ONE_ACTION, fmdp.plan(MODEL).policy), "the policy is for state"),
+        (lambda: fmdp.plan(MODEL).policy(("good", "idle")), "by number, not by name"),
+        (lambda: fmdp.plan(MODEL).policy(3), "a state has 2 values; got 3"),
+        (lambda: fmdp.plan(MODEL).policy((True, 0)), "value True of state variable 0"),
+        (lambda: fmdp.Environment(MODEL, None), "needs a generator, or a seed"),
+        (lambda: fmdp.problem(5), "must be a text or a path; got 5"),
+        (lambda: fmdp.save("circle:3", "x.json"), "save writes a FactoredMDP"),
+    ],
+)
+def test_the_refusal_helps(call: Callable[[], Any], words: str) -> None:
+    assert words in refused(call)
+
+
+# ---- one declaration for each setting ------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("build", "own"),
+    [
+        (fmdp.Exact, declared.EXACT_FIELDS),
+        (fmdp.ALP, declared.ALP_FIELDS),
+        (fmdp.SpanConstrained, declared.SPAN_FIELDS),
+    ],
+)
+def test_every_field_is_declared_with_its_default(build: Any, own: Any) -> None:
+    fields = {field.name: field.default for field in dataclasses.fields(build)}
+    fields.pop("budget", None)  # required
+    assert fields == {one.name: one.default for one in own if not one.required}
+
+
+# ---- nothing that is set is ignored --------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: fmdp.Exact(discount=0.9), "is used with criterion=discounted alone"),
+        (lambda: fmdp.Exact(ties="first", tie_seed=3), "is used with ties=random alone"),
+        (lambda: fmdp.ALP(ties="last", tie_seed=3), "tie_seed=3 with ties=last"),
+        (lambda: fmdp.SpanConstrained(1.0, ties="last", tie_seed=3), "ties=random alone"),
+        (lambda: fmdp.SpanConstrained((1.0, 2.0), split="uniform"), "divides one budget"),
+        (lambda: fmdp.plan(MODEL, fmdp.Exact(targets="vertex")), "plans for a model"),
+        (lambda: fmdp.plan(MODEL, fmdp.ALP(targets="split")), "plans for a model"),
+        (lambda: fmdp.PSRL(STRUCTURE, planner=fmdp.Exact(targets="vertex")), "learner psrl plans"),
+        (lambda: fmdp.Oracle(MODEL, planner=fmdp.Exact(targets="vertex")), "learner oracle plans"),
+        (
+            lambda: fmdp.DORL(STRUCTURE, targets="nested", planner=fmdp.Exact(targets="vertex")),
+            "must be given once; got nested for the learner and vertex for its planner",
+        ),
+        (lambda: fmdp.DORL(STRUCTURE, length=5), "'length' parameter of learner dorl"),
+        (
+            lambda: fmdp.DORL(STRUCTURE, c=1.0, transition_constant=1.0, reward_constant=1.0),
+            "'c' parameter of learner dorl stands in place of a constant that is not given",
+        ),
+        (lambda: fmdp.FSRL(STRUCTURE, budget=1.0, growth=2.0), "used with budget=none alone"),
+        (
+            lambda: fmdp.FSRL(STRUCTURE, growth=2.0, planner=fmdp.SpanConstrained(1.0)),
+            "where no budget is given",
+        ),
+        (
+            lambda: fmdp.FSRL(STRUCTURE, budget=2.0, planner=fmdp.SpanConstrained(1.0)),
+            "must be given once; got 2.0 for the learner and 1.0 for its planner",
+        ),
+        (lambda: measure(MODEL, fmdp.Exact(criterion="discounted")), "about the average reward"),
+        (lambda: fmdp.problem("circle:3,dynamics=guestrin,seed=7"), "used with dynamics=xu alone"),
+        (lambda: fmdp.problem("star:3,dynamics=ippc,alpha1=.2"), "used with dynamics=xu alone"),
+        (lambda: fmdp.problem("tree:3,dynamics=talebi,alpha2=.2"), "used with dynamics=xu alone"),
+        (lambda: fmdp.Noise("bernoulli", 0.5), "only gaussian noise has a scale"),
+    ],
+)
+def test_a_setting_without_a_use_is_refused(call: Callable[[], Any], words: str) -> None:
+    assert words in refused(call)
+
+
+def _alternatives(one: Any) -> list[Any]:
+    """A few values of a parameter that are not its default."""
+    if one.kind == "choice":
+        return [value for value in one.choices if value != one.default]
+    if one.kind == "number":
+        return [0.5, 0.25]
+    return [3, 4] if one.kind == "integer" else []
+
+
+@pytest.mark.parametrize("own", [declared.EXACT, declared.ALP, declared.SPAN])
+def test_what_is_declared_idle_is_refused_and_the_rest_is_not(own: Any) -> None:
+    """By the declarations themselves: beside every value of the other parameter."""
+    for one in own:
+        if one.only_with is None:
+            continue
+        other, useful = one.only_with
+        (beside,) = [p for p in own if p.name == other]
+        for value in _alternatives(one):
+            for choice in beside.choices:
+                given = {"budget": 1.0} if own is declared.SPAN else {}
+                given |= {one.name: value, other: choice}
+                if choice in useful:
+                    assert resolve(own, given, "it")[one.name] == value
+                else:
+                    assert f"is used with {other}=" in refused(
+                        lambda g=given: resolve(own, g, "it")
+                    )
+
+
+def test_a_saved_learner_has_every_setting_given_and_is_read_all_the_same(tmp_path: Path) -> None:
+    for kind in learners():
+        learner = kind.make(MODEL, {})
+        file = tmp_path / f"{kind.name}.npz"
+        learner.save(file)
+        assert fmdp.load_learner(file).settings == learner.settings
+    planner = fmdp.SpanConstrained(2.0, ties="first")
+    learner = fmdp.FSRL(STRUCTURE, budget=2.0, planner=planner, targets="vertex")
+    learner.save(file)
+    assert fmdp.load_learner(file).settings == learner.settings
+
+
+def test_why_the_exact_planner_was_not_chosen() -> None:
+    large = fmdp.problem("circle:30")
+    planner, reason = choose_planner(large.structure)
+    assert planner.name == "alp"
+    assert reason == "1,073,741,824 states; exact is the default up to 4,194,304"
+    small = fmdp.problem("circle:12")
+    planner, reason = choose_planner(small.structure, memory_limit=1000)
+    assert planner.name == "alp"
+    assert reason is not None
+    assert reason.startswith("exact needs ")
+    assert reason.endswith("; the memory limit is 1000 bytes")
+    assert choose_planner(small.structure)[1] is None
+    found = fmdp.plan(large)
+    assert (
+        found.stats["planner_reason"]
+        == "1,073,741,824 states; exact is the default up to 4,194,304"
+    )
+    assert "planner_reason" not in fmdp.plan(MODEL).stats
+    assert fmdp.PSRL(small.structure).planner_reason is None
+    assert fmdp.PSRL(fmdp.problem("circle:14").structure).planner_reason == (
+        "16,384 states; exact is the default up to 8,192"
+    )
