@@ -16,7 +16,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 # fetch whatever backend is newest on the day.
 INSTALL := $(PIP) install -c $(LOCK) --no-build-isolation
 
-.PHONY: help install reproduce test test-all fingerprints docs-numbers lint format bench lock clean
+.PHONY: help install reproduce test test-all referee fingerprints docs-numbers lint format bench lock clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -43,6 +43,9 @@ test: $(INSTALLED) ## the tests that take seconds
 
 test-all: $(INSTALLED) ## all tests, the slow ones too, with fresh and many more generated models
 	HYPOTHESIS_PROFILE=thorough $(BIN)/pytest -n auto $(ARGS)
+
+referee: $(INSTALLED) ## everything that fmdp prints about a thousand small models, against exact arithmetic
+	PYTHONPATH=tests $(BIN)/python -m referee $(ARGS)
 
 fingerprints: $(INSTALLED) ## note what short runs come to; refuses if results moved and their version did not
 	$(BIN)/python tests/experiments/fingerprints.py
