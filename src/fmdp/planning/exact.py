@@ -223,7 +223,13 @@ def _finish(
     else:
         return None
     return Finish(
-        model, backup, limits.tolerance, settings.ties, settings.tie_seed, limits.deadline
+        model,
+        backup,
+        limits.tolerance,
+        settings.ties,
+        settings.tie_seed,
+        settings.memory_limit,
+        limits.deadline,
     )
 
 

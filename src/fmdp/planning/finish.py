@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from fmdp.elimination.backup import Backup, TimeUp
 from fmdp.elimination.ties import TIE_TOLERANCE, choose_tied
+from fmdp.memory import available_memory
 from fmdp.model import FactoredMDP
 from fmdp.model.spaces import encode
 from fmdp.planning.iteration import Rescue
@@ -39,6 +40,7 @@ class Finish:
     tolerance: float
     ties: str
     tie_seed: int
+    memory_limit: int | None = None
     deadline: float | None = None
     gains: Gains | None = None
     """Of every state, if they were proved to differ."""
@@ -50,10 +52,11 @@ class Finish:
     degrees of freedom as a policy that is as recurrent as optimal ones can be has classes)."""
 
     def __call__(self, h: Vector) -> Rescue | None:
-        from fmdp.planning.flat import end_components, flat_of
+        from fmdp.planning.flat import BYTES_AN_ENTRY, ENTRIES, end_components, flat_of
         from fmdp.planning.gains import best_gains, one_gain
 
-        flat = flat_of(self.model)
+        limit = self.memory_limit or available_memory() // 2
+        flat = flat_of(self.model, min(ENTRIES, limit // BYTES_AN_ENTRY))
         if flat is None:
             return None
         gains = best_gains(flat, self._check)

@@ -27,6 +27,8 @@ Mask = NDArray[np.bool_]
 
 ENTRIES = 1 << 23
 """States x actions x successors up to which a model is written out."""
+BYTES_AN_ENTRY = 64
+"""Of the lists and of what is computed from them."""
 
 
 @dataclass(frozen=True, eq=False)

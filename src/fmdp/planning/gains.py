@@ -35,7 +35,11 @@ from scipy.sparse.linalg import splu
 from fmdp.planning.flat import Components, Flat, Floats, Indices, Mask, end_components, routes
 
 DENSE_STATES = 1500
-"""Systems up to this many unknowns are solved as dense ones."""
+"""Systems up to this many unknowns are solved as dense ones,"""
+FULL_STATES = 4096
+"""up to this many if a twentieth of the matrix is not zero,"""
+SPARSE_STATES = 1 << 15
+"""and up to this many as sparse ones; larger ones are not solved."""
 _ROUNDS = 500
 _NO_REWARDS = np.zeros((0, 1))
 _REFINEMENTS = 3
@@ -240,7 +244,7 @@ def _solver(
     diagonal = np.bincount(origin[away], weight[away], n)
     diagonal[~weights.any(axis=1)] = 1.0
     origin, target, weight = origin[away], target[away], weight[away]
-    if n <= DENSE_STATES:
+    if n <= DENSE_STATES or (n <= FULL_STATES and 20 * len(weight) > n * n):
         matrix = np.diag(diagonal)
         np.subtract.at(matrix, (origin, target), weight)
         if anchor is not None:
@@ -252,6 +256,8 @@ def _solver(
             except (LinAlgWarning, ValueError):
                 return None
         return lambda right: np.asarray(lu_solve(factors, right))
+    if n > SPARSE_STATES:
+        return None
     kept = np.ones(len(target), dtype=np.bool_) if anchor is None else target != anchor
     places = np.arange(n) if anchor is None else np.delete(np.arange(n), anchor)
     column = np.zeros(0, dtype=np.int64) if anchor is None else np.arange(n)
