@@ -9,8 +9,8 @@ c sqrt(sp L T) (docs/theory.md, section 7): smaller ones cost nothing, larger on
 out. So each learner runs on a grid of epsilons, the same runs for all T, and at each T the largest
 of the mean gap regrets is drawn, with the proved lower bound (the largest over all epsilons) and
 lines that grow like sqrt(T). Gap regret has the expectation of the regret up to sp(h), and no noise
-of the rewards. Beside every learner with its default settings, PSRL with a uniform prior and DORL with
-c = 1: the defaults are tuned to easier problems, and no theorem covers them. One process, one
+of the rewards. Beside every learner with its default settings, PSRL with a uniform prior and DORL
+with c = 1: the defaults are tuned to easier problems, and no theorem covers them. One process, one
 thread, less than five minutes.
 """
 

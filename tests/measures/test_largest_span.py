@@ -73,7 +73,8 @@ def test_bounds_hold_wherever_the_search_stops(data: st.DataObject) -> None:
     expected = by_all_policies(model)
     found = largest_spans(model, effort=data.draw(st.sampled_from((0, 1, 10, 40))))
     if expected is None or found is None:
-        assert expected is None and found is None
+        assert expected is None
+        assert found is None
         return
     for (lower, upper), true in zip((found.span, *found.factored), expected, strict=True):
         assert lower <= true + 1e-7
