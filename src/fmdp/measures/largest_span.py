@@ -126,8 +126,9 @@ def _solve(transitions: Matrix, rewards: Matrix) -> tuple[Vector, Matrix] | None
     R + P h among the actions that keep it; an action stays while it is as good as any.
     """
     states = np.arange(rewards.shape[1])
+    rewards = rewards - rewards.min()  # a constant changes neither biases nor gaps
     policy: Policy = rewards.argmax(axis=0)
-    size = float(np.abs(rewards).max())
+    size = float(rewards.max())
     for _ in range(_ROUNDS):
         chain, income = transitions[policy, states], rewards[policy, states]
         gain, bias = _evaluate(chain, income)
