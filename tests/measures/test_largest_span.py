@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -168,6 +169,23 @@ def test_products_may_have_more_than_the_sum() -> None:
     assert both is not None
     assert both.value is not None
     assert both.value >= 2 + 4 - 1e-9
+
+
+@pytest.mark.parametrize("problem", ["large-diameter", "circle:3,dynamics=guestrin", "jao:2"])
+@pytest.mark.parametrize("unit", [2.0**-30, 2.0**40])
+def test_the_unit_of_the_rewards_does_not_matter(problem: str, unit: float) -> None:
+    model = fmdp.problem(problem)
+    ranges = [(unit * lo, unit * hi) for lo, hi in model.structure.reward_ranges]
+    scaled = FactoredMDP(
+        replace(model.structure, reward_ranges=tuple(ranges)),
+        model.transitions,
+        [unit * means for means in model.rewards],
+    )
+    plain, other = largest_spans(model), largest_spans(scaled)
+    assert plain is not None
+    assert other is not None
+    assert other.span == tuple(unit * bound for bound in plain.span)
+    assert other.factored == tuple((unit * low, unit * high) for low, high in plain.factored)
 
 
 def test_it_is_none_where_the_gain_depends_on_the_state_or_the_model_is_large() -> None:

@@ -126,8 +126,9 @@ def _solve(transitions: Matrix, rewards: Matrix) -> tuple[Vector, Matrix] | None
     R + P h among the actions that keep it; an action stays while it is as good as any.
     """
     states = np.arange(rewards.shape[1])
+    rewards = rewards - rewards.min()  # a constant changes neither biases nor gaps
     policy: Policy = rewards.argmax(axis=0)
-    size = float(np.abs(rewards).max())
+    size = float(rewards.max())
     for _ in range(_ROUNDS):
         chain, income = transitions[policy, states], rewards[policy, states]
         gain, bias = _evaluate(chain, income)
@@ -224,6 +225,7 @@ class _Search:
     ) -> None:
         self.transitions = transitions  # [A, S, S]
         self.support: Mask = transitions > 0
+        self.into: Mask = np.ascontiguousarray(self.support.transpose(2, 1, 0))  # [S', S, A]
         self.bias, self.gaps, self.sizes, self.budget = bias, gaps, sizes, budget
         self.n = len(bias)
         self.scale = span(bias) + float(gaps.max())
@@ -286,7 +288,7 @@ class _Search:
         usable = pairs & inside[:, None]
         lost = ~alive
         while lost.any():
-            usable &= ~self.support[:, :, lost].any(axis=2).T
+            usable &= ~self.into[lost].any(axis=0)
             lost = alive & ~usable.any(axis=1)
             alive &= ~lost
         return alive
@@ -339,7 +341,7 @@ class _Search:
             front += np.flatnonzero(new).tolist()
         return seen
 
-    def pairs(self, axis: int | None, upper: Matrix) -> list[tuple[float, int, int]]:
+    def pairs(self, axis: int | None, upper: Matrix) -> Iterator[tuple[float, int, int]]:
         """(upper bound, s, s'), the best first; those that differ in the axis alone, if given."""
         if axis is None:
             high, low = (own.ravel() for own in np.indices((self.n, self.n)))
@@ -350,12 +352,13 @@ class _Search:
             firsts = [zeros + v * step for v in range(size)]
             ordered = list(itertools.permutations(range(size), 2))
             if not ordered:
-                return []
+                return
             high = np.concatenate([firsts[v] for v, _ in ordered])
             low = np.concatenate([firsts[w] for _, w in ordered])
         values = upper[high, low]
         order = np.argsort(-values, kind="stable")
-        return [(float(values[k]), int(high[k]), int(low[k])) for k in order]
+        for k in order:
+            yield float(values[k]), int(high[k]), int(low[k])
 
     def near(self, lower: float, upper: float) -> bool:
         return upper <= lower + 1e-10 * (self.scale + abs(upper))
@@ -387,7 +390,7 @@ class _Bounded:
 
     def _best(self, axis: int | None, upper: Matrix, lower: list[float], index: int) -> Interval:
         search = self.search
-        waiting = iter(search.pairs(axis, upper))
+        waiting = search.pairs(axis, upper)
         heap: list[tuple[float, int, int, int, dict[int, int]]] = []
         number = itertools.count()
         following = next(waiting, None)
