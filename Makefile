@@ -16,7 +16,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 # fetch whatever backend is newest on the day.
 INSTALL := $(PIP) install -c $(LOCK) --no-build-isolation
 
-.PHONY: help install reproduce test test-all fingerprints docs-numbers lint format bench lock clean
+.PHONY: help install reproduce test test-all lint format bench lock clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -44,12 +44,6 @@ test: $(INSTALLED) ## the tests that take seconds
 test-all: $(INSTALLED) ## all tests, the slow ones too, with fresh and many more generated models
 	HYPOTHESIS_PROFILE=thorough $(BIN)/pytest -n auto $(ARGS)
 
-fingerprints: $(INSTALLED) ## note what short runs come to; refuses if results moved and their version did not
-	$(BIN)/python tests/experiments/fingerprints.py
-
-docs-numbers: $(INSTALLED) ## run what the pages print numbers of, store the numbers, write them into the pages
-	$(BIN)/python -m benchmarks.docs_numbers $(ARGS)
-
 lint: $(INSTALLED) ## style, format and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -61,6 +55,14 @@ format: $(INSTALLED) ## put the source into the one format
 
 bench: $(INSTALLED_BENCH) ## time and memory against peers, all in one run
 	$(BIN)/python -m benchmarks.bench_exact $(ARGS)
+
+.PHONY: fingerprints docs-numbers
+
+fingerprints: $(INSTALLED) ## note what short runs come to; refuses if results moved and their version did not
+	$(BIN)/python tests/experiments/fingerprints.py
+
+docs-numbers: $(INSTALLED) ## run what the pages print numbers of, store the numbers, write them into the pages
+	$(BIN)/python -m benchmarks.docs_numbers $(ARGS)
 
 lock: ## resolve all dependencies afresh and pin them in requirements/lock.txt
 	rm -rf build/lock

@@ -12,7 +12,8 @@ version of the stored numbers with RESULTS_VERSION. Times are not among them: be
 those.
 
 Runs go through `fmdp.experiments` into stores under build/docs-numbers, so that what is killed goes
-on where it was. Cost of all with their seeds: about ten minutes on two idle cores.
+on where it was; other fingerprints (tests/experiments) are other stores. Cost of all with their
+seeds: about ten minutes on two idle cores.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ from fmdp.model import FactoredMDP, product
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
 FILE = DOCS / "numbers.json"
+FINGERPRINTS = ROOT / "tests" / "experiments" / "fingerprints.json"
 STORES = ROOT / "build" / "docs-numbers"
 
 SEEDS = 20
@@ -780,7 +782,9 @@ def measure(part: str, seeds: int, workers: int | None, *, figures: bool) -> dic
         return plans(workers)
     asked = specs(seeds)[part]
     spec = Unrecorded(**{one.name: getattr(asked, one.name) for one in fields(Spec)})
-    folder = STORES / part
+    # Before a version is final its results may move: runs of then and of now must not mix.
+    history = json.loads(FINGERPRINTS.read_text())["history"]
+    folder = STORES / f"{RESULTS_VERSION}-{history[str(RESULTS_VERSION)]}" / part
     run(spec, folder, workers)
     found = collected(spec, folder, curves=part in CURVES)
     if part in CURVES:
@@ -808,7 +812,10 @@ def main() -> None:
             print(part, flush=True)
             kept[part] = measure(part, given.seeds, given.workers, figures=not given.no_figures)
         document = {"results_version": RESULTS_VERSION, "parts": kept}
-        FILE.write_text(json.dumps(document, indent=1, sort_keys=False, allow_nan=False) + "\n")
+        text = json.dumps(document, indent=1, allow_nan=False)
+        # What has nothing inside it on one line.
+        text = re.sub(r"\{[^{}\[\]]*\}", lambda found: " ".join(found[0].split()), text)
+        FILE.write_text(text + "\n")
     missing = [part for part in PARTS if part not in kept]
     if missing:
         sys.exit(f"docs_numbers: the pages stay as they are, {', '.join(missing)} must be run too")
