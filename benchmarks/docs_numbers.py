@@ -150,6 +150,10 @@ class Unrecorded(Spec):
         return (replace(planned, record=False) for planned in super().runs())
 
 
+def unrecorded(spec: Spec) -> Spec:
+    return Unrecorded(**{one.name: getattr(spec, one.name) for one in fields(Spec)})
+
+
 def specs(seeds: int) -> dict[str, Spec]:
     """The sweeps, each by the name of its part."""
     return {
@@ -780,8 +784,7 @@ CURVES = ("slopes", "span")
 def measure(part: str, seeds: int, workers: int | None, *, figures: bool) -> dict[str, Any]:
     if part == "plans":
         return plans(workers)
-    asked = specs(seeds)[part]
-    spec = Unrecorded(**{one.name: getattr(asked, one.name) for one in fields(Spec)})
+    spec = unrecorded(specs(seeds)[part])
     # Before a version is final its results may move: runs of then and of now must not mix.
     history = json.loads(FINGERPRINTS.read_text())["history"]
     folder = STORES / f"{RESULTS_VERSION}-{history[str(RESULTS_VERSION)]}" / part

@@ -96,3 +96,17 @@ def test_how_numbers_are_written() -> None:
         "lower": 1.75, "median": 2.5, "upper": 3.25, "worst": 4.0,
     }  # fmt: skip
     assert script._summary([1.0, None]) is None
+
+
+def test_the_sweeps_are_sound_and_keep_no_recordings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every part of runs is a spec; without recordings its runs are the same runs."""
+    monkeypatch.setattr(script, "STORES", tmp_path)
+    asked = script.specs(2)
+    assert set(asked) == set(script.PARTS) - {"plans"}
+    fresh = asked["fresh"]
+    quiet = script.unrecorded(fresh)
+    assert [run.key for run in quiet.runs()] == [run.key for run in fresh.runs()]
+    assert any(run.record for run in fresh.runs())
+    assert not any(run.record for run in quiet.runs())
