@@ -42,7 +42,7 @@ FILE = Path(__file__).with_name("fingerprints.json")
 FIRST_VERSION = 2
 """The first results version with fingerprints."""
 
-PROBLEMS = ("circle:4", "machines:2", "random:3,values=3,noise=bernoulli")
+PROBLEMS = ("circle:4", "machines:2", "random:3,values=3,actions=2,noise=bernoulli")
 CHOICES_ON = PROBLEMS[0]
 SEEDS = (0, 1)
 STEPS = 200

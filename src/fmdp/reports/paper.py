@@ -62,6 +62,12 @@ class Panel:
     """FSRL, if the store has it: with the paper's c and, of several, without a given budget."""
     ours: tuple[Cell, ...]
 
+    @property
+    def papers(self) -> tuple[Cell, ...]:
+        """The paper's algorithms: PSRL, DORL, FSRL if there, f-Rmax."""
+        third = () if self.third is None else (self.third,)
+        return (self.theirs["psrl"], self.theirs["dorl"], *third, self.theirs["frmax"])
+
 
 @cache
 def _hashes() -> Mapping[str, str]:
@@ -118,10 +124,8 @@ def figure(runs: Runs, found: Sequence[Panel]) -> Drawing:
     shown = _on_their_scale(found)
     rows = []
     for panel in found:
-        both = (panel.theirs["psrl"], panel.theirs["dorl"])
-        third = () if panel.third is None else (panel.third,)
         ours = tuple(cell for cell in panel.ours if cell.label in shown)
-        rows.append((panel.name, (*both, *third, panel.theirs["frmax"]), (*both, *third, *ours)))
+        rows.append((panel.name, panel.papers, (*panel.papers[:-1], *ours)))
     looks = styles([cell for _, left, right in rows for cell in (*left, *right)], runs.cells)
     counts = sorted({len(cell.runs) for panel in found for cell in panel.theirs.values()})
     many = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"

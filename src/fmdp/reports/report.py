@@ -61,7 +61,7 @@ def write_report(
         runs = gather(store)
         analysis = analyse(runs)
         paragraphs = paper.paragraphs(runs, analysis)
-        featured = {cell.label for panel in paper.panels(runs) for cell in panel.theirs.values()}
+        featured = {cell.label for panel in paper.panels(runs) for cell in panel.papers}
         contents: dict[str, str | bytes] = {
             "index.html": page(store, runs, analysis, paragraphs, featured)
         }
