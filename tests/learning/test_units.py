@@ -34,6 +34,11 @@ CASES = (
     ("dorl", AVERAGE, {"episodes": "doubling"}),
     ("frmax", ALP, {"m": 5}),
     ("frmax", AVERAGE, {"m": 5}),
+    ("psrl", fmdp.Exact(), {}),
+    ("dorl", fmdp.Exact(), {}),
+    ("frmax", fmdp.Exact(), {"m": 5}),
+    ("fsrl", None, {}),
+    ("fsrl", fmdp.SpanConstrained(budget=0.0), {"episodes": "doubling"}),
 )
 """Learner, planner, settings."""
 
