@@ -64,7 +64,7 @@ def linear_programs(ledger: Ledger, case: Case, short: bool, turn: int) -> None:
         plan = fmdp.plan(case.model, settings)
         tables = [table for _, table in case.recipe.transitions]
         tame = all(table[table > 0].min() >= SMALLEST_COEFFICIENT for table in tables)
-        claims.judge_approximate_plan(ledger, case, plan, settings, compare_objective=tame)
+        claims.judge_approximate_plan(ledger, case, plan, settings, tame=tame)
 
 
 def evaluations(ledger: Ledger, case: Case, short: bool, turn: int) -> None:
