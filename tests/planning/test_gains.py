@@ -25,6 +25,7 @@ from fmdp.planning.plan import Status
 from fmdp.planning.policy import TablePolicy
 from fmdp.problems import problem
 from fmdp.testing import oracles, strategies
+from fmdp.testing.units import in_units
 
 
 def one_variable(transitions: np.ndarray, rewards: np.ndarray) -> FactoredMDP:
@@ -241,10 +242,8 @@ def test_no_time_for_a_policy_is_no_policy(monkeypatch: pytest.MonkeyPatch) -> N
 @given(st.data(), st.sampled_from([2.0**-40, 2.0**-1, 2.0**60]))
 @settings(max_examples=40)
 def test_another_unit_scales_everything_to_the_bit(data: st.DataObject, unit: float) -> None:
-    from fmdp.testing.checks import in_unit
-
     model = data.draw(strategies.models())
-    one, other = fmdp.plan(model), fmdp.plan(in_unit(model, unit, "scaled"))
+    one, other = fmdp.plan(model), fmdp.plan(in_units(model, unit))
     assert one.status is other.status
     assert one.iterations == other.iterations
     for name in ("gain", "gain_lower", "gain_upper", "policy_gain", "span"):
@@ -256,9 +255,7 @@ def test_another_unit_scales_everything_to_the_bit(data: st.DataObject, unit: fl
 @given(st.data(), st.sampled_from([1e-9, 1.0, 1e8]))
 @settings(max_examples=40)
 def test_the_policy_gains_the_lower_bound_in_any_unit(data: st.DataObject, unit: float) -> None:
-    from fmdp.testing.checks import in_unit
-
-    model = in_unit(data.draw(strategies.models()), unit, "scaled")
+    model = in_units(data.draw(strategies.models()), unit)
     for planner in (fmdp.Exact(), fmdp.Exact(max_iterations=3)):
         plan = fmdp.plan(model, planner)
         assert isinstance(plan.policy, TablePolicy)

@@ -15,7 +15,6 @@ import math
 import pickle
 import tempfile
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -31,6 +30,7 @@ from fmdp.planning.prepared import tolerance_of
 from fmdp.planning.spans import factored_spans, span
 from fmdp.problems import problem as read_problem
 from fmdp.testing import oracles
+from fmdp.testing.units import in_units
 
 SLACK = 1e-9
 """Relative to the size of the rewards: what the oracles' own rounding is allowed."""
@@ -150,22 +150,8 @@ def awkward_models() -> tuple[FactoredMDP, ...]:
         penalties,
         twins,
         corridor,
-        in_unit(twins, 1e-9, "tiny rewards"),
-        in_unit(corridor, 1e8, "large rewards"),
-    )
-
-
-def in_unit(model: FactoredMDP, unit: float, name: str) -> FactoredMDP:
-    """The same model with its rewards stated in another unit."""
-    structure = model.structure
-    ranges = tuple((lo * unit, hi * unit) for lo, hi in structure.reward_ranges)
-    return FactoredMDP(
-        replace(structure, reward_ranges=ranges),
-        model.transitions,
-        tuple(means * unit for means in model.rewards),
-        noise=tuple(replace(noise, scale=noise.scale * unit) for noise in model.noise),
-        initial_state=model.initial_state,
-        name=name,
+        in_units(twins, 1e-9),
+        in_units(corridor, 1e8),
     )
 
 
