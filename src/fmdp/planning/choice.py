@@ -42,13 +42,14 @@ def plan(
     if chosen is None:
         chosen, reason = choose_planner(model.structure)
     with reporting(progress, f"planning {model.name}".rstrip(), "plan") as report:
-        found = _planned(model, chosen, report)
+        found = planned(model, chosen, report)
     if reason is None:
         return found
     return replace(found, stats={**found.stats, "planner_reason": reason})
 
 
-def _planned(model: FactoredMDP, chosen: Planner, progress: Progress | None) -> Plan:
+def planned(model: FactoredMDP, chosen: Planner, progress: Progress | None = None) -> Plan:
+    """The planner's plan with what its policy gains, whatever the planner's settings."""
     begun = time.monotonic()
     found = chosen.plan(model, progress=progress)
     if found.policy is None or found.status in _WITHOUT_POLICY_GAIN:

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from fmdp.elimination.backup import backup_for
 from fmdp.model import FactoredMDP, OptimisticTables, Structure, product
 from fmdp.model.files import load, save
-from fmdp.planning.choice import plan as plan_for
+from fmdp.planning.choice import planned
 from fmdp.planning.plan import Plan, Planner, Status
 from fmdp.planning.policy import load_policy
 from fmdp.planning.prepared import tolerance_of
@@ -62,7 +62,7 @@ def check_planner(
         _require(model.content_hash == before, where, "leaves the model as it was")
         _check_plan(plan, planner, model, where, bounds_best_gain)
         # What users see: `fmdp.plan` adds what the policy gains.
-        _check_plan(plan_for(model, planner), planner, model, where, bounds_best_gain)
+        _check_plan(planned(model, planner), planner, model, where, bounds_best_gain)
         again = planner.plan(model, progress=lambda report: None)
         _require(_same(plan, again), where, "gives the same plan twice")
         _check_prepared(planner, plan, model, where, bounds_best_gain)
