@@ -39,7 +39,7 @@ _NEARLY = 0.999
 
 def line_of(news: Mapping[str, Any], seconds: float) -> str:
     """ "sweep 120, gap 0.2 of 1e-06, 4 s, gain in [2.9, 3.1]" from what a planner reports."""
-    parts = []
+    parts = [news["what"]] if news.get("what") is not None else []
     for key, word in (("sweeps", "sweep"), ("rounds", "round"), ("iterations", "iteration")):
         if news.get(key) is not None:
             parts.append(f"{word} {news[key]:,}")

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import fmdp
 from fmdp.elimination import backup as backup_module
-from fmdp.elimination.backup import TimeUp, backup_for
+from fmdp.elimination.backup import Backup, TimeUp, backup_for
 from fmdp.measures import measure
 from fmdp.model import FactoredMDP
 from fmdp.planning.evaluate import evaluate_exactly
@@ -261,3 +261,108 @@ def test_the_policy_gains_the_lower_bound_in_any_unit(data: st.DataObject, unit:
         assert isinstance(plan.policy, TablePolicy)
         gain = oracles.policy_gain(oracles.dense(model), plan.policy.actions.astype(np.int64))
         assert plan.gain_lower <= gain.min() + 1e-12 * model.structure.reward_size
+
+
+@given(st.data(), st.sampled_from([0.3, 0.9]))
+@settings(max_examples=40)
+def test_a_discounted_plan_promises_what_its_policy_gains(
+    data: st.DataObject, discount: float
+) -> None:
+    """The best gain may be far above: under a discount the policy need not seek it."""
+    model = data.draw(strategies.models())
+    plan = fmdp.plan(model, fmdp.Exact(criterion="discounted", discount=discount))
+    assert isinstance(plan.policy, TablePolicy)
+    gain = oracles.policy_gain(oracles.dense(model), plan.policy.actions.astype(np.int64))
+    start = np.ravel_multi_index(model.initial_state, model.structure.state_sizes)
+    unit = 1e-9 * (model.structure.reward_size or 1.0)
+    assert plan.gain_lower <= gain.min() + unit
+    assert plan.policy_gain <= gain[start] + unit
+
+
+def test_a_hopeless_action_costs_the_others_no_digits() -> None:
+    """Rounding is counted for each action by itself: one that pays -1e12 blurs only itself."""
+    base = leaking(1e-7)
+    table = base.transitions[0].reshape(2, 1, 2).repeat(2, axis=1)
+    model = one_variable(table, np.array([[1.0, -1e12], [0.0, -1e12]]))
+    plan = fmdp.plan(model, fmdp.Exact(tolerance=1e-4))
+    assert plan.status is Status.CONVERGED
+    assert plan.gain_lower <= 0.5 <= plan.gain_upper
+    assert [plan.policy((s,)) for s in range(2)] == [(0,), (0,)]
+
+
+def test_rewards_that_cancel_are_not_exact() -> None:
+    """1 + 1e16 - 1e16 is 0 in floating point and 1 in truth: the bounds must know."""
+    model = FactoredMDP.from_factors(
+        (2,),
+        (1,),
+        [((0,), [[0.5, 0.5], [0.5, 0.5]])],
+        [((), 1.0), ((), 1e16), ((), -1e16)],
+        reward_ranges=[(0.0, 1.0), (0.0, 1e16), (-1e16, 0.0)],
+    )
+    found = evaluate_exactly(model, TablePolicy((2,), (1,), np.zeros(2, dtype=np.int64)))
+    plan = fmdp.plan(model)
+    assert found.gain_lower <= 1.0 <= found.gain_upper
+    assert plan.gain_lower <= 1.0 <= plan.gain_upper
+
+
+@pytest.mark.parametrize("n", [600, 900, 1201])
+def test_long_sums_are_allowed_for(n: int) -> None:
+    """Uniform rows over n values, one of which pays: the gain is the exact mean of the row."""
+    row = np.full(n, 1.0 / n)
+    model = FactoredMDP.from_factors((n,), (1,), [((), row)], [((0,), np.eye(n)[0])])
+    held = [Fraction(float(p)) for p in model.transitions[0][0]]
+    truth = held[0] / sum(held)
+    plan = fmdp.Exact(tolerance=1e-13).plan(model)
+    assert Fraction(plan.gain_lower) <= truth <= Fraction(plan.gain_upper)
+
+
+def test_a_bias_that_the_gap_does_not_show() -> None:
+    """State 1 pays 5e-7 less and is left once in 10^8 steps: its bias is 50 below, though value
+    iteration has met its tolerance long before it noticed."""
+    less, leak = 5e-7, 1e-8
+    chain = np.array([[1.0, 0.0, 0.0], [leak, 1.0 - leak, 0.0], [1.0, 0.0, 0.0]])
+    plan = fmdp.plan(one_variable(chain[:, None], np.array([[1.0], [1.0 - less], [0.0]])))
+    assert plan.status is Status.CONVERGED
+    assert plan.span == pytest.approx(less / leak, rel=1e-6)
+
+
+def test_spans_are_not_given_where_value_iteration_would_decide_them() -> None:
+    """Two states that pay 1 for staying, with a way across that pays a little less: any difference
+    within 500 solves the equation, and a tie must not be taken for a way."""
+    cross, less = 1e-12, 5e-10
+    table = np.zeros((2, 2, 2))
+    table[0, 0, 0] = table[1, 0, 1] = 1.0
+    table[0, 1], table[1, 1] = (1 - cross, cross), (cross, 1 - cross)
+    rewards = np.array([[1.0, 1.0 - less], [1.0, 1.0 - less]])
+    plan = fmdp.plan(one_variable(table, rewards))
+    assert plan.status is Status.CONVERGED
+    assert plan.span == pytest.approx(0.0, abs=1e-6)  # value iteration's from 0, not 500
+
+
+def test_one_gain_without_an_h_is_still_a_gain() -> None:
+    """Two rooms that pay 1, and a state that is left for either once in 10^5 steps."""
+    chain = np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [5e-6, 5e-6, 1.0 - 1e-5]])
+    plan = fmdp.plan(one_variable(chain[:, None], np.array([[1.0], [1.0], [0.5]])))
+    assert plan.status is Status.CONVERGED
+    assert plan.gain == pytest.approx(1.0, abs=1e-9)
+
+
+def test_ctrl_c_between_two_sweeps_gives_a_policy_of_one_h(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Interrupted when h has moved on and L h has not: it is made again, not mixed."""
+    model = problem("circle:5,dynamics=guestrin")
+    advance, calls = Backup.advance, iter(range(1000))
+
+    def interrupted(self: Backup, *args: object, **settings: object) -> None:
+        advance(self, *args, **settings)  # type: ignore[arg-type]
+        if next(calls) == 1:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(Backup, "advance", interrupted)
+    monkeypatch.setattr("fmdp.planning.iteration._CHUNK_SECONDS", 0.0)
+    plan = fmdp.Exact().plan(model)
+    assert plan.status is Status.INTERRUPTED
+    assert isinstance(plan.policy, TablePolicy)
+    gain = oracles.policy_gain(oracles.dense(model), plan.policy.actions.astype(np.int64))
+    assert plan.gain_lower <= gain.min() + 1e-9

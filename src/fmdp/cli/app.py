@@ -101,6 +101,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return reader_has_gone()
         raise
     except (KeyboardInterrupt, typer.Abort):
+        print("fmdp: interrupted", file=sys.stderr)
         return INTERRUPTED
     return status if isinstance(status, int) else 0
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from fmdp.cli import options
 from fmdp.cli.output import (
     columns,
+    interval_text,
     numbers_text,
     print_json,
     print_people,
@@ -17,6 +18,7 @@ from fmdp.cli.output import (
 )
 from fmdp.cli.progress import progress
 from fmdp.memory import describe_count
+from fmdp.progress import line_of_parts
 
 if TYPE_CHECKING:
     from fmdp.measures import Measures
@@ -29,7 +31,7 @@ def measure(problem: options.Problem, json: options.Json = False) -> int:
 
     started = time.perf_counter()
     model = problem_of(problem)
-    with progress(f"measuring {problem}", line_of) as report:
+    with progress(f"measuring {problem}", line_of_parts) as report:
         found = measure_model(model, progress=lambda done, total, text: report((done, total, text)))
     seconds = time.perf_counter() - started
     if json:
@@ -65,24 +67,21 @@ def measure(problem: options.Problem, json: options.Json = False) -> int:
     return 0 if found.status == "converged" else 1
 
 
-def line_of(news: tuple[int, int, str], seconds: float) -> str:
-    done, total, text = news
-    share = f" {done:,} of {total:,}" if total > 1 else ""
-    return f"{text}{share}, {seconds:.0f} s"
-
-
 def whole(number: float | None) -> Any:
     """A number of steps is an integer, where it is finite."""
     return number if number is None or math.isinf(number) else int(number)
 
 
 def print_measures(problem: str, states: int, found: Measures, seconds: float) -> None:
+    multichain = found.status == "multichain"
+    missing = "none: the gain depends on the state" if multichain else "out of reach"
+
     def known(value: float | None, digits: int = 9) -> str:
-        return "out of reach" if value is None else short_number(value, digits)
+        return missing if value is None else short_number(value, digits)
 
     def largest(bounds: tuple[float, float] | None, digits: int = 9) -> str:
         if bounds is None:
-            return "out of reach"
+            return missing
         lower, upper = (short_number(bound, digits) for bound in bounds)
         if math.isinf(bounds[1]):
             return f"at least {lower}"
@@ -90,7 +89,10 @@ def print_measures(problem: str, states: int, found: Measures, seconds: float) -
 
     spans = found.factored_spans
     factored = found.largest_factored_spans_bounds
-    each = "out of reach" if factored is None else ", ".join(largest(own, 4) for own in factored)
+    each = missing if factored is None else ", ".join(largest(own, 4) for own in factored)
+    gain = known(found.gain)
+    if multichain and found.gain_bounds is not None:
+        gain = f"{interval_text(*found.gain_bounds)}, depending on the state"
     print_people(
         columns(
             [
@@ -98,14 +100,17 @@ def print_measures(problem: str, states: int, found: Measures, seconds: float) -
                 ("states", describe_count(states)),
                 ("diameter", known(found.diameter)),
                 ("span", known(found.span)),
-                ("factored spans", "out of reach" if spans is None else numbers_text(spans)),
+                ("factored spans", missing if spans is None else numbers_text(spans)),
                 ("their sum Q", known(found.factored_span_sum)),
                 ("largest span of an optimal policy", largest(found.largest_span_bounds)),
                 ("largest factored spans", each),
                 ("their sum", known(found.largest_factored_span_sum)),
-                ("gain", known(found.gain)),
+                ("gain", gain),
                 ("status", found.status),
-                ("mixing time", known(found.mixing_time)),
+                (
+                    "mixing time",
+                    "out of reach" if found.mixing_time is None else known(found.mixing_time),
+                ),
                 ("state variables (m)", f"{found.m:,}"),
                 ("reward factors (l)", f"{found.l:,}"),
                 ("rows of the largest table (L)", describe_count(found.L)),

@@ -241,7 +241,7 @@ def print_plan(result: Mapping[str, Any], found: Plan, out: Path | None) -> None
     if lower is not None and upper is not None:
         rows.append(
             (
-                "certified",
+                "certified" if result["budgets"] is None else "certified for it",
                 f"{interval_text(lower, upper)} (gap {upper - lower:.2g})",
             )
         )

@@ -12,11 +12,12 @@ few vectors over the states.  All vectors that cross this interface are in C ord
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any
 
 import numpy as np
@@ -84,6 +85,8 @@ class Backup:
         self.layout = layout or choose_layout(
             structure, nested=nested, threads=self.threads, memory_limit=limit, classes=classes
         )
+        self.roundings = self._count_roundings()
+        """How often a number is rounded, at most, on its way through a backup."""
         self.predicted_bytes = self.layout.memory(self.threads)
         self.predicted_seconds = self.layout.seconds(self.threads)
         if self.predicted_bytes > limit:
@@ -107,6 +110,16 @@ class Backup:
         self._inverse = tuple(int(j) for j in np.argsort(self.layout.order))
         if share_for is not None:
             self._arrange()
+
+    def _count_roundings(self) -> int:
+        """A step sums the values of its group one after the other, each times a product of the
+        group's rows; rows sum to 1 up to a rounding a value; rewards are sums of their factors."""
+        sizes = self.structure.state_sizes
+        total = 2 * self.structure.l + 2
+        for group in self.layout.groups:
+            own = [sizes[i] for i in group.members]
+            total += math.prod(own) + sum(own) + 2 * len(own) + 4
+        return total
 
     def _refuse_if_hopeless(self, limit: int) -> None:
         """Before any array is made: the vectors alone may be more than the limit allows."""
@@ -181,6 +194,7 @@ class Backup:
         """Run work(thread, first branch, last branch) on all threads."""
         branches = self.layout.n_branches
         threads = min(self.threads, branches)
+        self._stop[0] = 0  # nobody is at work now, whatever became of the last call
         if threads == 1 and self.predicted_seconds < _SHORT_SECONDS:
             work(0, 0, branches)
             return
@@ -197,8 +211,10 @@ class Backup:
                     return
                 work(thread, bounds[piece], bounds[piece + 1])
 
-        started = [_pool(self.threads).submit(worker, t) for t in range(threads)]
+        started: list[Future[None]] = []
         try:
+            for thread in range(threads):
+                started.append(_pool(self.threads).submit(worker, thread))
             while wait(started, _SECONDS_BETWEEN_LOOKS).not_done:
                 if self.deadline is not None and time.monotonic() >= self.deadline:
                     raise TimeUp
@@ -206,15 +222,13 @@ class Backup:
                 done.result()
         except BaseException:
             # The buffers are used again: nobody may still be writing into them.
-            left.clear()
             self._stop[0] = 1
-            while True:
+            left.clear()
+            while any(not done.done() for done in started):
                 try:
                     wait(started)
-                    break
                 except KeyboardInterrupt:  # a second Ctrl-C changes nothing: it is ending already
                     continue
-            self._stop[0] = 0
             raise
 
     def _run(
@@ -339,7 +353,7 @@ class Backup:
         """What counts as a tie where |h| is at most `size`."""
         structure = self.structure
         return tie_slack(
-            structure.reward_unit, size + structure.reward_size, structure.m, tolerance
+            structure.reward_unit, size + structure.reward_size, self.roundings, tolerance
         )
 
     def action_values(self, h: Vector, discount: float = 1.0) -> Vector:

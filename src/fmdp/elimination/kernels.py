@@ -218,12 +218,11 @@ def run(mode, h, new, scratch, b_lo, b_hi, arena, best, actions,
             origin = scratch
         for b in range(b_lo, b_hi):
             base, c_base = branch_bases[0, b], branch_bases[1, b]
+            for k in range(n_cells):
+                best[k] = -np.inf
             if mode == GREEDY:
                 for k in range(n_cells):
                     actions[c_base + offsets[1, k]] = -1
-            else:
-                for k in range(n_cells):
-                    best[k] = -np.inf
             for n in range(nodes.shape[0]):
                 if stop[0] != 0:
                     return -1

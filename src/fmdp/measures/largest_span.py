@@ -23,7 +23,8 @@ This is a longest simple path where moves are deterministic, so no fast algorith
 3. Otherwise the policies are enumerated, from each state only over the states that they reach.
 
 Steps 2 and 3 stop after a number of policies; the bounds that are left hold. Gaps of at most 1e-9
-of the rewards' and the bias's size count as none. Dense algebra: S^3 a policy.
+units of the reward count as none; where rounding is larger than that, there is no answer. Dense
+algebra: S^3 a policy.
 """
 
 from __future__ import annotations
@@ -41,6 +42,8 @@ from scipy.sparse.csgraph import connected_components
 from fmdp.model import FactoredMDP
 from fmdp.model.products import flatten
 from fmdp.model.spaces import strides
+from fmdp.planning.flat import flat_of
+from fmdp.planning.gains import best_gains, one_gain
 from fmdp.planning.spans import factored_spans, span
 
 Vector = NDArray[np.float64]
@@ -63,7 +66,8 @@ _ROUNDS = 10_000
 
 @dataclass(frozen=True)
 class LargestSpans:
-    """Certified bounds (lower, upper); the upper one is infinite where the search gave up."""
+    """Bounds (lower, upper), up to rounding in the last digits; the upper one is infinite where the
+    search gave up."""
 
     span: Interval
     factored: tuple[Interval, ...]
@@ -109,7 +113,7 @@ def largest_spans(
     if n_states > state_limit or n_states * n_states * structure.n_actions > _ENTRY_LIMIT:
         return None
     flat = flatten(model)
-    solved = _solve(flat.transitions, flat.rewards)
+    solved = _solve(model)
     if solved is None:
         return None
     search = _Search(flat.transitions, *solved, structure.state_sizes, _Budget(effort, progress))
@@ -119,60 +123,40 @@ def largest_spans(
 # ---- the optimality equation --------------------------------------------------------------------
 
 
-def _solve(transitions: Matrix, rewards: Matrix) -> tuple[Vector, Matrix] | None:
-    """A solution h [S] of Lh = h + g and the gaps [S, A]; None if g depends on the state.
+def _solve(model: FactoredMDP) -> tuple[Vector, Matrix] | None:
+    """A solution h [S] of Lh = h + g and the gaps [S, A].
 
-    Howard's multichain policy iteration (Puterman 1994, section 9.2): P g is improved first, then
-    R + P h among the actions that keep it; an action stays while it is as good as any.
+    None if g depends on the state, or if rounding leaves a gap in doubt by more than what counts
+    as none.
     """
-    states = np.arange(rewards.shape[1])
-    rewards = rewards - rewards.min()  # a constant changes neither biases nor gaps
-    policy: Policy = rewards.argmax(axis=0)
-    size = float(rewards.max())
-    for _ in range(_ROUNDS):
-        chain, income = transitions[policy, states], rewards[policy, states]
-        gain, bias = _evaluate(chain, income)
-        future = transitions @ gain
-        better = future.max(axis=0) > future[policy, states] + 1e-11 * size
-        if not better.any():
-            values = rewards + transitions @ bias
-            values[future < future.max(axis=0) - 1e-11 * size] = -np.inf
-            slack = 1e-11 * (size + float(np.abs(bias).max()))
-            better = values.max(axis=0) > values[policy, states] + slack
-            future = values
-        if not better.any():
-            break
-        policy = np.where(better, future.argmax(axis=0), policy)
-    else:  # pragma: no cover - rounding beyond the slack
+    flat = flat_of(model, _ENTRY_LIMIT)
+    gains = None if flat is None else best_gains(flat)
+    if flat is None or gains is None or gains.lower.max() > gains.upper.min():
         return None
-    if float(np.ptp(gain)) > _NO_GAP * size:
+    everywhere = np.ones(flat.n_states, dtype=np.bool_)
+    every_pair = np.ones((flat.n_states, flat.n_actions), dtype=np.bool_)
+    found = one_gain(flat, everywhere, every_pair, start=gains.actions)
+    if found is None:
         return None
-    gaps = (gain.mean() + bias - (rewards + transitions @ bias)).T
-    gaps[gaps <= _NO_GAP * (size + span(bias))] = 0.0
-    return bias, np.ascontiguousarray(gaps)
+    worth, noise = flat.advantages(found.h)
+    none = _NO_GAP * model.structure.reward_unit
+    best = worth.max(axis=1)
+    gaps = best.max() - worth
+    if best.max() - best.min() > none or bool((noise > none)[gaps <= 2.0 * (none + noise)].any()):
+        return None
+    gaps[gaps <= none + noise] = 0.0
+    return found.h, np.ascontiguousarray(gaps)
 
 
-def _evaluate(chain: Matrix, income: Vector) -> tuple[Vector, Vector]:
-    """Gain and bias (P* h = 0) of a chain, any number of classes and any period."""
-    n = len(chain)
-    gain, bias = np.zeros(n), np.zeros(n)
-    transient = np.ones(n, dtype=bool)
-    for members in _recurrent(chain):
-        inside = chain[np.ix_(members, members)]
-        law = _stationary_law(inside)
-        own = float(law @ income[members])
-        gain[members] = own
-        system = np.eye(len(members)) - inside + law
-        bias[members] = np.linalg.solve(system, income[members] - own)
-        transient[members] = False
-    rest = np.flatnonzero(transient)
-    if len(rest):
-        ends = np.flatnonzero(~transient)
-        system = np.eye(len(rest)) - chain[np.ix_(rest, rest)]
-        into = chain[np.ix_(rest, ends)]
-        gain[rest] = np.linalg.solve(system, into @ gain[ends])
-        bias[rest] = np.linalg.solve(system, income[rest] - gain[rest] + into @ bias[ends])
-    return gain, bias
+def _leaving(rows: Matrix, members: NDArray[np.int64]) -> Matrix:
+    """I - P over some states, from their whole rows; 1 - P(s, s) is the sum of the rest of its row,
+    so that a state that is hardly ever left costs no digits (Grassmann, Taksar & Heyman 1985)."""
+    others = rows.copy()
+    places = np.arange(len(members))
+    others[places, members] = 0.0
+    system = -others[:, members]
+    system[places, places] = others.sum(axis=1)
+    return system
 
 
 def _recurrent(chain: Matrix) -> list[NDArray[np.int64]]:
@@ -314,7 +298,7 @@ class _Search:
         rest = np.flatnonzero(transient)
         if len(rest):
             ends = np.flatnonzero(~transient)
-            system = np.eye(len(rest)) - chain[np.ix_(rest, rest)]
+            system = _leaving(chain[rest], rest)
             right = costs[rest] + chain[np.ix_(rest, ends)] @ lost[ends]
             lost[rest] = np.linalg.solve(system, right)
         return base - lost
@@ -470,7 +454,7 @@ class _Bounded:
         total = np.zeros(search.n)
         for _ in range(_ROUNDS):
             chosen = policy[off]
-            system = np.eye(len(off)) - inside[chosen, rows]
+            system = _leaving(search.transitions[chosen, off], off)
             values = np.linalg.solve(system, costs[rows, chosen])
             ahead = costs + (inside @ values).T
             best = ahead.max(axis=1)

@@ -25,6 +25,8 @@ from fmdp.model.spaces import count, decode, items, shown, shown_tuple, strides,
 Scope = tuple[int, ...]
 
 MAX_SIZE = 2**24
+LARGEST_REWARD = 1e200
+"""Of a step: gains, biases and sums over runs must stay finite numbers."""
 """Most values of one variable: each value has a name, and each is a column of a table."""
 
 
@@ -413,8 +415,12 @@ def _ranges(
         if not (lo <= hi and math.isfinite(hi - lo)):
             raise InvalidModel(f"{label}: range [{lo!r}, {hi!r}] must be finite with lo <= hi")
         checked.append((lo, hi))
-    if not math.isfinite(sum(hi - lo for lo, hi in checked)):
-        raise InvalidModel("the reward ranges sum to infinity; the sum must be finite")
+    largest = sum(max(abs(lo), abs(hi)) for lo, hi in checked)
+    if not largest <= LARGEST_REWARD:
+        raise InvalidModel(
+            f"the rewards of a step may sum to {largest:.3g}; must be at most "
+            f"{LARGEST_REWARD:.0e}, or sums over a run would leave the range of numbers"
+        )
     return tuple(checked)
 
 

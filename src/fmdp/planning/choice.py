@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from fmdp.elimination.backup import usable_cores
 from fmdp.elimination.layout import choose_layout
@@ -60,6 +61,12 @@ def planned(model: FactoredMDP, chosen: Planner, progress: Progress | None = Non
     max_seconds = getattr(chosen, "max_seconds", None)
     if max_seconds is not None:
         max_seconds = max(max_seconds - (time.monotonic() - begun), GRACE_SECONDS)
+    if progress is not None:
+        told = progress
+
+        def progress(news: Mapping[str, Any]) -> None:
+            told({**news, "what": "evaluating the policy"})
+
     try:
         evaluation = evaluate_exactly(
             model,
@@ -71,6 +78,8 @@ def planned(model: FactoredMDP, chosen: Planner, progress: Progress | None = Non
         )
     except TooLarge:
         return found
+    except KeyboardInterrupt:
+        return replace(found, status=Status.INTERRUPTED)
     if evaluation.status is Status.INTERRUPTED:
         return replace(found, status=Status.INTERRUPTED)
     within = evaluation.gain_bounds or (evaluation.gain_lower, evaluation.gain_upper)
@@ -79,17 +88,20 @@ def planned(model: FactoredMDP, chosen: Planner, progress: Progress | None = Non
         "seconds_evaluation": time.perf_counter() - started,
         "policy_gain_bounds": within,
     }
-    gain = None
-    if evaluation.gain is not None:
-        # What the policy is sure to gain: on this side of the truth it may be called a bound.
-        gain = within[0]
-        if found.bounds_best_gain and found.gain_lower is not None:
-            gain = max(gain, found.gain_lower)
+    # What the policy is sure to gain: on this side of the truth it may be called a bound.
+    policy_gain = None if evaluation.gain is None else within[0]
+    if not found.bounds_best_gain:
+        return replace(found, policy_gain=policy_gain, stats=stats)
     if found.gain_lower is None:
-        # What the policy is sure to gain is what an approximate plan can promise from below.
+        # It is all that an approximate plan can promise from below.
         lower = evaluation.gain_lower
-        return replace(found, policy_gain=gain, gain=gain, gain_lower=lower, stats=stats)
-    return replace(found, policy_gain=gain, stats=stats)
+        return replace(
+            found, policy_gain=policy_gain, gain=policy_gain, gain_lower=lower, stats=stats
+        )
+    lower, gain = max(found.gain_lower, evaluation.gain_lower), found.gain
+    if gain is not None and found.gain_upper is not None:
+        gain = 0.5 * (lower + found.gain_upper)
+    return replace(found, policy_gain=policy_gain, gain=gain, gain_lower=lower, stats=stats)
 
 
 def default_planner(model: FactoredMDP, *, memory_limit: int | None = None) -> Planner:

@@ -88,7 +88,7 @@ def evaluate_exactly(
         known=structure.reward_bounds,
         sweep_seconds=backup.predicted_seconds,
         reward_size=structure.reward_size,
-        depth=structure.m,
+        roundings=backup.roundings,
         progress=progress,
     )
     if chain.bounds is not None:

@@ -16,7 +16,7 @@ microseconds.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -41,6 +41,9 @@ from fmdp.planning.prepared import (
 )
 from fmdp.planning.settings import DISCOUNT, EXACT_FIELDS
 from fmdp.planning.spans import factored_spans, span
+
+POLISHED_PAIRS = 1 << 12
+"""States x actions up to which a plan that is to be described is solved directly as well."""
 
 
 @dataclass(frozen=True)
@@ -145,14 +148,25 @@ def _solve(
         else 0.0,
         sweep_seconds=backup.predicted_seconds,
         reward_size=structure.reward_size,
-        depth=structure.m,
+        roundings=backup.roundings,
         progress=progress,
     )
+    small = structure.n_states * structure.n_actions <= POLISHED_PAIRS
+    if describe and small and discount == 1.0 and outcome.status is Status.CONVERGED and not finish:
+        # Bounds that meet say nothing about h: a state that pays a millionth less and is left once
+        # in 10^8 steps is missing from it.  Where h is not unique, value iteration's is the one.
+        found = rescue(outcome.h)
+        if found is not None and found.differ is None:
+            low, high = found.bounds
+            outcome = replace(outcome, upper=min(outcome.upper, high))
+            if found.h is not None and finish is not None and finish.unique_bias:
+                outcome = replace(outcome, h=found.h, lower=low, rescued=True)
     stats: dict[str, Any] = {"damping": outcome.damping, **engine_stats(backup)}
     policy: TablePolicy | None
     lower: float | None = outcome.lower
     upper: float | None = outcome.upper
     objective = bias = spans = None
+    solved = outcome.status is Status.CONVERGED
     if outcome.status is Status.MULTICHAIN:
         assert finish is not None
         assert finish.gains is not None
@@ -164,6 +178,7 @@ def _solve(
     elif outcome.rescued:
         assert finish is not None
         policy = _policy_of(finish, structure)
+        solved = solved and finish.solved
     else:
         source = outcome.h if discount == 1.0 else outcome.h * discount
         policy, worth = policy_in_time(settings, backup, structure, outcome, source, limits)
@@ -172,24 +187,22 @@ def _solve(
             if worth is not None and np.isfinite(outcome.lower):
                 scale = discount / (1.0 - discount)
                 value = worth + 0.5 * scale * (outcome.lower + outcome.upper)
-                lower, upper = _average_bounds(backup, value, structure.reward_size)
+                lower, upper = _average_bounds(backup, value, policy)
                 if outcome.status is Status.CONVERGED:
                     objective = float(value.mean())
                     bias = backup.to_canonical(value) if describe else None
         elif worth is not None:
             # What the policy is sure to gain; L h promises a tie's slack more.
             kernels.residual(outcome.h, worth, backup.extremes)
-            low = float(backup.extremes[0]) - outcome.slack
+            size = float(backup.extremes[2]) + structure.reward_size
+            low = float(backup.extremes[0]) - rounding_allowance(size, backup.roundings)
             lower = max(low, structure.reward_bounds[0])
     # The h of an iteration that was stopped is not the bias, and one that policy iteration found is
     # the one that value iteration converges to only where there is no other.
-    spans_known = True
-    if describe and discount == 1.0 and outcome.status is Status.CONVERGED:
+    if describe and discount == 1.0 and solved:
         bias = backup.to_canonical(outcome.h)
         bias -= bias.min()
-        spans_known = not outcome.rescued or (finish is not None and finish.unique_bias)
-        stats["bias_is_unique"] = spans_known if outcome.rescued else None
-    if bias is not None and spans_known:
+    if bias is not None and (not outcome.rescued or (finish is not None and finish.unique_bias)):
         spans = factored_spans(bias, structure.state_sizes)
     one_number = discount == 1.0 and outcome.status is not Status.MULTICHAIN
     return Plan(
@@ -241,11 +254,22 @@ def _policy_of(finish: Finish, structure: Structure) -> TablePolicy:
 
 
 def _average_bounds(
-    backup: Backup, value: NDArray[np.float64], rewards: float
-) -> tuple[float, float]:
-    """Bounds on the optimal gain from any function, here the discounted value."""
+    backup: Backup, value: NDArray[np.float64], policy: TablePolicy | None
+) -> tuple[float | None, float]:
+    """What the policy gains at least and the optimal gain at most, from any function, here the
+    discounted value."""
     out = np.empty_like(value)
+
+    def extremes() -> tuple[float, float]:
+        kernels.residual(value, out, backup.extremes)
+        size = float(backup.extremes[2]) + backup.structure.reward_size
+        slack = rounding_allowance(size, backup.roundings)
+        return float(backup.extremes[0]) - slack, float(backup.extremes[1]) + slack
+
+    least, most = backup.structure.reward_bounds
     backup.sweep(value, out)
-    out -= value
-    slack = rounding_allowance(float(np.abs(value).max()) + rewards, backup.structure.m)
-    return float(out.min()) - slack, float(out.max()) + slack
+    upper = min(extremes()[1], most)
+    if policy is None:
+        return None, upper
+    backup.policy_sweep(value, out, policy.actions)
+    return max(extremes()[0], least), upper

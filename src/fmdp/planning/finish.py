@@ -28,8 +28,6 @@ if TYPE_CHECKING:  # needed seldom, and SciPy's sparse solvers take their time t
 
 Vector = NDArray[np.float64]
 
-_NOISE = 1e3  # a gap of so many rounding errors is what rounding leaves
-
 
 @dataclass(eq=False)
 class Finish:
@@ -46,6 +44,8 @@ class Finish:
     """Of every state, if they were proved to differ."""
     actions: NDArray[np.int64] | None = None
     """A policy that gains the lower bound of the h that was found, or the gains."""
+    solved: bool = False
+    """Whether an h was found that solves the optimality equation."""
     unique_bias: bool = False
     """Whether every solution of the optimality equation is the same up to a constant: the actions
     that are optimal at h have one end component (Schweitzer & Federgruen 1978: there are as many
@@ -68,25 +68,25 @@ class Finish:
         all_states = np.ones(flat.n_states, dtype=np.bool_)
         all_pairs = np.ones((flat.n_states, flat.n_actions), dtype=np.bool_)
         whole = one_gain(flat, all_states, all_pairs, self._check, gains.actions)
+        # Between components that are hardly ever left there may be a gain and no h to show it.
+        self.actions = gains.actions
+        known = Rescue(bounds=(float(gains.lower.min()), float(gains.upper.max())))
         if whole is None:
-            return None
+            return known
         worth, noise = flat.advantages(whole.h)
-        best = worth.max(axis=1)
-        tied = (
-            worth
-            >= (best - min(TIE_TOLERANCE * self._unit, 0.25 * self.tolerance) - noise)[:, None]
-        )
-        self.unique_bias = end_components(flat, tied).count == 1
-        self.actions = self._chosen(tied)
-        chosen = np.take_along_axis(worth, self.actions[:, None], axis=1)
-        bounds = (float(chosen.min()) - noise, float(best.max()) + noise)
-        if bounds[1] - bounds[0] > self.tolerance and bounds[1] - bounds[0] > _NOISE * noise:
-            return None  # policy iteration did not end; the iteration may
-        return Rescue(h=self.backup.to_internal(whole.h), bounds=bounds)
-
-    @property
-    def _unit(self) -> float:
-        return self.model.structure.reward_unit
+        best = (worth - noise).max(axis=1, keepdims=True)
+        slack = min(TIE_TOLERANCE * self.model.structure.reward_unit, 0.25 * self.tolerance)
+        tied = worth - noise >= best - slack
+        chosen = self._chosen(tied)
+        lower = float(np.take_along_axis(worth - noise, chosen[:, None], axis=1).min())
+        upper = min(float((worth + noise).max()), known.bounds[1])
+        if upper - lower > max(self.tolerance, known.bounds[1] - known.bounds[0]):
+            return known
+        self.actions, self.solved = chosen, True
+        # As many components whether ties count or not: then nothing hangs on what a tie is.
+        surely, perhaps = worth - noise >= best, worth + noise >= best - slack
+        self.unique_bias = all(end_components(flat, own).count == 1 for own in (surely, perhaps))
+        return Rescue(bounds=(lower, upper), h=self.backup.to_internal(whole.h))
 
     def _chosen(self, tied: NDArray[np.bool_]) -> NDArray[np.int64]:
         """One of the tied actions of every state, by the rule."""

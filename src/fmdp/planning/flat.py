@@ -41,7 +41,9 @@ class Flat:
     """[S, A, width]: by the supports of the factors, since a product may underflow."""
     rewards: Floats  # [S, A]
     depth: int
-    """Factors behind each probability: roundings that it carries."""
+    """Factors behind each probability and reward: roundings that they carry."""
+    reward_sizes: Floats
+    """[S, A]: the sums of |reward| over the factors, at which the sums were rounded."""
 
     @property
     def n_states(self) -> int:
@@ -51,8 +53,8 @@ class Flat:
     def n_actions(self) -> int:
         return int(self.successors.shape[1])
 
-    def advantages(self, h: Floats) -> tuple[Floats, float]:
-        """r + P h - h for every state and action [S, A], and how far rounding can move them.
+    def advantages(self, h: Floats) -> tuple[Floats, Floats]:
+        """r + P h - h for every state and action, and how far rounding can move each: [S, A].
 
         Summed as r + sum p (h' - h): what stays in place costs no digits, so that a state that is
         left once in 10^9 steps is as precise as any.  Rows are taken as what they lead to; the
@@ -60,11 +62,15 @@ class Flat:
         """
         steps = h[self.successors] - h[:, None, None]
         moved = self.probabilities * steps
-        size = float(np.abs(moved).sum(axis=2).max(initial=0.0))
-        reward = float(np.abs(self.rewards).max(initial=0.0))
-        roundings = self.depth + int(self.successors.shape[2]) + 4
-        noise = 2 * roundings * float(np.finfo(np.float64).eps) * (size + reward)
+        noise = np.abs(moved).sum(axis=2)
+        noise += self.reward_sizes
+        noise *= rounding_of(self.depth, self.successors.shape[2])
         return self.rewards + moved.sum(axis=2), noise
+
+
+def rounding_of(depth: int, terms: int) -> float:
+    """Relative error of a sum of so many products of `depth` factors, rounded up generously."""
+    return 2 * (depth + terms + 4) * float(np.finfo(np.float64).eps)
 
 
 def flat_of(model: FactoredMDP, entries: int = ENTRIES) -> Flat | None:
@@ -94,16 +100,19 @@ def chain_of(model: FactoredMDP, actions: Actions, entries: int = ENTRIES) -> Fl
 def _written(model: FactoredMDP, lists: Successors, pairs: Indices, n_actions: int) -> Flat:
     structure = model.structure
     columns, weights, possible = lists.rows_of(pairs)
-    rewards = np.zeros(len(pairs))
+    rewards, sizes = np.zeros(len(pairs)), np.zeros(len(pairs))
     for scope, means in zip(structure.reward_scopes, model.rewards, strict=True):
-        rewards += means[project(structure.sizes, scope)[pairs]]
+        own = means[project(structure.sizes, scope)[pairs]]
+        rewards += own
+        sizes += np.abs(own)
     shape = (structure.n_states, n_actions, -1)
     return Flat(
         columns.reshape(shape),
         weights.reshape(shape),
         possible.reshape(shape),
         rewards.reshape(shape[:2]),
-        structure.m,
+        structure.m + structure.l,
+        sizes.reshape(shape[:2]),
     )
 
 

@@ -22,23 +22,35 @@ each policy.
 
 from __future__ import annotations
 
+import itertools
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy.linalg import LinAlgWarning, lu_factor, lu_solve
 from scipy.sparse import csc_array
 from scipy.sparse.csgraph import connected_components
 from scipy.sparse.linalg import splu
+from threadpoolctl import threadpool_limits
 
-from fmdp.planning.flat import Components, Flat, Floats, Indices, Mask, end_components, routes
+from fmdp.planning.flat import (
+    Components,
+    Flat,
+    Floats,
+    Indices,
+    Mask,
+    end_components,
+    rounding_of,
+    routes,
+)
 
 DENSE_STATES = 1500
 """Systems up to this many unknowns are solved as dense ones,"""
 FULL_STATES = 4096
 """up to this many if a twentieth of the matrix is not zero,"""
-SPARSE_STATES = 1 << 15
+SPARSE_STATES = 1 << 13
 """and up to this many as sparse ones; larger ones are not solved."""
 _ROUNDS = 500
 _NO_REWARDS = np.zeros((0, 1))
@@ -74,14 +86,47 @@ class Gains:
 def best_gains(flat: Flat, check: Check = lambda: None) -> Gains | None:
     """Bounds on the best gain of every state; None where a system cannot be solved."""
     components = end_components(flat)
-    parts: list[OneGain] = []
-    for number in range(components.count):
-        members = components.label == number
-        part = one_gain(flat, members, components.inside & members[:, None], check)
+    parts = _inside_components(flat, components, check)
+    if parts is None:
+        return None
+    if not (~components.inside).any():  # nothing ever leads from one to another
+        lower, upper = parts.lower[components.label], parts.upper[components.label]
+        return Gains(lower, upper, parts.actions, components)
+    return _between_components(flat, components, parts, check)
+
+
+@dataclass(frozen=True, eq=False)
+class _Parts:
+    """What is known of each component."""
+
+    lower: Floats  # [components]
+    upper: Floats  # [components]
+    actions: Indices  # [S], -1 outside the components
+    members: list[Indices]
+
+
+def _inside_components(flat: Flat, components: Components, check: Check) -> _Parts | None:
+    order = np.argsort(components.label, kind="stable")
+    starts = np.searchsorted(components.label[order], np.arange(components.count + 1))
+    members = [order[a:b] for a, b in itertools.pairwise(starts)]
+    lower, upper = np.empty(components.count), np.empty(components.count)
+    actions = np.full(flat.n_states, -1, dtype=np.int64)
+    # A state alone: the best reward of the actions that stay.
+    alone = np.flatnonzero(np.diff(starts) == 1)
+    states = order[starts[alone]]
+    rewards = np.where(components.inside[states], flat.rewards[states], -np.inf)
+    noise = flat.reward_sizes[states] * rounding_of(flat.depth, 1)
+    lower[alone], upper[alone] = (rewards - noise).max(axis=1), (rewards + noise).max(axis=1)
+    actions[states] = (rewards - noise).argmax(axis=1)
+    for number in np.flatnonzero(np.diff(starts) > 1):
+        inside = np.zeros(flat.n_states, dtype=np.bool_)
+        inside[members[number]] = True
+        part = one_gain(flat, inside, components.inside, check)
         if part is None:
             return None
-        parts.append(part)
-    return _between_components(flat, components, parts, check)
+        lower[number], upper[number] = part.lower, part.upper
+        actions[members[number]] = part.actions[members[number]]
+    return _Parts(lower, upper, actions, members)
 
 
 # ---- inside a component -------------------------------------------------------------------------
@@ -108,6 +153,7 @@ def one_gain(
         flat.possible[states] & allowed[states][:, :, None],
         flat.rewards[states],
         flat.depth,
+        flat.reward_sizes[states],
     )
     usable = allowed[states]
     policy = np.argmax(usable, axis=1) if start is None else start[states].copy()
@@ -132,20 +178,23 @@ def one_gain(
         else:
             since += 1
         held = np.take_along_axis(worth, policy[:, None], axis=1)[:, 0]
-        improved = greedy > held + 2.0 * noise
+        best_action = worth.argmax(axis=1)
+        unsure = np.take_along_axis(noise, np.stack([policy, best_action], axis=1), axis=1)
+        improved = greedy > held + unsure.sum(axis=1)
         if not improved.any() or since > _PATIENCE:
             break
-        policy = np.where(improved, worth.argmax(axis=1), policy)
+        policy = np.where(improved, best_action, policy)
     if best is None:
         return None
     h = best[1]
     worth, noise = part.advantages(h)
-    worth[~usable] = -np.inf
-    greedy = worth.max(axis=1)
+    worth[~usable], noise[~usable] = -np.inf, 0.0
+    lower = float((worth - noise).max(axis=1).min())
+    upper = float((worth + noise).max())
     whole, actions = np.zeros(flat.n_states), np.full(flat.n_states, -1, dtype=np.int64)
     whole[states] = h
-    actions[states] = worth.argmax(axis=1)
-    return OneGain(float(greedy.min()) - noise, float(greedy.max()) + noise, whole, actions)
+    actions[states] = (worth - noise).argmax(axis=1)
+    return OneGain(lower, upper, whole, actions)
 
 
 def _with_one_class(flat: Flat, allowed: Mask, policy: Indices) -> tuple[Indices, int] | None:
@@ -167,7 +216,12 @@ def _with_one_class(flat: Flat, allowed: Mask, policy: Indices) -> tuple[Indices
         # Who may still come to another class is led to those who do not.
         others = np.isin(label, [number for number in closed if number != chosen])
         chain = Flat(
-            rows[:, None], np.zeros(rows.shape)[:, None], possible[:, None], _NO_REWARDS, 0
+            rows[:, None],
+            np.zeros(rows.shape)[:, None],
+            possible[:, None],
+            _NO_REWARDS,
+            0,
+            _NO_REWARDS,
         )
         lost = others | (routes(chain, np.ones((len(rows), 1), dtype=np.bool_), others) >= 0)
         way = routes(flat, allowed, ~lost)
@@ -198,6 +252,7 @@ def _class_gain(flat: Flat, policy: Indices, inside: Indices) -> float | None:
         flat.possible[inside, own][:, None],
         flat.rewards[inside, own][:, None],
         flat.depth,
+        flat.reward_sizes[inside, own][:, None],
     )
     found = _bias(part, np.zeros(len(inside), dtype=np.int64), 0)
     return None if found is None else found[1]
@@ -249,13 +304,14 @@ def _solver(
         np.subtract.at(matrix, (origin, target), weight)
         if anchor is not None:
             matrix[:, anchor] = 1.0
-        with warnings.catch_warnings():
+        # On one thread: on several the last bits would depend on how many there are.
+        with warnings.catch_warnings(), threadpool_limits(1, "blas"):
             warnings.simplefilter("error", LinAlgWarning)
             try:
                 factors = lu_factor(matrix)
             except (LinAlgWarning, ValueError):
                 return None
-        return lambda right: np.asarray(lu_solve(factors, right))
+        return lambda right: _solved(factors, right)
     if n > SPARSE_STATES:
         return None
     kept = np.ones(len(target), dtype=np.bool_) if anchor is None else target != anchor
@@ -278,6 +334,11 @@ def _solver(
     return lambda right: np.asarray(sparse.solve(right))
 
 
+def _solved(factors: Any, right: Floats) -> Floats:
+    with threadpool_limits(1, "blas"):
+        return np.asarray(lu_solve(factors, right))
+
+
 # ---- between components -------------------------------------------------------------------------
 
 
@@ -298,12 +359,11 @@ class _Quotient:
     """Where the moves of each begin."""
     depth: int
 
-    def gained(self, v: Floats, reward: float) -> tuple[Floats, float]:
-        """reward + P v - v of every move, by differences, and how far rounding can move it."""
+    def gained(self, v: Floats, reward: float) -> tuple[Floats, Floats]:
+        """reward + P v - v of every move, by differences, and how far rounding can move each."""
         moved = self.weights * (v[self.rows] - v[self.node[self.state]][:, None])
-        size = float(np.abs(moved).sum(axis=1).max(initial=0.0)) + reward
-        roundings = self.depth + self.rows.shape[1] + 4
-        return reward + moved.sum(axis=1), 2 * roundings * float(np.finfo(np.float64).eps) * size
+        noise = np.abs(moved).sum(axis=1) + reward
+        return reward + moved.sum(axis=1), noise * rounding_of(self.depth, self.rows.shape[1])
 
     def best(self, values: Floats) -> Floats:
         """[nodes of the quotient], -inf where there is no move."""
@@ -335,13 +395,13 @@ def _quotient(flat: Flat, components: Components) -> _Quotient:
 
 
 def _between_components(
-    flat: Flat, components: Components, parts: list[OneGain], check: Check
+    flat: Flat, components: Components, parts: _Parts, check: Check
 ) -> Gains | None:
     quotient = _quotient(flat, components)
     stop_lower = np.full(quotient.count, -np.inf)
     stop_upper = np.full(quotient.count, -np.inf)
-    stop_lower[: components.count] = [part.lower for part in parts]
-    stop_upper[: components.count] = [part.upper for part in parts]
+    stop_lower[: components.count] = parts.lower
+    stop_upper[: components.count] = parts.upper
     low = _stop_or_move(quotient, stop_lower, 0.0, check)
     high = _stop_or_move(quotient, stop_upper, 0.0, check)
     slowest = _stop_or_move(quotient, np.where(np.isfinite(stop_lower), 0.0, -np.inf), 1.0, check)
@@ -349,18 +409,20 @@ def _between_components(
         return None
     w = 1.0 + 1.001 * slowest[0]
     moved, noise = quotient.gained(w, 0.0)
-    if (quotient.best(moved) > -0.5 - noise).any():
+    # w falls by at least this much on average in every move: 1 but for rounding.
+    fall = min(1.0, -float((moved + noise).max(initial=-1.0)))
+    if not fall > 0.0:
         return None
-    # From above: v + e w with w >= 1/2 + max P w, where e / 2 is how far v is below T v.
+    # From above: v + e w, where e times the fall is how far v is below T v.
     v, _ = high
     gained, noise = quotient.gained(v, 0.0)
-    short = float(np.maximum(stop_upper - v, quotient.best(gained)).max(initial=0.0))
-    upper = v + 2.0 * (max(short, 0.0) + noise) * w
+    short = np.maximum(stop_upper - v, quotient.best(gained + noise))
+    upper = v + (1.001 / fall) * float(short.max(initial=0.0)) * w
     # From below: the same with the moves of one policy alone, which need not all be the best.
     v, move = low
     gained, noise = quotient.gained(v, 0.0)
-    lost = float((-gained[move[move >= 0]]).max(initial=0.0))
-    lower = v - 2.0 * (lost + noise) * w
+    lost = (noise - gained)[move[move >= 0]]
+    lower = v - (1.001 / fall) * float(lost.max(initial=0.0)) * w
     lower[move < 0] = stop_lower[move < 0]
     without_moves = np.isinf(quotient.best(gained))
     upper[without_moves] = stop_upper[without_moves]
@@ -406,7 +468,7 @@ def _stop_or_move(
         best = quotient.best(gained)
         held = np.zeros(n)
         held[moving] = gained[move[moving]]
-        better = best > held + 2.0 * noise
+        better = best > held + 2.0 * quotient.best(noise)
         if not better.any():
             return v, move
         at_best = gained >= best[quotient.node[quotient.state]]
@@ -419,22 +481,19 @@ def _stop_or_move(
 def _policy(
     flat: Flat,
     components: Components,
-    parts: list[OneGain],
+    parts: _Parts,
     quotient: _Quotient,
     move: Indices,
 ) -> Indices:
     """Stay in a component with its own policy, or go to the state where it is best left."""
-    actions = np.full(flat.n_states, -1, dtype=np.int64)
-    for number, part in enumerate(parts):
-        members = components.label == number
-        if move[number] < 0:
-            actions[members] = part.actions[members]
-            continue
+    actions = parts.actions.copy()
+    for number in np.flatnonzero(move[: components.count] >= 0):
+        members = parts.members[number]
         exit_state = quotient.state[move[number]]
         target = np.zeros(flat.n_states, dtype=np.bool_)
         target[exit_state] = True
-        way = routes(flat, components.inside & members[:, None], target)
-        actions[members] = way[members]
+        if len(members) > 1:
+            actions[members] = routes(flat, components.inside, target)[members]
         actions[exit_state] = quotient.action[move[number]]
     for state in np.flatnonzero(components.label < 0):
         actions[state] = quotient.action[move[quotient.node[state]]]

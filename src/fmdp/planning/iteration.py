@@ -90,13 +90,14 @@ class PolicyOperator:
 
 @dataclass(frozen=True, eq=False)
 class Rescue:
-    """What became of an iteration that stood still: one of the two."""
+    """What became of an iteration that stood still."""
 
-    h: Vector | None = None
-    """A better place, with the bounds that it certifies."""
     bounds: tuple[float, float] = (-np.inf, np.inf)
+    """What a policy gains from every state at least, and the best gain of a state at most."""
+    h: Vector | None = None
+    """A solution of the optimality equation, where one was found."""
     differ: tuple[float, float] | None = None
-    """The least and the largest gain of a state, proved to be different."""
+    """The least and the largest gain of a state, where they are proved to be different."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,7 +138,7 @@ def solve(
     room: float = 0.0,
     sweep_seconds: float = 0.0,
     reward_size: float = 1.0,
-    depth: int = 1,
+    roundings: int = 1,
     progress: Progress | None = None,
 ) -> Outcome:
     """Iterate from h (changed in place) until the gap is at most the tolerance or a limit is hit.
@@ -146,7 +147,7 @@ def solve(
     that damped value iteration from zero converges to, which is a definition where the bias is not
     unique.  `dampings`: what tau is at first, and after each stall.  `rescue`: see above.  `known`:
     bounds that hold beforehand.  `room`: how much of the tolerance the caller needs for itself.
-    `reward_size` and `depth` (of the elimination) enter the rounding allowance only.
+    `reward_size` and `roundings` (of a backup) enter the rounding allowance only.
     """
     new, scratch = np.empty_like(h), np.empty_like(h)
     # MacQueen: V* lies in L V + discount / (1 - discount) * [min, max] of (L V - V).
@@ -174,7 +175,7 @@ def solve(
                 sweeps=max(1, min(chunk, limits.max_sweeps - sweeps)),
             )  # fmt: skip
             whole = True
-            slack = rounding_allowance(float(operator.extremes[2]) + reward_size, depth)
+            slack = rounding_allowance(float(operator.extremes[2]) + reward_size, roundings)
             low, high = float(operator.extremes[0]), float(operator.extremes[1])
             gap = high - low
             if discount == 1.0:
@@ -200,6 +201,7 @@ def solve(
                     tau = lower_taus.pop(0)
                     history.clear()
                     if cold:
+                        whole = False
                         h[:] = 0.0
                         continue
                 elif rescue is not None and not lower_taus and gap >= _SLOW * before:
@@ -209,11 +211,13 @@ def solve(
                         lower, upper = found.differ
                         status = Status.MULTICHAIN
                         break
-                    if found is not None and found.h is not None:
-                        h[:] = found.h
+                    if found is not None:
                         whole = False
-                        lower, upper = max(lower, found.bounds[0]), min(upper, found.bounds[1])
-                        precise = found.bounds[1] - found.bounds[0] <= tolerance
+                        if found.h is not None:
+                            h[:] = found.h
+                        # The lower one is that of the policy that was found with them.
+                        lower, upper = found.bounds[0], min(upper, found.bounds[1])
+                        precise = upper - lower <= tolerance
                         status = Status.CONVERGED if precise else Status.PRECISION_LIMIT
                         rescued = True
                         break
@@ -221,6 +225,7 @@ def solve(
                     # Sweeps only shuffle the last digits.
                     status = Status.PRECISION_LIMIT
                     break
+            whole = False  # from here on new is no longer L h
             operator.advance(h, new, tau=tau, discount=discount)
     except KeyboardInterrupt:
         status = Status.INTERRUPTED

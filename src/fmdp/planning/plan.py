@@ -35,7 +35,7 @@ class Status(enum.Enum):
     TIME_LIMIT = "time_limit", "stopped at the time limit; the bounds hold"
     INTERRUPTED = "interrupted", "stopped by hand; the bounds so far hold"
     PRECISION_LIMIT = "precision_limit", "rounding keeps the bounds from closing further; they hold"
-    MULTICHAIN = "multichain", "the best gain depends on the starting state; the bounds enclose all"
+    MULTICHAIN = "multichain", "the gain depends on the starting state; the bounds enclose all"
     INFEASIBLE = "infeasible", "the linear program has no solution"
     UNBOUNDED = "unbounded", "the linear program has no finite optimum"
     TOO_LARGE = "too_large", "the predicted need is above the memory limit"

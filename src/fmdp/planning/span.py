@@ -280,7 +280,7 @@ class _Run:
             known=self.structure.reward_bounds,
             sweep_seconds=self.backup.predicted_seconds,
             reward_size=self.structure.reward_size,
-            depth=2 * self.structure.m,
+            roundings=self.backup.roundings + 2 * self.structure.m,
             progress=None if self.progress is None else report,
         )
         self.sweeps += outcome.sweeps
