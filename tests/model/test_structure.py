@@ -173,9 +173,14 @@ def test_errors_name_the_culprit(change: dict[str, Any], words: list[str]) -> No
         assert word in message
 
 
-def test_reward_ranges_that_sum_to_infinity_are_refused() -> None:
-    with pytest.raises(InvalidModel, match="sum to infinity"):
-        Structure((2,), (2,), ((),), ((), ()), reward_ranges=((0, 1.5e308), (0, 1.5e308)))
+@pytest.mark.parametrize("ranges", [((0, 1.5e308), (0, 1.5e308)), ((0, 1), (-1e301, 0))])
+def test_rewards_near_the_end_of_numbers_are_refused(
+    ranges: tuple[tuple[float, float], ...],
+) -> None:
+    with pytest.raises(
+        InvalidModel, match=r"rewards of a step may sum to .*; must be at most 1e\+300"
+    ):
+        Structure((2,), (2,), ((),), ((), ()), reward_ranges=ranges)
 
 
 def test_states_and_actions_are_checked() -> None:

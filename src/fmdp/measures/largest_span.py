@@ -42,7 +42,7 @@ from scipy.sparse.csgraph import connected_components
 from fmdp.model import FactoredMDP
 from fmdp.model.products import flatten
 from fmdp.model.spaces import strides
-from fmdp.planning.flat import flat_of
+from fmdp.planning.flat import Flat, flat_of
 from fmdp.planning.gains import best_gains, one_gain
 from fmdp.planning.spans import factored_spans, span
 
@@ -136,16 +136,49 @@ def _solve(model: FactoredMDP) -> tuple[Vector, Matrix] | None:
     everywhere = np.ones(flat.n_states, dtype=np.bool_)
     every_pair = np.ones((flat.n_states, flat.n_actions), dtype=np.bool_)
     found = one_gain(flat, everywhere, every_pair, start=gains.actions)
-    if found is None:
-        return None
-    worth, noise = flat.advantages(found.h)
+    # Where no policy leads everyone to one class, that of the best gains has a solution.
+    h = found.h if found is not None else _bias_of(flat, gains.actions)
+    worth, noise = flat.advantages(h)
     none = _NO_GAP * model.structure.reward_unit
     best = worth.max(axis=1)
     gaps = best.max() - worth
     if best.max() - best.min() > none or bool((noise > none)[gaps <= 2.0 * (none + noise)].any()):
         return None
     gaps[gaps <= none + noise] = 0.0
-    return found.h, np.ascontiguousarray(gaps)
+    return h, np.ascontiguousarray(gaps)
+
+
+def _bias_of(flat: Flat, policy: Policy) -> Vector:
+    """The bias of a policy of a written-out model."""
+    everyone = np.arange(flat.n_states)
+    chain = np.zeros((flat.n_states, flat.n_states))
+    rows = np.repeat(everyone, flat.successors.shape[2])
+    columns = flat.successors[everyone, policy].ravel()
+    np.add.at(chain, (rows, columns), flat.probabilities[everyone, policy].ravel())
+    return _evaluate(chain, flat.rewards[everyone, policy])[1]
+
+
+def _evaluate(chain: Matrix, income: Vector) -> tuple[Vector, Vector]:
+    """Gain and bias (P* h = 0) of a chain, any number of classes and any period."""
+    n = len(chain)
+    gain, bias = np.zeros(n), np.zeros(n)
+    transient = np.ones(n, dtype=bool)
+    for members in _recurrent(chain):
+        inside = chain[np.ix_(members, members)]
+        law = _stationary_law(inside)
+        own = float(law @ income[members])
+        gain[members] = own
+        system = np.eye(len(members)) - inside + law
+        bias[members] = np.linalg.solve(system, income[members] - own)
+        transient[members] = False
+    rest = np.flatnonzero(transient)
+    if len(rest):
+        ends = np.flatnonzero(~transient)
+        system = np.eye(len(rest)) - chain[np.ix_(rest, rest)]
+        into = chain[np.ix_(rest, ends)]
+        gain[rest] = np.linalg.solve(system, into @ gain[ends])
+        bias[rest] = np.linalg.solve(system, income[rest] - gain[rest] + into @ bias[ends])
+    return gain, bias
 
 
 def _leaving(rows: Matrix, members: NDArray[np.int64]) -> Matrix:

@@ -25,7 +25,7 @@ from fmdp.model.spaces import count, decode, items, shown, shown_tuple, strides,
 Scope = tuple[int, ...]
 
 MAX_SIZE = 2**24
-LARGEST_REWARD = 1e200
+LARGEST_REWARD = 1e300
 """Of a step: gains, biases and sums over runs must stay finite numbers."""
 """Most values of one variable: each value has a name, and each is a column of a table."""
 

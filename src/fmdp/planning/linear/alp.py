@@ -155,7 +155,6 @@ class PreparedALP:
         unit = forms.unit
         weights = found.weights * unit
         gain_upper = forms.largest_residual(found.weights, 1.0) * unit
-        gain_upper = min(gain_upper, self.structure.reward_bounds[1])
         discount = settings.discount if settings.criterion == "discounted" else 1.0
         greedy = program.extractor.policy(found.weights, discount, settings.ties, settings.tie_seed)
         few = TABULATED_ONCE if describe else TABULATED

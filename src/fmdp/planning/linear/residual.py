@@ -153,7 +153,6 @@ class ResidualSearch:
         settings, forms = self.settings, self.decisions.forms
         unit = forms.unit
         gain_upper = forms.largest_residual(x[:-2], 1.0) * unit
-        gain_upper = min(gain_upper, self.model.structure.reward_bounds[1])
         greedy = Extractor(forms).policy(
             x[:-2], settings.discount, settings.ties, settings.tie_seed
         )
