@@ -101,6 +101,14 @@ def test_a_long_swim_is_one_gain() -> None:
     assert {plan.policy((s,)) for s in range(10)} == {(1,)}
 
 
+def test_policy_iteration_goes_on_while_policies_get_better() -> None:
+    """From all-left the better policies of a river of 12 turn right one state at a time, and the
+    gap of their functions grows before it falls."""
+    plan = fmdp.plan(swim(0.3, 12))
+    assert plan.status is Status.CONVERGED
+    assert plan.gain == pytest.approx(3 / 7, abs=1e-6)
+
+
 @pytest.mark.parametrize("leak", [1e-3, 1e-5, 1e-7, 1e-9, 1e-13])
 def test_rooms_that_are_hardly_left(leak: float) -> None:
     model = leaking(leak)

@@ -28,6 +28,8 @@ if TYPE_CHECKING:  # needed seldom, and SciPy's sparse solvers take their time t
 
 Vector = NDArray[np.float64]
 
+_NOISE = 1e3  # a gap of so many rounding errors is what rounding leaves
+
 
 @dataclass(eq=False)
 class Finish:
@@ -72,7 +74,7 @@ class Finish:
         self.actions = gains.actions
         known = Rescue(bounds=(float(gains.lower.min()), float(gains.upper.max())))
         if whole is None:
-            return known
+            return known if known.bounds[1] - known.bounds[0] <= self.tolerance else None
         worth, noise = flat.advantages(whole.h)
         best = (worth - noise).max(axis=1, keepdims=True)
         slack = min(TIE_TOLERANCE * self.model.structure.reward_unit, 0.25 * self.tolerance)
@@ -80,8 +82,9 @@ class Finish:
         chosen = self._chosen(tied)
         lower = float(np.take_along_axis(worth - noise, chosen[:, None], axis=1).min())
         upper = min(float((worth + noise).max()), known.bounds[1])
-        if upper - lower > max(self.tolerance, known.bounds[1] - known.bounds[0]):
-            return known
+        if upper - lower > max(self.tolerance, _NOISE * float(noise.max())):
+            # Policy iteration did not end.  What is known may suffice; else the sweeps go on.
+            return known if known.bounds[1] - known.bounds[0] <= self.tolerance else None
         self.actions, self.solved = chosen, True
         # As many components whether ties count or not: then nothing hangs on what a tie is.
         surely, perhaps = worth - noise >= best, worth + noise >= best - slack

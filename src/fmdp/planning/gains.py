@@ -33,7 +33,7 @@ from scipy.linalg import LinAlgWarning, lu_factor, lu_solve
 from scipy.sparse import csc_array
 from scipy.sparse.csgraph import connected_components
 from scipy.sparse.linalg import splu
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 from fmdp.planning.flat import (
     Components,
@@ -52,10 +52,10 @@ FULL_STATES = 4096
 """up to this many if a twentieth of the matrix is not zero,"""
 SPARSE_STATES = 1 << 13
 """and up to this many as sparse ones; larger ones are not solved."""
+_BLAS = ThreadpoolController()
 _ROUNDS = 500
 _NO_REWARDS = np.zeros((0, 1))
 _REFINEMENTS = 3
-_PATIENCE = 8  # policies in a row that do not close the gap further
 
 Check = Callable[[], None]
 """Called between policies; raises where time is up."""
@@ -158,7 +158,9 @@ def one_gain(
     usable = allowed[states]
     policy = np.argmax(usable, axis=1) if start is None else start[states].copy()
     best: tuple[float, Floats] | None = None
-    since = 0
+    # Better policies may have larger gaps for a while, one state after the other turning round;
+    # more of them in a row than there are states are rounding going in circles.
+    patience, since = 16 + min(len(states), 200), 0
     for _ in range(_ROUNDS):
         check()
         prepared = _with_one_class(part, usable, policy)
@@ -173,15 +175,14 @@ def one_gain(
         worth[~usable] = -np.inf
         greedy = worth.max(axis=1)
         gap = float(greedy.max() - greedy.min())
+        since += 1
         if best is None or gap < best[0]:
             best, since = (gap, h), 0
-        else:
-            since += 1
         held = np.take_along_axis(worth, policy[:, None], axis=1)[:, 0]
         best_action = worth.argmax(axis=1)
         unsure = np.take_along_axis(noise, np.stack([policy, best_action], axis=1), axis=1)
         improved = greedy > held + unsure.sum(axis=1)
-        if not improved.any() or since > _PATIENCE:
+        if not improved.any() or since > patience:
             break
         policy = np.where(improved, best_action, policy)
     if best is None:
@@ -305,7 +306,7 @@ def _solver(
         if anchor is not None:
             matrix[:, anchor] = 1.0
         # On one thread: on several the last bits would depend on how many there are.
-        with warnings.catch_warnings(), threadpool_limits(1, "blas"):
+        with warnings.catch_warnings(), _BLAS.limit(limits=1, user_api="blas"):
             warnings.simplefilter("error", LinAlgWarning)
             try:
                 factors = lu_factor(matrix)
@@ -335,7 +336,7 @@ def _solver(
 
 
 def _solved(factors: Any, right: Floats) -> Floats:
-    with threadpool_limits(1, "blas"):
+    with _BLAS.limit(limits=1, user_api="blas"):
         return np.asarray(lu_solve(factors, right))
 
 
