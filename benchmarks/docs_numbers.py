@@ -577,8 +577,9 @@ def span(numbers: Numbers) -> str:
         f"infinite diameter and factored spans of 1/9. DORL believes in the corner for ever and "
         f"its regret is linear (medians of {each['dorl']} times n after {part['steps']:,} steps, n "
         f"= 1, 2, 4). FSRL with a budget of n/2 stops trying ({given}); without a budget, doubling "
-        f"and growing, it is in between ({each['fsrl, no budget']} times n); PSRL, which does not "
-        f"invent what it has not seen, has {each['psrl']} times n."
+        f"and growing, it is in between ({each['fsrl, no budget']} times n); so is PSRL "
+        f"({each['psrl']} times n): its samples leave the corner a chance, however small, and "
+        f"under average reward the best policy of such a sample tries for ever."
     )
 
 

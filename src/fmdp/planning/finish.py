@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 
 from fmdp.elimination.backup import Backup, TimeUp
 from fmdp.elimination.ties import TIE_TOLERANCE, choose_tied
-from fmdp.memory import available_memory
 from fmdp.model import FactoredMDP
 from fmdp.model.spaces import encode
 from fmdp.planning.iteration import Rescue
@@ -57,8 +56,9 @@ class Finish:
         from fmdp.planning.flat import BYTES_AN_ENTRY, ENTRIES, end_components, flat_of
         from fmdp.planning.gains import best_gains, one_gain
 
-        limit = self.memory_limit or available_memory() // 2
-        flat = flat_of(self.model, min(ENTRIES, limit // BYTES_AN_ENTRY))
+        # Not by what is free at the moment: the same run must come to the same plan anywhere.
+        limit = ENTRIES if self.memory_limit is None else self.memory_limit // BYTES_AN_ENTRY
+        flat = flat_of(self.model, min(ENTRIES, limit))
         if flat is None:
             return None
         gains = best_gains(flat, self._check)
