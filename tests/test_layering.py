@@ -1,7 +1,7 @@
 """Imports go one way: model -> {problems, elimination} -> planning -> {measures, learning}
 -> simulation -> experiments -> reports -> cli.
 
-`errors`, `memory`, `parameters` and `progress` lie below all; `interop` and `testing` stand on
+`errors`, `memory`, `parameters`, `progress`, `settings` and `registries` lie below all; `interop` and `testing` stand on
 everything up to simulation, and only `cli` imports them, inside a function. Only `cli` knows Typer
 and Rich, but for `progress`, which imports Rich inside a function when something is to be shown.
 Every import statement counts, wherever it stands: in a function, relative, or for types only.
@@ -23,7 +23,8 @@ SOURCE = Path(fmdp.__file__).parent
 STOREYS = (
     ("errors", "memory"),
     ("parameters",),
-    ("progress",),
+    ("progress", "settings"),
+    ("registries",),
     ("model",),
     ("problems", "elimination"),
     ("planning",),

@@ -277,6 +277,51 @@ class Choice(Parameter):
 
 
 @dataclass(frozen=True)
+class Flag(Parameter):
+    """Yes or no."""
+
+    kind: ClassVar[str] = "flag"
+
+    @property
+    def allowed(self) -> str:
+        return "true or false"
+
+    def _read(self, text: str) -> bool:
+        if text not in ("true", "false"):
+            raise ValueError
+        return text == "true"
+
+    def _accept(self, value: Any) -> bool:
+        if isinstance(value, bool):
+            return value
+        if getattr(getattr(value, "dtype", None), "kind", "") == "b" and value.ndim == 0:
+            return bool(value)
+        raise ValueError
+
+    def _write(self, value: bool) -> str:
+        return "true" if value else "false"
+
+
+@dataclass(frozen=True)
+class Text(Parameter):
+    """A line of text; an id has no room for commas."""
+
+    kind: ClassVar[str] = "text"
+
+    @property
+    def allowed(self) -> str:
+        return "a line of text"
+
+    def _read(self, text: str) -> str:
+        return text
+
+    def _accept(self, value: Any) -> str:
+        if not isinstance(value, str) or not value or not value.isprintable():
+            raise ValueError
+        return value
+
+
+@dataclass(frozen=True)
 class Edges(Parameter):
     """A set of directed edges, `parent>child`, joined by plus signs; kept sorted."""
 

@@ -1,0 +1,177 @@
+"""Settings: frozen, typed objects whose every field is declared once, with its meaning and bounds.
+
+    class PSRL(PlanningLearner):
+        c: float = setting(0.75, "counts are divided by it: larger explores more", low=0.0)
+
+From this one line come the signature, what `help()` says, the check in Python (PSRL(c="x") is
+refused in the words of the command line), `fmdp list`, ids, --set, options, specs, hashes, files.
+Planners, learners and families of problems are such classes; a subclass is a frozen dataclass with
+keyword arguments, without a decorator. Two objects with equal settings are equal.
+
+The kind of a setting follows from its annotation (int, float, bool, str with `choices`), or is
+named: `setting(None, "...", kind=Numbers)`. Fields without `setting` are fields like any other.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import re
+from collections.abc import Mapping
+from dataclasses import MISSING, Field, dataclass
+from typing import Any, ClassVar, TypeVar, dataclass_transform
+
+from fmdp.parameters import (
+    REQUIRED,
+    Choice,
+    Flag,
+    Integer,
+    Number,
+    Parameter,
+    Text,
+    canonical,
+    check_fields,
+    resolve,
+)
+
+Own = TypeVar("Own", bound="Settings")
+
+_KEY = "fmdp"
+
+
+def setting(
+    default: Any, meaning: str, *, kind: type[Parameter] | None = None, **limits: Any
+) -> Any:
+    """Declare a field of a settings class.
+
+    Parameters
+    ----------
+    default
+        The value where none is given; None: it may stay unset; REQUIRED: it has to be given.
+    meaning
+        What it is, in words that complete a list: "steps of an episode".
+    kind
+        A class of fmdp.parameters; by default the one that the field's annotation asks for.
+    **limits
+        Those of the kind: low, high, low_open, high_open for numbers, choices for words; and
+        only_with=(other, values), the values of another setting beside which this one has a use.
+    """
+    held = {} if default is REQUIRED else {"default": default}
+    return dataclasses.field(**held, kw_only=True, metadata={_KEY: (kind, meaning, limits)})
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(setting,))
+@dataclass(frozen=True)
+class Settings:
+    """What planners, learners and families of problems have in common."""
+
+    noun: ClassVar[str] = "settings"
+    """What such a thing is called in messages: planner, learner, ...."""
+    name: ClassVar[str] = ""
+    """By default the name of the class, in small letters with hyphens."""
+    summary: ClassVar[str] = ""
+    """One line for `fmdp list`; by default the first sentence of the docstring."""
+    parameters: ClassVar[tuple[Parameter, ...]] = ()
+    """The declaration of every setting, the class's own first; made from the fields."""
+
+    def __init_subclass__(cls, **arguments: Any) -> None:
+        super().__init_subclass__(**arguments)
+        text = inspect.cleandoc(cls.__dict__.get("__doc__") or "")
+        dataclass(frozen=True, kw_only=True, repr=False)(cls)
+        cls.parameters = tuple(_parameter(one) for one in _own_first(cls) if _KEY in one.metadata)
+        if "name" not in cls.__dict__:
+            cls.name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", cls.__name__).lower()
+        if "summary" not in cls.__dict__:
+            cls.summary = " ".join(re.split(r"(?<=\.)\s|\n\n", text)[0].split()).rstrip(".")
+        cls.__doc__ = _documented(cls, text)
+
+    def __post_init__(self) -> None:
+        check_fields(self, self.parameters, self.owner())
+        self.check()
+
+    def check(self) -> None:
+        """Refuse settings that do not go together; each by itself is checked by then."""
+
+    @classmethod
+    def owner(cls) -> str:
+        """ "learner psrl": what messages call it."""
+        return f"{cls.noun} {cls.name}"
+
+    @classmethod
+    def make(cls: type[Own], given: Mapping[str, object], **others: Any) -> Own:
+        """The object with these settings, texts or values, and the defaults for the rest.
+
+        `others` are fields that are no settings (the planner of a learner).
+        """
+        return cls(**resolve(cls.parameters, given, cls.owner()), **others)
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """Every setting with its value, in the order of the declarations."""
+        return {one.name: getattr(self, one.name) for one in self.parameters}
+
+    def words(self) -> tuple[str, ...]:
+        """("c=0.5", ...): the settings that differ from their defaults, as texts."""
+        return canonical(self.parameters, self.values)
+
+    def __repr__(self) -> str:
+        """The call that makes an equal object."""
+        shown = [
+            f"{one.name}={getattr(self, one.name)!r}"
+            for one in _own_first(type(self))
+            if one.default is MISSING or getattr(self, one.name) != one.default
+        ]
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+
+def _own_first(cls: type[Settings]) -> list[Field[Any]]:
+    """The fields of a class before those of its bases."""
+    depth = {
+        name: number
+        for number, home in reversed(list(enumerate(cls.__mro__)))
+        for name in inspect.get_annotations(home)
+    }
+    return sorted(dataclasses.fields(cls), key=lambda one: depth[one.name])
+
+
+def _parameter(field: Field[Any]) -> Parameter:
+    kind, meaning, limits = field.metadata[_KEY]
+    default = REQUIRED if field.default is MISSING else field.default
+    found: type[Parameter] = kind or _kind_of(field, "choices" in limits)
+    return found(field.name, default, meaning, **limits)
+
+
+def _kind_of(field: Field[Any], with_choices: bool) -> type[Parameter]:
+    words = field.type if isinstance(field.type, str) else _spelled(field.type)
+    names = {word.strip() for word in words.split("|")} - {"None"}
+    kinds: dict[str, type[Parameter]] = {
+        "int": Integer,
+        "float": Number,
+        "bool": Flag,
+        "str": Choice if with_choices else Text,
+    }
+    if len(names) == 1 and (name := names.pop()) in kinds:
+        return kinds[name]
+    raise TypeError(
+        f"the setting {field.name}: {words} needs a kind, such as kind=fmdp.parameters.Numbers"
+    )
+
+
+def _spelled(annotation: Any) -> str:
+    return annotation.__name__ if isinstance(annotation, type) else str(annotation)
+
+
+def _documented(cls: type[Settings], text: str) -> str:
+    """The docstring with a section that has every setting; of other fields, what it says itself."""
+    if not cls.parameters:
+        return text
+    types = {one.name: one.type for one in dataclasses.fields(cls)}
+    lines = [text, "", "Parameters", "----------"]
+    for one in cls.parameters:
+        spelled = types[one.name]
+        default = "required" if one.required else f"default {one.show(one.default)}"
+        lines.append(
+            f"{one.name} : {spelled if isinstance(spelled, str) else _spelled(spelled)}, {default}"
+        )
+        lines.append(f"    {one.meaning[:1].upper()}{one.meaning[1:]}: {one.allowed}.")
+    return "\n".join(lines).strip()
