@@ -174,7 +174,7 @@ def code_digest(thing: Any) -> str:
     parts = thing.__mro__[:-1] if isinstance(thing, type) else [thing]
     digest = hashlib.sha256()
     for part in parts:
-        if not is_own(part):
+        if not is_own(part) and part.__module__ not in sys.stdlib_module_names:
             digest.update(_source(part))
     return digest.hexdigest()
 
