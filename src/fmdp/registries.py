@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from fmdp.errors import FmdpError, InvalidParameter, UnknownName, did_you_mean
-from fmdp.parameters import quoted
+from fmdp.parameters import quoted, split_assignments
 from fmdp.settings import Settings
 
 Kind = TypeVar("Kind", bound=Settings)
@@ -34,7 +34,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 
 
 class Registry(Generic[Kind]):
-    """The classes of one noun."""
+    """The classes of one noun. `find` has the class of a name, `read` the object of a text."""
 
     def __init__(self, noun: str, base: str, homes: Mapping[str, str]) -> None:
         """`base` is where the class lives that all inherit from, and `homes` where fmdp's own do,
@@ -91,6 +91,18 @@ class Registry(Generic[Kind]):
             f"unknown {self.noun} {quoted(text)}; known are {', '.join(known)}, "
             f"and module:Class{did_you_mean(text, known)}"
         )
+
+    def read(self, text: str, folder: Path | None = None) -> Kind:
+        """The settings that a text stands for: NAME[,key=value...], as in "alp,basis=pairs" or
+        "my_module:MyPlanner,depth=3"."""
+        kind, given = self.split(text, folder)
+        return kind.make(given)
+
+    def split(self, text: str, folder: Path | None = None) -> tuple[type[Kind], dict[str, str]]:
+        """The class that such a text names, and what it sets, not checked yet."""
+        name, *assignments = (part.strip() for part in text.split(","))
+        kind = self.find(name, folder)
+        return kind, split_assignments(assignments, kind.owner())
 
     def place(self, kind: type[Kind]) -> str:
         """The text that `find` takes back to this class: its name, or where it lives."""

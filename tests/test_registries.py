@@ -1,0 +1,62 @@
+"""Registries: a text names a class, or an object of settings, in one of four ways."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import ClassVar
+
+import pytest
+
+from fmdp.errors import FmdpError
+from fmdp.registries import Registry
+from fmdp.settings import Settings, setting
+
+
+class Shape(Settings, ABC):
+    noun = "shape"
+    registry: ClassVar[Registry[Shape]]
+
+    @abstractmethod
+    def corners(self) -> int: ...
+
+
+class Polygon(Shape):
+    """So many corners."""
+
+    sides: int = setting(3, "how many sides it has", low=3)
+    colour: str = setting("red", "what it is painted", choices=("red", "blue"))
+
+    def corners(self) -> int:
+        return self.sides
+
+
+SHAPES: Registry[Shape] = Registry("shape", f"{__name__}:Shape", {"polygon": f"{__name__}:Polygon"})
+
+
+@pytest.mark.parametrize("name", ["polygon", f"{__name__}:Polygon"])
+def test_a_text_is_a_name_and_settings(name: str) -> None:
+    assert SHAPES.read(name) == Polygon()
+    assert SHAPES.read(f" {name} , sides = 5,colour=blue ") == Polygon(sides=5, colour="blue")
+    assert SHAPES.split(f"{name},sides=5") == (Polygon, {"sides": "5"})
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("polygn", 'known are polygon, and module:Class; did you mean "polygon"?'),
+        ("", "unknown shape ''"),
+        ("polygon,", "a parameter of shape polygon must be given as key=value; got ''"),
+        ("polygon,5", "must be given as key=value; got '5'"),
+        ("polygon,sides=4,sides=5", "must be given once; got '4' and '5'"),
+        ("polygon,sides=2", "the 'sides' parameter of shape polygon must be an integer >= 3"),
+        ("polygon,side=5", 'did you mean "sides"?'),
+        ("nowhere_at_all:Shape", "there is no module 'nowhere_at_all'"),
+        (f"{__name__}:Shape", "is abstract; must be a subclass of"),
+        ("fmdp.planning.exact:Exact", "must be a subclass of"),
+    ],
+)
+def test_what_a_text_cannot_be(text: str, line: str) -> None:
+    with pytest.raises(FmdpError) as refusal:
+        SHAPES.read(text)
+    assert line in str(refusal.value)
+    assert "\n" not in str(refusal.value)
