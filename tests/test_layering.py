@@ -23,7 +23,7 @@ SOURCE = Path(fmdp.__file__).parent
 STOREYS = (
     ("errors", "memory"),
     ("parameters",),
-    ("progress", "settings"),
+    ("progress", "settings", "generators"),
     ("registries",),
     ("model",),
     ("problems", "elimination"),

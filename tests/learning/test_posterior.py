@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from fmdp import FactoredMDP, Structure
-from fmdp.learning.entries import entries_of
+from fmdp.model.entries import entries_of
 from fmdp.learning.posterior import (
     dirichlet_parameters,
     reward_posterior,

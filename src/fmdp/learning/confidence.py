@@ -17,7 +17,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fmdp.learning.entries import split_cells, split_rows
+from fmdp.model.entries import split_cells, split_rows
 from fmdp.learning.statistics import Statistics
 from fmdp.model import OptimisticTables, Structure
 

@@ -9,84 +9,54 @@ paper's figure uses, and far less cautious.
 
 from __future__ import annotations
 
-import numpy as np
-
 from fmdp.errors import InvalidParameter
+from fmdp.learning.agent import Agent
 from fmdp.learning.confidence import REWARD_CONSTANT, TRANSITION_CONSTANT, confidence_tables
-from fmdp.learning.episodes import EPISODES, LENGTH, EpisodeRule, episode_rule
-from fmdp.learning.learner import TARGETS, PlanningLearner
-from fmdp.model import OptimisticTables, Structure
-from fmdp.parameters import Number
-from fmdp.planning.plan import Planner
+from fmdp.learning.learner import OptimisticLearner
+from fmdp.model import OptimisticTables
+from fmdp.parameters import number_text
+from fmdp.settings import setting
 
-C = Number(
-    "c", 0.03, "in place of both constants of the confidence widths", low=0.0
-)  # fmt: skip
-RHO = Number(
-    "rho", 0.1, "failure probability of the confidence set", low=0.0, high=1.0, low_open=True
-)
-CONSTANTS = (
-    Number(
-        "transition_constant",
+C = 0.03
+
+
+class DORL(OptimisticLearner):
+    """Discrete optimism: plans over the extreme transitions of a confidence set."""
+
+    c: float = setting(C, "in place of both constants of the confidence widths", low=0.0)
+    rho: float = setting(
+        0.1, "failure probability of the confidence set", low=0.0, high=1.0, low_open=True
+    )
+    transition_constant: float | None = setting(
         None,
         f"the constant of the transition widths, in place of c; "
         f"{TRANSITION_CONSTANT:g} in the theorem",
         low=0.0,
-    ),
-    Number(
-        "reward_constant",
+    )
+    reward_constant: float | None = setting(
         None,
         f"the constant of the reward widths, in place of c; {REWARD_CONSTANT:g} in the theorem",
         low=0.0,
-    ),
-)
+    )
 
-
-class Optimistic(PlanningLearner):
-    """A learner that plans over the confidence set of (delta_p) and (delta_r)."""
-
-    def __init__(
-        self,
-        structure: Structure,
-        *,
-        planner: Planner | str | None = None,
-        generator: np.random.Generator | int | None = None,
-        **settings: object,
-    ) -> None:
-        super().__init__(structure, settings, generator, planner)
-        c, own = self.settings["c"], [self.settings[one.name] for one in CONSTANTS]
-        if c != C.default and None not in own:
+    def check(self) -> None:
+        super().check()
+        own = (self.transition_constant, self.reward_constant)
+        if self.c != C and None not in own:
+            transition, reward = (number_text(one) for one in own if one is not None)
             raise InvalidParameter(
-                f"the 'c' parameter of learner {self.name} stands in place of a constant that is "
-                f"not given; got c={C.show(c)}, transition_constant={CONSTANTS[0].show(own[0])} "
-                f"and reward_constant={CONSTANTS[1].show(own[1])}"
+                f"the 'c' parameter of {self.owner()} stands in place of a constant that is not "
+                f"given; got c={number_text(self.c)}, transition_constant={transition} and "
+                f"reward_constant={reward}"
             )
 
-    def episode_rule(self) -> EpisodeRule:
-        return episode_rule(
-            self.settings["episodes"], self.settings["length"], self.structure,
-            f"learner {self.name}",
-        )  # fmt: skip
-
-    def tables(self) -> OptimisticTables:
-        both = self.settings["c"]
-        transition, reward = (
-            both if own is None else own
-            for own in (self.settings["transition_constant"], self.settings["reward_constant"])
-        )
+    def tables(self, agent: Agent) -> OptimisticTables:
+        own = (self.transition_constant, self.reward_constant)
+        transition, reward = (self.c if one is None else one for one in own)
         return confidence_tables(
-            self.statistics,
-            t=self.steps + 1,
-            rho=self.settings["rho"],
+            agent.statistics,
+            t=agent.steps + 1,
+            rho=self.rho,
             transition_constant=transition,
             reward_constant=reward,
         )
-
-
-class DORL(Optimistic):
-    """Discrete optimism; parameters c, rho, transition_constant, reward_constant, episodes,
-    length, targets (`fmdp list` says what they mean)."""
-
-    name = "dorl"
-    summary = "discrete optimism: plans over the extreme transitions of a confidence set"
-    parameters = (C, RHO, *CONSTANTS, EPISODES, LENGTH, TARGETS)

@@ -18,25 +18,18 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fmdp.errors import InvalidParameter
 from fmdp.model import Structure
-from fmdp.parameters import Choice, Integer
-
-Counts = NDArray[np.int64]
+from fmdp.model.entries import NO_LIMITS, Index
 
 FOR_EVER = sys.maxsize
-NO_LIMITS: Counts = np.zeros(0, dtype=np.int64)
 
 RULES = ("arithmetic", "doubling", "tsde", "fixed")
-EPISODES = Choice(
-    "episodes",
-    "arithmetic",
-    "when to plan again: after ceil(k/L) steps, when a count doubles, both in turn, at fixed times",
-    choices=RULES,
+DEFAULT_RULE = "arithmetic"
+RULES_MEANING = (
+    "when to plan again: after ceil(k/L) steps, when a count doubles, both in turn, at fixed times"
 )
-LENGTH = Integer("length", None, "steps of an episode, for episodes=fixed", low=1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +37,7 @@ class Episode:
     """At most `length` steps; it ends when visits[e] reaches limits[e] for an entry e."""
 
     length: int
-    limits: Counts
+    limits: Index
     """[entries], or empty for no limit."""
 
 
@@ -52,7 +45,7 @@ class EpisodeRule(ABC):
     """What a new episode looks like, from its number and the counts at its start."""
 
     @abstractmethod
-    def start(self, k: int, visits: Counts, previous_length: int) -> Episode:
+    def start(self, k: int, visits: Index, previous_length: int) -> Episode:
         """Episode k = 1, 2, ...; the one before took previous_length steps (1 for k = 1)."""
 
 
@@ -61,21 +54,21 @@ def arithmetic_length(k: int, largest_scope: int) -> int:
     return -(-k // largest_scope)
 
 
-def doubling_limits(visits: Counts) -> Counts:
+def doubling_limits(visits: Index) -> Index:
     """max{1, 2 N_k(x)}."""
-    limits: Counts = np.maximum(1, 2 * visits)
+    limits: Index = np.maximum(1, 2 * visits)
     return limits
 
 
-def tsde_limits(visits: Counts) -> Counts:
+def tsde_limits(visits: Index) -> Index:
     """The smallest count above 2 N_k(x)."""
-    limits: Counts = 2 * visits + 1
+    limits: Index = 2 * visits + 1
     return limits
 
 
-def known_limits(visits: Counts, enough: int) -> Counts:
+def known_limits(visits: Index, enough: int) -> Index:
     """`enough` for the entries that have not got there, none for the others."""
-    limits: Counts = np.where(visits < enough, enough, FOR_EVER)
+    limits: Index = np.where(visits < enough, enough, FOR_EVER)
     return limits
 
 
@@ -83,19 +76,19 @@ def known_limits(visits: Counts, enough: int) -> Counts:
 class Arithmetic(EpisodeRule):
     largest_scope: int
 
-    def start(self, k: int, visits: Counts, previous_length: int) -> Episode:
+    def start(self, k: int, visits: Index, previous_length: int) -> Episode:
         return Episode(arithmetic_length(k, self.largest_scope), NO_LIMITS)
 
 
 @dataclass(frozen=True)
 class Doubling(EpisodeRule):
-    def start(self, k: int, visits: Counts, previous_length: int) -> Episode:
+    def start(self, k: int, visits: Index, previous_length: int) -> Episode:
         return Episode(FOR_EVER, doubling_limits(visits))
 
 
 @dataclass(frozen=True)
 class Tsde(EpisodeRule):
-    def start(self, k: int, visits: Counts, previous_length: int) -> Episode:
+    def start(self, k: int, visits: Index, previous_length: int) -> Episode:
         return Episode(previous_length + 1, tsde_limits(visits))
 
 
@@ -103,7 +96,7 @@ class Tsde(EpisodeRule):
 class Fixed(EpisodeRule):
     length: int
 
-    def start(self, k: int, visits: Counts, previous_length: int) -> Episode:
+    def start(self, k: int, visits: Index, previous_length: int) -> Episode:
         return Episode(self.length, NO_LIMITS)
 
 
@@ -111,20 +104,24 @@ class Fixed(EpisodeRule):
 class Known(EpisodeRule):
     enough: int
 
-    def start(self, k: int, visits: Counts, previous_length: int) -> Episode:
+    def start(self, k: int, visits: Index, previous_length: int) -> Episode:
         return Episode(FOR_EVER, known_limits(visits, self.enough))
 
 
-def episode_rule(
-    name: str, length: int | None, structure: Structure, owner: str, enough: int = 0
-) -> EpisodeRule:
-    """The rule of this name; a length is for `fixed` alone, and `fixed` needs one."""
-    if (name == "fixed") != (length is not None):
-        asked = "needs" if name == "fixed" else "has no use for"
+def check_length(rule: str, length: int | None, owner: str) -> None:
+    """A length is for `fixed` alone, and `fixed` needs one."""
+    if (rule == "fixed") != (length is not None):
+        asked = "needs" if rule == "fixed" else "has no use for"
         raise InvalidParameter(
             f"the 'length' parameter of {owner} is for episodes=fixed alone; "
-            f"episodes={name} {asked} one, got {'none' if length is None else length}"
+            f"episodes={rule} {asked} one, got {'none' if length is None else length}"
         )
+
+
+def episode_rule(
+    name: str, length: int | None, structure: Structure, enough: int = 0
+) -> EpisodeRule:
+    """The rule of this name."""
     if length is not None:
         return Fixed(length)
     rules: dict[str, EpisodeRule] = {

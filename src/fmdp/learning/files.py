@@ -1,9 +1,11 @@
-"""Saved learners: one archive of arrays and a JSON header, data and no code.
+"""Saved agents: one archive of arrays and a JSON header, data and no code.
 
-A file holds the structure, the settings, the planner by name with its settings and its warm state,
-the statistics, where the episode stands, its policy (as a policy file inside) and the state of the
-generator: all that the next step depends on. A learner that is loaded goes on exactly as if
-nothing had happened, to the last bit. Writing is atomic; reading never runs what is in a file.
+A file holds the structure, the learner by name (or module:Class) with its settings, the planner
+with its settings and its warm state, the statistics, the learner's memory, the decision under way
+with its policy (a policy file inside) and the state of the generator: all that the next step
+depends on. An agent that is loaded goes on exactly as if nothing had happened, to the last bit.
+Writing is atomic; reading runs nothing that is in a file, and imports no module that it names: the
+class of a learner of one's own has to be there, imported or registered.
 """
 
 from __future__ import annotations
@@ -11,10 +13,9 @@ from __future__ import annotations
 import io
 import json
 import os
-import tempfile
 import zipfile
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,76 +23,143 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fmdp.errors import FileProblem, FmdpError, InvalidParameter
-from fmdp.learning.learner import Learner, PlanningLearner
-from fmdp.learning.oracle import Oracle
-from fmdp.learning.registry import learner_kind
-from fmdp.model import Structure
+from fmdp.learning.agent import Agent, Decision
+from fmdp.learning.registry import LEARNERS
+from fmdp.model import FactoredMDP, Structure
 from fmdp.model.files import dumps, loads, path_of, write_atomically
 from fmdp.planning.plan import Planner
-from fmdp.planning.policy import Policy, load_policy
-from fmdp.planning.registry import planner_kind, planners
+from fmdp.planning.policy import policy_bytes, policy_from_bytes
+from fmdp.planning.registry import PLANNERS
 
 FORMAT = "fmdp-learner"
-VERSION = 1
+VERSION = 2
 _BIT_GENERATORS = ("PCG64", "PCG64DXSM", "MT19937", "Philox", "SFC64")
 _COUNTERS = ("steps", "episodes", "planner_calls", "unconverged_plans")
+_COUNTS = ("cells", "visits", "reward_sums")
 
 
-def save_learner(learner: Learner, path: str | os.PathLike[str]) -> None:
-    """Write the learner, whole or not at all."""
+def save_agent(agent: Agent, path: str | os.PathLike[str]) -> None:
+    """Write the agent, whole or not at all."""
     path_of(path, "a learner file")
-    values, arrays = learner.state()
+    learner = agent.learner
+    values, arrays = state_of(agent)
     header: dict[str, Any] = {
         "format": FORMAT,
         "version": VERSION,
-        "learner": learner.name,
-        "settings": learner.settings,
-        "counters": {name: getattr(learner, name) for name in _COUNTERS},
-        "generator": None if learner.generator is None else _plain(_generator_state(learner)),
+        "learner": LEARNERS.place(type(learner)),
+        "settings": _settings_header(learner),
+        "learner_planner": _planner_header(getattr(learner, "planner", None)),
+        "planner": _planner_header(agent.planner),
+        "generator": None if agent.generator is None else _plain(_generator_state(agent)),
         "state": values,
     }
-    if isinstance(learner, Oracle):
-        header["model"] = dumps(learner.model)
+    if agent.model is not None:
+        header["model"] = dumps(agent.model)
     else:
         header["structure"] = {
-            field.name: getattr(learner.structure, field.name) for field in fields(Structure)
+            field.name: getattr(agent.structure, field.name) for field in fields(Structure)
         }
-    if isinstance(learner, PlanningLearner):
-        header["planner"] = _planner_header(learner.planner)
-        if learner.policy is not None:
-            arrays["policy"] = np.frombuffer(_policy_bytes(learner.policy), dtype=np.uint8)
+    if agent.decision is not None:
+        arrays["policy"] = np.frombuffer(policy_bytes(agent.decision.policy), dtype=np.uint8)
+    try:
+        text = json.dumps(header)
+    except TypeError as error:
+        raise InvalidParameter(
+            f"{learner.owner()} has something in its memory that cannot be saved: {error}; "
+            f"numbers, texts, lists and arrays can"
+        ) from None
     stream = io.BytesIO()
-    np.savez_compressed(stream, header=np.array(json.dumps(header)), **arrays)  # type: ignore[arg-type]
+    np.savez_compressed(stream, header=np.array(text), **arrays)  # type: ignore[arg-type]
     write_atomically(path, stream.getvalue())
 
 
-def load_learner(path: str | os.PathLike[str]) -> Learner:
-    """The learner as it was when it was saved."""
+def state_of(agent: Agent) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    """Plain values and arrays: with the learner, the generator and the policy of the decision under
+    way all that an agent is."""
+    decision = agent.decision
+    values: dict[str, Any] = {name: getattr(agent, name) for name in _COUNTERS}
+    values |= {"taken": agent._taken, "over": agent._over, "reason": agent.planner_reason}
+    values["length"] = None if decision is None else decision.steps
+    values["drawn"] = None if agent._drawn is None else agent._drawn.tolist()
+    arrays: dict[str, NDArray[Any]] = {
+        f"counts.{name}": getattr(agent.statistics.counts, name) for name in _COUNTS
+    }
+    if decision is not None:
+        arrays["limits"] = decision.limits
+    values["memory"] = {}
+    for name, value in agent.memory.items():
+        if isinstance(value, np.ndarray):
+            arrays[f"memory.{name}"] = value
+        else:
+            values["memory"][name] = value
+    if agent._prepared is not None:
+        for name, array in agent._prepared.warm_state().items():
+            arrays[f"warm.{name}"] = array
+    return values, arrays
+
+
+def load_agent(path: str | os.PathLike[str]) -> Agent:
+    """The agent as it was when it was saved.
+
+    Parameters
+    ----------
+    path
+        A file that `agent.save` or `fmdp learn --out` wrote. The class of a learner of one's own
+        must have been imported or registered before: a file does not import code.
+    """
     path_of(path, "a learner file")
     label = os.fspath(path)
     header, arrays = _read(path)
     try:
-        kind = learner_kind(str(header["learner"]))
-        planner = None
-        if header.get("planner") is not None:
-            planner = _planner(header["planner"])
-        if kind.build is Oracle:
-            told: Any = loads(header["model"], label)
-        else:
-            told = Structure(**{name: _tuples(v) for name, v in header["structure"].items()})
-        learner = kind.build(
-            told, planner=planner, generator=_generator(header["generator"]), **header["settings"]
-        )  # type: ignore[call-arg]
-        for name in _COUNTERS:
-            setattr(learner, name, int(header["counters"][name]))
-        if isinstance(learner, PlanningLearner) and "policy" in arrays:
-            learner.policy = _policy(arrays.pop("policy").tobytes(), learner.structure)
-        learner.restore(header["state"], arrays)
+        return _agent(header, arrays, label)
     except FmdpError as error:
         raise FileProblem(f"{label} is not a usable learner file: {error}") from None
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise FileProblem(f"{label} lacks a part of its learner: {error}") from None
-    return learner
+
+
+def _agent(header: dict[str, Any], arrays: dict[str, NDArray[Any]], label: str) -> Agent:
+    kind = LEARNERS.find(str(header["learner"]), importing=False)
+    others = {}
+    if header["learner_planner"] is not None:
+        others["planner"] = _planner(header["learner_planner"])
+    learner = kind.make(header["settings"], **others)
+    told: Structure | FactoredMDP
+    if kind.knows_model:
+        told = loads(header["model"], label)
+    else:
+        told = Structure(**{name: _tuples(v) for name, v in header["structure"].items()})
+    agent = learner.start(told, _generator(header["generator"]))
+    if header["planner"] is not None:
+        agent.planner = _planner(header["planner"])
+    _restore(agent, header["state"], arrays)
+    return agent
+
+
+def _restore(agent: Agent, values: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
+    for name in _COUNTERS:
+        setattr(agent, name, int(values[name]))
+    agent.planner_reason = values["reason"]
+    for name in _COUNTS:
+        held: NDArray[Any] = getattr(agent.statistics.counts, name)
+        held[:] = arrays[f"counts.{name}"]
+    agent.memory = dict(values["memory"])
+    warm = {}
+    for name, array in arrays.items():
+        head, _, rest = name.partition(".")
+        if head == "memory":
+            agent.memory[rest] = array
+        elif head == "warm":
+            warm[rest] = array
+    if "policy" in arrays:
+        policy = policy_from_bytes(arrays["policy"].tobytes(), agent.structure)
+        limits = arrays["limits"].astype(np.int64)
+        decision = Decision(policy, int(values["length"]), limits)
+        agent.begin(decision, int(values["taken"]), bool(values["over"]))
+    if values["drawn"] is not None:
+        agent._drawn = np.array(values["drawn"], dtype=np.int64)
+    if agent.planner is not None and (warm or agent.planner_calls):
+        agent.prepared.restore_warm_state(warm)
 
 
 def _read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
@@ -114,39 +182,39 @@ def _read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, NDArr
     return header, arrays
 
 
-def _planner_header(planner: Any) -> dict[str, Any]:
-    known = [kind.name for kind in planners()]
-    if planner.name not in known:
+def _settings_header(learner: Any) -> dict[str, str]:
+    """The settings as texts, which read back as what they are."""
+    texts = {}
+    for one in learner.parameters:
+        value = getattr(learner, one.name)
+        texts[one.name] = one.show(value)
+        if one.parse(texts[one.name], learner.owner()) != value:
+            raise InvalidParameter(
+                f"{learner.owner()} cannot be saved: its '{one.name}' has no text that stands for "
+                f"it; got {texts[one.name]}"
+            )
+    return texts
+
+
+def _planner_header(planner: Any) -> dict[str, Any] | None:
+    if planner is None:
+        return None
+    if not is_dataclass(planner) or not isinstance(planner, Planner):
         raise InvalidParameter(
-            f"a learner with a planner of one's own cannot be saved; got {planner.name}, "
-            f"must be one of {', '.join(known)}"
+            f"a learner whose planner is no fmdp.Planner cannot be saved; got {planner!r}"
         )
     settings = {field.name: getattr(planner, field.name) for field in fields(planner)}
-    return {"name": planner.name, "settings": settings}
+    return {"name": PLANNERS.place(type(planner)), "settings": settings}
 
 
 def _planner(header: Mapping[str, Any]) -> Planner:
     settings = {name: _tuples(value) for name, value in header["settings"].items()}
-    return planner_kind(header["name"]).build(**settings)
+    made: Planner = PLANNERS.find(header["name"], importing=False)(**settings)
+    return made
 
 
-def _policy_bytes(policy: Policy) -> bytes:
-    # Policies are saved by path, each kind in its own way; a policy file inside serves them all.
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "policy.npz"
-        policy.save(file)
-        return file.read_bytes()
-
-
-def _policy(content: bytes, structure: Structure) -> Policy:
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "policy.npz"
-        file.write_bytes(content)
-        return load_policy(file, structure)
-
-
-def _generator_state(learner: Learner) -> Mapping[str, Any]:
-    state = learner.randomness.bit_generator.state
+def _generator_state(agent: Agent) -> Mapping[str, Any]:
+    state = agent.randomness.bit_generator.state
     if state["bit_generator"] not in _BIT_GENERATORS:
         raise InvalidParameter(
             f"a learner with a bit generator of one's own cannot be saved; got "

@@ -7,50 +7,28 @@ whose known entries are as estimated. Plans again whenever an entry becomes know
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-import numpy as np
-
+from fmdp.learning.agent import Agent
 from fmdp.learning.confidence import all_or_nothing_tables
-from fmdp.learning.episodes import EPISODES, LENGTH, RULES, EpisodeRule, episode_rule
-from fmdp.learning.learner import TARGETS, PlanningLearner
+from fmdp.learning.episodes import RULES, EpisodeRule, episode_rule
+from fmdp.learning.learner import OptimisticLearner
 from fmdp.model import OptimisticTables, Structure
-from fmdp.parameters import Integer
-from fmdp.planning.plan import Planner
+from fmdp.settings import setting
 
 
-class FRmax(PlanningLearner):
-    """Factored Rmax; parameters m, episodes, length, targets."""
+class FRmax(OptimisticLearner):
+    """Factored Rmax: optimistic about every entry with fewer than m visits."""
 
     name = "frmax"
-    summary = "factored Rmax: optimistic about every entry with fewer than m visits"
-    parameters = (
-        Integer("m", 300, "visits after which an entry is known", low=1),
-        replace(
-            EPISODES,
-            default="known",
-            meaning="when to plan again: when an entry becomes known, or as in other learners",
-            choices=("known", *RULES),
-        ),
-        LENGTH,
-        TARGETS,
+
+    m: int = setting(300, "visits after which an entry is known", low=1)
+    episodes: str = setting(
+        "known",
+        "when to plan again: when an entry becomes known, or as in other learners",
+        choices=("known", *RULES),
     )
 
-    def __init__(
-        self,
-        structure: Structure,
-        *,
-        planner: Planner | str | None = None,
-        generator: np.random.Generator | int | None = None,
-        **settings: object,
-    ) -> None:
-        super().__init__(structure, settings, generator, planner)
+    def rule(self, structure: Structure) -> EpisodeRule:
+        return episode_rule(self.episodes, self.length, structure, enough=self.m)
 
-    def episode_rule(self) -> EpisodeRule:
-        return episode_rule(
-            self.settings["episodes"], self.settings["length"], self.structure,
-            f"learner {self.name}", enough=self.settings["m"],
-        )  # fmt: skip
-
-    def tables(self) -> OptimisticTables:
-        return all_or_nothing_tables(self.statistics, self.settings["m"])
+    def tables(self, agent: Agent) -> OptimisticTables:
+        return all_or_nothing_tables(agent.statistics, self.m)

@@ -13,96 +13,83 @@ in the place of Q, plus what is lost before: a number that does not depend on T.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from fmdp.errors import InvalidParameter
+from fmdp.learning.agent import Agent, Decision
 from fmdp.learning.budgets import BudgetDoubling
-from fmdp.learning.dorl import CONSTANTS, RHO, C, Optimistic
-from fmdp.learning.episodes import EPISODES, LENGTH
-from fmdp.learning.learner import TARGETS, for_learning
+from fmdp.learning.dorl import DORL
+from fmdp.learning.learner import for_learning, with_targets
 from fmdp.model import Structure
-from fmdp.parameters import Choice, Number, Numbers
-from fmdp.planning.plan import Plan, Planner
-from fmdp.planning.span import PreparedSpan, SpanConstrained
+from fmdp.parameters import Numbers, number_text
+from fmdp.planning.plan import Planner
+from fmdp.planning.span import SpanConstrained
+from fmdp.settings import setting
 
-GROWTH = Number(
-    "growth",
-    1.0,
-    "of the least budget at step t, in units of the sum of the reward ranges times log2(1 + t), "
-    "where no budget is given",
-    low=0.0,
-    low_open=True,
-    only_with=("budget", (None,)),
-)
+GROWTH = 1.0
 
 
-class FSRL(Optimistic):
-    """Optimism under a span budget; parameters budget, split, growth and those of DORL."""
+class FSRL(DORL):
+    """Optimism under a budget for the factored span of the bias.
 
-    name = "fsrl"
-    summary = "optimism under a budget for the factored span of the bias"
-    parameters = (
-        C,
-        RHO,
-        *CONSTANTS,
-        Numbers(
-            "budget",
-            None,
-            "the sum Q of the span budgets, or one for each state variable, in the unit of the "
-            "reward; none: it is doubled when refuted, and grows with time",
-            low=0.0,
-        ),
-        Choice(
-            "split",
-            None,
-            "how one budget is divided between the state variables; uniform by default",
-            choices=("uniform", "given", "search"),
-        ),
+    The planner may be a SpanConstrained, whose budget counts where none is set here; a budget of 0,
+    under which nothing could be learned, stands for none.
+    """
+
+    budget: float | tuple[float, ...] | None = setting(
+        None,
+        "the sum Q of the span budgets, or one for each state variable, in the unit of the "
+        "reward; none: it is doubled when refuted, and grows with time",
+        kind=Numbers,
+        low=0.0,
+    )
+    split: str | None = setting(
+        None,
+        "how one budget is divided between the state variables; uniform by default",
+        choices=("uniform", "given", "search"),
+    )
+    growth: float = setting(
         GROWTH,
-        EPISODES,
-        LENGTH,
-        TARGETS,
+        "of the least budget at step t, in units of the sum of the reward ranges times "
+        "log2(1 + t), where no budget is given",
+        low=0.0,
+        low_open=True,
+        only_with=("budget", (None,)),
     )
 
-    def __init__(
-        self,
-        structure: Structure,
-        *,
-        planner: Planner | str | None = None,
-        generator: np.random.Generator | int | None = None,
-        **settings: object,
-    ) -> None:
-        """`planner` may be a SpanConstrained, whose budget counts where none is set here; a budget
-        of 0, under which nothing could be learned, stands for none."""
-        # By its name alone the planner has no budget of its own, as without a name.
-        chosen = None if isinstance(planner, str) and planner == "span" else planner
-        super().__init__(structure, planner=chosen, generator=generator, **settings)
-
-    def choose_planner(self, planner: Planner | None) -> Planner:
-        self._growing = self.settings["budget"] is None and getattr(planner, "budget", 0.0) == 0.0
-        self._doubling = BudgetDoubling(
-            self.structure,
-            growth=self.settings["growth"],
-            failure_probability=self.settings["rho"],
-        )
-        if isinstance(planner, SpanConstrained):
-            chosen = planner
-        elif planner is None:
-            # Where the budget grows, every call brings its own.
-            chosen = SpanConstrained(budget=0.0)
-        else:
+    def check(self) -> None:
+        if isinstance(self.planner, str) and self.planner == "span":
+            # By its name alone the planner has no budget of its own, as without a name.
+            object.__setattr__(self, "planner", None)
+        super().check()
+        if self.planner is not None and not isinstance(self.planner, SpanConstrained):
             raise InvalidParameter(
-                f"learner fsrl plans under a span budget; got planner {planner.name}, must be span"
+                f"learner fsrl plans under a span budget; got planner {self.planner.name}, "  # type: ignore[union-attr]
+                f"must be span"
             )
+        chosen = self._span_planner()
+        if not self.grows and self.growth != GROWTH:
+            raise InvalidParameter(
+                f"the 'growth' parameter of learner fsrl is used where no budget is given; got "
+                f"growth={number_text(self.growth)} with budget {chosen.budget}"
+            )
+
+    @property
+    def grows(self) -> bool:
+        """Whether no budget was given, so that it has to be found."""
+        return self.budget is None and getattr(self.planner, "budget", 0.0) == 0.0
+
+    def _span_planner(self) -> SpanConstrained:
+        """The planner with the budget and the split, each given in one place."""
+        # Where the budget grows, every call brings its own.
+        chosen = SpanConstrained(budget=0.0) if self.planner is None else self.planner
+        assert isinstance(chosen, SpanConstrained)
         for name, unset in (("budget", 0.0), ("split", None)):
-            if self.settings[name] is None:
+            own = getattr(self, name)
+            if own is None:
                 continue
-            changed = replace(chosen, **{name: self.settings[name]})
+            changed = replace(chosen, **{name: own})
             if getattr(chosen, name) not in (unset, getattr(changed, name)):
                 raise InvalidParameter(
                     f"the '{name}' of learner fsrl must be given once; got "
@@ -110,32 +97,27 @@ class FSRL(Optimistic):
                     f"for its planner"
                 )
             chosen = changed
-        if not self._growing and self.settings["growth"] != GROWTH.default:
-            raise InvalidParameter(
-                f"the 'growth' parameter of learner fsrl is used where no budget is given; got "
-                f"growth={GROWTH.show(self.settings['growth'])} with budget {chosen.budget}"
-            )
-        chosen.budgets(self.structure)
-        return for_learning(chosen, self.structure, self.settings["targets"])
+        return chosen
 
-    def plan(self) -> Plan:
-        if not self._growing:
-            return super().plan()
-        assert isinstance(self._prepared, PreparedSpan)
-        reward = float(self.statistics.reward_sums.sum())
-        budget = self._doubling.revise(self.steps, reward)
-        found = self._prepared.solve(self.tables(), budget=budget)
+    def planner_for(self, structure: Structure) -> tuple[Planner | None, str | None]:
+        chosen = self._span_planner()
+        chosen.budgets(structure)
+        return with_targets(for_learning(chosen, structure), self.targets), None
+
+    def remember(self, structure: Structure) -> dict[str, Any]:
+        return {"doubling": self._doubling(structure).state()} if self.grows else {}
+
+    def _doubling(self, structure: Structure) -> BudgetDoubling:
+        return BudgetDoubling(structure, growth=self.growth, failure_probability=self.rho)
+
+    def decide(self, agent: Agent) -> Decision:
+        if not self.grows:
+            return super().decide(agent)
+        doubling = self._doubling(agent.structure)
+        doubling.restore(agent.memory["doubling"])
+        budget = doubling.revise(agent.steps, float(agent.statistics.reward_sums.sum()))
+        found = agent.plan(self.tables(agent), budget=budget)
         if found.gain_upper is not None:
-            self._doubling.promise(found.gain_upper)
-        return found
-
-    def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        values, arrays = super().state()
-        doubling = self._doubling.state() if self._growing else None
-        return {**values, "doubling": doubling}, arrays
-
-    def restore(self, values: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
-        super().restore(values, arrays)
-        self._growing = values["doubling"] is not None
-        if self._growing:
-            self._doubling.restore(values["doubling"])
+            doubling.promise(found.gain_upper)
+        agent.memory["doubling"] = doubling.state()
+        return self.episode(agent, found.policy)

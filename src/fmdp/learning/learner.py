@@ -1,343 +1,249 @@
-"""What a learner is: `act(state)` -> action, `observe(state, action, rewards, next_state)`.
+"""What a learner is: frozen settings, and how they decide.
 
-A learner is told the structure and never sees the model. It can be driven by any loop; nothing is
-assumed about who calls. Between two decisions its policy is fixed, and a loop that knows this may
-ask for an `offer` (a policy, a number of steps, limits on counts), run it in compiled code that
-fills the learner's statistics in place, and tell how far it got with `absorb`. Both ways lead to
-the same state of the learner, to the last bit.
+A learner is told the structure and never sees the model. It has no state: `start` makes the agent
+of one run (agent.py), which counts what happens and asks the learner for a `Decision` whenever the
+last one is over. So an algorithm is one method, `decide(agent)`; a planning learner's is one line
+shorter, `tables(agent)`: what to plan with, from the statistics as they are now.
 
-`PlanningLearner` is what all algorithms of the paper share: at the start of an episode, tables are
-made from the statistics (an optimistic set, or a sample) and handed to a planner, whose policy is
-played until the episode ends. A plan that did not converge is used and counted.
+Plans inside learners: a tolerance of 1e-3 times the sum of the reward ranges and at most 200 sweeps
+unless it is set otherwise; exact up to 2^13 states, else approximate.
 """
 
 from __future__ import annotations
 
-import os
-from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass, replace
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import field, fields, is_dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fmdp.errors import InvalidParameter
-from fmdp.learning.episodes import NO_LIMITS, Counts, Episode, EpisodeRule
-from fmdp.learning.statistics import Statistics
-from fmdp.model import Structure
-from fmdp.model.structure import check_structure
-from fmdp.parameters import Choice, Integer, Parameter, quoted, resolve
+from fmdp.generators import generator_of
+from fmdp.learning.agent import Agent, Decision
+from fmdp.learning.episodes import (
+    DEFAULT_RULE,
+    RULES,
+    RULES_MEANING,
+    EpisodeRule,
+    check_length,
+    episode_rule,
+)
+from fmdp.learning.registry import LEARNERS
+from fmdp.model import FactoredMDP, OptimisticTables, Structure
+from fmdp.parameters import quoted
 from fmdp.planning.choice import choose_planner
 from fmdp.planning.exact import Exact
-from fmdp.planning.plan import Plan, Planner, Prepared, Status, Tables
-from fmdp.planning.policy import Policy, TablePolicy
+from fmdp.planning.plan import Planner, Tables
 from fmdp.planning.registry import planner_of
 from fmdp.planning.settings import refuse_targets
 from fmdp.planning.span import SpanConstrained
-
-Table = NDArray[np.integer[Any]]
-"""Joint action indices."""
+from fmdp.settings import Settings, setting
 
 TOLERANCE = 1e-3
 """Of plans inside learners, in units of the sum of the reward ranges."""
 MAX_SWEEPS = 200
 """Of plans inside learners; more than enough but for sampled models with several chains."""
-TABULATED_STATES = 1 << 18
-"""Up to here a policy that is no table becomes one, state by state as states are met."""
 EXACT_STATES = 1 << 13
 """Learners plan hundreds of times: above this the exact planner is not their default."""
 
-TARGETS = Choice(
-    "targets",
-    None,
-    "how the exact planner places free mass: during the elimination, or jointly (slower); "
-    "by default as the planner is set, which is nested",
-    choices=("nested", "vertex"),
-)
+_NOT_ASKED = ("act", "observe")
 
 
-@dataclass(frozen=True, eq=False)
-class Offer:
-    """What a learner will do until its next decision."""
+class Learner(Settings):
+    """A learning algorithm: frozen settings, and how they decide.
 
-    actions: Table
-    """Joint action indices: by state [S], or one for each of the coming steps. In a table by state
-    -1 stands for an action that the policy has not been asked for yet."""
-    by_state: bool
-    steps: int
-    limits: Counts
-    """As in Episode: the offer ends when the visits of an entry reach its limit."""
-    statistics: Statistics | None
-    """Where every step is counted."""
-    policy: Policy | None = None
-    """Who is asked for the actions that are missing."""
+    Inherit, declare settings as fields with `fmdp.setting`, and write `decide`. See PlanningLearner
+    for those that plan.
+    """
 
+    noun: ClassVar[str] = "learner"
+    registry: ClassVar[Any] = LEARNERS
+    role: ClassVar[str] = "learner"
+    """In a comparison: learner, upper (knows the model), lower (random), baseline (fixed)."""
+    counts: ClassVar[bool] = True
+    """Whether what happens is counted; without, the statistics stay empty."""
+    knows_model: ClassVar[bool] = False
+    """Whether it is told the model and not the structure alone."""
 
-class Learner(ABC):
-    """The common part: settings, counters, a generator."""
-
-    name: ClassVar[str]
-    summary: ClassVar[str]
-    parameters: ClassVar[tuple[Parameter, ...]] = ()
-
-    def __init__(
-        self,
-        structure: Structure,
-        settings: Mapping[str, object],
-        generator: np.random.Generator | int | None,
-    ) -> None:
-        """`generator` is for learners that draw at random: a generator, or a seed for one; without
-        it `simulate` gives the learner one."""
-        check_structure(structure, f"learner {self.name}")
-        self.structure = structure
-        self.settings: dict[str, Any] = resolve(self.parameters, settings, f"learner {self.name}")
-        """Every parameter with its value."""
-        self.generator = generator_of(generator, f"learner {self.name}")
-        self.steps = 0
-        """Steps observed."""
-        self.episodes = 0
-        self.planner_calls = 0
-        self.unconverged_plans = 0
+    def __init_subclass__(cls, **arguments: Any) -> None:
+        super().__init_subclass__(**arguments)
+        for name in _NOT_ASKED:
+            if name in cls.__dict__:
+                raise TypeError(
+                    f"{cls.__name__} defines {name}, which nobody would call: a learner says "
+                    f"what it does in decide(self, agent), and may look on in watch"
+                )
 
     @abstractmethod
-    def act(self, state: Sequence[int]) -> tuple[int, ...]:
-        """The action to take in this state; asking again gives the same answer."""
+    def decide(self, agent: Agent) -> Decision:
+        """What to do until the next decision.
 
-    @abstractmethod
-    def observe(
+        Parameters
+        ----------
+        agent
+            The run so far: `agent.statistics`, `agent.steps`, `agent.memory`, `agent.structure`,
+            `agent.randomness`; `agent.plan(tables)` plans.
+        """
+
+    def watch(
         self,
+        agent: Agent,
         state: Sequence[int],
         action: Sequence[int],
         rewards: Sequence[float],
         next_state: Sequence[int],
     ) -> None:
-        """What came of an action, the learner's own or another's: one reward a reward factor."""
+        """Called after every step if a learner overrides it, for what counts do not say; steps are
+        then taken one by one."""
 
-    def offer(self, at_most: int) -> Offer | None:
-        """What the learner will do for up to `at_most` steps, if that can be said beforehand."""
-        return None
+    def remember(self, structure: Structure) -> dict[str, Any]:
+        """What `agent.memory` begins with: numbers, texts, lists and arrays by name, which are
+        saved with the agent."""
+        return {}
 
-    def absorb(self, taken: int, limit_reached: bool) -> None:
-        """An offer was played for so many steps, all of them counted in its statistics."""
-        raise NotImplementedError
+    def planner_for(self, structure: Structure) -> tuple[Planner | None, str | None]:
+        """The planner of an agent, and why it is not the exact one where nobody chose."""
+        return None, None
 
-    @property
-    def randomness(self) -> np.random.Generator:
-        """The generator, or an error that says how to give one."""
-        if self.generator is None:
+    @classmethod
+    def watches(cls) -> bool:
+        return cls.watch is not Learner.watch
+
+    def start(
+        self,
+        structure: Structure | FactoredMDP,
+        generator: np.random.Generator | int | None = None,
+    ) -> Agent:
+        """The agent of one run.
+
+        Parameters
+        ----------
+        structure
+            Of the model to act in. A model may be given instead: learners are told its structure
+            alone, the oracle all of it.
+        generator
+            For learners that draw at random: a generator or a seed; `simulate` gives one.
+        """
+        owner = self.owner()
+        model = structure if isinstance(structure, FactoredMDP) else None
+        if self.knows_model and model is None:
+            raise InvalidParameter(f"{owner} must be told a FactoredMDP; got {quoted(structure)}")
+        told = structure.structure if isinstance(structure, FactoredMDP) else structure
+        if not isinstance(told, Structure):
             raise InvalidParameter(
-                f"learner {self.name} draws at random and has no generator; pass generator=seed "
-                f"or a numpy.random.Generator, or use simulate"
+                f"{owner} starts with a Structure or a FactoredMDP; got {quoted(structure)}"
             )
-        return self.generator
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write everything to a file, whole or not at all; `load_learner` goes on from there."""
-        from fmdp.learning.files import save_learner
-
-        save_learner(self, path)
-
-    # What files.py stores beside settings, counters and generator.
-
-    @abstractmethod
-    def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """Plain values and arrays that make up the rest of the learner's state."""
-
-    @abstractmethod
-    def restore(self, values: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Take over what `state` has given."""
-
-
-class PlanningLearner(Learner):
-    """Statistics, an episode rule and a planner; children say which tables are planned with."""
-
-    plans_for_models: ClassVar[bool] = False
-    """Not for optimistic tables, whose free mass needs targets."""
-
-    def __init__(
-        self,
-        structure: Structure,
-        settings: Mapping[str, object],
-        generator: np.random.Generator | int | None,
-        planner: Planner | str | None,
-    ) -> None:
-        super().__init__(structure, settings, generator)
-        self.statistics = Statistics(structure)
-        self.planner_reason: str | None = None
-        """Why the planner is not the exact one, where it was left to the learner."""
-        given = planner_of(planner, f"learner {self.name}")
-        if self.plans_for_models:
-            refuse_targets(given, f"learner {self.name}")
-        self.planner = self.choose_planner(given)
-        self.rule: EpisodeRule = self.episode_rule()
-        self.policy: Policy | None = None
-        """The policy of the episode under way."""
-        self._actions: Table | None = None  # the policy as far as tabulated
-        self._prepared: Prepared | None = None
-        self._episode = Episode(0, NO_LIMITS)
-        self._taken = 0  # steps of the episode under way
-        self._over = True
-
-    @abstractmethod
-    def episode_rule(self) -> EpisodeRule:
-        """When to plan again."""
-
-    @abstractmethod
-    def tables(self) -> Tables:
-        """What to plan with, from the statistics as they are now."""
-
-    def choose_planner(self, planner: Planner | None) -> Planner:
-        """The planner with a learner's defaults for what was left open."""
-        if planner is None:
-            planner, self.planner_reason = choose_planner(self.structure, most_states=EXACT_STATES)
-        return for_learning(planner, self.structure, self.settings.get("targets"))
-
-    # ---- step by step ---------------------------------------------------------------------------
-
-    def act(self, state: Sequence[int]) -> tuple[int, ...]:
-        if self._over:
-            self._begin()
-        assert self.policy is not None
-        return self.policy(state)
-
-    def observe(
-        self,
-        state: Sequence[int],
-        action: Sequence[int],
-        rewards: Sequence[float],
-        next_state: Sequence[int],
-    ) -> None:
-        self.statistics.record(state, action, rewards, next_state)
-        limits = self._episode.limits
-        reached = bool(limits.size and (self.statistics.visits >= limits).any())
-        self.absorb(1, reached)
-
-    # ---- in bulk --------------------------------------------------------------------------------
-
-    def offer(self, at_most: int) -> Offer | None:
-        if self._over:
-            self._begin()
-        assert self.policy is not None
-        if self._actions is None:
-            self._actions = action_table(self.policy, self.structure)
-        if self._actions is None:
-            return None
-        steps = min(at_most, self._episode.length - self._taken)
-        limits = self._episode.limits
-        return Offer(self._actions, True, steps, limits, self.statistics, self.policy)
-
-    def absorb(self, taken: int, limit_reached: bool) -> None:
-        self.steps += taken
-        self._taken += taken
-        self._over = self._over or limit_reached or self._taken >= self._episode.length
-
-    # ---- episodes -------------------------------------------------------------------------------
-
-    def _begin(self) -> None:
-        """Start an episode: make the tables, plan, ask the rule. A failed plan changes nothing."""
-        if self._prepared is None:
-            self._prepared = self.planner.prepare(self.structure)
-        plan = self.plan()
-        if plan.status is Status.INTERRUPTED:
-            raise KeyboardInterrupt
-        if plan.policy is None:
-            raise RuntimeError(f"planner {self.planner.name} gave no policy: {plan.status.message}")
-        self.planner_calls += 1
-        self.unconverged_plans += plan.status is not Status.CONVERGED
-        self.policy = plan.policy
-        self._actions = None
-        previous = self._taken if self.episodes else 1
-        self.episodes += 1
-        self._episode = self.rule.start(self.episodes, self.statistics.visits, previous)
-        self._taken = 0
-        self._over = False
-
-    def plan(self) -> Plan:
-        """Plan with the tables of now."""
-        assert self._prepared is not None
-        return self._prepared.solve(self.tables())
-
-    # ---- saving ---------------------------------------------------------------------------------
-
-    def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        values = {"taken": self._taken, "over": self._over, "length": self._episode.length}
-        arrays: dict[str, NDArray[Any]] = {
-            "cell_counts": self.statistics.cell_counts,
-            "visits": self.statistics.visits,
-            "reward_sums": self.statistics.reward_sums,
-            "limits": self._episode.limits,
-        }
-        if self._prepared is not None:
-            for name, array in self._prepared.warm_state().items():
-                arrays[f"warm.{name}"] = array
-        return values, arrays
-
-    def restore(self, values: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
-        for name in ("cell_counts", "visits", "reward_sums"):
-            held: NDArray[Any] = getattr(self.statistics, name)
-            held[:] = arrays[name]
-        self._episode = Episode(int(values["length"]), arrays["limits"].astype(np.int64))
-        self._taken, self._over = int(values["taken"]), bool(values["over"])
-        self._prepared = self.planner.prepare(self.structure)
-        self._prepared.restore_warm_state(
-            {name[5:]: array for name, array in arrays.items() if name.startswith("warm.")}
+        return Agent(
+            self, told, generator_of(generator, owner), model if self.knows_model else None
         )
 
 
-def generator_of(given: object, owner: str) -> np.random.Generator | None:
-    """A generator from what a user hands over: a generator, a seed for PCG64, or None."""
-    if given is None or isinstance(given, np.random.Generator):
-        return given
-    try:
-        seed = Integer("generator", 0, "", low=0).check(given, owner)
-    except InvalidParameter:
-        raise InvalidParameter(
-            f"the 'generator' of {owner} must be a numpy.random.Generator or a seed, an integer "
-            f">= 0; got {quoted(given)}"
-        ) from None
-    return np.random.Generator(np.random.PCG64(seed))
+class PlanningLearner(Learner):
+    """A learner that plans at the start of every episode with tables made from its statistics.
 
-
-def action_table(policy: Policy, structure: Structure) -> Table | None:
-    """The policy's table, or an empty one to be filled as states are met; None for too many."""
-    if isinstance(policy, TablePolicy):
-        return policy.actions
-    if structure.n_states <= TABULATED_STATES:
-        return np.full(structure.n_states, -1, dtype=np.int64)
-    return None
-
-
-def for_learning(
-    planner: Planner | None, structure: Structure, targets: str | None = None
-) -> Planner:
-    """A planner for plans by the hundred.
-
-    Without one: exact where there are at most 2^13 states and it fits, else approximate. A
-    tolerance at its default becomes 1e-3 times the sum of the reward ranges, and where no limit is
-    set value iteration gets one of 200 sweeps; whatever was set otherwise stays.
+    Inherit and write `tables`; or `decide`, with `agent.plan` and `self.episode`.
     """
-    chosen: Any = planner
-    if planner is None:
-        chosen = choose_planner(structure, most_states=EXACT_STATES).planner
+
+    episodes: str = setting(DEFAULT_RULE, RULES_MEANING, choices=RULES)
+    length: int | None = setting(None, "steps of an episode, for episodes=fixed", low=1)
+    planner: Planner | str | None = field(default=None, kw_only=True)
+
+    def check(self) -> None:
+        super().check()
+        check_length(self.episodes, self.length, self.owner())
+        object.__setattr__(self, "planner", planner_of(self.planner, self.owner()))
+        self.check_planner()
+
+    def check_planner(self) -> None:
+        """Refuse a planner that is set for what this learner does not do."""
+        refuse_targets(self.planner, self.owner())
+
+    @abstractmethod
+    def tables(self, agent: Agent) -> Tables:
+        """What to plan with: a model, such as `estimated_model(agent.statistics)`, or optimistic
+        tables.
+
+        Parameters
+        ----------
+        agent
+            The run so far.
+        """
+
+    def decide(self, agent: Agent) -> Decision:
+        return self.episode(agent, agent.plan(self.tables(agent)).policy)
+
+    def episode(self, agent: Agent, policy: Any) -> Decision:
+        """This policy until the episode is over, by the rule that is set."""
+        rule = self.rule(agent.structure)
+        visits, previous = agent.statistics.visits, agent.steps_of_last_episode
+        begun = rule.start(agent.episodes + 1, visits, previous)
+        return Decision(policy, begun.length, begun.limits)
+
+    def rule(self, structure: Structure) -> EpisodeRule:
+        """When to plan again."""
+        return episode_rule(self.episodes, self.length, structure)
+
+    def planner_for(self, structure: Structure) -> tuple[Planner | None, str | None]:
+        planner, reason = self.planner, None
+        if planner is None:
+            planner, reason = choose_planner(structure, most_states=EXACT_STATES)
+        return for_learning(planner, structure), reason
+
+
+class OptimisticLearner(PlanningLearner):
+    """A planning learner whose tables are optimistic: free mass goes where it is worth most."""
+
+    targets: str | None = setting(
+        None,
+        "how the exact planner places free mass: during the elimination, or jointly (slower); "
+        "by default as the planner is set, which is nested",
+        choices=("nested", "vertex"),
+    )
+
+    def check_planner(self) -> None:
+        """Targets are what it is about."""
+
+    @abstractmethod
+    def tables(self, agent: Agent) -> OptimisticTables: ...
+
+    def planner_for(self, structure: Structure) -> tuple[Planner | None, str | None]:
+        planner, reason = super().planner_for(structure)
+        assert planner is not None
+        return with_targets(planner, self.targets), reason
+
+
+def for_learning(planner: Any, structure: Structure) -> Planner:
+    """A planner for plans by the hundred: a tolerance at its default becomes 1e-3 times the sum of
+    the reward ranges, and where no limit is set value iteration gets one of 200 sweeps; whatever
+    was set otherwise stays."""
     # A planner of the user's own need not be a dataclass; it is then used as it is.
-    defaults = {f.name: f.default for f in fields(chosen)} if is_dataclass(chosen) else {}
+    names = {one.name for one in fields(planner)} if is_dataclass(planner) else set()
     changes: dict[str, Any] = {}
-    if "tolerance" in defaults and chosen.tolerance is None:
+    if "tolerance" in names and planner.tolerance is None:
         changes["tolerance"] = TOLERANCE * (structure.reward_range_total or structure.reward_unit)
     # The iterations of a linear program are rounds or pivots, many of them cheap: no limit there.
-    if isinstance(chosen, Exact | SpanConstrained) and chosen.max_iterations is None:
+    if isinstance(planner, Exact | SpanConstrained) and planner.max_iterations is None:
         changes["max_iterations"] = MAX_SWEEPS
-    if targets is not None:
-        if "targets" not in defaults:
-            raise InvalidParameter(
-                f"planner {chosen.name} has no setting for the 'targets' parameter; got {targets}"
-            )
-        if chosen.targets not in (targets, defaults["targets"]):
-            raise InvalidParameter(
-                f"the 'targets' parameter must be given once; got {targets} for the learner and "
-                f"{chosen.targets} for its planner"
-            )
-        changes["targets"] = targets
-    finished: Planner = replace(chosen, **changes) if changes else chosen
+    finished: Planner = replace(planner, **changes) if changes else planner
     return finished
+
+
+def with_targets(planner: Any, targets: str | None) -> Planner:
+    """The planner with a learner's `targets`, which may be given in one place alone."""
+    defaults = {one.name: one.default for one in fields(planner)} if is_dataclass(planner) else {}
+    if targets is None:
+        found: Planner = planner
+        return found
+    if "targets" not in defaults:
+        raise InvalidParameter(
+            f"planner {planner.name} has no setting for the 'targets' parameter; got {targets}"
+        )
+    if planner.targets not in (targets, defaults["targets"]):
+        raise InvalidParameter(
+            f"the 'targets' parameter must be given once; got {targets} for the learner and "
+            f"{planner.targets} for its planner"
+        )
+    changed: Planner = replace(planner, targets=targets)
+    return changed
+

@@ -1,48 +1,38 @@
-"""The learner that knows everything: it is given the model and plays its best policy."""
+"""The learner that knows everything: it is told the model and plays its best policy."""
 
 from __future__ import annotations
 
-import numpy as np
+from dataclasses import field
 
-from fmdp.errors import InvalidParameter
-from fmdp.learning.episodes import FOR_EVER, EpisodeRule, Fixed
-from fmdp.learning.learner import PlanningLearner
-from fmdp.model import FactoredMDP
-from fmdp.parameters import quoted
+from fmdp.learning.agent import Agent, Decision
+from fmdp.learning.learner import Learner
+from fmdp.model import Structure
 from fmdp.planning.choice import choose_planner
 from fmdp.planning.plan import Planner
+from fmdp.planning.registry import planner_of
+from fmdp.planning.settings import refuse_targets
 
 
-class Oracle(PlanningLearner):
-    """Plans once, for the true model: the upper end of every comparison."""
+class Oracle(Learner):
+    """Knows the model and plays its best policy: the upper end of every comparison."""
 
-    name = "oracle"
     summary = "knows the model and plays its best policy"
-    plans_for_models = True
+    role = "upper"
+    knows_model = True
 
-    def __init__(
-        self,
-        model: FactoredMDP,
-        *,
-        planner: Planner | str | None = None,
-        generator: np.random.Generator | int | None = None,
-        **settings: object,
-    ) -> None:
-        if not isinstance(model, FactoredMDP):
-            raise InvalidParameter(
-                f"learner oracle must be given a FactoredMDP, the model; got {quoted(model)}"
-            )
-        self.model = model
-        super().__init__(model.structure, settings, generator, planner)
+    planner: Planner | str | None = field(default=None, kw_only=True)
 
-    def choose_planner(self, planner: Planner | None) -> Planner:
+    def check(self) -> None:
+        object.__setattr__(self, "planner", planner_of(self.planner, self.owner()))
+        refuse_targets(self.planner, self.owner())
+
+    def planner_for(self, structure: Structure) -> tuple[Planner | None, str | None]:
         # One plan, not hundreds: the planner's own tolerance stands.
-        if planner is None:
-            planner, self.planner_reason = choose_planner(self.structure)
-        return planner
+        if self.planner is None:
+            return choose_planner(structure)
+        assert not isinstance(self.planner, str)
+        return self.planner, None
 
-    def episode_rule(self) -> EpisodeRule:
-        return Fixed(FOR_EVER)
-
-    def tables(self) -> FactoredMDP:
-        return self.model
+    def decide(self, agent: Agent) -> Decision:
+        assert agent.model is not None
+        return Decision(agent.plan(agent.model).policy)  # type: ignore[arg-type]

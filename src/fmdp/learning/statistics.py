@@ -4,7 +4,7 @@
     P-hat(s' | x) = N_P(x, s') / max{1, N_P(x)},    R-hat(x) = (sum of rewards) / max{1, N_R(x)}.
 
 The arrays are flat over entries and cells (entries.py) and are filled in place, by `record` or by
-the simulator's compiled loop through the same `count`. An entry that was never visited has a row
+the simulator's compiled loop through the same `count` of model/entries.py. An entry that was never visited has a row
 of mass 0: what that means is for the confidence set or the posterior to say.
 """
 
@@ -12,16 +12,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
 from fmdp.errors import InvalidParameter
-from fmdp.learning.entries import Entries, entries_of, locate, split_cells, split_rows
 from fmdp.model import Structure
+from fmdp.model.entries import (
+    Counts,
+    Entries,
+    Index,
+    count,
+    entries_of,
+    locate,
+    no_counts,
+    split_cells,
+    split_rows,
+)
 
 Floats = NDArray[np.float64]
-Counts = NDArray[np.int64]
 
 RANGE_TOLERANCE = 1e-9
 """How far an observed reward may lie outside its range, relative to the size of the range."""
@@ -33,11 +41,7 @@ class Statistics:
     def __init__(self, structure: Structure) -> None:
         self.structure = structure
         self.entries: Entries = entries_of(structure)
-        self.cell_counts: Counts = np.zeros(self.entries.n_cells, dtype=np.int64)
-        self.visits: Counts = np.zeros(self.entries.n_entries, dtype=np.int64)
-        self.reward_sums: Floats = np.zeros(
-            self.entries.n_entries - self.entries.n_transition_entries
-        )
+        self.counts: Counts = no_counts(self.entries)
         lo, hi = zip(*structure.reward_ranges, strict=True) if structure.l else ((), ())
         rows = np.array(structure.reward_rows, dtype=np.int64)
         self.reward_lo: Floats = np.repeat(np.array(lo, dtype=np.float64), rows)
@@ -47,6 +51,21 @@ class Statistics:
         self._next = np.zeros(structure.m, dtype=np.int64)
         self._found = np.zeros(structure.m + structure.l, dtype=np.int64)
 
+    @property
+    def cell_counts(self) -> Index:
+        """N_P(x, s') of every cell."""
+        return self.counts.cells
+
+    @property
+    def visits(self) -> Index:
+        """N(x) of every entry."""
+        return self.counts.visits
+
+    @property
+    def reward_sums(self) -> Floats:
+        """The sum of the observed rewards of every reward entry."""
+        return self.counts.reward_sums
+
     def record(
         self,
         state: Sequence[int],
@@ -55,6 +74,18 @@ class Statistics:
         next_state: Sequence[int],
     ) -> None:
         """Count one step; everything is checked first, so a refused step leaves no trace."""
+        observed = self.check(state, action, rewards, next_state)
+        locate(self.entries, self._joint, self._found)
+        count(self.entries, self._found, self._next, observed, self.counts)
+
+    def check(
+        self,
+        state: Sequence[int],
+        action: Sequence[int],
+        rewards: Sequence[float],
+        next_state: Sequence[int],
+    ) -> Floats:
+        """Refuse a step that cannot be; the rewards as an array."""
         s = self.structure
         before, done = s.check_state(state), s.check_action(action)
         after = s.check_state(next_state, "next state")
@@ -62,11 +93,7 @@ class Statistics:
         self._joint[: s.m] = before
         self._joint[s.m :] = done
         self._next[:] = after
-        locate(self.entries, self._joint, self._found)
-        count(
-            self.entries, self._found, self._next, observed,
-            self.cell_counts, self.visits, self.reward_sums,
-        )  # fmt: skip
+        return observed
 
     def _check_rewards(self, rewards: Sequence[float]) -> Floats:
         s = self.structure
@@ -90,12 +117,12 @@ class Statistics:
     # ---- estimates, flat ------------------------------------------------------------------------
 
     @property
-    def transition_visits(self) -> Counts:
+    def transition_visits(self) -> Index:
         """N_P(x) of every transition entry: a view."""
         return self.visits[: self.entries.n_transition_entries]
 
     @property
-    def reward_visits(self) -> Counts:
+    def reward_visits(self) -> Index:
         """N_R(x) of every reward entry: a view."""
         return self.visits[self.entries.n_transition_entries :]
 
@@ -112,26 +139,11 @@ class Statistics:
 
     # ---- the same, factor by factor -------------------------------------------------------------
 
-    def transition_counts(self, i: int) -> Counts:
+    def transition_counts(self, i: int) -> Index:
         """N_P(x, s') of factor i: [|X[Z_i]|, |S_i|], a view."""
         return split_cells(self.structure, self.cell_counts)[i]
 
-    def reward_totals(self, k: int) -> tuple[Counts, Floats]:
+    def reward_totals(self, k: int) -> tuple[Index, Floats]:
         """N_R(x) and the sum of the observed rewards of factor k: views [|X[Z_k]|]."""
         rows = self.structure.reward_rows
         return split_rows(rows, self.reward_visits)[k], split_rows(rows, self.reward_sums)[k]
-
-
-@numba.njit(cache=True, nogil=True)
-def count(  # type: ignore[no-untyped-def]
-    entries, found, next_state, rewards, cell_counts, visits, reward_sums
-):
-    """Count one step; found = the entries of (state, action), one a factor."""
-    m = next_state.shape[0]
-    for i in range(m):
-        visits[found[i]] += 1
-        cell_counts[entries.first_cell[found[i]] + next_state[i]] += 1
-    n_transition_entries = entries.first_cell.shape[0] - 1
-    for k in range(rewards.shape[0]):
-        visits[found[m + k]] += 1
-        reward_sums[found[m + k] - n_transition_entries] += rewards[k]

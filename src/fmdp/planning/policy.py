@@ -11,8 +11,10 @@ from __future__ import annotations
 import io
 import json
 import os
+import tempfile
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
@@ -210,9 +212,17 @@ def _greedy(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Po
     return GreedyPolicy.from_archive(header, arrays)
 
 
+def _randomised(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Any:
+    from fmdp.planning import randomised
+
+    return randomised.from_archive(header, arrays)
+
+
 READERS: dict[str, Callable[[Mapping[str, Any], Mapping[str, NDArray[Any]]], Policy]] = {
     TablePolicy.kind: TablePolicy.from_archive,
     "greedy": _greedy,
+    "uniform": _randomised,
+    "exploring": _randomised,
 }
 
 
@@ -228,6 +238,23 @@ def write_archive(
     stream = io.BytesIO()
     np.savez_compressed(stream, header=np.array(text), **arrays)  # type: ignore[arg-type]
     write_atomically(path, stream.getvalue())
+
+
+def policy_bytes(policy: Any) -> bytes:
+    """The content of a policy's file, to be kept inside another file."""
+    # Policies are saved by path, each kind in its own way; a file of its own serves them all.
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "policy.npz"
+        policy.save(file)
+        return file.read_bytes()
+
+
+def policy_from_bytes(content: bytes, structure: Structure | None = None) -> Any:
+    """The policy that `policy_bytes` has written."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "policy.npz"
+        file.write_bytes(content)
+        return load_policy(file, structure)
 
 
 def load_policy(path: str | os.PathLike[str], structure: Structure | None = None) -> Policy:

@@ -2,14 +2,17 @@
 
 from fmdp.simulation.environment import Environment
 from fmdp.simulation.evaluate import evaluate, evaluate_by_simulation
-from fmdp.simulation.loop import Run, Simulation, simulate
+from fmdp.simulation.loop import Simulation, simulate
 from fmdp.simulation.regret import Reference, reference_for
+from fmdp.simulation.run import Run
+from fmdp.simulation.trajectory import Trajectory
 
 __all__ = [
     "Environment",
     "Reference",
     "Run",
     "Simulation",
+    "Trajectory",
     "evaluate",
     "evaluate_by_simulation",
     "reference_for",

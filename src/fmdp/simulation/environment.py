@@ -14,21 +14,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fmdp.errors import InvalidParameter
-from fmdp.learning.entries import Entries, entries_of
-from fmdp.learning.learner import Offer, generator_of
+from fmdp.generators import generator_of
 from fmdp.model import FactoredMDP
+from fmdp.model.entries import Entries, entries_of
 from fmdp.model.factored import check_model
-from fmdp.model.spaces import encode
 from fmdp.parameters import Integer, quoted
+from fmdp.planning.playing import Stretch
 from fmdp.planning.policy import as_action
 from fmdp.simulation import kernels
 from fmdp.simulation.kernels import EXPECTED, GAP, REWARD, STEPS
+from fmdp.simulation.trajectory import Recorder, Rows
 
 BLOCK = 1 << 14
 """Uniforms drawn at a time."""
 
-_NO_COUNTS = np.zeros(0, dtype=np.int64)
-_NO_NUMBERS = np.zeros(0)
+_NOT_WRITTEN = Rows(np.zeros((0, 0), np.int32), np.zeros((0, 0), np.int32), np.zeros((0, 0)))
 
 
 class Environment:
@@ -40,10 +40,11 @@ class Environment:
         generator: np.random.Generator | int,
         *,
         gaps: NDArray[np.float64] | None = None,
+        recorder: Recorder | None = None,
         block: int = BLOCK,
     ) -> None:
         """`generator` may be a seed. `gaps` [S, A], max q - q of every state and action, is summed
-        if it is there."""
+        if it is there; a recorder gets every step."""
         check_model(model, "Environment")
         structure = model.structure
         source = generator_of(generator, "Environment")
@@ -71,6 +72,7 @@ class Environment:
         self._rewards = np.zeros(structure.l)
         self._gaps = np.zeros((0, 0)) if gaps is None else gaps
         self._totals = np.zeros(4)
+        self._recorder = recorder
 
     @property
     def state(self) -> tuple[int, ...]:
@@ -113,10 +115,10 @@ class Environment:
         self._joint[:m] = self._state
         self._joint[m:] = as_action(action, structure)
         self.ready()
+        uniforms = self._uniforms[self._used]
         expected = kernels.draw(
-            self.entries, self._law, self._joint, self._found, self._uniforms[self._used],
-            self._state, self._rewards,
-        )  # fmt: skip
+            self.entries, self._law, self._joint, self._found, uniforms, self._state, self._rewards
+        )
         self._used += 1
         # One reward after the other, as the compiled loop adds: np.sum would add in pairs.
         rewards = tuple(self._rewards.tolist())
@@ -131,27 +133,42 @@ class Environment:
             done = np.ravel_multi_index(self._joint[m:].tolist(), sizes[m:])
             self._totals[GAP] += self._gaps[before, done]
         self._totals[STEPS] += 1.0
+        if self._recorder is not None:
+            rows = self._recorder.rows()
+            rows.states[0], rows.actions[0] = self._joint[:m], self._joint[m:]
+            rows.rewards[0] = self._rewards
+            self._recorder.written(1)
         return rewards, self.state
 
-    def play(self, offer: Offer) -> tuple[int, bool]:
-        """Play an offer of at most `ready()` steps: steps taken, whether a limit was reached."""
-        structure = self.model.structure
-        steps = min(offer.steps, self.ready())
-        counts = offer.statistics
+    def play(self, stretch: Stretch) -> tuple[int, bool]:
+        """Play at most `ready()` steps of a stretch: steps taken, whether a limit was reached."""
+        steps = min(stretch.steps, self.ready())
         taken = 0
         while True:
+            rows = _NOT_WRITTEN if self._recorder is None else self._recorder.rows()
+            least = steps - taken
+            if self._recorder is not None:
+                least = min(least, len(rows.states))
             more, end = kernels.play(
-                self.entries, self._law, offer.actions, offer.by_state, steps - taken,
-                self._state, self._uniforms[self._used :],
-                _NO_COUNTS if counts is None else counts.cell_counts,
-                _NO_COUNTS if counts is None else counts.visits,
-                _NO_NUMBERS if counts is None else counts.reward_sums,
-                offer.limits, self._gaps, self._totals,
-            )  # fmt: skip
+                self.entries,
+                self._law,
+                stretch.actions,
+                stretch.drawn[taken:],
+                least,
+                self._state,
+                self._uniforms[self._used :],
+                stretch.counts,
+                stretch.limits,
+                self._gaps,
+                self._totals,
+                rows,
+            )
             self._used += more
             taken += more
-            if end != kernels.UNKNOWN_ACTION:
+            if self._recorder is not None:
+                self._recorder.written(more)
+            if end == kernels.UNKNOWN_ACTION:
+                assert stretch.table is not None
+                stretch.table.ask(self.state)
+            elif end == kernels.LIMIT_REACHED or taken == steps:
                 return taken, end == kernels.LIMIT_REACHED
-            assert offer.policy is not None
-            place = encode(self.state, structure.state_sizes)
-            offer.actions[place] = encode(offer.policy(self.state), structure.action_sizes)

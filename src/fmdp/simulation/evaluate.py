@@ -16,13 +16,12 @@ from typing import Any
 import numpy as np
 
 from fmdp.errors import TooLarge
-from fmdp.learning.episodes import NO_LIMITS
-from fmdp.learning.learner import Offer, Table, action_table
 from fmdp.model import FactoredMDP
 from fmdp.model.factored import check_model
 from fmdp.parameters import Integer, resolve
 from fmdp.planning.evaluate import TABULATED_STATES, Evaluation, evaluate_exactly
 from fmdp.planning.plan import Progress, Status
+from fmdp.planning.playing import ActionTable, Stretch, action_table
 from fmdp.planning.policy import Policy, policy_of
 from fmdp.planning.settings import EXACT
 from fmdp.progress import reporting
@@ -132,12 +131,10 @@ def evaluate_by_simulation(
     )
 
 
-def _walk(environment: Environment, policy: Policy, actions: Table | None, steps: int) -> None:
+def _walk(environment: Environment, policy: Policy, actions: ActionTable | None, steps: int) -> None:
     while steps > 0:
         if actions is None:
             environment.step(policy(environment.state))
             steps -= 1
         else:
-            ready = min(steps, environment.ready())
-            offer = Offer(actions, True, ready, NO_LIMITS, None, policy)
-            steps -= environment.play(offer)[0]
+            steps -= environment.play(Stretch(steps, actions))[0]

@@ -16,9 +16,8 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from fmdp.learning.entries import locate
-from fmdp.learning.statistics import count
 from fmdp.model import FactoredMDP
+from fmdp.model.entries import count, locate
 
 DETERMINISTIC, BERNOULLI, GAUSSIAN = 0, 1, 2
 _CODES = {"deterministic": DETERMINISTIC, "bernoulli": BERNOULLI, "gaussian": GAUSSIAN}
@@ -145,15 +144,15 @@ def draw(entries, law, joint, found, uniforms, next_state, rewards):  # type: ig
 
 @numba.njit(cache=True, nogil=True)
 def play(  # type: ignore[no-untyped-def]
-    entries, law, actions, by_state, steps, state, uniforms, cell_counts, visits, reward_sums,
-    limits, gaps, totals,
-):  # fmt: skip
-    """Up to `steps` steps from `state` (moved in place), counted where there is room for it.
+    entries, law, actions, drawn, steps, state, uniforms, counts, limits, gaps, totals, rows
+):
+    """Up to `steps` steps from `state` (moved in place), counted and written down where there is
+    room for it.
 
-    The action of a step is actions[index of the state], or actions[number of the step]. Ends
-    before a step whose action is not known (negative), and after one in which the visits of an
+    The action of step t is drawn[t], or where that is negative actions[index of the state]. Ends
+    before a step whose action is not known (negative too), and after one in which the visits of an
     entry reach its limit. Returns how many steps were taken and why it ended. An empty array stands
-    for no counting, no limits, no gaps.
+    for no table, nothing drawn, no counting, no limits, no gaps, nothing written down.
     """
     m = state.shape[0]
     n_variables = entries.sizes.shape[0]
@@ -161,13 +160,19 @@ def play(  # type: ignore[no-untyped-def]
     joint = np.empty(n_variables, dtype=np.int64)
     found = np.empty(n_factors, dtype=np.int64)
     rewards = np.empty(n_factors - m)
-    counting, limited, with_gaps = visits.shape[0] > 0, limits.shape[0] > 0, gaps.shape[0] > 0
+    tabulated, drawing = actions.shape[0] > 0, drawn.shape[0] > 0
+    counting, limited = counts.visits.shape[0] > 0, limits.shape[0] > 0
+    with_gaps, recording = gaps.shape[0] > 0, rows.states.shape[0] > 0
     for t in range(steps):
         index = 0
         for i in range(m):
             joint[i] = state[i]
             index = index * entries.sizes[i] + state[i]
-        action = np.int64(actions[index] if by_state else actions[t])
+        action = np.int64(-1)
+        if drawing:
+            action = drawn[t]
+        if action < 0 and tabulated:
+            action = np.int64(actions[index])
         if action < 0:
             return t, UNKNOWN_ACTION
         rest = action
@@ -183,10 +188,17 @@ def play(  # type: ignore[no-untyped-def]
         if with_gaps:
             totals[GAP] += gaps[index, action]
         totals[STEPS] += 1.0
+        if recording:
+            for i in range(m):
+                rows.states[t, i] = joint[i]
+            for j in range(m, n_variables):
+                rows.actions[t, j - m] = joint[j]
+            for k in range(rewards.shape[0]):
+                rows.rewards[t, k] = rewards[k]
         if counting:
-            count(entries, found, state, rewards, cell_counts, visits, reward_sums)
+            count(entries, found, state, rewards, counts)
             if limited:
                 for f in range(n_factors):
-                    if visits[found[f]] >= limits[found[f]]:
+                    if counts.visits[found[f]] >= limits[found[f]]:
                         return t + 1, LIMIT_REACHED
     return steps, ALL_TAKEN

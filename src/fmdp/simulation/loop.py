@@ -1,33 +1,36 @@
 """The interaction loop: a learner in an environment, and the record of what it cost.
 
 `simulate(model, learner, steps, seed)` spawns SeedSequence(seed) into a stream for the environment
-and one for the learner (unless the learner came with its own). Where a learner can say what it
-will do until its next decision, compiled code does it; else the loop is act, step, observe. The
-result is the same to the last bit. A policy, a rule of one's own or the name of a learner may stand
-in the place of a learner.
+and one for the learner (unless its agent came with its own). Where an agent can say what it will do
+until its next decision, compiled code does it; else the loop is act, step, observe. The result is
+the same to the last bit. A policy, a rule of one's own or the name of a learner may stand in the
+place of a learner.
 """
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
 
 from fmdp.errors import InvalidParameter
+from fmdp.learning.agent import Agent
+from fmdp.learning.follow import Follow
 from fmdp.learning.learner import Learner
-from fmdp.learning.registry import learner_kind, learner_names
+from fmdp.learning.registry import LEARNERS
 from fmdp.model import FactoredMDP, Structure
 from fmdp.model.factored import check_model
 from fmdp.parameters import Integer, quoted
-from fmdp.planning.policy import Policy, as_action, policy_of
+from fmdp.planning.policy import Policy, as_action
+from fmdp.planning.randomised import RandomisedPolicy
 from fmdp.progress import line_of_run, reporting
-from fmdp.simulation.baseline import Baseline
 from fmdp.simulation.environment import Environment
 from fmdp.simulation.regret import Reference, reference_for
+from fmdp.simulation.run import Run
+from fmdp.simulation.trajectory import Recorder
 
 POINTS_A_DECADE = 20
 _SECONDS_BETWEEN_REPORTS = 0.1
@@ -36,12 +39,13 @@ Progress = Callable[[Mapping[str, Any]], None]
 """Called now and then with step, steps, episode, regret and seconds; before the first step with
 what the planner of the reference reports."""
 
-STEPS = Integer("steps", 10_000, "steps to take", low=0, high=2**53)
+STEPS = Integer("steps", 10_000, "steps to take", low=1, high=2**53)
 SEED = Integer("seed", 0, "seed of environment and learner", low=0)
+_MARK = Integer("checkpoints", 1, "", low=1)
 
 
 class Interacting(Protocol):
-    """All that a learner of one's own needs to have."""
+    """All that an agent of one's own, without a learner, needs to have."""
 
     def act(self, state: tuple[int, ...]) -> Sequence[int]: ...
 
@@ -54,28 +58,17 @@ class Interacting(Protocol):
     ) -> None: ...
 
 
-Player = Learner | Interacting | Policy | Callable[[tuple[int, ...]], Any] | str | os.PathLike[str]
+Player = (
+    Learner
+    | Agent
+    | Interacting
+    | Policy
+    | RandomisedPolicy
+    | Callable[[tuple[int, ...]], Any]
+    | str
+    | os.PathLike[str]
+)
 """Who may be simulated."""
-
-
-@dataclass(frozen=True)
-class Run:
-    """What one run has cost. Numbers that do not apply are None."""
-
-    regret: float
-    gap_regret: float | None
-    gain: float
-    gain_kind: str
-    steps: int
-    episodes: int | None
-    planner_calls: int | None
-    unconverged_plans: int | None
-    curve: tuple[tuple[int, float], ...]
-    """(t, realised regret after t steps) at log-spaced steps and at the end."""
-    gap_curve: tuple[tuple[int, float], ...] | None
-    total_reward: float
-    seconds: float
-    """Acting, observing and planning; what regret is measured against is made before."""
 
 
 def checkpoints(steps: int, points_a_decade: int = POINTS_A_DECADE) -> tuple[int, ...]:
@@ -97,7 +90,23 @@ def streams(seed: int) -> tuple[np.random.Generator, np.random.Generator]:
 
 
 class Simulation:
-    """A run under way: `run(steps)` as often as one likes, `result()` at any time."""
+    """A run under way: `run(steps)` as often as one likes, `result()` at any time.
+
+    Parameters
+    ----------
+    model
+        What is acted in.
+    learner
+        Who acts, as in `simulate`.
+    seed
+        Of environment and learner.
+    reference
+        What regret is measured against; made here if it is not handed in.
+    record
+        Whether every step is kept.
+    checkpoints
+        The steps at which the regret is noted; log-spaced by default. The last one always is.
+    """
 
     def __init__(
         self,
@@ -106,21 +115,29 @@ class Simulation:
         seed: int = 0,
         *,
         reference: Reference | None = None,
+        record: bool = False,
+        checkpoints: Iterable[int] | None = None,
     ) -> None:
         check_model(model, "simulate")
         of_environment, of_learner = streams(seed)
         self.model = model
-        self.learner = learner = player_of(learner, model)
+        self.seed = seed
+        self.agent: Agent | Interacting = agent_of(learner, model)
         if reference is not None and not isinstance(reference, Reference):
             raise InvalidParameter(
                 f"the reference of simulate must be what reference_for(model) gives, or None; "
                 f"got {quoted(reference)}"
             )
+        self._marks = None if checkpoints is None else _checked_marks(checkpoints)
         self.reference = reference if reference is not None else reference_for(model)
-        self.environment = Environment(model, of_environment, gaps=self.reference.gaps)
-        if isinstance(learner, Learner) and learner.generator is None:
-            learner.generator = of_learner
+        self._recorder = Recorder(model.structure) if record else None
+        self.environment = Environment(
+            model, of_environment, gaps=self.reference.gaps, recorder=self._recorder
+        )
+        if isinstance(self.agent, Agent) and self.agent.generator is None:
+            self.agent.generator = of_learner
         self.seconds = 0.0
+        self.interrupted = False
         self._curve: list[tuple[int, float]] = []
         self._gap_curve: list[tuple[int, float]] = []
 
@@ -131,36 +148,55 @@ class Simulation:
         return environment.steps * self.reference.gain - environment.total_reward
 
     def run(self, steps: int, *, progress: Progress | None = None) -> None:
-        """Take that many more steps."""
+        """Take that many more steps; Ctrl-C ends it earlier (`interrupted`), and nothing is lost.
+
+        Parameters
+        ----------
+        steps
+            How many.
+        progress
+            Called now and then with step, steps, episode, regret and seconds.
+        """
         steps = STEPS.check(steps, "simulate")
+        if self._recorder is not None:
+            self._recorder.refuse_too_many(steps)
         started = time.perf_counter()
         before, first = self.seconds, self.environment.steps
         due = 0.0
         try:
-            for mark in checkpoints(first + steps):
+            for mark in self._marks_between(first, first + steps):
                 while self.environment.steps < mark:
                     self._advance(mark - self.environment.steps)
                     self.seconds = before + time.perf_counter() - started
                     if progress is not None and self.seconds >= due:
                         due = self.seconds + _SECONDS_BETWEEN_REPORTS
                         progress(self._news(first + steps))
-                if mark > first:
-                    self._mark()
+                self._mark()
+        except KeyboardInterrupt:
+            self.interrupted = True
         finally:
             self.seconds = before + time.perf_counter() - started
 
+    def _marks_between(self, first: int, last: int) -> list[int]:
+        chosen = checkpoints(last) if self._marks is None else (*self._marks, last)
+        return sorted({mark for mark in chosen if first < mark <= last})
+
     def _advance(self, steps: int) -> None:
         """Some steps, at least one and at most so many."""
-        learner, environment = self.learner, self.environment
-        if isinstance(learner, Learner | Baseline):
-            offer = learner.offer(min(steps, environment.ready()))
-            if offer is not None:
-                learner.absorb(*environment.play(offer))
+        agent, environment = self.agent, self.environment
+        if isinstance(agent, Agent):
+            stretch = agent.stretch(min(steps, environment.ready()))
+            if stretch is not None:
+                before = environment.steps
+                try:
+                    environment.play(stretch)
+                finally:  # a policy that is asked for an action may be interrupted
+                    agent.played(stretch, environment.steps - before)
                 return
         state = environment.state
-        action = as_action(learner.act(state), self.model.structure)
+        action = as_action(agent.act(state), self.model.structure)
         rewards, next_state = environment.step(action)
-        learner.observe(state, action, rewards, next_state)
+        agent.observe(state, action, rewards, next_state)
 
     def _mark(self) -> None:
         self._curve.append((self.environment.steps, self.regret))
@@ -170,30 +206,37 @@ class Simulation:
         return {
             "step": self.environment.steps,
             "steps": steps,
-            "episode": getattr(self.learner, "episodes", None),
+            "episode": getattr(self.agent, "episodes", None),
             "regret": self.regret,
             "seconds": self.seconds,
         }
 
     def result(self) -> Run:
         """What the steps so far have cost."""
-        environment, learner = self.environment, self.learner
+        environment, agent = self.environment, self.agent
         if environment.steps and (not self._curve or self._curve[-1][0] < environment.steps):
             self._mark()
         with_gaps = self.reference.gaps is not None
+        recorder = self._recorder
         return Run(
+            problem=self.model.name or None,
+            learner=repr(agent.learner) if isinstance(agent, Agent) else repr(agent),
+            seed=self.seed,
             regret=self.regret,
             gap_regret=environment.total_gap if with_gaps else None,
             gain=self.reference.gain,
             gain_kind=self.reference.gain_kind,
             steps=environment.steps,
-            episodes=getattr(learner, "episodes", None),
-            planner_calls=getattr(learner, "planner_calls", None),
-            unconverged_plans=getattr(learner, "unconverged_plans", None),
+            episodes=getattr(agent, "episodes", None),
+            planner_calls=getattr(agent, "planner_calls", None),
+            unconverged_plans=getattr(agent, "unconverged_plans", None),
             curve=tuple(self._curve),
             gap_curve=tuple(self._gap_curve) if with_gaps else None,
             total_reward=environment.total_reward,
             seconds=self.seconds,
+            interrupted=self.interrupted,
+            trajectory=None if recorder is None else recorder.trajectory(environment.state),
+            agent=agent,
         )
 
 
@@ -203,52 +246,94 @@ def simulate(
     steps: int,
     seed: int = 0,
     *,
+    record: bool = False,
+    checkpoints: Iterable[int] | None = None,
     reference: Reference | None = None,
     progress: bool | Progress | None = None,
 ) -> Run:
     """Run a learner for `steps` steps from the initial state and say what it cost.
 
-    In the place of a learner there may be its name ("psrl", with the parameters at their defaults),
-    a policy or the path of its file, or a function state -> action: a baseline that learns nothing.
-    `reference` is what `reference_for(model)` gives, and is made here if it is not handed in.
-    `progress=True` shows a bar; a function is called with what is known so far.
+    Ctrl-C gives the run so far, with `run.interrupted`.
+
+    Parameters
+    ----------
+    model
+        What is acted in.
+    learner
+        A learner such as fmdp.PSRL(c=0.1), or its text: "psrl", "psrl,c=0.1", "module:Class". Or a
+        baseline that learns nothing: a policy, the path of its file, or a function state -> action.
+        Or an agent that goes on from where it stands, or any object with `act` and `observe`.
+    steps
+        How many steps to take.
+    seed
+        Of environment and learner; the same seed gives all learners the same luck.
+    record
+        Whether every step is kept, in `run.trajectory`.
+    checkpoints
+        The steps at which the regret is noted, from 1 to `steps`; 20 a decade by default.
+    reference
+        What `reference_for(model)` gives; made here if it is not handed in.
+    progress
+        True shows a bar; a function is called with what is known so far.
     """
     check_model(model, "simulate")
     n_steps = STEPS.check(steps, "simulate")
     SEED.check(seed, "simulate")
-    player = player_of(learner, model)
-    what = f"{getattr(player, 'name', 'simulation')} on {model.name or 'the model'}"
+    marks = None if checkpoints is None else _checked_marks(checkpoints, n_steps)
+    agent = agent_of(learner, model)
+    what = f"{_named(agent)} on {model.name or 'the model'}"
     with reporting(progress, what, "simulate", line_of_run) as report:
         against = reference if reference is not None else reference_for(model, progress=report)
-        simulation = Simulation(model, player, seed, reference=against)
+        simulation = Simulation(
+            model, agent, seed, reference=against, record=record, checkpoints=marks
+        )
         simulation.run(n_steps, progress=report)
     return simulation.result()
 
 
-def player_of(given: object, model: FactoredMDP) -> Learner | Interacting:
-    """Who plays, from what a user hands over: a learner or its name, a policy or a rule."""
+def _checked_marks(given: Iterable[int], last: int | None = None) -> tuple[int, ...]:
+    try:
+        marks = tuple(_MARK.check(mark, "simulate") for mark in given)
+    except TypeError:
+        marks = ()
+    if not marks or (last is not None and max(marks) > last):
+        upto = "" if last is None else f" from 1 to {last}"
+        raise InvalidParameter(
+            f"the 'checkpoints' parameter of simulate must be steps{upto}; got {quoted(given)}"
+        )
+    return marks
+
+
+def _named(agent: Agent | Interacting) -> str:
+    return agent.learner.name if isinstance(agent, Agent) else type(agent).__name__
+
+
+def agent_of(given: object, model: FactoredMDP) -> Agent | Interacting:
+    """Who acts, from what a user hands over: a learner or its text, an agent, a policy, a rule."""
     structure = model.structure
     if isinstance(given, str) and not _is_policy_file(given):
-        return learner_kind(given).make(model, {})
+        given = LEARNERS.read(given)
+    if isinstance(given, Learner):
+        return given.start(model)
     if isinstance(given, type):
         raise InvalidParameter(
-            f"simulate needs a learner, not its class: {given.__name__}(model.structure) makes one"
+            f"simulate needs a learner, not its class: {given.__name__}() makes one"
         )
     if all(callable(getattr(given, verb, None)) for verb in ("act", "observe")):
         known = getattr(given, "structure", None)
         if isinstance(known, Structure) and known != structure:
-            raise InvalidParameter("the learner's structure is not the model's; they must be equal")
-        player: Learner | Interacting = given  # type: ignore[assignment]
-        return player
-    if not callable(given) and not isinstance(given, str | os.PathLike):
+            raise InvalidParameter("the agent's structure is not the model's; they must be equal")
+        agent: Agent | Interacting = given  # type: ignore[assignment]
+        return agent
+    if not callable(given) and not isinstance(given, str | os.PathLike | RandomisedPolicy):
         raise InvalidParameter(
-            f"simulate needs a learner (an object with act and observe, or the name of one), a "
-            f"policy, or a function state -> action; got {quoted(given)}"
+            f"simulate needs a learner such as fmdp.PSRL() or 'psrl', an agent (an object with act "
+            f"and observe), a policy, or a function state -> action; got {quoted(given)}"
         )
-    return Baseline(policy_of(given, structure, "simulate"), structure)
+    return Follow(policy=given).start(structure)
 
 
 def _is_policy_file(text: str) -> bool:
-    if text in learner_names():
+    if text in LEARNERS.names():
         return False
     return text.endswith(".npz") or os.path.isfile(text)  # noqa: PTH113 - too long a name is none

@@ -3,7 +3,8 @@
 Entries 0, 1, ... are the rows of transition table 0, then those of table 1, ..., and after all the
 transition factors the rows of the reward tables. A transition entry owns one cell for each value
 of its variable; cells are numbered in the same order. What is kept about a factored MDP by counting
-or by sampling is then a few flat arrays, which compiled code fills and array expressions read.
+or by sampling is then a few flat arrays, which compiled code fills and array expressions read:
+`Counts` are those of a stream of experience, filled by `count`.
 
 Finding the entries of one x = (state, action) costs the sum of the scopes' lengths.
 """
@@ -17,8 +18,8 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from fmdp.model import Structure
 from fmdp.model.spaces import strides
+from fmdp.model.structure import Structure
 
 Index = NDArray[np.int64]
 Kind = TypeVar("Kind", bound=np.generic)
@@ -51,6 +52,36 @@ class Entries(NamedTuple):
     @property
     def n_cells(self) -> int:
         return len(self.cell_entry)
+
+
+def _none() -> Index:
+    return np.zeros(0, dtype=np.int64)
+
+
+class Counts(NamedTuple):
+    """What has been seen, in arrays that only grow; empty ones where nothing is to be counted."""
+
+    cells: Index
+    """[cells]: N(x, s'), how often a row's variable took each value."""
+    visits: Index
+    """[entries]: N(x), of transition entries and then of reward entries."""
+    reward_sums: NDArray[np.float64]
+    """[reward entries]: sums of the observed rewards."""
+
+
+def no_counts(entries: Entries) -> Counts:
+    """Counts before anything is seen."""
+    return Counts(
+        cells=np.zeros(entries.n_cells, dtype=np.int64),
+        visits=np.zeros(entries.n_entries, dtype=np.int64),
+        reward_sums=np.zeros(entries.n_entries - entries.n_transition_entries),
+    )
+
+
+NOT_COUNTED = Counts(_none(), _none(), np.zeros(0))
+"""For steps that nobody counts."""
+NO_LIMITS: Index = _none()
+"""For steps that no count ends."""
 
 
 def entries_of(structure: Structure) -> Entries:
@@ -98,6 +129,19 @@ def locate(entries, joint, found):  # type: ignore[no-untyped-def]
         for p in range(entries.scope_start[factor], entries.scope_start[factor + 1]):
             entry += entries.scope_strides[p] * joint[entries.scope_variables[p]]
         found[factor] = entry
+
+
+@numba.njit(cache=True, nogil=True)
+def count(entries, found, next_state, rewards, counts):  # type: ignore[no-untyped-def]
+    """Count one step; found = the entries of (state, action), one a factor."""
+    m = next_state.shape[0]
+    for i in range(m):
+        counts.visits[found[i]] += 1
+        counts.cells[entries.first_cell[found[i]] + next_state[i]] += 1
+    n_transition_entries = entries.first_cell.shape[0] - 1
+    for k in range(rewards.shape[0]):
+        counts.visits[found[m + k]] += 1
+        counts.reward_sums[found[m + k] - n_transition_entries] += rewards[k]
 
 
 def _whole(numbers: object) -> Index:

@@ -1,0 +1,329 @@
+"""Agent: the state of one run of a learner. Stepping, bulk play and saving follow from decisions.
+
+    agent = learner.start(structure, generator)
+    action = agent.act(state)                               asks the learner when a decision is due
+    agent.observe(state, action, rewards, next_state)       counts, and sees whether it is over
+
+A decision is a policy and how long it is played. A loop that plays many steps at once asks for a
+`stretch` instead of an action, plays it in compiled code that fills the statistics in place, and
+says with `played` how far it got. Both ways lead to the same state of the agent, to the last bit.
+
+Nobody inherits from Agent: what an algorithm says is in its Learner, and nothing else is asked.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fmdp.errors import InvalidParameter
+from fmdp.learning.statistics import Statistics
+from fmdp.model import FactoredMDP, Structure
+from fmdp.model.entries import NO_LIMITS, NOT_COUNTED, Index
+from fmdp.model.spaces import strides
+from fmdp.parameters import quoted
+from fmdp.planning.plan import Plan, Planner, Prepared, Status, Tables
+from fmdp.planning.playing import NO_ACTIONS, ActionTable, Stretch, action_table
+from fmdp.planning.policy import Policy, Rule
+from fmdp.planning.randomised import RandomisedPolicy
+
+if TYPE_CHECKING:
+    from fmdp.learning.learner import Learner
+
+FOR_EVER = sys.maxsize
+_MOST_ACTIONS = 1 << 62
+
+
+@dataclass(frozen=True, eq=False)
+class Decision:
+    """What a learner does until it is asked again: the one thing that an algorithm says.
+
+    Parameters
+    ----------
+    policy
+        What is played: one that a planner made, a TablePolicy, an ExploringPolicy, or any function
+        state -> action, which is then asked in every step.
+    steps
+        How many steps at most; for ever by default.
+    limits
+        Counts at which it ends earlier: [entries], compared with `statistics.visits` after every
+        step; empty for none.
+    """
+
+    policy: Policy | RandomisedPolicy
+    steps: int = FOR_EVER
+    limits: Index = field(default_factory=lambda: NO_LIMITS)
+
+
+@final
+class Agent:
+    """One run of a learner, made by `learner.start(structure, generator)`.
+
+    Attributes
+    ----------
+    learner
+        The settings that it runs with.
+    structure
+        Of the model that it acts in, which it never sees.
+    generator
+        For whatever is drawn at random; None until one is needed and given.
+    statistics
+        What has been counted so far.
+    memory
+        What the learner keeps beside the statistics: numbers, texts, lists, arrays, by name.
+    planner
+        With a learner's defaults for what was left open; None for a learner that does not plan.
+    planner_reason
+        Why it is not the exact one, where it was left to the learner.
+    steps, episodes, planner_calls, unconverged_plans
+        How many so far. A decision of a learner that counts what it sees is an episode.
+    """
+
+    def __init__(
+        self,
+        learner: Learner,
+        structure: Structure,
+        generator: np.random.Generator | None,
+        model: FactoredMDP | None = None,
+    ) -> None:
+        self.learner = learner
+        self.structure = structure
+        self.generator = generator
+        self.model = model
+        """Of those that are told; None for all honest learners."""
+        self.statistics = Statistics(structure)
+        self.planner: Planner | None
+        self.planner_reason: str | None
+        self.planner, self.planner_reason = learner.planner_for(structure)
+        self.memory: dict[str, Any] = learner.remember(structure)
+        self.steps = 0
+        self.episodes = 0
+        self.planner_calls = 0
+        self.unconverged_plans = 0
+        self.decision: Decision | None = None
+        """The one under way."""
+        self._taken = 0  # steps of it
+        self._over = True
+        self._table: ActionTable | None = None
+        self._drawn: NDArray[np.int64] | None = None  # what a random policy does next
+        self._prepared: Prepared | None = None
+        self._watched = learner.watches()
+
+    def __repr__(self) -> str:
+        return f"<Agent of {self.learner!r} after {self.steps:,} steps>"
+
+    # ---- what the learner uses ------------------------------------------------------------------
+
+    @property
+    def randomness(self) -> np.random.Generator:
+        """The generator, or an error that says how to give one."""
+        if self.generator is None:
+            owner = self.learner.owner()
+            raise InvalidParameter(
+                f"{owner} draws at random and has no generator; give start a seed or a "
+                f"numpy.random.Generator, or use simulate"
+            )
+        return self.generator
+
+    @property
+    def steps_of_last_episode(self) -> int:
+        """Of the decision that is over; 1 before the first."""
+        return self._taken if self.episodes else 1
+
+    def plan(self, tables: Tables, **how: Any) -> Plan:
+        """Plan with these tables; a plan that did not converge is used and counted.
+
+        Parameters
+        ----------
+        tables
+            A model, or optimistic tables, of the agent's structure.
+        **how
+            What the planner's `solve` takes beside them.
+        """
+        plan = self.prepared.solve(tables, **how)
+        if plan.status is Status.INTERRUPTED:
+            raise KeyboardInterrupt
+        if plan.policy is None:
+            raise RuntimeError(f"planner {plan.planner} gave no policy: {plan.status.message}")
+        self.planner_calls += 1
+        self.unconverged_plans += plan.status is not Status.CONVERGED
+        return plan
+
+    @property
+    def prepared(self) -> Prepared:
+        """The planner, made ready for the structure and warm from one plan to the next."""
+        if self._prepared is None:
+            if self.planner is None:
+                raise InvalidParameter(f"{self.learner.owner()} has no planner to plan with")
+            self._prepared = self.planner.prepare(self.structure)
+        return self._prepared
+
+    # ---- decisions ------------------------------------------------------------------------------
+
+    def decide(self) -> Decision:
+        """The decision under way; a new one if there is none. If it fails, nothing has changed."""
+        if self._over or self.decision is None:
+            self.begin(self._checked(self.learner.decide(self)))
+            self.episodes += self.learner.counts
+        assert self.decision is not None
+        return self.decision
+
+    def begin(self, decision: Decision, taken: int = 0, over: bool = False) -> None:
+        """Follow this decision, of which so many steps have been taken."""
+        self.decision = decision
+        self._taken, self._over = taken, over
+        self._table = None
+
+    def _checked(self, decision: Any) -> Decision:
+        owner = f"{self.learner.owner()}: decide"
+        if not isinstance(decision, Decision):
+            raise InvalidParameter(f"{owner} must give a Decision; got {quoted(decision)}")
+        if not isinstance(decision.steps, int) or decision.steps < 1:
+            raise InvalidParameter(
+                f"{owner} gave a decision of {quoted(decision.steps)} steps; must be 1 or more"
+            )
+        entries = len(self.statistics.visits)
+        limits = np.asarray(decision.limits)
+        if limits.shape not in ((0,), (entries,)) or limits.dtype != np.int64:
+            raise InvalidParameter(
+                f"{owner} gave limits of shape {limits.shape} and type {limits.dtype}; must be "
+                f"{entries} of int64, one an entry, or none"
+            )
+        policy = decision.policy
+        if not isinstance(policy, RandomisedPolicy) and not hasattr(policy, "action_sizes"):
+            if not callable(policy):
+                raise InvalidParameter(f"{owner} must give a policy; got {quoted(policy)}")
+            policy = policy if isinstance(policy, Rule) else Rule(policy, self.structure)
+            decision = Decision(policy, decision.steps, decision.limits)
+        return decision
+
+    # ---- step by step ---------------------------------------------------------------------------
+
+    def act(self, state: Sequence[int]) -> tuple[int, ...]:
+        """The action to take in this state; asking again gives the same answer.
+
+        Parameters
+        ----------
+        state
+            One value for each state variable.
+        """
+        policy = self.decide().policy
+        if not isinstance(policy, RandomisedPolicy):
+            return policy(state)
+        checked = self.structure.check_state(state)
+        if self._drawn is None:
+            self._drawn = policy.draw(self.randomness, 1)[0]
+        if self._drawn[0] >= 0:
+            return tuple(self._drawn.tolist())
+        assert policy.base is not None
+        return policy.base(checked)
+
+    def observe(
+        self,
+        state: Sequence[int],
+        action: Sequence[int],
+        rewards: Sequence[float],
+        next_state: Sequence[int],
+    ) -> None:
+        """What came of an action, the agent's own or another's. A refused step leaves no trace.
+
+        Parameters
+        ----------
+        state, action, next_state
+            One value for each variable.
+        rewards
+            One number for each reward factor, inside its range.
+        """
+        if self.learner.counts:
+            self.statistics.record(state, action, rewards, next_state)
+        else:
+            self.statistics.check(state, action, rewards, next_state)
+        if self._watched:
+            self.learner.watch(self, state, action, rewards, next_state)
+        self._advance(1, self._limit_reached())
+        self._drawn = None
+
+    # ---- many steps at once ---------------------------------------------------------------------
+
+    def stretch(self, at_most: int) -> Stretch | None:
+        """The coming steps, if it can be said beforehand what is done in them; `played` has to be
+        told before anything else is asked."""
+        if self._watched:
+            return None
+        decision = self.decide()
+        policy, steps = decision.policy, min(at_most, decision.steps - self._taken)
+        drawn, base = NO_ACTIONS, policy
+        if isinstance(policy, RandomisedPolicy):
+            if self.structure.n_actions > _MOST_ACTIONS:
+                return None
+            self._before = self.randomness.bit_generator.state
+            drawn, base = self._joint(self._draw(policy, steps)), policy.base  # type: ignore[assignment]
+        if base is not None:
+            if self._table is None and not isinstance(base, Rule):
+                self._table = action_table(base, self.structure)  # type: ignore[arg-type]
+            if self._table is None:
+                self._undraw(policy, 0)
+                return None
+        counts = self.statistics.counts if self.learner.counts else NOT_COUNTED
+        return Stretch(steps, self._table, drawn, counts, decision.limits)
+
+    def played(self, stretch: Stretch, taken: int) -> None:
+        """So many steps of the stretch were played, all of them counted."""
+        assert self.decision is not None
+        policy = self.decision.policy
+        if taken < stretch.steps:
+            self._undraw(policy, taken)
+        elif isinstance(policy, RandomisedPolicy):
+            self._drawn = None
+        self._advance(taken, self._limit_reached())
+
+    def _draw(self, policy: RandomisedPolicy, steps: int) -> NDArray[np.int64]:
+        """The coming steps of a random policy; the first may have been drawn to answer `act`."""
+        if self._drawn is None:
+            return policy.draw(self.randomness, steps)
+        return np.concatenate([self._drawn[None], policy.draw(self.randomness, steps - 1)])
+
+    def _undraw(self, policy: Any, taken: int) -> None:
+        """Put the generator where it stands after so many steps, as if no more had been drawn."""
+        if not isinstance(policy, RandomisedPolicy):
+            return
+        self.randomness.bit_generator.state = self._before
+        if taken:
+            self._draw(policy, taken)
+            self._drawn = None
+
+    def _joint(self, actions: NDArray[np.int64]) -> Index:
+        joint: Index = actions @ np.array(strides(self.structure.action_sizes), dtype=np.int64)
+        joint[actions[:, 0] < 0] = -1
+        return joint
+
+    def _advance(self, taken: int, limit_reached: bool) -> None:
+        self.steps += taken
+        if self.decision is None:
+            return  # somebody else acts, and this one looks on
+        self._taken += taken
+        self._over = self._over or limit_reached or self._taken >= self.decision.steps
+
+    def _limit_reached(self) -> bool:
+        limits = NO_LIMITS if self.decision is None else self.decision.limits
+        return bool(limits.size and (self.statistics.visits >= limits).any())
+
+    # ---- saving ---------------------------------------------------------------------------------
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write everything to a file, whole or not at all; `fmdp.load_agent` goes on from there.
+
+        Parameters
+        ----------
+        path
+            Where to write; an existing file is replaced when the new one is whole.
+        """
+        from fmdp.learning.files import save_agent
+
+        save_agent(self, path)

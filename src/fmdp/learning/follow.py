@@ -1,0 +1,97 @@
+"""A policy in the place of a learner: what a fixed rule costs, as a baseline.
+
+A table, or a policy that a planner made, is played in compiled code like the policy of an episode
+that never ends. A function of one's own is asked in every step, since it may be anything.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from fmdp.errors import InvalidParameter
+from fmdp.learning.agent import Agent, Decision
+from fmdp.learning.learner import Learner
+from fmdp.model import FactoredMDP, Structure
+from fmdp.parameters import REQUIRED, Parameter
+from fmdp.planning.policy import policy_of
+from fmdp.planning.randomised import RandomisedPolicy
+from fmdp.registries import attribute_at, is_place, place_of
+from fmdp.settings import setting
+
+
+@dataclass(frozen=True)
+class PolicySource(Parameter):
+    """A policy, a rule of one's own, or where either is to be found."""
+
+    kind: ClassVar[str] = "policy"
+
+    @property
+    def allowed(self) -> str:
+        return "a policy, the path of a policy file, a function state -> action, or module:function"
+
+    def _read(self, text: str) -> Any:
+        return text
+
+    def _accept(self, value: Any) -> Any:
+        if isinstance(value, os.PathLike):
+            return os.fspath(value)
+        if isinstance(value, type) or not (
+            (isinstance(value, str) and value)
+            or callable(value)
+            or isinstance(value, RandomisedPolicy)
+        ):
+            raise ValueError
+        return value
+
+    def _write(self, value: Any) -> str:
+        if isinstance(value, str):
+            return value
+        return place_of(value) if hasattr(value, "__qualname__") else repr(value)
+
+
+class Follow(Learner):
+    """Plays one policy or rule for ever and learns nothing: a baseline."""
+
+    name = "policy"
+    summary = "plays one policy, or one's own rule, for ever: a baseline"
+    role = "baseline"
+    counts = False
+    example = {"policy": "fmdp.learning.follow:first_action"}
+
+    policy: Any = setting(
+        REQUIRED, "what is played: a policy file, or a rule as module:function", kind=PolicySource
+    )
+
+    def start(
+        self,
+        structure: Structure | FactoredMDP,
+        generator: np.random.Generator | int | None = None,
+    ) -> Agent:
+        agent = super().start(structure, generator)
+        self.found(agent.structure)
+        return agent
+
+    def found(self, structure: Structure) -> Any:
+        """The policy itself, for a structure."""
+        policy = self.policy
+        if isinstance(policy, str) and is_place(policy):
+            policy = attribute_at(policy, "rule")
+            if isinstance(policy, type) or not callable(policy):
+                raise InvalidParameter(
+                    f"rule {self.policy!r} must be a function state -> action; got {policy!r}"
+                )
+        if isinstance(policy, RandomisedPolicy):
+            return policy
+        return policy_of(policy, structure, self.owner())
+
+    def decide(self, agent: Agent) -> Decision:
+        return Decision(self.found(agent.structure))
+
+
+def first_action(state: tuple[int, ...]) -> int:
+    """The rule that always takes the first value of the one action variable."""
+    return 0

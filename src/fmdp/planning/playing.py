@@ -1,0 +1,67 @@
+"""What is played without asking anybody: a table of actions, drawn actions, where to stop.
+
+Between two decisions of a learner, and in the evaluation of a policy, what is done in every state
+is known beforehand. A `Stretch` says it in arrays, and the simulator's compiled loop plays it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fmdp.model import Structure
+from fmdp.model.entries import NO_LIMITS, NOT_COUNTED, Counts, Index
+from fmdp.model.spaces import encode
+from fmdp.planning.policy import Policy, TablePolicy
+
+TABULATED_STATES = 1 << 18
+"""Up to here a policy that is no table becomes one, state by state as states are met."""
+NO_ACTIONS: Index = np.zeros(0, dtype=np.int64)
+
+
+class ActionTable:
+    """Joint action indices by state; -1 where the policy has not been asked yet."""
+
+    def __init__(self, policy: Policy, structure: Structure) -> None:
+        self.policy = policy
+        self.structure = structure
+        self.actions: NDArray[np.integer[Any]]
+        if isinstance(policy, TablePolicy):
+            self.actions = policy.actions
+        else:
+            self.actions = np.full(structure.n_states, -1, dtype=np.int64)
+
+    def ask(self, state: Sequence[int]) -> None:
+        """Fill in the action of one state."""
+        place = encode(state, self.structure.state_sizes)
+        self.actions[place] = encode(self.policy(state), self.structure.action_sizes)
+
+
+def action_table(policy: Policy, structure: Structure) -> ActionTable | None:
+    """The policy as a table, filled as states are met; None where there are too many states."""
+    if isinstance(policy, TablePolicy) or structure.n_states <= TABULATED_STATES:
+        return ActionTable(policy, structure)
+    return None
+
+
+@dataclass(frozen=True, eq=False)
+class Stretch:
+    """Steps whose actions are known beforehand."""
+
+    steps: int
+    """At most so many."""
+    table: ActionTable | None = None
+    drawn: Index = field(default_factory=lambda: NO_ACTIONS)
+    """[steps]: the joint action of each step, -1 where the table says it; or empty."""
+    counts: Counts = NOT_COUNTED
+    """Where every step is counted."""
+    limits: Index = field(default_factory=lambda: NO_LIMITS)
+    """[entries]: the stretch ends when the visits of an entry reach its limit; or empty."""
+
+    @property
+    def actions(self) -> NDArray[np.integer[Any]]:
+        return NO_ACTIONS if self.table is None else self.table.actions

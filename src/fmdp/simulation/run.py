@@ -1,0 +1,93 @@
+"""Run: what a simulation has cost."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fmdp.simulation.frames import needs_pandas
+from fmdp.simulation.trajectory import Trajectory
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Run:
+    """What one run has cost. Numbers that do not apply are None.
+
+    Attributes
+    ----------
+    regret
+        Realised: steps times the gain, less the rewards.
+    gap_regret
+        The sum of what each action was worse than the best one; None where the model is too large.
+    gain, gain_kind
+        What regret is measured against: the optimal gain (exact), or an upper_bound on it.
+    steps, total_reward
+        How many were taken, and what they brought.
+    curve, gap_curve
+        (t, regret after t steps) at the checkpoints and at the end.
+    episodes, planner_calls, unconverged_plans
+        Of the learner; None for what is no learner.
+    seconds
+        Acting, observing and planning; what regret is measured against is made before.
+    interrupted
+        Whether Ctrl-C ended it before its last step.
+    problem, learner, seed
+        What was run: the model's name, the learner as its call, the seed.
+    trajectory
+        Every step, if the run was recorded.
+    agent
+        Who acted; an Agent can be saved, or simulated further.
+    """
+
+    regret: float
+    gap_regret: float | None
+    gain: float
+    gain_kind: str
+    steps: int
+    episodes: int | None
+    planner_calls: int | None
+    unconverged_plans: int | None
+    curve: tuple[tuple[int, float], ...]
+    gap_curve: tuple[tuple[int, float], ...] | None
+    total_reward: float
+    seconds: float
+    interrupted: bool = False
+    problem: str | None = None
+    learner: str = ""
+    seed: int = 0
+    trajectory: Trajectory | None = None
+    agent: Any = field(default=None, compare=False)
+
+    def __repr__(self) -> str:
+        ended = "interrupted after" if self.interrupted else "after"
+        against = "the optimal gain" if self.gain_kind == "exact" else "an upper bound on the gain,"
+        gaps = "" if self.gap_regret is None else f" (gap regret {self.gap_regret:.6g})"
+        lines = [
+            f"Run of {self.learner} on {self.problem or 'a model'}, seed {self.seed}",
+            f"  regret {self.regret:.6g}{gaps} {ended} {self.steps:,} steps",
+            f"  measured against {against} {self.gain:.9g}; {self.seconds:.3g} s",
+        ]
+        if self.planner_calls:
+            lines.append(
+                f"  {self.episodes:,} episodes, {self.planner_calls:,} plans, "
+                f"{self.unconverged_plans:,} of them not converged"
+            )
+        return "\n".join(lines)
+
+    def columns(self) -> dict[str, NDArray[Any]]:
+        """t, regret and, where there is one, gap_regret, at the checkpoints."""
+        found: dict[str, NDArray[Any]] = {
+            "t": np.array([t for t, _ in self.curve], dtype=np.int64),
+            "regret": np.array([regret for _, regret in self.curve]),
+        }
+        if self.gap_curve is not None:
+            found["gap_regret"] = np.array([gap for _, gap in self.gap_curve])
+        return found
+
+    def to_frame(self) -> Any:
+        """The columns as a pandas DataFrame, a row a checkpoint; `trajectory.to_frame()` has a row
+        a step."""
+        return needs_pandas().DataFrame(self.columns())
