@@ -78,6 +78,7 @@ class Learner(ABC):
     """The common part: settings, counters, a generator."""
 
     name: ClassVar[str]
+    role: ClassVar[str] = "learner"
     summary: ClassVar[str]
     parameters: ClassVar[tuple[Parameter, ...]] = ()
 

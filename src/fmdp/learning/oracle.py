@@ -17,6 +17,7 @@ class Oracle(PlanningLearner):
     """Plans once, for the true model: the upper end of every comparison."""
 
     name = "oracle"
+    role = "upper"
     summary = "knows the model and plays its best policy"
     plans_for_models = True
 

@@ -22,6 +22,7 @@ class Random(Learner):
     """Uniform actions, the lower end of every comparison."""
 
     name = "random"
+    role = "lower"
     summary = "uniform random actions"
 
     def __init__(
