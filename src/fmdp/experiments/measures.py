@@ -106,9 +106,7 @@ def checked(measures: Mapping[str, object], *, done: bool) -> dict[str, Value]:
     missing; of a failed run none at all."""
     if not done:
         if measures:
-            raise InvalidParameter(
-                f"a failed run must have no measures; got {', '.join(measures)}"
-            )
+            raise InvalidParameter(f"a failed run must have no measures; got {', '.join(measures)}")
         return {}
     for measure in declared():
         if measure.required and measure.name not in measures:

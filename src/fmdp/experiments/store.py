@@ -420,7 +420,7 @@ def _connect(path: Path, read_only: bool) -> sqlite3.Connection:
 
 
 def _checked(connection: sqlite3.Connection, path: Path, read_only: bool) -> sqlite3.Connection:
-    """The connection to a sound store of this version: as it is, migrated, or of a migrated copy."""
+    """A connection to a sound store of this version: as it is, migrated, or a migrated copy."""
     try:
         (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
         if verdict != "ok":
