@@ -68,7 +68,7 @@ bench: $(INSTALLED_BENCH) ## time and memory against peers, all in one run
 lock: ## resolve all dependencies afresh and pin them in requirements/lock.txt
 	rm -rf build/lock
 	$(PYTHON) -m venv build/lock
-	build/lock/bin/python -m pip --disable-pip-version-check -qq install '.[gym,rddl,dask,plots,bench,dev]'
+	build/lock/bin/python -m pip --disable-pip-version-check -qq install '.[gym,rddl,dask,plots,frames,bench,dev]'
 	build/lock/bin/python -m pip freeze --all --exclude pip --exclude fmdp > $(LOCK)
 	rm -rf build/lock
 

@@ -15,7 +15,7 @@ from fmdp.errors import InvalidParameter
 if TYPE_CHECKING:
     from fmdp.experiments.executors import Workers
     from fmdp.experiments.spec import Spec
-    from fmdp.experiments.sweep import Progress, Summary
+    from fmdp.experiments.sweep import Summary, SweepNews
 
 # A failed run is told with its error; of hundreds, the first few tell the story.
 _MOST_ERRORS = 5
@@ -72,7 +72,7 @@ def run_spec(spec: Spec, out: Path, workers: Workers, *, retry_failed: bool = Fa
         raise
 
 
-def line_of(news: Progress, seconds: float) -> str:
+def line_of(news: SweepNews, seconds: float) -> str:
     """ "12/80 done, 2 running, 0 failed, 3 min 5 s left, ahead: DORL" """
     parts = [f"{news.done}/{news.total} done", f"{news.running} running", f"{news.failed} failed"]
     if news.seconds_left is not None:

@@ -53,6 +53,10 @@ class Recipe:
     planner_settings: Mapping[str, Any]
     """Those that were given."""
 
+    @property
+    def role(self) -> str:
+        return learner_kind(self.learner).build.role
+
     def make(self, model: FactoredMDP) -> Learner:
         planner = None
         if self.planner is not None:

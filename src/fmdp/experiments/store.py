@@ -1,12 +1,14 @@
 """The store: one SQLite file, DIR/runs.sqlite, that keeps runs, curves and recordings.
 
 A run is keyed by the hash of its resolved spec (see spec.py) and is written in one transaction,
-curve and recording included: it is there whole or not at all, whatever kills the writer. A run
-that is done is never changed; triggers in the file itself refuse it. A failed run is kept with
-its error until the same run is done. Foreign keys are on, the journal is a write-ahead log, so
+measures, curve and recording included: it is there whole or not at all, whatever kills the writer.
+A run that is done is never changed; triggers in the file itself refuse it. A failed run is kept
+with its error until the same run is done. Foreign keys are on, the journal is a write-ahead log, so
 that reports read while a sweep writes. One process writes at a time (`Store.writing`).
 
-Reading is typed: `Store.open(directory)` and then `specs`, `runs`, `curve`, `recording`, `model`.
+Reading is typed: `Store.open(directory)` and then `specs`, `runs`, `curve`, `recording`, `model`;
+results.py makes frames of it. A store of an older schema version (schema.py) is brought up to date
+when it is opened for writing; a reader gets an up-to-date copy in memory and leaves the file alone.
 docs/experiments.md describes every table and column.
 """
 
@@ -19,104 +21,28 @@ import secrets
 import sqlite3
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal
+from typing import Any, Literal, cast, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fmdp import __version__
-from fmdp.errors import FileProblem
+from fmdp.errors import FileProblem, InvalidParameter
+from fmdp.experiments import schema
+from fmdp.experiments.measures import Measure, T, Value, checked, measure_named
+from fmdp.experiments.schema import APPLICATION_ID, SCHEMA_VERSION
 from fmdp.model import FactoredMDP
 from fmdp.model.files import dumps, loads
 
 FILE_NAME = "runs.sqlite"
-SCHEMA_VERSION = 1
-APPLICATION_ID = 0x464D4450  # "FMDP", in the header of the file
 
-SCHEMA = """
-CREATE TABLE meta (
-    key TEXT PRIMARY KEY,
-    value TEXT NOT NULL
-) STRICT, WITHOUT ROWID;
-
-CREATE TABLE models (
-    hash TEXT PRIMARY KEY,
-    name TEXT NOT NULL,
-    document BLOB NOT NULL
-) STRICT, WITHOUT ROWID;
-
-CREATE TABLE specs (
-    hash TEXT PRIMARY KEY,
-    name TEXT NOT NULL,
-    title TEXT NOT NULL,
-    text TEXT NOT NULL,
-    resolved TEXT NOT NULL,
-    fmdp_version TEXT NOT NULL,
-    added TEXT NOT NULL
-) STRICT, WITHOUT ROWID;
-
-CREATE TABLE members (
-    spec TEXT NOT NULL REFERENCES specs (hash),
-    position INTEGER NOT NULL,
-    key TEXT NOT NULL,
-    problem TEXT NOT NULL,
-    model TEXT NOT NULL REFERENCES models (hash),
-    label TEXT NOT NULL,
-    seed INTEGER NOT NULL,
-    PRIMARY KEY (spec, position)
-) STRICT, WITHOUT ROWID;
-CREATE INDEX members_key ON members (key);
-
-CREATE TABLE runs (
-    key TEXT PRIMARY KEY,
-    model TEXT NOT NULL REFERENCES models (hash),
-    problem TEXT NOT NULL,
-    learner TEXT NOT NULL,
-    parameters TEXT NOT NULL,
-    planner TEXT,
-    planner_settings TEXT NOT NULL,
-    seed INTEGER NOT NULL,
-    steps INTEGER NOT NULL,
-    fmdp_version TEXT NOT NULL,
-    results_version INTEGER NOT NULL,
-    machine TEXT NOT NULL,
-    finished TEXT NOT NULL,
-    seconds REAL NOT NULL,
-    status TEXT NOT NULL CHECK (status IN ('done', 'failed')),
-    error TEXT CHECK ((error IS NULL) = (status = 'done')),
-    regret REAL CHECK ((regret IS NULL) = (status = 'failed')),
-    gap_regret REAL,
-    gain REAL,
-    gain_kind TEXT CHECK (gain_kind IN ('exact', 'upper_bound')),
-    episodes INTEGER,
-    planner_calls INTEGER,
-    unconverged_plans INTEGER
-) STRICT, WITHOUT ROWID;
-CREATE TRIGGER runs_done_stay BEFORE UPDATE ON runs WHEN OLD.status = 'done'
-    BEGIN SELECT RAISE (ABORT, 'a run that is done is never changed'); END;
-CREATE TRIGGER runs_done_remain BEFORE DELETE ON runs WHEN OLD.status = 'done'
-    BEGIN SELECT RAISE (ABORT, 'a run that is done is never removed'); END;
-
-CREATE TABLE curves (
-    run TEXT NOT NULL REFERENCES runs (key),
-    t INTEGER NOT NULL,
-    regret REAL NOT NULL,
-    gap_regret REAL,
-    PRIMARY KEY (run, t)
-) STRICT, WITHOUT ROWID;
-
-CREATE TABLE recordings (
-    run TEXT NOT NULL REFERENCES runs (key),
-    array TEXT NOT NULL,
-    dtype TEXT NOT NULL,
-    shape TEXT NOT NULL,
-    data BLOB NOT NULL,
-    PRIMARY KEY (run, array)
-) STRICT, WITHOUT ROWID;
-"""
+Role = Literal["learner", "upper", "lower", "baseline"]
+"""What a run is in a comparison: a learner; the upper end, which knows the model; the lower end,
+which draws its actions; or a fixed policy or rule. It is no part of a run's key."""
+ROLES: tuple[Role, ...] = get_args(Role)
 
 
 @dataclass(frozen=True)
@@ -151,12 +77,13 @@ class Member:
 
 @dataclass(frozen=True)
 class StoredRun:
-    """A run; the numbers below `error` are None if it failed, or where they do not apply."""
+    """A run and what was measured of it (measures.py); a failed one has an error instead."""
 
     key: str
     model: str
     problem: str
     learner: str
+    role: Role
     parameters: Mapping[str, Any]
     planner: str | None
     planner_settings: Mapping[str, Any]
@@ -169,22 +96,22 @@ class StoredRun:
     seconds: float
     status: Literal["done", "failed"]
     error: str | None = None
-    regret: float | None = None
-    gap_regret: float | None = None
-    gain: float | None = None
-    gain_kind: Literal["exact", "upper_bound"] | None = None
-    episodes: int | None = None
-    planner_calls: int | None = None
-    unconverged_plans: int | None = None
+    measures: Mapping[str, Value] = field(default_factory=dict)
+    """By name; those that do not apply are not there."""
+
+    def measure(self, which: Measure[T]) -> T | None:
+        """The value of a measure, None where it does not apply."""
+        found: T | None = cast("Any", self.measures.get(which.name))
+        return found
 
 
 @dataclass(frozen=True, eq=False)
 class Curve:
-    """Regret after t steps, at log-spaced t and at the exact end."""
+    """Measures after t steps, at log-spaced t and at the exact end."""
 
-    t: NDArray[np.int64]
-    regret: NDArray[np.float64]
-    gap_regret: NDArray[np.float64] | None
+    t: NDArray[np.int64]  # [K]
+    values: Mapping[str, NDArray[np.float64]]
+    """Measure -> [K]; those that do not apply are not there."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -201,7 +128,7 @@ class Recording:
     """[K, m]: the mean over the rows of factor i of 1 / sqrt(max(1, visits by time t))."""
 
 
-_RUN_COLUMNS = tuple(field.name for field in fields(StoredRun))
+_RUN_COLUMNS = tuple(one.name for one in fields(StoredRun) if one.name != "measures")
 _JSON_COLUMNS = ("parameters", "planner_settings")
 
 
@@ -224,7 +151,7 @@ class Store:
         _refuse_foreign(path)
         try:
             connection = _connect(path, read_only)
-            return cls(path, _checked(connection, path))
+            return cls(path, _checked(connection, path, read_only))
         except sqlite3.Error as error:
             raise FileProblem(f"{path}: cannot be read as a store: {error}") from None
 
@@ -298,29 +225,47 @@ class Store:
         for row in self._connection.execute(
             f"SELECT {columns} FROM {source}{condition} ORDER BY {order}", values
         ):
-            yield _run(row)
+            yield self._run(row)
 
     def run(self, key: str) -> StoredRun | None:
         columns = ", ".join(_RUN_COLUMNS)
         row = self._connection.execute(f"SELECT {columns} FROM runs WHERE key = ?", (key,))
         found = row.fetchone()
-        return None if found is None else _run(found)
+        return None if found is None else self._run(found)
+
+    def _run(self, row: Sequence[Any]) -> StoredRun:
+        values = dict(zip(_RUN_COLUMNS, row, strict=True))
+        values |= {name: json.loads(values[name]) for name in _JSON_COLUMNS}
+        measures = self._connection.execute(
+            "SELECT name, value FROM measures WHERE run = ?", (values["key"],)
+        )
+        return StoredRun(**values, measures=dict(measures))
 
     def keys(self, status: Literal["done", "failed"]) -> set[str]:
         rows = self._connection.execute("SELECT key FROM runs WHERE status = ?", (status,))
         return {key for (key,) in rows}
 
     def curve(self, key: str) -> Curve:
-        """The regret curve of a run that is done; empty if it is not."""
-        rows = self._connection.execute(
-            "SELECT t, regret, gap_regret FROM curves WHERE run = ? ORDER BY t", (key,)
-        ).fetchall()
-        gaps = [row[2] for row in rows]
+        """The curves of a run that is done; empty if it is not."""
+        points: dict[str, list[tuple[int, float]]] = {}
+        for measure, t, value in self._connection.execute(
+            "SELECT measure, t, value FROM curves WHERE run = ? ORDER BY measure, t", (key,)
+        ):
+            points.setdefault(measure, []).append((t, value))
+        times = {tuple(t for t, _ in own) for own in points.values()}
+        if len(times) > 1:
+            raise FileProblem(f"{self.path}: the curves of run {key} have different checkpoints")
         return Curve(
-            np.array([row[0] for row in rows], dtype=np.int64),
-            np.array([row[1] for row in rows], dtype=np.float64),
-            None if None in gaps else np.array(gaps, dtype=np.float64),
+            np.array(times.pop() if times else (), dtype=np.int64),
+            {
+                measure: np.array([value for _, value in own], dtype=np.float64)
+                for measure, own in points.items()
+            },
         )
+
+    def recorded(self) -> set[str]:
+        """The keys of the runs that are kept whole."""
+        return {key for (key,) in self._connection.execute("SELECT DISTINCT run FROM recordings")}
 
     def recording(self, key: str) -> Recording | None:
         """The run kept whole, if it was (the first seed of each cell is)."""
@@ -345,23 +290,9 @@ class Store:
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[None]:
-        """While this lasts, no other process can sweep into the store; released by any death.
-
-        The lock is an exclusive transaction on an empty database beside the store: it needs no
-        code for each system and does not keep readers out of the store itself.
-        """
-        lock = sqlite3.connect(self.path.with_suffix(".lock"), timeout=0.0, isolation_level=None)
-        try:
-            try:
-                lock.execute("BEGIN EXCLUSIVE")
-            except sqlite3.OperationalError:
-                raise FileProblem(
-                    f"{self.path}: another process is writing to this store; "
-                    f"wait for it, or use another directory"
-                ) from None
+        """While this lasts, no other process can sweep into the store; released by any death."""
+        with _only_writer(self.path):
             yield
-        finally:
-            lock.close()
 
     def add_spec(
         self, spec: StoredSpec, members: Sequence[Member], models: Iterable[FactoredMDP]
@@ -389,11 +320,29 @@ class Store:
         self, run: StoredRun, curve: Curve | None = None, recording: Recording | None = None
     ) -> None:
         """Store a run whole. A failed run gives way; one that is done is refused, not replaced."""
+        measures = checked(run.measures, done=run.status == "done")
+        for name in {} if curve is None else curve.values:
+            if measure_named(name).curve is None:
+                raise InvalidParameter(f"the '{name}' measure of a run has no curve; got one")
         with self._transaction() as cursor:
             cursor.execute("SELECT status FROM runs WHERE key = ?", (run.key,))
             if cursor.fetchone() == ("done",):
                 raise FileProblem(f"{self.path}: run {run.key} is done and is not overwritten")
             cursor.execute("DELETE FROM runs WHERE key = ?", (run.key,))
+            # The row in runs comes last: it seals what came before (schema.py).
+            cursor.executemany(
+                "INSERT INTO measures VALUES (?, ?, ?)",
+                [(run.key, name, value) for name, value in measures.items()],
+            )
+            if curve is not None:
+                cursor.executemany(
+                    "INSERT INTO curves VALUES (?, ?, ?, ?)",
+                    [
+                        (run.key, name, t, value)
+                        for name, points in curve.values.items()
+                        for t, value in zip(curve.t.tolist(), points.tolist(), strict=True)
+                    ],
+                )
             values = [
                 canonical_json(getattr(run, name)) if name in _JSON_COLUMNS else getattr(run, name)
                 for name in _RUN_COLUMNS
@@ -402,15 +351,6 @@ class Store:
             cursor.execute(
                 f"INSERT INTO runs ({', '.join(_RUN_COLUMNS)}) VALUES ({places})", values
             )
-            if curve is not None:
-                gaps = [None] * len(curve.t) if curve.gap_regret is None else curve.gap_regret
-                cursor.executemany(
-                    "INSERT INTO curves VALUES (?, ?, ?, ?)",
-                    [
-                        (run.key, int(t), float(regret), None if gap is None else float(gap))
-                        for t, regret, gap in zip(curve.t, curve.regret, gaps, strict=True)
-                    ],
-                )
             if recording is not None:
                 cursor.executemany(
                     "INSERT INTO recordings VALUES (?, ?, ?, ?, ?)",
@@ -441,11 +381,6 @@ class Store:
             raise
         finally:
             cursor.close()
-
-
-def _run(row: Sequence[Any]) -> StoredRun:
-    values = dict(zip(_RUN_COLUMNS, row, strict=True))
-    return StoredRun(**values | {name: json.loads(values[name]) for name in _JSON_COLUMNS})
 
 
 def _packed(name: str, array: NDArray[Any]) -> tuple[str, str, str, bytes]:
@@ -484,17 +419,20 @@ def _connect(path: Path, read_only: bool) -> sqlite3.Connection:
     )
 
 
-def _checked(connection: sqlite3.Connection, path: Path) -> sqlite3.Connection:
+def _checked(connection: sqlite3.Connection, path: Path, read_only: bool) -> sqlite3.Connection:
+    """A connection to a sound store of this version: as it is, migrated, or a migrated copy."""
     try:
         (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
         if verdict != "ok":
             raise FileProblem(f"{path}: is damaged or half-written: {verdict}")
-        found = connection.execute("SELECT value FROM meta WHERE key = 'schema_version'").fetchone()
-        if found != (str(SCHEMA_VERSION),):
+        version = schema.version_of(connection)
+        if version is None or version > SCHEMA_VERSION or version < min(schema.MIGRATIONS):
             raise FileProblem(
-                f"{path}: has schema version {found[0] if found else 'none'}; "
-                f"this fmdp reads version {SCHEMA_VERSION}"
+                f"{path}: has schema version {'none' if version is None else version}; "
+                f"this fmdp reads versions up to {SCHEMA_VERSION}"
             )
+        if version < SCHEMA_VERSION:
+            connection = _migrated(connection, path, read_only)
         connection.execute("PRAGMA foreign_keys = ON")
         # A run is worth minutes: it is on the disk before it counts as stored.
         connection.execute("PRAGMA synchronous = FULL")
@@ -507,19 +445,45 @@ def _checked(connection: sqlite3.Connection, path: Path) -> sqlite3.Connection:
     return connection
 
 
+def _migrated(connection: sqlite3.Connection, path: Path, read_only: bool) -> sqlite3.Connection:
+    if not read_only:
+        # A sweep of an older fmdp that is under way would find its tables gone.
+        with _only_writer(path):
+            schema.migrate(connection)
+        return connection
+    copy = sqlite3.connect(":memory:", isolation_level=None)
+    with contextlib.closing(connection):
+        connection.backup(copy)
+    schema.migrate(copy)
+    copy.execute("PRAGMA query_only = ON")
+    return copy
+
+
+@contextlib.contextmanager
+def _only_writer(path: Path) -> Iterator[None]:
+    """An exclusive transaction on an empty database beside the store: it needs no code for each
+    system and does not keep readers out of the store itself."""
+    lock = sqlite3.connect(path.with_suffix(".lock"), timeout=0.0, isolation_level=None)
+    try:
+        try:
+            lock.execute("BEGIN EXCLUSIVE")
+        except sqlite3.OperationalError:
+            raise FileProblem(
+                f"{path}: another process is writing to this store; "
+                f"wait for it, or use another directory"
+            ) from None
+        yield
+    finally:
+        lock.close()
+
+
 def _create(path: Path) -> None:
     """Make the store under another name and move it into place: it is never there half-made."""
     unfinished = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
         with contextlib.closing(sqlite3.connect(unfinished, isolation_level=None)) as connection:
             connection.execute("PRAGMA journal_mode = WAL")
-            connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-            connection.executescript(f"BEGIN; {SCHEMA} COMMIT;")
-            connection.executemany(
-                "INSERT INTO meta VALUES (?, ?)",
-                [("format", "fmdp-runs"), ("schema_version", str(SCHEMA_VERSION)),
-                 ("made_by", f"fmdp {__version__}")],
-            )  # fmt: skip
+            schema.create(connection, {"format": "fmdp-runs", "made_by": f"fmdp {__version__}"})
         _move_into_place(unfinished, path)
     finally:
         for suffix in ("", "-wal", "-shm"):

@@ -21,9 +21,10 @@ from statistics import mean, median
 
 from fmdp import __version__
 from fmdp.experiments.executors import Processes, Workers
+from fmdp.experiments.measures import REGRET
 from fmdp.experiments.spec import PlannedRun, Spec
-from fmdp.experiments.store import Member, Store, StoredSpec
-from fmdp.experiments.work import Outcome, Task, failed, now, work
+from fmdp.experiments.store import Member, Store, StoredRun, StoredSpec
+from fmdp.experiments.work import MadeRun, Task, failed, now, role_of, work
 
 ATTEMPTS = 3
 """How often a run may lose its worker before it counts as failed."""
@@ -31,7 +32,7 @@ _TICK_SECONDS = 0.5
 
 
 @dataclass(frozen=True)
-class Progress:
+class SweepNews:
     """How far a sweep is. `done` and `failed` count all runs of the spec, stored before or now."""
 
     total: int
@@ -65,7 +66,7 @@ def sweep(
     *,
     workers: Workers | None = None,
     retry_failed: bool = False,
-    progress: Callable[[Progress], None] | None = None,
+    progress: Callable[[SweepNews], None] | None = None,
 ) -> Summary:
     """Run what is missing of a spec into the store in this directory.
 
@@ -103,7 +104,7 @@ class _Driver:
         spec: Spec,
         store: Store,
         workers: Workers,
-        report: Callable[[Progress], None] | None,
+        report: Callable[[SweepNews], None] | None,
     ) -> None:
         self.store = store
         self.workers = workers
@@ -113,7 +114,7 @@ class _Driver:
         self.clock = _Clock(self.planned.values())
         self.queue: deque[PlannedRun] = deque()
         self.alone: deque[PlannedRun] = deque()
-        self.running: dict[Future[Outcome], PlannedRun] = {}
+        self.running: dict[Future[MadeRun], PlannedRun] = {}
         self.attempts: Counter[str] = Counter()
         self.failures: dict[str, str] = {}
         self.done = 0
@@ -126,7 +127,7 @@ class _Driver:
             if stored is None or (key in before and retry_failed):
                 self.queue.append(run)
             else:
-                self._count(run, stored.error, stored.regret, stored.seconds)
+                self._count(run, stored)
         already = len(self.planned) - len(self.queue)
         self._say()
         while self.queue or self.alone or self.running:
@@ -160,39 +161,39 @@ class _Driver:
             self.queue.appendleft(run)
             self._recover()
 
-    def _collect(self, ended: set[Future[Outcome]]) -> None:
+    def _collect(self, ended: set[Future[MadeRun]]) -> None:
         for future in ended:
             if not self._is_lost(future):
                 self._settle(future)
         if any(self._is_lost(future) for future in ended):
             self._recover()
 
-    def _is_lost(self, future: Future[Outcome]) -> bool:
+    def _is_lost(self, future: Future[MadeRun]) -> bool:
         return future.cancelled() or isinstance(future.exception(), self.workers.lost)
 
-    def _settle(self, future: Future[Outcome]) -> None:
+    def _settle(self, future: Future[MadeRun]) -> None:
         """Store what a run has given. An error here is none of the run's: it did not travel."""
         run = self.running.pop(future)
         error = future.exception()
-        outcome = failed(Task.of(run), f"{type(error).__name__}: {error}", 0.0)
+        made = failed(Task.of(run), f"{type(error).__name__}: {error}", 0.0)
         if error is None:
-            outcome = future.result()
-        self._store(run, outcome)
+            made = future.result()
+        self._store(run, made)
 
-    def _store(self, run: PlannedRun, outcome: Outcome) -> None:
-        self.store.add_run(outcome.run, outcome.curve, outcome.recording)
-        self._count(run, outcome.run.error, outcome.run.regret, outcome.run.seconds)
+    def _store(self, run: PlannedRun, made: MadeRun) -> None:
+        self.store.add_run(made.run, made.curve, made.recording)
+        self._count(run, made.run)
 
-    def _count(
-        self, run: PlannedRun, error: str | None, regret: float | None, seconds: float
-    ) -> None:
-        if error is not None or regret is None:
-            self.failures[f"{run.cell.problem.id}, {run.cell.label}, seed {run.seed}"] = str(error)
+    def _count(self, run: PlannedRun, stored: StoredRun) -> None:
+        regret = stored.measure(REGRET)
+        if stored.error is not None or regret is None:
+            where = f"{run.cell.problem.id}, {run.cell.label}, seed {run.seed}"
+            self.failures[where] = str(stored.error)
             self.clock.over(run, None)
             return
         self.done += 1
         self.scores.add(run, regret)
-        self.clock.over(run, seconds)
+        self.clock.over(run, stored.seconds)
 
     def _recover(self) -> None:
         """Workers died. What has come back counts; the rest goes again, or has had its chances."""
@@ -218,7 +219,7 @@ class _Driver:
         if self.report is not None:
             size = self.workers.size
             self.report(
-                Progress(
+                SweepNews(
                     total=len(self.planned),
                     done=self.done,
                     failed=len(self.failures),
@@ -239,7 +240,7 @@ class _Scores:
         self._due = 0.0
 
     def add(self, run: PlannedRun, regret: float) -> None:
-        if run.cell.recipe.learner != "oracle":  # it learns nothing
+        if role_of(run.cell.recipe) != "upper":  # it learns nothing
             self._regrets[run.cell.problem.id][run.cell.label].append(regret)
 
     def leader(self) -> str | None:

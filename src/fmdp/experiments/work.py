@@ -1,6 +1,6 @@
 """One run: what a worker does with a task, and what it hands back.
 
-The outcome has only what the store keeps. A run that fails hands back its error; only the death
+A `MadeRun` has only what the store keeps. A run that fails hands back its error; only the death
 of the worker itself is seen from outside. A run does not depend on who makes it, nor on the runs
 that the same worker made before: what is kept between them is the reference of a model (its
 optimal gain and gaps), which is a function of the model.
@@ -26,12 +26,13 @@ from numpy.typing import NDArray
 from fmdp import __version__
 from fmdp.errors import FmdpError
 from fmdp.experiments import RESULTS_VERSION
+from fmdp.experiments.measures import curves_of, measured
 from fmdp.experiments.spec import PlannedRun, Recipe, resolved_learner
-from fmdp.experiments.store import Curve, Recording, StoredRun
+from fmdp.experiments.store import Curve, Recording, Role, StoredRun
 from fmdp.learning.learner import Learner
 from fmdp.model import FactoredMDP, Structure
 from fmdp.model.spaces import strides
-from fmdp.simulation.loop import checkpoints, simulate, streams
+from fmdp.simulation.loop import Run, checkpoints, simulate, streams
 from fmdp.simulation.regret import Reference, reference_for
 
 FRAMES = 200
@@ -47,6 +48,7 @@ class Task:
     model: FactoredMDP
     recipe: Recipe
     resolved: dict[str, Any]
+    role: Role
     seed: int
     steps: int
     record: bool
@@ -58,12 +60,12 @@ class Task:
         cell = run.cell
         return cls(
             run.key, cell.problem.id, cell.problem.model, cell.recipe, dict(cell.resolved),
-            run.seed, cell.steps, run.record,
+            role_of(cell.recipe), run.seed, cell.steps, run.record,
         )  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
-class Outcome:
+class MadeRun:
     """What the store gets of a run, done or failed."""
 
     run: StoredRun
@@ -71,7 +73,7 @@ class Outcome:
     recording: Recording | None = None
 
 
-def work(task: Task) -> Outcome:
+def work(task: Task) -> MadeRun:
     """Make the run. Never raises for what goes wrong in it."""
     started = time.perf_counter()
     try:
@@ -87,11 +89,11 @@ def work(task: Task) -> Outcome:
         return failed(task, traceback.format_exc(), time.perf_counter() - started)
 
 
-def failed(task: Task, error: str, seconds: float) -> Outcome:
-    return Outcome(_row(task, status="failed", seconds=seconds, error=error))
+def failed(task: Task, error: str, seconds: float) -> MadeRun:
+    return MadeRun(_row(task, status="failed", seconds=seconds, error=error))
 
 
-def _make(task: Task) -> Outcome:
+def _make(task: Task) -> MadeRun:
     reference = _reference(task.model)
     learner = task.recipe.make(task.model)
     found = resolved_learner(learner)
@@ -101,26 +103,27 @@ def _make(task: Task) -> Outcome:
     if recorder is not None and learner.generator is None:
         learner.generator = streams(task.seed)[1]  # as `simulate` gives it to a bare learner
     run = simulate(task.model, recorder or learner, task.steps, task.seed, reference=reference)
-    t, regret = zip(*run.curve, strict=True)
-    gaps = None if run.gap_curve is None else [gap for _, gap in run.gap_curve]
-    row = _row(
-        task,
-        status="done",
-        seconds=run.seconds,
-        regret=run.regret,
-        gap_regret=run.gap_regret,
-        gain=run.gain,
-        gain_kind=run.gain_kind,
-        episodes=run.episodes,
-        planner_calls=run.planner_calls,
-        unconverged_plans=run.unconverged_plans,
-    )
-    curve = Curve(
+    row = _row(task, status="done", seconds=run.seconds, measures=measured(run))
+    return MadeRun(row, curve_of(run), None if recorder is None else recorder.recording())
+
+
+def curve_of(run: Run) -> Curve:
+    """All curves of a run; they share their checkpoints."""
+    points = curves_of(run)
+    t = [t for t, _ in run.curve]
+    for name, own in points.items():
+        if [t for t, _ in own] != t:
+            raise FmdpError(f"the curve of '{name}' has checkpoints of its own")
+    return Curve(
         np.array(t, dtype=np.int64),
-        np.array(regret, dtype=np.float64),
-        None if gaps is None else np.array(gaps, dtype=np.float64),
+        {name: np.array([v for _, v in own], dtype=np.float64) for name, own in points.items()},
     )
-    return Outcome(row, curve, None if recorder is None else recorder.recording())
+
+
+def role_of(learner: object) -> Role:
+    """What a learner, or a class of them, is in a comparison; its class may say so."""
+    role: Role = getattr(learner, "role", "learner")
+    return role
 
 
 def _row(task: Task, **results: Any) -> StoredRun:
@@ -130,6 +133,7 @@ def _row(task: Task, **results: Any) -> StoredRun:
         model=resolved["model"],
         problem=task.problem,
         learner=resolved["learner"],
+        role=task.role,
         parameters=resolved["parameters"],
         planner=resolved["planner"],
         planner_settings=resolved["planner_settings"],

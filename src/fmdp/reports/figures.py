@@ -18,7 +18,7 @@ import numpy as np
 
 from fmdp.errors import FmdpError
 from fmdp.reports.cells import GAP, MEASURES, REALISED, Cell, Problem, Runs
-from fmdp.reports.style import Style, styles
+from fmdp.reports.style import ENDS, Style, styles
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -103,12 +103,12 @@ def draw(runs: Runs) -> list[Drawing]:
 
 def drawn_cells(problem: Problem, measure: str, scale: str) -> tuple[Cell, ...]:
     """The cells with this measure; where they are too many, the best variant of each learner with
-    each planner, or of each learner. The oracle has no place on a logarithmic axis: its regret is
-    zero up to luck."""
+    each planner, or of each learner. The upper end has no place on a logarithmic axis: its regret
+    is zero up to luck."""
     cells = [
         cell
         for cell in problem.cells
-        if measure in cell.curves and (scale != "log" or cell.learner != "oracle")
+        if measure in cell.curves and (scale != "log" or cell.role != "upper")
     ]
     if len(cells) <= MOST_CURVES:
         return tuple(cells)
@@ -140,9 +140,9 @@ def caption(panels: Sequence[tuple[Problem, Sequence[Cell]]], measure: str, scal
         words += " The grey line grows like the square root of t."
         if measure == REALISED:
             words += " Where a median is not positive, its line and band are interrupted."
-        if any(cell.learner == "oracle" for problem, _ in panels for cell in problem.cells):
+        if any(cell.role == "upper" for problem, _ in panels for cell in problem.cells):
             words += " The optimal policy, whose regret is zero up to luck, is not drawn."
-    elif any(cell.learner == "random" for _, cells in panels for cell in cells):
+    elif any(cell.role == "lower" for _, cells in panels for cell in cells):
         words += " Random actions leave the panels upwards."
     if any(len(drawn) < _with(problem, measure, scale) for problem, drawn in panels):
         words += (
@@ -154,8 +154,8 @@ def caption(panels: Sequence[tuple[Problem, Sequence[Cell]]], measure: str, scal
 
 def _with(problem: Problem, measure: str, scale: str) -> int:
     """How many cells the panel could have."""
-    oracle = scale != "log"
-    return sum(measure in c.curves and (oracle or c.learner != "oracle") for c in problem.cells)
+    upper = scale != "log"
+    return sum(measure in c.curves and (upper or c.role != "upper") for c in problem.cells)
 
 
 def regret_figure(
@@ -251,7 +251,7 @@ def draw_panel(
             floor = np.where(middle > 0, np.maximum(low, middle * 1e-3), np.nan)
             low, high = floor, np.where(middle > 0, high, np.nan)
         t = cell.t
-        if cell.learner not in ("oracle", "random"):
+        if cell.role not in ENDS:
             ax.fill_between(t, low, high, color=look.colour, alpha=0.16, linewidth=0)
         ax.plot(
             t,
@@ -276,8 +276,8 @@ def draw_panel(
 
 
 def linear_limits(cells: Sequence[Cell], measure: str) -> tuple[float, float]:
-    """Around all bands; random actions may leave the panel, or they would flatten all else."""
-    learners = [cell for cell in cells if cell.learner != "random"] or cells
+    """Around all bands; the lower end may leave the panel, or it would flatten all else."""
+    learners = [cell for cell in cells if cell.role != "lower"] or cells
     low = min(0.0, *(float(np.quantile(c.curves[measure], 0.25, axis=0).min()) for c in learners))
     high = max(float(np.quantile(c.curves[measure], 0.75, axis=0).max()) for c in learners)
     return low, max(high * 1.05, low + 1.0)

@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fmdp import __version__
+from fmdp.experiments.measures import GAIN, PLANNER_CALLS
 from fmdp.experiments.store import Store, StoredSpec
 from fmdp.memory import describe_count
 from fmdp.reports.analysis import Analysis
@@ -108,6 +109,7 @@ def facts(runs: Runs) -> Iterable[str]:
 def data(store: Store, runs: Runs, analysis: Analysis, featured: Collection[str]) -> dict[str, Any]:
     looks = styles(runs.cells)
     learner_of = {cell.label: cell.learner for cell in runs.cells}
+    role_of = {cell.label: cell.role for cell in runs.cells}
     # Too many curves to read: the figures' choice is shown at first, the others can be switched on.
     shown = set(looks) if len(looks) <= MOST_SHOWN else _chosen(runs) | {*featured}
     return {
@@ -119,6 +121,7 @@ def data(store: Store, runs: Runs, analysis: Analysis, featured: Collection[str]
             {
                 "label": label,
                 "learner": learner_of[label],
+                "role": role_of[label],
                 "colour": look.colour,
                 "dark": look.colour_on_dark,
                 "dash": look.dash,
@@ -134,13 +137,14 @@ def data(store: Store, runs: Runs, analysis: Analysis, featured: Collection[str]
                 "problem": found.cell.problem,
                 "label": found.cell.label,
                 "learner": found.cell.learner,
+                "role": found.cell.role,
                 "runs": summary.n,
                 "steps": found.cell.steps,
                 "median": summary.median,
                 "interval": summary.interval,
                 "quartiles": [summary.lower_quartile, summary.upper_quartile],
                 "worst": summary.worst,
-                "plans": _median(run.planner_calls for run in found.cell.runs),
+                "plans": _median(run.measure(PLANNER_CALLS) for run in found.cell.runs),
                 "seconds": _median(run.seconds for run in found.cell.runs),
             }
             for found in analysis.summaries
@@ -229,7 +233,8 @@ def _short(values: NDArray[np.float64]) -> list[float]:
 
 def _replay(store: Store, cell: Cell) -> dict[str, Any] | None:
     found = replay(store, cell)
-    if found is None or found.run.gain is None:
+    gain = None if found is None else found.run.measure(GAIN)
+    if found is None or gain is None:
         return None
     recording = found.recording
     of = len(recording.actions)
@@ -237,7 +242,7 @@ def _replay(store: Store, cell: Cell) -> dict[str, Any] | None:
     frames = recording.times <= steps
     return {
         "seed": found.run.seed,
-        "gain": found.run.gain,
+        "gain": gain,
         "steps": steps,
         "of": of,
         "states": packed(recording.states[: steps + 1]),

@@ -352,7 +352,7 @@ def _against_random(found: Sequence[Panel]) -> list[str]:
     worse: list[str] = []
     better: list[str] = []
     for panel in found:
-        random = next((cell for cell in panel.ours if cell.learner == "random"), None)
+        random = next((cell for cell in panel.ours if cell.role == "lower"), None)
         frmax = panel.theirs["frmax"]
         if random is None or frmax.parameters.get("m") != KNOWN_AFTER[panel.name]:
             continue
@@ -417,7 +417,7 @@ def _ours(found: Sequence[Panel]) -> tuple[str, ...]:
     """What the library adds: the lowest median of ours beside the lowest of the paper's."""
     parts, lower = [], 0
     for panel in found:
-        rivals = [cell for cell in panel.ours if cell.learner not in ("oracle", "random")]
+        rivals = [cell for cell in panel.ours if cell.role == "learner"]
         if not rivals:
             continue
         best = min(rivals, key=_median)

@@ -3,7 +3,7 @@
 Colours are those of Okabe & Ito (2008), which people with any colour vision tell apart; dashes and
 markers differ as well, so that a figure survives a grey printer. Where several learners run in a
 few variants each, the colour is the learner's and the dash the variant's; else every label has a
-colour and a dash of its own. The ends of every plot, oracle and random, are black and grey.
+colour and a dash of its own. The ends of every plot, upper and lower, are black and grey.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ COLOURS = (
 )
 BLACK = ("#000000", "#F0F0F0")
 GREY = ("#767676", "#9E9E9E")
-ENDS = {"oracle": BLACK, "random": GREY}
+ENDS = {"upper": BLACK, "lower": GREY}
+"""By role."""
 
 # On and off, in line widths.
 DASHES: tuple[tuple[float, ...], ...] = ((), (5, 2), (6, 2, 1.5, 2), (2, 1.5), (9, 2.5))
@@ -46,23 +47,25 @@ def styles(cells: Iterable[Cell], among: Iterable[Cell] = ()) -> dict[str, Style
     figure that draws only some of them."""
     cells = list(cells)
     learner_of: dict[str, str] = {}
+    role_of: dict[str, str] = {}
     for cell in cells:
         learner_of.setdefault(cell.label, cell.learner)
-    ranked = [label for label, learner in learner_of.items() if learner not in ENDS]
+        role_of.setdefault(cell.label, cell.role)
+    ranked = [label for label in learner_of if role_of[label] not in ENDS]
     variants: dict[str, list[str]] = {}
     for label in ranked:
         variants.setdefault(learner_of[label], []).append(label)
-    every = dict.fromkeys(cell.learner for cell in (*among, *cells))
-    order = [learner for learner in every if learner not in ENDS]
+    everybody = [cell.learner for cell in (*among, *cells) if cell.role not in ENDS]
+    order = list(dict.fromkeys(everybody))
     by_learner = 1 < len(order) <= len(COLOURS) and all(
         len(own) <= len(DASHES) for own in variants.values()
     )
     several = any(len(own) > 1 for own in variants.values())
     found: dict[str, Style] = {}
     for place, label in enumerate(learner_of):
-        learner = learner_of[label]
-        if learner in ENDS:
-            colours, dash = ENDS[learner], DOTS
+        learner, role = learner_of[label], role_of[label]
+        if role in ENDS:
+            colours, dash = ENDS[role], DOTS
         elif by_learner:
             rank = order.index(learner)
             colours = COLOURS[rank]

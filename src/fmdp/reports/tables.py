@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from fmdp.experiments.measures import declared
 from fmdp.experiments.store import canonical_json
 from fmdp.reports.analysis import Analysis
 from fmdp.reports.cells import Runs
@@ -25,7 +26,7 @@ def tables(runs: Runs, analysis: Analysis) -> dict[str, str]:
         "cells.csv": as_csv(_CELLS, _cells(analysis)),
         "comparisons.csv": as_csv(_COMPARISONS, _comparisons(analysis)),
         "curves.csv": as_csv(_CURVES, _curves(runs)),
-        "runs.csv": as_csv(_RUNS, _runs(runs)),
+        "runs.csv": as_csv(_runs_head(), _runs(runs)),
     }
 
 
@@ -86,18 +87,17 @@ def _curves(runs: Runs) -> Iterable[Row]:
                 yield (cell.problem, cell.label, measure, row[0], len(values), *row[1:])
 
 
-_RUNS = (
-    "problem", "label", "seed", "steps", "regret", "gap_regret", "gain", "gain_kind", "episodes",
-    "planner_calls", "unconverged_plans", "seconds", "fmdp_version", "results_version", "machine",
-    "key",
-)  # fmt: skip
+_BEFORE = ("problem", "label", "seed", "steps")
+_AFTER = ("seconds", "fmdp_version", "results_version", "machine", "key")
+
+
+def _runs_head() -> Row:
+    return (*_BEFORE, *(measure.name for measure in declared()), *_AFTER)
 
 
 def _runs(runs: Runs) -> Iterable[Row]:
     for cell in runs.cells:
         for run in cell.runs:
-            yield (
-                cell.problem, cell.label, run.seed, run.steps, run.regret, run.gap_regret,
-                run.gain, run.gain_kind, run.episodes, run.planner_calls, run.unconverged_plans,
-                run.seconds, run.fmdp_version, run.results_version, run.machine, run.key,
-            )  # fmt: skip
+            measures = [run.measures.get(measure.name) for measure in declared()]
+            about = [getattr(run, name) for name in _AFTER]
+            yield (cell.problem, cell.label, run.seed, run.steps, *measures, *about)

@@ -126,13 +126,13 @@ function startPanel(problem) {
   onWidth(svg, redraw);
 }
 
-// The oracle's regret is zero up to luck: it has no place on a logarithmic axis.
-const hasPlace = (cell) => view.y !== "log" || looks.get(cell.label).learner !== "oracle";
+// The upper end's regret is zero up to luck: it has no place on a logarithmic axis.
+const hasPlace = (cell) => view.y !== "log" || looks.get(cell.label).role !== "upper";
 
 // Random actions may leave a linear panel: they would flatten all else.
 function ranges(drawn, box) {
   const last = Math.max(1, ...drawn.map((cell) => cell.t.at(-1)));
-  const learners = drawn.filter((cell) => looks.get(cell.label).learner !== "random");
+  const learners = drawn.filter((cell) => looks.get(cell.label).role !== "lower");
   const cells = view.y === "linear" && learners.length ? learners : drawn;
   const values = cells.flatMap((cell) => cell.curves[view.measure].median);
   const highs = cells.flatMap((cell) => (view.bands ? cell.curves[view.measure].high : cell.curves[view.measure].median));
@@ -154,7 +154,7 @@ function drawCell(cell, place, of, x, y, box, bands, lines) {
   const xs = cell.t.map(x.at);
   const within = (value) => (value === null ? null : Math.max(-1e4, Math.min(1e4, value)));
   const middle = curve.median.map((v) => within(y.at(v)));
-  if (view.bands && !["oracle", "random"].includes(look.learner)) {
+  if (view.bands && !["upper", "lower"].includes(look.role)) {
     // A band a stretch of the line: where the line is interrupted, so is the band.
     const d = stretches(xs, middle).map((own) => {
       const up = own.map((k) => `${xs[k].toFixed(1)},${(within(y.at(curve.high[k])) ?? middle[k]).toFixed(1)}`);

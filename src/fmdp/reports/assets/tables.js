@@ -79,7 +79,7 @@ function startTables() {
   const lowest = new Map();
   for (const row of report.summaries) {
     const key = `${row.measure} ${row.problem}`;
-    if (row.learner !== "oracle" && !(lowest.get(key) <= row.median)) lowest.set(key, row.median);
+    if (row.role !== "upper" && !(lowest.get(key) <= row.median)) lowest.set(key, row.median);
   }
   startTable("summary", [
     { head: "Problem", key: "problem", text: true },
@@ -93,7 +93,7 @@ function startTables() {
     { head: "Plans a run", key: "plans" },
     { head: "Seconds a run", key: "seconds" },
   ], report.summaries, 0, (row, column) =>
-    column.key === "median" && row.learner !== "oracle" && row.median === lowest.get(`${row.measure} ${row.problem}`));
+    column.key === "median" && row.role !== "upper" && row.median === lowest.get(`${row.measure} ${row.problem}`));
   startTable("comparisons", [
     { head: "Problem", key: "problem", text: true },
     { head: "First", key: "first", text: true, label: true },

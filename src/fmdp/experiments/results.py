@@ -1,0 +1,352 @@
+"""The results of sweeps as frames: runs, curves with every seed, summaries, recorded trajectories.
+
+    results = Results.open("DIR")
+    results.runs()          # a row a run: problem, label, learner, ..., every measure
+    results.curves()        # a row a checkpoint of a run
+    results.summary()       # a row a problem, label and measure: median and quartiles
+    results.recording("circle:4", "PSRL")     # a row a step of a run that is kept whole
+
+Frames are pandas' (the extra `frames`). Each has a twin that ends in `_table` and needs NumPy
+alone: a mapping from the same columns to arrays. A number that is missing is NaN, a text None.
+Problems and labels are called what the reports call them (cells.py), and of a run that was made
+with several results versions only the newest is there.
+"""
+
+from __future__ import annotations
+
+import os
+import weakref
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from textwrap import shorten
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fmdp.errors import FmdpError, InvalidParameter, UnknownName, did_you_mean
+from fmdp.experiments.cells import SortedRuns, sorted_runs
+from fmdp.experiments.measures import declared
+from fmdp.experiments.store import Store, StoredRun, StoredSpec
+from fmdp.parameters import quoted
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Table = dict[str, NDArray[Any]]
+"""Column -> its values, all of one length."""
+Parameters = Literal["varied", "all"]
+
+_WIDTH = 100
+
+
+class MissingFrames(FmdpError, ImportError):
+    """pandas is not installed; the message names the extra that brings it."""
+
+
+@dataclass(frozen=True)
+class _Row:
+    """A run with the names that it goes by."""
+
+    problem: str
+    label: str
+    run: StoredRun
+
+    @property
+    def names(self) -> dict[str, Any]:
+        run = self.run
+        named = {"problem": self.problem, "label": self.label, "learner": run.learner}
+        return {**named, "role": run.role, "seed": run.seed}
+
+
+class Results:
+    """What a store has. `Results.open(directory)`; `close` it, or use it as a context manager.
+
+    Where a method takes `spec`, the name or the hash of a spec restricts it to the runs that the
+    spec asks for, in its words; without it everything in the store is there.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self._closed = weakref.finalize(self, store.close)
+
+    @classmethod
+    def open(cls, directory: str | os.PathLike[str]) -> Results:
+        """The results in the directory of a sweep, its --out; FileProblem if there are none."""
+        return cls(Store.open(directory))
+
+    def close(self) -> None:
+        self._closed()
+
+    def __enter__(self) -> Results:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        found = sorted_runs(self.store)
+        rows = list(_rows(found))
+        specs = [f"{spec.name} ({spec.added[:10]})" for spec in self.store.specs()]
+        done, failed = len(rows) - len(found.failed), len(found.failed)
+        lines = [
+            f"results in {self.store.path}",
+            f"  runs      {done:,} done, {failed:,} failed, {found.missing:,} not there yet",
+            _line("problems", (row.problem for row in rows)),
+            _line("labels", (row.label for row in rows)),
+            _line("measures", _measures(rows)),
+            _line("specs", specs),
+        ]
+        return "\n".join(lines)
+
+    # ---- frames -----------------------------------------------------------------------------
+
+    def runs(self, spec: str | None = None, *, parameters: Parameters = "varied") -> pd.DataFrame:
+        """A row a run, failed ones too.
+
+        Columns: problem, label, learner, role, seed, steps; `set.NAME` for the parameters of the
+        learner, planner, and `planner.NAME` for its settings: by default those that are not the
+        same in all runs that have them, with parameters="all" all; status, error; every measure;
+        seconds, results_version, key.
+        """
+        return _frame(self.runs_table(spec, parameters=parameters))
+
+    def curves(self, measure: str | None = None, spec: str | None = None) -> pd.DataFrame:
+        """A row a checkpoint t of a run that is done: problem, label, learner, role, seed, t, and
+        the value after t steps of every measure that has a curve, or of the one that is named."""
+        return _frame(self.curves_table(measure, spec))
+
+    def summary(self, measure: str | None = None, spec: str | None = None) -> pd.DataFrame:
+        """A row a problem, label and measure: over how many runs, least, lower quartile, median,
+        upper quartile and most at the end, of every measure that is a number or of the named."""
+        return _frame(self.summary_table(measure, spec))
+
+    def recording(
+        self,
+        problem: str | None = None,
+        label: str | None = None,
+        *,
+        seed: int | None = None,
+        key: str | None = None,
+    ) -> pd.DataFrame:
+        """A row a step t = 0, 1, ... of the one recorded run that fits: t, the state before the
+        step, a column a variable; the action, a column a variable; the reward of every factor as
+        `reward.NAME`, and `reward`, their sum. The first seed of every cell is recorded."""
+        return _frame(self.recording_table(problem, label, seed=seed, key=key))
+
+    # ---- the same as arrays -----------------------------------------------------------------
+
+    def runs_table(self, spec: str | None = None, *, parameters: Parameters = "varied") -> Table:
+        """The columns of `runs` as arrays."""
+        if parameters not in ("varied", "all"):
+            raise InvalidParameter(
+                f"the 'parameters' parameter of runs must be varied or all; "
+                f"got {quoted(parameters)}"
+            )
+        rows = self._rows(spec)
+        own = _shown([_prefixed("set", row.run.parameters) for row in rows], parameters)
+        planners = _shown([_prefixed("planner", r.run.planner_settings) for r in rows], parameters)
+        measures = _measures(rows)
+        table = _names(rows)
+        table |= {"steps": _array(row.run.steps for row in rows)} | own
+        table |= {"planner": _array(row.run.planner for row in rows)} | planners
+        for name in ("status", "error"):
+            table[name] = _array(getattr(row.run, name) for row in rows)
+        for name in measures:
+            table[name] = _array(row.run.measures.get(name) for row in rows)
+        for name in ("seconds", "results_version", "key"):
+            table[name] = _array(getattr(row.run, name) for row in rows)
+        return table
+
+    def curves_table(self, measure: str | None = None, spec: str | None = None) -> Table:
+        """The columns of `curves` as arrays."""
+        rows = [row for row in self._rows(spec) if row.run.status == "done"]
+        curves = [self.store.curve(row.run.key) for row in rows]
+        stored = {name for curve in curves for name in curve.values}
+        known = [one.name for one in declared() if one.curve is not None]
+        names = _chosen(measure, [*known, *sorted(stored - {*known})], "curve")
+        lengths = [len(curve.t) for curve in curves]
+        table = {name: np.repeat(column, lengths) for name, column in _names(rows).items()}
+        table["t"] = np.concatenate([np.zeros(0, dtype=np.int64), *(c.t for c in curves)])
+        for name in names:
+            missing = (np.full(length, np.nan) for length in lengths)
+            pieces = (c.values.get(name, gap) for c, gap in zip(curves, missing, strict=True))
+            table[name] = np.concatenate([np.zeros(0), *pieces])
+        return table
+
+    def summary_table(self, measure: str | None = None, spec: str | None = None) -> Table:
+        """The columns of `summary` as arrays."""
+        by_cell: dict[tuple[str, str], list[StoredRun]] = {}
+        rows = [row for row in self._rows(spec) if row.run.status == "done"]
+        for row in rows:
+            by_cell.setdefault((row.problem, row.label), []).append(row.run)
+        names = _chosen(measure, [n for n in _measures(rows) if _is_number(rows, n)], "number")
+        found = []
+        for (problem, label), runs in by_cell.items():
+            for name in names:
+                values = [run.measures[name] for run in runs if name in run.measures]
+                if values:
+                    numbers = np.array(values, dtype=np.float64)
+                    quartiles = np.quantile(numbers, (0.0, 0.25, 0.5, 0.75, 1.0)).tolist()
+                    about = (problem, label, runs[0].learner, runs[0].role, runs[0].steps)
+                    found.append((*about, name, len(values), *quartiles))
+        head = ("problem", "label", "learner", "role", "steps", "measure", "runs", "least",
+                "lower_quartile", "median", "upper_quartile", "most")  # fmt: skip
+        return {name: _array(row[place] for row in found) for place, name in enumerate(head)}
+
+    def recording_table(
+        self,
+        problem: str | None = None,
+        label: str | None = None,
+        *,
+        seed: int | None = None,
+        key: str | None = None,
+    ) -> Table:
+        """The columns of `recording` as arrays."""
+        recorded = self.store.recorded()
+        rows = [row for row in self._rows(None) if row.run.key in recorded]
+        wanted = {"problem": problem, "label": label, "seed": seed, "key": key}
+        fitting = [row for row in rows if _fits(row, wanted)]
+        if len(fitting) != 1:
+            there = "; ".join(f"{r.problem}, {r.label}, seed {r.run.seed}" for r in fitting or rows)
+            raise UnknownName(
+                f"{len(fitting) or 'no'} recorded runs fit, and it must be one; "
+                f"{'they' if fitting else 'there'} are: {shorten(there, 400) or 'none'}"
+            )
+        run = fitting[0].run
+        recording = self.store.recording(run.key)
+        assert recording is not None
+        structure = self.store.model(run.model).structure
+        steps = len(recording.actions)
+        table: Table = {"t": np.arange(steps)}
+        columns = [
+            *zip(structure.state_names, recording.states[:steps].T, strict=True),
+            *zip(structure.action_names, recording.actions.T, strict=True),
+        ]
+        for name, column in columns:
+            # A variable may be called t, or reward.
+            taken = name in table or name == "reward" or name.startswith("reward.")
+            table[f"variable.{name}" if taken else name] = column.astype(np.int64)
+        for name, column in zip(structure.reward_names, recording.rewards.T, strict=True):
+            table[f"reward.{name}"] = column
+        return table | {"reward": recording.rewards.sum(axis=1)}
+
+    # ---- which runs -------------------------------------------------------------------------
+
+    def _rows(self, spec: str | None) -> list[_Row]:
+        specs = None if spec is None else [self._spec(spec)]
+        return list(_rows(sorted_runs(self.store, specs)))
+
+    def _spec(self, text: str) -> StoredSpec:
+        specs = self.store.specs()
+        found = [spec for spec in specs if text == spec.hash] or [
+            spec for spec in specs if text == spec.name
+        ]
+        if not found:
+            names = [spec.name for spec in specs]
+            raise UnknownName(
+                f"{self.store.path}: has no spec {quoted(text)}; there are "
+                f"{', '.join(names) or 'none'}{did_you_mean(text, names)}"
+            )
+        # The same name again: the spec was changed and run once more.
+        return found[-1]
+
+
+def _rows(found: SortedRuns) -> Iterator[_Row]:
+    """Done runs cell by cell, the failed ones of each at its end; then cells without any done."""
+    failed: dict[tuple[str, str], list[StoredRun]] = {}
+    for problem, label, run in found.failed:
+        failed.setdefault((problem, label), []).append(run)
+    for cell in found.cells:
+        for run in (*cell.runs, *failed.pop((cell.problem, cell.label), ())):
+            yield _Row(cell.problem, cell.label, run)
+    for (problem, label), runs in failed.items():
+        for run in runs:
+            yield _Row(problem, label, run)
+
+
+def _fits(row: _Row, wanted: Mapping[str, object]) -> bool:
+    own = {**row.names, "key": row.run.key}
+    return all(value is None or own[name] == value for name, value in wanted.items())
+
+
+def _names(rows: Sequence[_Row]) -> Table:
+    columns = ("problem", "label", "learner", "role", "seed")
+    return {name: _array(row.names[name] for row in rows) for name in columns}
+
+
+def _measures(rows: Iterable[_Row]) -> list[str]:
+    """Every declared measure, and others that the store has of some package."""
+    names = [measure.name for measure in declared()]
+    stored = {name for row in rows for name in row.run.measures}
+    return [*names, *sorted(stored - {*names})]
+
+
+def _is_number(rows: Iterable[_Row], name: str) -> bool:
+    return not any(isinstance(row.run.measures.get(name), str) for row in rows)
+
+
+def _chosen(measure: str | None, known: Sequence[str], what: str) -> Sequence[str]:
+    if measure is None:
+        return known
+    if measure not in known:
+        raise UnknownName(
+            f"there is no measure {quoted(measure)} with a {what}; there are {', '.join(known)}"
+            f"{did_you_mean(measure, known)}"
+        )
+    return [measure]
+
+
+def _prefixed(prefix: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    return {f"{prefix}.{name}": _hashable(value) for name, value in values.items()}
+
+
+def _hashable(value: Any) -> Any:
+    """Lists as tuples: a column of them can then be grouped by."""
+    return tuple(map(_hashable, value)) if isinstance(value, list) else value
+
+
+def _shown(settings: Sequence[Mapping[str, Any]], parameters: Parameters) -> Table:
+    """A column a setting, None where a run has no such setting."""
+    names = dict.fromkeys(name for own in settings for name in own)
+    varied = [n for n in names if len({repr(own[n]) for own in settings if n in own}) > 1]
+    chosen: Collection[str] = varied if parameters == "varied" else names
+    return {name: _array(own.get(name) for own in settings) for name in chosen}
+
+
+def _array(values: Iterable[Any]) -> NDArray[Any]:
+    """Numbers as numbers, NaN where one is missing; anything else as it is."""
+    found = list(values)
+    known = [value for value in found if value is not None]
+    if known and all(type(value) in (int, float) for value in known):
+        whole = len(known) == len(found) and all(type(value) is int for value in known)
+        return np.array(found, dtype=np.int64 if whole else np.float64)
+    array = np.empty(len(found), dtype=object)
+    array[:] = found
+    return array
+
+
+def _frame(table: Table) -> pd.DataFrame:
+    try:
+        import pandas as pd
+    except ImportError:
+        raise MissingFrames(
+            "frames need pandas, which is not installed; install it with the extra fmdp[frames]: "
+            "pip install 'fmdp[frames]', or take the same columns as arrays (runs_table, ...)"
+        ) from None
+    return pd.DataFrame(table)
+
+
+def _line(head: str, words: Iterable[str]) -> str:
+    listed = ", ".join(dict.fromkeys(words)) or "none"
+    return f"  {head:9} {_cut(listed)}"
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _WIDTH else f"{text[: _WIDTH - 4].rstrip(' ,')} ..."
