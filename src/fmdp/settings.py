@@ -60,7 +60,9 @@ def setting(
     return dataclasses.field(**held, kw_only=True, metadata={_KEY: (kind, meaning, limits)})
 
 
-@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(setting,))
+# `setting` is not named as a field specifier: type checkers find a default there by its keyword
+# alone, and would ask for every setting in every call.
+@dataclass_transform(frozen_default=True, kw_only_default=True)
 @dataclass(frozen=True)
 class Settings:
     """What planners, learners and families of problems have in common."""
@@ -112,7 +114,8 @@ class Settings:
 
     def words(self) -> tuple[str, ...]:
         """("c=0.5", ...): the settings that differ from their defaults, as texts."""
-        return canonical(self.parameters, self.values)
+        held = {one.name: getattr(self, one.name) for one in self.parameters}
+        return canonical(self.parameters, held)
 
     def __repr__(self) -> str:
         """The call that makes an equal object."""

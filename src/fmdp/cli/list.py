@@ -17,7 +17,7 @@ def list_everything(json: Json = False) -> None:
     """Problems, planners and learners, with their parameters."""
     from fmdp.learning.registry import learners
     from fmdp.planning.registry import planners
-    from fmdp.problems import families
+    from fmdp.problems import PROBLEMS
 
     if json:
         print_json(
@@ -27,9 +27,9 @@ def list_everything(json: Json = False) -> None:
                         "name": family.name,
                         "summary": family.summary,
                         "example": family.example,
-                        "parameters": [described(p) for p in family.all_parameters],
+                        "parameters": [described(p) for p in family.parameters],
                     }
-                    for family in families()
+                    for family in PROBLEMS.kinds()
                 ],
                 "planners": [
                     {
@@ -52,7 +52,7 @@ def list_everything(json: Json = False) -> None:
         return
     print("problems: NAME:SIZE[,key=value...], or a model file")
     # Families that share their parameters (the topologies of SysAdmin) list them once.
-    for parameters, alike in groupby(families(), lambda family: family.all_parameters):
+    for parameters, alike in groupby(PROBLEMS.kinds(), lambda family: family.parameters):
         optional = [p for p in parameters if not p.required]  # the size is in the example
         print_kinds([(family.example, family.summary) for family in alike], optional)
     print("\nplanners: --planner NAME, and an option for each setting (max_seconds: --max-seconds)")

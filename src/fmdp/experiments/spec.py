@@ -201,7 +201,7 @@ def _problems(given: Any, folder: Path) -> dict[str, Problem]:
             file = folder / text
             # os.path, because Path.is_file raises where a name is too long to be one.
             is_file = os.path.isfile(file)  # noqa: PTH113
-            model = problem(file if is_file else text)
+            model = problem(file if is_file else text, folder=folder)
             named = model.name and not is_file and not text.endswith(".json")
             one = Problem(model.name if named else text, model)
             if one.id in {other.id for other in found.values()}:

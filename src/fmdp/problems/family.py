@@ -1,8 +1,10 @@
 """What a family of problems is, and the options that mean the same in every family.
 
-A family is a name, a size (or none), parameters, and a function that builds the model: it gets
-the canonical id as `name` and every resolved value as a keyword. `reward=mean` divides every
-reward factor, its range included, by the number of components n (machines, copies, variables).
+A family is a class of settings with a `build` that makes the model; an object of it is one problem:
+Circle(size=7).build(). Its text is the canonical id, `NAME:SIZE[,key=value...]` with the settings
+that differ from their defaults, in the order of their declarations. A setting called `size` is the
+SIZE. `reward=mean` divides every reward factor, its range included, by the number of components n
+(machines, copies, variables).
 
 A family predicts the bytes of its tables before it makes them, so that a size with a few zeros
 too many is refused at once instead of filling the memory.
@@ -10,19 +12,15 @@ too many is refused at once instead of filling the memory.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar
 
 from fmdp.errors import TooLarge
 from fmdp.model.factored import FactoredMDP
-from fmdp.parameters import REQUIRED, Choice, Integer, Parameter, quoted
-
-REWARD = Choice(
-    "reward",
-    "sum",
-    "the reward is the sum of the factors, or every factor is divided by the size",
-    choices=("sum", "mean"),
-)
+from fmdp.parameters import Integer, Parameter, canonical, quoted
+from fmdp.problems.registry import PROBLEMS
+from fmdp.registries import Registry
+from fmdp.settings import Settings, setting
 
 # The range of seeds is that of numpy's RandomState, which the `xu` tables are defined by.
 HIGHEST_SEED = 2**32 - 1
@@ -34,27 +32,65 @@ TABLE_LIMIT_BYTES = 2**30
 _BYTES_PER_FACTOR = 1024
 
 
-@dataclass(frozen=True)
-class Family:
-    name: str
-    summary: str
-    size: Integer | None
-    parameters: tuple[Parameter, ...]
-    build: Callable[..., FactoredMDP]
-    example: str
+class Problem(Settings, ABC):
+    """A problem: settings, and a model that is made of them.
 
-    @property
-    def all_parameters(self) -> tuple[Parameter, ...]:
-        return self.parameters if self.size is None else (self.size, *self.parameters)
+    A subclass declares its settings as fields and says in `build` what the model is.
+    """
+
+    noun: ClassVar[str] = "problem"
+    registry: ClassVar[Registry[Problem]] = PROBLEMS
+    example: ClassVar[str] = ""
+    """A small id, for `fmdp list` and for the checks; by default NAME, or NAME:3."""
+
+    def __init_subclass__(cls, **arguments: Any) -> None:
+        super().__init_subclass__(**arguments)
+        # As in an id: the size is the first, in whichever of the classes it is declared.
+        cls.parameters = tuple(sorted(cls.parameters, key=lambda one: one.name != "size"))
+        if "example" not in cls.__dict__:
+            size = cls.size_parameter()
+            cls.example = cls.name if size is None else f"{cls.name}:{_small(size)}"
+
+    @abstractmethod
+    def build(self) -> FactoredMDP:
+        """The model; `fmdp.problem` gives it the id as its name."""
+
+    @classmethod
+    def owner(cls) -> str:
+        return cls.name
+
+    @classmethod
+    def size_parameter(cls) -> Parameter | None:
+        """The SIZE of an id, if there is one."""
+        return next((one for one in cls.parameters if one.name == "size"), None)
+
+    @classmethod
+    def options(cls) -> tuple[Parameter, ...]:
+        """What an id has as key=value: all but the size."""
+        return tuple(one for one in cls.parameters if one.name != "size")
+
+    @classmethod
+    def example_id(cls) -> str:
+        """The example as an id that reads back, whether or not the class has a name."""
+        return PROBLEMS.place(cls) + cls.example.removeprefix(cls.name)
+
+    def __str__(self) -> str:
+        """The canonical id."""
+        head = PROBLEMS.place(type(self))
+        held = {one.name: getattr(self, one.name) for one in self.parameters}
+        size = self.size_parameter()
+        if size is not None and held["size"] != size.default:
+            head += f":{size.show(held['size'])}"
+        return ",".join((head, *canonical(self.options(), held)))
 
 
-def seed_parameter(default: int, meaning: str) -> Integer:
-    return Integer("seed", default, meaning, low=0, high=HIGHEST_SEED)
-
-
-def size_parameter(meaning: str) -> Integer:
-    """The SIZE of an id."""
-    return Integer("size", REQUIRED, meaning, low=1)
+def reward_setting() -> Any:
+    """The `reward` of a family whose reward is a sum over its components."""
+    return setting(
+        "sum",
+        "the reward is the sum of the factors, or every factor is divided by the size",
+        choices=("sum", "mean"),
+    )
 
 
 def reward_divisor(reward: str, n: int) -> int:
@@ -72,3 +108,8 @@ def refuse_if_too_large(name: str, table_entries: int, factors: int) -> None:
             needed_bytes=needed,
             limit_bytes=TABLE_LIMIT_BYTES,
         )
+
+
+def _small(size: Parameter) -> int:
+    """3, or the nearest size that is allowed."""
+    return int(min(max(3, size.low), size.high)) if isinstance(size, Integer) else 3

@@ -13,50 +13,45 @@ import numpy as np
 
 from fmdp.errors import InvalidParameter
 from fmdp.model.factored import FactoredMDP
-from fmdp.parameters import Integer, Number, number_text
+from fmdp.parameters import REQUIRED, number_text
 from fmdp.problems.copies import copies
-from fmdp.problems.family import REWARD, Family, refuse_if_too_large, size_parameter
+from fmdp.problems.family import Problem, refuse_if_too_large, reward_setting
+from fmdp.settings import setting
 
 
-def build(
-    *, name: str, size: int, delta: float, epsilon: float, actions: int, reward: str
-) -> FactoredMDP:
-    up = delta + epsilon
-    if up > 1.0 + 1e-12:
-        raise InvalidParameter(
-            f"the 'epsilon' parameter of jao must be at most 1 - delta = {number_text(1 - delta)}; "
-            f"got {number_text(epsilon)}"
-        )
-    refuse_if_too_large(name, size * (4 * actions + 2), 2 * size)
-    transition = np.empty((2, actions, 2))
-    transition[0, :, 1] = delta
-    transition[0, -1, 1] = min(up, 1.0)  # .41 + .59 is 1 up to rounding
-    transition[0, :, 0] = 1.0 - transition[0, :, 1]
-    transition[1] = (delta, 1.0 - delta)
-    return copies(
-        name=name,
-        n=size,
-        transition=transition,
-        means=np.array([0.0, 1.0]),
-        reward=reward,
-        initial=0,
+class JAO(Problem):
+    """The product of n two-state MDPs of Jaksch, Auer and Ortner 2010."""
+
+    summary = "product of two-state MDPs whose good action is hard to tell (lower bound)"
+    example = "jao:3"
+
+    size: int = setting(REQUIRED, "number of copies", low=1)
+    delta: float = setting(
+        0.2, "probability of a change of state", low=0.0, high=0.5, low_open=True
     )
+    epsilon: float = setting(0.1, "what the last action adds to it in state 0", low=0.0, high=1.0)
+    actions: int = setting(2, "values of each action variable", low=2)
+    reward: str = reward_setting()
 
+    def check(self) -> None:
+        if self.delta + self.epsilon > 1.0 + 1e-12:
+            raise InvalidParameter(
+                f"the 'epsilon' parameter of {self.owner()} must be at most "
+                f"1 - delta = {number_text(1 - self.delta)}; got {number_text(self.epsilon)}"
+            )
 
-FAMILIES: tuple[Family, ...] = (
-    Family(
-        name="jao",
-        summary="product of two-state MDPs whose good action is hard to tell (lower bound)",
-        size=size_parameter("number of copies"),
-        parameters=(
-            Number(
-                "delta", 0.2, "probability of a change of state", low=0.0, high=0.5, low_open=True
-            ),
-            Number("epsilon", 0.1, "what the last action adds to it in state 0", low=0.0, high=1.0),
-            Integer("actions", 2, "values of each action variable", low=2),
-            REWARD,
-        ),
-        build=build,
-        example="jao:3",
-    ),
-)
+    def build(self) -> FactoredMDP:
+        refuse_if_too_large(str(self), self.size * (4 * self.actions + 2), 2 * self.size)
+        transition = np.empty((2, self.actions, 2))
+        transition[0, :, 1] = self.delta
+        transition[0, -1, 1] = min(self.delta + self.epsilon, 1.0)  # .41 + .59 up to rounding
+        transition[0, :, 0] = 1.0 - transition[0, :, 1]
+        transition[1] = (self.delta, 1.0 - self.delta)
+        return copies(
+            name=str(self),
+            n=self.size,
+            transition=transition,
+            means=np.array([0.0, 1.0]),
+            reward=self.reward,
+            initial=0,
+        )

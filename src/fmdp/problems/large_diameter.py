@@ -12,33 +12,29 @@ import numpy as np
 
 from fmdp.model.factored import FactoredMDP
 from fmdp.problems.copies import copies
-from fmdp.problems.family import REWARD, Family
+from fmdp.problems.family import Problem, reward_setting
 
 CIRCLES = 2
 STATES = 4
 
 
-def build(*, name: str, reward: str) -> FactoredMDP:
-    step = np.eye(STATES)
-    transition = np.stack([np.roll(step, -1, axis=1), np.roll(step, 1, axis=1)], axis=1)
-    return copies(
-        name=name,
-        n=CIRCLES,
-        transition=transition,
-        means=np.eye(STATES)[0],
-        reward=reward,
-        initial=0,
-        action_values=("back", "forward"),
-    )
+class LargeDiameter(Problem):
+    """The product of two 4-state circles that each pay in one state."""
 
+    summary = "product of two 4-state circles: infinite diameter, gain 1"
+    example = "large-diameter"
 
-FAMILIES: tuple[Family, ...] = (
-    Family(
-        name="large-diameter",
-        summary="product of two 4-state circles: infinite diameter, gain 1",
-        size=None,
-        parameters=(REWARD,),
-        build=build,
-        example="large-diameter",
-    ),
-)
+    reward: str = reward_setting()
+
+    def build(self) -> FactoredMDP:
+        step = np.eye(STATES)
+        transition = np.stack([np.roll(step, -1, axis=1), np.roll(step, 1, axis=1)], axis=1)
+        return copies(
+            name=str(self),
+            n=CIRCLES,
+            transition=transition,
+            means=np.eye(STATES)[0],
+            reward=self.reward,
+            initial=0,
+            action_values=("back", "forward"),
+        )

@@ -19,15 +19,10 @@ import numpy as np
 from fmdp.model.factored import FactoredMDP
 from fmdp.model.spaces import FloatArray, all_assignments
 from fmdp.model.structure import Structure
-from fmdp.parameters import Choice
-from fmdp.problems.family import (
-    REWARD,
-    Family,
-    refuse_if_too_large,
-    reward_divisor,
-    size_parameter,
-)
+from fmdp.parameters import REQUIRED
+from fmdp.problems.family import Problem, refuse_if_too_large, reward_divisor, reward_setting
 from fmdp.problems.topologies import Parents, bi_ring, circle, mesh, star
+from fmdp.settings import setting
 
 STATUSES = ("good", "fail", "dead")
 LOADS = ("idle", "loaded", "done")
@@ -77,57 +72,52 @@ def _load_table() -> FloatArray:
     return table.reshape(-1, 3)
 
 
-def build(*, name: str, size: int, topology: str, reward: str) -> FactoredMDP:
-    n = size
-    refuse_if_too_large(name, n * (6 + 54 + 18), 3 * n)
-    neighbours = TOPOLOGIES[topology](n)
-    refuse_if_too_large(
-        name, sum(2 * 3 ** (2 + len(others)) + 54 + 18 for others in neighbours), 3 * n
-    )
-    divisor = reward_divisor(reward, n)
-    load_table = _load_table()
-    pay = np.zeros((3, 3, 2))
-    pay[:, LOADED, LEAVE] = PAY / divisor
+class Machines(Problem):
+    """Multi-agent SysAdmin: a status, a load and an action for each machine."""
 
-    scopes: list[tuple[int, ...]] = []
-    transitions: list[FloatArray] = []
-    for i, others in enumerate(neighbours):
-        machines = sorted((i, *others))
-        scopes += [(*(2 * j for j in machines), 2 * n + i), (2 * i, 2 * i + 1, 2 * n + i)]
-        transitions += [_status_table(machines.index(i), len(machines)), load_table]
+    summary = "multi-agent SysAdmin: a status, a load and an action for each machine"
+    example = "machines:3,topology=star"
 
-    structure = Structure(
-        state_sizes=(3,) * (2 * n),
-        action_sizes=(2,) * n,
-        transition_scopes=tuple(scopes),
-        reward_scopes=tuple((2 * i, 2 * i + 1, 2 * n + i) for i in range(n)),
-        reward_ranges=((0.0, float(PAY.max()) / divisor),) * n,
-        state_names=tuple(f"{what}_{i}" for i in range(n) for what in ("status", "load")),
-        action_names=tuple(f"action_{i}" for i in range(n)),
-        reward_names=tuple(f"reward_{i}" for i in range(n)),
-        state_values=(STATUSES, LOADS) * n,
-        action_values=(ACTIONS,) * n,
-        groups=tuple((2 * i, 2 * i + 1) for i in range(n)),
-    )
-    return FactoredMDP(
-        structure,
-        transitions=transitions,
-        rewards=[pay.reshape(-1)] * n,
-        initial_state=(GOOD, IDLE) * n,
-        name=name,
-    )
+    size: int = setting(REQUIRED, "number of machines", low=1)
+    topology: str = setting("circle", "who the neighbours are", choices=tuple(TOPOLOGIES))
+    reward: str = reward_setting()
 
+    def build(self) -> FactoredMDP:
+        n = self.size
+        refuse_if_too_large(str(self), n * (6 + 54 + 18), 3 * n)
+        neighbours = TOPOLOGIES[self.topology](n)
+        refuse_if_too_large(
+            str(self), sum(2 * 3 ** (2 + len(others)) + 54 + 18 for others in neighbours), 3 * n
+        )
+        divisor = reward_divisor(self.reward, n)
+        load_table = _load_table()
+        pay = np.zeros((3, 3, 2))
+        pay[:, LOADED, LEAVE] = PAY / divisor
 
-FAMILIES: tuple[Family, ...] = (
-    Family(
-        name="machines",
-        summary="multi-agent SysAdmin: a status, a load and an action for each machine",
-        size=size_parameter("number of machines"),
-        parameters=(
-            Choice("topology", "circle", "who the neighbours are", choices=tuple(TOPOLOGIES)),
-            REWARD,
-        ),
-        build=build,
-        example="machines:3,topology=star",
-    ),
-)
+        scopes: list[tuple[int, ...]] = []
+        transitions: list[FloatArray] = []
+        for i, others in enumerate(neighbours):
+            machines = sorted((i, *others))
+            scopes += [(*(2 * j for j in machines), 2 * n + i), (2 * i, 2 * i + 1, 2 * n + i)]
+            transitions += [_status_table(machines.index(i), len(machines)), load_table]
+
+        structure = Structure(
+            state_sizes=(3,) * (2 * n),
+            action_sizes=(2,) * n,
+            transition_scopes=tuple(scopes),
+            reward_scopes=tuple((2 * i, 2 * i + 1, 2 * n + i) for i in range(n)),
+            reward_ranges=((0.0, float(PAY.max()) / divisor),) * n,
+            state_names=tuple(f"{what}_{i}" for i in range(n) for what in ("status", "load")),
+            action_names=tuple(f"action_{i}" for i in range(n)),
+            reward_names=tuple(f"reward_{i}" for i in range(n)),
+            state_values=(STATUSES, LOADS) * n,
+            action_values=(ACTIONS,) * n,
+            groups=tuple((2 * i, 2 * i + 1) for i in range(n)),
+        )
+        return FactoredMDP(
+            structure,
+            transitions=transitions,
+            rewards=[pay.reshape(-1)] * n,
+            initial_state=(GOOD, IDLE) * n,
+            name=str(self),
+        )

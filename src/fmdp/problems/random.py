@@ -16,15 +16,15 @@ import numpy as np
 from fmdp.model.factored import FactoredMDP, Noise
 from fmdp.model.spaces import FloatArray
 from fmdp.model.structure import Structure
-from fmdp.parameters import Choice, Integer
+from fmdp.parameters import REQUIRED
 from fmdp.problems.family import (
-    REWARD,
-    Family,
+    HIGHEST_SEED,
+    Problem,
     refuse_if_too_large,
     reward_divisor,
-    seed_parameter,
-    size_parameter,
+    reward_setting,
 )
+from fmdp.settings import setting
 
 GAUSSIAN_SCALE = 0.1
 
@@ -45,67 +45,54 @@ def _simplex(generator: np.random.Generator, rows: int, values: int) -> FloatArr
     return table
 
 
-def build(
-    *,
-    name: str,
-    size: int,
-    values: int,
-    parents: int,
-    actions: int,
-    agents: int,
-    seed: int,
-    noise: str,
-    reward: str,
-) -> FactoredMDP:
-    m = size
-    k = min(parents, m)
-    rows = values**k * actions
-    refuse_if_too_large(name, m * rows * (values + 1), 2 * m + agents)
-    generator = np.random.Generator(np.random.PCG64(seed))
+class RandomModel(Problem):
+    """Random scopes, random tables."""
 
-    def scope() -> tuple[int, ...]:
-        return (*_subset(generator, m, k), m + int(generator.random() * agents))
+    name = "random"
+    summary = "random scopes, random tables"
+    example = "random:6,seed=0"
 
-    transition_scopes = tuple(scope() for _ in range(m))
-    reward_scopes = tuple(scope() for _ in range(m))
-    transitions = [_simplex(generator, rows, values) for _ in range(m)]
-    divisor = reward_divisor(reward, m)
-    means = [generator.random(rows) / divisor for _ in range(m)]
-    laws = {
-        "deterministic": Noise("deterministic"),
-        "bernoulli": Noise("bernoulli"),
-        "gaussian": Noise("gaussian", GAUSSIAN_SCALE / divisor),
-    }
-    structure = Structure(
-        state_sizes=(values,) * m,
-        action_sizes=(actions,) * agents,
-        transition_scopes=transition_scopes,
-        reward_scopes=reward_scopes,
-        reward_ranges=((0.0, 1.0 / divisor),) * m,
+    size: int = setting(REQUIRED, "number of state variables", low=1)
+    # The parameter has the name of a property of all settings, which it hides.
+    values: int = setting(  # type: ignore[assignment]
+        2, "values of each state variable", low=1
     )
-    return FactoredMDP(structure, transitions, means, noise=laws[noise], name=name)
+    parents: int = setting(2, "state variables in each scope, or all if fewer", low=0, high=30)
+    actions: int = setting(3, "values of each action variable", low=1)
+    agents: int = setting(1, "number of action variables; one is in each scope", low=1)
+    seed: int = setting(0, "seed of the scopes and tables", low=0, high=HIGHEST_SEED)
+    noise: str = setting(
+        "deterministic",
+        f"law of the rewards given the means (gaussian: deviation {GAUSSIAN_SCALE})",
+        choices=("deterministic", "bernoulli", "gaussian"),
+    )
+    reward: str = reward_setting()
 
+    def build(self) -> FactoredMDP:
+        m = self.size
+        k = min(self.parents, m)
+        rows = self.values**k * self.actions
+        refuse_if_too_large(str(self), m * rows * (self.values + 1), 2 * m + self.agents)
+        generator = np.random.Generator(np.random.PCG64(self.seed))
 
-FAMILIES: tuple[Family, ...] = (
-    Family(
-        name="random",
-        summary="random scopes, random tables",
-        size=size_parameter("number of state variables"),
-        parameters=(
-            Integer("values", 2, "values of each state variable", low=1),
-            Integer("parents", 2, "state variables in each scope, or all if fewer", low=0, high=30),
-            Integer("actions", 3, "values of each action variable", low=1),
-            Integer("agents", 1, "number of action variables; one is in each scope", low=1),
-            seed_parameter(0, "seed of the scopes and tables"),
-            Choice(
-                "noise",
-                "deterministic",
-                f"law of the rewards given the means (gaussian: deviation {GAUSSIAN_SCALE})",
-                choices=("deterministic", "bernoulli", "gaussian"),
-            ),
-            REWARD,
-        ),
-        build=build,
-        example="random:6,seed=0",
-    ),
-)
+        def scope() -> tuple[int, ...]:
+            return (*_subset(generator, m, k), m + int(generator.random() * self.agents))
+
+        transition_scopes = tuple(scope() for _ in range(m))
+        reward_scopes = tuple(scope() for _ in range(m))
+        transitions = [_simplex(generator, rows, self.values) for _ in range(m)]
+        divisor = reward_divisor(self.reward, m)
+        means = [generator.random(rows) / divisor for _ in range(m)]
+        laws = {
+            "deterministic": Noise("deterministic"),
+            "bernoulli": Noise("bernoulli"),
+            "gaussian": Noise("gaussian", GAUSSIAN_SCALE / divisor),
+        }
+        structure = Structure(
+            state_sizes=(self.values,) * m,
+            action_sizes=(self.actions,) * self.agents,
+            transition_scopes=transition_scopes,
+            reward_scopes=reward_scopes,
+            reward_ranges=((0.0, 1.0 / divisor),) * m,
+        )
+        return FactoredMDP(structure, transitions, means, noise=laws[self.noise], name=str(self))

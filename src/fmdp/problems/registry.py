@@ -1,91 +1,28 @@
-"""Problem ids: `NAME:SIZE[,key=value...]`, or the path of a model file.
-
-    circle:7    circle:7,dynamics=guestrin,reward=mean    large-diameter    my/model.json
-
-The canonical id has the parameters that differ from their defaults, in declaration order; it is
-the name of the model, and reading it again gives the same model. A text is a path if it ends in
-.json; else an id if it begins with the name of a family; else a path if it has a path separator
-or a file of that name exists.
-"""
+"""The families of problems by name: fmdp's own, those of packages, and those given a name by
+`fmdp.register`. fmdp's own are imported when they are asked for."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING
 
-from fmdp.errors import InvalidParameter, UnknownName, did_you_mean
-from fmdp.model.factored import FactoredMDP
-from fmdp.model.files import load
-from fmdp.parameters import canonical, quoted, resolve, split_assignments
-from fmdp.problems import jao, large_diameter, machines, random, riverswim, sysadmin
-from fmdp.problems.family import Family
+from fmdp.registries import Registry
 
+if TYPE_CHECKING:
+    from fmdp.problems.family import Problem
 
-@cache
-def families() -> tuple[Family, ...]:
-    """Every registered family, in the order in which they are listed."""
-    modules = (sysadmin, machines, jao, large_diameter, riverswim, random)
-    return tuple(family for module in modules for family in module.FAMILIES)
+HOMES = {
+    "circle": "fmdp.problems.sysadmin:Circle",
+    "three-leg": "fmdp.problems.sysadmin:ThreeLeg",
+    "star": "fmdp.problems.sysadmin:Star",
+    "bi-ring": "fmdp.problems.sysadmin:BiRing",
+    "grid": "fmdp.problems.sysadmin:Grid",
+    "tree": "fmdp.problems.sysadmin:Tree",
+    "network": "fmdp.problems.sysadmin:Network",
+    "machines": "fmdp.problems.machines:Machines",
+    "jao": "fmdp.problems.jao:JAO",
+    "large-diameter": "fmdp.problems.large_diameter:LargeDiameter",
+    "riverswim": "fmdp.problems.riverswim:RiverSwim",
+    "random": "fmdp.problems.random:RandomModel",
+}
 
-
-@dataclass(frozen=True)
-class ProblemId:
-    """A family with a value for each of its parameters."""
-
-    family: Family
-    values: Mapping[str, Any]
-
-    def __str__(self) -> str:
-        size = "" if self.family.size is None else f":{self.values['size']}"
-        return ",".join((self.family.name + size, *canonical(self.family.parameters, self.values)))
-
-    def build(self) -> FactoredMDP:
-        model: FactoredMDP = self.family.build(name=str(self), **self.values)
-        return model
-
-
-def problem(problem: str | os.PathLike[str]) -> FactoredMDP:
-    """The model that an id or the path of a model file stands for."""
-    if not isinstance(problem, str) or _is_path(problem):
-        return load(problem)
-    return problem_id(problem).build()
-
-
-def problem_id(text: str) -> ProblemId:
-    """An id, read and checked, without building its model."""
-    head, *assignments = (part.strip() for part in text.split(","))
-    name, colon, size = (part.strip() for part in head.partition(":"))
-    by_name = {family.name: family for family in families()}
-    if name not in by_name:
-        raise UnknownName(
-            f"unknown problem {quoted(name)}; known are {', '.join(by_name)}, "
-            f"and paths of model files{did_you_mean(name, by_name)}"
-        )
-    family = by_name[name]
-    given = split_assignments(assignments, name)
-    values: dict[str, Any] = {}
-    if family.size is not None:
-        if not colon:
-            raise InvalidParameter(
-                f"{name} needs a size, the {family.size.meaning}, {family.size.allowed}; "
-                f"got {quoted(text)}, must be like '{family.example}'"
-            )
-        values["size"] = family.size.parse(size, name)
-    elif colon:
-        raise InvalidParameter(f"{name} takes no size, must be '{name}'; got {quoted(head)}")
-    return ProblemId(family, values | resolve(family.parameters, given, name))
-
-
-def _is_path(text: str) -> bool:
-    if text.endswith(".json"):
-        return True
-    name = text.split(",")[0].split(":")[0].strip()
-    if any(family.name == name for family in families()):
-        return False
-    separators = {"/", os.sep, os.altsep or os.sep}
-    if any(separator in text for separator in separators):
-        return True
-    return os.path.exists(text)  # noqa: PTH110 - Path.exists raises on a name that is too long
+PROBLEMS: Registry[Problem] = Registry("problem", "fmdp.problems.family:Problem", HOMES)

@@ -10,43 +10,43 @@ from __future__ import annotations
 import numpy as np
 
 from fmdp.model.factored import FactoredMDP
+from fmdp.parameters import REQUIRED
 from fmdp.problems.copies import copies
-from fmdp.problems.family import REWARD, Family, size_parameter
+from fmdp.problems.family import Problem, reward_setting
+from fmdp.settings import setting
 
 STATES = 6
 LEFT, RIGHT = range(2)
 
 
-def build(*, name: str, size: int, reward: str) -> FactoredMDP:
-    last = STATES - 1
-    transition = np.zeros((STATES, 2, STATES))
-    for s in range(STATES):
-        transition[s, LEFT, max(0, s - 1)] = 1.0
-    for s in range(1, last):
-        transition[s, RIGHT, s - 1 : s + 2] = (0.05, 0.6, 0.35)
-    transition[0, RIGHT, :2] = (0.4, 0.6)
-    transition[last, RIGHT, -2:] = (0.4, 0.6)
-    means = np.zeros((STATES, 2))
-    means[0, LEFT] = 0.005
-    means[last, RIGHT] = 1.0
-    return copies(
-        name=name,
-        n=size,
-        transition=transition,
-        means=means,
-        reward=reward,
-        initial=0,
-        action_values=("left", "right"),
-    )
+class RiverSwim(Problem):
+    """The product of n RiverSwims of 6 states."""
 
+    name = "riverswim"
+    summary = "product of 6-state RiverSwims: the large reward is far from the start"
+    example = "riverswim:2"
 
-FAMILIES: tuple[Family, ...] = (
-    Family(
-        name="riverswim",
-        summary="product of 6-state RiverSwims: the large reward is far from the start",
-        size=size_parameter("number of copies"),
-        parameters=(REWARD,),
-        build=build,
-        example="riverswim:2",
-    ),
-)
+    size: int = setting(REQUIRED, "number of copies", low=1)
+    reward: str = reward_setting()
+
+    def build(self) -> FactoredMDP:
+        last = STATES - 1
+        transition = np.zeros((STATES, 2, STATES))
+        for s in range(STATES):
+            transition[s, LEFT, max(0, s - 1)] = 1.0
+        for s in range(1, last):
+            transition[s, RIGHT, s - 1 : s + 2] = (0.05, 0.6, 0.35)
+        transition[0, RIGHT, :2] = (0.4, 0.6)
+        transition[last, RIGHT, -2:] = (0.4, 0.6)
+        means = np.zeros((STATES, 2))
+        means[0, LEFT] = 0.005
+        means[last, RIGHT] = 1.0
+        return copies(
+            name=str(self),
+            n=self.size,
+            transition=transition,
+            means=means,
+            reward=self.reward,
+            initial=0,
+            action_values=("left", "right"),
+        )

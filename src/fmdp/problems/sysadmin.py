@@ -13,27 +13,27 @@ in blocks that consume the generator exactly as its row-by-row recipe does.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable
-from dataclasses import replace
-from functools import partial
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fmdp.errors import InvalidParameter
 from fmdp.model.factored import FactoredMDP
 from fmdp.model.spaces import FloatArray, all_assignments
 from fmdp.model.structure import Structure
-from fmdp.parameters import Choice, Edges, Number, Parameter
+from fmdp.parameters import REQUIRED, Edges
+from fmdp.problems import topologies
 from fmdp.problems.family import (
-    REWARD,
-    Family,
+    HIGHEST_SEED,
+    Problem,
     refuse_if_too_large,
     reward_divisor,
-    seed_parameter,
-    size_parameter,
+    reward_setting,
 )
-from fmdp.problems.topologies import Parents, bi_ring, circle, grid, network, star, three_leg, tree
+from fmdp.problems.topologies import Parents
+from fmdp.settings import setting
 
 RESTART_COST = 0.5
 
@@ -115,115 +115,153 @@ def _xu_tables(parents: Parents, seed: int, alpha1: float, alpha2: float) -> lis
     return tables
 
 
-def build(
-    topology: Callable[[int], Parents],
-    *,
-    name: str,
-    size: int,
-    dynamics: str,
-    reward: str,
-    server: float,
-    seed: int,
-    alpha1: float,
-    alpha2: float,
-) -> FactoredMDP:
-    n = size
-    # every scope has at least its own machine and the action: refuse before n objects are made
-    refuse_if_too_large(name, 4 * n * (n + 1), 2 * n)
-    parents = topology(n)
-    refuse_if_too_large(name, sum(2 ** (2 + len(p)) for p in parents) * (n + 1), 2 * n)
+class SysAdmin(Problem):
+    """SysAdmin: the settings and the model that all topologies share; a subclass has `parents`."""
 
-    if dynamics == "xu":
-        transitions = _xu_tables(parents, seed, alpha1, alpha2)
-    else:
-        transitions = _rule_tables(parents, dynamics)
-
-    divisor = reward_divisor(reward, n)
-    pays = [(server if i == 0 else 1.0) / divisor for i in range(n)]
-    scopes: list[tuple[int, ...]] = [(i,) for i in range(n)]
-    ranges = [(0.0, pay) for pay in pays]
-    means = [np.array([0.0, pay]) for pay in pays]
-    reward_names = [f"working_{i}" for i in range(n)]
-    if dynamics == "ippc":
-        cost = -RESTART_COST / divisor
-        scopes.append((n,))
-        ranges.append((cost, 0.0))
-        means.append(np.append(np.full(n, cost), 0.0))
-        reward_names.append("restart_cost")
-
-    structure = Structure(
-        state_sizes=(2,) * n,
-        action_sizes=(n + 1,),
-        transition_scopes=tuple((*sorted((i, *p)), n) for i, p in enumerate(parents)),
-        reward_scopes=tuple(scopes),
-        reward_ranges=tuple(ranges),
-        state_names=tuple(f"machine_{i}" for i in range(n)),
-        action_names=("restart",),
-        reward_names=tuple(reward_names),
-        state_values=(("down", "working"),) * n,
-        action_values=((*(str(i) for i in range(n)), "none"),),
+    size: int = setting(REQUIRED, "number of machines", low=1)
+    dynamics: str = setting("xu", "the probability that a machine works next", choices=DYNAMICS)
+    reward: str = reward_setting()
+    server: float = setting(1.0, "what machine 0 pays while it works", low=0.0)
+    seed: int = setting(
+        1,
+        "seed of the random tables (dynamics=xu)",
+        low=0,
+        high=HIGHEST_SEED,
+        only_with=_OF_XU,
     )
-    return FactoredMDP(
-        structure,
-        transitions=transitions,
-        rewards=means,
-        initial_state=(1,) * n,
-        name=name,
-    )
-
-
-def _build_network(*, edges: tuple[tuple[int, int], ...], **options: Any) -> FactoredMDP:
-    return build(partial(network, edges=edges), **options)
-
-
-PARAMETERS: tuple[Parameter, ...] = (
-    Choice("dynamics", "xu", "the probability that a machine works next", choices=DYNAMICS),
-    REWARD,
-    Number("server", 1.0, "what machine 0 pays while it works", low=0.0),
-    replace(seed_parameter(1, "seed of the random tables (dynamics=xu)"), only_with=_OF_XU),
-    Number(
-        "alpha1",
+    alpha1: float = setting(
         0.1,
         "largest chance that a machine fails by itself (dynamics=xu)",
         low=0.0,
         only_with=_OF_XU,
-    ),
-    Number(
-        "alpha2",
+    )
+    alpha2: float = setting(
         0.1,
         "largest addition for each machine that is down (dynamics=xu)",
         low=0.0,
         only_with=_OF_XU,
-    ),
-)
-
-_SIZE = size_parameter("number of machines")
-
-
-def _family(name: str, topology: Callable[[int], Parents], words: str) -> Family:
-    return Family(
-        name=name,
-        summary=f"SysAdmin, {words}",
-        size=_SIZE,
-        parameters=PARAMETERS,
-        build=partial(build, topology),
-        example=f"{name}:7",
     )
 
+    @abstractmethod
+    def parents(self) -> Parents:
+        """For each machine the sorted indices of the others that it depends on."""
 
-FAMILIES: tuple[Family, ...] = (
-    _family("circle", circle, "a one-way ring: the parent of i is i - 1"),
-    _family("three-leg", three_leg, "three chains that hang on machine 0"),
-    _family("star", star, "all machines hang on machine 0"),
-    _family("bi-ring", bi_ring, "a two-way ring: the parents of i are i - 1 and i + 1"),
-    _family("grid", grid, "rows of ceil(sqrt n): the parents are to the left and above"),
-    _family("tree", tree, "a binary tree: the parent of i is (i - 1) // 2"),
-    Family(
-        name="network",
-        summary="SysAdmin, any directed graph",
-        size=_SIZE,
-        parameters=(Edges("edges", (), "directed edges parent>child joined by +"), *PARAMETERS),
-        build=_build_network,
-        example="network:3,edges=0>1+1>2",
-    ),
-)
+    def build(self) -> FactoredMDP:
+        n = self.size
+        # every scope has at least its own machine and the action: refuse before n objects are made
+        refuse_if_too_large(str(self), 4 * n * (n + 1), 2 * n)
+        parents = self.parents()
+        refuse_if_too_large(str(self), sum(2 ** (2 + len(p)) for p in parents) * (n + 1), 2 * n)
+
+        if self.dynamics == "xu":
+            transitions = _xu_tables(parents, self.seed, self.alpha1, self.alpha2)
+        else:
+            transitions = _rule_tables(parents, self.dynamics)
+
+        divisor = reward_divisor(self.reward, n)
+        pays = [(self.server if i == 0 else 1.0) / divisor for i in range(n)]
+        scopes: list[tuple[int, ...]] = [(i,) for i in range(n)]
+        ranges = [(0.0, pay) for pay in pays]
+        means = [np.array([0.0, pay]) for pay in pays]
+        reward_names = [f"working_{i}" for i in range(n)]
+        if self.dynamics == "ippc":
+            cost = -RESTART_COST / divisor
+            scopes.append((n,))
+            ranges.append((cost, 0.0))
+            means.append(np.append(np.full(n, cost), 0.0))
+            reward_names.append("restart_cost")
+
+        structure = Structure(
+            state_sizes=(2,) * n,
+            action_sizes=(n + 1,),
+            transition_scopes=tuple((*sorted((i, *p)), n) for i, p in enumerate(parents)),
+            reward_scopes=tuple(scopes),
+            reward_ranges=tuple(ranges),
+            state_names=tuple(f"machine_{i}" for i in range(n)),
+            action_names=("restart",),
+            reward_names=tuple(reward_names),
+            state_values=(("down", "working"),) * n,
+            action_values=((*(str(i) for i in range(n)), "none"),),
+        )
+        return FactoredMDP(
+            structure,
+            transitions=transitions,
+            rewards=means,
+            initial_state=(1,) * n,
+            name=str(self),
+        )
+
+
+class Circle(SysAdmin):
+    """SysAdmin, a one-way ring: the parent of i is i - 1."""
+
+    example = "circle:7"
+
+    def parents(self) -> Parents:
+        return topologies.circle(self.size)
+
+
+class ThreeLeg(SysAdmin):
+    """SysAdmin, three chains that hang on machine 0."""
+
+    example = "three-leg:7"
+
+    def parents(self) -> Parents:
+        return topologies.three_leg(self.size)
+
+
+class Star(SysAdmin):
+    """SysAdmin, all machines hang on machine 0."""
+
+    example = "star:7"
+
+    def parents(self) -> Parents:
+        return topologies.star(self.size)
+
+
+class BiRing(SysAdmin):
+    """SysAdmin, a two-way ring: the parents of i are i - 1 and i + 1."""
+
+    example = "bi-ring:7"
+
+    def parents(self) -> Parents:
+        return topologies.bi_ring(self.size)
+
+
+class Grid(SysAdmin):
+    """SysAdmin, rows of ceil(sqrt n): the parents are to the left and above."""
+
+    example = "grid:7"
+
+    def parents(self) -> Parents:
+        return topologies.grid(self.size)
+
+
+class Tree(SysAdmin):
+    """SysAdmin, a binary tree: the parent of i is (i - 1) // 2."""
+
+    example = "tree:7"
+
+    def parents(self) -> Parents:
+        return topologies.tree(self.size)
+
+
+class Network(SysAdmin):
+    """SysAdmin, any directed graph."""
+
+    example = "network:3,edges=0>1+1>2"
+
+    edges: tuple[tuple[int, int], ...] = setting(
+        (), "directed edges parent>child joined by +", kind=Edges
+    )
+
+    def check(self) -> None:
+        for parent, child in self.edges:
+            if max(parent, child) >= self.size:
+                raise InvalidParameter(
+                    f"the 'edges' parameter of {self.owner()} must join machines "
+                    f"0 to {self.size - 1}; got {parent}>{child}"
+                )
+
+    def parents(self) -> Parents:
+        return topologies.network(self.size, self.edges)

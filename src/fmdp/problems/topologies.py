@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import math
 
-from fmdp.errors import InvalidParameter
-
 Parents = tuple[tuple[int, ...], ...]
 
 
@@ -66,10 +64,5 @@ def network(n: int, edges: tuple[tuple[int, int], ...]) -> Parents:
     """Any directed graph, given as (parent, child) pairs."""
     parents: list[set[int]] = [set() for _ in range(n)]
     for parent, child in edges:
-        if max(parent, child) >= n:
-            raise InvalidParameter(
-                f"the 'edges' parameter of network must join machines 0 to {n - 1}; "
-                f"got {parent}>{child}"
-            )
         parents[child].add(parent)
     return tuple(_others(child, machines) for child, machines in enumerate(parents))

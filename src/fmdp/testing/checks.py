@@ -2,14 +2,15 @@
 
 `check_planner(planner)` plans for a handful of small models, the awkward ones among them (periodic,
 multichain, single values, empty scopes, no reward), and compares what is promised with the
-brute-force oracles. `check_problem(problem)` looks at a problem id or a model: what is written in
-its tables, whether it survives files and pickling, and whether the engine agrees with the dense
+brute-force oracles. `check_problem(problem)` looks at a class of problems, an id or a model: its
+settings, what is written in its tables, whether it survives files and pickling, and whether the engine agrees with the dense
 MDP. Both return nothing, or raise ContractBroken with one line: who, on what, which promise.
 """
 
 from __future__ import annotations
 
 import copy
+import inspect
 import itertools
 import math
 import pickle
@@ -21,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fmdp.elimination.backup import backup_for
+from fmdp.errors import FmdpError
 from fmdp.model import FactoredMDP, OptimisticTables, Structure, product
 from fmdp.model.files import load, save
 from fmdp.planning.choice import planned
@@ -28,7 +30,9 @@ from fmdp.planning.plan import Plan, Planner, Status
 from fmdp.planning.policy import load_policy
 from fmdp.planning.prepared import tolerance_of
 from fmdp.planning.spans import factored_spans, span
+from fmdp.problems import Problem, parse_id
 from fmdp.problems import problem as read_problem
+from fmdp.problems.ids import is_path
 from fmdp.testing import oracles
 from fmdp.testing.units import in_units
 
@@ -68,15 +72,26 @@ def check_planner(
         _check_prepared(planner, plan, model, where, bounds_best_gain)
 
 
-def check_problem(problem: str | FactoredMDP) -> None:
-    """Raise ContractBroken unless the problem (an id or a model) keeps its promises."""
-    if isinstance(problem, str):
-        model = read_problem(problem)
+def check_problem(problem: str | Problem | type[Problem] | FactoredMDP) -> None:
+    """Raise ContractBroken unless the problem keeps its promises.
+
+    Parameters
+    ----------
+    problem
+        An id, the path of a model file, an object such as Circle(size=7), a model; or a class of
+        problems, which is looked at itself and at its `example`.
+    """
+    if isinstance(problem, type):
+        _check_family(problem)
+        problem = problem.example_id()
+    if isinstance(problem, str) and not is_path(problem):
+        problem = parse_id(problem)
+    if isinstance(problem, Problem):
         where = f"problem {problem}"
-        _require(read_problem(problem) == model, where, "is the same model every time")
-        _require(read_problem(model.name) == model, where, "has a name that is its id")
+        model = _check_problem_object(problem, where)
     else:
-        model, where = problem, f'model "{problem.name}"'
+        model = read_problem(problem) if isinstance(problem, str) else problem
+        where = f'model "{model.name}"'
     _check_tables(model, where)
     _check_copies(model, where)
     structure = model.structure
@@ -320,6 +335,45 @@ def _near(first: float | None, second: float | None, slack: float) -> bool:
 
 
 # ---- problems -----------------------------------------------------------------------------------
+
+
+def _check_family(kind: type[Problem]) -> None:
+    where = f"problem {kind.__name__}"
+    is_one = issubclass(kind, Problem) and not inspect.isabstract(kind)
+    _require(is_one, where, "is a subclass of fmdp.Problem with a build")
+    _require(kind.summary != "", where, "has a line about itself: a docstring or a summary")
+    for one in kind.parameters:
+        _require(one.meaning != "", where, f"says what its setting {one.name} means")
+        if not one.required:
+            kept = one.parse(one.show(one.default), kind.name) == one.default
+            _require(kept, where, f"has a default of {one.name} that can be written in an id")
+    try:
+        read = type(parse_id(kind.example_id()))
+    except FmdpError as error:
+        raise ContractBroken(
+            f"{where} does not keep this promise: has an example that is an id of it: {error}"
+        ) from error
+    _require(read is kind, where, f"has an example that is an id of it, not of {read.__name__}")
+
+
+def _check_problem_object(problem: Problem, where: str) -> FactoredMDP:
+    twin = copy.deepcopy(problem)
+    _require(twin == problem and hash(twin) == hash(problem), where, "is known by its settings")
+    try:
+        read = parse_id(str(problem))
+    except FmdpError as error:
+        raise ContractBroken(
+            f"{where} does not keep this promise: has an id that reads back: {error}"
+        ) from error
+    _require(read == problem, where, f"has an id that reads back, not as {read!r}")
+    try:
+        model, again = read_problem(problem), read_problem(read)
+    except FmdpError as error:
+        raise ContractBroken(
+            f"{where} does not keep this promise: builds its model: {error}"
+        ) from error
+    _require(model == again, where, "is the same model every time")
+    return model
 
 
 def _check_tables(model: FactoredMDP, where: str) -> None:

@@ -1,0 +1,162 @@
+"""Problem ids: `NAME:SIZE[,key=value...]`, `module:Class[:SIZE][,key=value...]`, or a model file.
+
+    circle:7    circle:7,dynamics=guestrin,reward=mean    large-diameter    my/model.json
+    my_queues:Queues:3,arrival=0.3
+
+The canonical id is the name of the model, and reading it again gives the same model. A SIZE is a
+number, so what has a word after its first colon is module:Class; the names of fmdp's own families
+come first all the same. A text is a path if it ends in .json; else an id if it begins with the name
+of a family; else a path if a file of that name exists; else an id if it begins with module:Class;
+else a path if it has a path separator.
+
+Code that is not fmdp's own may raise anything: it is told in one line, with where it happened.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from fmdp.errors import (
+    FmdpError,
+    InvalidModel,
+    InvalidParameter,
+    TooLarge,
+    UnknownName,
+    did_you_mean,
+)
+from fmdp.model.factored import FactoredMDP
+from fmdp.model.files import load
+from fmdp.parameters import quoted, resolve, split_assignments
+from fmdp.problems.family import Problem
+from fmdp.problems.registry import HOMES, PROBLEMS
+from fmdp.registries import is_own, is_place
+
+
+def problem(
+    problem: str | os.PathLike[str] | Problem, *, folder: Path | None = None
+) -> FactoredMDP:
+    """The model of a problem.
+
+    Parameters
+    ----------
+    problem
+        An id ("circle:7"), the path of a model file, or an object such as
+        fmdp.problems.Circle(size=7). module:Class in an id is imported.
+    folder
+        Where modules are looked for too, beside the current folder and the installed ones.
+    """
+    if isinstance(problem, Problem):
+        return _built(problem)
+    if isinstance(problem, str) and not is_path(problem):
+        return _built(parse_id(problem, folder))
+    if not isinstance(problem, str | os.PathLike):
+        raise InvalidParameter(
+            f"a problem must be an id, the path of a model file, or an object such as "
+            f"Circle(size=7); got {quoted(problem)}"
+        )
+    return load(problem)
+
+
+def parse_id(text: str, folder: Path | None = None) -> Problem:
+    """The problem of an id, read and checked, without building its model."""
+    head, *assignments = (part.strip() for part in text.split(","))
+    place, colon, size = _split(head)
+    if not PROBLEMS.knows(place):
+        known = PROBLEMS.names()
+        raise UnknownName(
+            f"unknown problem {quoted(place)}; known are {', '.join(known)}, "
+            f"and paths of model files{did_you_mean(place, known)}"
+        )
+    kind = PROBLEMS.find(place, folder)
+    given = split_assignments(assignments, kind.owner())
+    declared = kind.size_parameter()
+    values: dict[str, Any] = {}
+    if declared is None and colon:
+        raise InvalidParameter(f"{place} takes no size, must be '{place}'; got {quoted(head)}")
+    if declared is not None and colon:
+        values["size"] = declared.parse(size, kind.owner())
+    elif declared is not None and declared.required:
+        raise InvalidParameter(
+            f"{place} needs a size, the {declared.meaning}, {declared.allowed}; "
+            f"got {quoted(text)}, must be like '{kind.example_id()}'"
+        )
+    values |= resolve(kind.options(), given, kind.owner())
+    with _told(kind, f"problem {quoted(text)}"):
+        return kind(**values)
+
+
+def _split(head: str) -> tuple[str, str, str]:
+    """ "circle:7" -> "circle", ":", "7"; "my_queues:Queues" -> "my_queues:Queues", "", ""."""
+    name, colon, rest = (part.strip() for part in head.partition(":"))
+    if name not in HOMES:
+        word, second_colon, size = (part.strip() for part in rest.partition(":"))
+        if is_place(f"{name}:{word}"):
+            return f"{name}:{word}", second_colon, size
+    return name, colon, rest
+
+
+def is_path(text: str) -> bool:
+    """Whether a text is the path of a model file, and no id."""
+    place, _, _ = _split(text.partition(",")[0].strip())
+    if place in HOMES:
+        return text.endswith(".json")
+    exists = os.path.exists(text)  # noqa: PTH110 - Path.exists raises on a name that is too long
+    if place in PROBLEMS.names():
+        return text.endswith(".json") and (exists or "," not in text)
+    if is_place(place) and "," in text:  # a value may be a path, and end in .json
+        return exists
+    if exists or text.endswith(".json"):
+        return True
+    separators = {"/", os.sep, os.altsep or os.sep}
+    return not is_place(place) and any(separator in text for separator in separators)
+
+
+def _built(one: Problem) -> FactoredMDP:
+    name = str(one)
+    with _told(type(one), f"problem {quoted(name)}: build()"):
+        model: Any = one.build()
+    if not isinstance(model, FactoredMDP):
+        raise InvalidModel(
+            f"problem {quoted(name)}: build() must return a FactoredMDP; got {quoted(model)}"
+            f"{_place_of_build(type(one))}"
+        )
+    if model.name == name:
+        return model
+    return FactoredMDP(
+        model.structure, model.transitions, model.rewards, model.noise, model.initial_state, name
+    )
+
+
+@contextmanager
+def _told(kind: type[Problem], what: str) -> Iterator[None]:
+    """What code that is not fmdp's own raises, as one line; fmdp's own errors are that already."""
+    try:
+        yield
+    except TooLarge:
+        raise
+    except Exception as error:
+        if is_own(kind):
+            raise
+        said = str(error) if isinstance(error, FmdpError) else f"{type(error).__name__}: {error}"
+        raise InvalidModel(f"{what}: {said}{_line_of(kind, error)}") from error
+
+
+def _line_of(kind: type[Problem], error: Exception) -> str:
+    """ " (my_queues.py, line 21)": the last line of the problem's own file that was reached."""
+    try:
+        own = inspect.getfile(kind)
+    except (OSError, TypeError):  # typed into a prompt
+        return ""
+    frames = [one for one in traceback.extract_tb(error.__traceback__) if one.filename == own]
+    return f" ({Path(own).name}, line {frames[-1].lineno})" if frames else ""
+
+
+def _place_of_build(kind: type[Problem]) -> str:
+    code = getattr(kind.build, "__code__", None)  # none where it was wrapped in something else
+    return f" ({Path(code.co_filename).name}, line {code.co_firstlineno})" if code else ""
