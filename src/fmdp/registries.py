@@ -181,14 +181,25 @@ def is_own(thing: Any) -> bool:
 
 
 def code_digest(thing: Any) -> str:
-    """A digest of the source of a class, with the classes above it, or of a function; of code that
-    is not fmdp's own. What it calls elsewhere is not seen."""
+    """A digest of code that is not fmdp's own: the source of a class, with the classes above it, or
+    of a function, with the values that it has closed over. What it calls elsewhere is not seen."""
     parts = thing.__mro__[:-1] if isinstance(thing, type) else [thing]
     digest = hashlib.sha256()
     for part in parts:
         if not is_own(part) and part.__module__ not in sys.stdlib_module_names:
             digest.update(_source(part))
+            digest.update(repr(_held(part)).encode())
     return digest.hexdigest()
+
+
+def _held(function: Any) -> tuple[Any, ...]:
+    """The defaults and the closed-over values of a function."""
+    cells = getattr(function, "__closure__", None) or ()
+    return (
+        getattr(function, "__defaults__", None),
+        getattr(function, "__kwdefaults__", None),
+        [cell.cell_contents for cell in cells],
+    )
 
 
 def _source(thing: Any) -> bytes:

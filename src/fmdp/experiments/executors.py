@@ -18,6 +18,7 @@ import importlib
 import logging
 import os
 import signal
+import sys
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
@@ -144,7 +145,7 @@ class Processes(Workers):
                 self._size, context, initializer=_begin_work, initargs=(self._lifeline[0],)
             )
         # Submitting is what starts a process, which takes over the environment and the mask.
-        with _environment(ONE_THREAD), _interrupts_blocked():
+        with _environment(ONE_THREAD), _interrupts_blocked(), _main_hidden():
             return self._executor.submit(function, argument)
 
     def rebuild(self) -> None:
@@ -265,6 +266,23 @@ def _environment(settings: dict[str, str]) -> Iterator[None]:
                 del os.environ[name]
             else:
                 os.environ[name] = value
+
+
+@contextlib.contextmanager
+def _main_hidden() -> Iterator[None]:
+    """A process started meanwhile does not run the user's script again, which would start a sweep
+    of its own where the script has no guard. What a task needs is in modules."""
+    main = sys.modules.get("__main__")
+    hidden = {
+        name: getattr(main, name) for name in ("__file__", "__spec__") if hasattr(main, name)
+    }
+    for name in hidden:
+        setattr(main, name, None) if name == "__spec__" else delattr(main, name)
+    try:
+        yield
+    finally:
+        for name, value in hidden.items():
+            setattr(main, name, value)
 
 
 @contextlib.contextmanager

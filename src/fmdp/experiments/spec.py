@@ -5,7 +5,7 @@
 Everything is read and checked before anything runs: every key, name and value, every model file;
 every learner is made once. A spec that is refused is refused with one line that names the place.
 What comes out is resolved: every parameter and planner setting has its value, defaults included,
-and models are known by their content. The hash of a spec is that of its resolved content, so that
+and models, policies and code that is not fmdp's own are known by their content. The hash of a spec is that of its resolved content, so that
 the order of keys, comments and spaces do not matter; the key of a run is the hash of its own part
 and of RESULTS_VERSION. docs/experiments.md describes the format.
 """
@@ -27,53 +27,42 @@ from typing import Any
 from fmdp.errors import FileProblem, FmdpError, InvalidParameter, UnknownName, did_you_mean
 from fmdp.experiments import RESULTS_VERSION
 from fmdp.experiments.store import canonical_json
+from fmdp.learning.agent import Agent
+from fmdp.learning.follow import Follow
 from fmdp.learning.learner import Learner
-from fmdp.learning.registry import learner_kind
+from fmdp.learning.registry import LEARNERS
 from fmdp.model import FactoredMDP
 from fmdp.model.files import read_text
-from fmdp.parameters import Parameter, canonical, quoted, resolve
-from fmdp.planning.registry import planner_kind
+from fmdp.parameters import Parameter, quoted, resolve
+from fmdp.planning.plan import Planner
+from fmdp.planning.registry import PLANNERS
 from fmdp.problems import problem
+from fmdp.registries import code_digest, is_own, is_place, place_of
 
 HIGHEST = 2**63 - 1
 """Of seeds and steps: what an integer column of the store holds."""
 
 KEYS = ("name", "title", "steps", "seeds", "problems", "learners")
-LEARNER_KEYS = ("name", "label", "problems", "planner", "set")
+LEARNER_KEYS = ("name", "policy", "rule", "label", "problems", "planner", "set")
 
 
-@dataclass(frozen=True)
-class Recipe:
-    """A learner as the spec asks for it: names and values that can travel to a worker."""
-
-    learner: str
-    parameters: Mapping[str, Any]
-    planner: str | None
-    """None: the learner's own default."""
-    planner_settings: Mapping[str, Any]
-    """Those that were given."""
-
-    @property
-    def role(self) -> str:
-        return learner_kind(self.learner).build.role
-
-    def make(self, model: FactoredMDP) -> Learner:
-        planner = None
-        if self.planner is not None:
-            planner = planner_kind(self.planner).make(self.planner_settings)
-        return learner_kind(self.learner).make(model, self.parameters, planner=planner)
-
-
-def resolved_learner(learner: Learner) -> dict[str, Any]:
-    """Every parameter and planner setting that a learner really has, in JSON's types."""
-    planner = getattr(learner, "planner", None)
+def resolved_learner(agent: Agent) -> dict[str, Any]:
+    """Every parameter and planner setting that an agent really has, in JSON's types."""
+    learner, planner = agent.learner, agent.planner
     own = fields(planner) if is_dataclass(planner) else ()
-    return {
-        "learner": learner.name,
-        "parameters": {name: _plain(value) for name, value in learner.settings.items()},
-        "planner": None if planner is None else planner.name,
+    content: dict[str, Any] = {
+        "learner": LEARNERS.place(type(learner)),
+        "parameters": {name: _plain(value) for name, value in learner.values.items()},
+        "planner": None if planner is None else PLANNERS.place(type(planner)),
         "planner_settings": {field.name: _plain(getattr(planner, field.name)) for field in own},
     }
+    code = [type(thing) for thing in (learner, planner) if thing is not None]
+    if isinstance(learner, Follow):
+        content["parameters"]["policy"], rule = learner.identity(agent.structure)
+        code += [] if rule is None else [rule]
+    # RESULTS_VERSION stands for fmdp's own code; other code stands for itself.
+    digests = {place_of(thing): code_digest(thing) for thing in code if not is_own(thing)}
+    return {**content, "code": digests} if digests else content
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,7 +79,7 @@ class Cell:
 
     problem: Problem
     label: str
-    recipe: Recipe
+    learner: Learner
     steps: int
     resolved: Mapping[str, Any]
     """Everything that the numbers of a run depend on, the seed apart."""
@@ -172,8 +161,8 @@ def _spec(document: Mapping[str, Any], text: str, folder: Path, name: str) -> Sp
             raise InvalidParameter(f"'{key}' is missing; a spec needs it")
     name = _text(document.get("name", name), "name")
     title = _text(document.get("title", name), "title")
-    steps = _whole(document["steps"], "steps", 1)
-    seeds = _seeds(document["seeds"])
+    steps = whole(document["steps"], "steps", 1)
+    seeds = check_seeds(document["seeds"])
     problems = _problems(document["problems"], folder)
     entries = document["learners"]
     if not isinstance(entries, list) or not entries:
@@ -181,10 +170,10 @@ def _spec(document: Mapping[str, Any], text: str, folder: Path, name: str) -> Sp
     by_problem: dict[str, list[Cell]] = {one.id: [] for one in problems.values()}
     for number, entry in enumerate(entries):
         with _at(f"learners[{number}]"):
-            for cell in _cells(entry, problems, steps):
+            for cell in _cells(entry, problems, steps, folder):
                 by_problem[cell.problem.id].append(cell)
     cells = tuple(itertools.chain.from_iterable(by_problem.values()))
-    _refuse_repeated(cells)
+    refuse_repeated(cells)
     return Spec(name, title, text, steps, seeds, tuple(problems.values()), cells)
 
 
@@ -210,32 +199,73 @@ def _problems(given: Any, folder: Path) -> dict[str, Problem]:
     return found
 
 
-def _cells(entry: Any, problems: Mapping[str, Problem], steps: int) -> Iterator[Cell]:
+def _cells(
+    entry: Any, problems: Mapping[str, Problem], steps: int, folder: Path
+) -> Iterator[Cell]:
     if isinstance(entry, str):
         entry = {"name": entry}
     entry = _table(entry, "a learner", "the name of a learner or a table")
     _only(entry, LEARNER_KEYS, "a learner", hint="; its own parameters go under 'set'")
-    if "name" not in entry:
-        raise InvalidParameter("'name' is missing; a learner needs it")
-    kind = learner_kind(_text(entry["name"], "name"))
+    name, given = _named(entry, folder)
+    kind = LEARNERS.find(name, folder)
     label = _text(entry["label"], "label") if "label" in entry else None
     chosen = _chosen(entry.get("problems"), problems)
-    given = _table(entry.get("set", {}), "'set'")
-    grid = list(_grid(kind.parameters, given, f"learner {kind.name}"))
-    planners = list(_planners(entry.get("planner")))
-    for one, parameters, planner in itertools.product(chosen, grid, planners):
-        recipe = Recipe(kind.name, parameters, *planner)
-        shown = {one.name: one.show(parameters[one.name]) for one in kind.parameters}
+    grid = list(_grid(kind.parameters, given, kind.owner()))
+    planners = list(_planners(entry.get("planner"), folder))
+    for values, planner in itertools.product(grid, planners):
+        others = {} if planner is None else {"planner": _taken_by(kind, planner)}
+        learner = kind(**values, **others)
+        shown = {one.name: one.show(values[one.name]) for one in kind.parameters}
         if label is None:
-            words = _words(kind.name, canonical(kind.parameters, parameters), recipe)
+            words = label_of(learner)
         else:
             text, used = _filled(label, shown)
-            varied = [name for name, value in given.items() if isinstance(value, list)]
-            rest = [f"{name}={shown[name]}" for name in varied if name not in used]
-            words = _words(text, rest, recipe if len(planners) > 1 else None)
-        content = {"model": one.model.content_hash, "steps": steps}
-        content |= resolved_learner(recipe.make(one.model))
-        yield Cell(one, words, recipe, steps, content)
+            varied = [key for key, value in given.items() if isinstance(value, list)]
+            rest = [f"{key}={shown[key]}" for key in varied if key not in used]
+            words = _words(text, rest, planner if len(planners) > 1 else None)
+        for one in chosen:
+            yield cell_of(one, words, learner, steps)
+
+
+def cell_of(one: Problem, label: str, learner: Learner, steps: int) -> Cell:
+    """The cell of a learner on a problem; the learner is started once, to see what it comes to."""
+    content = {"model": one.model.content_hash, "steps": steps}
+    content |= resolved_learner(learner.start(one.model))
+    return Cell(one, label, learner, steps, content)
+
+
+def label_of(learner: Learner) -> str:
+    """ "psrl c=0.5 (alp basis=pairs)": what a learner is called where nobody gave it a label."""
+    if isinstance(learner, Follow):
+        return learner.label
+    return _words(learner.name, learner.words(), getattr(learner, "planner", None))
+
+
+def _named(entry: Mapping[str, Any], folder: Path) -> tuple[str, Mapping[str, Any]]:
+    """The name of a learner and its parameters; a policy or a rule stands for a baseline."""
+    heads = [key for key in ("name", "policy", "rule") if key in entry]
+    if len(heads) != 1:
+        got = " and ".join(f"'{key}'" for key in heads) or "none of them"
+        raise InvalidParameter(f"a learner needs one of 'name', 'policy' and 'rule'; got {got}")
+    given = _table(entry.get("set", {}), "'set'")
+    text = _text(entry[heads[0]], heads[0])
+    if heads == ["name"]:
+        return text, given
+    if given:
+        raise InvalidParameter(f"'set' is for learners; a {heads[0]} has no parameters")
+    if heads == ["rule"] and not is_place(text):
+        raise InvalidParameter(f"'rule' must be module:function; got {quoted(text)}")
+    file = folder / text
+    # os.path, because Path.is_file raises where a name is too long to be one.
+    return Follow.name, {"policy": str(file) if os.path.isfile(file) else text}  # noqa: PTH113
+
+
+def _taken_by(kind: type[Learner], planner: Planner) -> Planner:
+    if "planner" not in {field.name for field in fields(kind)}:
+        raise InvalidParameter(
+            f"{kind.owner()} does not plan; got planner {planner.name}, must be none"
+        )
+    return planner
 
 
 def _filled(label: str, values: Mapping[str, str]) -> tuple[str, set[str]]:
@@ -251,14 +281,13 @@ def _filled(label: str, values: Mapping[str, str]) -> tuple[str, set[str]]:
     return label, used
 
 
-def _words(head: str, words: Iterable[str], recipe: Recipe | None) -> str:
+def _words(head: str, words: Iterable[str], planner: Any) -> str:
     """ "psrl c=0.5 (alp basis=pairs)" """
     text = " ".join([head, *words])
-    if recipe is None or recipe.planner is None:
+    if planner is None:
         return text
-    kind = planner_kind(recipe.planner)
-    settings = resolve(kind.parameters, recipe.planner_settings, f"planner {kind.name}")
-    return f"{text} ({' '.join([kind.name, *canonical(kind.parameters, settings)])})"
+    own = planner.words() if isinstance(planner, Planner) else ()
+    return f"{text} ({' '.join([planner.name, *own])})"
 
 
 def _chosen(given: Any, problems: Mapping[str, Problem]) -> Sequence[Problem]:
@@ -276,24 +305,24 @@ def _chosen(given: Any, problems: Mapping[str, Problem]) -> Sequence[Problem]:
     return [problems[name] for name in names]
 
 
-def _planners(given: Any) -> Iterator[tuple[str | None, dict[str, Any]]]:
-    """(name, settings given) of every planner: of a name, a table, or a list of either."""
+def _planners(given: Any, folder: Path) -> Iterator[Planner | None]:
+    """Every planner: of a name, a table, or a list of either."""
     if given is None:
-        yield None, {}
+        yield None
         return
     for entry in given if isinstance(given, list) else [given]:
         entry = {"name": entry} if isinstance(entry, str) else entry
         table = dict(_table(entry, "'planner'", "the name of a planner, a table, or a list"))
         if "name" not in table:
             raise InvalidParameter("'planner' has no 'name'; a planner needs it")
-        kind = planner_kind(_text(table.pop("name"), "name"))
+        kind = PLANNERS.find(_text(table.pop("name"), "name"), folder)
         if "max_seconds" in table:
             raise InvalidParameter(
                 "'planner' has 'max_seconds', which would make a run depend on the speed of the "
                 "machine; a sweep takes 'max_iterations'"
             )
-        for values in _grid(kind.parameters, table, f"planner {kind.name}"):
-            yield kind.name, {name: values[name] for name in table}
+        for values in _grid(kind.parameters, table, kind.owner()):
+            yield kind(**values)
 
 
 def _grid(
@@ -308,7 +337,7 @@ def _grid(
         yield resolve(parameters, dict(zip(given, combination, strict=True)), owner)
 
 
-def _refuse_repeated(cells: Sequence[Cell]) -> None:
+def refuse_repeated(cells: Sequence[Cell]) -> None:
     labels: dict[tuple[str, str], Cell] = {}
     contents: dict[str, Cell] = {}
     for cell in cells:
@@ -326,11 +355,11 @@ def _refuse_repeated(cells: Sequence[Cell]) -> None:
             )
 
 
-def _seeds(given: Any) -> tuple[int, ...]:
+def check_seeds(given: Any) -> tuple[int, ...]:
     """A number n stands for 0, 1, ..., n - 1."""
-    if not isinstance(given, list):
-        return tuple(range(_whole(given, "seeds", 1, 10**6)))
-    seeds = tuple(_whole(seed, "a seed", 0) for seed in given)
+    if isinstance(given, int | str | float) or not isinstance(given, Iterable):
+        return tuple(range(whole(given, "seeds", 1, 10**6)))
+    seeds = tuple(whole(seed, "a seed", 0) for seed in given)
     if not seeds or len(set(seeds)) < len(seeds):
         raise InvalidParameter(
             f"'seeds' must be how many, or a list of seeds, each once; got {quoted(given)}"
@@ -359,7 +388,7 @@ def _text(value: Any, what: str) -> str:
     return value
 
 
-def _whole(value: Any, what: str, low: int, high: int = HIGHEST) -> int:
+def whole(value: Any, what: str, low: int, high: int = HIGHEST) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
         most = f" to {high}" if high < HIGHEST else ""
         raise InvalidParameter(

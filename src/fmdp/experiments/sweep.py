@@ -24,7 +24,7 @@ from fmdp.experiments.executors import Processes, Workers
 from fmdp.experiments.measures import REGRET
 from fmdp.experiments.spec import PlannedRun, Spec
 from fmdp.experiments.store import Member, Store, StoredRun, StoredSpec
-from fmdp.experiments.work import MadeRun, Task, failed, now, role_of, work
+from fmdp.experiments.work import MadeRun, Task, failed, now, work
 
 ATTEMPTS = 3
 """How often a run may lose its worker before it counts as failed."""
@@ -60,7 +60,7 @@ class Summary:
     path: Path
 
 
-def sweep(
+def run_sweep(
     spec: Spec,
     directory: str | Path,
     *,
@@ -240,7 +240,7 @@ class _Scores:
         self._due = 0.0
 
     def add(self, run: PlannedRun, regret: float) -> None:
-        if role_of(run.cell.recipe) != "upper":  # it learns nothing
+        if run.cell.learner.role != "upper":  # it learns nothing
             self._regrets[run.cell.problem.id][run.cell.label].append(regret)
 
     def leader(self) -> str | None:

@@ -4,8 +4,6 @@ A `MadeRun` has only what the store keeps. A run that fails hands back its error
 of the worker itself is seen from outside. A run does not depend on who makes it, nor on the runs
 that the same worker made before: what is kept between them is the reference of a model (its
 optimal gain and gaps), which is a function of the model.
-
-A run that is recorded goes step by step instead of in bulk, which changes nothing in it.
 """
 
 from __future__ import annotations
@@ -14,7 +12,6 @@ import os
 import platform
 import time
 import traceback
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache, lru_cache
@@ -27,13 +24,15 @@ from fmdp import __version__
 from fmdp.errors import FmdpError
 from fmdp.experiments import RESULTS_VERSION
 from fmdp.experiments.measures import curves_of, measured
-from fmdp.experiments.spec import PlannedRun, Recipe, resolved_learner
-from fmdp.experiments.store import Curve, Recording, Role, StoredRun
+from fmdp.experiments.spec import PlannedRun, resolved_learner
+from fmdp.experiments.store import Curve, Recording, StoredRun
 from fmdp.learning.learner import Learner
 from fmdp.model import FactoredMDP, Structure
 from fmdp.model.spaces import strides
-from fmdp.simulation.loop import Run, checkpoints, simulate, streams
+from fmdp.simulation.loop import checkpoints, simulate
 from fmdp.simulation.regret import Reference, reference_for
+from fmdp.simulation.run import Run
+from fmdp.simulation.trajectory import Trajectory
 
 FRAMES = 200
 """Evenly spaced frames of a recording, beside the checkpoints of the curve."""
@@ -46,9 +45,8 @@ class Task:
     key: str
     problem: str
     model: FactoredMDP
-    recipe: Recipe
+    learner: Learner
     resolved: dict[str, Any]
-    role: Role
     seed: int
     steps: int
     record: bool
@@ -59,9 +57,15 @@ class Task:
     def of(cls, run: PlannedRun) -> Task:
         cell = run.cell
         return cls(
-            run.key, cell.problem.id, cell.problem.model, cell.recipe, dict(cell.resolved),
-            role_of(cell.recipe), run.seed, cell.steps, run.record,
-        )  # fmt: skip
+            key=run.key,
+            problem=cell.problem.id,
+            model=cell.problem.model,
+            learner=cell.learner,
+            resolved=dict(cell.resolved),
+            seed=run.seed,
+            steps=cell.steps,
+            record=run.record,
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,16 +99,18 @@ def failed(task: Task, error: str, seconds: float) -> MadeRun:
 
 def _make(task: Task) -> MadeRun:
     reference = _reference(task.model)
-    learner = task.recipe.make(task.model)
-    found = resolved_learner(learner)
-    if any(task.resolved[name] != value for name, value in found.items()):
+    agent = task.learner.start(task.model)
+    found = resolved_learner(agent)
+    if any(task.resolved.get(name) != value for name, value in found.items()):
         raise FmdpError(f"the worker resolves the learner to {found}, the sweep to {task.resolved}")
-    recorder = Recorder(learner, task.model) if task.record else None
-    if recorder is not None and learner.generator is None:
-        learner.generator = streams(task.seed)[1]  # as `simulate` gives it to a bare learner
-    run = simulate(task.model, recorder or learner, task.steps, task.seed, reference=reference)
+    run = simulate(
+        task.model, agent, task.steps, task.seed, record=task.record, reference=reference
+    )
+    if run.interrupted:
+        raise FmdpError(f"interrupted after {run.steps} steps")
     row = _row(task, status="done", seconds=run.seconds, measures=measured(run))
-    return MadeRun(row, curve_of(run), None if recorder is None else recorder.recording())
+    kept = None if run.trajectory is None else recording_of(run.trajectory)
+    return MadeRun(row, curve_of(run), kept)
 
 
 def curve_of(run: Run) -> Curve:
@@ -120,12 +126,6 @@ def curve_of(run: Run) -> Curve:
     )
 
 
-def role_of(learner: object) -> Role:
-    """What a learner, or a class of them, is in a comparison; its class may say so."""
-    role: Role = getattr(learner, "role", "learner")
-    return role
-
-
 def _row(task: Task, **results: Any) -> StoredRun:
     resolved = task.resolved
     return StoredRun(
@@ -133,7 +133,7 @@ def _row(task: Task, **results: Any) -> StoredRun:
         model=resolved["model"],
         problem=task.problem,
         learner=resolved["learner"],
-        role=task.role,
+        role=task.learner.role,  # type: ignore[arg-type]
         parameters=resolved["parameters"],
         planner=resolved["planner"],
         planner_settings=resolved["planner_settings"],
@@ -168,45 +168,14 @@ def now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
-class Recorder:
-    """Stands between the loop and a learner and writes down every step."""
-
-    def __init__(self, learner: Learner, model: FactoredMDP) -> None:
-        self.learner = learner
-        self.structure = model.structure
-        self._states: list[Sequence[int]] = [model.initial_state]
-        self._actions: list[Sequence[int]] = []
-        self._rewards: list[Sequence[float]] = []
-
-    episodes = property(lambda self: self.learner.episodes)
-    planner_calls = property(lambda self: self.learner.planner_calls)
-    unconverged_plans = property(lambda self: self.learner.unconverged_plans)
-
-    def act(self, state: Sequence[int]) -> tuple[int, ...]:
-        return self.learner.act(state)
-
-    def observe(
-        self,
-        state: Sequence[int],
-        action: Sequence[int],
-        rewards: Sequence[float],
-        next_state: Sequence[int],
-    ) -> None:
-        self.learner.observe(state, action, rewards, next_state)
-        self._states.append(next_state)
-        self._actions.append(action)
-        self._rewards.append(rewards)
-
-    def recording(self) -> Recording:
-        structure = self.structure
-        states = np.array(self._states, dtype=_smallest(structure.state_sizes))
-        actions = np.array(self._actions, dtype=_smallest(structure.action_sizes))
-        steps = len(actions)
-        rewards = np.array(self._rewards, dtype=np.float64).reshape(steps, structure.l)
-        evenly = np.linspace(0, steps, FRAMES + 1).round().astype(np.int64)
-        times = np.union1d(evenly, np.array(checkpoints(steps), dtype=np.int64))
-        visited, uncertainty = knowledge(structure, states[:-1], actions, times)
-        return Recording(states, actions, rewards, times, visited, uncertainty)
+def recording_of(trajectory: Trajectory) -> Recording:
+    """The trajectory with frames of what was known by then."""
+    steps = len(trajectory)
+    evenly = np.linspace(0, steps, FRAMES + 1).round().astype(np.int64)
+    times = np.union1d(evenly, np.array(checkpoints(steps), dtype=np.int64))
+    states, actions = trajectory.states, trajectory.actions
+    visited, uncertainty = knowledge(trajectory.structure, states[:-1], actions, times)
+    return Recording(states, actions, trajectory.rewards, times, visited, uncertainty)
 
 
 def knowledge(
@@ -228,7 +197,3 @@ def knowledge(
             uncertainty[frame, i] = (1.0 / np.sqrt(np.maximum(visits, 1))).mean()
     return visited, uncertainty
 
-
-def _smallest(sizes: Sequence[int]) -> np.dtype[Any]:
-    """The smallest unsigned type that holds every value of these variables."""
-    return np.min_scalar_type(max(sizes) - 1)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -15,9 +16,10 @@ import numpy as np
 from fmdp.errors import InvalidParameter
 from fmdp.learning.agent import Agent, Decision
 from fmdp.learning.learner import Learner
+from fmdp.learning.registry import LEARNERS
 from fmdp.model import FactoredMDP, Structure
-from fmdp.parameters import REQUIRED, Parameter
-from fmdp.planning.policy import policy_of
+from fmdp.parameters import REQUIRED, Parameter, quoted
+from fmdp.planning.policy import Rule, policy_digest, policy_of
 from fmdp.planning.randomised import RandomisedPolicy
 from fmdp.registries import attribute_at, is_place, place_of
 from fmdp.settings import setting
@@ -88,6 +90,27 @@ class Follow(Learner):
             return policy
         return policy_of(policy, structure, self.owner())
 
+    @property
+    def label(self) -> str:
+        """What it is called in a comparison."""
+        policy = self.policy
+        if isinstance(policy, str):
+            return policy if is_place(policy) else Path(policy).stem
+        return getattr(policy, "__name__", type(policy).__name__)
+
+    def identity(self, structure: Structure) -> tuple[str, Any]:
+        """What the policy is known by: where its function lives, and the function; or the digest of
+        its content, and None."""
+        policy = self.found(structure)
+        if isinstance(policy, Rule):
+            if not hasattr(policy.function, "__qualname__"):
+                raise InvalidParameter(
+                    f"a rule that is compared must be a function, whose code says what it is; "
+                    f"got {policy.function!r}"
+                )
+            return place_of(policy.function), policy.function
+        return policy_digest(policy), None
+
     def decide(self, agent: Agent) -> Decision:
         return Decision(self.found(agent.structure))
 
@@ -95,3 +118,32 @@ class Follow(Learner):
 def first_action(state: tuple[int, ...]) -> int:
     """The rule that always takes the first value of the one action variable."""
     return 0
+
+
+def learner_of(given: object, owner: str) -> Learner | None:
+    """A learner from what a user hands over: a learner, its text, a policy or its file, or a rule.
+
+    None for an object that acts and observes by itself.
+    """
+    if isinstance(given, Learner):
+        return given
+    if isinstance(given, str) and not _is_policy_file(given):
+        return LEARNERS.read(given)
+    if isinstance(given, type):
+        raise InvalidParameter(
+            f"{owner} needs a learner, not its class: {given.__name__}() makes one"
+        )
+    if all(callable(getattr(given, verb, None)) for verb in ("act", "observe")):
+        return None
+    if not callable(given) and not isinstance(given, str | os.PathLike | RandomisedPolicy):
+        raise InvalidParameter(
+            f"{owner} needs a learner such as fmdp.PSRL() or 'psrl', an agent (an object with act "
+            f"and observe), a policy, or a function state -> action; got {quoted(given)}"
+        )
+    return Follow(policy=given)
+
+
+def _is_policy_file(text: str) -> bool:
+    if text in LEARNERS.names():
+        return False
+    return text.endswith(".npz") or os.path.isfile(text)  # noqa: PTH113 - too long a name is none

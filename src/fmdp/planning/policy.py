@@ -8,6 +8,7 @@ policy register a reader under their own name, so that `load_policy` opens them 
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import os
@@ -110,12 +111,12 @@ class Rule:
     """
 
     def __init__(self, function: Callable[[tuple[int, ...]], Any], structure: Structure) -> None:
-        self._function = function
+        self.function = function
         self._structure = structure
 
     def __call__(self, state: Sequence[int]) -> tuple[int, ...]:
         checked = self._structure.check_state(state)
-        return as_action(self._function(checked), self._structure)
+        return as_action(self.function(checked), self._structure)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         raise InvalidParameter(
@@ -247,6 +248,19 @@ def policy_bytes(policy: Any) -> bytes:
         file = Path(folder) / "policy.npz"
         policy.save(file)
         return file.read_bytes()
+
+
+def policy_digest(policy: Any) -> str:
+    """A digest of what a policy's file would hold; the file itself has the time of day in it."""
+    digest = hashlib.sha256()
+    base = getattr(policy, "base", None)  # its file is inside, and has the time of day in it too
+    if base is not None:
+        digest.update(policy_digest(base).encode())
+    with np.load(io.BytesIO(policy_bytes(policy)), allow_pickle=False) as archive:
+        for name in sorted({*archive.files} - {"base"}):
+            array = archive[name]
+            digest.update(f"{name} {array.dtype.str} {array.shape}".encode() + array.tobytes())
+    return f"sha256:{digest.hexdigest()}"
 
 
 def policy_from_bytes(content: bytes, structure: Structure | None = None) -> Any:

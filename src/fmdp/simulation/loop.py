@@ -18,9 +18,8 @@ import numpy as np
 
 from fmdp.errors import InvalidParameter
 from fmdp.learning.agent import Agent
-from fmdp.learning.follow import Follow
+from fmdp.learning.follow import learner_of
 from fmdp.learning.learner import Learner
-from fmdp.learning.registry import LEARNERS
 from fmdp.model import FactoredMDP, Structure
 from fmdp.model.factored import check_model
 from fmdp.parameters import Integer, quoted
@@ -310,30 +309,11 @@ def _named(agent: Agent | Interacting) -> str:
 
 def agent_of(given: object, model: FactoredMDP) -> Agent | Interacting:
     """Who acts, from what a user hands over: a learner or its text, an agent, a policy, a rule."""
-    structure = model.structure
-    if isinstance(given, str) and not _is_policy_file(given):
-        given = LEARNERS.read(given)
-    if isinstance(given, Learner):
-        return given.start(model)
-    if isinstance(given, type):
-        raise InvalidParameter(
-            f"simulate needs a learner, not its class: {given.__name__}() makes one"
-        )
-    if all(callable(getattr(given, verb, None)) for verb in ("act", "observe")):
-        known = getattr(given, "structure", None)
-        if isinstance(known, Structure) and known != structure:
-            raise InvalidParameter("the agent's structure is not the model's; they must be equal")
-        agent: Agent | Interacting = given  # type: ignore[assignment]
-        return agent
-    if not callable(given) and not isinstance(given, str | os.PathLike | RandomisedPolicy):
-        raise InvalidParameter(
-            f"simulate needs a learner such as fmdp.PSRL() or 'psrl', an agent (an object with act "
-            f"and observe), a policy, or a function state -> action; got {quoted(given)}"
-        )
-    return Follow(policy=given).start(structure)
-
-
-def _is_policy_file(text: str) -> bool:
-    if text in LEARNERS.names():
-        return False
-    return text.endswith(".npz") or os.path.isfile(text)  # noqa: PTH113 - too long a name is none
+    learner = learner_of(given, "simulate")
+    if learner is not None:
+        return learner.start(model)
+    known = getattr(given, "structure", None)
+    if isinstance(known, Structure) and known != model.structure:
+        raise InvalidParameter("the agent's structure is not the model's; they must be equal")
+    agent: Agent | Interacting = given  # type: ignore[assignment]
+    return agent

@@ -1,0 +1,201 @@
+"""Sweeps from Python: problems x learners x seeds into a store, and the results as frames.
+
+    results = fmdp.sweep(["circle:4", model], [fmdp.PSRL(), "dorl,c=0.1", rule], out="runs")
+    results.curves()
+
+The same sweep as a spec in TOML makes: the same keys, the same runs, resumable in the same store.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from fmdp.errors import InvalidParameter
+from fmdp.experiments.executors import InThisProcess, Processes, Workers
+from fmdp.experiments.results import Results
+from fmdp.experiments.spec import (
+    Problem,
+    Spec,
+    cell_of,
+    check_seeds,
+    label_of,
+    refuse_repeated,
+    whole,
+)
+from fmdp.experiments.sweep import run_sweep
+from fmdp.learning.follow import Follow, learner_of
+from fmdp.learning.learner import Learner
+from fmdp.model import FactoredMDP
+from fmdp.parameters import quoted
+from fmdp.problems import problem
+from fmdp.progress import reporting
+from fmdp.experiments.news import line_of_sweep
+
+
+def sweep(
+    problems: Any,
+    learners: Any,
+    *,
+    seeds: int | Sequence[int] = 20,
+    steps: int = 10_000,
+    out: str | os.PathLike[str],
+    name: str = "sweep",
+    title: str | None = None,
+    workers: int | None = None,
+    retry_failed: bool = False,
+    progress: Any = True,
+) -> Results:
+    """Run every learner on every problem with every seed; what is done already is not run again.
+
+    Parameters
+    ----------
+    problems
+        Ids such as "circle:7", paths of model files, models, or one of these.
+    learners
+        Learners such as fmdp.PSRL(c=0.1), their texts ("psrl,c=0.1", "module:Class"), and baselines:
+        policies, policy files, functions state -> action. A mapping gives them labels:
+        {"mine": MyLearner(), "never": rule}.
+    seeds
+        How many (0, 1, ...), or which.
+    steps
+        Of every run.
+    out
+        The directory of the store, new or begun earlier.
+    name, title
+        What the sweep is called in reports.
+    workers
+        Worker processes: one a core by default, 0 for this process. Learners and rules that are
+        defined in a script or a notebook cannot travel and are run in this process.
+    retry_failed
+        Whether runs that failed earlier are run again.
+    progress
+        True shows a bar, a function is called with what is known so far; None for silence.
+
+    Returns
+    -------
+    Results
+        The store's runs as frames; `results.failures` has the errors of runs that failed.
+    """
+    spec = spec_of(problems, learners, seeds=seeds, steps=steps, name=name, title=title)
+    team = _team(spec, workers)
+    with reporting(progress, spec.name, "sweep", line_of_sweep) as report:
+        run_sweep(spec, out, workers=team, retry_failed=retry_failed, progress=report)
+    return Results.open(out)
+
+
+def spec_of(
+    problems: Any,
+    learners: Any,
+    *,
+    seeds: int | Sequence[int],
+    steps: int,
+    name: str = "sweep",
+    title: str | None = None,
+) -> Spec:
+    """The validated sweep that `sweep` runs, without running it."""
+    found = _problems(problems)
+    labelled = _learners(learners)
+    n_steps, all_seeds = whole(steps, "steps", 1), check_seeds(seeds)
+    cells = tuple(
+        cell_of(one, label, learner, n_steps)
+        for one, (label, learner) in itertools.product(found, labelled)
+    )
+    refuse_repeated(cells)
+    text = _toml(name, n_steps, all_seeds, found, labelled)
+    return Spec(name, title or name, text, n_steps, all_seeds, found, cells)
+
+
+def _problems(given: Any) -> tuple[Problem, ...]:
+    single = isinstance(given, str | os.PathLike | FactoredMDP) or not isinstance(given, Iterable)
+    found = []
+    for number, one in enumerate([given] if single else given):
+        model = one if isinstance(one, FactoredMDP) else problem(one)
+        path = os.fspath(one) if isinstance(one, os.PathLike) else None
+        found.append(Problem(path or model.name or f"model {number + 1}", model))
+    if not found:
+        raise InvalidParameter("a sweep needs at least one problem")
+    names = [one.id for one in found]
+    for repeated in {name for name in names if names.count(name) > 1}:
+        raise InvalidParameter(f"the problem {quoted(repeated)} is given twice; once is enough")
+    return tuple(found)
+
+
+def _learners(given: Any) -> tuple[tuple[str, Learner], ...]:
+    if isinstance(given, Mapping):
+        pairs = [(str(label), _learner(one)) for label, one in given.items()]
+    else:
+        several = isinstance(given, Iterable) and not isinstance(given, str | os.PathLike)
+        found = [_learner(one) for one in (given if several else [given])]
+        pairs = [(label_of(one), one) for one in found]
+    if not pairs:
+        raise InvalidParameter("a sweep needs at least one learner")
+    return tuple(pairs)
+
+
+def _learner(given: Any) -> Learner:
+    learner = learner_of(given, "sweep")
+    if learner is None:
+        raise InvalidParameter(
+            f"sweep starts every run anew: it needs a learner and not an agent; got {quoted(given)}"
+        )
+    return learner
+
+
+def _team(spec: Spec, workers: int | None) -> Workers:
+    at_home = sorted({thing for cell in spec.cells for thing in _not_travelling(cell.learner)})
+    if workers == 0 or (workers is None and at_home):
+        return InThisProcess()
+    if at_home:
+        raise InvalidParameter(
+            f"{at_home[0]} is defined in this script or notebook and cannot travel to other "
+            f"processes; put it into a module, or leave workers out"
+        )
+    return Processes(workers)
+
+
+def _not_travelling(learner: Learner) -> Iterable[str]:
+    """Names of what lives in __main__ or inside a function, which no other process can import."""
+    things = [type(learner), type(getattr(learner, "planner", None))]
+    if isinstance(learner, Follow) and hasattr(learner.policy, "__qualname__"):
+        things.append(learner.policy)
+    for thing in things:
+        if thing.__module__ == "__main__" or "<" in thing.__qualname__:
+            yield thing.__qualname__
+
+
+def _toml(
+    name: str,
+    steps: int,
+    seeds: Sequence[int],
+    problems: Sequence[Problem],
+    learners: Sequence[tuple[str, Learner]],
+) -> str:
+    """The sweep in words, as a spec would have it, for those who read the store later."""
+    lines = [
+        "# made in Python",
+        f"name = {_quoted(name)}",
+        f"steps = {steps}",
+        f"seeds = [{', '.join(map(str, seeds))}]",
+        f"problems = [{', '.join(_quoted(one.id) for one in problems)}]",
+    ]
+    for label, learner in learners:
+        lines += ["", "[[learners]]", f"label = {_quoted(label)}"]
+        if isinstance(learner, Follow):
+            lines.append(f"# plays {learner.label}")
+            continue
+        lines.append(f"name = {_quoted(learner.registry.place(type(learner)))}")
+        if learner.words():
+            own = (word.partition("=") for word in learner.words())
+            lines.append(f"set = {{ {', '.join(f'{k} = {_quoted(v)}' for k, _, v in own)} }}")
+        planner = getattr(learner, "planner", None)
+        if planner is not None:
+            lines.append(f"# planner {planner!r}")
+    return "\n".join(lines) + "\n"
+
+
+def _quoted(text: str) -> str:
+    plain = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{plain}"'
