@@ -32,7 +32,7 @@ from fmdp.learning.registry import learner_kind
 from fmdp.model import FactoredMDP
 from fmdp.model.files import read_text
 from fmdp.parameters import Parameter, canonical, quoted, resolve
-from fmdp.planning.registry import planner_kind
+from fmdp.planning.registry import PLANNERS
 from fmdp.problems import problem
 
 HIGHEST = 2**63 - 1
@@ -56,7 +56,7 @@ class Recipe:
     def make(self, model: FactoredMDP) -> Learner:
         planner = None
         if self.planner is not None:
-            planner = planner_kind(self.planner).make(self.planner_settings)
+            planner = PLANNERS.find(self.planner).make(self.planner_settings)
         return learner_kind(self.learner).make(model, self.parameters, planner=planner)
 
 
@@ -252,7 +252,7 @@ def _words(head: str, words: Iterable[str], recipe: Recipe | None) -> str:
     text = " ".join([head, *words])
     if recipe is None or recipe.planner is None:
         return text
-    kind = planner_kind(recipe.planner)
+    kind = PLANNERS.find(recipe.planner)
     settings = resolve(kind.parameters, recipe.planner_settings, f"planner {kind.name}")
     return f"{text} ({' '.join([kind.name, *canonical(kind.parameters, settings)])})"
 
@@ -282,7 +282,7 @@ def _planners(given: Any) -> Iterator[tuple[str | None, dict[str, Any]]]:
         table = dict(_table(entry, "'planner'", "the name of a planner, a table, or a list"))
         if "name" not in table:
             raise InvalidParameter("'planner' has no 'name'; a planner needs it")
-        kind = planner_kind(_text(table.pop("name"), "name"))
+        kind = PLANNERS.find(_text(table.pop("name"), "name"))
         if "max_seconds" in table:
             raise InvalidParameter(
                 "'planner' has 'max_seconds', which would make a run depend on the speed of the "

@@ -29,7 +29,7 @@ from fmdp.model import Structure
 from fmdp.model.files import dumps, loads, path_of, write_atomically
 from fmdp.planning.plan import Planner
 from fmdp.planning.policy import Policy, load_policy
-from fmdp.planning.registry import planner_kind, planners
+from fmdp.planning.registry import PLANNERS
 
 FORMAT = "fmdp-learner"
 VERSION = 1
@@ -115,7 +115,7 @@ def _read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, NDArr
 
 
 def _planner_header(planner: Any) -> dict[str, Any]:
-    known = [kind.name for kind in planners()]
+    known = PLANNERS.names()
     if planner.name not in known:
         raise InvalidParameter(
             f"a learner with a planner of one's own cannot be saved; got {planner.name}, "
@@ -127,7 +127,7 @@ def _planner_header(planner: Any) -> dict[str, Any]:
 
 def _planner(header: Mapping[str, Any]) -> Planner:
     settings = {name: _tuples(value) for name, value in header["settings"].items()}
-    return planner_kind(header["name"]).build(**settings)
+    return PLANNERS.find(header["name"])(**settings)
 
 
 def _policy_bytes(policy: Policy) -> bytes:
