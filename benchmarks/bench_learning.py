@@ -23,12 +23,12 @@ import numpy as np
 import fmdp
 from fmdp.learning.episodes import NO_LIMITS
 from fmdp.learning.learner import Offer
-from fmdp.planning.registry import planner_kind
+from fmdp.planning.registry import PLANNERS
 from fmdp.simulation import Environment, reference_for
 
 
 def planner(name: str) -> Any:
-    return planner_kind(name).make({})
+    return PLANNERS.read(name)
 
 
 def speed(seeds: int, planners: Sequence[str]) -> dict[str, Any]:

@@ -243,7 +243,7 @@ def relatives() -> None:
             ("3 neighbours", chains(model.structure, 3)),
         ):
             losses = []
-            for planner in (ALP(basis), PolicyIteration(basis), BellmanError(basis)):
+            for planner in (one(basis=basis) for one in (ALP, PolicyIteration, BellmanError)):
                 found = plan(model, planner)
                 assert found.policy_gain is not None
                 losses.append(f"{planner.name} {1 - found.policy_gain / best:.2%}")
@@ -280,7 +280,7 @@ def split(models: int = 40) -> tuple[float, float]:
         free = tuple(1.0 - table.sum(axis=1) for table in lower)
         tables = OptimisticTables(model.structure, lower, free, model.rewards)
         joint, apart = (
-            ALP("pairs", targets=targets).prepare(model.structure).solve(tables).objective
+            ALP(basis="pairs", targets=targets).prepare(model.structure).solve(tables).objective
             for targets in ("joint", "split")
         )
         assert joint is not None

@@ -23,7 +23,7 @@ from fmdp.errors import FmdpError
 from fmdp.learning.registry import learners
 from fmdp.measures import measure
 from fmdp.parameters import resolve
-from fmdp.planning import settings as declared
+from fmdp.planning import registry
 from fmdp.planning.choice import choose_planner
 from fmdp.simulation import Reference, Simulation, evaluate_by_simulation, reference_for
 
@@ -180,9 +180,9 @@ def _entries() -> dict[str, Callable[[Any], Any]]:
             calls[f"{name}.{one.name}"] = lambda x, build=build, one=one: build(
                 STRUCTURE, **{one.name: x}
             )
-    fields = (declared.EXACT_FIELDS, declared.ALP_FIELDS, declared.SPAN_FIELDS)
-    for build, own, name in zip(PLANNERS, fields, ("Exact", "ALP", "Span"), strict=True):
-        for one in own:
+    kinds = (fmdp.Exact, fmdp.ALP, fmdp.SpanConstrained)
+    for build, kind, name in zip(PLANNERS, kinds, ("Exact", "ALP", "Span"), strict=True):
+        for one in kind.parameters:
             calls[f"{name}.{one.name}"] = lambda x, build=build, one=one: build(**{one.name: x})
         calls[f"{name}.plan"] = lambda x, build=build: build().plan(x)
         calls[f"{name}.prepare"] = lambda x, build=build: build().prepare(x)
@@ -388,18 +388,13 @@ def test_the_refusal_helps(call: Callable[[], Any], words: str) -> None:
 # ---- one declaration for each setting ------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("build", "own"),
-    [
-        (fmdp.Exact, declared.EXACT_FIELDS),
-        (fmdp.ALP, declared.ALP_FIELDS),
-        (fmdp.SpanConstrained, declared.SPAN_FIELDS),
-    ],
-)
-def test_every_field_is_declared_with_its_default(build: Any, own: Any) -> None:
-    fields = {field.name: field.default for field in dataclasses.fields(build)}
-    fields.pop("budget", None)  # required
-    assert fields == {one.name: one.default for one in own if not one.required}
+@pytest.mark.parametrize("kind", registry.PLANNERS.kinds(), ids=lambda kind: kind.name)
+def test_every_field_is_declared_with_its_default(kind: Any) -> None:
+    fields = {field.name: field.default for field in dataclasses.fields(kind)}
+    missing = {name for name, default in fields.items() if default is dataclasses.MISSING}
+    assert missing == {one.name for one in kind.parameters if one.required}
+    rest = {name: default for name, default in fields.items() if name not in missing}
+    assert rest == {one.name: one.default for one in kind.parameters if not one.required}
 
 
 # ---- nothing that is set is ignored --------------------------------------------------------------
@@ -411,8 +406,8 @@ def test_every_field_is_declared_with_its_default(build: Any, own: Any) -> None:
         (lambda: fmdp.Exact(discount=0.9), "is used with criterion=discounted alone"),
         (lambda: fmdp.Exact(ties="first", tie_seed=3), "is used with ties=random alone"),
         (lambda: fmdp.ALP(ties="last", tie_seed=3), "tie_seed=3 with ties=last"),
-        (lambda: fmdp.SpanConstrained(1.0, ties="last", tie_seed=3), "ties=random alone"),
-        (lambda: fmdp.SpanConstrained((1.0, 2.0), split="uniform"), "divides one budget"),
+        (lambda: fmdp.SpanConstrained(budget=1.0, ties="last", tie_seed=3), "ties=random alone"),
+        (lambda: fmdp.SpanConstrained(budget=(1.0, 2.0), split="uniform"), "divides one budget"),
         (lambda: fmdp.plan(MODEL, fmdp.Exact(targets="vertex")), "plans for a model"),
         (lambda: fmdp.plan(MODEL, fmdp.ALP(targets="split")), "plans for a model"),
         (lambda: fmdp.PSRL(STRUCTURE, planner=fmdp.Exact(targets="vertex")), "learner psrl plans"),
@@ -428,11 +423,11 @@ def test_every_field_is_declared_with_its_default(build: Any, own: Any) -> None:
         ),
         (lambda: fmdp.FSRL(STRUCTURE, budget=1.0, growth=2.0), "used with budget=none alone"),
         (
-            lambda: fmdp.FSRL(STRUCTURE, growth=2.0, planner=fmdp.SpanConstrained(1.0)),
+            lambda: fmdp.FSRL(STRUCTURE, growth=2.0, planner=fmdp.SpanConstrained(budget=1.0)),
             "where no budget is given",
         ),
         (
-            lambda: fmdp.FSRL(STRUCTURE, budget=2.0, planner=fmdp.SpanConstrained(1.0)),
+            lambda: fmdp.FSRL(STRUCTURE, budget=2.0, planner=fmdp.SpanConstrained(budget=1.0)),
             "must be given once; got 2.0 for the learner and 1.0 for its planner",
         ),
         (lambda: measure(MODEL, fmdp.Exact(criterion="discounted")), "about the average reward"),
@@ -455,9 +450,10 @@ def _alternatives(one: Any) -> list[Any]:
     return [3, 4] if one.kind == "integer" else []
 
 
-@pytest.mark.parametrize("own", [declared.EXACT, declared.ALP, declared.SPAN])
-def test_what_is_declared_idle_is_refused_and_the_rest_is_not(own: Any) -> None:
+@pytest.mark.parametrize("kind", registry.PLANNERS.kinds(), ids=lambda kind: kind.name)
+def test_what_is_declared_idle_is_refused_and_the_rest_is_not(kind: Any) -> None:
     """By the declarations themselves: beside every value of the other parameter."""
+    own = kind.parameters
     for one in own:
         if one.only_with is None:
             continue
@@ -465,8 +461,7 @@ def test_what_is_declared_idle_is_refused_and_the_rest_is_not(own: Any) -> None:
         (beside,) = [p for p in own if p.name == other]
         for value in _alternatives(one):
             for choice in beside.choices:
-                given = {"budget": 1.0} if own is declared.SPAN else {}
-                given |= {one.name: value, other: choice}
+                given = {**kind.on_any_model, one.name: value, other: choice}
                 if choice in useful:
                     assert resolve(own, given, "it")[one.name] == value
                 else:
@@ -481,7 +476,7 @@ def test_a_saved_learner_has_every_setting_given_and_is_read_all_the_same(tmp_pa
         file = tmp_path / f"{kind.name}.npz"
         learner.save(file)
         assert fmdp.load_learner(file).settings == learner.settings
-    planner = fmdp.SpanConstrained(2.0, ties="first")
+    planner = fmdp.SpanConstrained(budget=2.0, ties="first")
     learner = fmdp.FSRL(STRUCTURE, budget=2.0, planner=planner, targets="vertex")
     learner.save(file)
     assert fmdp.load_learner(file).settings == learner.settings

@@ -58,6 +58,10 @@ class Registry(Generic[Kind]):
         (`broken` has them)."""
         return tuple(self.find(name) for name in self.names() if name not in self.broken())
 
+    def own(self) -> tuple[type[Kind], ...]:
+        """fmdp's own classes alone."""
+        return tuple(self.find(name) for name in self._homes)
+
     def broken(self) -> dict[str, str]:
         """Names whose package cannot be imported, with the reason."""
         reasons = {}

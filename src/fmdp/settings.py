@@ -75,6 +75,8 @@ class Settings:
     """One line for `fmdp list`; by default the first sentence of the docstring."""
     parameters: ClassVar[tuple[Parameter, ...]] = ()
     """The declaration of every setting, the class's own first; made from the fields."""
+    __signature__: ClassVar[inspect.Signature]
+    """What `help` and completion show: the class's own settings first."""
 
     def __init_subclass__(cls, **arguments: Any) -> None:
         super().__init_subclass__(**arguments)
@@ -86,6 +88,9 @@ class Settings:
         if "summary" not in cls.__dict__:
             cls.summary = " ".join(re.split(r"(?<=\.)\s|\n\n", text)[0].split()).rstrip(".")
         cls.__doc__ = _documented(cls, text)
+        given = inspect.signature(cls.__init__).parameters
+        if {one.name for one in dataclasses.fields(cls)} == set(given) - {"self"}:
+            cls.__signature__ = inspect.Signature([given[one.name] for one in _own_first(cls)])
 
     def __post_init__(self) -> None:
         check_fields(self, self.parameters, self.owner())

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from fmdp.planning.registry import planners
+from fmdp.planning.registry import PLANNERS
 from fmdp.problems import families, problem
 
 
 def test_every_family_and_planner_is_listed_with_its_parameters(run: Any) -> None:
     listed = run("list", "--json").json
     assert [entry["name"] for entry in listed["problems"]] == [f.name for f in families()]
-    assert [entry["name"] for entry in listed["planners"]] == [p.name for p in planners()]
+    assert [entry["name"] for entry in listed["planners"]] == [p.name for p in PLANNERS.kinds()]
     by_name = {entry["name"]: entry for entry in listed["problems"]}
     seed = {p["name"]: p for p in by_name["circle"]["parameters"]}["seed"]
     assert seed["default"] == 1

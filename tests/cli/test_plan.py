@@ -16,7 +16,7 @@ from fmdp.elimination.backup import Backup
 from fmdp.model import FactoredMDP, Structure, save
 from fmdp.planning.exact import Exact
 from fmdp.planning.linear import ALP
-from fmdp.planning.registry import planner_kind
+from fmdp.planning.registry import PLANNERS
 from fmdp.planning.span import SpanConstrained
 
 CONTRACT = (
@@ -213,9 +213,9 @@ def test_the_program_prints_one_object_and_nothing_else() -> None:
 
 
 def test_the_declared_defaults_are_those_of_the_planner() -> None:
-    assert planner_kind("exact").make({}) == Exact()
-    assert planner_kind("alp").make({}) == ALP()
-    assert planner_kind("span").make({"budget": "8"}) == SpanConstrained(8.0)
+    assert PLANNERS.find("exact").make({}) == Exact()
+    assert PLANNERS.find("alp").make({}) == ALP()
+    assert PLANNERS.find("span").make({"budget": "8"}) == SpanConstrained(budget=8.0)
 
 
 def test_an_option_that_one_planner_has_asks_for_that_planner(run: Any) -> None:

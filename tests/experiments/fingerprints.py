@@ -33,7 +33,7 @@ from fmdp.model import FactoredMDP
 from fmdp.parameters import Choice, Parameter
 from fmdp.planning.choice import plan
 from fmdp.planning.policy import TablePolicy
-from fmdp.planning.registry import planner_kind, planners
+from fmdp.planning.registry import PLANNERS
 from fmdp.problems import problem
 from fmdp.simulation.loop import simulate
 from fmdp.simulation.regret import Reference, reference_for
@@ -81,16 +81,16 @@ def of_learner(kind: LearnerKind) -> Iterator[tuple[str, Numbers]]:
 
 def _pairs(kind: LearnerKind) -> Iterator[tuple[str, Recipe]]:
     yield f"{kind.name} | its own", Recipe(kind.name, {}, None, {})
-    for own in planners():
-        yield f"{kind.name} | {own.name}", Recipe(kind.name, {}, own.name, own.for_any_model)
+    for own in PLANNERS.own():
+        yield f"{kind.name} | {own.name}", Recipe(kind.name, {}, own.name, own.on_any_model)
 
 
 def _variants(kind: LearnerKind) -> Iterator[tuple[str, Recipe]]:
     for words, settings in _choices(kind.parameters):
         yield f"{kind.name} {words} | its own", Recipe(kind.name, settings, None, {})
-    for own in planners():
+    for own in PLANNERS.own():
         for words, settings in _choices(own.parameters):
-            given = {**own.for_any_model, **settings}
+            given = {**own.on_any_model, **settings}
             yield f"{kind.name} | {own.name} {words}", Recipe(kind.name, {}, own.name, given)
 
 
@@ -123,8 +123,8 @@ def of_plans() -> Iterator[tuple[str, Numbers]]:
     for name in PLANNED:
         model = problem(name)
         unit = model.structure.reward_unit
-        for kind in planners():
-            found = plan(model, planner_kind(kind.name).make(kind.for_any_model))
+        for kind in PLANNERS.own():
+            found = plan(model, kind.make(kind.on_any_model))
             policy = found.policy
             table = policy.actions.tolist() if isinstance(policy, TablePolicy) else None
             yield (

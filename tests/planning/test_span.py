@@ -35,7 +35,7 @@ def solved(
     tables: FactoredMDP | OptimisticTables, budgets: tuple[float, ...], **settings: object
 ) -> Plan:
     """A described plan of any tables, converged."""
-    planner = SpanConstrained(budgets, tolerance=1e-8, **settings)  # type: ignore[arg-type]
+    planner = SpanConstrained(budget=budgets, tolerance=1e-8, **settings)  # type: ignore[arg-type]
     found = planner.prepare(tables.structure).solve(tables, describe=True)
     assert found.status is Status.CONVERGED
     assert found.bias is not None
@@ -54,7 +54,8 @@ def test_circle_of_four(budget: float, gain: float) -> None:
     """Mean reward, sp(h*) = 3.609, Q(h*) = 5.918: below that the budget binds, and the greedy
     policy is still optimal."""
     found = plan(
-        problem("circle:4,dynamics=guestrin,reward=mean"), SpanConstrained(budget, tolerance=1e-8)
+        problem("circle:4,dynamics=guestrin,reward=mean"),
+        SpanConstrained(budget=budget, tolerance=1e-8),
     )
     assert found.gain == pytest.approx(gain, abs=1e-6)
     assert found.policy_gain == pytest.approx(0.914944, abs=1e-6)
@@ -67,7 +68,9 @@ def test_three_legs_need_more_under_the_uniform_split() -> None:
     """Q(h*) = 3.1802, but the largest factored span is a third of that: uniform needs 4.2."""
     model = problem("three-leg:4,dynamics=guestrin,reward=mean")
     gains = {
-        (budget, split): SpanConstrained(budget, split, tolerance=1e-7).plan(model).gain
+        (budget, split): SpanConstrained(budget=budget, split=split, tolerance=1e-7)
+        .plan(model)
+        .gain
         for budget, split in ((4.2, "uniform"), (3.19, "uniform"), (3.19, "search"))
     }
     assert gains[4.2, "uniform"] == pytest.approx(0.956522, abs=1e-6)
@@ -77,7 +80,7 @@ def test_three_legs_need_more_under_the_uniform_split() -> None:
 
 def test_two_circles_of_infinite_diameter() -> None:
     """Periodic, and no state of the other parity is ever reached: sp_i = 1 is all it takes."""
-    found = SpanConstrained((1.0, 1.0), tolerance=1e-9).plan(problem("large-diameter"))
+    found = SpanConstrained(budget=(1.0, 1.0), tolerance=1e-9).plan(problem("large-diameter"))
     assert found.gain == pytest.approx(1.0, abs=1e-8)
     assert found.factored_spans == pytest.approx((1.0, 1.0), abs=1e-6)
 
@@ -91,7 +94,7 @@ def swap() -> FactoredMDP:
 @pytest.mark.parametrize("budget", [0.0, 0.125, 0.5, 0.75, 2.0])
 def test_two_states_that_swap_by_hand(budget: float) -> None:
     """u = (0, c) gives L u = (c, 1), truncated to (c, 2 c): lambda_c = min(c, 1/2)."""
-    found = SpanConstrained(budget, tolerance=1e-10).plan(swap())
+    found = SpanConstrained(budget=budget, tolerance=1e-10).plan(swap())
     assert found.status is Status.CONVERGED
     assert found.gain == pytest.approx(min(budget, 0.5), abs=1e-9)
     assert found.factored_spans == pytest.approx((min(budget, 0.5),), abs=1e-9)
@@ -169,7 +172,7 @@ def test_bounds_hold_at_every_function_and_the_number_is_unique(data: st.DataObj
     )
     assert residual.min() - 1e-9 <= found.gain_upper
     assert found.gain_lower <= residual.max() + 1e-9
-    elsewhere = SpanConstrained(budgets, tolerance=1e-8).prepare(structure)
+    elsewhere = SpanConstrained(budget=budgets, tolerance=1e-8).prepare(structure)
     elsewhere.restore_warm_state({"plain": v})
     assert elsewhere.solve(model).gain == pytest.approx(found.gain, abs=2e-8)
 
@@ -397,7 +400,7 @@ def test_the_derivative_is_the_frequency_of_truncation_moves(data: st.DataObject
     flat = oracles.dense(model)
 
     def solve(c: Floats) -> Plan:
-        return SpanConstrained(tuple(c), tolerance=1e-11).plan(model)
+        return SpanConstrained(budget=tuple(c), tolerance=1e-11).plan(model)
 
     found = solve(budgets)
     ahead = oracles.bellman(flat, found.bias)
@@ -437,7 +440,7 @@ def test_at_ties_a_choice_may_have_another_frequency_than_the_derivative() -> No
     )
     model = FactoredMDP(structure, [np.eye(3)[to]], [rewards])
     for c in (0.3, 0.499, 0.5, 0.501, 0.6, 2 / 3):
-        assert SpanConstrained((c,), tolerance=1e-11).plan(model).gain == pytest.approx(c)
+        assert SpanConstrained(budget=(c,), tolerance=1e-11).plan(model).gain == pytest.approx(c)
     flat = oracles.dense(model)
     u = np.array([0.0, 0.5, 0.5])
     ahead = oracles.bellman(flat, u)
@@ -459,21 +462,21 @@ def test_at_ties_a_choice_may_have_another_frequency_than_the_derivative() -> No
 def test_a_searched_split_is_no_worse_and_stays_within_the_sum(data: st.DataObject) -> None:
     model = data.draw(strategies.models(strategies.structures(min_variables=2, max_states=24)))
     budget = data.draw(st.sampled_from((0.0, 0.3, 1.0, 5.0)))
-    uniform = SpanConstrained(budget, tolerance=1e-6).plan(model)
-    found = SpanConstrained(budget, "search", tolerance=1e-6).plan(model)
+    uniform = SpanConstrained(budget=budget, tolerance=1e-6).plan(model)
+    found = SpanConstrained(budget=budget, split="search", tolerance=1e-6).plan(model)
     assert found.gain >= uniform.gain - 1e-6
     assert sum(found.stats["budgets"]) <= budget * (1 + 1e-12)
     ceiling = found.stats["gain_upper_any_split"]
     assert found.gain_lower <= ceiling + 1e-9
     shares = np.random.default_rng(0).dirichlet(np.ones(model.structure.m))
-    other = SpanConstrained(tuple(budget * shares), tolerance=1e-6).plan(model)
+    other = SpanConstrained(budget=tuple(budget * shares), tolerance=1e-6).plan(model)
     assert other.gain_lower <= ceiling + 1e-9
 
 
 def test_variables_of_one_value_take_no_share() -> None:
     structure = Structure((2, 1, 3), (1,), ((0,), (1,), (2,)), (), ())
-    assert SpanConstrained(3.0).budgets(structure) == (1.5, 0.0, 1.5)
-    assert SpanConstrained((1.0, 2.0, 3.0)).budgets(structure) == (1.0, 2.0, 3.0)
+    assert SpanConstrained(budget=3.0).budgets(structure) == (1.5, 0.0, 1.5)
+    assert SpanConstrained(budget=(1.0, 2.0, 3.0)).budgets(structure) == (1.0, 2.0, 3.0)
 
 
 # ---- prepared -----------------------------------------------------------------------------------
@@ -488,7 +491,7 @@ def optimistic(width: float) -> OptimisticTables:
 
 @pytest.mark.parametrize("split", [None, "search"])
 def test_warm_state_makes_the_next_solve_the_same_to_the_bit(split: str | None) -> None:
-    planner = SpanConstrained(3.0, split, tolerance=1e-5)
+    planner = SpanConstrained(budget=3.0, split=split, tolerance=1e-5)
     one = planner.prepare(optimistic(0.1).structure)
     first = one.solve(optimistic(0.2))
     other = planner.prepare(one.structure)
@@ -505,10 +508,10 @@ def test_warm_state_makes_the_next_solve_the_same_to_the_bit(split: str | None) 
 def test_the_budget_may_change_at_every_call(split: str | None) -> None:
     """Also to less than the spans of the function that is kept."""
     tables = optimistic(0.05)
-    prepared = SpanConstrained(1.0, split, tolerance=1e-8).prepare(tables.structure)
+    prepared = SpanConstrained(budget=1.0, split=split, tolerance=1e-8).prepare(tables.structure)
     for budget in (8.0, 0.5, 2.0):
         found = prepared.solve(tables, budget=budget, describe=True)
-        cold = SpanConstrained(budget, split, tolerance=1e-8).prepare(tables.structure)
+        cold = SpanConstrained(budget=budget, split=split, tolerance=1e-8).prepare(tables.structure)
         if split is None:
             assert found.gain == pytest.approx(cold.solve(tables).gain, abs=2e-8)
         assert found.factored_span_sum <= budget + 1e-9
@@ -521,7 +524,7 @@ def test_the_budget_may_change_at_every_call(split: str | None) -> None:
 
 def test_threads_do_not_change_a_bit() -> None:
     model = problem("circle:13")
-    settings = SpanConstrained(6.0, max_iterations=3)
+    settings = SpanConstrained(budget=6.0, max_iterations=3)
     plans = [replace(settings, threads=threads).plan(model) for threads in (1, 2)]
     assert plans[0].gain == plans[1].gain
     np.testing.assert_array_equal(plans[0].bias, plans[1].bias)
@@ -529,15 +532,17 @@ def test_threads_do_not_change_a_bit() -> None:
 
 def test_limits_are_a_status_and_the_bounds_hold() -> None:
     model = problem("circle:4,dynamics=guestrin,reward=mean")
-    found = SpanConstrained(4.0, max_iterations=3).plan(model)
+    found = SpanConstrained(budget=4.0, max_iterations=3).plan(model)
     assert found.status is Status.ITERATION_LIMIT
     assert found.iterations == 3
     assert found.gain_lower <= 0.770383 <= found.gain_upper
-    searched = SpanConstrained(4.0, "search", max_iterations=60).plan(model)
+    searched = SpanConstrained(budget=4.0, split="search", max_iterations=60).plan(model)
     assert searched.status is Status.ITERATION_LIMIT
     assert searched.iterations <= 61
     assert searched.gain >= 0.770382
-    slow = SpanConstrained(6.0, max_seconds=1e-9, tolerance=1e-12).plan(problem("riverswim:1"))
+    slow = SpanConstrained(budget=6.0, max_seconds=1e-9, tolerance=1e-12).plan(
+        problem("riverswim:1")
+    )
     assert slow.status is Status.TIME_LIMIT
 
 
@@ -555,7 +560,7 @@ def test_an_interrupt_gives_the_bounds_so_far(
         return original(self, *args, **kwargs)
 
     monkeypatch.setattr(Backup, "iterate", interrupted)
-    found = SpanConstrained(6.0, split, tolerance=1e-9).plan(problem("riverswim:2"))
+    found = SpanConstrained(budget=6.0, split=split, tolerance=1e-9).plan(problem("riverswim:2"))
     assert found.status is Status.INTERRUPTED
     assert found.gain_lower <= found.gain <= found.gain_upper
     assert found.policy is not None
@@ -593,6 +598,6 @@ def test_a_budget_must_fit_the_structure() -> None:
     with pytest.raises(
         InvalidParameter, match="budget has 2 numbers; must be one, or one for each"
     ):
-        SpanConstrained((1.0, 2.0)).plan(model)
+        SpanConstrained(budget=(1.0, 2.0)).plan(model)
     with pytest.raises(InvalidParameter, match="split given needs one budget for each of the 3"):
-        SpanConstrained(1.0, "given").prepare(model.structure)
+        SpanConstrained(budget=1.0, split="given").prepare(model.structure)

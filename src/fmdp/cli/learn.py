@@ -151,7 +151,7 @@ def planner_of(
     """
     from fmdp.learning.learner import EXACT_STATES
     from fmdp.planning.choice import choose_planner
-    from fmdp.planning.registry import planner_kind
+    from fmdp.planning.registry import PLANNERS
 
     if learner == "fsrl":
         for key in ("budget", "split"):
@@ -164,7 +164,7 @@ def planner_of(
                 parameters[key] = settings.pop(key)
         if name in (None, "span"):
             # Budget 0 stands for none: the learner has its own.
-            made = planner_kind("span").make({**settings, "budget": 0}) if settings else None
+            made = PLANNERS.find("span").make({**settings, "budget": 0}) if settings else None
             return made, None
     reason = None
     if name is None:
@@ -175,21 +175,21 @@ def planner_of(
             model.structure, most_states=EXACT_STATES, memory_limit=limit
         )
         name = chosen.name
-    return planner_kind(name).make(settings), reason
+    return PLANNERS.find(name).make(settings), reason
 
 
 def rehearse(name: str, learner: Learner) -> None:
     """Compile what the run will use, or load it from the cache: two steps on two machines."""
     from fmdp.learning.registry import learner_kind
-    from fmdp.planning.registry import planner_kind
+    from fmdp.planning.registry import PLANNERS
     from fmdp.problems import problem as problem_of
     from fmdp.simulation import Reference, Simulation
 
     small = problem_of("circle:2")
     planner = getattr(learner, "planner", None)
     if planner is not None and name != "fsrl":
-        kind = planner_kind(planner.name)
-        planner = kind.make({"ties": "first", **kind.for_any_model})
+        kind = PLANNERS.find(planner.name)
+        planner = kind.make({"ties": "first", **kind.on_any_model})
     copy = learner_kind(name).make(small, {}, None if name == "fsrl" else planner)
     Simulation(small, copy, reference=Reference(0.0, "exact", None, 0.0)).run(2)
 

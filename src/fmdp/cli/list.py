@@ -1,8 +1,12 @@
-"""`fmdp list`: what can be named on the command line, with every parameter."""
+"""`fmdp list`: what can be named on the command line, with every parameter.
+
+All of it comes from the registries: fmdp's own, and what installed packages have added. The names
+of packages that cannot be imported are listed with the reason.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
@@ -15,55 +19,50 @@ if TYPE_CHECKING:
 
 def list_everything(json: Json = False) -> None:
     """Problems, planners and learners, with their parameters."""
-    from fmdp.learning.registry import learners
-    from fmdp.planning.registry import planners
+    from fmdp.learning.registry import LEARNERS
+    from fmdp.planning.registry import PLANNERS
     from fmdp.problems import PROBLEMS
 
+    problems, no_problems = PROBLEMS.kinds(), PROBLEMS.broken()
+    learners, no_learners = LEARNERS.kinds(), LEARNERS.broken()
+    planners, no_planners = PLANNERS.kinds(), PLANNERS.broken()
     if json:
-        print_json(
-            {
-                "problems": [
-                    {
-                        "name": family.name,
-                        "summary": family.summary,
-                        "example": family.example,
-                        "parameters": [described(p) for p in family.parameters],
-                    }
-                    for family in PROBLEMS.kinds()
-                ],
-                "planners": [
-                    {
-                        "name": planner.name,
-                        "summary": planner.summary,
-                        "parameters": [described(p) for p in planner.parameters],
-                    }
-                    for planner in planners()
-                ],
-                "learners": [
-                    {
-                        "name": learner.name,
-                        "summary": learner.summary,
-                        "parameters": [described(p) for p in learner.parameters],
-                    }
-                    for learner in learners()
-                ],
-            }
-        )
+        result: dict[str, Any] = {
+            "problems": [described(one) | {"example": one.example} for one in problems],
+            "planners": [described(one) for one in planners],
+            "learners": [described(one) for one in learners],
+        }
+        broken = {"problems": no_problems, "planners": no_planners, "learners": no_learners}
+        print_json(result | {"broken": broken})
         return
-    print("problems: NAME:SIZE[,key=value...], or a model file")
+    print("problems: NAME:SIZE[,key=value...], module:Class:SIZE[,key=value...], or a model file")
     # Families that share their parameters (the topologies of SysAdmin) list them once.
-    for parameters, alike in groupby(PROBLEMS.kinds(), lambda family: family.parameters):
+    for parameters, alike in groupby(problems, lambda family: family.parameters):
         optional = [p for p in parameters if not p.required]  # the size is in the example
         print_kinds([(family.example, family.summary) for family in alike], optional)
-    print("\nplanners: --planner NAME, and an option for each setting (max_seconds: --max-seconds)")
-    for planner in planners():
+    print_broken(no_problems)
+    print(
+        "\nplanners: --planner NAME, and an option for each setting (max_seconds: --max-seconds),"
+    )
+    print("or --planner NAME,key=value...")
+    for planner in planners:
         print_kinds([(planner.name, planner.summary)], planner.parameters)
-    print("\nlearners: --learner NAME, and --set KEY=VALUE for each parameter")
-    for learner in learners():
+    print_broken(no_planners)
+    print("\nlearners: --learner NAME or module:Class, and --set KEY=VALUE for each parameter")
+    for learner in learners:
         print_kinds([(learner.name, learner.summary)], learner.parameters)
+    print_broken(no_learners)
 
 
-def described(parameter: Parameter) -> dict[str, Any]:
+def described(kind: Any) -> dict[str, Any]:
+    return {
+        "name": kind.name,
+        "summary": kind.summary,
+        "parameters": [described_parameter(one) for one in kind.parameters],
+    }
+
+
+def described_parameter(parameter: Parameter) -> dict[str, Any]:
     return {
         "name": parameter.name,
         "kind": parameter.kind,
@@ -80,3 +79,10 @@ def print_kinds(names: Sequence[tuple[str, str]], parameters: Iterable[Parameter
     print_people(columns([("  " + name, summary) for name, summary in names]))
     rows = [(f"      {p.name}={p.default_text}", f"{p.meaning}: {p.allowed}") for p in parameters]
     print_people(columns(rows))
+
+
+def print_broken(reasons: Mapping[str, str]) -> None:
+    if reasons:
+        print()
+        rows = [(f"  {name}", f"cannot be used: {reason}") for name, reason in reasons.items()]
+        print_people(columns(rows))

@@ -1,17 +1,23 @@
 """Arguments and options that several commands share, declared once.
 
-The options of the planners arrive as text: the planner's own declaration (planning/registry.py)
-parses and checks them, so that ids, specs and the command line refuse a value in the same words.
+The options of the planners arrive as text: the planner's own declarations parse and check them, so
+that ids, specs and the command line refuse a value in the same words. What the help says of their
+choices and defaults is written here a second time, because `--help` must not import a planner; a
+test compares the two.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any
+import itertools
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fmdp.errors import InvalidParameter
+from fmdp.errors import InvalidParameter, UnknownName
+
+if TYPE_CHECKING:
+    from fmdp.planning.plan import Planner as AnyPlanner
 
 Problem = Annotated[
     str,
@@ -37,7 +43,8 @@ Planner = Annotated[
     _of_planner(
         "--planner",
         metavar="exact|alp|span",
-        help="Default: exact where it fits, else alp; learners have limits of their own.",
+        help="Settings may follow, as in alp,basis=pairs; module:Class is a planner of your own. "
+        "Default: exact where it fits, else alp; learners have limits of their own.",
     ),
 ]
 SpanBudget = Annotated[
@@ -143,17 +150,21 @@ def bytes_of(text: str) -> int:
     return count
 
 
-_OF_THE_PLANNER = {
+SETTING_OF = {
     "span_budget": "budget",
     "span_split": "split",
-    **{
-        name: name
-        for name in (
-            "basis", "method", "criterion", "discount", "tolerance", "max_iterations",
-            "max_seconds", "memory_limit", "ties", "tie_seed",
-        )
-    },
-}  # fmt: skip
+    "basis": "basis",
+    "method": "method",
+    "criterion": "criterion",
+    "discount": "discount",
+    "tolerance": "tolerance",
+    "max_iterations": "max_iterations",
+    "max_seconds": "max_seconds",
+    "memory_limit": "memory_limit",
+    "ties": "ties",
+    "tie_seed": "tie_seed",
+}
+"""The setting of a planner that each option stands for."""
 
 
 def planner_settings(arguments: Mapping[str, object]) -> dict[str, object]:
@@ -161,9 +172,63 @@ def planner_settings(arguments: Mapping[str, object]) -> dict[str, object]:
     names that the planner's declaration has for them."""
     settings = {
         setting: arguments[option]
-        for option, setting in _OF_THE_PLANNER.items()
+        for option, setting in SETTING_OF.items()
         if arguments[option] is not None
     }
     if "memory_limit" in settings:
         settings["memory_limit"] = bytes_of(str(settings["memory_limit"]))
     return settings
+
+
+def asked_planner(
+    text: str | None, settings: Mapping[str, object]
+) -> tuple[type[AnyPlanner] | None, dict[str, object]]:
+    """The planner that --planner names, or the only one of fmdp's own that takes these options
+    (`--basis pairs` asks for alp); None where that is left open. And what is set for it, by the
+    text of --planner and by the options together."""
+    from fmdp.planning.registry import PLANNERS
+
+    if text is None:
+        return (_planner_that_takes(settings) if settings else None), dict(settings)
+    kind, given = PLANNERS.split(text)
+    known = {one.name for one in kind.parameters}
+    for name, value in settings.items():
+        if name in given:
+            raise InvalidParameter(
+                f"the '{name}' parameter of {kind.owner()} must be given once; "
+                f"got {name}={given[name]} with --planner, and {option_of(name)} {value}"
+            )
+        if name not in known:
+            raise UnknownName(
+                f"{kind.owner()} has no parameter {name!r}; {option_of(name)} is for "
+                f"{_names(_that_take(name))}"
+            )
+    return kind, {**given, **settings}
+
+
+def option_of(setting: str) -> str:
+    """ "--span-budget" of "budget"."""
+    option = next(option for option, name in SETTING_OF.items() if name == setting)
+    return f"--{option.replace('_', '-')}"
+
+
+def _planner_that_takes(settings: Mapping[str, object]) -> type[AnyPlanner] | None:
+    takers = {name: _that_take(name) for name in settings}
+    for (one, ours), (other, theirs) in itertools.combinations(takers.items(), 2):
+        if not set(ours) & set(theirs):
+            raise InvalidParameter(
+                f"{option_of(one)} is for {_names(ours)}, {option_of(other)} for {_names(theirs)}; "
+                f"no planner takes both"
+            )
+    common = set.intersection(*map(set, takers.values()))
+    return common.pop() if len(common) == 1 else None
+
+
+def _names(kinds: Iterable[type[AnyPlanner]]) -> str:
+    return "planner " + " and ".join(kind.name for kind in kinds)
+
+
+def _that_take(setting: str) -> list[type[AnyPlanner]]:
+    from fmdp.planning.registry import PLANNERS
+
+    return [kind for kind in PLANNERS.own() if any(one.name == setting for one in kind.parameters)]

@@ -28,12 +28,11 @@ from fmdp.cli.output import (
     short_number,
 )
 from fmdp.cli.progress import progress
-from fmdp.errors import FileProblem, TooLarge
+from fmdp.errors import FileProblem, FmdpError, TooLarge
 from fmdp.memory import describe_bytes, describe_count
 
 if TYPE_CHECKING:
-    from fmdp.planning.plan import Plan, Status
-    from fmdp.planning.registry import PlannerKind
+    from fmdp.planning.plan import Plan, Planner, Status
 
 # Keys of the JSON object; the plan has the first lot under the same names.
 OF_THE_PLAN = (
@@ -94,12 +93,12 @@ def plan(
     json: options.Json = False,
 ) -> int:
     """Plan; gain, its certified bounds, spans, time, memory."""
-    settings = options.planner_settings(locals())
+    given = options.planner_settings(locals())
     if out is not None:
         refuse_unwritable(out)
-    result: dict[str, Any] = dict.fromkeys(KEYS) | {"problem": problem, "planner": planner}
+    result: dict[str, Any] = dict.fromkeys(KEYS) | {"problem": problem}
     try:
-        found = run(result, planner, settings)
+        found = run(result, planner, given)
     except TooLarge as error:
         if json:
             # Every key is there, and the predicted need beside them.
@@ -116,15 +115,16 @@ def plan(
     return exit_status(found.status)
 
 
-def run(result: dict[str, Any], planner: str | None, settings: Mapping[str, object]) -> Plan:
+def run(result: dict[str, Any], planner: str | None, given: Mapping[str, object]) -> Plan:
     """Plan for result["problem"], with the clocks; fills the result, key by key as it is known."""
     clock = time.perf_counter
     started = clock()
     from fmdp.planning.choice import choose_planner
     from fmdp.planning.choice import plan as plan_for
-    from fmdp.planning.registry import planner_kind
     from fmdp.problems import problem as problem_of
 
+    kind, settings = options.asked_planner(planner, given)
+    result["planner"] = None if kind is None else kind.name
     imported = clock()
     problem = result["problem"]
     with progress(f"planning {problem}") as report:
@@ -132,12 +132,10 @@ def run(result: dict[str, Any], planner: str | None, settings: Mapping[str, obje
         built = clock()
         structure = model.structure
         result["states"], result["actions"] = structure.n_states, structure.n_actions
-        planner = planner or planner_that_takes(settings)
-        if planner is None:
+        if kind is None:
             limit: Any = settings.get("memory_limit")
-            chosen, result["planner_reason"] = choose_planner(structure, memory_limit=limit)
-            planner = chosen.name
-        kind = planner_kind(planner)
+            default, result["planner_reason"] = choose_planner(structure, memory_limit=limit)
+            kind = type(default)
         chosen = kind.make(settings)
         result["planner"] = kind.name
         warm_up(kind, settings, structure.n_states)
@@ -159,34 +157,29 @@ def run(result: dict[str, Any], planner: str | None, settings: Mapping[str, obje
     return found
 
 
-def planner_that_takes(settings: Mapping[str, object]) -> str | None:
-    """The only planner with all these options: `--basis pairs` asks for alp without naming it."""
-    from fmdp.planning.registry import planners
-
-    fitting = [
-        kind.name
-        for kind in planners()
-        if set(settings) <= {parameter.name for parameter in kind.parameters}
-    ]
-    return fitting[0] if len(fitting) == 1 else None
-
-
-def warm_up(kind: PlannerKind, settings: Mapping[str, object], n_states: int) -> None:
+def warm_up(kind: type[Planner], settings: Mapping[str, object], n_states: int) -> None:
     """Compile what planning will run, or load it from the cache: the serial code by planning for
-    two machines, the threaded code by one sweep over the smallest model that uses it."""
+    two machines, the threaded code by one sweep over the smallest model that uses it. A planner of
+    the user's own is not rehearsed: it may be made for one problem."""
     from fmdp.elimination.layout import PARALLEL_STATES
     from fmdp.planning.choice import plan as plan_for
     from fmdp.planning.plan import Status
     from fmdp.problems import problem as problem_of
+    from fmdp.registries import is_own
 
-    unlimited = {**settings, **kind.for_any_model}
+    if not is_own(kind):
+        return
+    unlimited = {**settings, **kind.on_any_model}
     unlimited.pop("memory_limit", None)
     rehearsals = [("circle:2", unlimited)]
     if n_states >= PARALLEL_STATES:
         machines = PARALLEL_STATES.bit_length() - 1
         rehearsals.append((f"circle:{machines}", unlimited | {"max_iterations": 1}))
     for problem, used in rehearsals:
-        found = plan_for(problem_of(problem), kind.make(used))
+        try:
+            found = plan_for(problem_of(problem), kind.make(used))
+        except FmdpError:
+            return  # settings that only the user's model fits, such as scopes of a basis
         if found.status is Status.INTERRUPTED:
             raise KeyboardInterrupt
 

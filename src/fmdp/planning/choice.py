@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 from fmdp.elimination.backup import usable_cores
@@ -33,12 +34,19 @@ def plan(
 ) -> Plan:
     """Plan, and say what the returned policy is sure to gain where that can be computed.
 
-    Without a planner: exact where there are at most 2^22 states and the predicted memory fits,
-    else the approximate linear program, and `stats["planner_reason"]` says why. A planner may be
-    given by its name. `progress=True` shows a bar; a function is called with what is known so far.
+    Parameters
+    ----------
+    model
+        What to plan for.
+    planner
+        An object such as fmdp.Exact(), or a text such as "alp,basis=pairs". By default exact where
+        there are at most 2^22 states and the predicted memory fits, else the approximate linear
+        program, and `stats["planner_reason"]` says why.
+    progress
+        True shows a bar; a function is called with what is known so far.
     """
     check_model(model, "plan")
-    chosen, reason = planner_of(planner, "plan", "plan"), None
+    chosen, reason = planner_of(planner, "plan"), None
     refuse_targets(chosen, "plan")
     if chosen is None:
         chosen, reason = choose_planner(model.structure)
@@ -52,7 +60,8 @@ def plan(
 def planned(model: FactoredMDP, chosen: Planner, progress: Progress | None = None) -> Plan:
     """The planner's plan with what its policy gains, whatever the planner's settings."""
     begun = time.monotonic()
-    found = chosen.plan(model, progress=progress)
+    # A planner of one's own need not inherit from Planner, which has `plan`.
+    found = getattr(chosen, "plan", partial(Planner.plan, chosen))(model, progress=progress)
     if found.policy is None or found.status in _WITHOUT_POLICY_GAIN:
         return found
     if model.structure.n_states > POLICY_GAIN_STATES:
@@ -116,7 +125,7 @@ def planner_for(
     return choose_planner(structure, most_states=most_states, memory_limit=memory_limit).planner
 
 
-class Choice(NamedTuple):
+class Chosen(NamedTuple):
     """A planner that was chosen, and why it is not the exact one; None where it is."""
 
     planner: Planner
@@ -125,7 +134,7 @@ class Choice(NamedTuple):
 
 def choose_planner(
     structure: Structure, *, most_states: int = EXACT_STATES, memory_limit: int | None = None
-) -> Choice:
+) -> Chosen:
     """As `planner_for`, with the reason of a fall-back in words."""
     limit = memory_limit if memory_limit is not None else available_memory() // 2
     for what, number, most in (
@@ -143,10 +152,10 @@ def choose_planner(
         layout = choose_layout(structure, threads=threads, memory_limit=limit)
         needed = layout.memory(threads)
         if needed <= limit:
-            return Choice(Exact(memory_limit=memory_limit), None)
+            return Chosen(Exact(memory_limit=memory_limit), None)
         reason = (
             f"exact needs {describe_bytes(needed)}; the memory limit is {describe_bytes(limit)}"
         )
     from fmdp.planning.linear import ALP
 
-    return Choice(ALP(memory_limit=memory_limit), reason)
+    return Chosen(ALP(memory_limit=memory_limit), reason)

@@ -16,7 +16,7 @@ microseconds.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -28,10 +28,9 @@ from fmdp.elimination.rounding import rounding_allowance
 from fmdp.elimination.ties import TIE_TOLERANCE
 from fmdp.model import FactoredMDP, Structure
 from fmdp.model.factored import check_model
-from fmdp.parameters import check_fields
 from fmdp.planning import iteration
 from fmdp.planning.finish import Finish
-from fmdp.planning.plan import Plan, Progress, Status, Tables
+from fmdp.planning.plan import Plan, Planner, Progress, Status, Tables
 from fmdp.planning.policy import TablePolicy
 from fmdp.planning.prepared import (
     PreparedOnEngine,
@@ -39,42 +38,40 @@ from fmdp.planning.prepared import (
     limits_of,
     policy_in_time,
 )
-from fmdp.planning.settings import DISCOUNT, EXACT_FIELDS
+from fmdp.planning.settings import (
+    DISCOUNT,
+    Limited,
+    OnEngine,
+    TieBreaking,
+    criterion_setting,
+    discount_setting,
+    tolerance_setting,
+)
 from fmdp.planning.spans import factored_spans, span
 
 POLISHED_PAIRS = 1 << 12
 """States x actions up to which a plan that is to be described is solved directly as well."""
 
 
-@dataclass(frozen=True)
-class Exact:
-    """Settings of the exact planner."""
+class Exact(Limited, TieBreaking, OnEngine, Planner):
+    """Relative value iteration by elimination, with certified bounds on the optimal gain.
 
-    tolerance: float | None = None
-    """Largest gap between the bounds, in the unit of the reward; by default 1e-6 times the largest
-    range of a reward factor."""
-    criterion: str = "average"
-    discount: float | None = None
-    """Of the discounted criterion: 0.95 by default."""
-    max_iterations: int | None = None
-    max_seconds: float | None = None
-    memory_limit: int | None = None
-    """Bytes; half of what is free by default."""
-    ties: str = "random"
-    tie_seed: int = 0
-    targets: str = "nested"
-    """How optimistic tables choose where the free mass goes."""
-    threads: int | None = None
-    """All cores by default; small models use one in any case."""
+    For models whose states fit into memory. docs/exact.md says how, and what it costs.
+    """
 
-    def __post_init__(self) -> None:
-        check_fields(self, EXACT_FIELDS, "planner exact")
+    summary = "relative value iteration by elimination; certified bounds on the optimal gain"
+
+    tolerance: float | None = tolerance_setting()
+    criterion: str = criterion_setting("average")
+    discount: float | None = discount_setting(
+        None,
+        f"of the discounted criterion alone; then {DISCOUNT}",
+        only_with=("criterion", ("discounted",)),
+    )
+
+    def check(self) -> None:
         if self.criterion == "discounted" and self.discount is None:
             object.__setattr__(self, "discount", DISCOUNT)
-
-    @property
-    def name(self) -> str:
-        return "exact"
 
     def prepare(self, structure: Structure) -> PreparedExact:
         """Ready for one structure; tables may change at every call."""

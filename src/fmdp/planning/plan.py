@@ -10,15 +10,20 @@ message says what the numbers beside it are worth.
 from __future__ import annotations
 
 import enum
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fmdp.model import FactoredMDP, OptimisticTables, Structure
+from fmdp.model.factored import check_model
 from fmdp.planning.policy import Policy
+from fmdp.planning.registry import PLANNERS
+from fmdp.registries import Registry
+from fmdp.settings import Settings
 
 Tables = FactoredMDP | OptimisticTables
 """What a prepared planner solves: a model, or the optimistic tables of a learner."""
@@ -49,61 +54,117 @@ class Status(enum.Enum):
         return member
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Plan:
-    """The result of planning.  A number that does not apply is None, never a guess."""
+    """The result of planning. A number that does not apply is None, never a guess.
+
+    Attributes
+    ----------
+    planner : str
+        The name of the planner.
+    status : Status
+        How it ended; its message says what the numbers are worth.
+    policy : Policy or None
+        State -> action. None where planning ended before there was one.
+    gain : float or None
+        The planner's number for the quantity that its bounds enclose, between them: the best gain
+        of the model (with `bounds_best_gain`), else the best that the planner's own operator
+        allows. The middle of bounds that are close; what the policy is sure to gain where nothing
+        else is known from below. None where it depends on the state, or nothing is known.
+    gain_lower : float or None
+        At most the best gain of every state, and at most what the policy gains from every state.
+    gain_upper : float or None
+        At least the best gain of every state.
+    span : float or None
+        max h - min h of the bias (or of what stands for it).
+    factored_spans : tuple of float or None
+        The largest change of the bias along each state variable.
+    objective : float or None
+        The value of a linear program, or the mean discounted value over the states.
+    iterations : int
+        Sweeps, rounds of a linear program, or simplex iterations.
+    seconds : float
+        Wall clock of preparing and solving.
+    ties : str or None
+        Which of equally good actions the policy takes: random (by a hash of the state), first,
+        last.
+    policy_gain : float or None
+        What the policy is sure to gain from the initial state; less than the tolerance more is
+        possible.
+    bias : array or None
+        [S] in C order; the value function under a discount. None where it is not tabulated.
+    stats : mapping
+        What else the planner has to say, by name.
+    bounds_best_gain : bool
+        Whether the bounds are those of the model's best gain, not of another operator's.
+    """
 
     planner: str
     status: Status
-    policy: Policy | None
-    gain: float | None
-    """One number for all states: None where the best gain depends on the state."""
-    gain_lower: float | None
-    """At most the best gain of every state, and the gain of the policy from every state."""
-    gain_upper: float | None
-    """At least the best gain of every state."""
-    span: float | None
-    factored_spans: tuple[float, ...] | None
-    objective: float | None
-    iterations: int
-    seconds: float
-    ties: str
+    policy: Policy | None = None
+    gain: float | None = None
+    gain_lower: float | None = None
+    gain_upper: float | None = None
+    span: float | None = None
+    factored_spans: tuple[float, ...] | None = None
+    objective: float | None = None
+    iterations: int = 0
+    seconds: float = 0.0
+    ties: str | None = None
     policy_gain: float | None = None
-    """What the policy is sure to gain from the initial state; less than the tolerance more is
-    possible."""
     bias: NDArray[np.float64] | None = None
-    """[S] in C order; the value function under a discount.  None where it is not tabulated."""
     stats: Mapping[str, Any] = field(default_factory=dict)
     bounds_best_gain: bool = True
-    """Whether the bounds are those of the model's best gain, not of another operator's."""
 
     @property
     def gain_bounds(self) -> tuple[float | None, float | None]:
+        """(gain_lower, gain_upper)."""
         return self.gain_lower, self.gain_upper
 
     @property
     def factored_span_sum(self) -> float | None:
+        """Q, the sum of the factored spans."""
         return None if self.factored_spans is None else sum(self.factored_spans)
 
 
 class Prepared(Protocol):
-    """A planner made ready for one structure; it belongs to one run and keeps its warm state."""
+    """A planner made ready for one structure; it belongs to one run and keeps its warm state.
 
-    def solve(self, tables: Tables, *, progress: Progress | None = None) -> Plan: ...
+    A class of one's own may inherit from it: then it has no warm state until it says so.
+    """
+
+    @abstractmethod
+    def solve(self, tables: Tables, *, progress: Progress | None = None) -> Plan:
+        """Plan with these tables, of the structure that it was prepared for."""
 
     def warm_state(self) -> Mapping[str, NDArray[Any]]:
         """What must be kept, beside the settings, so that the next solve is the same to the bit."""
-        ...
+        return {}
 
-    def restore_warm_state(self, state: Mapping[str, NDArray[Any]]) -> None: ...
+    def restore_warm_state(self, state: Mapping[str, NDArray[Any]]) -> None:
+        """Go on from what `warm_state` has returned."""
+        return
 
 
-class Planner(Protocol):
-    """Settings of a planner; frozen, so that it can be named in a spec and hashed."""
+class Planner(Settings, ABC):
+    """What every planner is: settings, and `prepare`.
 
-    @property
-    def name(self) -> str: ...
+    A subclass declares its settings by `fmdp.setting` and returns a `Prepared` from `prepare`;
+    docs/own-planner.md has a whole one. fmdp takes any object with such a method, but only a
+    subclass has a name on the command line and in specs.
+    """
 
-    def prepare(self, structure: Structure) -> Prepared: ...
+    noun = "planner"
+    registry: ClassVar[Registry[Planner]] = PLANNERS
+    on_any_model: ClassVar[Mapping[str, object]] = {}
+    """What to use, on another model, in the place of settings that are made for one model, and of
+    those that have to be given."""
 
-    def plan(self, model: FactoredMDP, *, progress: Progress | None = None) -> Plan: ...
+    @abstractmethod
+    def prepare(self, structure: Structure) -> Prepared:
+        """Do once what depends on the structure alone; the tables come with every `solve`."""
+
+    def plan(self, model: FactoredMDP, *, progress: Progress | None = None) -> Plan:
+        """Plan for one model, from nothing."""
+        check_model(model, "plan")
+        return self.prepare(model.structure).solve(model, progress=progress)

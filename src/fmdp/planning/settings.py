@@ -1,37 +1,111 @@
-"""The settings of every planner, each declared once: name, meaning, default, what is allowed.
+"""Settings that several planners have, each declared once, and the kinds that only planners need.
 
-The dataclasses of the planners check their fields with these declarations, and the registry hands
-the same ones to the command line, sweep specs and `fmdp list`; so Python refuses what the command
-line refuses, in the same words. A test compares the defaults of the two.
+A planner inherits the groups that it takes (`Limited`, `TieBreaking`, `OnEngine`) beside `Planner`
+and declares the rest itself. What is declared here is therefore the same in Python, on the command
+line, in specs and in `fmdp list`, default and words included.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
 from fmdp.errors import InvalidParameter
-from fmdp.parameters import (
-    REQUIRED,
-    Choice,
-    Integer,
-    Number,
-    Numbers,
-    Parameter,
-    number_text,
-)
+from fmdp.parameters import Choice, Integer, Number, Numbers, Parameter, number_text
+from fmdp.settings import Settings, setting
 
 DISCOUNT = 0.95
 
+_SCOPES = re.compile(r"\([^()]*\)(\+\([^()]*\))*")
+
+
+def tolerance_setting(
+    meaning: str = "stop when the gap between the gain's bounds is at most this, in the unit of "
+    "the reward; by default 1e-6 times the largest range of a reward factor",
+) -> Any:
+    return setting(None, meaning, low=0.0, low_open=True)
+
+
+def criterion_setting(default: str) -> Any:
+    return setting(default, "what is maximised", choices=("average", "discounted"))
+
+
+def discount_setting(
+    default: float | None = DISCOUNT,
+    meaning: str = "discount of the discounted criterion, and of the second stage of the average "
+    "one",
+    **limits: Any,
+) -> Any:
+    return setting(default, meaning, low=0.0, high=1.0, high_open=True, **limits)
+
+
+def targets_setting(default: str, choices: tuple[str, ...]) -> Any:
+    return setting(
+        default,
+        "how optimistic tables place their free mass; a model has none, and no use for it",
+        choices=choices,
+    )
+
+
+def basis_setting() -> Any:
+    return setting(
+        "singles",
+        "the functions whose weighted sum approximates the value",
+        kind=BasisChoice,
+        choices=("singles", "indicators", "pairs", "local"),
+    )
+
+
+class Limited(Settings):
+    """When to stop, and how much memory to use."""
+
+    max_iterations: int | None = setting(
+        None, "stop after this many iterations (sweeps: 100,000 if not given)", low=1
+    )
+    max_seconds: float | None = setting(
+        None, "stop after this many seconds", low=0.0, low_open=True
+    )
+    memory_limit: int | None = setting(None, "bytes; by default half of what is free", low=1)
+
+
+class TieBreaking(Settings):
+    """Which of several equally good actions is taken."""
+
+    ties: str = setting(
+        "random",
+        "which of several equally good actions is taken: by a hash of the state, first or last",
+        choices=("random", "first", "last"),
+    )
+    tie_seed: int = setting(
+        0, "seed of that hash", low=0, high=2**32 - 1, only_with=("ties", ("random",))
+    )
+
+
+class OnEngine(Settings):
+    """What the sweeps of the elimination engine need to know."""
+
+    targets: str = targets_setting("nested", ("nested", "vertex"))
+    threads: int | None = setting(
+        None, "threads of a sweep; all cores by default, and one in small models", low=1
+    )
+
 
 @dataclass(frozen=True)
-class Basis(Choice):
-    """The name of a family, or scopes: tuples of state variables, by number or by name."""
+class BasisChoice(Choice):
+    """The name of a family, or scopes: tuples of state variables, by number or by name; as text
+    (0 1)+(1 2)."""
 
     @property
     def allowed(self) -> str:
         return f"{super().allowed}, or scopes of state variables"
+
+    def _read(self, text: str) -> Any:
+        if not _SCOPES.fullmatch(text):
+            return text
+        scopes = (scope.split() for scope in text[1:-1].split(")+("))
+        return tuple(tuple(int(v) if v.isdecimal() else v for v in scope) for scope in scopes)
 
     def _accept(self, value: Any) -> Any:
         if isinstance(value, str):
@@ -46,7 +120,7 @@ class Basis(Choice):
 
 @dataclass(frozen=True)
 class Distributions(Parameter):
-    """One row of numbers at least 0 for each state variable."""
+    """One row of numbers at least 0 for each state variable; as text .5 .5+.2 .8."""
 
     kind = "numbers"
 
@@ -55,7 +129,9 @@ class Distributions(Parameter):
         return "rows of numbers >= 0, one row for each state variable"
 
     def _read(self, text: str) -> Any:
-        raise ValueError
+        number = Number(self.name, 0.0, "")
+        rows = re.split(r"(?<![eE])\+", text)  # 1e+3 is one number
+        return tuple(tuple(number._read(p) for p in row.split()) for row in rows)
 
     def _accept(self, value: Any) -> tuple[tuple[float, ...], ...]:
         weight = Number(self.name, 0.0, "", low=0.0)
@@ -63,6 +139,18 @@ class Distributions(Parameter):
 
     def _write(self, value: Any) -> str:
         return "+".join(" ".join(number_text(p) for p in row) for row in value)
+
+
+@dataclass(frozen=True)
+class OneOrSeveral(Numbers):
+    """As Numbers; one number alone is a float, not a tuple of one."""
+
+    def _accept(self, value: Any) -> Any:
+        numbers = super()._accept(value)
+        return numbers[0] if len(numbers) == 1 else numbers
+
+    def _write(self, value: Any) -> str:
+        return super()._write(value if isinstance(value, tuple) else (value,))
 
 
 def refuse_targets(planner: object, owner: str) -> None:
@@ -86,123 +174,3 @@ def _items(value: Any) -> tuple[Any, ...]:
 
 def _variable(value: Any) -> int | str:
     return value if isinstance(value, str) else Integer("", 0, "", low=0)._accept(value)
-
-
-_DISCOUNT = Number(
-    "discount",
-    DISCOUNT,
-    "discount of the discounted criterion, and of the second stage of the average one",
-    low=0.0,
-    high=1.0,
-    high_open=True,
-)
-_TOLERANCE = Number(
-    "tolerance",
-    None,
-    "stop when the gap between the gain's bounds is at most this, in the unit of the reward; "
-    "by default 1e-6 times the largest range of a reward factor",
-    low=0.0,
-    low_open=True,
-)
-_CRITERION = Choice("criterion", "average", "what is maximised", choices=("average", "discounted"))
-_LIMITS = (
-    Integer(
-        "max_iterations",
-        None,
-        "stop after this many iterations (sweeps: 100,000 if not given)",
-        low=1,
-    ),
-    Number("max_seconds", None, "stop after this many seconds", low=0.0, low_open=True),
-    Integer("memory_limit", None, "bytes; by default half of what is free", low=1),
-)
-_TIES = (
-    Choice(
-        "ties",
-        "random",
-        "which of several equally good actions is taken: by a hash of the state, first or last",
-        choices=("random", "first", "last"),
-    ),
-    Integer(
-        "tie_seed", 0, "seed of that hash", low=0, high=2**32 - 1, only_with=("ties", ("random",))
-    ),
-)
-_TARGETS = Choice(
-    "targets",
-    "nested",
-    "how optimistic tables place their free mass; a model has none, and no use for it",
-    choices=("nested", "vertex"),
-)
-_THREADS = Integer(
-    "threads", None, "threads of a sweep; all cores by default, and one in small models", low=1
-)
-
-EXACT: tuple[Parameter, ...] = (
-    _TOLERANCE,
-    _CRITERION,
-    replace(
-        _DISCOUNT,
-        default=None,
-        meaning=f"of the discounted criterion alone; then {DISCOUNT}",
-        only_with=("criterion", ("discounted",)),
-    ),
-    *_LIMITS,
-    *_TIES,
-)
-EXACT_FIELDS = (*EXACT, _TARGETS, _THREADS)
-"""With the settings that only Python has."""
-
-ALP: tuple[Parameter, ...] = (
-    Basis(
-        "basis",
-        "singles",
-        "the functions whose weighted sum approximates the value",
-        choices=("singles", "indicators", "pairs", "local"),
-    ),
-    Choice(
-        "method",
-        "cuts",
-        "constraint generation, or the factored linear program",
-        choices=("cuts", "factored"),
-    ),
-    replace(_CRITERION, default="discounted"),
-    _DISCOUNT,
-    replace(
-        _TOLERANCE,
-        meaning="largest violation of a constraint that is left; by default 1e-6 times the "
-        "largest range of a reward factor (the factored program is solved to the solver's own "
-        "precision, and its status says if that is worse)",
-    ),
-    *_LIMITS,
-    *_TIES,
-)
-ALP_FIELDS: tuple[Parameter, ...] = (
-    *ALP,
-    Distributions("relevance", None, "alpha, one distribution a state variable; uniform"),
-    replace(_TARGETS, default="joint", choices=("joint", "split")),
-)
-
-SPAN: tuple[Parameter, ...] = (
-    Numbers(
-        "budget",
-        REQUIRED,
-        "--span-budget: the sum of the budgets, or one for each state variable, "
-        "in the unit of the reward",
-        low=0.0,
-    ),
-    Choice(
-        "split",
-        None,
-        "--span-split: how one budget is divided; by default uniform, or as given",
-        choices=("uniform", "given", "search"),
-    ),
-    _TOLERANCE,
-    *_LIMITS,
-    *_TIES,
-)
-SPAN_FIELDS = (*SPAN, _TARGETS, _THREADS)
-
-RESIDUAL_FIELDS: tuple[Parameter, ...] = (
-    *(one for one in ALP if one.name not in ("method", "criterion", "tolerance")),
-    replace(_TOLERANCE, meaning="largest violation that is left, and smallest step that counts"),
-)
-"""Of approximate policy iteration and its relatives, which only Python has."""

@@ -18,7 +18,7 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,17 +29,24 @@ from fmdp.errors import InvalidParameter
 from fmdp.model import FactoredMDP, Structure
 from fmdp.model.factored import check_model
 from fmdp.model.structure import check_structure
-from fmdp.parameters import check_fields
+from fmdp.parameters import REQUIRED
 from fmdp.planning import iteration
-from fmdp.planning.plan import Plan, Progress, Status, Tables
+from fmdp.planning.plan import Plan, Planner, Progress, Status, Tables
 from fmdp.planning.prepared import (
     PreparedOnEngine,
     engine_stats,
     limits_of,
     policy_in_time,
 )
-from fmdp.planning.settings import SPAN, SPAN_FIELDS
+from fmdp.planning.settings import (
+    Limited,
+    OnEngine,
+    OneOrSeveral,
+    TieBreaking,
+    tolerance_setting,
+)
 from fmdp.planning.spans import factored_spans, span
+from fmdp.settings import setting
 
 Vector = NDArray[np.float64]
 Budget = float | tuple[float, ...]
@@ -54,40 +61,36 @@ _PROBE = 0.01  # fraction of a budget that is taken away to see what it is worth
 _STEP = 1.0  # of the multiplicative update; falls like one over the root of the round
 
 
-@dataclass(frozen=True)
-class SpanConstrained:
-    """Settings of the span planner."""
+class SpanConstrained(Limited, TieBreaking, OnEngine, Planner):
+    """Value iteration under a budget for the factored span of the bias, as FSRL needs it.
 
-    budget: Budget
-    """In the unit of the reward: the sum Q of the budgets, or one budget a state variable."""
-    split: str | None = None
-    """uniform (the default for one number), given (the default for several), or search."""
-    tolerance: float | None = None
-    """Largest gap between the bounds, in the unit of the reward; by default 1e-6 times the largest
-    range of a reward factor."""
-    max_iterations: int | None = None
-    max_seconds: float | None = None
-    memory_limit: int | None = None
-    """Bytes; half of what is free by default."""
-    ties: str = "random"
-    tie_seed: int = 0
-    targets: str = "nested"
-    """How optimistic tables choose where the free mass goes."""
-    threads: int | None = None
-    """All cores by default; small models use one in any case."""
+    Its bounds are those of the truncated operator, not of the model's best gain.
+    """
 
-    def __post_init__(self) -> None:
-        check_fields(self, SPAN_FIELDS, "planner span")
-        object.__setattr__(self, "budget", _checked(self.budget))
+    name = "span"
+    summary = "value iteration under a budget for the factored span of the bias, as FSRL needs it"
+    on_any_model: ClassVar[Mapping[str, object]] = {"budget": 1.0, "split": None}
+
+    budget: Budget = setting(
+        REQUIRED,
+        "--span-budget: the sum of the budgets, or one for each state variable, "
+        "in the unit of the reward",
+        kind=OneOrSeveral,
+        low=0.0,
+    )
+    split: str | None = setting(
+        None,
+        "--span-split: how one budget is divided; by default uniform, or as given",
+        choices=("uniform", "given", "search"),
+    )
+    tolerance: float | None = tolerance_setting()
+
+    def check(self) -> None:
         if self.split == "uniform" and isinstance(self.budget, tuple):
             raise InvalidParameter(
                 f"split uniform divides one budget; got {len(self.budget)} budgets: "
                 f"give their sum, or split given"
             )
-
-    @property
-    def name(self) -> str:
-        return "span"
 
     def budgets(self, structure: Structure) -> tuple[float, ...]:
         """One budget for every state variable; a search starts from them."""
@@ -171,8 +174,8 @@ class PreparedSpan(PreparedOnEngine):
 
 def _checked(budget: float | Sequence[float] | Vector) -> Budget:
     """One number, or a tuple of several; all finite and at least 0."""
-    numbers: tuple[float, ...] = SPAN[0].check(budget, "planner span")
-    return numbers[0] if len(numbers) == 1 else numbers
+    found: Budget = SpanConstrained.parameters[0].check(budget, SpanConstrained.owner())
+    return found
 
 
 def _budgets(budget: Budget, split: str | None, structure: Structure) -> tuple[float, ...]:

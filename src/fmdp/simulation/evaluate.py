@@ -20,10 +20,10 @@ from fmdp.model import FactoredMDP
 from fmdp.model.factored import check_model
 from fmdp.parameters import Integer, resolve
 from fmdp.planning.evaluate import TABULATED_STATES, Evaluation, evaluate_exactly
+from fmdp.planning.exact import Exact
 from fmdp.planning.plan import Progress, Status
 from fmdp.planning.playing import ActionTable, Stretch, action_table
 from fmdp.planning.policy import Policy, policy_of
-from fmdp.planning.settings import EXACT
 from fmdp.progress import reporting
 from fmdp.simulation.environment import Environment
 
@@ -36,7 +36,9 @@ _REPORTED_STEPS = 1 << 10
 
 STEPS = Integer("steps", 1_000_000, "steps of the simulation", low=2 * BATCHES, high=2**53)
 SEED = Integer("seed", 0, "seed of the simulation", low=0)
-_LIMITS = tuple(one for one in EXACT if one.name in ("tolerance", "max_iterations", "memory_limit"))
+_LIMITS = tuple(
+    one for one in Exact.parameters if one.name in ("tolerance", "max_iterations", "memory_limit")
+)
 
 
 def evaluate(

@@ -35,7 +35,6 @@ from fmdp.memory import available_memory, describe_bytes
 from fmdp.model import FactoredMDP, OptimisticTables, Structure
 from fmdp.model.factored import check_model
 from fmdp.model.structure import check_structure
-from fmdp.parameters import check_fields
 from fmdp.planning.linear import values
 from fmdp.planning.linear.bases import Basis, make_basis
 from fmdp.planning.linear.constraints import FIXED, Constraints
@@ -44,10 +43,20 @@ from fmdp.planning.linear.factored import Factored, emitted_size
 from fmdp.planning.linear.forms import Forms
 from fmdp.planning.linear.greedy import Extractor
 from fmdp.planning.linear.program import Answer, Limits, Question, Watch
-from fmdp.planning.plan import Plan, Progress, Status, Tables
+from fmdp.planning.plan import Plan, Planner, Progress, Status, Tables
 from fmdp.planning.policy import Policy
 from fmdp.planning.prepared import tolerance_of
-from fmdp.planning.settings import ALP_FIELDS
+from fmdp.planning.settings import (
+    Distributions,
+    Limited,
+    TieBreaking,
+    basis_setting,
+    criterion_setting,
+    discount_setting,
+    targets_setting,
+    tolerance_setting,
+)
+from fmdp.settings import setting
 
 Floats = NDArray[np.float64]
 NamedScope = tuple[int | str, ...]
@@ -65,37 +74,31 @@ _FEW_WEIGHTS, _EMITTED_ROWS_ALONE = 8, 16
 """See `_emission_pays`; measured on circles, multi-agent networks and products."""
 
 
-@dataclass(frozen=True)
-class ALP:
-    """Settings of the approximate linear program."""
+class ALP(Limited, TieBreaking, Planner):
+    """Approximate linear programming, with a certified upper bound on the gain.
 
-    basis: str | tuple[NamedScope, ...] = "singles"
-    """A family (singles, indicators, pairs, local) or scopes of state variables, by number or
-    by name."""
-    method: str = "cuts"
-    criterion: str = "discounted"
-    discount: float = 0.95
-    """Of the discounted criterion, and of the second stage of the average one."""
-    tolerance: float | None = None
-    """Largest violation of a constraint that is left, and of the objective's error; by default
-    1e-6 times the largest range of a reward factor."""
-    max_iterations: int | None = None
-    max_seconds: float | None = None
-    memory_limit: int | None = None
-    """Bytes; half of what is free by default."""
-    ties: str = "random"
-    tie_seed: int = 0
-    relevance: tuple[tuple[float, ...], ...] | None = None
-    """alpha, a product of distributions, one a state variable; uniform by default."""
-    targets: str = "joint"
-    """Of optimistic tables: one target a factor, or one for each basis scope (a relaxation)."""
+    For state spaces of any size. docs/approximate.md says how, what it costs and what it loses.
+    """
 
-    def __post_init__(self) -> None:
-        check_fields(self, ALP_FIELDS, "planner alp")
+    summary = "approximate linear programming; certified upper bound, for state spaces of any size"
 
-    @property
-    def name(self) -> str:
-        return "alp"
+    basis: str | tuple[NamedScope, ...] = basis_setting()
+    method: str = setting(
+        "cuts",
+        "constraint generation, or the factored linear program",
+        choices=("cuts", "factored"),
+    )
+    criterion: str = criterion_setting("discounted")
+    discount: float = discount_setting()
+    tolerance: float | None = tolerance_setting(
+        "largest violation of a constraint that is left; by default 1e-6 times the largest range "
+        "of a reward factor (the factored program is solved to the solver's own precision, and "
+        "its status says if that is worse)"
+    )
+    relevance: tuple[tuple[float, ...], ...] | None = setting(
+        None, "alpha, one distribution a state variable; uniform", kind=Distributions
+    )
+    targets: str = targets_setting("joint", ("joint", "split"))
 
     def prepare(self, structure: Structure) -> PreparedALP:
         """Ready for one structure; tables may change at every call."""

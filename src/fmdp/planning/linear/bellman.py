@@ -10,21 +10,14 @@ reported as `objective`, and in a certified bound |V_w - V*| <= delta / (1 - g).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from fmdp.planning.linear.constraints import Constraints
 from fmdp.planning.linear.decisions import DecisionList, PolicyConstraints
 from fmdp.planning.linear.program import Part
 from fmdp.planning.linear.residual import ResidualPlanner, ResidualSearch
 
 
-@dataclass(frozen=True)
 class BellmanError(ResidualPlanner):
-    """Settings of direct Bellman-error minimisation."""
-
-    @property
-    def name(self) -> str:
-        return "bellman-error"
+    """Direct minimisation of the Bellman error."""
 
     def parts(self, search: ResidualSearch, policy: DecisionList) -> tuple[Part, ...]:
         n = search.basis.size

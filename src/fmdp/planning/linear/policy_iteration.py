@@ -8,20 +8,13 @@ max-norm is the norm in which the usual error bounds of policy iteration hold.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from fmdp.planning.linear.decisions import DecisionList, PolicyConstraints
 from fmdp.planning.linear.program import Part
 from fmdp.planning.linear.residual import ResidualPlanner, ResidualSearch
 
 
-@dataclass(frozen=True)
 class PolicyIteration(ResidualPlanner):
-    """Settings of approximate policy iteration."""
-
-    @property
-    def name(self) -> str:
-        return "policy-iteration"
+    """Approximate policy iteration with max-norm projection."""
 
     def parts(self, search: ResidualSearch, policy: DecisionList) -> tuple[Part, ...]:
         return tuple(

@@ -13,9 +13,8 @@ in the unit of the forms and from their origin (`Forms.unit`, `Forms.origin`).
 from __future__ import annotations
 
 import time
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -23,7 +22,6 @@ from numpy.typing import NDArray
 
 from fmdp.errors import InvalidParameter
 from fmdp.model import FactoredMDP, Structure
-from fmdp.parameters import check_fields
 from fmdp.planning.linear import values
 from fmdp.planning.linear.alp import ALP, ROUNDING, TABULATED_ONCE, likely_weight
 from fmdp.planning.linear.bases import make_basis
@@ -31,10 +29,16 @@ from fmdp.planning.linear.cuts import Cuts
 from fmdp.planning.linear.decisions import DecisionList, Decisions
 from fmdp.planning.linear.greedy import Extractor
 from fmdp.planning.linear.program import Limits, Part, Question, Watch
-from fmdp.planning.plan import Plan, Progress, Status, Tables
+from fmdp.planning.plan import Plan, Planner, Progress, Status, Tables
 from fmdp.planning.policy import Policy
 from fmdp.planning.prepared import tolerance_of
-from fmdp.planning.settings import RESIDUAL_FIELDS
+from fmdp.planning.settings import (
+    Limited,
+    TieBreaking,
+    basis_setting,
+    discount_setting,
+    tolerance_setting,
+)
 
 NamedScope = tuple[int | str, ...]
 Floats = NDArray[np.float64]
@@ -42,27 +46,14 @@ DEFAULT_STEPS = 50
 PATIENCE = 10
 
 
-@dataclass(frozen=True)
-class ResidualPlanner(ABC):
-    """Settings of a planner that alternates a policy and the weights that fit it."""
+class ResidualPlanner(Limited, TieBreaking, Planner):
+    """What the planners have in common that alternate a policy and the weights that fit it."""
 
-    basis: str | tuple[NamedScope, ...] = "singles"
-    discount: float = 0.95
-    tolerance: float | None = None
-    """Largest violation of a constraint that is left, and the smallest step that counts."""
-    max_iterations: int | None = None
-    """Policies evaluated."""
-    max_seconds: float | None = None
-    memory_limit: int | None = None
-    ties: str = "random"
-    tie_seed: int = 0
-
-    def __post_init__(self) -> None:
-        check_fields(self, RESIDUAL_FIELDS, f"planner {self.name}")
-
-    @property
-    @abstractmethod
-    def name(self) -> str: ...
+    basis: str | tuple[NamedScope, ...] = basis_setting()
+    discount: float = discount_setting(meaning="discount of the value")
+    tolerance: float | None = tolerance_setting(
+        "largest violation that is left, and smallest step that counts"
+    )
 
     @abstractmethod
     def parts(self, search: ResidualSearch, policy: DecisionList) -> tuple[Part, ...]:
@@ -109,7 +100,7 @@ class ResidualSearch:
         unit = decisions.forms.unit
         tolerance = tolerance_of(settings.tolerance, self.model.structure) / unit
         n = self.basis.size
-        start = ALP(settings.basis, discount=settings.discount, tolerance=settings.tolerance)
+        start = ALP(basis=settings.basis, discount=settings.discount, tolerance=settings.tolerance)
         weights = start.plan(self.model).stats["weights"] / unit
         limits = Limits(None, settings.max_seconds)
         cost = np.zeros(n + 2)
