@@ -38,6 +38,8 @@ extensions = [
 ]
 exclude_patterns = ["figures"]
 nitpicky = True
+smartquotes = False
+"""Quotes and dots in docstrings are those of code."""
 
 # ---- pages: Markdown that reads the same in a repository browser ---------------------------------
 
@@ -62,6 +64,7 @@ nitpick_ignore_regex = [
     ("py:obj", r".*"),
     # What a public signature names and is itself not public is told by name alone.
     ("py:class", r"fmdp\.(learning|planning|elimination)\..*"),
+    ("py:class", r"\w+"),
     # Other projects, whose inventories would have to be fetched.
     ("py:.*", r"(numpy|np|npt|scipy|hypothesis|collections|os|enum|typing|fractions)\..*"),
 ]
@@ -119,13 +122,13 @@ def _before_napoleon(
             flags=re.M,
         )
 
-    text = _SECTION.sub(typed, "\n".join(lines))
-    lines[:] = [
+    escaped = [
         line
-        if line.lstrip().startswith(">>>") or " : " in line
+        if line.lstrip().startswith(">>>")
         else _BACKTICKS_OR_BAR.sub(lambda found: found[1] or r"\|", line)
-        for line in text.split("\n")
+        for line in lines
     ]
+    lines[:] = _SECTION.sub(typed, "\n".join(escaped)).split("\n")
     _as_written[name] = list(lines)
 
 

@@ -28,7 +28,10 @@ Progress = Callable[[Mapping[str, Any]], None]
 
 
 class Status(enum.Enum):
-    """How a plan ended; `value` is the word in the JSON, `message` says it to a person."""
+    """How a plan ended; `value` is the word in the JSON, `message` says it to a person.
+
+    `Status("converged")` is the member with that value.
+    """
 
     CONVERGED = "converged", "as precise as the tolerance asks"
     ITERATION_LIMIT = "iteration_limit", "stopped at the iteration limit; the bounds hold"
@@ -51,17 +54,55 @@ class Status(enum.Enum):
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """The result of planning.  A number that does not apply is None, never a guess."""
+    """The result of planning.  A number that does not apply is None, never a guess.
+
+    All gains, biases and spans are in the unit of the reward.
+
+    Attributes
+    ----------
+    planner
+        Name of the planner.
+    status
+        How it ended; `status.message` says what the numbers are worth.
+    policy
+        The policy that was found; None where there is none.
+    gain
+        The best gain, one number for all states: the middle of its bounds for the exact planner,
+        the gain of the policy for the approximate one, that of the truncated operator for the
+        span planner. None where the best gain depends on the state, or is not known.
+    gain_lower
+        At most the best gain of every state, and the gain of the policy from every state.
+    gain_upper
+        At least the best gain of every state.
+    span
+        max - min of the bias (of the weighted basis functions for the approximate planner).
+    factored_spans
+        For each state variable the largest change of the bias when it alone changes: m numbers.
+    objective
+        Value of the linear program, or of a discounted plan: its mean over all states.
+    iterations
+        Sweeps, rounds of cuts, or simplex iterations.
+    seconds
+        Wall clock of preparing and solving.
+    ties
+        How tied actions were chosen among.
+    policy_gain
+        What the policy is sure to gain from the initial state; less than the tolerance more is
+        possible. `fmdp.plan` fills it in, up to 2^16 states.
+    bias
+        [S] in C order; the value function under a discount.  None where it is not tabulated.
+    stats
+        What else the planner has to tell, by name.
+    bounds_best_gain
+        Whether the bounds are those of the model's best gain, not of another operator's.
+    """
 
     planner: str
     status: Status
     policy: Policy | None
     gain: float | None
-    """One number for all states: None where the best gain depends on the state."""
     gain_lower: float | None
-    """At most the best gain of every state, and the gain of the policy from every state."""
     gain_upper: float | None
-    """At least the best gain of every state."""
     span: float | None
     factored_spans: tuple[float, ...] | None
     objective: float | None
@@ -69,41 +110,77 @@ class Plan:
     seconds: float
     ties: str
     policy_gain: float | None = None
-    """What the policy is sure to gain from the initial state; less than the tolerance more is
-    possible."""
     bias: NDArray[np.float64] | None = None
-    """[S] in C order; the value function under a discount.  None where it is not tabulated."""
     stats: Mapping[str, Any] = field(default_factory=dict)
     bounds_best_gain: bool = True
-    """Whether the bounds are those of the model's best gain, not of another operator's."""
 
     @property
     def gain_bounds(self) -> tuple[float | None, float | None]:
+        """(gain_lower, gain_upper)."""
         return self.gain_lower, self.gain_upper
 
     @property
     def factored_span_sum(self) -> float | None:
+        """The sum of the factored spans, the paper's Q(h)."""
         return None if self.factored_spans is None else sum(self.factored_spans)
 
 
 class Prepared(Protocol):
     """A planner made ready for one structure; it belongs to one run and keeps its warm state."""
 
-    def solve(self, tables: Tables, *, progress: Progress | None = None) -> Plan: ...
+    def solve(self, tables: Tables, *, progress: Progress | None = None) -> Plan:
+        """Plan for these tables, warm-started from the last call.
+
+        Parameters
+        ----------
+        tables
+            A model, or optimistic tables, of the structure that it was prepared for.
+        progress
+            Called now and then with a mapping of what is known so far.
+        """
+        ...
 
     def warm_state(self) -> Mapping[str, NDArray[Any]]:
         """What must be kept, beside the settings, so that the next solve is the same to the bit."""
         ...
 
-    def restore_warm_state(self, state: Mapping[str, NDArray[Any]]) -> None: ...
+    def restore_warm_state(self, state: Mapping[str, NDArray[Any]]) -> None:
+        """Go on from a state that was kept.
+
+        Parameters
+        ----------
+        state
+            What `warm_state` gave.
+        """
+        ...
 
 
 class Planner(Protocol):
     """Settings of a planner; frozen, so that it can be named in a spec and hashed."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """What it is called in specs, on the command line and in its plans."""
+        ...
 
-    def prepare(self, structure: Structure) -> Prepared: ...
+    def prepare(self, structure: Structure) -> Prepared:
+        """Do once what depends on the structure alone.
 
-    def plan(self, model: FactoredMDP, *, progress: Progress | None = None) -> Plan: ...
+        Parameters
+        ----------
+        structure
+            Of all tables to come.
+        """
+        ...
+
+    def plan(self, model: FactoredMDP, *, progress: Progress | None = None) -> Plan:
+        """Prepare and solve, once.
+
+        Parameters
+        ----------
+        model
+            What to plan for.
+        progress
+            Called now and then with a mapping of what is known so far.
+        """
+        ...

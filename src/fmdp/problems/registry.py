@@ -48,7 +48,34 @@ class ProblemId:
 
 
 def problem(problem: str | os.PathLike[str]) -> FactoredMDP:
-    """The model that an id or the path of a model file stands for."""
+    """The model that an id or the path of a model file stands for.
+
+    Parameters
+    ----------
+    problem
+        An id, `NAME:SIZE[,key=value...]`, such as "circle:7" or
+        "circle:7,dynamics=guestrin,reward=mean" (`fmdp list` shows all); or the path of a model
+        file. A text is a path if it ends in .json; else an id if it begins with the name of a
+        family; else a path if it has a path separator or such a file exists.
+
+    Returns
+    -------
+    FactoredMDP
+        The model. Its name is the canonical id, which gives the same model again.
+
+    Raises
+    ------
+    UnknownName
+        Where no family, or no parameter, is called so; the text suggests the nearest name.
+    InvalidParameter
+        Where the size or a parameter is out of its range.
+    TooLarge
+        Where the tables would take more than 1 GiB.
+    FileProblem
+        Where the model file is missing or unreadable.
+    InvalidModel
+        Where what the file holds is no model.
+    """
     if not isinstance(problem, str) or _is_path(problem):
         return load(problem)
     return problem_id(problem).build()
