@@ -66,7 +66,7 @@ nitpick_ignore_regex = [
     ("py:class", r"fmdp\.(learning|planning|elimination)\..*"),
     ("py:class", r"\w+"),
     # Other projects, whose inventories would have to be fetched.
-    ("py:.*", r"(numpy|np|npt|scipy|hypothesis|collections|os|enum|typing|fractions)\..*"),
+    ("py:.*", r"(numpy|np|npt|scipy|hypothesis|st|collections|os|enum|typing|fractions)\..*"),
 ]
 
 html_theme = "furo"

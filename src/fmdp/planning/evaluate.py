@@ -95,7 +95,7 @@ def evaluate_exactly(
         Largest gap between the bounds, in the unit of the reward; None is 1e-6 times the largest
         range of a reward factor.
     max_iterations
-        Most sweeps; None is a large number.
+        Most sweeps; None is 100,000.
     max_seconds
         Most seconds; None is no limit.
     memory_limit

@@ -67,7 +67,7 @@ def evaluate(
         Exact: largest gap between the bounds, in the unit of the reward. None is 1e-6 times the
         largest range of a reward factor.
     max_iterations
-        Exact: most sweeps, at least 1. None is a large number.
+        Exact: most sweeps, at least 1. None is 100,000.
     memory_limit
         Exact: most bytes; above, it is simulated. None is half of what is free.
     steps

@@ -51,8 +51,21 @@ def check_planner(
 ) -> None:
     """Raise ContractBroken unless the planner keeps its promises on these models.
 
-    `bounds_best_gain=False` is for planners whose bounds are those of another operator (a
-    budgeted one, say): then they need not enclose the best gain of the model.
+    Parameters
+    ----------
+    planner
+        The settings of a planner.
+    models
+        Models small enough for the oracles (a few dozen states); None is a dozen small ones that
+        planners stumble over.
+    bounds_best_gain
+        False is for planners whose bounds are those of another operator (a budgeted one, say):
+        then they need not enclose the best gain of the model.
+
+    Raises
+    ------
+    ContractBroken
+        With one line: who, on what, which promise.
     """
     _check_settings(planner)
     for model in awkward_models() if models is None else models:
@@ -69,7 +82,20 @@ def check_planner(
 
 
 def check_problem(problem: str | FactoredMDP) -> None:
-    """Raise ContractBroken unless the problem (an id or a model) keeps its promises."""
+    """Raise ContractBroken unless the problem keeps its promises.
+
+    Up to 256 states and 64 joint actions it is compared with its dense MDP too.
+
+    Parameters
+    ----------
+    problem
+        A problem id, or a model.
+
+    Raises
+    ------
+    ContractBroken
+        With one line: who, which promise.
+    """
     if isinstance(problem, str):
         model = read_problem(problem)
         where = f"problem {problem}"
