@@ -16,7 +16,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 # fetch whatever backend is newest on the day.
 INSTALL := $(PIP) install -c $(LOCK) --no-build-isolation
 
-.PHONY: help install reproduce test test-all referee fingerprints docs-numbers lint format bench lock clean
+.PHONY: help install reproduce test test-all referee fingerprints docs docs-numbers lint format bench lock clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -28,11 +28,11 @@ $(INSTALLED): pyproject.toml $(LOCK)
 	@test -n "$(PYTHON)" || { echo "fmdp needs Python 3.11 or later; none found on PATH (set PYTHON=...)" >&2; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(PIP) install -c $(LOCK) setuptools
-	$(INSTALL) -e '.[dev,plots,dask]'
+	$(INSTALL) -e '.[dev,docs,plots,dask]'
 	touch $@
 
 $(INSTALLED_BENCH): $(INSTALLED)
-	$(INSTALL) -e '.[dev,plots,dask,bench]'
+	$(INSTALL) -e '.[dev,docs,plots,dask,bench]'
 	touch $@
 
 reproduce: $(INSTALLED) ## the main job: the paper's figure and table, and ours beside them
@@ -49,6 +49,9 @@ referee: $(INSTALLED) ## everything that fmdp prints about a thousand small mode
 
 fingerprints: $(INSTALLED) ## note what short runs come to; refuses if results moved and their version did not
 	$(BIN)/python tests/experiments/fingerprints.py
+
+docs: $(INSTALLED) ## the pages and the API reference as a site in build/docs; any warning is an error
+	$(BIN)/python -m sphinx -q -W --keep-going -d build/doctrees docs build/docs
 
 docs-numbers: $(INSTALLED) ## run what the pages print numbers of, store the numbers, write them into the pages
 	$(BIN)/python -m benchmarks.docs_numbers $(ARGS)
@@ -68,7 +71,7 @@ bench: $(INSTALLED_BENCH) ## time and memory against peers, all in one run
 lock: ## resolve all dependencies afresh and pin them in requirements/lock.txt
 	rm -rf build/lock
 	$(PYTHON) -m venv build/lock
-	build/lock/bin/python -m pip --disable-pip-version-check -qq install '.[gym,rddl,dask,plots,frames,bench,dev]'
+	build/lock/bin/python -m pip --disable-pip-version-check -qq install '.[gym,rddl,dask,plots,frames,bench,docs,dev]'
 	build/lock/bin/python -m pip freeze --all --exclude pip --exclude fmdp > $(LOCK)
 	rm -rf build/lock
 

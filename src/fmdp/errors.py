@@ -13,7 +13,13 @@ from collections.abc import Iterable
 
 
 class FmdpError(Exception):
-    """Base of every error that bad input can cause; its text is one line."""
+    """Base of every error that bad input can cause; its text is one line.
+
+    Parameters
+    ----------
+    message
+        What is wrong, where, the value, and what is allowed. Lines are joined to one.
+    """
 
     def __init__(self, message: str) -> None:
         # Names of files may hold bytes that are no text; the message must print all the same.
@@ -38,7 +44,17 @@ class FileProblem(FmdpError, OSError):
 
 
 class TooLarge(FmdpError):
-    """A refusal before the memory is spent: what was asked needs more than the limit."""
+    """A refusal before the memory is spent: what was asked needs more than the limit.
+
+    Parameters
+    ----------
+    message
+        What is too large, in one line.
+    needed_bytes
+        What it would take.
+    limit_bytes
+        The most that was allowed.
+    """
 
     def __init__(self, message: str, needed_bytes: int, limit_bytes: int) -> None:
         super().__init__(message)

@@ -55,7 +55,21 @@ _SOLVES = 5  # what policy iteration is expected to take
 
 @dataclass(frozen=True)
 class Diameter:
-    """The diameter with bounds that enclose it, rounding included, and a pair that attains it."""
+    """The diameter with bounds that enclose it, rounding included, and a pair that attains it.
+
+    Attributes
+    ----------
+    value
+        Expected steps between the two states that are farthest apart; infinity is a value.
+    lower
+        At most the diameter.
+    upper
+        At least the diameter.
+    source
+        The state from which it takes that long; None where the diameter is infinite or 0.
+    target
+        The state to which it takes that long; None where the diameter is infinite or 0.
+    """
 
     value: float
     lower: float
@@ -73,10 +87,27 @@ def diameter(
     operations: int = OPERATIONS,
     progress: Progress | None = None,
 ) -> Diameter | None:
-    """The diameter to a relative tolerance; None where it is not affordable.
+    """The diameter of a model: the longest of the shortest expected times between two states.
 
-    Infinity is seen in larger models too, if `operations` suffice to search the graph. The
-    diameter of a single state is 0.
+    Parameters
+    ----------
+    model
+        The model; its rewards do not matter.
+    tolerance
+        Relative gap between the bounds.
+    always_states
+        Up to this many states it is computed whatever it costs.
+    multiply_adds
+        Above that, it is computed if the sweeps are expected to take at most this.
+    operations
+        Most work to search the graph of a larger model, which tells whether it is infinite.
+    progress
+        Called as `progress(done, total, text)`.
+
+    Returns
+    -------
+    Diameter or None
+        None where it is not affordable. The diameter of a single state is 0.
     """
     n_states = model.structure.n_states
     small = n_states <= always_states

@@ -67,12 +67,21 @@ _ROUNDS = 10_000
 @dataclass(frozen=True)
 class LargestSpans:
     """Bounds (lower, upper), up to rounding in the last digits; the upper one is infinite where the
-    search gave up."""
+    search gave up.
+
+    Attributes
+    ----------
+    span
+        Bounds of the largest span among the optimal policies.
+    factored
+        For each state variable i, bounds of the largest sp_i among the optimal policies.
+    policies
+        How many policies were tried, whole or over the states that they reach.
+    """
 
     span: Interval
     factored: tuple[Interval, ...]
     policies: int
-    """How many policies were tried, whole or over the states that they reach."""
 
     @property
     def value(self) -> float | None:
@@ -105,8 +114,23 @@ def largest_spans(
 ) -> LargestSpans | None:
     """Bounds on the largest span and factored spans among the optimal policies of a model.
 
-    None if the model has more than `state_limit` states (or actions to match), or if its best gain
-    depends on the state, where the definition has no optimal policy.
+    Parameters
+    ----------
+    model
+        The model.
+    state_limit
+        Most states (and actions to match) for which it is tried.
+    effort
+        How much is tried, for all spans together: a state of a policy costs 1 where moves are
+        deterministic, else as much as an eighth of the states of the policy.
+    progress
+        Called as `progress(done, total, text)`.
+
+    Returns
+    -------
+    LargestSpans or None
+        None if the model is larger than the limit, or if its best gain depends on the state,
+        where the definition has no optimal policy.
     """
     structure = model.structure
     n_states = structure.n_states

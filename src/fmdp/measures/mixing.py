@@ -39,10 +39,24 @@ def mixing_time(
     state_limit: int = STATE_LIMIT,
     progress: Progress | None = None,
 ) -> float | None:
-    """Steps until the chain of the policy [S] is within 1/4 of its stationary law from every state.
+    """Steps until the chain of a policy is within 1/4 of its stationary law from every state.
 
-    A whole number, infinity, or None if the model has more than `state_limit` states (or the
-    chain mixes so slowly that rounding would decide between one step and the next).
+    Parameters
+    ----------
+    model
+        The model that the policy acts in.
+    actions
+        The index of the joint action of every joint state: [S].
+    state_limit
+        Most states for which it is computed.
+    progress
+        Called as `progress(done, total, text)`.
+
+    Returns
+    -------
+    float or None
+        A whole number, or infinity; None if the model has more than `state_limit` states, or the
+        chain mixes so slowly that rounding would decide between one step and the next.
     """
     if model.structure.n_states > state_limit:
         return None
@@ -50,7 +64,15 @@ def mixing_time(
 
 
 def chain_mixing_time(matrix: Matrix, *, progress: Progress | None = None) -> float | None:
-    """The mixing time of a chain [S, S]."""
+    """The mixing time of a chain, as `mixing_time` has it.
+
+    Parameters
+    ----------
+    matrix
+        Transition probabilities, [S, S], one row a state.
+    progress
+        Called as `progress(done, total, text)`.
+    """
     support = csr_array(matrix > 0)
     recurrent = only_recurrent_class(support)
     if recurrent is None or period(support, recurrent) > 1:

@@ -46,7 +46,20 @@ def uniform_on_support(model: FactoredMDP) -> FactoredMDP:
 
 
 def is_communicating(model: FactoredMDP, operations: int | None = OPERATIONS) -> bool | None:
-    """Whether every state reaches every other under some policy; None if too much work."""
+    """Whether every state reaches every other under some policy.
+
+    Parameters
+    ----------
+    model
+        The model; only the zeros of its tables matter.
+    operations
+        Most work, in marks and multiply-adds; None is no limit.
+
+    Returns
+    -------
+    bool or None
+        None if it would be too much work.
+    """
     uniform = uniform_on_support(model)
     root = encode(model.initial_state, model.structure.state_sizes)
     backwards = _reached_by_all(backup_for(uniform), root, operations)

@@ -36,7 +36,49 @@ bias, and so the spans, are less precise than the gain."""
 
 @dataclass(frozen=True)
 class Measures:
-    """What makes a problem hard. `inf` is a value; None is not known."""
+    """What makes a problem hard. `inf` is a value; None is not known.
+
+    Attributes
+    ----------
+    diameter
+        The longest of the shortest expected times between two states.
+    diameter_bounds
+        (lower, upper), rounding included.
+    span
+        max - min of the optimal bias that value iteration finds.
+    factored_spans
+        For each state variable the largest change of that bias when it alone changes.
+    factored_span_sum
+        Their sum, the paper's Q.
+    largest_span
+        The largest span of a bias among the optimal policies (`fmdp.measures.largest_spans`); None
+        if its bounds do not meet.
+    largest_span_bounds
+        (lower, upper) of the largest span.
+    largest_factored_spans
+        For each state variable the largest factored span, each over all optimal policies, so that
+        their sum is at least the Q of every one.
+    largest_factored_spans_bounds
+        (lower, upper) of each.
+    largest_factored_span_sum
+        Their sum.
+    gain
+        The optimal gain; None where it depends on the state.
+    gain_bounds
+        (lower, upper), certified.
+    status
+        How the plan behind gain and spans ended (as in `plan`).
+    mixing_time
+        Steps until the optimal policy of the plan forgets where it began.
+    m
+        Number of state variables.
+    l
+        Number of reward factors.
+    L
+        The largest number of assignments of a scope.
+    W
+        The largest number of values of a state variable.
+    """
 
     diameter: float | None
     diameter_bounds: tuple[float, float] | None
@@ -44,25 +86,18 @@ class Measures:
     factored_spans: tuple[float, ...] | None
     factored_span_sum: float | None
     largest_span: float | None
-    """Among the optimal policies (`fmdp.measures.largest_span`); None if its bounds do not meet."""
     largest_span_bounds: tuple[float, float] | None
     largest_factored_spans: tuple[float | None, ...] | None
-    """Each over all optimal policies, so their sum is at least the Q of every one."""
     largest_factored_spans_bounds: tuple[tuple[float, float], ...] | None
     largest_factored_span_sum: float | None
     gain: float | None
     gain_bounds: tuple[float, float] | None
     status: str
-    """How the plan behind gain and spans ended (as in `plan`)."""
     mixing_time: float | None
     m: int
-    """State variables."""
     l: int  # noqa: E741 - the paper's symbol
-    """Reward factors."""
     L: int
-    """The largest number of assignments of a scope."""
     W: int
-    """The largest number of values of a state variable."""
 
 
 def measure(
@@ -73,7 +108,25 @@ def measure(
 ) -> Measures:
     """Diameter, spans, gain and mixing time of a model.
 
-    `progress=True` shows a bar; a function is called as `progress(done, total, text)`.
+    Parameters
+    ----------
+    model
+        The model to measure.
+    planner
+        Settings of the exact planner whose gain and bias are measured, with the average
+        criterion. None is one that is precise enough.
+    progress
+        True shows a bar; a function is called as `progress(done, total, text)`; None is silent.
+
+    Returns
+    -------
+    Measures
+        All of them; one that is out of reach is None.
+
+    Raises
+    ------
+    InvalidParameter
+        Where the planner is another one, or discounts.
     """
     check_model(model, "measure")
     if planner is not None and not isinstance(planner, Exact):

@@ -36,8 +36,19 @@ ROW_TOLERANCE = 1e-9
 class Noise:
     """The law of an observed reward around its mean; the mean is always what the table says.
 
-    deterministic: the mean itself. bernoulli: lo or hi of the range. gaussian: mean + noise of
-    standard deviation `scale`, the noise clipped at +-min(mean - lo, hi - mean).
+    Parameters
+    ----------
+    kind
+        "deterministic": the mean itself. "bernoulli": lo or hi of the range. "gaussian": mean +
+        noise, the noise clipped at +-min(mean - lo, hi - mean).
+    scale
+        Standard deviation of gaussian noise before it is clipped, above 0, in the unit of the
+        reward; 0 for the other kinds.
+
+    Raises
+    ------
+    InvalidModel
+        For an unknown kind, or a scale that does not go with it.
     """
 
     kind: NoiseKind = "deterministic"
@@ -68,7 +79,35 @@ class Noise:
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
 class FactoredMDP:
-    """A factored MDP: structure, transition and reward tables, noise, initial state, name."""
+    """A factored MDP: structure, transition and reward tables, noise, initial state, name.
+
+    Frozen: tables are copied and read-only. Equal to another model, and of one hash with it,
+    exactly if all contents are equal. `from_factors` makes one without a structure at hand.
+
+    Parameters
+    ----------
+    structure
+        Sizes, scopes, ranges and names.
+    transitions
+        For each state variable i a table [|X[Z_i]|, |S_i|], or with one axis for each variable of
+        the scope, [size, ..., size, |S_i|]: the law of its next value for each assignment of its
+        scope. A row may miss 1 by 1e-9 and is then divided by its sum.
+    rewards
+        For each reward factor k a table of means, [|X[Z_k]|] or [size, ..., size], inside its
+        range.
+    noise
+        One law for all reward factors, or one for each; None is for rewards that are always their
+        mean.
+    initial_state
+        One value a state variable; None is all zeros.
+    name
+        Any printable text on one line.
+
+    Raises
+    ------
+    InvalidModel
+        Where these do not make a model; the text names the factor, the row and the value.
+    """
 
     structure: Structure
     transitions: tuple[FloatArray, ...]  # [|X[Z_i]|, |S_i|] each
@@ -86,7 +125,6 @@ class FactoredMDP:
         initial_state: Sequence[int] | None = None,
         name: str = "",
     ) -> None:
-        """Tables are [rows, |S_i|] or [size, ..., size, |S_i|]; one noise serves all factors."""
         if not isinstance(structure, Structure):
             raise InvalidModel(f"structure is {structure!r}; must be a Structure")
         transitions = items(transitions, "transition tables")
@@ -148,6 +186,50 @@ class FactoredMDP:
 
         A scope is a list of variables, by number or by name, in any order; the table's axes are
         in that order (last variable fastest) and are permuted to the sorted scope.
+
+        Parameters
+        ----------
+        state_sizes
+            Number of values of each state variable, at least 1; there are m of them.
+        action_sizes
+            Number of values of each action variable, at least 1.
+        transitions
+            For each state variable i a pair (scope, table) with a table
+            [size, ..., size, |S_i|] or [|X[scope]|, |S_i|] of probabilities of its next value.
+        rewards
+            For each reward factor a pair (scope, table) with a table [size, ..., size] or
+            [|X[scope]|] of means.
+        reward_ranges
+            (lo, hi) of each reward factor; (0, 1) for all where none is given.
+        state_names
+            Names of the state variables; s0, s1, ... where none is given.
+        action_names
+            Names of the action variables; a0, a1, ... where none is given.
+        reward_names
+            Names of the reward factors; r0, r1, ... where none is given.
+        state_values
+            For each state variable the names of its values; "0", "1", ... where none is given.
+        action_values
+            For each action variable the names of its values; "0", "1", ... where none is given.
+        groups
+            Disjoint sets of state variables, by number or by name, that belong together.
+        noise
+            One law for all reward factors, or one for each; None is for rewards that are always
+            their mean.
+        initial_state
+            One value a state variable; None is all zeros.
+        name
+            Any printable text on one line.
+
+        Returns
+        -------
+        FactoredMDP
+            The model, its scopes sorted.
+
+        Raises
+        ------
+        InvalidModel
+            Where these do not make a model; the text names the factor and the row as given.
         """
         sizes = items(state_sizes, "state sizes")
         transitions = _pairs(transitions, "transition factor")
@@ -202,8 +284,18 @@ class FactoredMDP:
         """Tables that are right by the way they were made, taken as they are and not checked.
 
         For code that makes models by the thousand (a learner samples one every episode). The
-        arrays must be what the constructor would leave alone: C-contiguous [rows, |S_i|] whose
-        rows are distributions up to rounding, means inside their ranges. They become read-only.
+        arrays must be what the constructor would leave alone, and become read-only. Noise, initial
+        state and name are the defaults.
+
+        Parameters
+        ----------
+        structure
+            Sizes, scopes, ranges and names.
+        transitions
+            For each state variable i a C-contiguous array [|X[Z_i]|, |S_i|] whose rows are
+            distributions up to rounding.
+        rewards
+            For each reward factor k an array [|X[Z_k]|] of means inside its range.
         """
         made = object.__new__(cls)
         for table in (*transitions, *rewards):
@@ -268,7 +360,20 @@ class FactoredMDP:
         )
 
     def expected_reward(self, state: Sequence[int], action: Sequence[int]) -> float:
-        """R(s, a) = sum_k R_k(x[Z_k])."""
+        """The mean reward of a state and action: R(s, a) = sum_k R_k(x[Z_k]).
+
+        Parameters
+        ----------
+        state
+            One value a state variable.
+        action
+            One value an action variable.
+
+        Raises
+        ------
+        InvalidParameter
+            Where the state or the action is none of the model's.
+        """
         s = self.structure
         state, action = s.check_state(state), s.check_action(action)
         return float(
@@ -279,7 +384,27 @@ class FactoredMDP:
         )
 
     def transition_row(self, i: int, state: Sequence[int], action: Sequence[int]) -> FloatArray:
-        """P_i(. | x[Z_i]): [|S_i|], read-only."""
+        """The law of the next value of one state variable, P_i(. | x[Z_i]).
+
+        Parameters
+        ----------
+        i
+            Number of the state variable.
+        state
+            One value a state variable.
+        action
+            One value an action variable.
+
+        Returns
+        -------
+        numpy.ndarray
+            [|S_i|], read-only.
+
+        Raises
+        ------
+        InvalidParameter
+            Where the state or the action is none of the model's.
+        """
         s = self.structure
         state, action = s.check_state(state), s.check_action(action)
         row: FloatArray = self.transitions[i][s.scope_row(s.transition_scopes[i], state, action)]

@@ -31,7 +31,22 @@ VERSION = 1
 
 
 def save(model: FactoredMDP, path: str | os.PathLike[str]) -> None:
-    """Write the model to a file, atomically."""
+    """Write a model to a model file (JSON), atomically: whole, or not at all.
+
+    Parameters
+    ----------
+    model
+        What to write.
+    path
+        Where to. A file that is there is replaced; if writing fails it stays as it was.
+
+    Raises
+    ------
+    FileProblem
+        Where the file cannot be written.
+    InvalidParameter
+        Where it is no model, or no path.
+    """
     if not isinstance(model, FactoredMDP):
         raise InvalidParameter(f"save writes a FactoredMDP; got {shown(model)}")
     path_of(path, "a model file")
@@ -39,7 +54,27 @@ def save(model: FactoredMDP, path: str | os.PathLike[str]) -> None:
 
 
 def load(path: str | os.PathLike[str]) -> FactoredMDP:
-    """Read a model file."""
+    """Read a model file (JSON, format "fmdp-model").
+
+    Parameters
+    ----------
+    path
+        Where it is.
+
+    Returns
+    -------
+    FactoredMDP
+        The model, checked.
+
+    Raises
+    ------
+    FileProblem
+        Where the file is missing, no JSON, or of another format or version.
+    InvalidModel
+        Where what it holds is no model; the text names the factor and the row.
+    InvalidParameter
+        Where it is no path.
+    """
     path_of(path, "a model file")
     return loads(read_text(path, "a model file"), os.fspath(path))
 

@@ -28,7 +28,30 @@ from fmdp.model.structure import Structure, check_structure
 
 @dataclass(frozen=True, eq=False)
 class OptimisticTables:
-    """What an optimistic planner reads: p-minus, the free mass, and optimistic rewards."""
+    """What an optimistic planner reads: p-minus, the free mass, and optimistic rewards.
+
+    The set of all models whose transition rows are at least `lower`. Frozen; the tables are copied
+    and read-only. `from_widths` makes them from estimates and widths.
+
+    Parameters
+    ----------
+    structure
+        Sizes, scopes and ranges.
+    lower
+        For each state variable i the part p-minus of every row that is sure: [|X[Z_i]|, |S_i|], at
+        least 0.
+    free
+        For each state variable i the mass of every row that may go anywhere, 1 - sum p-minus:
+        [|X[Z_i]|].
+    rewards
+        For each reward factor k the optimistic means, inside its range: [|X[Z_k]|].
+
+    Raises
+    ------
+    InvalidModel
+        Where a shape is wrong, a row of lower and free does not sum to 1, or a reward is outside
+        its range.
+    """
 
     structure: Structure
     lower: tuple[FloatArray, ...]  # p-minus, [|X[Z_i]|, |S_i|] each
@@ -99,6 +122,17 @@ class OptimisticTables:
         """Tables that are right by the way they were made, taken as they are and not checked.
 
         For learners, which make them every episode. The arrays become read-only.
+
+        Parameters
+        ----------
+        structure
+            Sizes, scopes and ranges.
+        lower
+            For each state variable i an array [|X[Z_i]|, |S_i|].
+        free
+            For each state variable i an array [|X[Z_i]|].
+        rewards
+            For each reward factor k an array [|X[Z_k]|].
         """
         made = object.__new__(cls)
         object.__setattr__(made, "structure", structure)
@@ -116,8 +150,33 @@ class OptimisticTables:
     ) -> OptimisticTables:
         """The tables of estimates and widths, one array a factor.
 
-        Widths broadcast to their table and may be infinite. A row of p_hat may be all zeros (no
-        visit): all its mass is free. Reward widths are in units of (hi - lo).
+        p-minus = p-hat - min(width, p-hat), and rewards are min(hi, mean + width * (hi - lo)).
+
+        Parameters
+        ----------
+        structure
+            Sizes, scopes and ranges.
+        p_hat
+            For each state variable i the estimated laws, [|X[Z_i]|, |S_i|]. A row may be all
+            zeros (no visit): all its mass is free.
+        widths
+            For each state variable i the widths of the confidence intervals, at least 0; they
+            broadcast to [|X[Z_i]|, |S_i|] and may be infinite.
+        reward_mean
+            For each reward factor k the estimated means, [|X[Z_k]|].
+        reward_width
+            For each reward factor k the widths, at least 0, in units of (hi - lo); they broadcast
+            to [|X[Z_k]|] and may be infinite.
+
+        Returns
+        -------
+        OptimisticTables
+            The tables.
+
+        Raises
+        ------
+        InvalidModel
+            Where a number or shape is wrong; the text names the factor and the row.
         """
         s = structure
         check_structure(s, "OptimisticTables")
@@ -154,13 +213,34 @@ class OptimisticTables:
 
     @classmethod
     def from_model(cls, model: FactoredMDP) -> OptimisticTables:
-        """Zero widths: the model itself, nothing free."""
+        """Zero widths: the model itself, nothing free.
+
+        Parameters
+        ----------
+        model
+            The one model of the set.
+        """
         check_model(model, "OptimisticTables")
         free = tuple(np.zeros(rows) for rows in model.structure.transition_rows)
         return cls(model.structure, model.transitions, free, model.rewards)
 
     def extreme_row(self, i: int, row: int, target: int) -> FloatArray:
-        """P_i(x)^{s+}: p-minus with the free mass on the target: [|S_i|]."""
+        """An extreme transition P_i(x)^{s+}: p-minus with all free mass on one value.
+
+        Parameters
+        ----------
+        i
+            Number of the state variable.
+        row
+            Number of the assignment of its scope.
+        target
+            The value that the free mass goes to.
+
+        Returns
+        -------
+        numpy.ndarray
+            [|S_i|], a distribution.
+        """
         extreme: FloatArray = self.lower[i][row].copy()
         extreme[target] += self.free[i][row]
         return extreme

@@ -32,10 +32,18 @@ FLAT_LIMIT_BYTES = 2**30
 
 @dataclass(frozen=True, eq=False)
 class FlatMDP:
-    """A dense MDP over joint states and joint actions, both in C order."""
+    """A dense MDP over joint states and joint actions, both in C order.
 
-    transitions: FloatArray  # P, [A, S, S], transitions[a, s, s']
-    rewards: FloatArray  # R, [A, S]
+    Attributes
+    ----------
+    transitions
+        P, [A, S, S]: `transitions[a, s, t]` is the probability of going from s to t under a.
+    rewards
+        R, [A, S]: the mean reward.
+    """
+
+    transitions: FloatArray
+    rewards: FloatArray
 
 
 def product(*models: FactoredMDP) -> FactoredMDP:
@@ -43,6 +51,21 @@ def product(*models: FactoredMDP) -> FactoredMDP:
 
     Default names are numbered anew. Where other names clash, every variable (or every reward)
     gets the number of its model as a suffix: "x" of the second model becomes "x.1".
+
+    Parameters
+    ----------
+    *models
+        The parts, at least one.
+
+    Returns
+    -------
+    FactoredMDP
+        The product; its tables are those of the parts.
+
+    Raises
+    ------
+    InvalidParameter
+        Where there is no model.
     """
     if not models:
         raise InvalidParameter("product of no models; give at least one")
@@ -97,6 +120,18 @@ def permute_states(model: FactoredMDP, order: Sequence[int]) -> FactoredMDP:
 
     Names, values, groups, the initial state, scopes and tables follow; actions and the order of
     the reward factors stay.
+
+    Parameters
+    ----------
+    model
+        The model to renumber.
+    order
+        A permutation of 0 to m - 1.
+
+    Raises
+    ------
+    InvalidParameter
+        Where the order is no permutation of the state variables.
     """
     s = model.structure
     numbers = [whole_number(variable) for variable in order]
@@ -131,7 +166,20 @@ def permute_states(model: FactoredMDP, order: Sequence[int]) -> FactoredMDP:
 
 
 def flatten(model: FactoredMDP, limit_bytes: int = FLAT_LIMIT_BYTES) -> FlatMDP:
-    """The dense tables over joint states and actions, if they take at most limit_bytes."""
+    """The dense tables over joint states and actions, where they fit.
+
+    Parameters
+    ----------
+    model
+        The model to write out.
+    limit_bytes
+        The most that the tables may take; 1 GiB by default.
+
+    Raises
+    ------
+    TooLarge
+        Where they would take more.
+    """
     s = model.structure
     needed = 8 * s.n_actions * s.n_states * (s.n_states + 1)
     if needed > limit_bytes:
@@ -163,6 +211,18 @@ def flat_model(model: FactoredMDP, limit_bytes: int = FLAT_LIMIT_BYTES) -> Facto
 
     The range of the reward is the sum of the ranges. The noise of a single factor is kept; laws
     of several factors do not add up to one of ours, so their sum is deterministic at its mean.
+
+    Parameters
+    ----------
+    model
+        The model to write out.
+    limit_bytes
+        The most that the dense tables may take; 1 GiB by default.
+
+    Raises
+    ------
+    TooLarge
+        Where they would take more.
     """
     s = model.structure
     flat = flatten(model, limit_bytes)

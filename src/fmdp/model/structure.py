@@ -32,22 +32,57 @@ LARGEST_REWARD = 1e300
 
 @dataclass(frozen=True)
 class Structure:
-    """Sizes, scopes, reward ranges, names and groups of a factored MDP (the paper's G)."""
+    """Sizes, scopes, reward ranges, names and groups of a factored MDP (the paper's G).
+
+    All that a learner is told. Variables are numbered: state variables 0 to m - 1, action
+    variables m, m + 1, .... Lists are taken for tuples everywhere.
+
+    Parameters
+    ----------
+    state_sizes
+        Number of values of each state variable, at least 1; the length is m, at least 1.
+    action_sizes
+        Number of values of each action variable, at least 1; at least one variable.
+    transition_scopes
+        For each state variable i the variables that its next value depends on, sorted. May be
+        empty, and need not hold i itself.
+    reward_scopes
+        For each of the l reward factors the variables that it depends on, sorted. There may be no
+        reward factor.
+    reward_ranges
+        (lo, hi) of each reward factor, lo <= hi, finite; (0, 1) for all where none is given.
+    state_names
+        One printable name a state variable; s0, s1, ... where none is given. No two variables,
+        of states or actions, have one name.
+    action_names
+        One printable name an action variable; a0, a1, ... where none is given.
+    reward_names
+        One printable name a reward factor; r0, r1, ... where none is given.
+    state_values
+        For each state variable the names of its values; "0", "1", ... where none is given.
+    action_values
+        For each action variable the names of its values; "0", "1", ... where none is given.
+    groups
+        Disjoint sets of state variables that belong together; kept sorted. None where none is
+        given.
+
+    Raises
+    ------
+    InvalidModel
+        Where these do not make a structure; the text names the variable or factor.
+    """
 
     state_sizes: tuple[int, ...]
     action_sizes: tuple[int, ...]
     transition_scopes: tuple[Scope, ...]
     reward_scopes: tuple[Scope, ...]
     reward_ranges: tuple[tuple[float, float], ...] = ()
-    """(lo, hi) of each reward factor; (0, 1) where none is given."""
     state_names: tuple[str, ...] = ()
     action_names: tuple[str, ...] = ()
     reward_names: tuple[str, ...] = ()
     state_values: tuple[tuple[str, ...], ...] = ()
-    """Names of the values of each state variable; "0", "1", ... where none are given."""
     action_values: tuple[tuple[str, ...], ...] = ()
     groups: tuple[Scope, ...] = ()
-    """Disjoint sets of state variables that belong together; stored sorted."""
 
     def __post_init__(self) -> None:
         state_sizes = _sizes(self.state_sizes, "state")
@@ -139,12 +174,12 @@ class Structure:
 
     @cached_property
     def transition_rows(self) -> tuple[int, ...]:
-        """|X[Z_i]| of every transition factor."""
+        """|X[Z_i]| of every transition factor: rows of its table."""
         return tuple(count(self.scope_sizes(scope)) for scope in self.transition_scopes)
 
     @cached_property
     def reward_rows(self) -> tuple[int, ...]:
-        """|X[Z_k]| of every reward factor."""
+        """|X[Z_k]| of every reward factor: entries of its table."""
         return tuple(count(self.scope_sizes(scope)) for scope in self.reward_scopes)
 
     @cached_property
@@ -159,13 +194,15 @@ class Structure:
 
     @cached_property
     def reward_range_total(self) -> float:
-        """sum_k (hi_k - lo_k)."""
+        """The sum of the widths of all reward ranges, sum_k (hi_k - lo_k)."""
         return float(sum(hi - lo for lo, hi in self.reward_ranges))
 
     @cached_property
     def reward_bounds(self) -> tuple[float, float]:
-        """The least and the most that a step can pay, and so any gain: sums of the ranges, rounded
-        outwards and only where rounding was needed at all."""
+        """The least and the most that a step can pay, and so any gain.
+
+        Sums of the ranges, rounded outwards, and only where rounding was needed at all.
+        """
         lowest = sum((Fraction(lo) for lo, _ in self.reward_ranges), Fraction(0))
         highest = sum((Fraction(hi) for _, hi in self.reward_ranges), Fraction(0))
         lower, upper = float(lowest), float(highest)
@@ -190,12 +227,39 @@ class Structure:
         return float(max(ranges, default=0.0) or max(sizes, default=0.0) or 1.0)
 
     def scope_sizes(self, scope: Sequence[int]) -> tuple[int, ...]:
-        """Sizes of the variables of a scope."""
+        """Sizes of the variables of a scope.
+
+        Parameters
+        ----------
+        scope
+            Numbers of variables, in any order.
+
+        Returns
+        -------
+        tuple[int, ...]
+            One size a variable, in the order of the scope.
+        """
         sizes = self.sizes
         return tuple(sizes[variable] for variable in scope)
 
     def variable(self, name: str) -> int:
-        """The number of the variable with this name."""
+        """The number of the variable with this name.
+
+        Parameters
+        ----------
+        name
+            Name of a state or action variable.
+
+        Returns
+        -------
+        int
+            0 to m - 1 for a state variable, m or more for an action variable.
+
+        Raises
+        ------
+        UnknownName
+            Where no variable is called so; the text suggests the nearest name.
+        """
         number = self._numbers.get(name)
         if number is None:
             raise UnknownName(
@@ -209,23 +273,62 @@ class Structure:
         return {name: number for number, name in enumerate(self.names)}
 
     def state_scope(self, i: int) -> Scope:
-        """The state variables in the scope of transition factor i."""
+        """The state variables in the scope of a transition factor.
+
+        Parameters
+        ----------
+        i
+            Number of the factor, which is that of its state variable.
+        """
         return tuple(v for v in self.transition_scopes[i] if v < self.m)
 
     def action_scope(self, i: int) -> Scope:
-        """The action variables (m, m+1, ...) in the scope of transition factor i."""
+        """The action variables (m, m + 1, ...) in the scope of a transition factor.
+
+        Parameters
+        ----------
+        i
+            Number of the factor, which is that of its state variable.
+        """
         return tuple(v for v in self.transition_scopes[i] if v >= self.m)
 
     def reward_state_scope(self, k: int) -> Scope:
-        """The state variables in the scope of reward factor k."""
+        """The state variables in the scope of a reward factor.
+
+        Parameters
+        ----------
+        k
+            Number of the reward factor.
+        """
         return tuple(v for v in self.reward_scopes[k] if v < self.m)
 
     def reward_action_scope(self, k: int) -> Scope:
-        """The action variables (m, m+1, ...) in the scope of reward factor k."""
+        """The action variables (m, m + 1, ...) in the scope of a reward factor.
+
+        Parameters
+        ----------
+        k
+            Number of the reward factor.
+        """
         return tuple(v for v in self.reward_scopes[k] if v >= self.m)
 
     def scope_row(self, scope: Sequence[int], state: Sequence[int], action: Sequence[int]) -> int:
-        """The row of x[scope] for x = (state, action), which must be valid (see check_state)."""
+        """The row of x[scope] in a table over the scope, for x = (state, action).
+
+        Parameters
+        ----------
+        scope
+            Numbers of variables; the last one is the fastest.
+        state
+            One value a state variable. Not checked: see `check_state`.
+        action
+            One value an action variable. Not checked: see `check_action`.
+
+        Returns
+        -------
+        int
+            0 to |X[scope]| - 1.
+        """
         m = self.m
         row = 0
         for variable, step in zip(scope, strides(self.scope_sizes(scope)), strict=True):
@@ -233,23 +336,79 @@ class Structure:
         return row
 
     def check_state(self, state: Sequence[int], what: str = "state") -> tuple[int, ...]:
-        """The state as a tuple of ints, or InvalidParameter naming the variable."""
+        """The state as a tuple of ints, or an error that names the variable.
+
+        Parameters
+        ----------
+        state
+            One whole number a state variable, counted from 0.
+        what
+            How the error calls it.
+
+        Returns
+        -------
+        tuple[int, ...]
+            The same values.
+
+        Raises
+        ------
+        InvalidParameter
+            Where it is no state of this structure.
+        """
         return _assignment(state, self.state_sizes, self.state_names, what)
 
     def check_action(self, action: Sequence[int], what: str = "action") -> tuple[int, ...]:
-        """The action as a tuple of ints, or InvalidParameter naming the variable."""
+        """The action as a tuple of ints, or an error that names the variable.
+
+        Parameters
+        ----------
+        action
+            One whole number an action variable, counted from 0.
+        what
+            How the error calls it.
+
+        Returns
+        -------
+        tuple[int, ...]
+            The same values.
+
+        Raises
+        ------
+        InvalidParameter
+            Where it is no action of this structure.
+        """
         return _assignment(action, self.action_sizes, self.action_names, what)
 
     def transition_label(self, i: int) -> str:
-        """How errors and tables call transition factor i."""
+        """How errors and tables call a transition factor.
+
+        Parameters
+        ----------
+        i
+            Number of the factor.
+        """
         return f"transition factor {i} ({_quote(self.state_names[i])})"
 
     def reward_label(self, k: int) -> str:
-        """How errors and tables call reward factor k."""
+        """How errors and tables call a reward factor.
+
+        Parameters
+        ----------
+        k
+            Number of the factor.
+        """
         return f"reward factor {k} ({_quote(self.reward_names[k])})"
 
     def row_label(self, scope: Sequence[int], row: int) -> str:
-        """A row of a table with its assignment: 'row 5 (s0=1, a0=2)'."""
+        """A row of a table with its assignment: 'row 5 (s0=1, a0=2)'.
+
+        Parameters
+        ----------
+        scope
+            The variables of the table; the last one is the fastest.
+        row
+            Number of the row, counted from 0.
+        """
         assignment = decode(row, self.scope_sizes(scope))
         parts = (
             f"{self.names[variable]}={self.values[variable][value]}"

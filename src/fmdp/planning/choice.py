@@ -34,16 +34,35 @@ def plan(
 ) -> Plan:
     """Plan, and say what the returned policy is sure to gain where that can be computed.
 
+    Ctrl-C ends it with what is known so far (`Status.INTERRUPTED`).
+
     Parameters
     ----------
     model
         What to plan for.
     planner
-        An object such as fmdp.Exact(), or a text such as "alp,basis=pairs". By default exact where
-        there are at most 2^22 states and the predicted memory fits, else the approximate linear
-        program, and `stats["planner_reason"]` says why.
+        Settings of a planner, such as `Exact(tolerance=1e-3)`, or a text: "exact",
+        "alp,basis=pairs". None: exact where there are at most 2^22 states and the
+        predicted memory fits, else the approximate linear program, and `stats["planner_reason"]`
+        of the plan says why.
     progress
-        True shows a bar; a function is called with what is known so far.
+        True shows a bar; a function is called now and then with a mapping of what is known so
+        far; None is silent.
+
+    Returns
+    -------
+    Plan
+        Policy, gain with its bounds, and a status that says what these are worth. The gain of the
+        returned policy (`Plan.policy_gain`) is there up to 2^16 states.
+
+    Raises
+    ------
+    InvalidParameter
+        Where the model is no model, or a setting would have no effect in `plan`.
+    UnknownName
+        Where no planner has the name.
+    TooLarge
+        Where the given planner would take more than its memory limit.
     """
     check_model(model, "plan")
     chosen, reason = planner_of(planner, "plan"), None

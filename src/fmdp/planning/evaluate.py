@@ -37,23 +37,40 @@ DIRECT_STATES = 1 << 10
 class Evaluation:
     """The gain of a policy from the initial state.
 
-    `exact`: the bounds are certified.  `simulated`: they are a confidence interval at the level
-    `confidence`, of the gain from the initial state.
+    Attributes
+    ----------
+    gain
+        From the initial state, the middle of its bounds; None where they are further apart than
+        the tolerance.
+    gain_lower
+        At most the gain from every starting state; simulated, the lower end of the confidence
+        interval of the gain from the initial state.
+    gain_upper
+        At least the gain from every starting state; simulated, the upper end of that interval.
+    kind
+        "exact": the bounds are certified. "simulated": they are a confidence interval.
+    status
+        How it ended; `status.message` says what the bounds are worth.
+    iterations
+        Sweeps of the exact evaluation (0 where the chain was solved directly), or steps of the
+        simulation.
+    seconds
+        Wall clock.
+    confidence
+        Level of the confidence interval; None where the bounds are certified.
+    gain_bounds
+        Bounds of the initial state alone, where the gain depends on the state; else None.
     """
 
     gain: float | None
-    """From the initial state, the middle of its bounds; None where they are further apart than the
-    tolerance."""
     gain_lower: float
     gain_upper: float
-    """Of every starting state."""
     kind: str
     status: Status
     iterations: int
     seconds: float
     confidence: float | None = None
     gain_bounds: tuple[float, float] | None = None
-    """Of the initial state alone, where the gain depends on the state."""
 
 
 def evaluate_exactly(
@@ -66,7 +83,31 @@ def evaluate_exactly(
     memory_limit: int | None = None,
     progress: Progress | None = None,
 ) -> Evaluation:
-    """Certified bounds on the policy's gain by elimination; raises TooLarge if it does not fit."""
+    """Certified bounds on the policy's gain by elimination.
+
+    Parameters
+    ----------
+    model
+        The model that the policy acts in.
+    policy
+        One action for every state.
+    tolerance
+        Largest gap between the bounds, in the unit of the reward; None is 1e-6 times the largest
+        range of a reward factor.
+    max_iterations
+        Most sweeps; None is 100,000.
+    max_seconds
+        Most seconds; None is no limit.
+    memory_limit
+        Most bytes; None is half of what is free.
+    progress
+        Called now and then with a mapping of what is known so far.
+
+    Raises
+    ------
+    TooLarge
+        Where it does not fit into the memory limit.
+    """
     started = time.perf_counter()
     structure = model.structure
     deadline = None if max_seconds is None else time.monotonic() + max_seconds

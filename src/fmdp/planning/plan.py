@@ -33,7 +33,10 @@ Progress = Callable[[Mapping[str, Any]], None]
 
 
 class Status(enum.Enum):
-    """How a plan ended; `value` is the word in the JSON, `message` says it to a person."""
+    """How a plan ended; `value` is the word in the JSON, `message` says it to a person.
+
+    `Status("converged")` is the member with that value.
+    """
 
     CONVERGED = "converged", "as precise as the tolerance asks"
     ITERATION_LIMIT = "iteration_limit", "stopped at the iteration limit; the bounds hold"

@@ -35,13 +35,50 @@ VERSION = 1
 class Policy(Protocol):
     """Anything that answers a state with an action and can be saved."""
 
-    def __call__(self, state: Sequence[int]) -> tuple[int, ...]: ...
+    def __call__(self, state: Sequence[int]) -> tuple[int, ...]:
+        """The action in a state: the same one whenever it is asked.
 
-    def save(self, path: str | os.PathLike[str]) -> None: ...
+        Parameters
+        ----------
+        state
+            One value a state variable, by number.
+
+        Returns
+        -------
+        tuple[int, ...]
+            One value an action variable, by number.
+        """
+        ...
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the policy to a file that `load_policy` reads.
+
+        Parameters
+        ----------
+        path
+            Where to; a file that is there is replaced, whole or not at all.
+        """
+        ...
 
 
 class TablePolicy:
-    """One joint action index for every state, C order."""
+    """A policy as a table: one joint action for every state.
+
+    Parameters
+    ----------
+    state_sizes
+        Number of values of each state variable.
+    action_sizes
+        Number of values of each action variable.
+    actions
+        The index of the joint action of every joint state, both in C order: [S], whole numbers
+        from 0 to A - 1. Copied, into the smallest type that holds them.
+
+    Raises
+    ------
+    InvalidParameter
+        Where the sizes, the shape or an action are not as above; the text names the state.
+    """
 
     kind: ClassVar[str] = "table"
 
@@ -76,6 +113,23 @@ class TablePolicy:
         self.actions: NDArray[np.unsignedinteger[Any]] = table
 
     def __call__(self, state: Sequence[int]) -> tuple[int, ...]:
+        """The action in a state.
+
+        Parameters
+        ----------
+        state
+            One value a state variable, by number.
+
+        Returns
+        -------
+        tuple[int, ...]
+            One value an action variable, by number.
+
+        Raises
+        ------
+        InvalidParameter
+            Where it is no state of the policy.
+        """
         values = check_values(state, self.state_sizes)
         return decode(int(self.actions[encode(values, self.state_sizes)]), self.action_sizes)
 
@@ -93,6 +147,18 @@ class TablePolicy:
         return f"TablePolicy({len(self.actions)} states, {count(self.action_sizes)} actions)"
 
     def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the policy to a file (a NumPy archive) that `load_policy` reads.
+
+        Parameters
+        ----------
+        path
+            Where to; a file that is there is replaced, whole or not at all.
+
+        Raises
+        ------
+        FileProblem
+            Where the file cannot be written.
+        """
         header = {"state_sizes": self.state_sizes, "action_sizes": self.action_sizes}
         write_archive(path, self.kind, header, {"actions": self.actions})
 
@@ -100,6 +166,15 @@ class TablePolicy:
     def from_archive(
         cls, header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]
     ) -> TablePolicy:
+        """The policy in the parts of a policy file; `load_policy` calls it.
+
+        Parameters
+        ----------
+        header
+            Holds `state_sizes` and `action_sizes`.
+        arrays
+            Holds `actions`, [S].
+        """
         return cls(header["state_sizes"], header["action_sizes"], arrays["actions"])
 
 
@@ -272,7 +347,27 @@ def policy_from_bytes(content: bytes, structure: Structure | None = None) -> Any
 
 
 def load_policy(path: str | os.PathLike[str], structure: Structure | None = None) -> Policy:
-    """Read a saved policy; with a structure, check that the sizes are the same."""
+    """Read a saved policy, of whatever kind.
+
+    Parameters
+    ----------
+    path
+        Where it is. Reading runs no code of the file.
+    structure
+        Where given, the sizes of the policy must be those of this structure.
+
+    Returns
+    -------
+    Policy
+        It answers every state as the saved one did.
+
+    Raises
+    ------
+    FileProblem
+        Where the file is missing, cut short, of another format or version, or for other sizes.
+    InvalidParameter
+        Where it is no path, or no structure.
+    """
     target = path_of(path, "a policy file")
     if structure is not None and not isinstance(structure, Structure):
         raise InvalidParameter(

@@ -18,12 +18,31 @@ Vector = NDArray[np.float64]
 
 
 def span(h: Vector) -> float:
-    """max h - min h."""
+    """The span of a function over the states, max h - min h.
+
+    Parameters
+    ----------
+    h
+        A number for every state: [S].
+    """
     return float(h.max() - h.min())
 
 
 def factored_spans(h: Vector, sizes: Sequence[int]) -> tuple[float, ...]:
-    """sp_i for every variable; h is in C order over these sizes."""
+    """The factored spans sp_i: how much h changes when variable i alone changes, at most.
+
+    Parameters
+    ----------
+    h
+        A number for every joint state, in C order: [S].
+    sizes
+        Number of values of each state variable.
+
+    Returns
+    -------
+    tuple[float, ...]
+        One number a state variable.
+    """
     spans = []
     inner = h.size
     for size in sizes:

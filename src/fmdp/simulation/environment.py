@@ -32,7 +32,30 @@ _NOT_WRITTEN = Rows(np.zeros((0, 0), np.int32), np.zeros((0, 0), np.int32), np.z
 
 
 class Environment:
-    """One stream of experience from the initial state on, with sums over all steps so far."""
+    """One stream of experience from the initial state on, with sums over all steps so far.
+
+    There are no resets. Two environments with the same model and seed have the same luck, whatever
+    is done in them.
+
+    Parameters
+    ----------
+    model
+        The model to live in.
+    generator
+        Where the luck comes from; a seed i is `Generator(PCG64(i))`. The environment draws from it
+        in blocks, so a generator should not be shared.
+    gaps
+        max q - q of every joint state and action, [S, A]: where given, `total_gap` sums it.
+    recorder
+        Gets every step, if there is one.
+    block
+        How many uniforms are drawn at a time, at least 1; the run is the same for any.
+
+    Raises
+    ------
+    InvalidParameter
+        Where there is no generator, or the gaps have another shape.
+    """
 
     def __init__(
         self,
@@ -43,8 +66,6 @@ class Environment:
         recorder: Recorder | None = None,
         block: int = BLOCK,
     ) -> None:
-        """`generator` may be a seed. `gaps` [S, A], max q - q of every state and action, is summed
-        if it is there; a recorder gets every step."""
         check_model(model, "Environment")
         structure = model.structure
         source = generator_of(generator, "Environment")
@@ -76,6 +97,7 @@ class Environment:
 
     @property
     def state(self) -> tuple[int, ...]:
+        """Where it is now, one value a state variable."""
         return tuple(self._state.tolist())
 
     @property
@@ -95,7 +117,7 @@ class Environment:
 
     @property
     def total_gap(self) -> float:
-        """Sum of the gaps of what was done."""
+        """Sum of the gaps of what was done; 0 where no gaps were given."""
         return float(self._totals[GAP])
 
     def ready(self) -> int:
@@ -106,9 +128,23 @@ class Environment:
         return len(self._uniforms) - self._used
 
     def step(self, action: Sequence[int] | int) -> tuple[tuple[float, ...], tuple[int, ...]]:
-        """Take an action: the reward of every factor, and the next state.
+        """Take an action.
 
-        Where there is one action variable, its value alone is an action too.
+        Parameters
+        ----------
+        action
+            One value an action variable; where there is one action variable, its value alone will
+            do.
+
+        Returns
+        -------
+        tuple[tuple[float, ...], tuple[int, ...]]
+            The observed reward of every reward factor, and the next state.
+
+        Raises
+        ------
+        InvalidParameter
+            Where it is no action of the model.
         """
         structure = self.model.structure
         m = structure.m
@@ -141,7 +177,18 @@ class Environment:
         return rewards, self.state
 
     def play(self, stretch: Stretch) -> tuple[int, bool]:
-        """Play at most `ready()` steps of a stretch: steps taken, whether a limit was reached."""
+        """Play in compiled code, for at most `ready()` steps.
+
+        Parameters
+        ----------
+        stretch
+            What is done in every state, for how many steps at most, and what ends them sooner.
+
+        Returns
+        -------
+        tuple[int, bool]
+            How many steps were taken, and whether a limit was reached.
+        """
         steps = min(stretch.steps, self.ready())
         taken = 0
         while True:

@@ -52,12 +52,45 @@ def evaluate(
     seed: int = 0,
     progress: bool | Progress | None = None,
 ) -> Evaluation:
-    """Exact where it fits into memory, else a simulation of `steps` steps; `kind` says which.
+    """The gain of a policy: exact where it fits into memory, else simulated.
 
-    The policy may be a function state -> action, or the path of a policy file. `tolerance` and
-    `max_iterations` are of the exact evaluation, `steps` and `seed` of the simulation
-    (`evaluate_by_simulation` always simulates): which of the two it is depends on the memory, so
-    all may be given. `progress=True` shows a bar; a function is called with what is known so far.
+    Which of the two it is depends on the memory, so the arguments of both may be given; `kind` of
+    the result says which it was.
+
+    Parameters
+    ----------
+    model
+        The model that the policy acts in.
+    policy
+        A policy, such as `plan.policy`; a function that answers a state (a tuple of ints) with an
+        action, the same one whenever it is asked; or the path of a policy file.
+    tolerance
+        Exact: largest gap between the bounds, in the unit of the reward. None is 1e-6 times the
+        largest range of a reward factor.
+    max_iterations
+        Exact: most sweeps, at least 1. None is 100,000.
+    memory_limit
+        Exact: most bytes; above, it is simulated. None is half of what is free.
+    steps
+        Simulated: steps of the one long run, at least 64; the first tenth is not counted.
+    seed
+        Simulated: seed of the run, at least 0.
+    progress
+        True shows a bar; a function is called now and then with a mapping of what is known so
+        far; None is silent.
+
+    Returns
+    -------
+    Evaluation
+        The gain from the initial state, its bounds, and what they are worth.
+
+    Raises
+    ------
+    InvalidParameter
+        Where an argument is out of its range, or the policy is for other sizes or answers with
+        what is no action.
+    FileProblem
+        Where the policy file is missing or of another format.
     """
     check_model(model, "evaluate")
     limits = resolve(
@@ -97,7 +130,21 @@ def evaluate_by_simulation(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Evaluation:
-    """Batch means of the expected reward along one run; a tenth of the steps is burnt in."""
+    """Batch means of the expected reward along one run; a tenth of the steps is burnt in.
+
+    Parameters
+    ----------
+    model
+        The model that the policy acts in.
+    policy
+        What is played.
+    steps
+        Length of the run, at least 64.
+    seed
+        Seed of the run, at least 0.
+    progress
+        Called now and then with a mapping of what is known so far.
+    """
     from scipy import stats
 
     started = time.perf_counter()

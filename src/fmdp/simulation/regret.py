@@ -35,18 +35,41 @@ MOST_GAPS = 1 << 23
 
 @dataclass(frozen=True, eq=False)
 class Reference:
-    """What regret is measured against; made once for a model and shared by its runs."""
+    """What regret is measured against; made once for a model and shared by its runs.
+
+    Attributes
+    ----------
+    gain
+        The optimal gain from the initial state, or a certified upper bound on it.
+    gain_kind
+        "exact", or "upper_bound".
+    gaps
+        max q - q of every joint state and action, [S, A]; None where they are not known.
+    seconds
+        Wall clock of finding it.
+    """
 
     gain: float
     gain_kind: str
-    """exact, or upper_bound."""
     gaps: NDArray[np.float64] | None
-    """[S, A], or None where there is none."""
     seconds: float
 
 
 def reference_for(model: FactoredMDP, *, progress: Progress | None = None) -> Reference:
-    """The optimal gain and the gaps where they can be computed, else a certified bound."""
+    """The optimal gain and the gaps where they can be computed, else a certified bound.
+
+    Parameters
+    ----------
+    model
+        The model of the runs.
+    progress
+        Called now and then with a mapping of what is known so far.
+
+    Raises
+    ------
+    InvalidParameter
+        Where not even a bound was found.
+    """
     check_model(model, "reference_for")
     started = time.perf_counter()
     planner = default_planner(model)
@@ -69,7 +92,15 @@ def reference_for(model: FactoredMDP, *, progress: Progress | None = None) -> Re
 
 
 def gap_table(model: FactoredMDP, bias: NDArray[np.float64]) -> NDArray[np.float64]:
-    """max_a' q(s, a') - q(s, a) for every state and action: [S, A], at least 0."""
+    """max_a' q(s, a') - q(s, a) for every state and action: [S, A], at least 0.
+
+    Parameters
+    ----------
+    model
+        The model.
+    bias
+        The optimal bias, [S].
+    """
     values = backup_for(model).action_values(bias)
     gaps: NDArray[np.float64] = values.max(axis=1, keepdims=True) - values
     return gaps

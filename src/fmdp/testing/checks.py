@@ -55,8 +55,21 @@ def check_planner(
 ) -> None:
     """Raise ContractBroken unless the planner keeps its promises on these models.
 
-    `bounds_best_gain=False` is for planners whose bounds are those of another operator (a
-    budgeted one, say): then they need not enclose the best gain of the model.
+    Parameters
+    ----------
+    planner
+        The settings of a planner.
+    models
+        Models small enough for the oracles (a few dozen states); None is a dozen small ones that
+        planners stumble over.
+    bounds_best_gain
+        False is for planners whose bounds are those of another operator (a budgeted one, say):
+        then they need not enclose the best gain of the model.
+
+    Raises
+    ------
+    ContractBroken
+        With one line: who, on what, which promise.
     """
     _check_settings(planner)
     for model in awkward_models() if models is None else models:

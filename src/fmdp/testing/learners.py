@@ -46,7 +46,21 @@ class StepByStep:
 def check_learner(
     make: Make, model: FactoredMDP, *, steps: int = 100, seed: int = 0, save_after: int = 37
 ) -> None:
-    """Run a learner through everything that it has to do."""
+    """Run a learner through everything that it has to do; an AssertionError says what fails.
+
+    Parameters
+    ----------
+    make
+        Makes a new learner from a model and a generator, `make(model, generator)`.
+    model
+        The model that it is run on.
+    steps
+        Length of every run.
+    seed
+        Seed of the environment and of the learner's generator.
+    save_after
+        Steps after which a registered learner is saved and loaded.
+    """
     _check_actions(make, model, seed)
     whole = _traces(_made(make, seed)(model), model, steps, seed)
     again = _traces(_made(make, seed)(model), model, steps, seed)

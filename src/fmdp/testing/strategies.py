@@ -35,7 +35,19 @@ _SEEDS = st.integers(0, 2**32 - 1)
 def sizes(
     draw: st.DrawFn, *, min_variables: int = 1, max_variables: int, max_values: int, max_count: int
 ) -> tuple[int, ...]:
-    """Sizes of variables whose product is at most `max_count`."""
+    """Sizes of variables, at least 1 each.
+
+    Parameters
+    ----------
+    min_variables
+        Least number of variables.
+    max_variables
+        Most variables.
+    max_values
+        Most values of one variable.
+    max_count
+        Most joint assignments: the product of the sizes.
+    """
     drawn: list[int] = []
     room = max_count
     for _ in range(draw(st.integers(min_variables, max_variables))):
@@ -57,7 +69,27 @@ def structures(
     max_parents: int = 3,
     max_rewards: int = 3,
 ) -> Structure:
-    """A structure whose scopes are any sets of variables, or a ring of the state variables."""
+    """A structure whose scopes are any sets of variables, or a ring of the state variables.
+
+    Parameters
+    ----------
+    min_variables
+        Least number of state variables.
+    max_variables
+        Most state variables.
+    max_values
+        Most values of one variable.
+    max_states
+        Most joint states.
+    max_action_variables
+        Most action variables; there is at least one.
+    max_actions
+        Most joint actions.
+    max_parents
+        Most state variables in a scope.
+    max_rewards
+        Most reward factors; there may be none.
+    """
     state_sizes = draw(
         sizes(
             min_variables=min_variables,
@@ -101,7 +133,16 @@ def models(
     *,
     rows: Sequence[str] = ROW_KINDS,
 ) -> FactoredMDP:
-    """A model over a structure (a given one, or one from a strategy) with rows of these kinds."""
+    """A model over a structure.
+
+    Parameters
+    ----------
+    structure
+        The structure, or a strategy for one; None is `structures()`.
+    rows
+        Kinds of rows to choose from, out of `ROW_KINDS`: "positive", "sparse", "deterministic",
+        "lazy", "skewed", "quarters", "mixed".
+    """
     chosen = _structure(draw, structure)
     kind = draw(st.sampled_from(tuple(rows)))
     rewards_kind = draw(st.sampled_from(("uniform", "halves", "ends")))
@@ -124,6 +165,11 @@ def optimistic_pairs(
     """Optimistic tables and a model in their set: rows above p-minus, rewards not above theirs.
 
     The free mass of a row is nothing, everything (a row never visited) or in between.
+
+    Parameters
+    ----------
+    structure
+        The structure, or a strategy for one; None is `structures()`.
     """
     truth = draw(models(structure))
     chosen = truth.structure
@@ -145,7 +191,13 @@ def optimistic_pairs(
 def optimistic_tables(
     structure: Structure | st.SearchStrategy[Structure] | None = None,
 ) -> st.SearchStrategy[OptimisticTables]:
-    """Optimistic tables alone."""
+    """Optimistic tables alone.
+
+    Parameters
+    ----------
+    structure
+        The structure, or a strategy for one; None is `structures()`.
+    """
     return optimistic_pairs(structure).map(lambda pair: pair[0])
 
 
@@ -153,7 +205,12 @@ def optimistic_tables(
 def values(draw: st.DrawFn, structure: Structure, *, additive: bool = False) -> Floats:
     """A vector over the joint states [S]: any numbers, whole numbers (ties), or one peak.
 
-    An additive one is a sum of functions of single variables.
+    Parameters
+    ----------
+    structure
+        Whose states they are over.
+    additive
+        Whether it is a sum of functions of single variables.
     """
     rng = np.random.default_rng(draw(_SEEDS))
     scale = draw(st.sampled_from((1.0, 100.0)))
@@ -174,7 +231,13 @@ def values(draw: st.DrawFn, structure: Structure, *, additive: bool = False) -> 
 
 
 def policies(structure: Structure) -> st.SearchStrategy[NDArray[np.int64]]:
-    """One joint action index for every joint state: [S]."""
+    """One joint action index for every joint state: [S].
+
+    Parameters
+    ----------
+    structure
+        Whose states and actions they are.
+    """
     return _SEEDS.map(
         lambda seed: np.random.default_rng(seed).integers(
             structure.n_actions, size=structure.n_states

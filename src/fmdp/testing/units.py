@@ -13,7 +13,15 @@ from fmdp.model import FactoredMDP, Noise
 
 
 def in_units(model: FactoredMDP, factor: float) -> FactoredMDP:
-    """The model with `factor` times its rewards."""
+    """The model with its rewards in another unit.
+
+    Parameters
+    ----------
+    model
+        The model.
+    factor
+        What rewards, ranges and noise are multiplied by, above 0.
+    """
     structure = replace(
         model.structure,
         reward_ranges=tuple((lo * factor, hi * factor) for lo, hi in model.structure.reward_ranges),

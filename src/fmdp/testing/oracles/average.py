@@ -32,7 +32,17 @@ TIE = 1e-10
 
 @dataclass(frozen=True, eq=False)
 class AverageSolution:
-    """Gain [S], bias [S] and actions [S] of an optimal policy."""
+    """An optimal policy with its gain and bias.
+
+    Attributes
+    ----------
+    gain
+        The best gain from every state: [S].
+    bias
+        The bias of the policy: [S].
+    policy
+        One action index a state: [S].
+    """
 
     gain: Floats
     bias: Floats
@@ -40,7 +50,13 @@ class AverageSolution:
 
 
 def recurrent_classes(chain: Floats) -> list[NDArray[np.int64]]:
-    """The closed strongly connected sets of states of a chain [S, S], by its support."""
+    """The closed strongly connected sets of states of a chain, by its support.
+
+    Parameters
+    ----------
+    chain
+        Transition probabilities, [S, S], one row a state.
+    """
     support = chain > 0
     n_sets, label = connected_components(support, connection="strong")
     classes = []
@@ -52,7 +68,13 @@ def recurrent_classes(chain: Floats) -> list[NDArray[np.int64]]:
 
 
 def stationary_law(chain: Floats) -> Floats:
-    """The stationary law of an irreducible chain [n, n]."""
+    """The stationary law of an irreducible chain: [S].
+
+    Parameters
+    ----------
+    chain
+        Transition probabilities, [S, S], one row a state.
+    """
     n = len(chain)
     system = np.eye(n) - chain.T
     system[-1] = 1.0
@@ -62,7 +84,13 @@ def stationary_law(chain: Floats) -> Floats:
 
 
 def limiting_matrix(chain: Floats) -> Floats:
-    """P* = lim (1/T) sum_{t<T} P^t: [S, S]."""
+    """P* = lim (1/T) sum_{t<T} P^t: [S, S].
+
+    Parameters
+    ----------
+    chain
+        Transition probabilities, [S, S], one row a state.
+    """
     n = len(chain)
     limit = np.zeros((n, n))
     transient = np.ones(n, dtype=bool)
@@ -81,14 +109,30 @@ def limiting_matrix(chain: Floats) -> Floats:
 
 
 def policy_gain(mdp: DenseMDP, policy: Sequence[int] | Actions) -> Floats:
-    """The average reward of a policy from every starting state: [S]."""
+    """The average reward of a policy from every starting state: [S].
+
+    Parameters
+    ----------
+    mdp
+        A dense MDP.
+    policy
+        One action index a state: [S].
+    """
     chain, rewards = policy_chain(mdp, policy)
     gain: Floats = limiting_matrix(chain) @ rewards
     return gain
 
 
 def policy_bias(mdp: DenseMDP, policy: Sequence[int] | Actions) -> Floats:
-    """The bias of a policy, with P* h = 0: [S]."""
+    """The bias of a policy, with P* h = 0: [S].
+
+    Parameters
+    ----------
+    mdp
+        A dense MDP.
+    policy
+        One action index a state: [S].
+    """
     chain, rewards = policy_chain(mdp, policy)
     limit = limiting_matrix(chain)
     identity = np.eye(len(chain))
@@ -97,7 +141,13 @@ def policy_bias(mdp: DenseMDP, policy: Sequence[int] | Actions) -> Floats:
 
 
 def all_policies(mdp: DenseMDP) -> Iterator[Actions]:
-    """Every deterministic policy: A^S of them."""
+    """Every deterministic policy: A^S of them.
+
+    Parameters
+    ----------
+    mdp
+        A dense MDP.
+    """
     for actions in itertools.product(range(mdp.n_actions), repeat=mdp.n_states):
         yield np.array(actions, dtype=np.int64)
 
@@ -107,6 +157,11 @@ def optimal(mdp: DenseMDP) -> AverageSolution:
 
     First the expected gain P g is improved, and only where no action improves it, r + P h among
     the actions that keep it. An action is kept while it is as good as any.
+
+    Parameters
+    ----------
+    mdp
+        A dense MDP.
     """
     states = np.arange(mdp.n_states)
     policy = mdp.rewards.argmax(axis=0).astype(np.int64)
@@ -134,6 +189,17 @@ def damped_value_iteration(
 
     The two numbers enclose the best gain of every state. They meet if it is the same everywhere;
     if it is not, the sweeps run out and the bounds stay apart.
+
+    Parameters
+    ----------
+    mdp
+        A dense MDP.
+    damping
+        How much of a sweep is taken, above 0, at most 1.
+    tolerance
+        Gap of the two numbers at which it stops.
+    sweeps
+        Most sweeps.
     """
     v = np.zeros(mdp.n_states)
     for _ in range(sweeps):

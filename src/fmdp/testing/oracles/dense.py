@@ -28,27 +28,53 @@ ENTRY_LIMIT = 2**27
 
 @dataclass(frozen=True, eq=False)
 class DenseMDP:
-    """A flat MDP: transitions [A, S, S] and expected rewards [A, S]."""
+    """A flat MDP.
+
+    Attributes
+    ----------
+    transitions
+        Probabilities [A, S, S]: of action, state, next state.
+    rewards
+        Expected rewards [A, S].
+    """
 
     transitions: Floats
     rewards: Floats
 
     @property
     def n_states(self) -> int:
+        """S."""
         return int(self.rewards.shape[1])
 
     @property
     def n_actions(self) -> int:
+        """A."""
         return int(self.rewards.shape[0])
 
 
 def assignments(sizes: Sequence[int]) -> Iterator[tuple[int, ...]]:
-    """Every assignment of variables with these sizes, the last variable fastest."""
+    """Every assignment of variables, the last variable fastest.
+
+    Parameters
+    ----------
+    sizes
+        Number of values of each variable.
+    """
     return itertools.product(*(range(size) for size in sizes))
 
 
 def scope_row(structure: Structure, scope: Sequence[int], x: Sequence[int]) -> int:
-    """The row of x[scope] in a table, x = state + action, the last variable fastest."""
+    """The row of x[scope] in a table, the last variable fastest.
+
+    Parameters
+    ----------
+    structure
+        Whose sizes they are.
+    scope
+        Numbers of variables.
+    x
+        One value a variable: state + action.
+    """
     row = 0
     for variable in scope:
         row = row * structure.sizes[variable] + x[variable]
@@ -56,7 +82,18 @@ def scope_row(structure: Structure, scope: Sequence[int], x: Sequence[int]) -> i
 
 
 def dense(model: FactoredMDP) -> DenseMDP:
-    """The flat MDP of a factored one, states and joint actions in C order."""
+    """The flat MDP of a factored one, states and joint actions in C order.
+
+    Parameters
+    ----------
+    model
+        A model of at most 2^27 (action, state, next state) entries.
+
+    Raises
+    ------
+    TooLarge
+        Where it has more.
+    """
     structure = model.structure
     n_states, n_actions = structure.n_states, structure.n_actions
     entries = n_states * n_states * n_actions
@@ -82,19 +119,47 @@ def dense(model: FactoredMDP) -> DenseMDP:
 
 
 def action_values(mdp: DenseMDP, h: Floats, discount: float = 1.0) -> Floats:
-    """q(a, s) = R_a(s) + discount * sum_s' P_a(s' | s) h(s'): [A, S]."""
+    """q(a, s) = R_a(s) + discount * sum_s' P_a(s' | s) h(s'): [A, S].
+
+    Parameters
+    ----------
+    mdp
+        A dense MDP.
+    h
+        A number for every state: [S].
+    discount
+        What the future is multiplied by.
+    """
     values: Floats = mdp.rewards + discount * (mdp.transitions @ h)
     return values
 
 
 def bellman(mdp: DenseMDP, h: Floats, discount: float = 1.0) -> Floats:
-    """(L h)(s) = max_a q(a, s): [S]."""
+    """The Bellman operator (L h)(s) = max_a q(a, s): [S].
+
+    Parameters
+    ----------
+    mdp
+        A dense MDP.
+    h
+        A number for every state: [S].
+    discount
+        What the future is multiplied by.
+    """
     best: Floats = action_values(mdp, h, discount).max(axis=0)
     return best
 
 
 def policy_chain(mdp: DenseMDP, policy: Sequence[int] | Actions) -> tuple[Floats, Floats]:
-    """The transition matrix [S, S] and the rewards [S] under one action index a state."""
+    """The transition matrix [S, S] and the rewards [S] under a policy.
+
+    Parameters
+    ----------
+    mdp
+        A dense MDP.
+    policy
+        One action index a state: [S].
+    """
     actions = np.asarray(policy, dtype=np.int64)
     states = np.arange(mdp.n_states)
     return mdp.transitions[actions, states], mdp.rewards[actions, states]

@@ -18,13 +18,29 @@ Mask = NDArray[np.bool_]
 
 
 def hitting_times(chain: Floats, target: int) -> Floats:
-    """Expected steps to `target` from every state of a chain [S, S]; inf if it may be missed."""
+    """Expected steps to a state from every state of a chain, [S]; inf if it may be missed.
+
+    Parameters
+    ----------
+    chain
+        Transition probabilities, [S, S], one row a state.
+    target
+        Index of a state.
+    """
     one_action = DenseMDP(chain[None], np.zeros((1, len(chain))))
     return shortest_times(one_action, target)
 
 
 def shortest_times(mdp: DenseMDP, target: int) -> Floats:
-    """The least expected steps to `target` from every state: [S]."""
+    """The least expected steps to a state from every state, [S]; inf if it may be missed.
+
+    Parameters
+    ----------
+    mdp
+        A dense MDP.
+    target
+        Index of a state.
+    """
     allowed, policy = _sure_policy(mdp, target)
     inside = np.flatnonzero(allowed.any(axis=0))
     times = np.full(mdp.n_states, np.inf)
@@ -69,5 +85,11 @@ def _sure_policy(mdp: DenseMDP, target: int) -> tuple[Mask, NDArray[np.int64]]:
 
 
 def diameter(mdp: DenseMDP) -> float:
-    """max over ordered pairs of different states of the least expected time; 0 for one state."""
+    """max over ordered pairs of different states of the least expected time; 0 for one state.
+
+    Parameters
+    ----------
+    mdp
+        A dense MDP.
+    """
     return float(max(shortest_times(mdp, target).max() for target in range(mdp.n_states)))

@@ -20,7 +20,21 @@ def jao_least_regret(
     steps: int, epsilon: float, *, delta: float = 0.2, actions: int = 2, copies: int = 1
 ) -> float:
     """A lower bound on the expected gap regret of every learner that starts with all copies in 0,
-    on average over which action of every copy is the good one."""
+    on average over which action of every copy is the good one.
+
+    Parameters
+    ----------
+    steps
+        Length of the run.
+    epsilon
+        How much more likely the good action leaves state 0.
+    delta
+        Probability of leaving either state under an ordinary action.
+    actions
+        Number of actions of a copy.
+    copies
+        Number of independent copies.
+    """
     fast = delta + epsilon
     in_zero = steps / 2 + (1 - (1 - 2 * delta) ** steps) / (4 * delta)
     divergence = delta * math.log(delta / fast) + (1 - delta) * math.log((1 - delta) / (1 - fast))
@@ -29,7 +43,19 @@ def jao_least_regret(
 
 
 def jao_lower_bound(steps: int, *, delta: float = 0.2, actions: int = 2, copies: int = 1) -> float:
-    """The largest of `jao_least_regret` over a fine grid of epsilon."""
+    """The largest of `jao_least_regret` over a fine grid of epsilon.
+
+    Parameters
+    ----------
+    steps
+        Length of the run.
+    delta
+        Probability of leaving either state under an ordinary action.
+    actions
+        Number of actions of a copy.
+    copies
+        Number of independent copies.
+    """
     top = 0.999 * (1 - delta)
     grid = [top * 10 ** (-6 * k / 2000) for k in range(2001)]
     return max(

@@ -22,7 +22,19 @@ from fmdp.testing.oracles.dense import DenseMDP, Floats, assignments, scope_row
 
 
 def extreme_transition(tables: OptimisticTables, i: int, x: Sequence[int], target: int) -> Floats:
-    """P_i(x)^{target+}: the lower probabilities, and all the free mass on the target."""
+    """P_i(x)^{target+}: the lower probabilities, and all the free mass on the target.
+
+    Parameters
+    ----------
+    tables
+        Optimistic tables.
+    i
+        Number of the state variable.
+    x
+        One value a variable: state + action.
+    target
+        A value of that variable.
+    """
     row = scope_row(tables.structure, tables.structure.transition_scopes[i], x)
     probabilities = np.array(tables.lower[i][row])
     probabilities[target] += tables.free[i][row]
@@ -30,7 +42,17 @@ def extreme_transition(tables: OptimisticTables, i: int, x: Sequence[int], targe
 
 
 def next_law(tables: OptimisticTables, x: Sequence[int], targets: Sequence[int]) -> Floats:
-    """The law of the next joint state [S] at x = state + action with these targets."""
+    """The law of the next joint state: [S].
+
+    Parameters
+    ----------
+    tables
+        Optimistic tables.
+    x
+        One value a variable: state + action.
+    targets
+        One value a state variable.
+    """
     law = np.ones(1)
     for i, target in enumerate(targets):
         law = np.outer(law, extreme_transition(tables, i, x, target)).ravel()
@@ -38,6 +60,15 @@ def next_law(tables: OptimisticTables, x: Sequence[int], targets: Sequence[int])
 
 
 def optimistic_reward(tables: OptimisticTables, x: Sequence[int]) -> float:
+    """The sum of the optimistic rewards of all factors.
+
+    Parameters
+    ----------
+    tables
+        Optimistic tables.
+    x
+        One value a variable: state + action.
+    """
     structure = tables.structure
     return float(
         sum(
@@ -48,7 +79,17 @@ def optimistic_reward(tables: OptimisticTables, x: Sequence[int]) -> float:
 
 
 def vertex_values(tables: OptimisticTables, h: Floats, discount: float = 1.0) -> Floats:
-    """q(a, s) with the best joint target for each pair: [A, S]."""
+    """q(a, s) with the best joint target for each pair: [A, S].
+
+    Parameters
+    ----------
+    tables
+        Optimistic tables.
+    h
+        A number for every state: [S].
+    discount
+        What the future is multiplied by.
+    """
     structure = tables.structure
     values = np.empty((structure.n_actions, structure.n_states))
     for a, action in enumerate(assignments(structure.action_sizes)):
@@ -65,7 +106,19 @@ def vertex_values(tables: OptimisticTables, h: Floats, discount: float = 1.0) ->
 def nested_values(
     tables: OptimisticTables, h: Floats, order: Sequence[int], discount: float = 1.0
 ) -> Floats:
-    """q(a, s) with targets chosen during the elimination; order[0] is eliminated first: [A, S]."""
+    """q(a, s) with targets chosen during the elimination: [A, S].
+
+    Parameters
+    ----------
+    tables
+        Optimistic tables.
+    h
+        A number for every state: [S].
+    order
+        A permutation of the state variables; order[0] is eliminated first.
+    discount
+        What the future is multiplied by.
+    """
     structure = tables.structure
     tensor = h.reshape(structure.state_sizes)
     values = np.empty((structure.n_actions, structure.n_states))
@@ -90,7 +143,13 @@ def nested_values(
 
 
 def extended(tables: OptimisticTables) -> DenseMDP:
-    """The extended MDP: actions are pairs (action, joint target), the target fastest."""
+    """The extended MDP: actions are pairs (action, joint target), the target fastest.
+
+    Parameters
+    ----------
+    tables
+        Optimistic tables.
+    """
     structure = tables.structure
     pairs = [
         (action, targets)

@@ -21,7 +21,15 @@ from fmdp.testing.oracles.dense import DenseMDP, Floats, assignments
 
 
 def hamming(sizes: Sequence[int], budgets: Sequence[float]) -> Floats:
-    """The weighted Hamming distance of every pair of states: [S, S]."""
+    """The weighted Hamming distance of every pair of states: [S, S].
+
+    Parameters
+    ----------
+    sizes
+        Number of values of each state variable.
+    budgets
+        What a difference in each state variable weighs.
+    """
     states = list(assignments(sizes))
     return np.array(
         [
@@ -33,13 +41,31 @@ def hamming(sizes: Sequence[int], budgets: Sequence[float]) -> Floats:
 
 
 def truncated(v: Floats, sizes: Sequence[int], budgets: Sequence[float]) -> Floats:
-    """The largest function below v whose factored spans are within the budgets: [S]."""
+    """The largest function below v whose factored spans are within the budgets: [S].
+
+    Parameters
+    ----------
+    v
+        A number for every state: [S].
+    sizes
+        Number of values of each state variable.
+    budgets
+        One number a state variable, at least 0.
+    """
     lowest: Floats = (v[None, :] + hamming(sizes, budgets)).min(axis=1)
     return lowest
 
 
 def factored_spans(v: Floats, sizes: Sequence[int]) -> list[float]:
-    """sp_i(v) for every variable: the widest difference between states that differ only there."""
+    """sp_i(v) for every variable: the widest difference between states that differ only there.
+
+    Parameters
+    ----------
+    v
+        A number for every state: [S].
+    sizes
+        Number of values of each state variable.
+    """
     states = list(assignments(sizes))
     widest = [0.0] * len(sizes)
     for s, t in itertools.product(range(len(states)), repeat=2):
@@ -50,7 +76,17 @@ def factored_spans(v: Floats, sizes: Sequence[int]) -> list[float]:
 
 
 def constrained_gain(mdp: DenseMDP, sizes: Sequence[int], budgets: Sequence[float]) -> float:
-    """lambda_c by trying every jump of the truncating player."""
+    """lambda_c by trying every jump of the truncating player.
+
+    Parameters
+    ----------
+    mdp
+        A dense MDP.
+    sizes
+        Number of values of each state variable.
+    budgets
+        One number a state variable, at least 0.
+    """
     distance = hamming(sizes, budgets)
     states = np.arange(mdp.n_states)
     least = np.inf

@@ -1,0 +1,59 @@
+"""The site: its formulas are what TeX would show. (`make docs`, a step of .ci/run, builds it.)"""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from docutils.utils.math.latex2mathml import tex2mathml
+
+DOCS = Path(__file__).resolve().parent.parent / "docs"
+
+
+def _load(path: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"fmdp_tests_{path.stem}", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+plain = _load(DOCS / "mathml.py").plain
+
+
+def drawn(formula: str) -> str:
+    return re.sub(r"\s+", "", tex2mathml(formula)).partition(">")[2].removesuffix("</math>")
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        (r"\frac12", r"\frac{1}{2}"),
+        (r"\tfrac12 T", r"\tfrac{1}{2} T"),
+        (r"\frac T2 + 1", r"\frac{T}{2} + 1"),
+        (r"\tfrac1A", r"\tfrac{1}{A}"),
+        (r"\frac{\frac12}{3}", r"\frac{\frac{1}{2}}{3}"),
+        (r"x^12", r"x^{1}2"),
+        (r"\Big[ x \Big]", r"\Bigl[ x \Bigr]"),
+        (r"1, \dots, m", r"1, \ldots, m"),
+        (r"x \tag{1}", r"x \qquad (1)"),
+    ],
+)
+def test_a_formula_is_what_tex_shows(written: str, meant: str) -> None:
+    assert drawn(plain(written)) == drawn(meant)
+
+
+def test_one_half_of_t_would_be_twelve_over_t() -> None:
+    """The control: without `plain` docutils reads another formula, and says nothing."""
+    assert drawn(r"\tfrac12 T") != drawn(r"\tfrac{1}{2} T")
+
+
+@pytest.mark.parametrize(
+    "formula", [r"\frac{1}{2A} N_0", r"h_{12}", r"\dotsb", r"2^{16}", r"\sqrt W \sqrt{L T}"]
+)
+def test_what_is_plain_stays(formula: str) -> None:
+    assert plain(formula) == formula
