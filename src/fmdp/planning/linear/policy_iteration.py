@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fmdp.planning.linear.decisions import DecisionList, PolicyConstraints
-from fmdp.planning.linear.program import Part
+from fmdp.planning.linear.question import Part
 from fmdp.planning.linear.residual import ResidualPlanner, ResidualSearch
 
 
