@@ -25,6 +25,8 @@ from fmdp.parameters import quoted
 
 Report = Callable[[Any], None]
 """Called now and then during long work with what is known so far."""
+PartsReport = Callable[[int, int, str], None]
+"""The same for work of several parts, as `measure` is: (done, total, what is being done)."""
 LineOf = Callable[[Any, float], str]
 """A line made of what the work reports and the seconds so far."""
 

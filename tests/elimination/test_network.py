@@ -128,5 +128,5 @@ def test_a_width_that_does_not_fit_is_refused_with_its_figures() -> None:
 def test_predicted_bytes_bound_what_is_allocated() -> None:
     for network in (Network(*circle(12)), Network([3] * 8, [(i, (i + 3) % 8) for i in range(4)])):
         held = network.buffer.nbytes + network.best.nbytes
-        held += sum(array.nbytes for array in network.program)
+        held += sum(array.nbytes for array in network.schedule)
         assert held <= 1.5 * network.bytes + 4096

@@ -1,6 +1,6 @@
-"""Compiled passes over the program of a cost network (`network.py` builds it, and names its parts).
+"""Compiled passes over the schedule of a cost network (`network.py` makes it, and names its parts).
 
-One flat buffer holds the tables of the functions first and the messages after them. A program is a
+One flat buffer holds the tables of the functions first and the messages after them. A schedule is a
 list of blocks; the items of a block share their index maps and differ in where they read and write:
 
     message[out + map_out[j]] = max over j of  sum over inputs q of buffer[in_q + map_q[j]].
@@ -24,7 +24,7 @@ Floats = NDArray[np.float64]
 Index = NDArray[np.int32]
 
 
-class Program(NamedTuple):
+class Schedule(NamedTuple):
     """Blocks of items; the arrays of the compiled passes."""
 
     maps: Index
@@ -49,25 +49,25 @@ class Program(NamedTuple):
 
 
 @numba.njit(cache=True, nogil=True)
-def evaluate(program: Program, buffer: Floats, best: Index) -> None:
+def evaluate(schedule: Schedule, buffer: Floats, best: Index) -> None:
     """Compute every message from the functions at the head of the buffer."""
-    maps = program.maps
-    first_message = buffer.shape[0] - program.owner.shape[0]
-    for block in range(program.block_joint.shape[0]):
-        joint = program.block_joint[block]
-        first_map = program.block_inputs[block]
-        n_inputs = program.block_inputs[block + 1] - first_map
-        out_map = program.block_out_map[block]
-        out_size = program.block_out_size[block]
-        for item in range(program.block_items[block], program.block_items[block + 1]):
-            out = program.item_out[item]
-            reads = program.item_input[item]
+    maps = schedule.maps
+    first_message = buffer.shape[0] - schedule.owner.shape[0]
+    for block in range(schedule.block_joint.shape[0]):
+        joint = schedule.block_joint[block]
+        first_map = schedule.block_inputs[block]
+        n_inputs = schedule.block_inputs[block + 1] - first_map
+        out_map = schedule.block_out_map[block]
+        out_size = schedule.block_out_size[block]
+        for item in range(schedule.block_items[block], schedule.block_items[block + 1]):
+            out = schedule.item_out[item]
+            reads = schedule.item_input[item]
             for entry in range(out, out + out_size):
                 buffer[entry] = -np.inf
             for j in range(joint):
                 total = 0.0
                 for q in range(n_inputs):
-                    at = program.input_at[reads + q] + maps[program.input_map[first_map + q] + j]
+                    at = schedule.input_at[reads + q] + maps[schedule.input_map[first_map + q] + j]
                     total += buffer[at]
                 entry = out + maps[out_map + j]
                 if total > buffer[entry]:
@@ -77,7 +77,7 @@ def evaluate(program: Program, buffer: Floats, best: Index) -> None:
 
 @numba.njit(cache=True, nogil=True)
 def trace(
-    program: Program, n_functions: int, best: Index, start: int, found: Ints, stack: Ints
+    schedule: Schedule, n_functions: int, best: Index, start: int, found: Ints, stack: Ints
 ) -> int:
     """The function entries that add up to the message entry at `start`, written to `found`;
     returns how many."""
@@ -87,13 +87,13 @@ def trace(
     while depth > 0:
         depth -= 1
         entry = stack[depth]
-        item = program.owner[entry - n_functions]
-        block = program.item_block[item]
+        item = schedule.owner[entry - n_functions]
+        block = schedule.item_block[item]
         j = best[entry - n_functions]
-        first_map = program.block_inputs[block]
-        reads = program.item_input[item]
-        for q in range(program.block_inputs[block + 1] - first_map):
-            at = program.input_at[reads + q] + program.maps[program.input_map[first_map + q] + j]
+        first_map = schedule.block_inputs[block]
+        reads = schedule.item_input[item]
+        for q in range(schedule.block_inputs[block + 1] - first_map):
+            at = schedule.input_at[reads + q] + schedule.maps[schedule.input_map[first_map + q] + j]
             if at < n_functions:
                 found[count] = at
                 count += 1
@@ -105,7 +105,7 @@ def trace(
 
 @numba.njit(cache=True, nogil=True)
 def assign(
-    program: Program,
+    schedule: Schedule,
     n_functions: int,
     best: Index,
     start: int,
@@ -125,18 +125,18 @@ def assign(
     while depth > 0:
         depth -= 1
         entry = stack[depth]
-        item = program.owner[entry - n_functions]
-        block = program.item_block[item]
+        item = schedule.owner[entry - n_functions]
+        block = schedule.item_block[item]
         j = best[entry - n_functions]
         rest = j
         for position in range(first_variable[block + 1] - 1, first_variable[block] - 1, -1):
             variable = variables[position]
             values[variable] = rest % sizes[variable]
             rest //= sizes[variable]
-        first_map = program.block_inputs[block]
-        reads = program.item_input[item]
-        for q in range(program.block_inputs[block + 1] - first_map):
-            at = program.input_at[reads + q] + program.maps[program.input_map[first_map + q] + j]
+        first_map = schedule.block_inputs[block]
+        reads = schedule.item_input[item]
+        for q in range(schedule.block_inputs[block + 1] - first_map):
+            at = schedule.input_at[reads + q] + schedule.maps[schedule.input_map[first_map + q] + j]
             if at >= n_functions:
                 stack[depth] = at
                 depth += 1

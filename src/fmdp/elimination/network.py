@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fmdp.elimination import maxsum
-from fmdp.elimination.maxsum import Floats, Index, Ints, Program
+from fmdp.elimination.maxsum import Floats, Index, Ints, Schedule
 from fmdp.errors import TooLarge
 from fmdp.memory import available_memory, describe_bytes
 from fmdp.model.spaces import project
@@ -194,10 +194,10 @@ class Network:
                 limit,
             )
         builder.build()
-        self.program: Program = builder.program()
+        self.schedule: Schedule = builder.schedule()
         self.kinds: tuple[str, ...] = tuple(builder.kinds)
         """What every block computes: "up", "down", "close", "contexts" or "sum"."""
-        self.n_messages = len(self.program.owner)
+        self.n_messages = len(self.schedule.owner)
         self.root = self.n_functions + self.n_messages - 1
         """Position of the maximum itself: the last message."""
         self.closing: tuple[tuple[int, int], ...] = tuple(builder.closing)
@@ -231,7 +231,7 @@ class Network:
 
     def maximise(self) -> float:
         """The maximum of the sum of the functions in the buffer."""
-        maxsum.evaluate(self.program, self.buffer, self.best)
+        maxsum.evaluate(self.schedule, self.buffer, self.best)
         return float(self.buffer[self.root])
 
     def maximiser(self, start: int | None = None) -> Ints:
@@ -239,7 +239,7 @@ class Network:
         `start`). Variables that no function mentions are 0."""
         values = np.zeros(len(self.sizes), dtype=np.int64)
         maxsum.assign(
-            self.program,
+            self.schedule,
             self.n_functions,
             self.best,
             self.root if start is None else start,
@@ -352,7 +352,7 @@ def _tree(
 
 
 class _Builder:
-    """Turns the trees into a program: first the counts, then the arrays."""
+    """Turns the trees into a schedule: first the counts, then the arrays."""
 
     def __init__(self, network: Network) -> None:
         self.network = network
@@ -450,7 +450,7 @@ class _Builder:
         self._outs.append(outs)
         return outs
 
-    # -- the program -----------------------------------------------------------------------------
+    # -- the schedule ----------------------------------------------------------------------------
 
     def build(self) -> None:
         for component, counts in zip(self.network.components, self._counts, strict=True):
@@ -568,7 +568,7 @@ class _Builder:
             down[k] = int(outs[0])
         return down
 
-    def program(self) -> Program:
+    def schedule(self) -> Schedule:
         items = np.array([block[0] for block in self._blocks], dtype=np.int64)
         n_inputs = np.array([len(inputs) for inputs in self._inputs], dtype=np.int64)
         item_block = np.repeat(np.arange(len(items), dtype=np.int32), items)
@@ -579,7 +579,7 @@ class _Builder:
         out_sizes = np.array([block[3] for block in self._blocks], dtype=np.int64)[item_block]
         entries = np.repeat(outs, out_sizes) + _ramps(out_sizes)
         owner[entries - self.network.n_functions] = np.repeat(np.arange(len(outs)), out_sizes)
-        return Program(
+        return Schedule(
             maps=np.concatenate(self._map_arrays).astype(np.int32),
             block_items=_starts(items),
             block_joint=np.array([block[1] for block in self._blocks], dtype=np.int64),

@@ -17,7 +17,6 @@ policy iteration with hitting times that are exact to the last digits (chains.py
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,11 +29,10 @@ from fmdp.measures.reachability import OPERATIONS, Graph, is_communicating, with
 from fmdp.model import FactoredMDP
 from fmdp.model.spaces import decode
 from fmdp.planning.chains import hitting_times, policy_matrix, sparse_hitting_times
+from fmdp.progress import PartsReport
 
 Vector = NDArray[np.float64]
 Actions = NDArray[np.int64]
-Progress = Callable[[int, int, str], None]
-"""Called with (done, total, what is being done) during long work."""
 
 TOLERANCE = 1e-12
 ALWAYS_STATES = 1024
@@ -85,7 +83,7 @@ def diameter(
     always_states: int = ALWAYS_STATES,
     multiply_adds: int = MULTIPLY_ADDS,
     operations: int = OPERATIONS,
-    progress: Progress | None = None,
+    progress: PartsReport | None = None,
 ) -> Diameter | None:
     """The diameter of a model: the longest of the shortest expected times between two states.
 
@@ -125,7 +123,7 @@ def diameter(
     backup = backup_for(bare)
     if not small and n_states * _FEW_SWEEPS * sweep_price(backup) > multiply_adds:
         return None
-    search = _Search(bare, backup, tolerance, progress)
+    search = _FarthestTarget(bare, backup, tolerance, progress)
     search.run()
     farthest, sizes = search.leader, model.structure.state_sizes
     return Diameter(
@@ -200,11 +198,11 @@ class _Times:
         self.u = ahead
 
 
-class _Search:
+class _FarthestTarget:
     """The search for the farthest target; `leader` has the best lower bound so far."""
 
     def __init__(
-        self, model: FactoredMDP, backup: Backup, tolerance: float, progress: Progress | None
+        self, model: FactoredMDP, backup: Backup, tolerance: float, progress: PartsReport | None
     ) -> None:
         self.model = model
         self.backup = backup

@@ -32,7 +32,7 @@ from __future__ import annotations
 import heapq
 import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -45,6 +45,7 @@ from fmdp.model.spaces import strides
 from fmdp.planning.flat import Flat, flat_of
 from fmdp.planning.gains import best_gains, one_gain
 from fmdp.planning.spans import factored_spans, span
+from fmdp.progress import PartsReport
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
@@ -52,7 +53,6 @@ Mask = NDArray[np.bool_]
 Policy = NDArray[np.int64]
 Interval = tuple[float, float]
 Choice = dict[int, int]
-Progress = Callable[[int, int, str], None]
 
 STATE_LIMIT = 512
 """Up to this many states a model is written out by default."""
@@ -110,7 +110,7 @@ def largest_spans(
     *,
     state_limit: int = STATE_LIMIT,
     effort: int = EFFORT,
-    progress: Progress | None = None,
+    progress: PartsReport | None = None,
 ) -> LargestSpans | None:
     """Bounds on the largest span and factored spans among the optimal policies of a model.
 
@@ -241,7 +241,7 @@ class _OutOfBudget(Exception):
 
 
 class _Budget:
-    def __init__(self, limit: int, progress: Progress | None) -> None:
+    def __init__(self, limit: int, progress: PartsReport | None) -> None:
         self.limit, self.used, self.policies, self.progress = limit, 0, 0, progress
 
     def spend(self, states: int, deterministic: bool = False) -> None:

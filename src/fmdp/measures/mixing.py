@@ -12,7 +12,6 @@ pile up to more than a few units of 1e-16 times S t; where that leaves t in doub
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,9 +20,9 @@ from scipy.sparse.csgraph import breadth_first_order, connected_components
 
 from fmdp.model import FactoredMDP
 from fmdp.planning.chains import policy_matrix
+from fmdp.progress import PartsReport
 
 Matrix = NDArray[np.float64]
-Progress = Callable[[int, int, str], None]
 
 THRESHOLD = 0.25
 STATE_LIMIT = 2048
@@ -37,7 +36,7 @@ def mixing_time(
     actions: NDArray[np.int64],
     *,
     state_limit: int = STATE_LIMIT,
-    progress: Progress | None = None,
+    progress: PartsReport | None = None,
 ) -> float | None:
     """Steps until the chain of a policy is within 1/4 of its stationary law from every state.
 
@@ -63,7 +62,7 @@ def mixing_time(
     return chain_mixing_time(policy_matrix(model, actions), progress=progress)
 
 
-def chain_mixing_time(matrix: Matrix, *, progress: Progress | None = None) -> float | None:
+def chain_mixing_time(matrix: Matrix, *, progress: PartsReport | None = None) -> float | None:
     """The mixing time of a chain, as `mixing_time` has it.
 
     Parameters

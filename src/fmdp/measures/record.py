@@ -8,7 +8,7 @@ of reach is None: the record always comes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,9 +25,7 @@ from fmdp.planning.choice import EXACT_STATES
 from fmdp.planning.exact import Exact
 from fmdp.planning.plan import Plan, Status
 from fmdp.planning.policy import TablePolicy
-from fmdp.progress import line_of_parts, reporting, showing
-
-Progress = Callable[[int, int, str], None]
+from fmdp.progress import PartsReport, line_of_parts, reporting, showing
 
 PRECISION = 1e-9
 """Gap of the gain's bounds, in units of the reward's range: finer than a plan needs, since the
@@ -104,7 +102,7 @@ def measure(
     model: FactoredMDP,
     planner: Exact | None = None,
     *,
-    progress: bool | Progress | None = None,
+    progress: bool | PartsReport | None = None,
 ) -> Measures:
     """Diameter, spans, gain and mixing time of a model.
 
@@ -146,7 +144,7 @@ def measure(
         return _measured(model, planner, lambda *news: show(news))
 
 
-def _measured(model: FactoredMDP, planner: Exact | None, progress: Progress | None) -> Measures:
+def _measured(model: FactoredMDP, planner: Exact | None, progress: PartsReport | None) -> Measures:
     structure = model.structure
     found = _plan(model, planner, progress)
     mixing: float | None = None
@@ -180,7 +178,7 @@ def _measured(model: FactoredMDP, planner: Exact | None, progress: Progress | No
     )
 
 
-def _plan(model: FactoredMDP, planner: Exact | None, progress: Progress | None) -> Plan | None:
+def _plan(model: FactoredMDP, planner: Exact | None, progress: PartsReport | None) -> Plan | None:
     """The exact plan, or None if it does not fit."""
     structure = model.structure
     if structure.n_states > EXACT_STATES or structure.n_actions > EXACT_STATES:

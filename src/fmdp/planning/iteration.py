@@ -101,7 +101,7 @@ class Rescue:
 
 
 @dataclass(frozen=True, eq=False)
-class Outcome:
+class Ending:
     """Where an iteration ended: h, new = L h, and what they certify."""
 
     status: Status
@@ -140,7 +140,7 @@ def solve(
     reward_size: float = 1.0,
     roundings: int = 1,
     progress: Progress | None = None,
-) -> Outcome:
+) -> Ending:
     """Iterate from h (changed in place) until the gap is at most the tolerance or a limit is hit.
 
     `cold`: h is zero, and a change to damping starts from zero again, so that the bias is the one
@@ -233,7 +233,7 @@ def solve(
         status = Status.TIME_LIMIT
     finally:
         operator.backup.deadline = None
-    return Outcome(status, lower, upper, sweeps, tau, h, new, whole, slack, rescued)
+    return Ending(status, lower, upper, sweeps, tau, h, new, whole, slack, rescued)
 
 
 def _report(

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from fmdp.elimination.backup import Backup, TimeUp
 from fmdp.model import OptimisticTables, Structure
 from fmdp.model.structure import check_structure
-from fmdp.planning.iteration import Limits, Outcome
+from fmdp.planning.iteration import Ending, Limits
 from fmdp.planning.plan import Status, Tables
 from fmdp.planning.policy import TablePolicy
 
@@ -127,26 +127,26 @@ def policy_in_time(
     settings: EngineSettings,
     backup: Backup,
     structure: Structure,
-    outcome: Outcome,
+    ending: Ending,
     h: Vector,
     limits: Limits,
 ) -> tuple[TablePolicy | None, Vector | None]:
     """The greedy policy at h and what it is worth in one step; neither where time is up.
 
-    `outcome.new` is used up if it is L h, which it is not after a sweep that was cut off.
+    `ending.new` is used up if it is L h, which it is not after a sweep that was cut off.
     """
-    if limits.deadline is not None or outcome.status is Status.INTERRUPTED:
+    if limits.deadline is not None or ending.status is Status.INTERRUPTED:
         now = time.monotonic()
         end = now + GRACE_SECONDS
         if limits.deadline is not None:
             end = max(limits.deadline, end)
-        if now + backup.predicted_seconds * (1 if outcome.whole else 2) > end:
+        if now + backup.predicted_seconds * (1 if ending.whole else 2) > end:
             return None, None
         backup.deadline = end
     try:
-        if not outcome.whole:
-            backup.sweep(h, outcome.new)
-        return greedy_policy(backup, structure, h, outcome.new, settings), outcome.new
+        if not ending.whole:
+            backup.sweep(h, ending.new)
+        return greedy_policy(backup, structure, h, ending.new, settings), ending.new
     except TimeUp:
         return None, None
     finally:

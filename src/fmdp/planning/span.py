@@ -224,7 +224,7 @@ class _Found:
     """A solution for one split of the budget; its h belongs to it alone."""
 
     budgets: tuple[float, ...]
-    outcome: iteration.Outcome
+    outcome: iteration.Ending
     rounds: int = 0
     gain_upper_any_split: float | None = None
 

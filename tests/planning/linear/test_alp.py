@@ -15,7 +15,7 @@ from fmdp.errors import InvalidParameter, TooLarge
 from fmdp.model import FactoredMDP, OptimisticTables, Structure
 from fmdp.model.products import product
 from fmdp.planning.linear import ALP, chains
-from fmdp.planning.linear.highs import LinearProgram, LPStatus, Outcome
+from fmdp.planning.linear.highs import LinearProgram, LPStatus, Solution
 from fmdp.planning.plan import Status
 from fmdp.testing.strategies import models, optimistic_tables, structures
 
@@ -290,7 +290,7 @@ def test_a_solver_that_gives_up_leaves_a_policy_and_bounds(
     good = prepared.solve(model)
     prepared.forget()
     with monkeypatch.context() as broken:
-        failed = Outcome(LPStatus[outcome], 0.0, np.zeros(0), 1)
+        failed = Solution(LPStatus[outcome], 0.0, np.zeros(0), 1)
         broken.setattr(LinearProgram, "solve", lambda *_, **__: failed)
         plan = prepared.solve(model)
     assert plan.status is Status.PRECISION_LIMIT

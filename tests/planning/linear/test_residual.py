@@ -18,7 +18,7 @@ from fmdp.planning.linear.bellman import BellmanError
 from fmdp.planning.linear.cuts import Cuts
 from fmdp.planning.linear.decisions import Decisions, PolicyConstraints
 from fmdp.planning.linear.policy_iteration import PolicyIteration
-from fmdp.planning.linear.program import Limits, Question, Watch
+from fmdp.planning.linear.question import Question, Watch
 from fmdp.planning.plan import Status
 from fmdp.testing.strategies import models, structures
 
@@ -85,7 +85,7 @@ def test_one_projection_is_the_lp_over_all_states(model, basis: str, seed: int) 
     parts = tuple(PolicyConstraints(decisions, policy, DISCOUNT, sign) for sign in (1.0, -1.0))
     found = Cuts().solve(
         Question(cost, parts, (1.0, 1.0), 1e-8, 1e-7, 10.0, np.zeros(made.size + 1, dtype=bool)),
-        Watch(Limits(None, None)),
+        Watch(),
     )
     assert found.status is Status.CONVERGED
     delta = found.objective * decisions.forms.unit

@@ -42,7 +42,7 @@ from fmdp.planning.linear.cuts import Cuts
 from fmdp.planning.linear.factored import Factored, emitted_size
 from fmdp.planning.linear.forms import Forms
 from fmdp.planning.linear.greedy import Extractor
-from fmdp.planning.linear.program import Answer, Limits, Question, Watch
+from fmdp.planning.linear.question import Answer, Question, Watch
 from fmdp.planning.plan import Plan, Planner, Progress, Status, Tables
 from fmdp.planning.policy import Policy
 from fmdp.planning.prepared import tolerance_of
@@ -123,7 +123,7 @@ class PreparedALP:
         self.basis: Basis = make_basis(structure, settings.basis)
         self._relevance = self.basis.means(relevance_of(structure, settings.relevance))
         self._share_for = share_for
-        self._programs: dict[str, _Program] = {}
+        self._stages_of: dict[str, _Stages] = {}
         self._warm: dict[str, NDArray[Any]] = {}
 
     def solve(
@@ -131,14 +131,19 @@ class PreparedALP:
     ) -> Plan:
         """Plan with these tables. `describe` adds the spans of h_w."""
         started = time.perf_counter()
-        program = self._program("optimistic" if isinstance(tables, OptimisticTables) else "plain")
-        program.forms.load(tables)
-        limits = Limits(self.settings.max_iterations, self.settings.max_seconds)
-        found = program.run(Watch(limits, progress, program.forms.unit))
-        return self._plan(program, found, describe, started)
+        stages = self._stages_for("optimistic" if isinstance(tables, OptimisticTables) else "plain")
+        stages.forms.load(tables)
+        watch = Watch(
+            iterations=self.settings.max_iterations,
+            seconds=self.settings.max_seconds,
+            progress=progress,
+            unit=stages.forms.unit,
+        )
+        found = stages.run(watch)
+        return self._plan(stages, found, describe, started)
 
-    def _program(self, kind: str) -> _Program:
-        if kind not in self._programs:
+    def _stages_for(self, kind: str) -> _Stages:
+        if kind not in self._stages_of:
             settings = self.settings
             optimistic = kind == "optimistic"
             forms = Forms(
@@ -149,17 +154,17 @@ class PreparedALP:
                 model=None if optimistic else self._share_for,
                 memory_limit=settings.memory_limit,
             )
-            self._programs[kind] = _Program(settings, forms, self._relevance)
-            self._programs[kind].restore(_under(f"{kind}.", self._warm))
-        return self._programs[kind]
+            self._stages_of[kind] = _Stages(settings, forms, self._relevance)
+            self._stages_of[kind].restore(_under(f"{kind}.", self._warm))
+        return self._stages_of[kind]
 
-    def _plan(self, program: _Program, found: _Found, describe: bool, started: float) -> Plan:
-        settings, forms = self.settings, program.forms
+    def _plan(self, stages: _Stages, found: _Found, describe: bool, started: float) -> Plan:
+        settings, forms = self.settings, stages.forms
         unit = forms.unit
         weights = found.weights * unit
         gain_upper = forms.largest_residual(found.weights, 1.0) * unit
         discount = settings.discount if settings.criterion == "discounted" else 1.0
-        greedy = program.extractor.policy(found.weights, discount, settings.ties, settings.tie_seed)
+        greedy = stages.extractor.policy(found.weights, discount, settings.ties, settings.tie_seed)
         few = TABULATED_ONCE if describe else TABULATED
         policy: Policy = greedy.tabulate() if self.structure.n_states <= few else greedy
         span = spans = None
@@ -185,7 +190,7 @@ class PreparedALP:
                 "constant": None if found.constant is None else found.constant * unit,
                 "method": settings.method,
                 "rows": found.n_rows,
-                "rows_from": "elimination" if program.emits else "separation",
+                "rows_from": "elimination" if stages.emits else "separation",
                 "violation": found.violation * unit,
                 "induced_width": forms.network.width,
                 "memory_bytes": forms.network.bytes,
@@ -197,21 +202,21 @@ class PreparedALP:
     def forget(self) -> None:
         """Start the next solve from nothing."""
         self._warm = {}
-        for program in self._programs.values():
-            program.restore({})
+        for stages in self._stages_of.values():
+            stages.restore({})
 
     def warm_state(self) -> Mapping[str, NDArray[Any]]:
         """What must be kept, beside the settings, so that the next solve is the same to the bit."""
         state = dict(self._warm)
-        for kind, program in self._programs.items():
+        for kind, stages in self._stages_of.items():
             state = {name: array for name, array in state.items() if not name.startswith(kind)}
-            state |= {f"{kind}.{name}": array for name, array in program.state().items()}
+            state |= {f"{kind}.{name}": array for name, array in stages.state().items()}
         return state
 
     def restore_warm_state(self, state: Mapping[str, NDArray[Any]]) -> None:
         self._warm = dict(state)
-        for kind, program in self._programs.items():
-            program.restore(_under(f"{kind}.", self._warm))
+        for kind, stages in self._stages_of.items():
+            stages.restore(_under(f"{kind}.", self._warm))
 
 
 @dataclass(frozen=True, eq=False)
@@ -228,7 +233,7 @@ class _Found:
     n_rows: int
 
 
-class _Program:
+class _Stages:
     """The stages of one criterion over one network."""
 
     def __init__(self, settings: ALP, forms: Forms, relevance: Floats) -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from fmdp.planning.linear.constraints import Constraints
 from fmdp.planning.linear.decisions import DecisionList, PolicyConstraints
-from fmdp.planning.linear.program import Part
+from fmdp.planning.linear.question import Part
 from fmdp.planning.linear.residual import ResidualPlanner, ResidualSearch
 
 

@@ -1,4 +1,4 @@
-"""From the program of a cost network to rows of a linear program.
+"""From the schedule of a cost network to rows of a linear schedule.
 
 The constraint is "maximum of the network <= right-hand side". Every row has one pattern: a message
 entry is at least the sum of what one joint assignment reads, function entries (linear forms in the
@@ -105,7 +105,7 @@ class Constraints:
         """Positions of the maxima of all components under all their contexts."""
         if messages:
             sent = np.array([kind in ("up", "down") for kind in network.kinds])
-            entries = np.flatnonzero(sent[network.program.item_block[network.program.owner]])
+            entries = np.flatnonzero(sent[network.schedule.item_block[network.schedule.owner]])
             self._column[entries] = np.arange(column, column + len(entries))
             column += len(entries)
         self.n_columns = column - first_column
@@ -116,22 +116,22 @@ class Constraints:
 
     def emitted(self) -> Pattern:
         """Every row of the elimination: one for each joint assignment of each item."""
-        program = self.network.program
+        schedule = self.network.schedule
         heads, lengths, reads = [], [], []
         for block, kind in enumerate(self.network.kinds):
             if kind not in ("up", "down", "close"):
                 continue
-            joint = int(program.block_joint[block])
-            items = slice(int(program.block_items[block]), int(program.block_items[block + 1]))
-            first, end = program.block_inputs[block], program.block_inputs[block + 1]
-            outs = program.item_out[items]
-            out_map = program.maps[_run(program.block_out_map[block], joint)]
+            joint = int(schedule.block_joint[block])
+            items = slice(int(schedule.block_items[block]), int(schedule.block_items[block + 1]))
+            first, end = schedule.block_inputs[block], schedule.block_inputs[block + 1]
+            outs = schedule.item_out[items]
+            out_map = schedule.maps[_run(schedule.block_out_map[block], joint)]
             heads.append((outs[:, None] + out_map[None, :]).ravel())
             n = len(outs)
             inputs = np.empty((n, joint, end - first), dtype=np.int64)
-            for q, at in enumerate(program.input_map[first:end]):
-                where = program.input_at[program.item_input[items] + q]
-                inputs[:, :, q] = where[:, None] + program.maps[_run(at, joint)][None, :]
+            for q, at in enumerate(schedule.input_map[first:end]):
+                where = schedule.input_at[schedule.item_input[items] + q]
+                inputs[:, :, q] = where[:, None] + schedule.maps[_run(at, joint)][None, :]
             reads.append(inputs.ravel())
             lengths.append(np.full(n * joint, end - first))
         start = np.concatenate([[0], np.cumsum(np.concatenate(lengths))])
@@ -145,7 +145,7 @@ class Constraints:
         counts = np.empty(len(heads), dtype=np.int64)
         at = np.empty(len(heads) * len(self._found), dtype=np.int64)
         total = _trace_all(
-            network.program,
+            network.schedule,
             network.n_functions,
             network.best,
             heads,
@@ -241,7 +241,7 @@ def _run(first: Any, length: int) -> slice:
 
 @numba.njit(cache=True, nogil=True)
 def _trace_all(
-    program: Any,
+    schedule: Any,
     n_functions: int,
     best: Any,
     heads: Ints,
@@ -252,7 +252,7 @@ def _trace_all(
 ) -> int:
     total = 0
     for r in range(heads.shape[0]):
-        counts[r] = maxsum.trace(program, n_functions, best, heads[r], found, stack)
+        counts[r] = maxsum.trace(schedule, n_functions, best, heads[r], found, stack)
         for q in range(counts[r]):
             at[total + q] = found[q]
         total += counts[r]

@@ -25,12 +25,12 @@ from numpy.typing import NDArray
 from fmdp.planning.linear.constraints import Pattern, no_rows
 from fmdp.planning.linear.highs import (
     INFINITY,
-    Basis,
     LinearProgram,
     LPStatus,
+    SimplexBasis,
     stack,
 )
-from fmdp.planning.linear.program import STATUS, Answer, Floats, Part, Question, Watch
+from fmdp.planning.linear.question import STATUS, Answer, Floats, Part, Question, Watch
 from fmdp.planning.plan import Status
 
 DEFAULT_ROUNDS = 10_000
@@ -51,12 +51,12 @@ class Cuts:
     def __init__(self) -> None:
         self._lp = LinearProgram()
         self._patterns: list[Pattern] = []
-        self._basis: Basis | None = None
+        self._basis: SimplexBasis | None = None
         self._centre: Floats | None = None
         self._radius = 0.0
 
     def solve(self, question: Question, watch: Watch) -> Answer:
-        return _Search(self, question, watch).run()
+        return _Solve(self, question, watch).run()
 
     # -- warm state ------------------------------------------------------------------------------
 
@@ -84,11 +84,11 @@ class Cuts:
                     arrays[f"at{number}"].astype(np.int64),
                 )
             )
-        self._basis = Basis.of(arrays)
+        self._basis = SimplexBasis.of(arrays)
         self._centre = arrays["centre"].astype(np.float64) if "centre" in arrays else None
 
 
-class _Search:
+class _Solve:
     """One solve. Rows of the LP: the joining rows, then the cuts in the order they came."""
 
     def __init__(self, kept: Cuts, question: Question, watch: Watch) -> None:
@@ -200,13 +200,13 @@ class _Search:
         objective = violation = np.inf
         status = Status.ITERATION_LIMIT
         rounds = 0
-        most = self.watch.limits.iterations or DEFAULT_ROUNDS
+        most = self.watch.iterations or DEFAULT_ROUNDS
         try:
             if self.stabilised or not len(self.owner):
                 worst = self.separate(x, -np.inf)
                 self.merit = self.raised(self.value(x), worst)
             while rounds < most:
-                outcome = self.lp.solve(seconds=self.watch.limits.seconds_left())
+                outcome = self.lp.solve(seconds=self.watch.seconds_left())
                 rounds += 1
                 if outcome.status is LPStatus.TIME_LIMIT:
                     status = Status.TIME_LIMIT
@@ -240,7 +240,7 @@ class _Search:
                     if not held and violation <= question.tolerance:
                         status = Status.CONVERGED
                     break
-                if self.watch.limits.out_of_time():
+                if self.watch.out_of_time():
                     status = Status.TIME_LIMIT
                     break
                 if self.stabilised:
@@ -319,7 +319,7 @@ class _Search:
         if basis is not None and len(self.parts) > 1:
             order = np.argsort(self.owner, kind="stable") + self.n_joining
             rows = np.concatenate([basis.rows[: self.n_joining], basis.rows[order]])
-            basis = Basis(basis.columns, rows)
+            basis = SimplexBasis(basis.columns, rows)
         kept._basis = basis
         kept._patterns = self.patterns
         if self.stabilised:

@@ -195,7 +195,7 @@ class PolicyConstraints:
                 barred[a][match] = -np.inf
             self._values[branch] = states.maximise()
             count = maxsum.trace(
-                states.program, states.n_functions, states.best, states.root, found, states.stack
+                states.schedule, states.n_functions, states.best, states.root, found, states.stack
             )
             self._found.append(self._positions(a, found[:count]))
         return float(self._values.max()) - self._allowed(x)

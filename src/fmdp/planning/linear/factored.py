@@ -20,12 +20,12 @@ from fmdp.planning.linear.constraints import Constraints, Pattern
 from fmdp.planning.linear.forms import Forms
 from fmdp.planning.linear.highs import (
     INFINITY,
-    Basis,
     LinearProgram,
     LPStatus,
+    SimplexBasis,
     stack,
 )
-from fmdp.planning.linear.program import STATUS, Answer, Question, Watch
+from fmdp.planning.linear.question import STATUS, Answer, Question, Watch
 from fmdp.planning.plan import Status
 
 INTERIOR_ROWS = 1000
@@ -36,12 +36,12 @@ _BYTES_AN_ENTRY, _BYTES_A_ROW = 100, 400
 def emitted_size(forms: Forms) -> tuple[int, int]:
     """How many rows elimination emits, and about how many bytes a program of them takes."""
     network = forms.network
-    program = network.program
+    schedule = network.schedule
     sent = np.array([kind in ("up", "down", "close") for kind in network.kinds])
-    rows = (np.diff(program.block_items) * program.block_joint)[sent]
+    rows = (np.diff(schedule.block_items) * schedule.block_joint)[sent]
     # A row reads a function's few weights or a message: the most weights bound the entries.
     most = max((len(columns) for columns in forms.columns), default=1)
-    entries = rows * (np.diff(program.block_inputs)[sent] * most + 1)
+    entries = rows * (np.diff(schedule.block_inputs)[sent] * most + 1)
     return int(rows.sum()), int(_BYTES_AN_ENTRY * entries.sum() + _BYTES_A_ROW * rows.sum())
 
 
@@ -51,7 +51,7 @@ class Factored:
     def __init__(self) -> None:
         self._lp = LinearProgram()
         self._patterns: list[Pattern] | None = None
-        self._basis: Basis | None = None
+        self._basis: SimplexBasis | None = None
 
     def solve(self, question: Question, watch: Watch) -> Answer:
         """The constraints must have been made with their messages."""
@@ -73,8 +73,8 @@ class Factored:
         iterations = 0
         try:
             outcome = self._lp.solve(
-                seconds=watch.limits.seconds_left(),
-                iterations=watch.limits.iterations,
+                seconds=watch.seconds_left(),
+                iterations=watch.iterations,
                 interior=self._basis is None and self._lp.n_rows > INTERIOR_ROWS,
             )
             iterations = outcome.iterations
@@ -100,4 +100,4 @@ class Factored:
         return {} if self._basis is None else self._basis.arrays()
 
     def restore(self, arrays: dict[str, NDArray[Any]]) -> None:
-        self._basis = Basis.of(arrays)
+        self._basis = SimplexBasis.of(arrays)

@@ -39,7 +39,7 @@ Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
-class Layout:
+class Lookup:
     """Where Q's functions lie in a policy's array of values: [state rows, decisions] each.
 
     Decision variables are the action variables and, behind them, the targets that several
@@ -107,7 +107,7 @@ class Extractor:
             state_steps += [len(columns) * step for step in strides(sizes)]
             state_start.append(len(state_variables))
             decision_scopes.append(tuple(number[v] for v in chosen))
-        self.layout = Layout(
+        self.lookup = Lookup(
             state_sizes=structure.state_sizes,
             decision_sizes=tuple(forms.sizes[v] for v in number),
             n_actions=n_actions,
@@ -123,14 +123,14 @@ class Extractor:
         self._forms = forms
         self._pool = _joined(pools)
         self._widths = np.array(widths, dtype=np.int64)
-        self._network = None if single else _decision_network(self.layout)
+        self._network = None if single else _decision_network(self.lookup)
 
     def policy(self, weights: Floats, discount: float, ties: str, tie_seed: int) -> GreedyPolicy:
         """The policy that is greedy for R + discount P h_w; weights in the unit of the forms."""
         self._forms.fill(weights, discount, own=False)
-        values = np.empty(int(self.layout.base[-1]))
-        _extract(self._forms.network.buffer, self._pool, self._widths, self.layout.base, values)
-        return GreedyPolicy(self.layout, values, ties, tie_seed, self._network)
+        values = np.empty(int(self.lookup.base[-1]))
+        _extract(self._forms.network.buffer, self._pool, self._widths, self.lookup.base, values)
+        return GreedyPolicy(self.lookup, values, ties, tie_seed, self._network)
 
 
 class _Table:
@@ -178,24 +178,24 @@ class GreedyPolicy:
 
     def __init__(
         self,
-        layout: Layout,
+        lookup: Lookup,
         values: Floats,
         ties: str,
         tie_seed: int,
         network: Network | None = None,
     ) -> None:
-        self.layout = layout
+        self.lookup = lookup
         self.values = values
         self.ties = ties
         self.tie_seed = tie_seed
-        self.state_sizes = layout.state_sizes
-        self.action_sizes = layout.decision_sizes[: layout.n_actions]
+        self.state_sizes = lookup.state_sizes
+        self.action_sizes = lookup.decision_sizes[: lookup.n_actions]
         self._rule = rule_code(ties)
-        self._sizes = np.array(layout.state_sizes, dtype=np.int64)
-        self._decision_sizes = np.array(layout.decision_sizes, dtype=np.int64)
-        self._indexed = count(layout.state_sizes) <= 1 << 62
-        if network is None and not layout.single:
-            network = _decision_network(layout)
+        self._sizes = np.array(lookup.state_sizes, dtype=np.int64)
+        self._decision_sizes = np.array(lookup.decision_sizes, dtype=np.int64)
+        self._indexed = count(lookup.state_sizes) <= 1 << 62
+        if network is None and not lookup.single:
+            network = _decision_network(lookup)
         self._network = network
 
     def __call__(self, state: Sequence[int]) -> tuple[int, ...]:
@@ -213,63 +213,63 @@ class GreedyPolicy:
                 f"value {given[v]} of state variable {v} is out of range; "
                 f"allowed: 0 to {self._sizes[v] - 1}"
             )
-        layout = self.layout
+        lookup = self.lookup
         if self._network is None:
-            q = np.empty(layout.decision_sizes[0])
+            q = np.empty(lookup.decision_sizes[0])
             return (
                 int(
                     _choose_one(
-                        given, self._sizes, self._indexed, layout.state_variables,
-                        layout.state_steps, layout.state_start, layout.base, layout.special_start,
-                        layout.special_action, layout.special_slice, self.values, self._rule,
+                        given, self._sizes, self._indexed, lookup.state_variables,
+                        lookup.state_steps, lookup.state_start, lookup.base, lookup.special_start,
+                        lookup.special_action, lookup.special_slice, self.values, self._rule,
                         self.tie_seed, q,
                     )
                 ),
             )  # fmt: skip
-        decisions = np.zeros(len(layout.decision_sizes), dtype=np.int64)
+        decisions = np.zeros(len(lookup.decision_sizes), dtype=np.int64)
         network = self._network
         _choose_jointly(
-            given, self._sizes, self._indexed, layout.state_variables, layout.state_steps,
-            layout.state_start, layout.base, self.values, self._rule, self.tie_seed,
-            network.program, network.n_functions, network.buffer, network.best, network.stack,
-            network.block_variable, layout.n_actions, self._decision_sizes, decisions,
+            given, self._sizes, self._indexed, lookup.state_variables, lookup.state_steps,
+            lookup.state_start, lookup.base, self.values, self._rule, self.tie_seed,
+            network.schedule, network.n_functions, network.buffer, network.best, network.stack,
+            network.block_variable, lookup.n_actions, self._decision_sizes, decisions,
         )  # fmt: skip
-        return tuple(int(value) for value in decisions[: layout.n_actions])
+        return tuple(int(value) for value in decisions[: lookup.n_actions])
 
     def tabulate(self) -> TablePolicy:
         """The same policy as a table over all states."""
-        layout = self.layout
-        actions = np.empty(count(layout.state_sizes), dtype=np.int64)
+        lookup = self.lookup
+        actions = np.empty(count(lookup.state_sizes), dtype=np.int64)
         if self._network is None:
             _tabulate_one(
-                self._sizes, layout.state_variables, layout.state_steps, layout.state_start,
-                layout.base, layout.special_start, layout.special_action, layout.special_slice,
-                self.values, self._rule, self.tie_seed, layout.decision_sizes[0], actions,
+                self._sizes, lookup.state_variables, lookup.state_steps, lookup.state_start,
+                lookup.base, lookup.special_start, lookup.special_action, lookup.special_slice,
+                self.values, self._rule, self.tie_seed, lookup.decision_sizes[0], actions,
             )  # fmt: skip
         else:
             network = self._network
             _tabulate_jointly(
-                self._sizes, layout.state_variables, layout.state_steps, layout.state_start,
-                layout.base, self.values, self._rule, self.tie_seed, network.program,
+                self._sizes, lookup.state_variables, lookup.state_steps, lookup.state_start,
+                lookup.base, self.values, self._rule, self.tie_seed, network.schedule,
                 network.n_functions, network.buffer, network.best, network.stack,
-                network.block_variable, layout.n_actions, self._decision_sizes, actions,
+                network.block_variable, lookup.n_actions, self._decision_sizes, actions,
             )  # fmt: skip
         return TablePolicy(self.state_sizes, self.action_sizes, actions)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        layout = self.layout
+        lookup = self.lookup
         header = {
-            "state_sizes": layout.state_sizes,
+            "state_sizes": lookup.state_sizes,
             "action_sizes": self.action_sizes,
-            "decision_sizes": layout.decision_sizes,
+            "decision_sizes": lookup.decision_sizes,
             "ties": self.ties,
             "tie_seed": self.tie_seed,
         }
-        lengths = [len(scope) for scope in layout.decision_scopes]
-        arrays = {name: getattr(layout, name) for name in _ARRAYS}
+        lengths = [len(scope) for scope in lookup.decision_scopes]
+        arrays = {name: getattr(lookup, name) for name in _ARRAYS}
         arrays["decision_start"] = np.cumsum([0, *lengths])
         arrays["decision_variables"] = np.array(
-            [d for scope in layout.decision_scopes for d in scope], dtype=np.int64
+            [d for scope in lookup.decision_scopes for d in scope], dtype=np.int64
         )
         write_archive(path, self.kind, header, {**arrays, "values": self.values})
 
@@ -281,14 +281,14 @@ class GreedyPolicy:
         scopes = tuple(
             tuple(int(d) for d in variables[first:end]) for first, end in itertools.pairwise(starts)
         )
-        layout = Layout(
+        lookup = Lookup(
             state_sizes=tuple(header["state_sizes"]),
             decision_sizes=tuple(header["decision_sizes"]),
             n_actions=len(header["action_sizes"]),
             decision_scopes=scopes,
             **{name: arrays[name].astype(np.int64) for name in _ARRAYS},
         )
-        return cls(layout, arrays["values"], str(header["ties"]), int(header["tie_seed"]))
+        return cls(lookup, arrays["values"], str(header["ties"]), int(header["tie_seed"]))
 
 
 _ARRAYS = (
@@ -302,11 +302,11 @@ _ARRAYS = (
 )
 
 
-def _decision_network(layout: Layout) -> Network:
+def _decision_network(lookup: Lookup) -> Network:
     """The cost network over the decisions at one state: trees of plain eliminations, no context,
     which is what `_choose_jointly` walks down."""
-    scopes = layout.decision_scopes
-    return Network(layout.decision_sizes, scopes, contexts=[-1] * len(scopes))
+    scopes = lookup.decision_scopes
+    return Network(lookup.decision_sizes, scopes, contexts=[-1] * len(scopes))
 
 
 def _joined(parts: list[Ints]) -> Ints:
@@ -390,7 +390,7 @@ def _choose_one(
 @numba.njit(cache=True, nogil=True)
 def _choose_jointly(
     state: Ints, sizes: Ints, indexed: bool, variables: Ints, steps: Ints, start: Ints, base: Ints,
-    values: Floats, rule: int, seed: int, program: Any, n_functions: int, buffer: Floats,
+    values: Floats, rule: int, seed: int, schedule: Any, n_functions: int, buffer: Floats,
     best: Any, stack: Ints, block_variable: Ints, n_actions: int, decision_sizes: Ints,
     decisions: Ints,
 ) -> None:  # fmt: skip
@@ -409,7 +409,7 @@ def _choose_jointly(
             largest = max(largest, abs(values[at + entry]))
             to += 1
         size += largest
-    maxsum.evaluate(program, buffer, best)
+    maxsum.evaluate(schedule, buffer, best)
     key = _key(state, sizes, indexed)
     decisions[:] = -1
     depth = 1
@@ -418,13 +418,13 @@ def _choose_jointly(
     while depth > 0:
         depth -= 1
         entry = stack[depth]
-        item = program.owner[entry - n_functions]
-        block = program.item_block[item]
-        first_map = program.block_inputs[block]
-        n_inputs = program.block_inputs[block + 1] - first_map
-        reads = program.item_input[item]
-        options = program.block_joint[block] // program.block_out_size[block]
-        first = (entry - program.item_out[item]) * options
+        item = schedule.owner[entry - n_functions]
+        block = schedule.item_block[item]
+        first_map = schedule.block_inputs[block]
+        n_inputs = schedule.block_inputs[block + 1] - first_map
+        reads = schedule.item_input[item]
+        options = schedule.block_joint[block] // schedule.block_out_size[block]
+        first = (entry - schedule.item_out[item]) * options
         variable = block_variable[block]
         j = best[entry - n_functions]
         if 0 <= variable < n_actions:
@@ -434,8 +434,8 @@ def _choose_jointly(
             for option in range(options):
                 total = 0.0
                 for q in range(n_inputs):
-                    place = program.input_map[first_map + q] + first + option
-                    total += buffer[program.input_at[reads + q] + program.maps[place]]
+                    place = schedule.input_map[first_map + q] + first + option
+                    total += buffer[schedule.input_at[reads + q] + schedule.maps[place]]
                 loss = buffer[entry] - total
                 if loss <= slack and (chosen < 0 or _better(rule, seed, own_key, option, chosen)):
                     chosen = option
@@ -444,7 +444,7 @@ def _choose_jointly(
             decisions[variable] = chosen
             j = first + chosen
         for q in range(n_inputs):
-            at = program.input_at[reads + q] + program.maps[program.input_map[first_map + q] + j]
+            at = schedule.input_at[reads + q] + schedule.maps[schedule.input_map[first_map + q] + j]
             if at >= n_functions:
                 stack[depth] = at
                 depth += 1
@@ -493,14 +493,14 @@ def _tabulate_one(
 @numba.njit(cache=True, nogil=True)
 def _tabulate_jointly(
     sizes: Ints, variables: Ints, steps: Ints, start: Ints, base: Ints, values: Floats, rule: int,
-    seed: int, program: Any, n_functions: int, buffer: Floats, best: Any, stack: Ints,
+    seed: int, schedule: Any, n_functions: int, buffer: Floats, best: Any, stack: Ints,
     block_variable: Ints, n_actions: int, decision_sizes: Ints, actions: Ints,
 ) -> None:  # fmt: skip
     state = np.zeros(sizes.shape[0], dtype=np.int64)
     decisions = np.zeros(decision_sizes.shape[0], dtype=np.int64)
     for s in range(actions.shape[0]):
         _choose_jointly(
-            state, sizes, True, variables, steps, start, base, values, rule, seed, program,
+            state, sizes, True, variables, steps, start, base, values, rule, seed, schedule,
             n_functions, buffer, best, stack, block_variable, n_actions, decision_sizes, decisions,
         )  # fmt: skip
         index = 0

@@ -76,7 +76,7 @@ class Rows:
 
 
 @dataclass(frozen=True, eq=False)
-class Basis:
+class SimplexBasis:
     """Which columns and rows are basic, or at which bound: HiGHS's statuses as numbers."""
 
     columns: NDArray[np.int8]
@@ -86,12 +86,14 @@ class Basis:
         return {"columns": self.columns, "rows": self.rows}
 
     @staticmethod
-    def of(arrays: Mapping[str, NDArray[Any]]) -> Basis | None:
-        return Basis(arrays["columns"], arrays["rows"]) if "columns" in arrays else None
+    def of(arrays: Mapping[str, NDArray[Any]]) -> SimplexBasis | None:
+        return SimplexBasis(arrays["columns"], arrays["rows"]) if "columns" in arrays else None
 
 
 @dataclass(frozen=True, eq=False)
-class Outcome:
+class Solution:
+    """What a solve found: the point, its objective, and how it ended."""
+
     status: LPStatus
     objective: float
     x: Floats
@@ -186,17 +188,17 @@ class LinearProgram:
         n = len(lower)
         _checked(self._highs.changeColsBounds(n, self._columns[:n], lower, upper))
 
-    def basis(self) -> Basis | None:
+    def basis(self) -> SimplexBasis | None:
         """The current basis, for `set_basis` of a program of the same shape."""
         found = self._highs.getBasis()
         if not found.valid:
             return None
-        return Basis(
+        return SimplexBasis(
             np.array([int(status) for status in found.col_status], dtype=np.int8),
             np.array([int(status) for status in found.row_status], dtype=np.int8),
         )
 
-    def set_basis(self, basis: Basis) -> None:
+    def set_basis(self, basis: SimplexBasis) -> None:
         # Always made from the numbers: HiGHS treats a basis of its own differently in the last bit.
         given = highspy.HighsBasis()
         given.col_status = [_BASIS_STATUS[status] for status in basis.columns.tolist()]
@@ -210,7 +212,7 @@ class LinearProgram:
         seconds: float | None = None,
         iterations: int | None = None,
         interior: bool = False,
-    ) -> Outcome:
+    ) -> Solution:
         """Minimise, from the current basis by simplex; `interior` is for large programs without a
         basis (interior point after presolve; it ends in a basis all the same)."""
         highs = self._highs
@@ -245,7 +247,7 @@ class LinearProgram:
             )
         )
         x = np.array(highs.getSolution().col_value, dtype=np.float64)
-        return Outcome(status, float(info.objective_function_value), x, iterations)
+        return Solution(status, float(info.objective_function_value), x, iterations)
 
     def _run(self) -> None:
         """Run; a program that may take seconds in a thread of its own, so that Ctrl-C is heard."""

@@ -9,7 +9,7 @@ max-norm is the norm in which the usual error bounds of policy iteration hold.
 from __future__ import annotations
 
 from fmdp.planning.linear.decisions import DecisionList, PolicyConstraints
-from fmdp.planning.linear.program import Part
+from fmdp.planning.linear.question import Part
 from fmdp.planning.linear.residual import ResidualPlanner, ResidualSearch
 
 

@@ -28,7 +28,7 @@ from fmdp.planning.linear.bases import make_basis
 from fmdp.planning.linear.cuts import Cuts
 from fmdp.planning.linear.decisions import DecisionList, Decisions
 from fmdp.planning.linear.greedy import Extractor
-from fmdp.planning.linear.program import Limits, Part, Question, Watch
+from fmdp.planning.linear.question import Part, Question, Watch
 from fmdp.planning.plan import Plan, Planner, Progress, Status, Tables
 from fmdp.planning.policy import Policy
 from fmdp.planning.prepared import tolerance_of
@@ -102,7 +102,7 @@ class ResidualSearch:
         n = self.basis.size
         start = ALP(basis=settings.basis, discount=settings.discount, tolerance=settings.tolerance)
         weights = start.plan(self.model).stats["weights"] / unit
-        limits = Limits(None, settings.max_seconds)
+        watch = Watch(seconds=settings.max_seconds)
         cost = np.zeros(n + 2)
         cost[n] = 1.0
         accuracy = max(tolerance * (1.0 - settings.discount), ROUNDING)
@@ -116,7 +116,7 @@ class ResidualSearch:
         for step in range(settings.max_iterations or DEFAULT_STEPS):
             parts = self.settings.parts(self, policy)
             question = Question(cost, parts, (1.0,) * len(parts), accuracy, tolerance, scale, fixed)
-            answer = Cuts().solve(question, Watch(limits))
+            answer = Cuts().solve(question, watch)
             rounds += answer.iterations
             if answer.status is not Status.CONVERGED:
                 status = answer.status

@@ -96,12 +96,23 @@ class Answer:
     n_rows: int
 
 
-class Limits:
-    """Iterations and seconds that may still be used."""
+class Watch:
+    """The clock and the callback, handed down to whoever loops."""
 
-    def __init__(self, iterations: int | None, seconds: float | None) -> None:
+    def __init__(
+        self,
+        *,
+        iterations: int | None = None,
+        seconds: float | None = None,
+        progress: Progress | None = None,
+        unit: float = 1.0,
+    ) -> None:
+        """What may still be used, iterations of one solve and seconds from now on; objective and
+        violation are multiples of the unit."""
         self.iterations = iterations
         self._deadline = None if seconds is None else time.monotonic() + seconds
+        self._progress = progress
+        self._unit = unit
 
     def seconds_left(self) -> float | None:
         return None if self._deadline is None else self._deadline - time.monotonic()
@@ -110,23 +121,13 @@ class Limits:
         left = self.seconds_left()
         return left is not None and left <= 0.0
 
-
-@dataclass(frozen=True)
-class Watch:
-    """Limits and the callback, handed down to whoever loops."""
-
-    limits: Limits
-    progress: Progress | None = None
-    unit: float = 1.0
-    """What objective and violation are multiples of."""
-
     def report(self, *, iteration: int, objective: float, violation: float, rows: int) -> None:
-        if self.progress is not None:
-            self.progress(
+        if self._progress is not None:
+            self._progress(
                 {
                     "iteration": iteration,
-                    "objective": objective * self.unit,
-                    "violation": violation * self.unit,
+                    "objective": objective * self._unit,
+                    "violation": violation * self._unit,
                     "rows": rows,
                 }
             )
