@@ -12,46 +12,74 @@ __version__ = "0.1.0"
 
 _HOME = {
     "ALP": "fmdp.planning.linear",
+    "Agent": "fmdp.learning.agent",
     "DORL": "fmdp.learning.dorl",
+    "Decision": "fmdp.learning.agent",
     "Environment": "fmdp.simulation",
     "Exact": "fmdp.planning.exact",
+    "ExploringPolicy": "fmdp.planning.randomised",
     "FRmax": "fmdp.learning.frmax",
     "FSRL": "fmdp.learning.fsrl",
     "FactoredMDP": "fmdp.model",
     "FmdpError": "fmdp.errors",
+    "Learner": "fmdp.learning.learner",
     "Noise": "fmdp.model",
+    "OptimisticLearner": "fmdp.learning.learner",
     "OptimisticTables": "fmdp.model",
     "Oracle": "fmdp.learning.oracle",
     "PSRL": "fmdp.learning.psrl",
     "Plan": "fmdp.planning.plan",
+    "Planner": "fmdp.planning.plan",
+    "PlanningLearner": "fmdp.learning.learner",
     "Policy": "fmdp.planning.policy",
+    "Prepared": "fmdp.planning.plan",
+    "Problem": "fmdp.problems",
     "Random": "fmdp.learning.random",
+    "Results": "fmdp.experiments.results",
     "Run": "fmdp.simulation",
     "SpanConstrained": "fmdp.planning.span",
+    "Statistics": "fmdp.learning.statistics",
     "Status": "fmdp.planning.plan",
     "Structure": "fmdp.model",
     "TablePolicy": "fmdp.planning.policy",
+    "Trajectory": "fmdp.simulation",
+    "estimated_model": "fmdp.learning.estimate",
     "evaluate": "fmdp.simulation",
     "load": "fmdp.model",
-    "load_learner": "fmdp.learning.files",
+    "load_agent": "fmdp.learning.files",
     "load_policy": "fmdp.planning.policy",
+    "load_results": "fmdp.experiments.results",
     "plan": "fmdp.planning.choice",
     "problem": "fmdp.problems",
+    "reference_for": "fmdp.simulation",
+    "register": "fmdp.registries",
     "save": "fmdp.model",
+    "setting": "fmdp.settings",
     "simulate": "fmdp.simulation",
+    "sweep": "fmdp.experiments.api",
 }
 
 __all__ = sorted([*_HOME, "__version__"])
 
 if TYPE_CHECKING:  # the same names for type checkers and editors; a test compares the two
     from fmdp.errors import FmdpError as FmdpError
+    from fmdp.experiments.api import sweep as sweep
+    from fmdp.experiments.results import Results as Results
+    from fmdp.experiments.results import load_results as load_results
+    from fmdp.learning.agent import Agent as Agent
+    from fmdp.learning.agent import Decision as Decision
     from fmdp.learning.dorl import DORL as DORL
-    from fmdp.learning.files import load_learner as load_learner
+    from fmdp.learning.estimate import estimated_model as estimated_model
+    from fmdp.learning.files import load_agent as load_agent
     from fmdp.learning.frmax import FRmax as FRmax
     from fmdp.learning.fsrl import FSRL as FSRL
+    from fmdp.learning.learner import Learner as Learner
+    from fmdp.learning.learner import OptimisticLearner as OptimisticLearner
+    from fmdp.learning.learner import PlanningLearner as PlanningLearner
     from fmdp.learning.oracle import Oracle as Oracle
     from fmdp.learning.psrl import PSRL as PSRL
     from fmdp.learning.random import Random as Random
+    from fmdp.learning.statistics import Statistics as Statistics
     from fmdp.model import FactoredMDP as FactoredMDP
     from fmdp.model import Noise as Noise
     from fmdp.model import OptimisticTables as OptimisticTables
@@ -62,15 +90,23 @@ if TYPE_CHECKING:  # the same names for type checkers and editors; a test compar
     from fmdp.planning.exact import Exact as Exact
     from fmdp.planning.linear import ALP as ALP
     from fmdp.planning.plan import Plan as Plan
+    from fmdp.planning.plan import Planner as Planner
+    from fmdp.planning.plan import Prepared as Prepared
     from fmdp.planning.plan import Status as Status
     from fmdp.planning.policy import Policy as Policy
     from fmdp.planning.policy import TablePolicy as TablePolicy
     from fmdp.planning.policy import load_policy as load_policy
+    from fmdp.planning.randomised import ExploringPolicy as ExploringPolicy
     from fmdp.planning.span import SpanConstrained as SpanConstrained
+    from fmdp.problems import Problem as Problem
     from fmdp.problems import problem as problem
+    from fmdp.registries import register as register
+    from fmdp.settings import setting as setting
     from fmdp.simulation import Environment as Environment
     from fmdp.simulation import Run as Run
+    from fmdp.simulation import Trajectory as Trajectory
     from fmdp.simulation import evaluate as evaluate
+    from fmdp.simulation import reference_for as reference_for
     from fmdp.simulation import simulate as simulate
 
 

@@ -86,7 +86,9 @@ class Settings:
         if "name" not in cls.__dict__:
             cls.name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", cls.__name__).lower()
         if "summary" not in cls.__dict__:
-            cls.summary = " ".join(re.split(r"(?<=\.)\s|\n\n", text)[0].split()).rstrip(".")
+            first = " ".join(re.split(r"(?<=\.)\s|\n\n", text)[0].split()).rstrip(".")
+            # "Posterior sampling" begins a list's line in small letters, "ALP" does not.
+            cls.summary = first[:1].lower() + first[1:] if first[1:2].islower() else first
         cls.__doc__ = _documented(cls, text)
         given = inspect.signature(cls.__init__).parameters
         if {one.name for one in dataclasses.fields(cls)} == set(given) - {"self"}:
@@ -134,12 +136,12 @@ class Settings:
 
 def _own_first(cls: type[Settings]) -> list[Field[Any]]:
     """The fields of a class before those of its bases."""
-    depth = {
-        name: number
+    place = {
+        name: (number, position)
         for number, home in reversed(list(enumerate(cls.__mro__)))
-        for name in inspect.get_annotations(home)
+        for position, name in enumerate(inspect.get_annotations(home))
     }
-    return sorted(dataclasses.fields(cls), key=lambda one: depth[one.name])
+    return sorted(dataclasses.fields(cls), key=lambda one: place[one.name])
 
 
 def _parameter(field: Field[Any]) -> Parameter:

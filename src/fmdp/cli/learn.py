@@ -28,8 +28,12 @@ from fmdp.memory import describe_count
 from fmdp.progress import line_of_run
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from fmdp.learning.agent import Agent
     from fmdp.learning.learner import Learner
     from fmdp.model import FactoredMDP
+    from fmdp.parameters import Parameter
     from fmdp.planning.plan import Planner
     from fmdp.simulation import Run
 
@@ -57,14 +61,21 @@ def learn(
     learner: Annotated[
         str,
         typer.Option(
-            metavar="NAME", help="A learner (see `fmdp list`), e.g. psrl, dorl, fsrl, frmax."
+            metavar="NAME",
+            help="A learner (see `fmdp list`), e.g. psrl or psrl,c=0.1; one's own as module:Class.",
+            autocompletion=options.complete_learner,
         ),
     ],
     steps: Annotated[str, typer.Option(metavar="T", help="Steps to take.")] = "10000",
     seed: Annotated[str, typer.Option(metavar="S", help="Seed of environment and learner.")] = "0",
     set: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="A parameter of the learner; repeatable."),
+        typer.Option(
+            "--set",
+            metavar="KEY=VALUE",
+            help="A parameter of the learner; repeatable.",
+            autocompletion=options.complete_setting,
+        ),
     ] = None,
     planner: options.Planner = None,
     span_budget: options.SpanBudget = None,
@@ -89,8 +100,7 @@ def learn(
     if out is not None:
         refuse_unwritable(out)
     started = time.perf_counter()
-    from fmdp.learning.registry import learner_kind
-    from fmdp.parameters import Integer, split_assignments
+    from fmdp.parameters import Integer
     from fmdp.problems import problem as problem_of
     from fmdp.simulation import Simulation, reference_for
 
@@ -98,31 +108,26 @@ def learn(
         steps, "fmdp learn"
     )
     n_seed = Integer("seed", 0, "seed of the run", low=0, high=2**63).parse(seed, "fmdp learn")
-    kind = learner_kind(learner)
-    parameters: dict[str, object] = {**split_assignments(set or (), f"learner {learner}")}
     with progress(f"{learner} on {problem}", line_of_run) as report:
         model = problem_of(problem)
-        chosen, reason = planner_of(learner, planner, settings, parameters, model)
-        made = kind.make(model, parameters, chosen)
-        rehearse(learner, made)
+        chosen, reason = learner_of(learner, set or (), planner, settings, model)
+        agent = chosen.start(model)
+        rehearse(chosen, agent)
         startup = time.perf_counter() - started
         reference = reference_for(model, progress=report)
-        simulation = Simulation(model, made, n_seed, reference=reference)
-        interrupted = False
-        try:
-            simulation.run(n_steps, progress=report)
-        except KeyboardInterrupt:
-            interrupted = True
+        simulation = Simulation(model, agent, n_seed, reference=reference)
+        simulation.run(n_steps, progress=report)
     run = simulation.result()
     if out is not None:
-        made.save(out)
-    of_planner = getattr(made, "planner", None)
+        agent.save(out)
+    of_planner = agent.planner
     result: dict[str, Any] = {
         "problem": problem,
-        "learner": learner,
-        "parameters": made.settings,
+        "learner": learner.partition(",")[0],
+        "parameters": {one.name: plain(one, chosen.values[one.name]) for one in chosen.parameters},
         "planner": None if of_planner is None else of_planner.name,
-        "planner_reason": reason or getattr(made, "planner_reason", None),
+        "planner_settings": getattr(of_planner, "values", None),
+        "planner_reason": reason or agent.planner_reason,
         "seed": n_seed,
         **{key: getattr(run, key) for key in OF_THE_RUN},
         "states": model.structure.n_states,
@@ -133,68 +138,94 @@ def learn(
     if json:
         print_json(result)
     else:
-        print_run(result, run, interrupted, out)
-    return INTERRUPTED if interrupted else 0
+        print_run(result, run, out)
+    return INTERRUPTED if run.interrupted else 0
+
+
+def plain(parameter: Parameter, value: Any) -> Any:
+    """A value for the JSON; what has no number and no word of its own is told as on the command
+    line."""
+    return value if isinstance(value, int | float | str | tuple | None) else parameter.show(value)
+
+
+def learner_of(
+    text: str,
+    assignments: Sequence[str],
+    planner: str | None,
+    settings: dict[str, object],
+    model: FactoredMDP,
+) -> tuple[Learner, str | None]:
+    """The learner that the options ask for; and why its planner is not the exact one, where options
+    were given for a planner that nobody named."""
+    from dataclasses import fields
+
+    from fmdp.learning.registry import LEARNERS
+    from fmdp.parameters import split_assignments
+
+    kind, given = LEARNERS.split(text)
+    parameters: dict[str, object] = {**given}
+    for name, value in split_assignments(assignments, kind.owner()).items():
+        if name in parameters:
+            raise InvalidParameter(
+                f"the '{name}' parameter of {kind.owner()} must be given once; "
+                f"got {name}={parameters[name]} with --learner, and --set {name}={value}"
+            )
+        parameters[name] = value
+    own = {one.name for one in kind.parameters}
+    for key in [key for key in settings if key in own]:
+        # FSRL plans under a span budget, which may be given as an option or with --set.
+        if key in parameters:
+            raise InvalidParameter(
+                f"the '{key}' of {kind.owner()} must be given once; "
+                f"got {options.option_of(key)} {settings[key]} and --set {key}={parameters[key]}"
+            )
+        parameters[key] = settings.pop(key)
+    if planner is None and not settings:
+        return kind.make(parameters), None
+    if "planner" not in {one.name for one in fields(kind)}:
+        what = planner or options.option_of(next(iter(settings)))
+        raise InvalidParameter(f"{kind.owner()} does not plan; got planner {what}, must be none")
+    made, reason = planner_of(kind, planner, settings, model)
+    return kind.make(parameters, planner=made), reason
 
 
 def planner_of(
-    learner: str,
-    name: str | None,
-    settings: dict[str, object],
-    parameters: dict[str, object],
-    model: FactoredMDP,
-) -> tuple[Planner | None, str | None]:
-    """The planner that the options ask for, None where they leave it to the learner; and why it is
-    not the exact one, where they do not name it.
-
-    FSRL always plans under a span budget, which may be given as an option or with --set.
-    """
+    kind: type[Learner], text: str | None, settings: dict[str, object], model: FactoredMDP
+) -> tuple[Planner, str | None]:
+    """The planner that the options ask for, and why it is not the exact one where they do not."""
     from fmdp.learning.learner import EXACT_STATES
     from fmdp.planning.choice import choose_planner
-    from fmdp.planning.registry import PLANNERS
 
-    if learner == "fsrl":
-        for key in ("budget", "split"):
-            if key in settings and key in parameters:
-                raise InvalidParameter(
-                    f"the '{key}' of learner fsrl must be given once; "
-                    f"got --span-{key} {settings[key]} and --set {key}={parameters[key]}"
-                )
-            if key in settings:
-                parameters[key] = settings.pop(key)
-        if name in (None, "span"):
-            # Budget 0 stands for none: the learner has its own.
-            made = PLANNERS.find("span").make({**settings, "budget": 0}) if settings else None
-            return made, None
-    reason = None
-    if name is None:
-        if not settings:
-            return None, None
-        limit: Any = settings.get("memory_limit")
-        chosen, reason = choose_planner(
-            model.structure, most_states=EXACT_STATES, memory_limit=limit
-        )
-        name = chosen.name
-    return PLANNERS.find(name).make(settings), reason
+    found, given = options.asked_planner(text or kind.only_planner, settings)
+    if found is not None:
+        if found.name == kind.only_planner:
+            # What the learner sets itself at every plan need not be given.
+            given = {**kind.planner_defaults, **given}
+        return found.make(given), None
+    limit: Any = settings.get("memory_limit")
+    chosen, reason = choose_planner(model.structure, most_states=EXACT_STATES, memory_limit=limit)
+    return type(chosen).make(given), reason
 
 
-def rehearse(name: str, learner: Learner) -> None:
-    """Compile what the run will use, or load it from the cache: two steps on two machines."""
-    from fmdp.learning.registry import learner_kind
-    from fmdp.planning.registry import PLANNERS
+def rehearse(learner: Learner, agent: Agent) -> None:
+    """Compile what the run will use, or load it from the cache: two steps on two machines. What is
+    not fmdp's own is not rehearsed: it may be made for one problem."""
     from fmdp.problems import problem as problem_of
+    from fmdp.registries import is_own
     from fmdp.simulation import Reference, Simulation
 
+    planner = agent.planner
+    if not is_own(type(learner)) or (planner is not None and not is_own(type(planner))):
+        return
+    kind, others = type(learner), {}
+    if planner is not None and kind.only_planner is None:
+        others["planner"] = type(planner).make({"ties": "first", **type(planner).on_any_model})
     small = problem_of("circle:2")
-    planner = getattr(learner, "planner", None)
-    if planner is not None and name != "fsrl":
-        kind = PLANNERS.find(planner.name)
-        planner = kind.make({"ties": "first", **kind.on_any_model})
-    copy = learner_kind(name).make(small, {}, None if name == "fsrl" else planner)
+    copy = kind.make(kind.example, **others)
     Simulation(small, copy, reference=Reference(0.0, "exact", None, 0.0)).run(2)
 
 
-def print_run(result: dict[str, Any], run: Run, interrupted: bool, out: Path | None) -> None:
+def print_run(result: dict[str, Any], run: Run, out: Path | None) -> None:
     exact = run.gain_kind == "exact"
     decades = [(t, regret) for t, regret in run.curve if t == run.steps or is_power_of_ten(t)]
     parameters = ", ".join(
@@ -204,7 +235,7 @@ def print_run(result: dict[str, Any], run: Run, interrupted: bool, out: Path | N
         ("problem", f"{result['problem']}, {describe_count(result['states'])} states"),
         ("learner", result["learner"] + (f" ({parameters})" if parameters else "")),
         ("planner", planner_text(result)),
-        ("steps", f"{run.steps:,}" + (" (interrupted)" if interrupted else "")),
+        ("steps", f"{run.steps:,}" + (" (interrupted)" if run.interrupted else "")),
         ("regret", short_number(run.regret, 6)),
         ("gap regret", short_number(run.gap_regret, 6)),
         ("regret by step", ", ".join(f"{t:,}: {short_number(r, 4)}" for t, r in decades)),

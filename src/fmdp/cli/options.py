@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fmdp.errors import InvalidParameter, UnknownName
+from fmdp.errors import FmdpError, InvalidParameter, UnknownName
 
 if TYPE_CHECKING:
     from fmdp.planning.plan import Planner as AnyPlanner
@@ -232,3 +232,25 @@ def _that_take(setting: str) -> list[type[AnyPlanner]]:
     from fmdp.planning.registry import PLANNERS
 
     return [kind for kind in PLANNERS.own() if any(one.name == setting for one in kind.parameters)]
+
+
+def complete_learner(incomplete: str) -> list[str]:
+    """Names for the shell."""
+    from fmdp.learning.registry import LEARNERS
+
+    return [name for name in LEARNERS.names() if name.startswith(incomplete)]
+
+
+def complete_setting(ctx: typer.Context, incomplete: str) -> list[tuple[str, str]]:
+    """ "c=" and what it means, of the learner that the line has named so far."""
+    from fmdp.learning.registry import LEARNERS
+
+    try:
+        kind, _ = LEARNERS.split(str(ctx.params.get("learner")))
+    except FmdpError:
+        return []
+    return [
+        (f"{one.name}=", one.meaning)
+        for one in kind.parameters
+        if f"{one.name}=".startswith(incomplete)
+    ]

@@ -17,7 +17,7 @@ from fmdp.cli.output import print_people, seconds_text, short_number, table
 from fmdp.cli.plan import exit_status, run
 from fmdp.cli.progress import progress
 from fmdp.cli.report import print_report
-from fmdp.cli.sweep import WorkerCount, duration, print_summary, run_spec, team
+from fmdp.cli.sweep import WorkerCount, print_summary, run_spec, team
 from fmdp.memory import describe_count
 
 # So tight that the gains can be compared digit by digit; it costs a few more sweeps.
@@ -49,6 +49,8 @@ def reproduce(
     print_report(written)
     print()
     print_summary(summary, retried=True)
+    from fmdp.experiments.news import duration
+
     print(f"in all {duration(time.perf_counter() - started)}")
     if written.without_figures is not None:
         print(f"fmdp: {written.without_figures}", file=sys.stderr)

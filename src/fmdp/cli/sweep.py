@@ -15,7 +15,7 @@ from fmdp.errors import InvalidParameter
 if TYPE_CHECKING:
     from fmdp.experiments.executors import Workers
     from fmdp.experiments.spec import Spec
-    from fmdp.experiments.sweep import Summary, SweepNews
+    from fmdp.experiments.sweep import Summary
 
 # A failed run is told with its error; of hundreds, the first few tell the story.
 _MOST_ERRORS = 5
@@ -62,37 +62,20 @@ def team(workers: int | None, dask: str | None = None) -> Workers:
 
 def run_spec(spec: Spec, out: Path, workers: Workers, *, retry_failed: bool = False) -> Summary:
     """Run what is missing, with progress; on Ctrl-C, say how to go on."""
-    from fmdp.experiments.sweep import sweep as run
+    from fmdp.experiments.news import line_of
+    from fmdp.experiments.sweep import run_sweep
 
     try:
         with progress(spec.name, line_of) as report:
-            return run(spec, out, workers=workers, retry_failed=retry_failed, progress=report)
+            return run_sweep(spec, out, workers=workers, retry_failed=retry_failed, progress=report)
     except KeyboardInterrupt:
         print(f"interrupted; what is done is in {out}: the same command goes on", file=sys.stderr)
         raise
 
 
-def line_of(news: SweepNews, seconds: float) -> str:
-    """ "12/80 done, 2 running, 0 failed, 3 min 5 s left, ahead: DORL" """
-    parts = [f"{news.done}/{news.total} done", f"{news.running} running", f"{news.failed} failed"]
-    if news.seconds_left is not None:
-        parts.append(f"{duration(news.seconds_left)} left")
-    if news.leader is not None:
-        parts.append(f"ahead: {news.leader}")
-    return ", ".join(parts)
-
-
-def duration(seconds: float) -> str:
-    """ "42 s", "3 min 5 s", "2 h 10 min" """
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60} s"
-    return f"{whole // 3600} h {whole % 3600 // 60} min"
-
-
 def print_summary(summary: Summary, retried: bool) -> None:
+    from fmdp.experiments.news import duration
+
     runs = f"{summary.total} runs: {summary.done} done, {summary.failed} failed"
     if summary.already:
         runs += f" ({summary.already} were there before)"

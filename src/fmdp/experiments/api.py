@@ -15,6 +15,7 @@ from typing import Any
 
 from fmdp.errors import InvalidParameter
 from fmdp.experiments.executors import InThisProcess, Processes, Workers
+from fmdp.experiments.news import line_of
 from fmdp.experiments.results import Results
 from fmdp.experiments.spec import (
     Problem,
@@ -32,7 +33,6 @@ from fmdp.model import FactoredMDP
 from fmdp.parameters import quoted
 from fmdp.problems import problem
 from fmdp.progress import reporting
-from fmdp.experiments.news import line_of_sweep
 
 
 def sweep(
@@ -55,8 +55,8 @@ def sweep(
     problems
         Ids such as "circle:7", paths of model files, models, or one of these.
     learners
-        Learners such as fmdp.PSRL(c=0.1), their texts ("psrl,c=0.1", "module:Class"), and baselines:
-        policies, policy files, functions state -> action. A mapping gives them labels:
+        Learners such as fmdp.PSRL(c=0.1), their texts ("psrl,c=0.1", "module:Class"), and
+        baselines: policies, policy files, functions state -> action. A mapping gives them labels:
         {"mine": MyLearner(), "never": rule}.
     seeds
         How many (0, 1, ...), or which.
@@ -81,7 +81,7 @@ def sweep(
     """
     spec = spec_of(problems, learners, seeds=seeds, steps=steps, name=name, title=title)
     team = _team(spec, workers)
-    with reporting(progress, spec.name, "sweep", line_of_sweep) as report:
+    with reporting(progress, spec.name, "sweep", line_of) as report:
         run_sweep(spec, out, workers=team, retry_failed=retry_failed, progress=report)
     return Results.open(out)
 

@@ -273,9 +273,7 @@ def _main_hidden() -> Iterator[None]:
     """A process started meanwhile does not run the user's script again, which would start a sweep
     of its own where the script has no guard. What a task needs is in modules."""
     main = sys.modules.get("__main__")
-    hidden = {
-        name: getattr(main, name) for name in ("__file__", "__spec__") if hasattr(main, name)
-    }
+    hidden = {name: getattr(main, name) for name in ("__file__", "__spec__") if hasattr(main, name)}
     for name in hidden:
         setattr(main, name, None) if name == "__spec__" else delattr(main, name)
     try:

@@ -18,7 +18,7 @@ import numpy as np
 
 from fmdp.errors import InvalidParameter, UnknownName, did_you_mean
 from fmdp.parameters import quoted
-from fmdp.simulation.loop import Run
+from fmdp.simulation.run import Run
 
 Value = float | int | str
 Points = Sequence[tuple[int, float]]

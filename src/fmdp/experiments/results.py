@@ -350,3 +350,14 @@ def _line(head: str, words: Iterable[str]) -> str:
 
 def _cut(text: str) -> str:
     return text if len(text) <= _WIDTH else f"{text[: _WIDTH - 4].rstrip(' ,')} ..."
+
+
+def load_results(directory: str | os.PathLike[str]) -> Results:
+    """The runs of a store as frames.
+
+    Parameters
+    ----------
+    directory
+        What `fmdp.sweep` or `fmdp sweep` was given as `out`.
+    """
+    return Results.open(directory)

@@ -5,9 +5,9 @@
 Everything is read and checked before anything runs: every key, name and value, every model file;
 every learner is made once. A spec that is refused is refused with one line that names the place.
 What comes out is resolved: every parameter and planner setting has its value, defaults included,
-and models, policies and code that is not fmdp's own are known by their content. The hash of a spec is that of its resolved content, so that
-the order of keys, comments and spaces do not matter; the key of a run is the hash of its own part
-and of RESULTS_VERSION. docs/experiments.md describes the format.
+and models, policies and code that is not fmdp's own are known by their content. The hash of a spec
+is that of its resolved content, so that the order of keys, comments and spaces do not matter; the
+key of a run is the hash of its own part and of RESULTS_VERSION. docs/experiments.md describes the format.
 """
 
 from __future__ import annotations
@@ -199,9 +199,7 @@ def _problems(given: Any, folder: Path) -> dict[str, Problem]:
     return found
 
 
-def _cells(
-    entry: Any, problems: Mapping[str, Problem], steps: int, folder: Path
-) -> Iterator[Cell]:
+def _cells(entry: Any, problems: Mapping[str, Problem], steps: int, folder: Path) -> Iterator[Cell]:
     if isinstance(entry, str):
         entry = {"name": entry}
     entry = _table(entry, "a learner", "the name of a learner or a table")

@@ -11,6 +11,7 @@ alone after that, so that a run which kills its worker is found out and harms no
 
 from __future__ import annotations
 
+import os
 import time
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping
@@ -22,6 +23,7 @@ from statistics import mean, median
 from fmdp import __version__
 from fmdp.experiments.executors import Processes, Workers
 from fmdp.experiments.measures import REGRET
+from fmdp.experiments.news import SweepNews
 from fmdp.experiments.spec import PlannedRun, Spec
 from fmdp.experiments.store import Member, Store, StoredRun, StoredSpec
 from fmdp.experiments.work import MadeRun, Task, failed, now, work
@@ -29,20 +31,6 @@ from fmdp.experiments.work import MadeRun, Task, failed, now, work
 ATTEMPTS = 3
 """How often a run may lose its worker before it counts as failed."""
 _TICK_SECONDS = 0.5
-
-
-@dataclass(frozen=True)
-class SweepNews:
-    """How far a sweep is. `done` and `failed` count all runs of the spec, stored before or now."""
-
-    total: int
-    done: int
-    failed: int
-    running: int
-    seconds: float
-    seconds_left: float | None
-    leader: str | None
-    """Label of the learner that is ahead so far: lowest mean rank of its median regret."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +50,7 @@ class Summary:
 
 def run_sweep(
     spec: Spec,
-    directory: str | Path,
+    directory: str | os.PathLike[str],
     *,
     workers: Workers | None = None,
     retry_failed: bool = False,

@@ -196,4 +196,3 @@ def knowledge(
             visited[frame, i] = np.count_nonzero(visits)
             uncertainty[frame, i] = (1.0 / np.sqrt(np.maximum(visits, 1))).mean()
     return visited, uncertainty
-

@@ -200,8 +200,9 @@ class Agent:
             if not callable(policy):
                 raise InvalidParameter(f"{owner} must give a policy; got {quoted(policy)}")
             policy = policy if isinstance(policy, Rule) else Rule(policy, self.structure)
-            decision = Decision(policy, decision.steps, decision.limits)
-        return decision
+            return Decision(policy, decision.steps, decision.limits)
+        checked: Decision = decision
+        return checked
 
     # ---- step by step ---------------------------------------------------------------------------
 

@@ -17,9 +17,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fmdp.model.entries import split_cells, split_rows
 from fmdp.learning.statistics import Statistics
 from fmdp.model import OptimisticTables, Structure
+from fmdp.model.entries import split_cells, split_rows
 
 Floats = NDArray[np.float64]
 

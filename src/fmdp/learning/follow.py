@@ -7,6 +7,7 @@ that never ends. A function of one's own is asked in every step, since it may be
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -62,7 +63,7 @@ class Follow(Learner):
     summary = "plays one policy, or one's own rule, for ever: a baseline"
     role = "baseline"
     counts = False
-    example = {"policy": "fmdp.learning.follow:first_action"}
+    example: ClassVar[Mapping[str, object]] = {"policy": "fmdp.learning.follow:first_action"}
 
     policy: Any = setting(
         REQUIRED, "what is played: a policy file, or a rule as module:function", kind=PolicySource

@@ -13,8 +13,9 @@ in the place of Q, plus what is lost before: a number that does not depend on T.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 from fmdp.errors import InvalidParameter
 from fmdp.learning.agent import Agent, Decision
@@ -36,6 +37,9 @@ class FSRL(DORL):
     The planner may be a SpanConstrained, whose budget counts where none is set here; a budget of 0,
     under which nothing could be learned, stands for none.
     """
+
+    only_planner = "span"
+    planner_defaults: ClassVar[Mapping[str, object]] = {"budget": 0.0}
 
     budget: float | tuple[float, ...] | None = setting(
         None,

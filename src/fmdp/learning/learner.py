@@ -12,7 +12,7 @@ unless it is set otherwise; exact up to 2^13 states, else approximate.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import field, fields, is_dataclass, replace
 from typing import Any, ClassVar
 
@@ -65,6 +65,12 @@ class Learner(Settings):
     """Whether what happens is counted; without, the statistics stay empty."""
     knows_model: ClassVar[bool] = False
     """Whether it is told the model and not the structure alone."""
+    only_planner: ClassVar[str | None] = None
+    """The name of the one planner that it works with, if there is only one."""
+    planner_defaults: ClassVar[Mapping[str, object]] = {}
+    """What need not be given for that planner, because the learner says it at every plan."""
+    example: ClassVar[Mapping[str, object]] = {}
+    """Values for the settings that have to be given, with which it runs on any model: for tests."""
 
     def __init_subclass__(cls, **arguments: Any) -> None:
         super().__init_subclass__(**arguments)
@@ -246,4 +252,3 @@ def with_targets(planner: Any, targets: str | None) -> Planner:
         )
     changed: Planner = replace(planner, targets=targets)
     return changed
-

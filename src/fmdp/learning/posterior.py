@@ -17,9 +17,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from fmdp.model.entries import Entries, split_cells, split_rows
 from fmdp.learning.statistics import Statistics
 from fmdp.model import FactoredMDP
+from fmdp.model.entries import Entries, split_cells, split_rows
 
 Floats = NDArray[np.float64]
 

@@ -4,8 +4,8 @@
     P-hat(s' | x) = N_P(x, s') / max{1, N_P(x)},    R-hat(x) = (sum of rewards) / max{1, N_R(x)}.
 
 The arrays are flat over entries and cells (entries.py) and are filled in place, by `record` or by
-the simulator's compiled loop through the same `count` of model/entries.py. An entry that was never visited has a row
-of mass 0: what that means is for the confidence set or the posterior to say.
+the simulator's compiled loop through the same `count` of model/entries.py. An entry that was never
+visited has a row of mass 0: what that means is for the confidence set or the posterior to say.
 """
 
 from __future__ import annotations

@@ -180,7 +180,9 @@ def evaluate_by_simulation(
     )
 
 
-def _walk(environment: Environment, policy: Policy, actions: ActionTable | None, steps: int) -> None:
+def _walk(
+    environment: Environment, policy: Policy, actions: ActionTable | None, steps: int
+) -> None:
     while steps > 0:
         if actions is None:
             environment.step(policy(environment.state))

@@ -84,9 +84,10 @@ class Recorder:
 
     def __init__(self, structure: Structure) -> None:
         self.structure = structure
-        m, k, l = structure.m, len(structure.action_sizes), structure.l
         self._chunk = Rows(
-            np.zeros((CHUNK, m), np.int32), np.zeros((CHUNK, k), np.int32), np.zeros((CHUNK, l))
+            np.zeros((CHUNK, structure.m), np.int32),
+            np.zeros((CHUNK, len(structure.action_sizes)), np.int32),
+            np.zeros((CHUNK, structure.l)),
         )
         self._used = 0
         self._types = (_smallest(structure.state_sizes), _smallest(structure.action_sizes))
@@ -111,7 +112,8 @@ class Recorder:
         """Room for the coming steps, at least one."""
         if self._used == CHUNK:
             self._keep()
-        return Rows(*(part[self._used :] for part in self._chunk))
+        states, actions, rewards = self._chunk
+        return Rows(states[self._used :], actions[self._used :], rewards[self._used :])
 
     def written(self, steps: int) -> None:
         """So many of the rows have been filled."""
@@ -132,7 +134,7 @@ class Recorder:
         states = np.concatenate([*(rows.states for rows in self._full), end])
         actions = np.concatenate([rows.actions for rows in self._full])
         rewards = np.concatenate([rows.rewards for rows in self._full])
-        return Trajectory(states, actions, rewards, self.structure)  # type: ignore[arg-type]
+        return Trajectory(states, actions, rewards, self.structure)
 
 
 def _smallest(sizes: Sequence[int]) -> np.dtype[Any]:

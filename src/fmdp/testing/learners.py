@@ -1,8 +1,10 @@
 """check_learner: what every learner has to do, one's own included; an error says what fails.
 
+* its settings are declared: equal objects from equal settings, each with a meaning, its repr the
+  call that makes it again;
 * `act` gives an action of the structure, and asking again changes nothing;
-* the same seeds give the same run, to the last bit;
-* playing offers in bulk gives the same run as act and observe, to the last bit;
+* the same seeds give the same run, to the last bit, whoever ran before;
+* playing many steps at once gives the same run as act and observe, to the last bit;
 * what is planned with passes the checking constructors: every row is a distribution;
 * saved after any number of steps and loaded again, it goes on the same, to the last bit;
 * a step that is out of range is refused and leaves no trace.
@@ -11,78 +13,95 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from fmdp.errors import FmdpError
-from fmdp.learning.files import load_learner
+from fmdp.learning.agent import Agent
+from fmdp.learning.files import load_agent, state_of
 from fmdp.learning.learner import Learner, PlanningLearner
-from fmdp.learning.registry import learners
 from fmdp.model import FactoredMDP, OptimisticTables
+from fmdp.planning.policy import policy_digest
+from fmdp.registries import place_of
 from fmdp.simulation import Reference, Simulation
-
-Make = Callable[[FactoredMDP, np.random.Generator], Any]
-"""A new learner for a model, with its generator."""
+from fmdp.testing.checks import ContractBroken
 
 _NO_REFERENCE = Reference(gain=0.0, gain_kind="exact", gaps=None, seconds=0.0)
 
 
 class StepByStep:
-    """A learner seen through act and observe alone."""
+    """An agent seen through act and observe alone."""
 
-    def __init__(self, learner: Any) -> None:
-        self.learner = learner
+    def __init__(self, agent: Any) -> None:
+        self.agent = agent
 
     def act(self, state: Sequence[int]) -> tuple[int, ...]:
-        return tuple(self.learner.act(state))
+        return tuple(self.agent.act(state))
 
     def observe(self, *step: Any) -> None:
-        self.learner.observe(*step)
+        self.agent.observe(*step)
 
 
 def check_learner(
-    make: Make, model: FactoredMDP, *, steps: int = 100, seed: int = 0, save_after: int = 37
+    learner: Learner, model: FactoredMDP, *, steps: int = 100, seed: int = 0, save_after: int = 37
 ) -> None:
-    """Run a learner through everything that it has to do; an AssertionError says what fails.
+    """Run a learner through everything that it has to do; ContractBroken says what it does not.
 
     Parameters
     ----------
-    make
-        Makes a new learner from a model and a generator, `make(model, generator)`.
+    learner
+        The learner with its settings.
     model
-        The model that it is run on.
+        What it is tried on; three variables with two or three values are enough.
     steps
-        Length of every run.
+        Length of the runs that are compared.
     seed
-        Seed of the environment and of the learner's generator.
+        Of environment and learner.
     save_after
-        Steps after which a registered learner is saved and loaded.
+        The step after which it is saved and loaded.
     """
-    _check_actions(make, model, seed)
-    whole = _traces(_made(make, seed)(model), model, steps, seed)
-    again = _traces(_made(make, seed)(model), model, steps, seed)
-    assert again == whole, "the same seeds gave two different runs"
-    single = _traces(_made(make, seed)(model), model, steps, seed, step_by_step=True)
-    assert single == whole, "in bulk and step by step gave two different runs"
-    _check_tables(make, model, steps, seed)
-    _check_refusal(make, model, seed)
-    learner = _made(make, seed)(model)
-    if isinstance(learner, Learner) and learner.name in {kind.name for kind in learners()}:
-        resumed = _traces(learner, model, steps, seed, save_after=save_after)
-        assert resumed == whole, (
-            f"saved after {save_after} steps and loaded, it went on differently"
-        )
+    who = f"learner {place_of(type(learner))}"
+    _check_settings(learner, who)
+    _check_actions(learner, model, seed, who)
+    whole = _traces(_agent(learner, model, seed), model, steps, seed)
+    again = _traces(_agent(learner, model, seed), model, steps, seed)
+    _require(again == whole, who, "gives the same run for the same seeds")
+    single = _traces(_agent(learner, model, seed), model, steps, seed, step_by_step=True)
+    _require(single == whole, who, "gives the same run in bulk and step by step")
+    _check_tables(learner, model, steps, seed)
+    _check_refusal(learner, model, seed, who)
+    resumed = _traces(_agent(learner, model, seed), model, steps, seed, save_after=save_after)
+    _require(resumed == whole, who, f"goes on the same when it is saved after {save_after} steps")
 
 
-def _made(make: Make, seed: int) -> Callable[[FactoredMDP], Any]:
-    return lambda model: make(model, np.random.Generator(np.random.PCG64(seed)))
+def _require(kept: bool, who: str, promise: str) -> None:
+    if not kept:
+        raise ContractBroken(f"{who}: must keep its promise that it {promise}")
+
+
+def _agent(learner: Learner, model: FactoredMDP, seed: int) -> Agent:
+    return learner.start(model, np.random.Generator(np.random.PCG64(seed)))
+
+
+def _check_settings(learner: Learner, who: str) -> None:
+    _require(replace(learner) == learner, who, "equals another with the same settings")
+    texts = {one.name: one.show(getattr(learner, one.name)) for one in learner.parameters}
+    again = replace(
+        learner,
+        **{one.name: one.parse(texts[one.name], who) for one in learner.parameters},
+    )
+    _require(again == learner, who, "has settings that can be read back from their texts")
+    for one in learner.parameters:
+        _require(bool(one.meaning.strip()), who, f"says what its setting '{one.name}' means")
+    _require(bool(learner.summary), who, "has a docstring, whose first sentence is its summary")
 
 
 def _traces(
-    learner: Any,
+    agent: Agent,
     model: FactoredMDP,
     steps: int,
     seed: int,
@@ -91,43 +110,45 @@ def _traces(
     save_after: int | None = None,
 ) -> list[Any]:
     """Everything that a run leaves behind."""
-    seen = StepByStep(learner) if step_by_step else learner
-    simulation = Simulation(model, seen, seed, reference=_NO_REFERENCE)
+    seen: Any = StepByStep(agent) if step_by_step else agent
+    simulation = Simulation(model, seen, seed, reference=_NO_REFERENCE, record=True)
     if save_after is not None:
         simulation.run(save_after)
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder) / "learner.npz"
-            learner.save(file)
-            simulation.learner = learner = load_learner(file)
+            agent.save(file)
+            simulation.agent = agent = load_agent(file)
     simulation.run(steps - simulation.environment.steps)
-    environment = simulation.environment
-    traces: list[Any] = [environment.state, environment.total_reward, environment.steps]
-    if isinstance(learner, Learner):
-        traces += [learner.steps, learner.episodes, learner.planner_calls]
-        traces.append(learner.unconverged_plans)
-        values, arrays = learner.state()
-        traces += [values, {name: array.tolist() for name, array in arrays.items()}]
-        if learner.generator is not None:
-            traces.append(learner.generator.bit_generator.state)
+    trajectory = simulation.result().trajectory
+    assert trajectory is not None
+    traces: list[Any] = [
+        trajectory.states.tolist(),
+        trajectory.actions.tolist(),
+        trajectory.rewards.tolist(),
+    ]
+    values, arrays = state_of(agent)
+    traces += [values, {name: array.tolist() for name, array in arrays.items()}]
+    if agent.generator is not None:
+        traces.append(str(agent.generator.bit_generator.state))
+    if agent.decision is not None:
+        traces.append(policy_digest(agent.decision.policy))
     return traces
 
 
-def _check_actions(make: Make, model: FactoredMDP, seed: int) -> None:
-    learner = _made(make, seed)(model)
-    first = model.structure.check_action(learner.act(model.initial_state))
+def _check_actions(learner: Learner, model: FactoredMDP, seed: int, who: str) -> None:
+    agent = _agent(learner, model, seed)
+    first = model.structure.check_action(agent.act(model.initial_state))
     for _ in range(3):
-        assert tuple(learner.act(model.initial_state)) == first, (
-            "asked again, it answered otherwise"
-        )
+        _require(agent.act(model.initial_state) == first, who, "answers the same when asked again")
 
 
-def _check_tables(make: Make, model: FactoredMDP, steps: int, seed: int) -> None:
-    learner = _made(make, seed)(model)
+def _check_tables(learner: Learner, model: FactoredMDP, steps: int, seed: int) -> None:
     if not isinstance(learner, PlanningLearner):
         return
-    simulation = Simulation(model, learner, seed, reference=_NO_REFERENCE)
+    agent = _agent(learner, model, seed)
+    simulation = Simulation(model, agent, seed, reference=_NO_REFERENCE)
     for _ in range(6):
-        tables = learner.tables()
+        tables = learner.tables(agent)
         if isinstance(tables, OptimisticTables):
             OptimisticTables(tables.structure, tables.lower, tables.free, tables.rewards)
         else:
@@ -135,16 +156,15 @@ def _check_tables(make: Make, model: FactoredMDP, steps: int, seed: int) -> None
         simulation.run(max(1, steps // 5))
 
 
-def _check_refusal(make: Make, model: FactoredMDP, seed: int) -> None:
-    learner = _made(make, seed)(model)
+def _check_refusal(learner: Learner, model: FactoredMDP, seed: int, who: str) -> None:
+    agent = _agent(learner, model, seed)
     s = model.structure
     rewards = [lo for lo, _ in s.reward_ranges]
     nowhere = (s.state_sizes[0], *model.initial_state[1:])
+    refused = False
     try:
-        learner.observe(model.initial_state, (0,) * len(s.action_sizes), rewards, nowhere)
+        agent.observe(model.initial_state, (0,) * len(s.action_sizes), rewards, nowhere)
     except FmdpError:
-        pass
-    else:
-        raise AssertionError(f"observing the next state {nowhere}, which is none, was not refused")
-    if isinstance(learner, Learner):
-        assert learner.steps == 0, "a refused step was counted"
+        refused = True
+    _require(refused, who, f"refuses the next state {nowhere}, which is none")
+    _require(agent.steps == 0, who, "does not count a refused step")
