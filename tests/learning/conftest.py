@@ -1,42 +1,55 @@
-"""Learners of every kind, for the tests that all of them have to pass."""
+"""Learners of every kind, from the registry, for the tests that all of them have to pass."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
 
 from fmdp import FactoredMDP
+from fmdp.errors import FmdpError
+from fmdp.learning.agent import Agent
 from fmdp.learning.learner import Learner
-from fmdp.learning.registry import learner_kind
+from fmdp.learning.registry import LEARNERS
+from fmdp.parameters import Choice
 
-EVERY = [
-    *(
-        (name, {"episodes": rule} | ({"length": 7} if rule == "fixed" else {}))
-        for name in ("psrl", "dorl", "fsrl", "frmax")
-        for rule in ("arithmetic", "doubling", "tsde", "fixed")
-    ),
-    ("frmax", {"m": 3}),
-    ("dorl", {"targets": "vertex"}),
-    ("dorl", {"transition_constant": 18, "reward_constant": 12}),
-    ("fsrl", {"budget": 4, "split": "search", "episodes": "doubling"}),
-    ("fsrl", {"budget": (1.0, 2.0, 0.5)}),
-    ("oracle", {}),
-    ("random", {}),
-]
+FURTHER = (
+    "psrl,episodes=fixed,length=7",
+    "dorl,episodes=fixed,length=7",
+    "frmax,m=3",
+    "frmax,episodes=fixed,length=7",
+    "dorl,transition_constant=18,reward_constant=12",
+    "fsrl,budget=4,split=search,episodes=doubling",
+    "fsrl,budget=1+2+.5",
+)
+"""Beside what is read off the declarations."""
 
 
-def make(name: str, settings: dict[str, Any], model: FactoredMDP, seed: int = 0) -> Learner:
-    generator = np.random.Generator(np.random.PCG64(seed))
-    return learner_kind(name).make(model, settings, generator=generator)
+def every_learner() -> Iterator[Learner]:
+    """Every learner that has a name, with its defaults and with every choice of every setting."""
+    for kind in LEARNERS.kinds():
+        yield kind.make(kind.example)
+        for one in kind.parameters:
+            for value in one.choices if isinstance(one, Choice) else ():
+                if value != one.default:
+                    try:
+                        yield kind.make({**kind.example, one.name: value})
+                    except FmdpError:
+                        continue  # this value needs another beside it
+    for text in FURTHER:
+        yield LEARNERS.read(text)
 
 
-def called(case: tuple[str, dict[str, Any]]) -> str:
-    name, settings = case
-    return "-".join([name, *(f"{key}={value}" for key, value in settings.items())])
+def called(learner: Learner) -> str:
+    return "-".join([learner.name, *learner.words()])
 
 
-@pytest.fixture(params=EVERY, ids=called)
-def kind(request: pytest.FixtureRequest) -> tuple[str, dict[str, Any]]:
+def started(text: str, model: FactoredMDP, seed: int = 0) -> Agent:
+    """ "dorl,c=0.1": its agent for the model."""
+    return LEARNERS.read(text).start(model, np.random.Generator(np.random.PCG64(seed)))
+
+
+@pytest.fixture(params=list(every_learner()), ids=called)
+def learner(request: pytest.FixtureRequest) -> Learner:
     return request.param  # type: ignore[no-any-return]

@@ -1,0 +1,265 @@
+"""Whatever is registered does what a learner has to do; and what does not is found."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fmdp
+from fmdp.errors import FmdpError, InvalidParameter
+from fmdp.learning.learner import Learner, PlanningLearner
+from fmdp.learning.registry import LEARNERS
+from fmdp.planning.linear import ALP
+from fmdp.testing import ContractBroken, check_learner
+
+MODEL = fmdp.problem("random:3,values=2,parents=1,actions=3,seed=5,noise=bernoulli")
+
+
+@pytest.mark.parametrize("save_after", [1, 37])
+def test_every_learner_does_what_it_has_to(learner: Learner, save_after: int) -> None:
+    try:
+        learner.start(MODEL)
+    except FmdpError:
+        pytest.skip("a choice that does not fit this model")
+    check_learner(learner, MODEL, steps=150, seed=3, save_after=save_after)
+
+
+@pytest.mark.parametrize("name", ["psrl", "dorl", "frmax"])
+@pytest.mark.parametrize(
+    "planner",
+    [ALP(), ALP(method="factored"), ALP(criterion="average"), ALP(basis="pairs", ties="first")],
+    ids=lambda planner: f"{planner.method}-{planner.criterion}-{planner.basis}",
+)
+def test_learners_with_the_linear_planner(name: str, planner: ALP) -> None:
+    learner = LEARNERS.find(name).make({}, planner=planner)
+    check_learner(learner, MODEL, steps=150, seed=3, save_after=61)
+
+
+class Exploring(PlanningLearner):
+    """Plays the estimated model's best policy, and now and then a random action."""
+
+    epsilon: float = fmdp.setting(0.2, "how often an action is random", low=0.0, high=1.0)
+
+    def tables(self, agent: fmdp.Agent) -> fmdp.FactoredMDP:
+        return fmdp.estimated_model(agent.statistics)
+
+    def decide(self, agent: fmdp.Agent) -> fmdp.Decision:
+        best = agent.plan(self.tables(agent)).policy
+        return self.episode(agent, fmdp.ExploringPolicy(best, self.epsilon))
+
+
+class Watching(Learner):
+    """Looks on at every step, and keeps arrays in its memory: Q-learning over joint states."""
+
+    rate: float = fmdp.setting(0.5, "of learning", low=0.0, high=1.0)
+
+    def remember(self, structure: fmdp.Structure) -> dict[str, Any]:
+        return {"q": np.zeros((structure.n_states, structure.n_actions)), "seen": 0}
+
+    def watch(
+        self, agent: fmdp.Agent, state: Any, action: Any, rewards: Any, next_state: Any
+    ) -> None:
+        s, q = agent.structure, agent.memory["q"]
+        before = np.ravel_multi_index(tuple(state), s.state_sizes)
+        after = np.ravel_multi_index(tuple(next_state), s.state_sizes)
+        done = np.ravel_multi_index(tuple(action), s.action_sizes)
+        target = sum(rewards) + 0.9 * q[after].max()
+        q[before, done] += self.rate * (target - q[before, done])
+        agent.memory["seen"] += 1
+
+    def decide(self, agent: fmdp.Agent) -> fmdp.Decision:
+        s = agent.structure
+        greedy = agent.memory["q"].argmax(axis=1)
+        table = fmdp.TablePolicy(s.state_sizes, s.action_sizes, greedy)
+        return fmdp.Decision(fmdp.ExploringPolicy(table, 0.1), steps=5)
+
+
+@pytest.mark.parametrize("episodes", ["growing", "doubling", "arithmetic"])
+def test_a_learner_whose_policy_is_random(episodes: str) -> None:
+    check_learner(Exploring(episodes=episodes), MODEL, steps=150)
+
+
+def test_a_learner_that_looks_on() -> None:
+    check_learner(Watching(), MODEL, steps=120)
+    run = fmdp.simulate(MODEL, Watching(), 50)
+    assert run.agent.memory["seen"] == 50
+
+
+@pytest.mark.parametrize(("epsilon", "random"), [(0.0, 0), (1.0, 400)])
+def test_epsilon_is_how_often_an_action_is_random(epsilon: float, random: int) -> None:
+    base = fmdp.plan(MODEL).policy
+    assert base is not None
+    exploring = fmdp.ExploringPolicy(base, epsilon)
+    drawn = exploring.draw(np.random.Generator(np.random.PCG64(0)), 400)
+    assert (drawn[:, 0] >= 0).sum() == random
+
+
+def test_what_is_explored_costs_regret() -> None:
+    """The finding that began this: 0, .1 and 1 once gave the same regret."""
+    model = fmdp.problem("circle:4")
+    reference = fmdp.reference_for(model)
+    best = fmdp.plan(model).policy
+    assert best is not None
+    gaps = [
+        fmdp.simulate(
+            model, fmdp.ExploringPolicy(best, epsilon), 2000, reference=reference
+        ).gap_regret
+        for epsilon in (0.0, 0.1, 1.0)
+    ]
+    assert gaps[0] == 0.0
+    # A tenth of the steps is random: about a tenth of what random play costs, within a quarter.
+    assert gaps[1] == pytest.approx(0.1 * gaps[2], rel=0.25)  # type: ignore[operator]
+
+
+# ---- what is broken is found --------------------------------------------------------------------
+
+
+class Improper(fmdp.DORL):
+    """Its rows do not sum to 1."""
+
+    def tables(self, agent: fmdp.Agent) -> fmdp.OptimisticTables:
+        made = super().tables(agent)
+        free = [table + 0.1 for table in made.free]
+        return fmdp.OptimisticTables.trusted(made.structure, made.lower, free, made.rewards)
+
+
+class Remembering(fmdp.DORL):
+    """It keeps something outside the agent, which no run may do."""
+
+    seen = [0]  # noqa: RUF012 - that is what is wrong with it
+
+    def tables(self, agent: fmdp.Agent) -> fmdp.OptimisticTables:
+        self.seen[0] += 1
+        return super().tables(agent) if self.seen[0] % 3 else Tables.free(agent)
+
+
+class Tables:
+    @staticmethod
+    def free(agent: fmdp.Agent) -> fmdp.OptimisticTables:
+        return fmdp.FRmax(m=10**6).tables(agent)
+
+
+class Fickle(Learner):
+    """Its policy answers otherwise when it is asked again."""
+
+    def decide(self, agent: fmdp.Agent) -> fmdp.Decision:
+        return fmdp.Decision(lambda state: int(np.random.default_rng().integers(3)))  # type: ignore[arg-type, return-value]
+
+
+class Unsaved(Learner):
+    """Its memory holds what no file can."""
+
+    def remember(self, structure: fmdp.Structure) -> dict[str, Any]:
+        return {"what": object()}
+
+    def decide(self, agent: fmdp.Agent) -> fmdp.Decision:
+        return fmdp.Random().decide(agent)
+
+
+class Mute(Learner):
+    x: float = fmdp.setting(1.0, "")
+
+    def decide(self, agent: fmdp.Agent) -> fmdp.Decision:
+        return fmdp.Random().decide(agent)
+
+
+@pytest.mark.parametrize(
+    ("broken", "said"),
+    [
+        (Improper(), "must be at least 0 and sum to 1"),
+        (Remembering(), "the same run for the same seeds"),
+        (Fickle(), "answers the same when asked again"),
+        (Unsaved(), "in its memory that cannot be saved"),
+        (Mute(), "says what its setting 'x' means"),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_the_checker_finds_what_is_broken(broken: Learner, said: str) -> None:
+    with pytest.raises((ContractBroken, FmdpError), match=said):
+        check_learner(broken, MODEL, steps=60)
+
+
+def test_a_broken_learner_that_is_registered_fails_these_tests(tmp_path: Path) -> None:
+    """A test of the tests: what they are run over comes from the registry."""
+    (tmp_path / "brings_a_broken_learner.py").write_text(
+        """
+import fmdp
+
+
+@fmdp.register
+class Broken(fmdp.PSRL):
+    '''Plans with what it has drawn behind the agent's back.'''
+
+    drawn = [0.0]
+
+    def tables(self, agent):
+        self.drawn[0] += 0.1
+        return fmdp.learning.posterior.sample_model(
+            agent.statistics, self.c + self.drawn[0], self.prior, agent.randomness
+        )
+"""
+    )
+    ran = subprocess.run(
+        [
+            sys.executable, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider",
+            "-p", "brings_a_broken_learner", "-k", "does_what_it_has_to and (broken or random)",
+            str(Path(__file__)),
+        ],
+        env={**__import__("os").environ, "PYTHONPATH": str(tmp_path)},
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+        check=False,
+    )  # fmt: skip
+    assert ran.returncode == 1, ran.stdout + ran.stderr
+    assert "broken" in ran.stdout
+    assert "2 passed" in ran.stdout  # the random learner, which is whole
+
+
+# ---- what cannot be said in silence -------------------------------------------------------------
+
+
+@pytest.mark.parametrize("verb", ["act", "observe"])
+def test_act_and_observe_cannot_be_overridden(verb: str) -> None:
+    with pytest.raises(TypeError, match=f"defines {verb}, which nobody would call"):
+        type("Own", (Learner,), {verb: lambda self, state: (0,), "__doc__": "Acts by itself."})
+
+
+def test_nobody_inherits_from_agent() -> None:
+    assert getattr(fmdp.Agent, "__final__", False)
+
+
+class Answers(Learner):
+    """Decides whatever it is told to."""
+
+    what: Any = None
+
+    def decide(self, agent: fmdp.Agent) -> Any:
+        return ANSWERS[self.what_name]
+
+    what_name: str = fmdp.setting("", "which")
+
+
+ANSWERS: dict[str, Any] = {}
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (None, "must give a Decision; got None"),
+        (fmdp.Decision(lambda s: 0, steps=0), "a decision of 0 steps"),  # type: ignore[arg-type, return-value]
+        (fmdp.Decision(lambda s: 0, limits=np.zeros(3, dtype=np.int64)), "gave limits of shape"),  # type: ignore[arg-type, return-value]
+        (fmdp.Decision(7), "must give a policy; got 7"),  # type: ignore[arg-type]
+    ],
+)
+def test_a_decision_is_checked(answer: Any, said: str) -> None:
+    ANSWERS["now"] = answer
+    agent = Answers(what_name="now").start(MODEL, 0)
+    with pytest.raises(InvalidParameter, match=said):
+        agent.act(MODEL.initial_state)
+    assert agent.episodes == 0
