@@ -24,7 +24,9 @@ _HOME = {
     "Oracle": "fmdp.learning.oracle",
     "PSRL": "fmdp.learning.psrl",
     "Plan": "fmdp.planning.plan",
+    "Planner": "fmdp.planning.plan",
     "Policy": "fmdp.planning.policy",
+    "Prepared": "fmdp.planning.plan",
     "Random": "fmdp.learning.random",
     "Run": "fmdp.simulation",
     "SpanConstrained": "fmdp.planning.span",
@@ -37,7 +39,9 @@ _HOME = {
     "load_policy": "fmdp.planning.policy",
     "plan": "fmdp.planning.choice",
     "problem": "fmdp.problems",
+    "register": "fmdp.registries",
     "save": "fmdp.model",
+    "setting": "fmdp.settings",
     "simulate": "fmdp.simulation",
 }
 
@@ -62,12 +66,16 @@ if TYPE_CHECKING:  # the same names for type checkers and editors; a test compar
     from fmdp.planning.exact import Exact as Exact
     from fmdp.planning.linear import ALP as ALP
     from fmdp.planning.plan import Plan as Plan
+    from fmdp.planning.plan import Planner as Planner
+    from fmdp.planning.plan import Prepared as Prepared
     from fmdp.planning.plan import Status as Status
     from fmdp.planning.policy import Policy as Policy
     from fmdp.planning.policy import TablePolicy as TablePolicy
     from fmdp.planning.policy import load_policy as load_policy
     from fmdp.planning.span import SpanConstrained as SpanConstrained
     from fmdp.problems import problem as problem
+    from fmdp.registries import register as register
+    from fmdp.settings import setting as setting
     from fmdp.simulation import Environment as Environment
     from fmdp.simulation import Run as Run
     from fmdp.simulation import evaluate as evaluate

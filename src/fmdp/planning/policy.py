@@ -111,6 +111,9 @@ class Rule:
         self._function = function
         self._structure = structure
 
+    def __repr__(self) -> str:
+        return f"Rule({getattr(self._function, '__name__', type(self._function).__name__)})"
+
     def __call__(self, state: Sequence[int]) -> tuple[int, ...]:
         checked = self._structure.check_state(state)
         return as_action(self._function(checked), self._structure)
