@@ -151,8 +151,33 @@ def test_too_large_is_refused_with_the_predicted_need(run: Any) -> None:
         (["--planner", "span", "--span-budget", "1,2"], "budget has 2 numbers; must be one, or"),
         (["--planner", "span", "--span-budget", "1", "--span-split", "serch"], '"search"?'),
         (["--planner", "span", "--span-budget", "1,2,3", "--span-split", "uniform"], "got 3"),
-        (["--planner", "exact", "--span-budget", "1"], "planner exact has no parameter 'budget'"),
-        (["--planner", "exact", "--basis", "pairs"], "planner exact has no parameter 'basis'"),
+        (
+            ["--planner", "exact", "--span-budget", "1"],
+            "planner exact has no parameter 'budget'; --span-budget is for planner span",
+        ),
+        (
+            ["--planner", "exact", "--basis", "pairs"],
+            "planner exact has no parameter 'basis'; --basis is for planner alp",
+        ),
+        (
+            ["--planner", "span,budget=1", "--criterion", "average"],
+            "planner span has no parameter 'criterion'; --criterion is for planner exact and alp",
+        ),
+        (
+            ["--tolerance", ".1", "--basis", "pairs", "--span-budget", "3"],
+            "--span-budget is for planner span, --basis for planner alp; no planner takes both",
+        ),
+        (
+            ["--planner", "alp,basis=pairs", "--basis", "pairs"],
+            "planner alp must be given once; got basis=pairs with --planner, and --basis pairs",
+        ),
+        (["--planner", "alp,basis=pears"], "got 'pears'; did you mean \"pairs\"?"),
+        (["--planner", "alp,bases=pairs"], 'did you mean "basis"?'),
+        (["--planner", "exact,basis=pairs"], "planner exact has no parameter 'basis' (it takes"),
+        (["--planner", "alp,pairs"], "must be given as key=value; got 'pairs'"),
+        (["--planner", "nowhere_at_all:Mine"], "there is no module 'nowhere_at_all'"),
+        (["--planner", "fmdp.planning.plan:Planner"], "is abstract; must be a subclass of"),
+        (["--planner", "alp,targets=split"], "is for optimistic tables; plan plans for a model"),
         (["--tolerance", "0"], "must be a number > 0 or none; got '0'"),
         (["--tolerance", "nan"], "must be a number > 0 or none; got 'nan'"),
         (["--discount", "1"], "must be a number in [0, 1)"),
@@ -216,6 +241,32 @@ def test_the_declared_defaults_are_those_of_the_planner() -> None:
     assert PLANNERS.find("exact").make({}) == Exact()
     assert PLANNERS.find("alp").make({}) == ALP()
     assert PLANNERS.find("span").make({"budget": "8"}) == SpanConstrained(budget=8.0)
+
+
+def test_settings_may_follow_the_name_of_the_planner(run: Any) -> None:
+    def plan(*arguments: str) -> Any:
+        ran = run("plan", "circle:4,dynamics=guestrin", *arguments, "--json")
+        assert ran.status == 0
+        return {key: ran.json[key] for key in ("planner", "gain", "gain_upper", "span", "ties")}
+
+    by_option = plan("--planner", "alp", "--basis", "pairs", "--ties", "first")
+    assert by_option["planner"] == "alp"
+    assert by_option["ties"] == "first"
+    assert plan("--planner", "alp,basis=pairs,ties=first") == by_option
+    assert plan("--planner", "alp,basis=pairs", "--ties", "first") == by_option
+    assert plan("--planner", "fmdp.planning.linear.alp:ALP,basis=pairs,ties=first") == by_option
+    assert plan("--planner", "alp") != by_option
+    scopes = plan("--planner", "alp,basis=(0 1)+(1 2)+(2 3)+(0 3)")
+    assert scopes["gain_upper"] <= plan("--planner", "alp,basis=pairs")["gain_upper"] + 1e-6
+
+
+def test_threads_that_are_no_number_are_refused(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    for setting in ("abc", "0", "-1", "1.5"):
+        monkeypatch.setenv("FMDP_THREADS", setting)
+        line = f"FMDP_THREADS must be an integer >= 1; got {setting!r}"
+        assert line in run("plan", "circle:3").refusal
+    monkeypatch.setenv("FMDP_THREADS", "")
+    assert run("plan", "circle:3").status == 0
 
 
 def test_an_option_that_one_planner_has_asks_for_that_planner(run: Any) -> None:

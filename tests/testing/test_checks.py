@@ -145,7 +145,6 @@ def test_a_broken_planner_is_caught(spoil: Callable[[Plan], Plan], promise: str)
         check_planner(Broken(spoil), [problem("circle:3")])
 
 
-@dataclass(frozen=True)
 class Restless(Exact):
     """Breaks ties differently every time."""
 

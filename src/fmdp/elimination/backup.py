@@ -29,7 +29,7 @@ from fmdp.elimination.layout import PARALLEL_STATES, VECTORS, Layout, choose_lay
 from fmdp.elimination.program import Program, build_program
 from fmdp.elimination.rounding import tie_slack
 from fmdp.elimination.truncation import NO_TRUNCATION, Truncation, make_truncation
-from fmdp.errors import TooLarge
+from fmdp.errors import InvalidParameter, TooLarge
 from fmdp.memory import available_memory, describe_bytes, describe_count
 from fmdp.model import FactoredMDP, OptimisticTables, Structure
 
@@ -397,8 +397,12 @@ def backup_for(
 
 def usable_cores() -> int:
     """Cores this process may use; FMDP_THREADS overrides (worker processes set it to 1)."""
-    setting = os.environ.get("FMDP_THREADS", "")
-    if setting.isdigit() and int(setting) > 0:
+    setting = os.environ.get("FMDP_THREADS", "").strip()
+    if setting:
+        if not setting.isdecimal() or int(setting) < 1:
+            raise InvalidParameter(
+                f"the environment variable FMDP_THREADS must be an integer >= 1; got {setting!r}"
+            )
         return int(setting)
     try:
         return len(os.sched_getaffinity(0))

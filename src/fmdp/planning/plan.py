@@ -20,6 +20,15 @@ from numpy.typing import NDArray
 
 from fmdp.model import FactoredMDP, OptimisticTables, Structure
 from fmdp.model.factored import check_model
+from fmdp.numerals import (
+    interval_text,
+    known_number,
+    lower_text,
+    numbers_text,
+    seconds_text,
+    short_number,
+    upper_text,
+)
 from fmdp.planning.policy import Policy
 from fmdp.planning.registry import PLANNERS
 from fmdp.registries import Registry
@@ -128,6 +137,58 @@ class Plan:
     def factored_span_sum(self) -> float | None:
         """Q, the sum of the factored spans."""
         return None if self.factored_spans is None else sum(self.factored_spans)
+
+    def __repr__(self) -> str:
+        """At most six lines; what is not known is left out."""
+        rows = {
+            "gain": self._gain_text(),
+            "objective": None if self.objective is None else short_number(self.objective, 9),
+            "policy": self._policy_text(),
+            "span": self._span_text(),
+            "effort": f"{self.iterations:,} iterations, {seconds_text(self.seconds)}",
+        }
+        head = f"Plan of planner {self.planner}: {self.status.value}, {self.status.message}"
+        return "\n".join([head, *(f"  {name:9} {text}" for name, text in rows.items() if text)])
+
+    def _gain_text(self) -> str:
+        lower, upper = self.gain_bounds
+        parts = []
+        if self.gain is not None:
+            # An approximate plan's gain is its policy's.
+            own = self.gain == self.policy_gain
+            within = self.stats.get("policy_gain_bounds", (lower, upper)) if own else (lower, upper)
+            parts.append(known_number(self.gain, *within))
+        elif self.stats.get("gain_from_initial_state") is not None:
+            within = self.stats.get("gain_from_initial_state_bounds", (None, None))
+            start = known_number(self.stats["gain_from_initial_state"], *within)
+            parts.append(f"{start} from the initial state")
+        if lower is not None and upper is not None:
+            parts.append(f"certified {interval_text(lower, upper)}")
+        elif upper is not None:
+            parts.append(f"certified at most {upper_text(upper)}")
+        elif lower is not None:
+            parts.append(f"certified at least {lower_text(lower)}")
+        if parts and not self.bounds_best_gain:
+            parts.append("both of the planner's own operator")
+        return ", ".join(parts)
+
+    def _policy_text(self) -> str:
+        if self.policy is None:
+            return "none"
+        shown = repr(self.policy).partition("\n")[0]
+        text = shown if len(shown) <= 70 else f"{shown[:67]}..."
+        if self.policy_gain is None:
+            return text
+        within = self.stats.get("policy_gain_bounds", (None, None))
+        return f"{text}, sure to gain {known_number(self.policy_gain, *within)}"
+
+    def _span_text(self) -> str | None:
+        if self.factored_spans is None or self.factored_span_sum is None:
+            return None if self.span is None else short_number(self.span)
+        return (
+            f"{short_number(self.span)}; factored {numbers_text(self.factored_spans)}, "
+            f"sum {short_number(self.factored_span_sum)}"
+        )
 
 
 class Prepared(Protocol):

@@ -189,6 +189,9 @@ class Rule:
         self.function = function
         self._structure = structure
 
+    def __repr__(self) -> str:
+        return f"Rule({getattr(self._function, '__name__', type(self._function).__name__)})"
+
     def __call__(self, state: Sequence[int]) -> tuple[int, ...]:
         checked = self._structure.check_state(state)
         return as_action(self.function(checked), self._structure)

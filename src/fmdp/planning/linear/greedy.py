@@ -28,6 +28,7 @@ from fmdp.elimination import maxsum
 from fmdp.elimination.network import Network
 from fmdp.elimination.ties import mix, rule_code, tie_hash
 from fmdp.errors import InvalidParameter
+from fmdp.memory import describe_count
 from fmdp.model.spaces import count, strides
 from fmdp.planning.linear.forms import Forms
 from fmdp.planning.linear.slack import tie_slack
@@ -197,6 +198,10 @@ class GreedyPolicy:
         if network is None and not lookup.single:
             network = _decision_network(lookup)
         self._network = network
+
+    def __repr__(self) -> str:
+        states, actions = (describe_count(count(s)) for s in (self.state_sizes, self.action_sizes))
+        return f"GreedyPolicy({states} states, {actions} actions)"
 
     def __call__(self, state: Sequence[int]) -> tuple[int, ...]:
         try:

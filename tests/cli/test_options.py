@@ -1,0 +1,85 @@
+"""The options of the planners are the settings that are declared: names, choices and defaults."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import pytest
+
+from fmdp.cli import options
+from fmdp.parameters import Choice, Parameter
+from fmdp.planning.registry import PLANNERS
+
+from .conftest import Ran
+
+BY_TEXT_ALONE = {"targets", "threads", "relevance"}
+"""Settings for those who know: `--planner alp,targets=split`; the contract has no option."""
+
+
+def declared(setting: str) -> dict[str, Parameter]:
+    """The declarations of a setting, by the name of the planner."""
+    return {
+        kind.name: one for kind in PLANNERS.own() for one in kind.parameters if one.name == setting
+    }
+
+
+def helped() -> dict[str, tuple[str, str]]:
+    """(metavar, help) of every option that the commands share."""
+    found = {}
+    for one in vars(options).values():
+        for said in getattr(one, "__metadata__", ()):
+            # Typer keeps the first name of an option where a default would be.
+            found[str(said.default)] = (said.metavar, said.help)
+    return found
+
+
+HELP = helped()
+
+
+def test_every_setting_has_its_option_and_every_option_a_setting() -> None:
+    settings = {one.name for kind in PLANNERS.own() for one in kind.parameters}
+    assert settings == set(options.SETTING_OF.values()) | BY_TEXT_ALONE
+
+
+@pytest.mark.parametrize("setting", options.SETTING_OF.values())
+def test_the_help_has_the_choices_that_are_declared(setting: str) -> None:
+    metavar, _ = HELP[options.option_of(setting)]
+    kinds = declared(setting).values()
+    choices = {choice for one in kinds if isinstance(one, Choice) for choice in one.choices}
+    if setting == "split":
+        choices -= {"given"}  # several budgets say so themselves
+    assert set(metavar.split("|")) == choices or ("|" not in metavar and not choices)
+
+
+@pytest.mark.parametrize("setting", options.SETTING_OF.values())
+def test_the_help_has_the_defaults_that_are_declared(setting: str) -> None:
+    _, said = HELP[options.option_of(setting)]
+    stated = re.search(r"Default: (.*?)\.(?= |$)", said)
+    for planner, one in declared(setting).items():
+        if stated is None:
+            assert one.default is None or one.required, (planner, one.default_text)
+            continue
+        (shown,) = re.findall(rf"(\w+) for {planner}\b", stated[1]) or [stated[1]]
+        if one.default is None:  # what stands in its place is in the words
+            assert shown in one.meaning, (planner, shown, one.meaning)
+        else:
+            assert shown == one.default_text, (planner, shown, one.default_text)
+
+
+def test_a_help_that_is_wrong_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The negative control, of both comparisons."""
+    metavar, said = HELP["--ties"]
+    wrong = (metavar.replace("last", "latest"), said.replace("random", "first"))
+    monkeypatch.setitem(HELP, "--ties", wrong)
+    with pytest.raises(AssertionError):
+        test_the_help_has_the_choices_that_are_declared("ties")
+    with pytest.raises(AssertionError):
+        test_the_help_has_the_defaults_that_are_declared("ties")
+
+
+def test_the_help_is_what_people_see(run: Callable[..., Ran]) -> None:
+    words = " ".join(run("plan", "--help").out.split())
+    for setting in options.SETTING_OF.values():
+        option = options.option_of(setting)
+        assert f"{option} {HELP[option][0]} {HELP[option][1]}" in words

@@ -1,0 +1,104 @@
+"""A plan and a policy as they are shown: few lines, only digits that are known, no arrays."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+
+import numpy as np
+import pytest
+
+import fmdp
+from fmdp.numerals import lower_text, upper_text
+from fmdp.planning.plan import Plan, Status
+from fmdp.planning.policy import policy_of
+from fmdp.testing.checks import awkward_models
+
+
+def test_a_plan_in_words() -> None:
+    plan = Plan(
+        "exact",
+        Status.CONVERGED,
+        fmdp.TablePolicy((2, 2), (3,), np.zeros(4, dtype=np.int64)),
+        gain=1.25 + 2**-21,
+        gain_lower=1.25,
+        gain_upper=1.25 + 2**-20,
+        span=2.5,
+        factored_spans=(1.5, 2.0),
+        objective=7.25,
+        iterations=12345,
+        seconds=0.25,
+        policy_gain=1.25,
+        stats={"policy_gain_bounds": (1.25, 1.25 + 2**-20)},
+        bias=np.zeros(4),
+    )
+    assert repr(plan).splitlines() == [
+        "Plan of planner exact: converged, as precise as the tolerance asks",
+        "  gain      1.25, certified 1.25 to 1.25000096",
+        "  objective 7.25",
+        "  policy    TablePolicy(4 states, 3 actions), sure to gain 1.25",
+        "  span      2.5; factored 1.5, 2, sum 3.5",
+        "  effort    12,345 iterations, 250 ms",
+    ]
+
+
+def test_what_is_not_known_is_not_shown() -> None:
+    assert repr(Plan("mine", Status.INFEASIBLE)).splitlines() == [
+        "Plan of planner mine: infeasible, the linear program has no solution",
+        "  policy    none",
+        "  effort    0 iterations, 0 ms",
+    ]
+    assert "gain      certified at most 1.125\n" in repr(
+        Plan("mine", Status.TIME_LIMIT, gain_upper=1.125)
+    )
+    assert "gain      certified at least 1.125\n" in repr(
+        Plan("mine", Status.TIME_LIMIT, gain_lower=1.125)
+    )
+
+
+def test_bounds_are_rounded_to_their_own_side() -> None:
+    assert (lower_text(2 / 3), upper_text(2 / 3)) == ("0.666666666", "0.666666667")
+    assert (lower_text(-2 / 3), upper_text(-2 / 3)) == ("-0.666666667", "-0.666666666")
+
+
+@pytest.mark.parametrize("planner", ["exact", "alp", "span,budget=1", "exact,max_iterations=2"])
+@pytest.mark.parametrize("model", awkward_models(), ids=lambda model: model.name)
+def test_every_plan_has_at_most_six_lines_and_what_they_say_holds(
+    model: fmdp.FactoredMDP, planner: str
+) -> None:
+    plan = fmdp.plan(model, planner)
+    head, *lines = repr(plan).splitlines()
+    assert head.startswith(f"Plan of planner {plan.planner}: {plan.status.value}, ")
+    assert len(lines) <= 5
+    assert "array" not in repr(plan)
+    assert all(len(line) < 200 for line in lines)
+    shown = re.search(r"certified (\S+) to (\S+?)(,|$)", lines[0])
+    assert shown is not None
+    assert plan.gain_lower is not None
+    assert plan.gain_upper is not None
+    assert float(shown[1]) <= plan.gain_lower <= plan.gain_upper <= float(shown[2])
+    if plan.gain is not None:
+        number = float(lines[0].split()[1].rstrip(","))
+        slack = 1e-9 * max(1.0, abs(number))
+        assert plan.gain_lower - slack <= number <= plan.gain_upper + slack
+
+
+def test_every_field_has_its_meaning() -> None:
+    assert Plan.__doc__ is not None
+    for field in dataclasses.fields(Plan):
+        assert f"\n    {field.name} : " in Plan.__doc__
+        if field.name not in ("planner", "status"):
+            assert field.default is not field.default_factory  # it may be left out
+
+
+def test_a_policy_is_one_line() -> None:
+    model = fmdp.problem("circle:40")
+    greedy = fmdp.plan(model).policy
+    assert repr(greedy) == "GreedyPolicy(1,099,511,627,776 states, 41 actions)"
+
+    def nothing(state: tuple[int, ...]) -> int:
+        return 40
+
+    assert repr(policy_of(nothing, model.structure, "it")) == "Rule(nothing)"
+    table = fmdp.plan(fmdp.problem("circle:3")).policy
+    assert repr(table) == "TablePolicy(8 states, 4 actions)"
