@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 import sys
 from collections.abc import Iterator
@@ -342,3 +343,23 @@ def test_results_let_go_of_the_file_when_nobody_needs_them(directory: Path) -> N
     del results
     with pytest.raises(sqlite3.ProgrammingError, match="closed"):
         store.specs()
+
+
+def test_the_code_of_the_page_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = Path(__file__).parents[2] / "docs" / "experiments.md"
+    blocks = re.findall(r"^```python\n(.*?)^```$", page.read_text(), flags=re.DOTALL | re.MULTILINE)
+    example = Path(__file__).parents[2] / "examples" / "sweep.toml"
+    text = (
+        example.read_text()
+        .replace("steps = 2_000", "steps = 100")
+        .replace("seeds = 3", "seeds = 1")
+    )
+    sweep(parse_spec(text), tmp_path / "DIR", workers=InThisProcess())
+    monkeypatch.chdir(tmp_path)
+    run = [block for block in blocks if 'open("DIR")' in block]
+    assert len(run) == 2  # the frames, and the store
+    for block in run:
+        exec(compile(block, "experiments.md", "exec"), {})
+    assert "PSRL c=0.75" in capsys.readouterr().out
