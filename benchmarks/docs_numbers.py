@@ -31,6 +31,7 @@ import numpy as np
 
 from fmdp.experiments import RESULTS_VERSION
 from fmdp.experiments.executors import Processes
+from fmdp.experiments.measures import GAP_REGRET, REGRET
 from fmdp.experiments.paper import figure_spec, fresh_spec
 from fmdp.experiments.spec import PlannedRun, Spec, parse_spec, read_spec
 from fmdp.experiments.store import Store
@@ -221,8 +222,8 @@ def collected(spec: Spec, folder: Path, *, curves: bool) -> dict[str, Any]:
         for (problem, label), keys in grouped.items():
             own = [runs[key] for key in keys]
             found = {
-                "regret": _summary([run.regret for run in own]),
-                "gap_regret": _summary([run.gap_regret for run in own]),
+                "regret": _summary([run.measure(REGRET) for run in own]),
+                "gap_regret": _summary([run.measure(GAP_REGRET) for run in own]),
             }
             if curves:
                 found |= _curve([store.curve(key) for key in keys])
@@ -242,7 +243,7 @@ def _summary(values: Sequence[float | None]) -> dict[str, float] | None:
 def _curve(curves: Sequence[Any]) -> dict[str, Any]:
     """Gap regret against t, and the slope of the median's logarithm over the last decade."""
     t = curves[0].t
-    values = np.array([curve.gap_regret for curve in curves])
+    values = np.array([curve.values["gap_regret"] for curve in curves])
     low, median, high = np.quantile(values, (0.25, 0.5, 0.75), axis=0)
     late = (t >= t[-1] / 10) & (median > 0)
     slope = np.polyfit(np.log(t[late]), np.log(median[late]), 1)[0] if late.sum() > 1 else 0.0

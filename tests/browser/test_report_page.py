@@ -327,8 +327,7 @@ def test_the_replay_shows_what_is_stored(
                 f"{structure.action_names[k]} = {structure.action_values[k][value]}"
                 for k, value in enumerate(action)
             )
-        assert found.run.gain is not None
-        regret = t * found.run.gain - recording.rewards[:t].sum()
+        regret = t * found.run.measures["gain"] - recording.rewards[:t].sum()
         assert value_of(number_shown(page, "Regret so far")) == pytest.approx(
             regret, rel=6e-3, abs=0.06
         )

@@ -18,7 +18,7 @@ from fmdp.experiments.executors import ONE_THREAD, Dask, InThisProcess, Processe
 from fmdp.experiments.spec import Spec, parse_spec
 from fmdp.experiments.store import Store
 from fmdp.experiments.sweep import ATTEMPTS, sweep
-from fmdp.experiments.work import Outcome, Task
+from fmdp.experiments.work import MadeRun, Task
 
 
 def test_workers_have_one_thread_ignore_interrupts_and_end_at_once() -> None:
@@ -126,7 +126,7 @@ def test_a_run_that_kills_its_worker_is_found_out_and_harms_no_other(
 def test_an_error_on_the_way_is_a_failed_run(quick: Spec, tmp_path: Path) -> None:
     class Unpicklable(InThisProcess):
         def submit(self, function: Callable[[Any], Any], argument: Any) -> Future[Any]:
-            def broken(_: Task) -> Outcome:
+            def broken(_: Task) -> MadeRun:
                 raise TypeError("cannot pickle this")
 
             return super().submit(broken if argument.seed == 2 else function, argument)

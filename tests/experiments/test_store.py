@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from fmdp.errors import FileProblem
+from fmdp.experiments.measures import GAP_REGRET, REGRET
 from fmdp.experiments.store import FILE_NAME, Curve, Member, Recording, Store, StoredRun, StoredSpec
 from fmdp.problems import problem
 
@@ -22,6 +23,7 @@ DONE = StoredRun(
     model=MODEL.content_hash,
     problem="circle:2",
     learner="psrl",
+    role="learner",
     parameters={"c": 0.75, "prior": 0.01},
     planner="exact",
     planner_settings={"tolerance": 1e-6, "max_iterations": None},
@@ -33,19 +35,21 @@ DONE = StoredRun(
     finished="2026-01-01T00:00:00Z",
     seconds=0.5,
     status="done",
-    regret=0.1 + 0.2,  # a number whose shortest text needs all its digits
-    gap_regret=1.5,
-    gain=1.9,
-    gain_kind="exact",
-    episodes=4,
-    planner_calls=4,
-    unconverged_plans=0,
+    measures={
+        "regret": 0.1 + 0.2,  # a number whose shortest text needs all its digits
+        "gap_regret": 2.0,  # one that must not come back as a whole number
+        "gain": 1.9,
+        "gain_kind": "exact",
+        "episodes": 4,
+        "planner_calls": 4,
+        "unconverged_plans": 0,
+    },
 )
-FAILED = replace(
-    DONE, key="b" * 64, status="failed", error="InvalidModel: no", regret=None, gap_regret=None,
-    gain=None, gain_kind=None, episodes=None, planner_calls=None, unconverged_plans=None,
-)  # fmt: skip
-CURVE = Curve(np.array([1, 10, 100]), np.array([0.1, -2.5, 0.3]), np.array([0.0, 1.0, 1.5]))
+FAILED = replace(DONE, key="b" * 64, status="failed", error="InvalidModel: no", measures={})
+CURVE = Curve(
+    np.array([1, 10, 100]),
+    {"regret": np.array([0.1, -2.5, 0.3]), "gap_regret": np.array([0.0, 1.0, 2.0])},
+)
 RECORDING = Recording(
     states=np.array([[1, 1], [0, 1], [1, 0]], dtype=np.uint8),
     actions=np.array([[2], [0]], dtype=np.uint8),
@@ -83,8 +87,15 @@ def test_what_is_stored_is_read_back_to_the_last_bit(store: Store) -> None:
         assert reader.members(SPEC.hash) == MEMBERS
         assert reader.model(MODEL.content_hash) == MODEL
         curve = reader.curve(DONE.key)
-        for name in ("t", "regret", "gap_regret"):
-            np.testing.assert_array_equal(getattr(curve, name), getattr(CURVE, name))
+        np.testing.assert_array_equal(curve.t, CURVE.t)
+        assert curve.values.keys() == CURVE.values.keys()
+        for name, values in CURVE.values.items():
+            np.testing.assert_array_equal(curve.values[name], values)
+        found = reader.run(DONE.key)
+        assert found is not None
+        assert [type(found.measures[name]) for name in ("gap_regret", "gain_kind", "episodes")] == [
+            float, str, int,
+        ]  # fmt: skip
         recording = reader.recording(DONE.key)
         assert recording is not None
         for name in ("states", "actions", "rewards", "times", "visited", "uncertainty"):
@@ -96,22 +107,89 @@ def test_what_is_stored_is_read_back_to_the_last_bit(store: Store) -> None:
 
 
 def test_a_curve_without_gaps_says_so(store: Store) -> None:
-    bare = replace(DONE, key="f" * 64, gap_regret=None)
-    store.add_run(bare, Curve(CURVE.t, CURVE.regret, None))
-    assert store.curve(bare.key).gap_regret is None
+    measures = {name: value for name, value in DONE.measures.items() if name != "gap_regret"}
+    bare = replace(DONE, key="f" * 64, measures=measures)
+    store.add_run(bare, Curve(CURVE.t, {"regret": CURVE.values["regret"]}))
+    assert list(store.curve(bare.key).values) == ["regret"]
+    found = store.run(bare.key)
+    assert found is not None
+    assert found.measure(GAP_REGRET) is None
+    assert found.measure(REGRET) == 0.1 + 0.2
 
 
 def test_a_run_that_is_done_is_never_overwritten(store: Store) -> None:
     with pytest.raises(FileProblem, match="is done and is not overwritten"):
-        store.add_run(replace(DONE, regret=0.0))
+        store.add_run(replace(DONE, measures={**DONE.measures, "regret": 0.0}))
     with pytest.raises(FileProblem):
         store.add_run(replace(FAILED, key=DONE.key))
+    assert store.run(DONE.key) == DONE
+
+
+RUN = f"'{DONE.key}'"
+OTHER = "'" + "f" * 64 + "'"
+COLUMNS = "model, problem, learner, role, parameters, planner, planner_settings, seed, steps, \
+fmdp_version, results_version, machine, finished, seconds"
+
+
+def another(status: str) -> str:
+    """The run that is done once more, under another key, with this status."""
+    return (
+        f"INSERT INTO runs ({COLUMNS}, key, status) SELECT {COLUMNS}, {OTHER}, '{status}' "
+        f"FROM runs WHERE key = {RUN}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("sentence", "why"),
+    [
+        (f"UPDATE runs SET seconds = 0.0 WHERE key = {RUN}", "done is never changed"),
+        (f"DELETE FROM runs WHERE key = {RUN}", "done is never removed"),
+        (f"UPDATE measures SET value = 0.0 WHERE run = {RUN} AND name = 'regret'", "never changed"),
+        (f"DELETE FROM measures WHERE run = {RUN} AND name = 'gain'", "never changed"),
+        (f"INSERT INTO measures VALUES ({RUN}, 'late', 1.0)", "gets no more measures"),
+        (f"INSERT INTO measures VALUES ('{FAILED.key}', 'regret', 1.0)", "gets no more measures"),
+        (f"UPDATE curves SET value = 0.0 WHERE run = {RUN}", "never changed"),
+        (f"DELETE FROM curves WHERE run = {RUN}", "never changed"),
+        (f"INSERT INTO curves VALUES ({RUN}, 'regret', 7, 1.0)", "gets no more curves"),
+        ("UPDATE runs SET status = 'done', error = NULL", "done is never changed"),
+        (f"UPDATE runs SET error = NULL WHERE key = '{FAILED.key}'", "CHECK constraint failed"),
+        (f"UPDATE runs SET role = 'king' WHERE key = '{FAILED.key}'", "CHECK constraint failed"),
+        (
+            another("done"),
+            "done has its regret",
+        ),
+        (
+            another("failed"),
+            "CHECK constraint failed",
+        ),
+        (f"INSERT INTO measures VALUES ({OTHER}, 'regret', 'low')", "CHECK constraint failed"),
+        (f"INSERT INTO measures VALUES ({OTHER}, 'episodes', 1.5)", "CHECK constraint failed"),
+        (f"INSERT INTO measures VALUES ({OTHER}, 'gain_kind', 'odd')", "CHECK constraint failed"),
+        (f"INSERT INTO measures VALUES ({OTHER}, 'new', x'00')", "CHECK constraint failed"),
+        (f"INSERT INTO measures VALUES ({OTHER}, 'new', NULL)", "NOT NULL constraint failed"),
+    ],
+)
+def test_the_file_itself_refuses_what_must_not_be(store: Store, sentence: str, why: str) -> None:
     raw = sqlite3.connect(store.path)
-    for sentence in ("UPDATE runs SET regret = 0.0", "DELETE FROM runs"):
-        with pytest.raises(sqlite3.IntegrityError, match="done is never"):
-            raw.execute(f"{sentence} WHERE key = '{DONE.key}'")
+    with pytest.raises(sqlite3.IntegrityError, match=why):
+        raw.execute(sentence)
     raw.close()
     assert store.run(DONE.key) == DONE
+    assert store.run(FAILED.key) == FAILED
+
+
+def test_the_file_refuses_measures_of_a_failed_run_and_of_none(store: Store) -> None:
+    raw = sqlite3.connect(store.path)
+    raw.execute("PRAGMA foreign_keys = ON")
+    raw.execute(f"INSERT INTO measures VALUES ({OTHER}, 'regret', 1.0)")
+    with pytest.raises(sqlite3.IntegrityError, match="failed has no measures"):
+        raw.execute(
+            f"INSERT INTO runs ({COLUMNS}, key, status, error) "
+            f"SELECT {COLUMNS}, {OTHER}, 'failed', 'no' FROM runs WHERE key = {RUN}"
+        )
+    with pytest.raises(sqlite3.IntegrityError, match="FOREIGN KEY"):
+        raw.commit()
+    raw.close()
 
 
 def test_a_failed_run_gives_way_to_the_same_run_done(store: Store) -> None:
@@ -121,7 +199,7 @@ def test_a_failed_run_gives_way_to_the_same_run_done(store: Store) -> None:
 
 
 def test_a_run_is_stored_whole_or_not_at_all(store: Store) -> None:
-    twice = Curve(np.array([1, 1]), np.array([0.0, 0.0]), None)  # t is unique: the second fails
+    twice = Curve(np.array([1, 1]), {"regret": np.zeros(2)})  # t is unique: the second fails
     other = replace(DONE, key="f" * 64)
     with pytest.raises(FileProblem, match="cannot be written"):
         store.add_run(other, twice, RECORDING)
@@ -188,13 +266,18 @@ def test_foreign_and_half_written_files_get_one_line(tmp_path: Path, store: Stor
         assert path.read_bytes() == before  # a refusal leaves it as it was
 
 
-def test_another_schema_version_is_refused(store: Store) -> None:
+def test_a_newer_schema_version_is_refused(store: Store) -> None:
     store.close()
     raw = sqlite3.connect(store.path)
     raw.execute("UPDATE meta SET value = '99' WHERE key = 'schema_version'")
     raw.commit()
     raw.close()
-    assert "has schema version 99; this fmdp reads version 1" in refusal(store.path.parent)
+    before = store.path.read_bytes()
+    words = "has schema version 99; this fmdp reads versions up to 2"
+    assert words in refusal(store.path.parent)
+    with pytest.raises(FileProblem, match=words):
+        Store.create(store.path.parent)
+    assert store.path.read_bytes() == before
 
 
 def test_making_a_store_leaves_no_other_file(tmp_path: Path) -> None:

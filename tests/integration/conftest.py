@@ -30,8 +30,8 @@ def everything(directory: Path) -> dict[str, Any]:
             for name in ("seconds", "finished", "machine"):
                 del row[name]
             curve, recording = store.curve(run.key), store.recording(run.key)
-            kept = [*vars(curve).values(), *(vars(recording).values() if recording else ())]
-            found[run.key] = row, [None if array is None else array.tobytes() for array in kept]
+            kept = {"t": curve.t, **curve.values, **(vars(recording) if recording else {})}
+            found[run.key] = row, {name: array.tobytes() for name, array in kept.items()}
     return found
 
 

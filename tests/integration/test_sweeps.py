@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 
 from fmdp.experiments.executors import InThisProcess, Processes
+from fmdp.experiments.measures import GAIN
 from fmdp.experiments.spec import Spec, parse_spec
 from fmdp.experiments.store import Store
-from fmdp.experiments.sweep import Progress, sweep
+from fmdp.experiments.sweep import SweepNews, sweep
 from fmdp.experiments.work import Task, work
 
 Contents = Callable[[Path], dict[str, Any]]
@@ -24,7 +25,7 @@ def test_two_workers_of_which_one_is_killed_give_what_one_process_gives(
 ) -> None:
     killed: list[int] = []
 
-    def kill_one(news: Progress) -> None:
+    def kill_one(news: SweepNews) -> None:
         if news.done == 4 and not killed:
             victim = multiprocessing.active_children()[0]
             assert victim.pid is not None
@@ -40,7 +41,7 @@ def test_two_workers_of_which_one_is_killed_give_what_one_process_gives(
 def test_an_interrupted_sweep_goes_on_and_repeats_nothing(
     spec: Spec, serial: dict[str, Any], contents: Contents, tmp_path: Path
 ) -> None:
-    def interrupt(news: Progress) -> None:
+    def interrupt(news: SweepNews) -> None:
         if news.done == 5:
             raise KeyboardInterrupt
 
@@ -50,7 +51,7 @@ def test_an_interrupted_sweep_goes_on_and_repeats_nothing(
         first = {run.key: run for run in store.runs()}
     assert len(first) == 5
 
-    seen: list[Progress] = []
+    seen: list[SweepNews] = []
     summary = sweep(spec, tmp_path, workers=InThisProcess(), progress=seen.append)
     assert (summary.done, summary.already) == (18, 5)
     assert contents(tmp_path) == serial
@@ -111,20 +112,20 @@ def test_a_recording_is_the_run_that_the_bulk_loop_makes(spec: Spec) -> None:
         bare = Task.of(run)
         object.__setattr__(bare, "record", False)
         bulk = work(bare)
-        assert recorded.run.regret == bulk.run.regret
-        assert recorded.run.gap_regret == bulk.run.gap_regret
+        assert recorded.run.measures == bulk.run.measures
         assert recorded.curve is not None
         assert bulk.curve is not None
-        np.testing.assert_array_equal(recorded.curve.regret, bulk.curve.regret)
+        np.testing.assert_array_equal(recorded.curve.values["regret"], bulk.curve.values["regret"])
         assert bulk.recording is None
 
 
 def test_a_recording_can_be_replayed(spec: Spec) -> None:
-    outcome = work(Task.of(next(iter(spec.runs()))))
-    recording, curve, run = outcome.recording, outcome.curve, outcome.run
+    made = work(Task.of(next(iter(spec.runs()))))
+    recording, curve, run = made.recording, made.curve, made.run
     assert recording is not None
     assert curve is not None
-    assert run.gain is not None
+    gain = run.measure(GAIN)
+    assert gain is not None
     model = spec.problems[0].model
     assert recording.states.shape == (301, 2)
     assert recording.actions.shape == (300, 1)
@@ -135,8 +136,8 @@ def test_a_recording_can_be_replayed(spec: Spec) -> None:
             recording.states[t].tolist(), recording.actions[t].tolist()
         )
         assert recording.rewards[t].sum() == pytest.approx(expected)
-    realised = np.arange(1, 301) * run.gain - recording.rewards.sum(axis=1).cumsum()
-    np.testing.assert_allclose(realised[curve.t - 1], curve.regret, atol=1e-9)
+    realised = np.arange(1, 301) * gain - recording.rewards.sum(axis=1).cumsum()
+    np.testing.assert_allclose(realised[curve.t - 1], curve.values["regret"], atol=1e-9)
     # Frames: from nothing known to what a count by hand gives at the end.
     assert recording.times[0] == 0
     assert recording.times[-1] == 300

@@ -18,6 +18,7 @@ from fmdp.experiments.store import (
     Curve,
     Member,
     Recording,
+    Role,
     Store,
     StoredRun,
     StoredSpec,
@@ -36,6 +37,7 @@ class MadeLearner:
     planner: str | None = "exact"
     planner_settings: dict[str, Any] = field(default_factory=dict)
     curve: Callable[[np.ndarray], np.ndarray] | None = None  # regret after t steps, of every seed
+    role: Role = "learner"
 
 
 LEARNERS = (
@@ -44,7 +46,7 @@ LEARNERS = (
     MadeLearner("f-Rmax", "frmax", 24.0, {"m": 300}, "alp", {"basis": "singles"}),
     MadeLearner("PSRL, exact", "psrl", 1.1, {"c": 0.75}),
     MadeLearner("DORL, exact", "dorl", 1.0, {"c": 0.03}),
-    MadeLearner("oracle", "oracle", 0.1, {}, None),
+    MadeLearner("oracle", "oracle", 0.1, {}, None, role="upper"),
 )
 
 
@@ -182,6 +184,7 @@ def make_store(
                     "model": model.content_hash,
                     "problem": called,
                     "learner": made.learner,
+                    "role": made.role,
                     "parameters": made.parameters,
                     "planner": made.planner,
                     "planner_settings": made.planner_settings,
@@ -198,19 +201,17 @@ def make_store(
                         (StoredRun(**common, status="failed", error="Odd: no"), None, None)
                     )
                     continue
-                run = StoredRun(
-                    **common,
-                    status="done",
-                    regret=float(regret[-1]),
-                    gap_regret=float(gaps[-1]) if gap else None,
-                    gain=gain,
-                    gain_kind="exact",
-                    episodes=20,
-                    planner_calls=20,
-                    unconverged_plans=0,
-                )
-                curve = Curve(t, regret, gaps if gap else None)
-                stored.append((run, curve, recording if kept else None))
+                curves = {"regret": regret} | ({"gap_regret": gaps} if gap else {})
+                measures = {
+                    **{name: float(values[-1]) for name, values in curves.items()},
+                    "gain": gain,
+                    "gain_kind": "exact",
+                    "episodes": 20,
+                    "planner_calls": 20,
+                    "unconverged_plans": 0,
+                }
+                run = StoredRun(**common, status="done", measures=measures)
+                stored.append((run, Curve(t, curves), recording if kept else None))
     text = f'name = "{name}"\nsteps = {steps}\n'
     spec = StoredSpec(
         hashlib.sha256(text.encode()).hexdigest(),

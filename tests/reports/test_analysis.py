@@ -19,7 +19,7 @@ def test_summaries_are_those_of_the_ends(store: Store) -> None:
     analysis = analyse(runs)
     for found in analysis.summaries:
         for measure in (REALISED, GAP):
-            ends = np.array([getattr(run, measure) for run in found.cell.runs])
+            ends = np.array([run.measures[measure] for run in found.cell.runs])
             assert found.by_measure[measure].median == np.median(ends)
             assert found.by_measure[measure].worst == ends.max()
 
@@ -35,7 +35,8 @@ def test_every_two_learners_of_a_problem_are_compared_on_their_shared_seeds(
     assert len(found) == 6
     comparison = found[REALISED, "PSRL", "DORL"]
     psrl, dorl = (
-        {run.seed: run.regret for run in cell.runs} for cell in runs.problems[0].cells[:2]
+        {run.seed: run.measures["regret"] for run in cell.runs}
+        for cell in runs.problems[0].cells[:2]
     )
     differences = [psrl[seed] - dorl[seed] for seed in (0, 2, 3, 4, 6, 7)]
     assert comparison.test == signed_rank(differences)

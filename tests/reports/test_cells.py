@@ -27,9 +27,9 @@ def test_a_cell_has_the_runs_of_one_learner_on_one_problem(store: Store) -> None
         ):
             curve = store.curve(run.key)
             np.testing.assert_array_equal(cell.t, curve.t)
-            np.testing.assert_array_equal(regret, curve.regret)
-            np.testing.assert_array_equal(gap, curve.gap_regret)
-            assert run.regret == regret[-1]
+            np.testing.assert_array_equal(regret, curve.values[REALISED])
+            np.testing.assert_array_equal(gap, curve.values[GAP])
+            assert run.measures[REALISED] == regret[-1]
     assert runs.notes == ()
 
 
@@ -123,7 +123,7 @@ def test_curves_are_cut_to_the_checkpoints_that_all_runs_have(
         run = next(store.runs())
         t = np.array([1, 100, 200])
         other = replace(run, key="e" * 64, seed=1, results_version=2)
-        store.add_run(other, Curve(t, np.array([0.0, 1.0, 2.0]), None))
+        store.add_run(other, Curve(t, {REALISED: np.array([0.0, 1.0, 2.0])}))
         cell = gather(store).cells[0]
     assert set(cell.t.tolist()) <= {1, 100, 200}
     assert cell.curves[REALISED][1, -1] == 2.0

@@ -15,7 +15,7 @@ from fmdp.experiments.store import Store
 from fmdp.reports import figures
 from fmdp.reports.cells import GAP, REALISED, Runs, gather
 from fmdp.reports.figures import MissingPlots, caption, draw, drawn_cells, regret_figure, titled
-from fmdp.reports.style import BLACK, COLOURS, DASHES, styles
+from fmdp.reports.style import BLACK, COLOURS, DASHES, GREY, styles
 
 MAGIC = {"png": b"\x89PNG\r\n", "svg": b"<?xml", "pdf": b"%PDF"}
 
@@ -58,6 +58,23 @@ def test_the_oracle_is_drawn_where_zero_has_a_place(runs: Runs) -> None:
     assert "oracle" in [cell.label for cell in drawn_cells(problem, REALISED, "linear")]
     panels = [(problem, drawn_cells(problem, REALISED, "log"))]
     assert "zero up to luck, is not drawn" in caption(panels, REALISED, "log")
+
+
+def test_roles_decide_how_a_cell_is_drawn_whatever_it_is_called(runs: Runs) -> None:
+    """The same cells with their roles exchanged: who is black, and who is left out, goes along."""
+    problem = runs.problems[0]
+    swapped = {"PSRL": "upper", "DORL": "lower", "oracle": "learner"}
+    cells = tuple(replace(c, role=swapped.get(c.label, c.role)) for c in problem.cells)
+    looks = styles(cells)
+    assert looks["PSRL"].colour == BLACK[0]
+    assert looks["DORL"].colour == GREY[0]
+    assert looks["oracle"].colour not in (BLACK[0], GREY[0])
+    drawn = [cell.label for cell in drawn_cells(replace(problem, cells=cells), GAP, "log")]
+    assert "PSRL" not in drawn
+    assert "oracle" in drawn
+    assert "Random actions leave" in caption([(problem, cells)], REALISED, "linear")
+    without = [cell for cell in cells if cell.role != "lower"]
+    assert "Random actions leave" not in caption([(problem, without)], REALISED, "linear")
 
 
 def test_long_ids_are_broken_after_commas() -> None:

@@ -98,7 +98,7 @@ def test_the_replay_is_the_recording(two_problems: Path) -> None:
                 np.testing.assert_array_equal(rewards, recording.rewards.sum(axis=1))
                 # The regret at the end of the replay is the stored one.
                 regret = kept["gain"] * kept["steps"] - rewards.sum()
-                assert regret == pytest.approx(found.run.regret)
+                assert regret == pytest.approx(found.run.measures["regret"])
                 assert kept["times"] == recording.times.tolist()
 
 

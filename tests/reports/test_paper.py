@@ -162,7 +162,9 @@ def test_the_papers_m_may_win(made: ModuleType, numbers: Made) -> None:
 def test_frmax_against_random_actions(
     made: ModuleType, numbers: Made, scale: float, verdict: str
 ) -> None:
-    runs, analysis = numbers(extra=(made.MadeLearner("random", "random", scale, {}, None),))
+    runs, analysis = numbers(
+        extra=(made.MadeLearner("random", "random", scale, {}, None, role="lower"),)
+    )
     (words,) = paragraphs(runs, analysis)
     frmax, random = (
         analysis.summary("circle:4", label).by_measure["regret"].median
@@ -180,7 +182,7 @@ def test_frmax_is_worse_than_random_actions_on_some(made: ModuleType, tmp_path: 
             made.MadeLearner("PSRL", "psrl", 1.2, {"c": 0.75}, "alp"),
             made.MadeLearner("DORL", "dorl", 1.2, {"c": 0.03}, "alp"),
             made.MadeLearner("f-Rmax", "frmax", 30.0, {"m": m}, "alp"),
-            made.MadeLearner("random", "random", scale, {}, None),
+            made.MadeLearner("random", "random", scale, {}, None, role="lower"),
         ]
         made.make_store(
             tmp_path, problems=[problem], learners=learners, seeds=range(9), steps=100, name=problem
@@ -201,7 +203,7 @@ def test_another_m_is_not_called_the_papers(
         made.MadeLearner("PSRL", "psrl", 1.2, {"c": 0.75}, "alp"),
         made.MadeLearner("DORL", "dorl", 1.2, {"c": 0.03}, "alp"),
         made.MadeLearner("f-Rmax", "frmax", 30.0, {"m": problem_m}, "alp"),
-        made.MadeLearner("random", "random", 5.0, {}, None),
+        made.MadeLearner("random", "random", 5.0, {}, None, role="lower"),
     ]
     made.make_store(tmp_path, problems=["circle:4"], learners=learners, steps=100)
     with Store.open(tmp_path) as store:

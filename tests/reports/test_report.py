@@ -91,8 +91,8 @@ def test_tables_hold_every_number(two_problems: Path, tmp_path: Path) -> None:
     with Store.open(two_problems) as store:
         for run in store.runs():
             row = next(r for r in runs.values() if r["key"] == run.key)
-            assert float(row["regret"]) == run.regret
-            assert float(row["gap_regret"]) == run.gap_regret
+            assert float(row["regret"]) == run.measures["regret"]
+            assert float(row["gap_regret"]) == run.measures["gap_regret"]
     assert len(runs) == 60
     cells = rows(tmp_path / "cells.csv")
     assert [float(row["median"]) for row in cells] == [

@@ -170,7 +170,7 @@ class Results:
         curves = [self.store.curve(row.run.key) for row in rows]
         stored = {name for curve in curves for name in curve.values}
         known = [one.name for one in declared() if one.curve is not None]
-        names = _chosen(measure, [*known, *sorted(stored - {*known})], "curve")
+        names = _chosen(measure, [*known, *sorted(stored - {*known})], "has a curve")
         lengths = [len(curve.t) for curve in curves]
         table = {name: np.repeat(column, lengths) for name, column in _names(rows).items()}
         table["t"] = np.concatenate([np.zeros(0, dtype=np.int64), *(c.t for c in curves)])
@@ -186,7 +186,7 @@ class Results:
         rows = [row for row in self._rows(spec) if row.run.status == "done"]
         for row in rows:
             by_cell.setdefault((row.problem, row.label), []).append(row.run)
-        names = _chosen(measure, [n for n in _measures(rows) if _is_number(rows, n)], "number")
+        names = _chosen(measure, [n for n in _measures(rows) if _is_number(rows, n)], "is a number")
         found = []
         for (problem, label), runs in by_cell.items():
             for name in names:
@@ -297,7 +297,7 @@ def _chosen(measure: str | None, known: Sequence[str], what: str) -> Sequence[st
         return known
     if measure not in known:
         raise UnknownName(
-            f"there is no measure {quoted(measure)} with a {what}; there are {', '.join(known)}"
+            f"no measure {quoted(measure)} {what}; of those there are {', '.join(known)}"
             f"{did_you_mean(measure, known)}"
         )
     return [measure]

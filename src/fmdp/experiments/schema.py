@@ -196,8 +196,8 @@ def _measures_by_name(connection: sqlite3.Connection) -> None:
     _execute(
         connection,
         f"""
-        DROP TRIGGER runs_done_stay;
-        DROP TRIGGER runs_done_remain;
+        DROP TRIGGER IF EXISTS runs_done_stay;
+        DROP TRIGGER IF EXISTS runs_done_remain;
         ALTER TABLE runs RENAME TO runs_of_version_1;
         ALTER TABLE curves RENAME TO curves_of_version_1;
         {_RUNS_TABLES}

@@ -446,17 +446,22 @@ def _checked(connection: sqlite3.Connection, path: Path, read_only: bool) -> sql
 
 
 def _migrated(connection: sqlite3.Connection, path: Path, read_only: bool) -> sqlite3.Connection:
-    if not read_only:
-        # A sweep of an older fmdp that is under way would find its tables gone.
-        with _only_writer(path):
-            schema.migrate(connection)
-        return connection
-    copy = sqlite3.connect(":memory:", isolation_level=None)
-    with contextlib.closing(connection):
-        connection.backup(copy)
-    schema.migrate(copy)
-    copy.execute("PRAGMA query_only = ON")
-    return copy
+    try:
+        if not read_only:
+            # A sweep of an older fmdp that is under way would find its tables gone.
+            with _only_writer(path):
+                schema.migrate(connection)
+            return connection
+        copy = sqlite3.connect(":memory:", isolation_level=None)
+        with contextlib.closing(connection):
+            connection.backup(copy)
+        schema.migrate(copy)
+        copy.execute("PRAGMA query_only = ON")
+        return copy
+    except sqlite3.Error as error:
+        raise FileProblem(
+            f"{path}: cannot be brought to schema version {SCHEMA_VERSION}: {error}"
+        ) from None
 
 
 @contextlib.contextmanager
