@@ -25,6 +25,8 @@ _HOME = {
     "PSRL": "fmdp.learning.psrl",
     "Plan": "fmdp.planning.plan",
     "Policy": "fmdp.planning.policy",
+    "Problem": "fmdp.problems",
+    "REQUIRED": "fmdp.parameters",
     "Random": "fmdp.learning.random",
     "Run": "fmdp.simulation",
     "SpanConstrained": "fmdp.planning.span",
@@ -37,7 +39,9 @@ _HOME = {
     "load_policy": "fmdp.planning.policy",
     "plan": "fmdp.planning.choice",
     "problem": "fmdp.problems",
+    "register": "fmdp.registries",
     "save": "fmdp.model",
+    "setting": "fmdp.settings",
     "simulate": "fmdp.simulation",
 }
 
@@ -58,6 +62,7 @@ if TYPE_CHECKING:  # the same names for type checkers and editors; a test compar
     from fmdp.model import Structure as Structure
     from fmdp.model import load as load
     from fmdp.model import save as save
+    from fmdp.parameters import REQUIRED as REQUIRED
     from fmdp.planning.choice import plan as plan
     from fmdp.planning.exact import Exact as Exact
     from fmdp.planning.linear import ALP as ALP
@@ -67,7 +72,10 @@ if TYPE_CHECKING:  # the same names for type checkers and editors; a test compar
     from fmdp.planning.policy import TablePolicy as TablePolicy
     from fmdp.planning.policy import load_policy as load_policy
     from fmdp.planning.span import SpanConstrained as SpanConstrained
+    from fmdp.problems import Problem as Problem
     from fmdp.problems import problem as problem
+    from fmdp.registries import register as register
+    from fmdp.settings import setting as setting
     from fmdp.simulation import Environment as Environment
     from fmdp.simulation import Run as Run
     from fmdp.simulation import evaluate as evaluate
