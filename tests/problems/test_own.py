@@ -207,8 +207,8 @@ def test_a_path_is_a_path(module: Path) -> None:
             "no_such_module:Queues:3",
             UnknownName,
             (
-                "problem 'no_such_module:Queues': there is no module 'no_such_module' here or among "
-                "the installed ones"
+                "problem 'no_such_module:Queues': there is no module 'no_such_module' here or "
+                "among the installed ones"
             ),
         ),
         (
@@ -244,8 +244,8 @@ def test_a_path_is_a_path(module: Path) -> None:
             "coins:Crooked",
             InvalidModel,
             (
-                "problem 'coins:Crooked': build(): transition factor 0 (\"s0\"), row 0 (empty scope): "
-                "sums to 1.1; must sum to 1 within 1e-09 (coins.py, line 49)"
+                "problem 'coins:Crooked': build(): transition factor 0 (\"s0\"), row 0 (empty "
+                "scope): sums to 1.1; must sum to 1 within 1e-09 (coins.py, line 49)"
             ),
         ),
         (

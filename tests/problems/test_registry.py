@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -175,3 +176,12 @@ def test_a_file_does_not_hide_a_family(tmp_path: Path, monkeypatch: pytest.Monke
 def test_a_missing_file_is_named(text: str) -> None:
     with pytest.raises(FileProblem, match=re.escape(Path(text).name)):
         fmdp.problem(text)
+
+
+def test_the_python_of_the_page_is_true() -> None:
+    names: dict[str, Any] = {}
+    blocks = re.findall(r"^```python\n(.*?)^```$", PAGE, flags=re.DOTALL | re.MULTILINE)
+    for block in blocks:
+        exec(compile(block, "problems.md", "exec"), names)
+    assert str(names["seven"]) == names["model"].name == "circle:7,dynamics=guestrin,reward=mean"
+    assert fmdp.problem(names["seven"]) == names["seven"].build() == names["model"]
