@@ -25,6 +25,7 @@ from fmdp.measures import measure
 from fmdp.parameters import resolve
 from fmdp.planning import registry
 from fmdp.planning.choice import choose_planner
+from fmdp.problems import PROBLEMS
 from fmdp.simulation import Reference, Simulation, evaluate_by_simulation, reference_for
 
 MODEL = fmdp.problem("jao:2")
@@ -152,6 +153,8 @@ def _entries() -> dict[str, Callable[[Any], Any]]:
         "plan.progress": lambda x: fmdp.plan(MODEL, progress=x),
         "problem": lambda x: fmdp.problem(x),
         "reference_for": lambda x: reference_for(x),
+        "register": lambda x: fmdp.register(x),
+        "setting": lambda x: fmdp.setting(x, "a meaning"),
         "save.model": lambda x: fmdp.save(x, "nowhere/model.json"),
         "save.path": lambda x: fmdp.save(MODEL, x) if not isinstance(x, str) else refuse(),
         "simulate.model": lambda x: fmdp.simulate(x, "random", 1),
@@ -168,6 +171,14 @@ def _entries() -> dict[str, Callable[[Any], Any]]:
         calls[f"evaluate.{argument}"] = lambda x, name=argument: fmdp.evaluate(
             MODEL, policy, **{name: x}
         )
+    for family in PROBLEMS.kinds():
+        needed = {"size": 3} if family.size_parameter() else {}
+        for one in family.parameters:
+            calls[f"Problem.{family.name}.{one.name}"] = (
+                lambda x, family=family, name=one.name, needed=needed: str(
+                    family(**{**needed, name: x})
+                )
+            )
     for build in LEARNERS:
         name = build.__name__
         calls[f"{name}.structure"] = lambda x, build=build: build(x)
@@ -203,6 +214,7 @@ ENTRIES = _entries()
 def test_every_public_name_has_its_door_tried() -> None:
     tried = {name.split(".")[0] for name in ENTRIES} | {"Exact", "SpanConstrained"}
     records = {"FmdpError", "Plan", "Run", "Status", "__version__"}  # made by fmdp, not by users
+    records |= {"REQUIRED"}
     inherited = {"Planner", "Prepared", "setting"}  # what a class of one's own is made of
     assert set(fmdp.__all__) - records - inherited <= tried
     assert {kind.build.__name__ for kind in learners()} <= tried
@@ -379,7 +391,7 @@ def test_numbers_of_numpy_are_numbers() -> None:
         (lambda: fmdp.plan(MODEL).policy(3), "a state has 2 values; got 3"),
         (lambda: fmdp.plan(MODEL).policy((True, 0)), "value True of state variable 0"),
         (lambda: fmdp.Environment(MODEL, None), "needs a generator, or a seed"),
-        (lambda: fmdp.problem(5), "must be a text or a path; got 5"),
+        (lambda: fmdp.problem(5), "or an object such as Circle(size=7); got 5"),
         (lambda: fmdp.save("circle:3", "x.json"), "save writes a FactoredMDP"),
     ],
 )

@@ -34,6 +34,7 @@ _HOME = {
     "Policy": "fmdp.planning.policy",
     "Prepared": "fmdp.planning.plan",
     "Problem": "fmdp.problems",
+    "REQUIRED": "fmdp.parameters",
     "Random": "fmdp.learning.random",
     "Results": "fmdp.experiments.results",
     "Run": "fmdp.simulation",
@@ -86,6 +87,7 @@ if TYPE_CHECKING:  # the same names for type checkers and editors; a test compar
     from fmdp.model import Structure as Structure
     from fmdp.model import load as load
     from fmdp.model import save as save
+    from fmdp.parameters import REQUIRED as REQUIRED
     from fmdp.planning.choice import plan as plan
     from fmdp.planning.exact import Exact as Exact
     from fmdp.planning.linear import ALP as ALP

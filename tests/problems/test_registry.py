@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -11,21 +12,21 @@ from hypothesis import strategies as st
 
 import fmdp
 from fmdp.errors import FileProblem, FmdpError, InvalidParameter, UnknownName
-from fmdp.problems import Family, families, problem_id
+from fmdp.problems import PROBLEMS, Problem, parse_id
 
 PAGE = (Path(__file__).parents[2] / "docs" / "problems.md").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("family", families(), ids=lambda family: family.name)
-def test_every_example_builds_and_its_name_reads_back(family: Family) -> None:
+@pytest.mark.parametrize("family", PROBLEMS.kinds(), ids=lambda family: family.name)
+def test_every_example_builds_and_its_name_reads_back(family: type[Problem]) -> None:
     model = fmdp.problem(family.example)
     assert fmdp.problem(model.name) == model
     assert model.name.startswith(family.name)
 
 
-@pytest.mark.parametrize("family", families(), ids=lambda family: family.name)
-def test_defaults_are_allowed_values(family: Family) -> None:
-    for parameter in family.parameters:
+@pytest.mark.parametrize("family", PROBLEMS.kinds(), ids=lambda family: family.name)
+def test_defaults_are_allowed_values(family: type[Problem]) -> None:
+    for parameter in family.options():
         assert parameter.parse(parameter.default_text, family.name) == parameter.default
         assert parameter.meaning
 
@@ -33,8 +34,8 @@ def test_defaults_are_allowed_values(family: Family) -> None:
 def test_an_option_of_one_name_has_one_declaration() -> None:
     """seed and actions differ in the default or lowest value; all else must be the same object."""
     seen: dict[str, object] = {}
-    for family in families():
-        for parameter in family.parameters:
+    for family in PROBLEMS.kinds():
+        for parameter in family.options():
             if parameter.name in ("seed", "actions"):
                 shared: object = (parameter.kind, getattr(parameter, "high", None))
             else:
@@ -60,9 +61,9 @@ def test_an_option_of_one_name_has_one_declaration() -> None:
     ],
 )
 def test_canonical_name(text: str, name: str) -> None:
-    assert str(problem_id(text)) == name
+    assert str(parse_id(text)) == name
     assert fmdp.problem(text).name == name
-    assert str(problem_id(name)) == name
+    assert str(parse_id(name)) == name
 
 
 @pytest.mark.parametrize(
@@ -113,8 +114,8 @@ def test_what_is_wrong_is_said_in_one_line(
 
 
 _PIECES = [
-    *(family.name for family in families()),
-    *(parameter.name for family in families() for parameter in family.parameters),
+    *(family.name for family in PROBLEMS.kinds()),
+    *(parameter.name for family in PROBLEMS.kinds() for parameter in family.options()),
     *":,=+> .-_/0123456789",
     "xu",
     "mean",
@@ -128,24 +129,24 @@ _PIECES = [
 @given(st.lists(st.sampled_from(_PIECES), max_size=12).map("".join) | st.text(max_size=20))
 def test_any_text_is_an_id_or_refused_in_one_line(text: str) -> None:
     try:
-        name = str(problem_id(text))
+        name = str(parse_id(text))
     except FmdpError as error:
         message = str(error)
     else:
-        assert str(problem_id(name)) == name
+        assert str(parse_id(name)) == name
         return
     assert len(message.splitlines()) == 1
 
 
-@pytest.mark.parametrize("family", families(), ids=lambda family: family.name)
-def test_the_page_tells_of_every_family_and_parameter(family: Family) -> None:
+@pytest.mark.parametrize("family", PROBLEMS.kinds(), ids=lambda family: family.name)
+def test_the_page_tells_of_every_family_and_parameter(family: type[Problem]) -> None:
     assert f"`{family.name}" in PAGE
-    for parameter in family.parameters:
+    for parameter in family.options():
         assert f"`{parameter.name}`" in PAGE or f"`{parameter.name}=" in PAGE
 
 
 def test_every_id_on_the_page_builds() -> None:
-    names = "|".join(family.name for family in families())
+    names = "|".join(family.name for family in PROBLEMS.kinds())
     ids = re.findall(rf"`((?:{names})[:,][^` ]*)`", PAGE)
     assert len(ids) > 10
     for text in ids:
@@ -175,3 +176,12 @@ def test_a_file_does_not_hide_a_family(tmp_path: Path, monkeypatch: pytest.Monke
 def test_a_missing_file_is_named(text: str) -> None:
     with pytest.raises(FileProblem, match=re.escape(Path(text).name)):
         fmdp.problem(text)
+
+
+def test_the_python_of_the_page_is_true() -> None:
+    names: dict[str, Any] = {}
+    blocks = re.findall(r"^```python\n(.*?)^```$", PAGE, flags=re.DOTALL | re.MULTILINE)
+    for block in blocks:
+        exec(compile(block, "problems.md", "exec"), names)
+    assert str(names["seven"]) == names["model"].name == "circle:7,dynamics=guestrin,reward=mean"
+    assert fmdp.problem(names["seven"]) == names["seven"].build() == names["model"]
