@@ -55,7 +55,7 @@ napoleon_google_docstring = False
 autodoc_member_order = "bysource"
 autodoc_typehints = "description"
 autodoc_typehints_description_target = "documented_params"
-autodoc_default_options = {"members": True}
+autodoc_default_options = {"members": True, "special-members": "__call__"}
 autodoc_class_signature = "mixed"
 autodoc_preserve_defaults = True
 python_use_unqualified_type_names = True
@@ -165,7 +165,9 @@ def _after_napoleon(
         answer = inspect.signature(obj).return_annotation
         is_told = _RETURNS.search("\n".join(lines)) is not None
         if isinstance(answer, str) and answer != "None" and not is_told:
-            lines += ["", f":rtype: {answer}"]
+            raising = (n for n, line in enumerate(lines) if line.startswith(":raises"))
+            place = next(raising, len(lines))
+            lines[place:place] = ["", f":rtype: {answer}"]
 
 
 def _signature(
@@ -177,11 +179,13 @@ def _signature(
     signature: str | None,
     answer: str | None,
 ) -> tuple[str | None, str | None] | None:
-    """Records that the library makes and users read, and enumerations, are shown without one."""
+    """What users do not make is shown without one: records that they read, enumerations and
+    protocols."""
     if not isinstance(obj, type):
         return None
     is_record = "\nAttributes\n---" in inspect.cleandoc(obj.__doc__ or "")
-    return ("", "") if is_record or issubclass(obj, enum.Enum) else None
+    is_made = not (is_record or issubclass(obj, enum.Enum) or getattr(obj, "_is_protocol", False))
+    return None if is_made else ("", "")
 
 
 def setup(app: Sphinx) -> None:
