@@ -51,7 +51,7 @@ fingerprints: $(INSTALLED) ## note what short runs come to; refuses if results m
 	$(BIN)/python tests/experiments/fingerprints.py
 
 docs: $(INSTALLED) ## the pages and the API reference as a site in build/docs; any warning is an error
-	$(BIN)/python -m sphinx -q -W --keep-going -d build/doctrees docs build/docs
+	$(BIN)/python -m sphinx -q -E -W --keep-going -d build/doctrees docs build/docs
 
 docs-numbers: $(INSTALLED) ## run what the pages print numbers of, store the numbers, write them into the pages
 	$(BIN)/python -m benchmarks.docs_numbers $(ARGS)

@@ -8,6 +8,7 @@ be read.
 
 from __future__ import annotations
 
+import enum
 import inspect
 import re
 import sys
@@ -38,8 +39,8 @@ extensions = [
 ]
 exclude_patterns = ["figures"]
 nitpicky = True
-smartquotes = False
-"""Quotes and dots in docstrings are those of code."""
+smartquotes_action = "D"
+"""Dashes alone: quotes and dots in docstrings are those of code."""
 
 # ---- pages: Markdown that reads the same in a repository browser ---------------------------------
 
@@ -54,7 +55,7 @@ napoleon_google_docstring = False
 autodoc_member_order = "bysource"
 autodoc_typehints = "description"
 autodoc_typehints_description_target = "documented_params"
-autodoc_default_options = {"members": True}
+autodoc_default_options = {"members": True, "special-members": "__call__"}
 autodoc_class_signature = "mixed"
 autodoc_preserve_defaults = True
 python_use_unqualified_type_names = True
@@ -91,8 +92,21 @@ def _public_name(
     return python.resolve_xref(env, node["refdoc"], app.builder, "obj", f"fmdp.{name}", node, shown)
 
 
+_PAGE_OF = {"../CHANGELOG.md": "changes.md", "../README.md": "index.md"}
+
+
+def _links_out_of_docs(app: Sphinx, page: str, source: list[str]) -> None:
+    """Pages link to the files of the repository; what the site has as a page is linked as one."""
+    for file, its_page in _PAGE_OF.items():
+        source[0] = source[0].replace(f"]({file})", f"]({its_page})")
+
+
 _BACKTICKS_OR_BAR = re.compile(r"(`[^`]*`)|\|")
 _SECTION = re.compile(r"^(Parameters|Attributes)\n-+\n(.*?)(?=^[A-Z]\w*\n-+$|\Z)", re.M | re.S)
+_ATTRIBUTE = re.compile(
+    r"^(\.\. attribute:: \w+\n)((?:(?!   :type:|\.\. ).*\n)*)(   :type: .*\n)", re.MULTILINE
+)
+_RETURNS = re.compile(r"^:(returns?|rtype)\b", re.MULTILINE)
 _as_written: dict[str, list[str]] = {}
 
 
@@ -135,13 +149,48 @@ def _before_napoleon(
 def _after_napoleon(
     app: Sphinx, what: str, name: str, obj: object, options: object, lines: list[str]
 ) -> None:
-    """What stands before a colon in the docstring of an attribute is no type, whatever napoleon
-    holds: types are those of the annotations."""
+    """Undo what napoleon reads into attributes, and add what the source knows besides."""
     if what in ("attribute", "property"):
+        # What stands before a colon is no type here: types are those of the annotations.
         lines[:] = _as_written[name]
+    elif isinstance(obj, type) and issubclass(obj, enum.Enum):
+        for member in obj:
+            told = getattr(member, "message", "")
+            lines += ["", f".. attribute:: {member.name}", f"   :value: {member.value!r}", ""]
+            lines += [f"   {told}", ""]
+    elif what == "class":
+        # The type of an attribute stands beside its name, not below its text.
+        lines[:] = _ATTRIBUTE.sub(r"\1\3\2", "\n".join(lines)).split("\n")
+    elif callable(obj) and not isinstance(obj, type):
+        answer = inspect.signature(obj).return_annotation
+        is_told = _RETURNS.search("\n".join(lines)) is not None
+        if isinstance(answer, str) and answer != "None" and not is_told:
+            raising = (n for n, line in enumerate(lines) if line.startswith(":raises"))
+            place = next(raising, len(lines))
+            lines[place:place] = ["", f":rtype: {answer}"]
+
+
+def _signature(
+    app: Sphinx,
+    what: str,
+    name: str,
+    obj: object,
+    options: object,
+    signature: str | None,
+    answer: str | None,
+) -> tuple[str | None, str | None] | None:
+    """What users do not make is shown without one: records that they read, enumerations and
+    protocols."""
+    if not isinstance(obj, type):
+        return None
+    is_record = "\nAttributes\n---" in inspect.cleandoc(obj.__doc__ or "")
+    is_made = not (is_record or issubclass(obj, enum.Enum) or getattr(obj, "_is_protocol", False))
+    return None if is_made else ("", "")
 
 
 def setup(app: Sphinx) -> None:
+    app.connect("source-read", _links_out_of_docs)
     app.connect("autodoc-process-docstring", _before_napoleon, priority=400)
     app.connect("autodoc-process-docstring", _after_napoleon, priority=600)
+    app.connect("autodoc-process-signature", _signature)
     app.connect("missing-reference", _public_name)

@@ -1,9 +1,9 @@
 """Formulas of the site as MathML, made while it is built: no script, nothing fetched by a reader.
 
 docutils turns TeX into MathML, but reads numbers greedily: `\\tfrac12 T` would be 12 over T where
-TeX, and the repository browser, see one half of T. `plain` writes such arguments with braces
-first, and what docutils has no word for in words that it has. Whatever it still cannot read is a
-warning, and so an error of the build.
+TeX, and the repository browser, see one half of T; and an index after an accent would stand below
+it. `plain` writes such arguments with braces first, and what docutils has no word for in words that
+it has. Whatever it still cannot read is a warning, and so an error of the build.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ _REWRITTEN = (
     (r"\\([td]?frac)\s*([0-9A-Za-z])", r"\\\1{\2}"),  # the numerator is one character
     (r"\\([td]?frac\{[^{}]*\})\s*([0-9A-Za-z])", r"\\\1{\2}"),  # and so is the denominator
     (r"([_^])([0-9])(?=[0-9])", r"\1{\2}"),
+    (r"\\(tilde|hat|bar)\s*([A-Za-z]|\\[A-Za-z]+|\{[^{}]*\})(?=[_^])", r"{{}\\\1 \2}"),
     (r"\\dots(?![A-Za-z])", r"\\ldots"),
     (r"\\([Bb]igg?)([(\[])", r"\\\1l\2"),
     (r"\\([Bb]igg?)([)\]])", r"\\\1r\2"),

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 
 
@@ -25,7 +25,7 @@ def anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", title.lower()).strip().replace(" ", "-") for title in titles}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_somewhere(page: Path) -> None:
     for link in links(page):
         path, _, anchor = link.partition("#")
@@ -42,9 +42,19 @@ def test_the_python_of_the_page_about_python_runs(capsys: pytest.CaptureFixture[
     assert capsys.readouterr().out == "True True\n"
 
 
+def test_the_python_of_the_first_page_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    text = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"^```python\n(.*?)^```$", text, flags=re.DOTALL | re.MULTILINE)
+    exec(compile(code, "index.md", "exec"), {})
+    assert capsys.readouterr().out.startswith("Status.CONVERGED 2.933000")
+
+
 def test_every_page_is_linked_from_another() -> None:
     reached = {
         (page.parent / link.partition("#")[0]).resolve() for page in PAGES for link in links(page)
     }
-    orphans = [page.name for page in PAGES[1:] if page.resolve() not in reached]
+    on_the_site_alone = ROOT / "docs" / "changes.md"  # CHANGELOG.md as a page
+    orphans = [
+        page.name for page in PAGES[1:] if page.resolve() not in {*reached, on_the_site_alone}
+    ]
     assert not orphans, f"no page links to {orphans}"

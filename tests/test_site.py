@@ -52,6 +52,12 @@ def test_one_half_of_t_would_be_twelve_over_t() -> None:
     assert drawn(r"\tfrac12 T") != drawn(r"\tfrac{1}{2} T")
 
 
+@pytest.mark.parametrize("formula", [r"\tilde R_k", r"\hat\lambda_2^*", r"\bar{p}_i"])
+def test_an_index_stands_beside_its_accent(formula: str) -> None:
+    assert "munder" not in drawn(plain(formula))
+    assert "munder" in drawn(formula), "docutils has learned it: take the rule out of mathml.py"
+
+
 @pytest.mark.parametrize(
     "formula", [r"\frac{1}{2A} N_0", r"h_{12}", r"\dotsb", r"2^{16}", r"\sqrt W \sqrt{L T}"]
 )
