@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fmdp.elimination.backup import Backup, backup_for
-from fmdp.elimination.classes import action_classes
+from fmdp.elimination.classes import FlatTables, action_classes
 from fmdp.elimination.layout import choose_layout, make_layout
 from fmdp.elimination.order import elimination_order
 from fmdp.errors import TooLarge
@@ -154,7 +154,7 @@ def test_actions_with_equal_tables_share_their_steps() -> None:
         "nested": False, "limit": 1, "last_limit": 1, "branch": ()
     }  # fmt: skip
     apart = make_layout(structure, order, action_classes(structure), **one_by_one)
-    tables = (
+    tables = FlatTables(
         np.concatenate([table.reshape(-1) for table in model.transitions]),
         np.zeros(0),
         np.concatenate(model.rewards),
@@ -207,10 +207,7 @@ def test_predicted_memory_covers_what_is_allocated() -> None:
         structure = problem(name).structure
         backup = Backup(structure)
         program = backup.program
-        arrays = [
-            program.contexts, program.offsets,
-            *program.m_index, *program.r_index, *backup._arenas, *backup._best, backup._m,
-            backup._r,
-        ]  # fmt: skip
+        arrays = [program.row_sources.at, program.reward_sources.at, *program.steps]
+        arrays += [array for room in backup._rooms for array in room]
         vectors = 3 * 8 * structure.n_states
         assert sum(array.nbytes for array in arrays) + vectors <= backup.predicted_bytes

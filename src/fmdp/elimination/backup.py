@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fmdp.elimination import kernels, ties
-from fmdp.elimination.classes import action_classes, flat_offsets
+from fmdp.elimination.classes import FlatTables, action_classes
 from fmdp.elimination.layout import PARALLEL_STATES, VECTORS, Layout, choose_layout
 from fmdp.elimination.program import Program, build_program
 from fmdp.elimination.rounding import tie_slack
@@ -35,14 +35,16 @@ from fmdp.model import FactoredMDP, OptimisticTables, Structure
 
 Vector = NDArray[np.float64]
 
-Index = NDArray[np.int64]
+Part = tuple[int, int, int]
+"""A thread, and the branches that it works on: the first, and the end."""
 
 _SHORT_SECONDS = 0.1
 """A call that is predicted to take longer leaves this thread free to hear signals and clocks."""
 _SECONDS_BETWEEN_LOOKS = 0.05
 
 _EMPTY = np.zeros(0)
-_NO_ACTIONS = np.zeros(0, dtype=np.int64)
+_ONE_SWEEP = tuple(kernels.Pace(1, 1.0, 1.0, 0.0, NO_TRUNCATION.axes, NO_TRUNCATION.budgets))
+_NO_CHOICE = tuple(kernels.Choice(np.zeros(0, dtype=np.int64), 0.0, 0, 0))
 
 
 class TimeUp(Exception):
@@ -73,15 +75,16 @@ class Backup:
         self.threads = cores if structure.n_states >= PARALLEL_STATES else 1
         limit = memory_limit if memory_limit is not None else available_memory() // 2
         self._refuse_if_hopeless(limit)
-        p_offset, f_offset, r_offset = flat_offsets(structure)
-        self._flat_p = np.empty(p_offset[-1])
-        self._flat_f = np.empty(f_offset[-1] if nested else 0)
-        self._flat_r = np.empty(r_offset[-1])
+        self._tables = FlatTables(
+            transitions=np.empty(structure.transition_starts[-1]),
+            free=np.empty(structure.row_starts[-1] if nested else 0),
+            rewards=np.empty(structure.reward_starts[-1]),
+        )
         self._bound_to = share_for
         classes = None
         if share_for is not None:
             self._fill(share_for)
-            classes = action_classes(structure, (self._flat_p, self._flat_f, self._flat_r))
+            classes = action_classes(structure, self._tables)
         self.layout = layout or choose_layout(
             structure, nested=nested, threads=self.threads, memory_limit=limit, classes=classes
         )
@@ -93,16 +96,13 @@ class Backup:
             self._refuse(self.predicted_bytes, limit)
 
         self.program: Program = build_program(self.layout)
-        self._m = np.empty(sum(index.shape[1] for index in self.program.m_index))
-        self._f = np.empty(sum(index.shape[1] for index in self.program.f_index))
-        self._r = np.empty(sum(index.shape[1] for index in self.program.r_index))
-        self._arenas = [np.empty(self.program.arena_size) for _ in range(self.threads)]
-        self._best = [np.empty(self.layout.leaf_size) for _ in range(self.threads)]
         self.deadline: float | None = None
         """When a sweep is cut off with TimeUp, on time.monotonic's clock."""
         self._stop = np.zeros(1, dtype=np.int64)
         self.extremes = np.zeros(3)
         """Smallest and largest residual of the last sweep, and the largest |h|."""
+        self._steps = tuple(self.program.steps)
+        self._rooms = [self._new_room() for _ in range(self.threads)]
 
         sizes = structure.state_sizes
         self._in_order = self.layout.order == tuple(range(structure.m))
@@ -110,6 +110,10 @@ class Backup:
         self._inverse = tuple(int(j) for j in np.argsort(self.layout.order))
         if share_for is not None:
             self._arrange()
+
+    def _new_room(self) -> tuple[NDArray[Any], ...]:
+        arena, best = np.empty(self.program.arena_size), np.empty(self.layout.leaf_size)
+        return tuple(kernels.Room(arena, best, self.extremes, self._stop))
 
     def _count_roundings(self) -> int:
         """A step sums the values of its group one after the other, each times a product of the
@@ -154,22 +158,20 @@ class Backup:
         if isinstance(tables, OptimisticTables):
             if not self.nested:
                 raise RuntimeError("optimistic tables need a backup prepared with nested=True")
-            _copy_flat(tables.lower, self._flat_p)
-            _copy_flat(tables.free, self._flat_f)
+            _copy_flat(tables.lower, self._tables.transitions)
+            _copy_flat(tables.free, self._tables.free)
         else:
-            _copy_flat(tables.transitions, self._flat_p)
-            self._flat_f[:] = 0.0
-        _copy_flat(tables.rewards, self._flat_r)
+            _copy_flat(tables.transitions, self._tables.transitions)
+            self._tables.free[:] = 0.0
+        _copy_flat(tables.rewards, self._tables.rewards)
 
     def _arrange(self) -> None:
         """Bring the flat tables into the order in which the steps read them."""
-        program = self.program
-        for index, where in zip(program.m_index, program.m_slices, strict=True):
-            kernels.gather_products(self._flat_p, index, self._m[where])
-        for index, where in zip(program.f_index, program.f_slices, strict=True):
-            kernels.gather_sums(self._flat_f, index, self._f[where])
-        for index, where in zip(program.r_index, program.r_slices, strict=True):
-            kernels.gather_sums(self._flat_r, index, self._r[where])
+        program, tables, steps = self.program, self._tables, self.program.steps
+        kernels.gather_products(tables.transitions, program.row_sources, steps.rows)
+        if self.nested:
+            kernels.gather_sums(tables.free, program.free_sources, steps.free)
+        kernels.gather_sums(tables.rewards, program.reward_sources, steps.rewards)
 
     # ---- vectors in elimination order -----------------------------------------------------------
 
@@ -190,13 +192,13 @@ class Backup:
 
     # ---- operators in elimination order ---------------------------------------------------------
 
-    def _over_branches(self, work: Callable[[int, int, int], object]) -> None:
-        """Run work(thread, first branch, last branch) on all threads."""
+    def _over_branches(self, work: Callable[[Part], object]) -> None:
+        """Run the work on all threads, each on its parts of the branches."""
         branches = self.layout.n_branches
         threads = min(self.threads, branches)
         self._stop[0] = 0  # nobody is at work now, whatever became of the last call
         if threads == 1 and self.predicted_seconds < _SHORT_SECONDS:
-            work(0, 0, branches)
+            work((0, 0, branches))
             return
         # Small pieces, taken as threads come free: the pieces cost the same, the cores may not.
         pieces = min(branches, 8 * threads)
@@ -209,7 +211,7 @@ class Backup:
                     piece = left.popleft()
                 except IndexError:  # another thread was faster
                     return
-                work(thread, bounds[piece], bounds[piece + 1])
+                work((thread, bounds[piece], bounds[piece + 1]))
 
         started: list[Future[None]] = []
         try:
@@ -232,41 +234,41 @@ class Backup:
             raise
 
     def _run(
-        self, mode: int, h: Vector, new: Vector, *, thread: int, branches: tuple[int, int],
-        scratch: Vector = _EMPTY, actions: Index = _NO_ACTIONS, sweeps: int = 1,
-        discount: float = 1.0, tau: float = 1.0, tolerance: float = 0.0,
-        truncation: Truncation = NO_TRUNCATION, rule: int = 0, seed: int = 0,
-    ) -> int:  # fmt: skip
-        p = self.program
-        return int(
-            kernels.run(
-                mode, h, new, scratch, branches[0], branches[1], self._arenas[thread],
-                self._best[thread], actions, p.levels, p.nodes, p.contexts, p.branch_rows,
-                p.branch_bases, p.offsets, p.leaf_start, p.leaf_actions, p.action_leaf,
-                self._m, self._f, self._r, self.nested, sweeps, discount, tau, tolerance,
-                truncation.axes, truncation.budgets, self.extremes, rule, seed, self._stop,
-            )
-        )  # fmt: skip
+        self,
+        mode: int,
+        h: Vector,
+        new: Vector,
+        part: Part,
+        *,
+        scratch: Vector = _EMPTY,
+        pace: tuple[Any, ...] = _ONE_SWEEP,
+        choice: tuple[Any, ...] = _NO_CHOICE,
+    ) -> int:
+        thread, first, end = part
+        room, steps = self._rooms[thread], self._steps
+        return int(kernels.run(mode, h, new, scratch, first, end, steps, room, pace, choice))
 
     def sweep(self, h: Vector, out: Vector) -> None:
         """out <- L h (no discount), both in elimination order."""
-        self._over_branches(
-            lambda thread, lo, hi: self._run(
-                kernels.BACKUP, h, out, thread=thread, branches=(lo, hi)
-            )
-        )
+        self._over_branches(lambda part: self._run(kernels.BACKUP, h, out, part))
 
     def iterate(
-        self, h: Vector, new: Vector, scratch: Vector, *, discount: float, tau: float,
-        tolerance: float, sweeps: int, truncation: Truncation = NO_TRUNCATION,
-    ) -> int:  # fmt: skip
+        self,
+        h: Vector,
+        new: Vector,
+        scratch: Vector,
+        *,
+        discount: float,
+        tau: float,
+        tolerance: float,
+        sweeps: int,
+        truncation: Truncation = NO_TRUNCATION,
+    ) -> int:
         """Mode ITERATE of the kernel: on one thread in one compiled call, else sweep by sweep."""
         if self.threads == 1 and self.predicted_seconds < _SHORT_SECONDS:
-            return self._run(
-                kernels.ITERATE, h, new, scratch=scratch, thread=0,
-                branches=(0, self.layout.n_branches), sweeps=sweeps, discount=discount, tau=tau,
-                tolerance=tolerance, truncation=truncation,
-            )  # fmt: skip
+            pace = (sweeps, discount, tau, tolerance, truncation.axes, truncation.budgets)
+            everything = (0, 0, self.layout.n_branches)
+            return self._run(kernels.ITERATE, h, new, everything, scratch=scratch, pace=pace)
         for number in range(1, sweeps + 1):
             source = h
             if discount != 1.0:
@@ -293,11 +295,12 @@ class Backup:
     def lowest(self, h: Vector, out: Vector) -> None:
         """out <- min over joint actions (and targets) of R + P h, both in elimination order."""
         # min_a (R + P h) = -max_a (-R + P (-h)), and a nested maximum of -h is a minimum of h.
-        np.negative(self._r, out=self._r)
+        rewards = self.program.steps.rewards
+        np.negative(rewards, out=rewards)
         try:
             self.sweep(-h, out)
         finally:
-            np.negative(self._r, out=self._r)
+            np.negative(rewards, out=rewards)
         np.negative(out, out=out)
 
     def greedy_actions(
@@ -308,24 +311,15 @@ class Backup:
         Actions within `slack` of the best are tied.  `value` becomes what the chosen are worth.
         """
         actions = np.empty(self.n_states, dtype=np.int64)
-        rule = ties.rule_code(ties_rule)
-        self._over_branches(
-            lambda thread, lo, hi: self._run(
-                kernels.GREEDY, h, value, thread=thread, branches=(lo, hi), actions=actions,
-                rule=rule, seed=tie_seed, tolerance=slack,
-            )
-        )  # fmt: skip
+        choice = (actions, slack, ties.rule_code(ties_rule), tie_seed)
+        self._over_branches(lambda part: self._run(kernels.GREEDY, h, value, part, choice=choice))
         return actions
 
     def policy_sweep(self, h: Vector, out: Vector, actions: NDArray[np.integer[Any]]) -> None:
         """out <- R_pi + P_pi h, vectors in elimination order, actions in C order."""
         # One integer type only: the kernel would be compiled again for another.
-        wide = np.asarray(actions, dtype=np.int64)
-        self._over_branches(
-            lambda thread, lo, hi: self._run(
-                kernels.POLICY, h, out, thread=thread, branches=(lo, hi), actions=wide
-            )
-        )
+        choice = (np.asarray(actions, dtype=np.int64), *_NO_CHOICE[1:])
+        self._over_branches(lambda part: self._run(kernels.POLICY, h, out, part, choice=choice))
 
     # ---- operators in C order -------------------------------------------------------------------
 
@@ -361,11 +355,7 @@ class Backup:
         source = self.to_internal(h)
         source *= discount
         out = np.empty(self.n_states * self.structure.n_actions)
-        self._over_branches(
-            lambda thread, lo, hi: self._run(
-                kernels.VALUES, source, out, thread=thread, branches=(lo, hi)
-            )
-        )
+        self._over_branches(lambda part: self._run(kernels.VALUES, source, out, part))
         return out.reshape(self.n_states, self.structure.n_actions)
 
     def for_policy(

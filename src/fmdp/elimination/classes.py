@@ -6,10 +6,9 @@ decides the price of a layout (layout.py).  Only arrays of [factors, joint actio
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,8 +20,14 @@ Index = NDArray[np.int64]
 Step = tuple[tuple[int, ...], tuple[int, ...]]
 """The transition and the reward factors of one group."""
 
-FlatTables = tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]
-"""Transition tables, free masses (empty if none) and rewards, all factors end to end."""
+
+class FlatTables(NamedTuple):
+    """The tables of a model, all factors end to end (`Structure.transition_starts` and so on)."""
+
+    transitions: NDArray[np.float64]
+    free: NDArray[np.float64]
+    """Free masses; empty if there are none."""
+    rewards: NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,7 +79,6 @@ def action_classes(structure: Structure, tables: FlatTables | None = None) -> Ac
     """Classes by structure, or by the numbers in the tables."""
     m = structure.m
     joint_actions = all_assignments(structure.action_sizes)  # [A, action variables]
-    offsets = flat_offsets(structure)
 
     def classes(scope: Sequence[int], numbers: Callable[[], NDArray[np.float64]]) -> Index:
         told = [v - m for v in scope if v >= m]
@@ -92,15 +96,15 @@ def action_classes(structure: Structure, tables: FlatTables | None = None) -> Ac
     def transition_numbers(i: int) -> NDArray[np.float64]:
         assert tables is not None
         rows = structure.transition_rows[i]
-        part = tables[0][offsets[0][i] : offsets[0][i + 1]].reshape(rows, -1)
-        if tables[1].size:
-            free = tables[1][offsets[1][i] : offsets[1][i + 1]].reshape(rows, 1)
+        part = tables.transitions[slice(*structure.transition_starts[i : i + 2])].reshape(rows, -1)
+        if tables.free.size:
+            free = tables.free[slice(*structure.row_starts[i : i + 2])].reshape(rows, 1)
             part = np.concatenate([part, free], axis=1)
         return part
 
     def reward_numbers(f: int) -> NDArray[np.float64]:
         assert tables is not None
-        return tables[2][offsets[2][f] : offsets[2][f + 1]]
+        return tables.rewards[slice(*structure.reward_starts[f : f + 2])]
 
     transitions = [
         classes(structure.transition_scopes[i], lambda i=i: transition_numbers(i))  # type: ignore[misc]
@@ -112,14 +116,3 @@ def action_classes(structure: Structure, tables: FlatTables | None = None) -> Ac
     ]
     empty = np.zeros((0, len(joint_actions)), dtype=np.int64)
     return ActionClasses(np.stack(transitions), np.stack(rewards) if rewards else empty)
-
-
-def flat_offsets(structure: Structure) -> tuple[list[int], list[int], list[int]]:
-    """Where factor i begins in the flat transition tables, free masses and rewards."""
-    cells = [
-        rows * size
-        for rows, size in zip(structure.transition_rows, structure.state_sizes, strict=True)
-    ]
-    starts = [[0, *itertools.accumulate(part)] for part in
-              (cells, structure.transition_rows, structure.reward_rows)]  # fmt: skip
-    return starts[0], starts[1], starts[2]

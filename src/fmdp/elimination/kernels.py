@@ -15,21 +15,28 @@ number of threads.  Cost of a step: outer * rep * U * V * inner multiply-adds.
 
 Numba optimises a function again inside each of its callers, so there are few callers: everything
 that walks the program is one function, `run`, with a mode.
+
+`run` takes plain tuples and gives them their names inside: to tell the type of a named tuple costs
+half a microsecond a call, and the re-plan of a small model has not many of those.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numba
 import numpy as np
+from numpy.typing import NDArray
 
 from fmdp.elimination.ties import tie_hash
 from fmdp.elimination.truncation import truncate
 
+Index = NDArray[np.int64]
+Vector = NDArray[np.float64]
+
 # Columns of `levels`, one row a group (program.py writes them).
-OUTER, REP, V, U, INNER, M_BASE, M_ROWS, R_BASE, R_ROWS, CTX_BASE, F_BASE, HAS_R, BUFFER = range(13)
-N_LEVEL_FIELDS = 13
+OUTER, REP, V, U, INNER, M_BASE, R_BASE, CTX_BASE, F_BASE, HAS_R, BUFFER = range(11)
+N_LEVEL_FIELDS = 11
 # Columns of `nodes`, one row a step of the program, in depth-first order.
 LEVEL, M_ROW, R_ROW, LEAF = range(4)
 N_NODE_FIELDS = 4
@@ -40,15 +47,107 @@ BACKUP, ITERATE, GREEDY, POLICY, VALUES = range(5)
 ZERO, ONE, TWO, THREE, FOUR, EIGHT = (np.uint64(number) for number in (0, 1, 2, 3, 4, 8))
 
 _FLAGS: dict[str, Any] = {
-    "cache": True, "nogil": True, "fastmath": {"contract"}, "error_model": "numpy",
-}  # fmt: skip
+    "cache": True,
+    "nogil": True,
+    "fastmath": {"contract"},
+    "error_model": "numpy",
+}
 # Only called from compiled code: the wrappers for Python would double the time to compile.
 _INNER: dict[str, Any] = {**_FLAGS, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 
 
+class Steps(NamedTuple):
+    """The steps of a program and the tables that they read, in the order of reading."""
+
+    levels: Index
+    nodes: Index
+    contexts: Index  # [2, cells]: rows of the transition tables and of the rewards
+    branch_rows: Index  # [2, branches, groups]: what a branch adds to them
+    branch_bases: Index  # [2, branches]: its first state, in elimination order and in C order
+    offsets: Index  # [2, cells of the last tensor]: what a cell adds to that
+    leaf_start: Index  # [leaves + 1]: where the joint actions of a leaf begin
+    leaf_actions: Index
+    action_leaf: Index  # [joint actions]
+    rows: Vector  # M: joint rows of the groups
+    free: Vector  # free masses; empty where targets are not nested
+    rewards: Vector
+
+
+class Sources(NamedTuple):
+    """From which entries of a model's tables, end to end, the entries of `Steps` are made.
+
+    Group g has the entries start[g] <= e < start[g + 1]; the k-th is made of parts[g] numbers,
+    at[first[g] + q * (start[g + 1] - start[g]) + k] for q < parts[g].
+    """
+
+    at: Index
+    first: Index
+    parts: Index
+    start: Index
+
+
+class Room(NamedTuple):
+    """Where one thread works."""
+
+    arena: Vector
+    """The tensors between the steps, one behind the other."""
+    best: Vector
+    """[cells of the last tensor]"""
+    extremes: Vector
+    """Smallest and largest residual of the last sweep, and the largest |h|."""
+    stop: Index
+    """Not 0 when another thread wants this one to end."""
+
+
+class Pace(NamedTuple):
+    """How value iteration goes on, and when it ends."""
+
+    sweeps: int
+    discount: float
+    tau: float
+    tolerance: float
+    axes: Index
+    budgets: Vector
+    """Of the truncation; none without axes."""
+
+
+class Choice(NamedTuple):
+    """The actions that are taken, or are to be found."""
+
+    actions: Index
+    """[states], in C order"""
+    slack: float
+    rule: int
+    seed: int
+
+
+class _Shape(NamedTuple):
+    """Of one step: see above for the axes."""
+
+    outer: Any
+    rep: Any
+    n_v: Any
+    n_u: Any
+    inner: Any
+
+
+class _Place(NamedTuple):
+    """Where one step begins in each of the arrays that it reads and writes."""
+
+    source: Any
+    arena: Any
+    rows: Any
+    free: Any
+    rewards: Any
+    contexts: Any
+
+
 @numba.njit(**_INNER)
-def _step_vector(S, s0, D, d0, M, m0, R, r0, contexts, c0, outer, rep, n_v, n_u, inner, has_r):
+def _step_vector(S, D, steps, place, shape, has_r):
     """inner > 1: vectorised over the innermost axis."""
+    M, R, contexts = steps.rows, steps.rewards, steps.contexts
+    s0, d0, m0, r0, c0 = place.source, place.arena, place.rows, place.rewards, place.contexts
+    outer, rep, n_v, n_u, inner = shape
     block, table = n_v * inner, n_v * n_u
     for o in range(outer):
         s = s0 + o * block
@@ -101,8 +200,11 @@ def _step_vector(S, s0, D, d0, M, m0, R, r0, contexts, c0, outer, rep, n_v, n_u,
 
 
 @numba.njit(**_INNER)
-def _step_last(S, s0, D, d0, M, m0, R, r0, contexts, c0, outer, rep, n_v, n_u, has_r):
+def _step_last(S, D, steps, place, shape, has_r):
     """inner == 1, the last group: vectorised over u."""
+    M, R, contexts = steps.rows, steps.rewards, steps.contexts
+    s0, d0, m0, r0, c0 = place.source, place.arena, place.rows, place.rewards, place.contexts
+    outer, rep, n_v, n_u = shape.outer, shape.rep, shape.n_v, shape.n_u
     table = n_v * n_u
     for o in range(outer):
         s = s0 + o * n_v
@@ -148,10 +250,12 @@ def _step_last(S, s0, D, d0, M, m0, R, r0, contexts, c0, outer, rep, n_v, n_u, h
 
 
 @numba.njit(**_INNER)
-def _step_nested(
-    S, s0, D, d0, M, m0, F, f0, R, r0, contexts, c0, outer, rep, n_v, n_u, inner, has_r
-):
+def _step_nested(S, D, steps, place, shape, has_r):
     """The free mass goes to the best next value, given everything not yet eliminated."""
+    F, f0 = steps.free, place.free
+    M, R, contexts = steps.rows, steps.rewards, steps.contexts
+    s0, d0, m0, r0, c0 = place.source, place.arena, place.rows, place.rewards, place.contexts
+    outer, rep, n_v, n_u, inner = shape
     block, table = n_v * inner, n_v * n_u
     for o in range(outer):
         s = s0 + o * block
@@ -190,96 +294,96 @@ def _step_nested(
 
 
 @numba.njit(**_FLAGS)
-def run(mode, h, new, scratch, b_lo, b_hi, arena, best, actions,
-        levels, nodes, contexts, branch_rows, branch_bases, offsets, leaf_start, leaf_actions,
-        action_leaf, M, F, R, nested,
-        sweeps, discount, tau, tolerance, axes, budgets, extremes, rule, seed, stop):  # fmt: skip
-    """Walk the program for the branches b_lo <= b < b_hi.
+def run(mode, h, new, scratch, first, end, steps, room, pace, choice):
+    """Walk the program for the branches first <= b < end.
 
     BACKUP    new <- max over joint actions of (reward + P h)
-    POLICY    new <- reward + P h under `actions` (indices in C order)
-    GREEDY    actions <- an action that attains new = L h up to `tolerance` in every state, ties as
+    POLICY    new <- reward + P h under the actions of `choice`
+    GREEDY    actions <- an action that attains new = L h up to the slack in every state, ties as
               ties.py says; new <- what the chosen action is worth
     VALUES    new <- reward + P h of every joint action: [states in C order, joint actions], flat
-    ITERATE   up to `sweeps` backups of (damped, discounted) relative value iteration, each followed
-              by the truncation of truncation.py (none without axes).  On return new = truncate L h
-              and `extremes` is their residual: h is not moved after the last sweep, so that what is
-              certified, the bias and the greedy policy all belong to one h.  Returns the sweeps.
+    ITERATE   up to `pace.sweeps` backups of (damped, discounted) relative value iteration, each
+              followed by the truncation of truncation.py.  On return new = truncate L h and
+              `room.extremes` is their residual: h is not moved after the last sweep, so that what
+              is certified, the bias and the greedy policy all belong to one h.  Returns the sweeps.
 
-    Ends at once, with -1 and everything half done, when another thread sets stop[0].
+    Ends at once, with -1 and everything half done, when another thread sets room.stop[0].
     """
+    steps, room, pace, choice = Steps(*steps), Room(*room), Pace(*pace), Choice(*choice)
+    arena, best = room.arena, room.best
+    levels, nodes, offsets = steps.levels, steps.nodes, steps.offsets
+    leaf_start, leaf_actions = steps.leaf_start, steps.leaf_actions
+    actions = choice.actions
+    nested = steps.free.shape[0] > 0
     n_cells = np.uint64(best.shape[0])
-    last_sweep = sweeps if mode == ITERATE else 1
+    last_sweep = pace.sweeps if mode == ITERATE else 1
     for sweep_number in range(1, last_sweep + 1):
         origin = h
-        if mode == ITERATE and discount != 1.0:
+        if mode == ITERATE and pace.discount != 1.0:
             for s in range(h.shape[0]):
-                scratch[s] = discount * h[s]
+                scratch[s] = pace.discount * h[s]
             origin = scratch
-        for b in range(b_lo, b_hi):
-            base, c_base = branch_bases[0, b], branch_bases[1, b]
+        for b in range(first, end):
+            base, c_base = steps.branch_bases[0, b], steps.branch_bases[1, b]
             for k in range(n_cells):
                 best[k] = -np.inf
             if mode == GREEDY:
                 for k in range(n_cells):
                     actions[c_base + offsets[1, k]] = -1
             for n in range(nodes.shape[0]):
-                if stop[0] != 0:
+                if room.stop[0] != 0:
                     return -1
                 g = nodes[n, LEVEL]
-                outer, rep = np.uint64(levels[g, OUTER]), np.uint64(levels[g, REP])
                 n_v, n_u = np.uint64(levels[g, V]), np.uint64(levels[g, U])
-                inner = np.uint64(levels[g, INNER])
-                row0 = np.uint64(nodes[n, M_ROW] + branch_rows[0, b, g])
-                m0 = np.uint64(levels[g, M_BASE]) + row0 * n_v * n_u
-                r_row = np.uint64(nodes[n, R_ROW] + branch_rows[1, b, g])
-                r0 = np.uint64(levels[g, R_BASE]) + r_row * n_u
-                c0 = np.uint64(levels[g, CTX_BASE])
+                shape = _Shape(
+                    np.uint64(levels[g, OUTER]),
+                    np.uint64(levels[g, REP]),
+                    n_v,
+                    n_u,
+                    np.uint64(levels[g, INNER]),
+                )
+                row = np.uint64(nodes[n, M_ROW] + steps.branch_rows[0, b, g])
+                r_row = np.uint64(nodes[n, R_ROW] + steps.branch_rows[1, b, g])
                 has_r = levels[g, HAS_R] != 0
                 d0 = np.uint64(levels[g, BUFFER])
                 source, s0 = origin, ZERO
                 if g > 0:
                     source, s0 = arena, np.uint64(levels[g - 1, BUFFER])
+                place = _Place(
+                    s0,
+                    d0,
+                    np.uint64(levels[g, M_BASE]) + row * n_v * n_u,
+                    np.uint64(levels[g, F_BASE]) + row * n_u,
+                    np.uint64(levels[g, R_BASE]) + r_row * n_u,
+                    np.uint64(levels[g, CTX_BASE]),
+                )
                 if nested:
-                    f0 = np.uint64(levels[g, F_BASE]) + row0 * n_u
-                    _step_nested(source, s0, arena, d0, M, m0, F, f0, R, r0, contexts, c0,
-                                 outer, rep, n_v, n_u, inner, has_r)  # fmt: skip
-                elif inner == ONE:
-                    _step_last(source, s0, arena, d0, M, m0, R, r0, contexts, c0,
-                               outer, rep, n_v, n_u, has_r)  # fmt: skip
+                    _step_nested(source, arena, steps, place, shape, has_r)
+                elif shape.inner == ONE:
+                    _step_last(source, arena, steps, place, shape, has_r)
                 else:
-                    _step_vector(source, s0, arena, d0, M, m0, R, r0, contexts, c0,
-                                 outer, rep, n_v, n_u, inner, has_r)  # fmt: skip
+                    _step_vector(source, arena, steps, place, shape, has_r)
                 leaf = nodes[n, LEAF]
                 if leaf < 0:
                     continue
                 if mode == POLICY:
                     for k in range(n_cells):
-                        if action_leaf[actions[c_base + offsets[1, k]]] == leaf:
+                        if steps.action_leaf[actions[c_base + offsets[1, k]]] == leaf:
                             best[k] = arena[d0 + k]
                 elif mode == VALUES:
                     for k in range(n_cells):
-                        first = (c_base + offsets[1, k]) * leaf_actions.shape[0]
+                        at = (c_base + offsets[1, k]) * leaf_actions.shape[0]
                         for p in range(leaf_start[leaf], leaf_start[leaf + 1]):
-                            new[first + leaf_actions[p]] = arena[d0 + k]
+                            new[at + leaf_actions[p]] = arena[d0 + k]
                 elif mode == GREEDY:
                     for k in range(n_cells):
                         x = new[base + offsets[0, k]]
-                        if arena[d0 + k] < x - tolerance:
+                        if arena[d0 + k] < x - choice.slack:
                             continue
                         state = c_base + offsets[1, k]
                         for p in range(leaf_start[leaf], leaf_start[leaf + 1]):
-                            a, now = leaf_actions[p], actions[state]
-                            take = now < 0
-                            if not take and rule == 1:
-                                take = a < now
-                            elif not take and rule == 2:
-                                take = a > now
-                            elif not take:
-                                rank, held = tie_hash(seed, state, a), tie_hash(seed, state, now)
-                                take = rank < held or (rank == held and a < now)
-                            if take:
-                                actions[state] = a
+                            if _is_preferred(choice, state, leaf_actions[p], actions[state]):
+                                actions[state] = leaf_actions[p]
                                 best[k] = arena[d0 + k]
                 else:
                     for k in range(n_cells):
@@ -290,12 +394,25 @@ def run(mode, h, new, scratch, b_lo, b_hi, arena, best, actions,
                     new[base + offsets[0, k]] = best[k]
         if mode != ITERATE:
             return 1
-        truncate(new, axes, budgets)
-        residual(h, new, extremes)
-        if extremes[1] - extremes[0] <= tolerance or sweep_number == sweeps:
+        truncate(new, pace.axes, pace.budgets)
+        residual(h, new, room.extremes)
+        if room.extremes[1] - room.extremes[0] <= pace.tolerance or sweep_number == last_sweep:
             return sweep_number
-        advance(h, new, tau, relative_shift(extremes, tau, discount))
+        advance(h, new, pace.tau, relative_shift(room.extremes, pace.tau, pace.discount))
     return 0
+
+
+@numba.njit(**_INNER)
+def _is_preferred(choice, state, action, held):
+    """Whether a tied action takes the place of the one that is held (-1: none)."""
+    if held < 0:
+        return True
+    if choice.rule == 1:
+        return action < held
+    if choice.rule == 2:
+        return action > held
+    rank, other = tie_hash(choice.seed, state, action), tie_hash(choice.seed, state, held)
+    return rank < other or (rank == other and action < held)
 
 
 @numba.njit(**_FLAGS)
@@ -324,20 +441,30 @@ def relative_shift(extremes, tau, discount):
 
 
 @numba.njit(**_FLAGS)
-def gather_products(base, index, out):
-    """out[e] = product over the members of base[index[k, e]]: rows of a fused group."""
-    for e in range(out.shape[0]):
-        x = base[index[0, e]]
-        for k in range(1, index.shape[0]):
-            x *= base[index[k, e]]
-        out[e] = x
+def gather_products(base, sources, out):
+    """Every entry the product of its sources: joint rows of fused groups."""
+    for g in range(sources.parts.shape[0]):
+        parts, start, end = sources.parts[g], sources.start[g], sources.start[g + 1]
+        first = sources.first[g]
+        at = sources.at[first : first + parts * (end - start)].reshape(parts, end - start)
+        own = out[start:end]
+        for k in range(own.shape[0]):
+            x = base[at[0, k]]
+            for q in range(1, parts):
+                x *= base[at[q, k]]
+            own[k] = x
 
 
 @numba.njit(**_FLAGS)
-def gather_sums(base, index, out):
-    """out[e] = sum over the reward factors of base[index[k, e]]."""
-    for e in range(out.shape[0]):
-        x = 0.0
-        for k in range(index.shape[0]):
-            x += base[index[k, e]]
-        out[e] = x
+def gather_sums(base, sources, out):
+    """Every entry the sum of its sources: what several factors pay."""
+    for g in range(sources.parts.shape[0]):
+        parts, start, end = sources.parts[g], sources.start[g], sources.start[g + 1]
+        first = sources.first[g]
+        at = sources.at[first : first + parts * (end - start)].reshape(parts, end - start)
+        own = out[start:end]
+        for k in range(own.shape[0]):
+            x = 0.0
+            for q in range(parts):
+                x += base[at[q, k]]
+            own[k] = x

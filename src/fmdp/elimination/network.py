@@ -28,7 +28,7 @@ from fmdp.elimination import maxsum
 from fmdp.elimination.maxsum import Floats, Index, Ints, Schedule
 from fmdp.errors import TooLarge
 from fmdp.memory import available_memory, describe_bytes
-from fmdp.model.spaces import project
+from fmdp.model.spaces import project, starts
 
 Scope = tuple[int, ...]
 ROOT = -1
@@ -208,7 +208,7 @@ class Network:
             [v for variables in builder.block_variables for v in variables], dtype=np.int32
         )
         counts = [len(variables) for variables in builder.block_variables]
-        self._first_variable = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
+        self._first_variable = starts(counts)
         self.block_variable: Ints = np.array(
             [variables[-1] if variables else -1 for variables in builder.block_variables],
             dtype=np.int64,
@@ -581,24 +581,18 @@ class _Builder:
         owner[entries - self.network.n_functions] = np.repeat(np.arange(len(outs)), out_sizes)
         return Schedule(
             maps=np.concatenate(self._map_arrays).astype(np.int32),
-            block_items=_starts(items),
+            block_items=starts(items),
             block_joint=np.array([block[1] for block in self._blocks], dtype=np.int64),
-            block_inputs=_starts(n_inputs),
+            block_inputs=starts(n_inputs),
             block_out_map=np.array([block[2] for block in self._blocks], dtype=np.int64),
             block_out_size=np.array([block[3] for block in self._blocks], dtype=np.int64),
             input_map=np.array([m for maps in self._inputs for m in maps], dtype=np.int64),
             item_block=item_block,
-            item_input=_starts(per_item)[:-1],
+            item_input=starts(per_item)[:-1],
             input_at=np.concatenate([reads.ravel() for reads in self._reads]),
             item_out=outs,
             owner=owner,
         )
-
-
-def _starts(counts: NDArray[np.int64]) -> NDArray[np.int64]:
-    starts = np.zeros(len(counts) + 1, dtype=np.int64)
-    np.cumsum(counts, out=starts[1:])
-    return starts
 
 
 def _ramps(counts: NDArray[np.int64]) -> NDArray[np.int64]:

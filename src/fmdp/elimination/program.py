@@ -14,31 +14,20 @@ from dataclasses import dataclass
 import numpy as np
 
 from fmdp.elimination import kernels as k
-from fmdp.elimination.classes import Index, flat_offsets
+from fmdp.elimination.classes import Index
 from fmdp.elimination.layout import Group, Layout, volume
-from fmdp.model.spaces import all_assignments, strides
+from fmdp.model.spaces import all_assignments, starts, strides
 
 
 @dataclass(frozen=True, eq=False)
 class Program:
-    """Index arrays for the kernels; see kernels.py for the columns."""
+    """What the kernels run, and from where its tables are filled."""
 
     layout: Layout
-    levels: Index
-    nodes: Index
-    contexts: Index  # [2, cells]: rows of the transition tables and of the rewards
-    branch_rows: Index  # [2, branches, groups]: what a branch adds to them
-    branch_bases: Index  # [2, branches]: its first state, in elimination order and in C order
-    offsets: Index  # [2, cells of the last tensor]: what a cell adds to that
-    leaf_start: Index
-    leaf_actions: Index
-    action_leaf: Index
-    m_index: tuple[Index, ...]  # per group [members, entries] into the flat transition tables
-    f_index: tuple[Index, ...]  # per group [1, rows * n_u] into the flat free masses
-    r_index: tuple[Index, ...]  # per group [factors, entries] into the flat reward tables
-    m_slices: tuple[slice, ...]
-    f_slices: tuple[slice, ...]
-    r_slices: tuple[slice, ...]
+    steps: k.Steps
+    row_sources: k.Sources  # in the transition tables
+    free_sources: k.Sources  # in the free masses
+    reward_sources: k.Sources  # in the reward tables
     arena_size: int
 
 
@@ -46,91 +35,83 @@ def build_program(layout: Layout) -> Program:
     """The index arrays of a layout; its memory is what `Layout.memory` has said."""
     structure = layout.structure
     sizes = structure.state_sizes
-    n_actions = structure.n_actions
     joint_actions = all_assignments(structure.action_sizes)  # [A, action variables]
-    p_offset, f_offset, r_offset = flat_offsets(structure)
 
     levels = np.zeros((len(layout.groups), k.N_LEVEL_FIELDS), dtype=np.int64)
-    classes = np.empty((len(layout.groups), n_actions), dtype=np.int64)
-    m_index: list[Index] = []
-    f_index: list[Index] = []
-    r_index: list[Index] = []
-    m_slices: list[slice] = []
-    f_slices: list[slice] = []
-    r_slices: list[slice] = []
-    ctx_parts: list[Index] = []
-    rctx_parts: list[Index] = []
+    classes = np.empty((len(layout.groups), structure.n_actions), dtype=np.int64)
+    rows, free, rewards = _Gathering(), _Gathering(), _Gathering()
+    contexts: list[Index] = []  # [2, outer * rep] a group
     branch_values = all_assignments([sizes[j] for j in layout.branch])  # [branches, len(branch)]
-    branch_m = np.zeros((len(branch_values), len(layout.groups)), dtype=np.int64)
-    branch_r = np.zeros_like(branch_m)
+    branch_rows = np.zeros((2, len(branch_values), len(layout.groups)), dtype=np.int64)
     axes: list[int] = []
-    m_base = f_base = r_base = ctx_base = buffer = 0
+    context_base = buffer = 0
 
     for g, group in enumerate(layout.groups):
         classes[g], first = layout.classes.of_group(layout.steps[g])
         representatives = joint_actions[first]  # [classes, action variables]
-        n_classes = len(representatives)
-        mi = _transition_index(layout, group, representatives, p_offset)
-        fi = _free_index(layout, group, representatives, f_offset)
-        ri = _reward_index(layout, group, representatives, r_offset)
-
-        rows = volume(group.context, sizes)
-        r_rows = volume(group.reward_context, sizes)
+        known = (group.context, group.reward_context)
         step_axes = [*axes, *group.opened]
-        ctx_parts.append(_context_offsets(step_axes, group.context, sizes))
-        rctx_parts.append(_context_offsets(step_axes, group.reward_context, sizes))
-        branch_m[:, g] = _branch_offsets(branch_values, layout.branch, group.context, sizes)
-        branch_r[:, g] = _branch_offsets(branch_values, layout.branch, group.reward_context, sizes)
+        contexts.append(np.stack([_context_offsets(step_axes, own, sizes) for own in known]))
+        for kind, own in enumerate(known):
+            branch_rows[kind, :, g] = _branch_offsets(branch_values, layout.branch, own, sizes)
 
-        levels[g, k.OUTER], levels[g, k.REP] = group.outer, group.rep
-        levels[g, k.V], levels[g, k.U], levels[g, k.INNER] = group.n_v, group.n_u, group.inner
-        levels[g, k.M_BASE], levels[g, k.M_ROWS] = m_base, n_classes * rows
-        levels[g, k.R_BASE] = r_base
-        levels[g, k.R_ROWS] = n_classes * r_rows if group.rewards else 0
-        levels[g, k.F_BASE], levels[g, k.CTX_BASE] = f_base, ctx_base
-        levels[g, k.HAS_R], levels[g, k.BUFFER] = bool(group.rewards), buffer
+        level = levels[g]
+        level[k.OUTER], level[k.REP] = group.outer, group.rep
+        level[k.V], level[k.U], level[k.INNER] = group.n_v, group.n_u, group.inner
+        level[k.M_BASE], level[k.F_BASE], level[k.R_BASE] = rows.size, free.size, rewards.size
+        level[k.CTX_BASE], level[k.BUFFER] = context_base, buffer
+        level[k.HAS_R] = bool(group.rewards)
 
-        m_index.append(mi)
-        m_slices.append(slice(m_base, m_base + mi.shape[1]))
-        m_base += mi.shape[1]
+        rows.add(_transition_index(layout, group, representatives))
         if layout.nested:
-            f_index.append(fi)
-            f_slices.append(slice(f_base, f_base + fi.shape[1]))
-            f_base += fi.shape[1]
-        r_index.append(ri)
-        r_slices.append(slice(r_base, r_base + ri.shape[1]))
-        r_base += ri.shape[1]
-        ctx_base += group.outer * group.rep
+            free.add(_free_index(layout, group, representatives))
+        rewards.add(_reward_index(layout, group, representatives))
+        context_base += group.outer * group.rep
         buffer += group.out_size
         axes += [*group.opened, *group.own]
 
     nodes, leaf_start, leaf_actions, action_leaf = _action_tree(layout, classes)
-    internal = strides_of(layout.order, sizes)
-    canonical = strides_of(range(structure.m), sizes)
-    return Program(
-        layout=layout,
+    places = (strides_of(layout.order, sizes), strides_of(range(structure.m), sizes))
+    branch_steps = [[place[j] for j in layout.branch] for place in places]
+    steps = k.Steps(
         levels=levels,
         nodes=nodes,
-        contexts=np.stack([np.concatenate(ctx_parts), np.concatenate(rctx_parts)]),
-        branch_rows=np.stack([branch_m, branch_r]),
+        contexts=np.concatenate(contexts, axis=1),
+        branch_rows=branch_rows,
         branch_bases=np.stack(
-            [
-                branch_values @ np.array([place[j] for j in layout.branch], dtype=np.int64)
-                for place in (internal, canonical)
-            ]
+            [branch_values @ np.array(own, dtype=np.int64) for own in branch_steps]
         ),
-        offsets=np.stack([_axis_offsets(axes, place, sizes) for place in (internal, canonical)]),
+        offsets=np.stack([_axis_offsets(axes, place, sizes) for place in places]),
         leaf_start=leaf_start,
         leaf_actions=leaf_actions,
         action_leaf=action_leaf,
-        m_index=tuple(m_index),
-        f_index=tuple(f_index),
-        r_index=tuple(r_index),
-        m_slices=tuple(m_slices),
-        f_slices=tuple(f_slices),
-        r_slices=tuple(r_slices),
-        arena_size=buffer,
+        rows=np.empty(rows.size),
+        free=np.empty(free.size),
+        rewards=np.empty(rewards.size),
     )
+    return Program(layout, steps, rows.sources(), free.sources(), rewards.sources(), buffer)
+
+
+class _Gathering:
+    """Index arrays of the groups [parts, entries], one behind the other."""
+
+    def __init__(self) -> None:
+        self._groups: list[Index] = []
+        self.size = 0
+
+    def add(self, index: Index) -> None:
+        self._groups.append(index)
+        self.size += index.shape[1]
+
+    def sources(self) -> k.Sources:
+        shapes = np.array([index.shape for index in self._groups], dtype=np.int64).reshape(-1, 2)
+        flat = [index.reshape(-1) for index in self._groups]
+        return k.Sources(
+            at=np.concatenate([*flat, np.zeros(0, dtype=np.int64)]),
+            first=starts(shapes[:, 0] * shapes[:, 1])[:-1],
+            parts=shapes[:, 0].copy(),
+            start=starts(shapes[:, 1]),
+        )
 
 
 def strides_of(variables: Sequence[int], sizes: Sequence[int]) -> dict[int, int]:
@@ -171,9 +152,7 @@ def _row_index(
     return index
 
 
-def _transition_index(
-    layout: Layout, group: Group, representatives: Index, offsets: list[int]
-) -> Index:
+def _transition_index(layout: Layout, group: Group, representatives: Index) -> Index:
     structure = layout.structure
     parts = []
     for position, i in enumerate(group.members):
@@ -182,23 +161,19 @@ def _transition_index(
         index = _row_index(layout, group, representatives, place, group.context, True) * size
         view = [1] * index.ndim
         view[1 + len(group.context) + position] = size
-        index += np.arange(size).reshape(view) + offsets[i]
+        index += np.arange(size).reshape(view) + structure.transition_starts[i]
         parts.append(index.reshape(-1))
     return np.stack(parts)
 
 
-def _free_index(layout: Layout, group: Group, representatives: Index, offsets: list[int]) -> Index:
-    if not layout.nested:
-        return np.zeros((1, 0), dtype=np.int64)
+def _free_index(layout: Layout, group: Group, representatives: Index) -> Index:
     (i,) = group.members
     place = strides_of(layout.structure.transition_scopes[i], layout.structure.sizes)
     index = _row_index(layout, group, representatives, place, group.context, False)
-    return (index + offsets[i]).reshape(1, -1)
+    return (index + layout.structure.row_starts[i]).reshape(1, -1)
 
 
-def _reward_index(
-    layout: Layout, group: Group, representatives: Index, offsets: list[int]
-) -> Index:
+def _reward_index(layout: Layout, group: Group, representatives: Index) -> Index:
     if not group.rewards:
         return np.zeros((1, 0), dtype=np.int64)
     structure = layout.structure
@@ -206,7 +181,7 @@ def _reward_index(
     for f in group.rewards:
         place = strides_of(structure.reward_scopes[f], structure.sizes)
         index = _row_index(layout, group, representatives, place, group.reward_context, False)
-        parts.append((index + offsets[f]).reshape(-1))
+        parts.append((index + structure.reward_starts[f]).reshape(-1))
     return np.stack(parts)
 
 

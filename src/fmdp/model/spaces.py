@@ -42,6 +42,13 @@ def strides(sizes: Sequence[int]) -> tuple[int, ...]:
     return tuple(reversed(steps))
 
 
+def starts(counts: Sequence[int] | IndexArray) -> IndexArray:
+    """Where each of several runs begins when they lie end to end, and where the last one ends."""
+    bounds = np.zeros(len(counts) + 1, dtype=np.int64)
+    np.cumsum(np.asarray(counts, dtype=np.int64), out=bounds[1:])
+    return bounds
+
+
 def encode(assignment: Sequence[int], sizes: Sequence[int]) -> int:
     """The index of one assignment."""
     if len(assignment) != len(sizes):

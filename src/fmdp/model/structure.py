@@ -183,6 +183,22 @@ class Structure:
         return tuple(count(self.scope_sizes(scope)) for scope in self.reward_scopes)
 
     @cached_property
+    def transition_starts(self) -> tuple[int, ...]:
+        """[m + 1]: where the numbers of each transition factor begin, all tables end to end."""
+        cells = map(math.prod, zip(self.transition_rows, self.state_sizes, strict=True))
+        return (0, *itertools.accumulate(cells))
+
+    @cached_property
+    def row_starts(self) -> tuple[int, ...]:
+        """[m + 1]: the same where there is one number a row, such as its free mass."""
+        return (0, *itertools.accumulate(self.transition_rows))
+
+    @cached_property
+    def reward_starts(self) -> tuple[int, ...]:
+        """[l + 1]: where the means of each reward factor begin, all tables end to end."""
+        return (0, *itertools.accumulate(self.reward_rows))
+
+    @cached_property
     def max_scope_size(self) -> int:
         """L: the largest number of assignments of a scope, transition or reward."""
         return max(self.transition_rows + self.reward_rows)

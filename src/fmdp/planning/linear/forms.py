@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 
 from fmdp.elimination.network import Network, choose_contexts
 from fmdp.model import FactoredMDP, OptimisticTables, Structure
-from fmdp.model.spaces import strides, weighted_index
+from fmdp.model.spaces import starts, strides, weighted_index
 from fmdp.planning.linear.bases import Basis
 
 Scope = tuple[int, ...]
@@ -149,8 +149,8 @@ class Forms:
             rows * size * (size if self.optimistic else 1)
             for rows, size in zip(structure.transition_rows, structure.state_sizes, strict=True)
         ]
-        tables = _starts(table_sizes)
-        rewards_at = _starts(structure.reward_rows)
+        tables = starts(table_sizes)
+        rewards_at = structure.reward_starts
         index: list[NDArray[np.int32]] = []
         index_end = 0
 
@@ -166,7 +166,7 @@ class Forms:
         back: list[tuple[int, ...]] = []
         back_factors: list[int] = [0]
         factor: list[tuple[int, int]] = []
-        phi_at = _starts([block.values.size for block in basis.blocks])
+        phi_at = starts([block.values.size for block in basis.blocks])
         own_terms: list[tuple[int, int, int]] = []
         coefficient_end = 0
         coefficients: list[int] = []
@@ -183,7 +183,7 @@ class Forms:
             coefficients.append(coefficient_end)
             for k in host.rewards:
                 at = add_index(f, structure.reward_scopes[k])
-                reward.append((int(rewards_at[k]), function.offset, at))
+                reward.append((rewards_at[k], function.offset, at))
             for q in host.own:
                 own_terms.append((f, q, position[q]))
             for q in host.back:
@@ -211,9 +211,9 @@ class Forms:
         self.entry_function: NDArray[np.int32] = np.repeat(
             np.arange(len(hosts), dtype=np.int32), entries
         )
-        self.function_entry = _starts(entries)
+        self.function_entry = starts(entries)
         self.function_coefficient = np.array([*coefficients, coefficient_end], dtype=np.int64)
-        self.function_columns = _starts(counts)
+        self.function_columns = starts(counts)
         self.column_list: NDArray[np.int32] = (
             np.concatenate(self.columns) if self.columns else np.zeros(0, dtype=np.int32)
         )
@@ -270,8 +270,8 @@ class Forms:
         of_function = self._longest + max(sums, default=0) + int(counts.max(initial=0))
         of_network = len(hosts) + nodes + 2 * len(network.components)
         self._roundings = of_function + structure.l + of_network + 8
-        self._rewards = np.zeros(int(rewards_at[-1]))
-        self._rewards_at = rewards_at[:-1]
+        self._rewards = np.zeros(rewards_at[-1])
+        self._rewards_at = np.array(rewards_at[:-1], dtype=np.int64)
         self._reward_size = 0.0  # sum_k max |R_k - lo_k|
 
     def _rows(self, f: int, scope: Scope, classes: Ints | None) -> NDArray[np.int32]:
@@ -466,12 +466,6 @@ def _equal_slices(table: Floats, structure: Structure, scope: Scope, context: in
     if not _slices(cut, found, _MOST_CLASSES):
         found = np.arange(n)
     return found
-
-
-def _starts(counts: Sequence[int] | Ints) -> Ints:
-    starts = np.zeros(len(counts) + 1, dtype=np.int64)
-    starts[1:] = np.cumsum(np.asarray(counts, dtype=np.int64))
-    return starts
 
 
 # -- compiled -------------------------------------------------------------------------------------
