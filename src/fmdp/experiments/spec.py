@@ -7,7 +7,8 @@ every learner is made once. A spec that is refused is refused with one line that
 What comes out is resolved: every parameter and planner setting has its value, defaults included,
 and models, policies and code that is not fmdp's own are known by their content. The hash of a spec
 is that of its resolved content, so that the order of keys, comments and spaces do not matter; the
-key of a run is the hash of its own part and of RESULTS_VERSION. docs/experiments.md describes the format.
+key of a run is the hash of its own part and of RESULTS_VERSION. docs/experiments.md describes the
+format.
 """
 
 from __future__ import annotations

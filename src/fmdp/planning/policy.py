@@ -190,7 +190,7 @@ class Rule:
         self._structure = structure
 
     def __repr__(self) -> str:
-        return f"Rule({getattr(self._function, '__name__', type(self._function).__name__)})"
+        return f"Rule({getattr(self.function, '__name__', type(self.function).__name__)})"
 
     def __call__(self, state: Sequence[int]) -> tuple[int, ...]:
         checked = self._structure.check_state(state)
