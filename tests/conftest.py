@@ -6,10 +6,35 @@
 from __future__ import annotations
 
 import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 _common = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
 settings.register_profile("repeatable", derandomize=True, **_common)
 settings.register_profile("thorough", max_examples=400, **_common)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder of one's own to stand in: its modules are imported anew and forgotten afterwards,
+    and so is what they register."""
+    from fmdp.learning.registry import LEARNERS
+    from fmdp.planning.registry import PLANNERS
+    from fmdp.problems import PROBLEMS
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])  # as for a script beside them
+    modules = set(sys.modules)
+    registries = {one: one.names() for one in (LEARNERS, PLANNERS, PROBLEMS)}
+    yield tmp_path
+    for name in set(sys.modules) - modules:
+        if str(getattr(sys.modules[name], "__file__", "") or "").startswith(str(tmp_path)):
+            del sys.modules[name]
+    for registry, names in registries.items():
+        for name in set(registry.names()) - set(names):
+            registry.forget(name)

