@@ -16,7 +16,7 @@ import pytest
 
 from fmdp.errors import FileProblem, InvalidParameter, UnknownName
 from fmdp.experiments.executors import InThisProcess
-from fmdp.experiments.results import MissingFrames, Results
+from fmdp.experiments.results import MissingFrames, Results, load_results
 from fmdp.experiments.spec import parse_spec
 from fmdp.experiments.store import Store
 from fmdp.experiments.sweep import sweep
@@ -337,7 +337,7 @@ def test_an_empty_store_has_empty_frames(tmp_path: Path) -> None:
 
 
 def test_results_let_go_of_the_file_when_nobody_needs_them(directory: Path) -> None:
-    results = Results.open(directory)
+    results = load_results(directory)
     store = results.store
     assert store.specs()
     del results
