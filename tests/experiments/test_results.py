@@ -310,6 +310,12 @@ def test_what_is_in_there_in_six_lines(results: Results) -> None:
         assert part in words
 
 
+def test_closed_results_say_so(directory: Path) -> None:
+    with Results.open(directory) as results:
+        pass
+    assert repr(results).endswith("runs.sqlite, closed")
+
+
 def test_many_labels_are_cut(tmp_path: Path) -> None:
     values = ", ".join(f"{k / 100}" for k in range(1, 41))
     spec = parse_spec(

@@ -91,6 +91,8 @@ class Results:
         self.close()
 
     def __repr__(self) -> str:
+        if not self._closed.alive:
+            return f"results in {self.store.path}, closed"
         found = sorted_runs(self.store)
         rows = list(_rows(found))
         specs = [f"{spec.name} ({spec.added[:10]})" for spec in self.store.specs()]
