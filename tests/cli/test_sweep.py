@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from fmdp.cli.sweep import duration, line_of, print_summary
-from fmdp.experiments.sweep import Progress, Summary
+from fmdp.experiments.sweep import Summary, SweepNews
 
-NEWS = Progress(
+NEWS = SweepNews(
     total=80, done=12, failed=1, running=2, seconds=30.0, seconds_left=185.2, leader="DORL"
 )
 

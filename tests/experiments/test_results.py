@@ -16,7 +16,7 @@ import pytest
 
 from fmdp.errors import FileProblem, InvalidParameter, UnknownName
 from fmdp.experiments.executors import InThisProcess
-from fmdp.experiments.results import MissingFrames, Results
+from fmdp.experiments.results import MissingFrames, Results, load_results
 from fmdp.experiments.spec import parse_spec
 from fmdp.experiments.store import Store
 from fmdp.experiments.sweep import sweep
@@ -310,6 +310,12 @@ def test_what_is_in_there_in_six_lines(results: Results) -> None:
         assert part in words
 
 
+def test_closed_results_say_so(directory: Path) -> None:
+    with Results.open(directory) as results:
+        pass
+    assert repr(results).endswith("runs.sqlite, closed")
+
+
 def test_many_labels_are_cut(tmp_path: Path) -> None:
     values = ", ".join(f"{k / 100}" for k in range(1, 41))
     spec = parse_spec(
@@ -337,7 +343,7 @@ def test_an_empty_store_has_empty_frames(tmp_path: Path) -> None:
 
 
 def test_results_let_go_of_the_file_when_nobody_needs_them(directory: Path) -> None:
-    results = Results.open(directory)
+    results = load_results(directory)
     store = results.store
     assert store.specs()
     del results

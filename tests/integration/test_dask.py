@@ -19,7 +19,7 @@ from fmdp.cli import main
 from fmdp.errors import FmdpError, InvalidParameter
 from fmdp.experiments.executors import Dask, InThisProcess
 from fmdp.experiments.spec import Spec
-from fmdp.experiments.sweep import Progress, sweep
+from fmdp.experiments.sweep import SweepNews, sweep
 
 distributed = pytest.importorskip("distributed", reason="the extra `dask` is not installed")
 
@@ -79,7 +79,7 @@ def test_a_cluster_that_loses_a_worker_gives_what_one_process_gives(
 ) -> None:
     killed = False
 
-    def kill_one(news: Progress) -> None:
+    def kill_one(news: SweepNews) -> None:
         nonlocal killed
         if news.done >= 4 and not killed:
             killed = True
@@ -96,7 +96,7 @@ def test_a_cluster_that_loses_a_worker_gives_what_one_process_gives(
 def test_a_sweep_that_loses_the_scheduler_says_so_and_goes_on_elsewhere(
     cluster: Cluster, spec: Spec, serial: dict[str, Any], contents: Contents, tmp_path: Path
 ) -> None:
-    def kill_the_scheduler(news: Progress) -> None:
+    def kill_the_scheduler(news: SweepNews) -> None:
         if news.done >= 4:
             cluster.scheduler.kill()
 

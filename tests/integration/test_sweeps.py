@@ -64,6 +64,26 @@ def test_an_interrupted_sweep_goes_on_and_repeats_nothing(
     assert (again.done, again.already) == (18, 18)
 
 
+def test_who_knows_the_model_is_never_ahead(tmp_path: Path) -> None:
+    spec = parse_spec("""
+        steps = 200
+        seeds = 2
+        problems = ["circle:2"]
+        learners = ["oracle", "random", { name = "psrl", label = "PSRL" }]
+    """)
+    seen: list[SweepNews] = []
+    sweep(spec, tmp_path, workers=InThisProcess(), progress=seen.append)
+    with Store.open(tmp_path) as store:
+        medians = {
+            role: np.median([r.measures["regret"] for r in store.runs() if r.role == role])
+            for role in ("upper", "lower", "learner")
+        }
+    assert min(medians, key=medians.__getitem__) == "upper"  # it would be, by its regret
+    assert "oracle" not in {news.leader for news in seen}
+    sweep(spec, tmp_path, workers=InThisProcess(), progress=seen.append)  # all are stored now
+    assert seen[-1].leader == "PSRL"
+
+
 def test_a_larger_spec_uses_what_a_smaller_one_has_made(
     spec: Spec, spec_text: str, serial: dict[str, Any], contents: Contents, tmp_path: Path
 ) -> None:

@@ -44,10 +44,10 @@ class Measure(Generic[T]):
         """The value in the measure's own type, or an error that names the measure."""
         if self.kind is str:
             good = isinstance(value, str) and (not self.choices or value in self.choices)
-        elif self.kind is int:
-            good = isinstance(value, int | np.integer) and not isinstance(value, bool)
         else:
-            good = isinstance(value, float | np.floating) and not math.isnan(value)
+            whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+            real = isinstance(value, float | np.floating) and not math.isnan(value)
+            good = whole or (self.kind is float and real)
         if not good:
             allowed = " or ".join(self.choices) or _KINDS[self.kind]
             raise InvalidParameter(
@@ -57,7 +57,7 @@ class Measure(Generic[T]):
         return make(value)
 
 
-_KINDS = {float: "a floating-point number", int: "a whole number", str: "a text"}
+_KINDS = {float: "a number", int: "a whole number", str: "a text"}
 
 _declared: dict[str, Measure[Any]] = {}
 

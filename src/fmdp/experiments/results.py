@@ -91,6 +91,8 @@ class Results:
         self.close()
 
     def __repr__(self) -> str:
+        if not self._closed.alive:
+            return f"results in {self.store.path}, closed"
         found = sorted_runs(self.store)
         rows = list(_rows(found))
         specs = [f"{spec.name} ({spec.added[:10]})" for spec in self.store.specs()]
@@ -256,6 +258,11 @@ class Results:
             )
         # The same name again: the spec was changed and run once more.
         return found[-1]
+
+
+def load_results(directory: str | os.PathLike[str]) -> Results:
+    """The results in the directory of a sweep, its --out; FileProblem if there are none."""
+    return Results.open(directory)
 
 
 def _rows(found: SortedRuns) -> Iterator[_Row]:
