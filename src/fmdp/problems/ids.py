@@ -39,7 +39,7 @@ from fmdp.registries import is_own, is_place
 
 
 def problem(
-    problem: str | os.PathLike[str] | Problem, *, folder: Path | None = None
+    problem: str | os.PathLike[str] | Problem, *, folder: str | os.PathLike[str] | None = None
 ) -> FactoredMDP:
     """The model of a problem.
 
@@ -54,7 +54,7 @@ def problem(
     if isinstance(problem, Problem):
         return _built(problem)
     if isinstance(problem, str) and not is_path(problem):
-        return _built(parse_id(problem, folder))
+        return _built(parse_id(problem, None if folder is None else Path(folder)))
     if not isinstance(problem, str | os.PathLike):
         raise InvalidParameter(
             f"a problem must be an id, the path of a model file, or an object such as "
@@ -88,7 +88,12 @@ def parse_id(text: str, folder: Path | None = None) -> Problem:
         )
     values |= resolve(kind.options(), given, kind.owner())
     with _told(kind, f"problem {quoted(text)}"):
-        return kind(**values)
+        try:
+            return kind(**values)
+        except FmdpError:
+            raise
+        except ValueError as error:  # what a `check` of one's own refuses
+            raise InvalidParameter(f"problem {quoted(text)}: {error}") from error
 
 
 def _split(head: str) -> tuple[str, str, str]:
@@ -138,7 +143,7 @@ def _told(kind: type[Problem], what: str) -> Iterator[None]:
     """What code that is not fmdp's own raises, as one line; fmdp's own errors are that already."""
     try:
         yield
-    except TooLarge:
+    except (InvalidParameter, TooLarge):  # a refusal of what was asked for, not a failure
         raise
     except Exception as error:
         if is_own(kind):

@@ -4,7 +4,8 @@
 multichain, single values, empty scopes, no reward), and compares what is promised with the
 brute-force oracles. `check_problem(problem)` looks at a class of problems, an id or a model: its
 settings, what is written in its tables, whether it survives files and pickling, and whether the
-engine agrees with the dense MDP. Both return nothing, or raise ContractBroken with one line: who, on what, which promise.
+engine agrees with the dense MDP. Both return nothing, or raise ContractBroken with one line: who,
+on what, which promise.
 """
 
 from __future__ import annotations
