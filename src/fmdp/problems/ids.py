@@ -87,7 +87,7 @@ def parse_id(text: str, folder: Path | None = None) -> Problem:
             f"got {quoted(text)}, must be like '{kind.example_id()}'"
         )
     values |= resolve(kind.options(), given, kind.owner())
-    with _told(kind, f"problem {quoted(text)}"):
+    with _told(kind, f"problem {quoted(text)}", passing=FmdpError):
         try:
             return kind(**values)
         except FmdpError:
@@ -124,7 +124,7 @@ def is_path(text: str) -> bool:
 
 def _built(one: Problem) -> FactoredMDP:
     name = str(one)
-    with _told(type(one), f"problem {quoted(name)}: build()"):
+    with _told(type(one), f"problem {quoted(name)}: build()", passing=TooLarge):
         model: Any = one.build()
     if not isinstance(model, FactoredMDP):
         raise InvalidModel(
@@ -139,11 +139,12 @@ def _built(one: Problem) -> FactoredMDP:
 
 
 @contextmanager
-def _told(kind: type[Problem], what: str) -> Iterator[None]:
-    """What code that is not fmdp's own raises, as one line; fmdp's own errors are that already."""
+def _told(kind: type[Problem], what: str, passing: type[FmdpError]) -> Iterator[None]:
+    """What code that is not fmdp's own raises, as one line with its place; `passing` is a refusal
+    of what was asked for, and no failure of the code."""
     try:
         yield
-    except (InvalidParameter, TooLarge):  # a refusal of what was asked for, not a failure
+    except passing:
         raise
     except Exception as error:
         if is_own(kind):
