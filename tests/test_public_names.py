@@ -41,3 +41,11 @@ def test_importing_fmdp_loads_nothing_heavy() -> None:
         [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60
     )
     assert ran.stdout.strip() == "[]"
+
+
+def test_the_families_of_problems_need_no_import_of_their_own() -> None:
+    script = "import fmdp; print(fmdp.problems.Circle(size=7), 'problems' in dir(fmdp))"
+    ran = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert ran.stdout == "circle:7 True\n"

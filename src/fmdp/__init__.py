@@ -60,6 +60,9 @@ _HOME = {
     "sweep": "fmdp.experiments.api",
 }
 
+# Whole rooms: fmdp.problems.Circle without an import of its own.
+_ROOMS = ("problems",)
+
 __all__ = sorted([*_HOME, "__version__"])
 
 if TYPE_CHECKING:  # the same names for type checkers and editors; a test compares the two
@@ -113,14 +116,16 @@ if TYPE_CHECKING:  # the same names for type checkers and editors; a test compar
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module 'fmdp' has no attribute {name!r}")
     from importlib import import_module
 
+    if name in _ROOMS:
+        return import_module(f"fmdp.{name}")
+    if name not in _HOME:
+        raise AttributeError(f"module 'fmdp' has no attribute {name!r}")
     value = getattr(import_module(_HOME[name]), name)
     globals()[name] = value
     return value
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOME})
+    return sorted({*globals(), *_HOME, *_ROOMS})

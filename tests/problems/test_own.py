@@ -87,6 +87,20 @@ class Choosy(Problem):
         return None
 
 
+class Strict(Problem):
+    """Refuses."""
+
+    low: int = setting(0, "the least")
+    high: int = setting(1, "the most")
+
+    def check(self):
+        if self.low > self.high:
+            raise ValueError("low must be at most high")
+
+    def build(self):
+        return Coin().build()
+
+
 class Huge(Problem):
     """Too large."""
 
@@ -262,6 +276,11 @@ def test_a_path_is_a_path(module: Path) -> None:
             "problem 'coins:Choosy': AssertionError: never (coins.py, line 63)",
         ),
         (
+            "coins:Strict,low=2",
+            InvalidParameter,
+            "problem 'coins:Strict,low=2': low must be at most high",
+        ),
+        (
             "coins:Huge",
             TooLarge,
             "problem 'coins:Huge' needs about 7.45e+03 GiB of tables; at most 1 GiB are built",
@@ -312,6 +331,28 @@ def test_what_is_wrong_is_said_in_one_line(
     assert str(refused.value) == line
     assert main(["show", text]) == 2
     assert capsys.readouterr().err == f"fmdp: {line}\n"
+
+
+@pytest.mark.parametrize(
+    ("field", "words"),
+    [
+        (
+            "arrival: float = 0.5",
+            "the field 'arrival' of problem Own must be declared as a setting",
+        ),
+        ("size: int", "the field 'size' of problem Own must be declared as a setting"),
+        ("options: int = setting(1, 'x')", "the setting 'options' of problem Own has a name that"),
+        ("name: str = setting('a', 'x')", "the setting 'name' of problem Own has a name that"),
+        ("values: int = setting(REQUIRED, 'x')", "the setting 'values' of problem Own has a name"),
+    ],
+)
+def test_a_field_that_no_id_could_have_is_refused(folder: Path, field: str, words: str) -> None:
+    (folder / "own.py").write_text(
+        "from fmdp import REQUIRED, Problem, setting\n"
+        f"class Own(Problem):\n    {field}\n    def build(self): pass\n"
+    )
+    with pytest.raises(InvalidParameter, match=f"cannot be imported: TypeError: {words}"):
+        fmdp.problem("own:Own")
 
 
 def test_a_module_beside_the_spec(module: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,7 +23,8 @@ Problem = Annotated[
     str,
     typer.Argument(
         metavar="PROBLEM",
-        help="A problem id, NAME:SIZE[,key=value...] (see `fmdp list`), or a model file.",
+        help="A problem id, NAME:SIZE[,key=value...] (see `fmdp list`) or "
+        "module:Class[:SIZE][,key=value...], or a model file.",
         show_default=False,
     ),
 ]

@@ -39,7 +39,7 @@ from fmdp.registries import is_own, is_place
 
 
 def problem(
-    problem: str | os.PathLike[str] | Problem, *, folder: Path | None = None
+    problem: str | os.PathLike[str] | Problem, *, folder: str | os.PathLike[str] | None = None
 ) -> FactoredMDP:
     """The model of a problem.
 
@@ -54,7 +54,7 @@ def problem(
     if isinstance(problem, Problem):
         return _built(problem)
     if isinstance(problem, str) and not is_path(problem):
-        return _built(parse_id(problem, folder))
+        return _built(parse_id(problem, None if folder is None else Path(folder)))
     if not isinstance(problem, str | os.PathLike):
         raise InvalidParameter(
             f"a problem must be an id, the path of a model file, or an object such as "
@@ -87,8 +87,13 @@ def parse_id(text: str, folder: Path | None = None) -> Problem:
             f"got {quoted(text)}, must be like '{kind.example_id()}'"
         )
     values |= resolve(kind.options(), given, kind.owner())
-    with _told(kind, f"problem {quoted(text)}"):
-        return kind(**values)
+    with _told(kind, f"problem {quoted(text)}", passing=FmdpError):
+        try:
+            return kind(**values)
+        except FmdpError:
+            raise
+        except ValueError as error:  # what a `check` of one's own refuses
+            raise InvalidParameter(f"problem {quoted(text)}: {error}") from error
 
 
 def _split(head: str) -> tuple[str, str, str]:
@@ -119,7 +124,7 @@ def is_path(text: str) -> bool:
 
 def _built(one: Problem) -> FactoredMDP:
     name = str(one)
-    with _told(type(one), f"problem {quoted(name)}: build()"):
+    with _told(type(one), f"problem {quoted(name)}: build()", passing=TooLarge):
         model: Any = one.build()
     if not isinstance(model, FactoredMDP):
         raise InvalidModel(
@@ -134,11 +139,12 @@ def _built(one: Problem) -> FactoredMDP:
 
 
 @contextmanager
-def _told(kind: type[Problem], what: str) -> Iterator[None]:
-    """What code that is not fmdp's own raises, as one line; fmdp's own errors are that already."""
+def _told(kind: type[Problem], what: str, passing: type[FmdpError]) -> Iterator[None]:
+    """What code that is not fmdp's own raises, as one line with its place; `passing` is a refusal
+    of what was asked for, and no failure of the code."""
     try:
         yield
-    except TooLarge:
+    except passing:
         raise
     except Exception as error:
         if is_own(kind):
