@@ -56,7 +56,8 @@ class Registry(Generic[Kind]):
     def kinds(self) -> tuple[type[Kind], ...]:
         """Every class that has a name; those of packages that cannot be imported are left out
         (`broken` has them)."""
-        return tuple(self.find(name) for name in self.names() if name not in self.broken())
+        broken = self.broken()
+        return tuple(self.find(name) for name in self.names() if name not in broken)
 
     def own(self) -> tuple[type[Kind], ...]:
         """fmdp's own classes alone."""
@@ -87,7 +88,13 @@ class Registry(Generic[Kind]):
         if text in self._registered:
             return self._registered[text]
         if text in self._entry_points:
-            return self._checked(_loaded(self._entry_points[text], self.noun), text)
+            found = self._checked(_loaded(self._entry_points[text], self.noun), text)
+            if found.name != text:
+                raise InvalidParameter(
+                    f"{self.noun} {quoted(text)} is the entry point of a class whose `name` is "
+                    f"{quoted(found.name)}; the two must be the same"
+                )
+            return found
         if is_place(text):
             return self._checked(_attribute(text, self.noun, folder, importing=importing), text)
         known = self.names()
