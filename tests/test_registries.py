@@ -63,6 +63,17 @@ def test_what_a_text_cannot_be(text: str, line: str) -> None:
     assert "\n" not in str(refusal.value)
 
 
+def test_the_place_of_a_class_is_good_in_other_processes() -> None:
+    assert SHAPES.place(Polygon) == "polygon"
+    SHAPES.register(Circle)
+    try:
+        assert SHAPES.read("circle") == Circle()
+        assert SHAPES.place(Circle) == f"{__name__}:Circle"
+        assert SHAPES.find(SHAPES.place(Circle)) is Circle
+    finally:
+        SHAPES.forget("circle")
+
+
 class Circle(Shape):
     def corners(self) -> int:
         return 0

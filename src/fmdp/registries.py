@@ -116,8 +116,10 @@ class Registry(Generic[Kind]):
         return kind, split_assignments(assignments, kind.owner())
 
     def place(self, kind: type[Kind]) -> str:
-        """The text that `find` takes back to this class: its name, or where it lives."""
-        if kind.name in self.names() and self.find(kind.name) is kind:
+        """The text that `find` takes back to this class, in other processes too: its name, or
+        where it lives. What `register` has named is known by that name in this process alone."""
+        everywhere = kind.name in self._homes or kind.name in self._entry_points
+        if everywhere and self.find(kind.name) is kind:
             return kind.name
         return place_of(kind)
 

@@ -289,7 +289,7 @@ def _planners(given: Any) -> Iterator[tuple[str | None, dict[str, Any]]]:
                 "machine; a sweep takes 'max_iterations'"
             )
         for values in _grid(kind.parameters, table, f"planner {kind.name}"):
-            yield kind.name, {name: values[name] for name in table}
+            yield PLANNERS.place(kind), {name: values[name] for name in table}
 
 
 def _grid(
