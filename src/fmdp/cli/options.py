@@ -32,10 +32,17 @@ Json = Annotated[
 ]
 
 
-def _of_planner(*names: str, metavar: str, help: str) -> Any:
+def _of_planner(*names: str, metavar: str, help: str, **others: Any) -> Any:
     return typer.Option(
-        *names, metavar=metavar, help=help, show_default=False, rich_help_panel="Planner"
+        *names, metavar=metavar, help=help, show_default=False, rich_help_panel="Planner", **others
     )
+
+
+def planner_names(incomplete: str) -> list[str]:
+    """What the shell offers after --planner; imports no planner."""
+    from fmdp.planning.registry import PLANNERS
+
+    return [name for name in PLANNERS.names() if name.startswith(incomplete)]
 
 
 Planner = Annotated[
@@ -45,6 +52,7 @@ Planner = Annotated[
         metavar="exact|alp|span",
         help="Settings may follow, as in alp,basis=pairs; module:Class is a planner of your own. "
         "Default: exact where it fits, else alp; learners have limits of their own.",
+        autocompletion=planner_names,
     ),
 ]
 SpanBudget = Annotated[
