@@ -1,4 +1,7 @@
-"""docs/own-planner.md is true: every block of it runs, in its order, in an empty directory."""
+"""What the pages say of planners is true: their Python runs.
+
+Of docs/own-planner.md every block runs, in its order, in an empty directory.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,8 @@ import pytest
 from fmdp.cli import main
 from fmdp.planning.registry import PLANNERS
 
-PAGE = (Path(__file__).parents[2] / "docs" / "own-planner.md").read_text(encoding="utf-8")
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE = (DOCS / "own-planner.md").read_text(encoding="utf-8")
 BLOCK = re.compile(r"^```(python|toml|sh)\n(.*?)^```$", flags=re.DOTALL | re.MULTILINE)
 FILE = re.compile(r"# (\w+\.\w+)\n")
 
@@ -33,7 +37,9 @@ def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
     PLANNERS.forget("lookahead")
 
 
-def test_every_block_runs(directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_block_about_a_planner_of_ones_own_runs(
+    directory: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     names: dict[str, Any] = {}
     ran = []
     for language, text in BLOCK.findall(PAGE):
@@ -55,3 +61,12 @@ def test_every_block_runs(directory: Path, capsys: pytest.CaptureFixture[str]) -
         assert line in out
     assert '"planner": "lookahead"' in out
     assert (directory / "out").exists()
+
+
+@pytest.mark.parametrize("page", ["exact.md", "approximate.md"])
+def test_the_settings_are_given_as_the_page_says(page: str) -> None:
+    blocks = BLOCK.findall((DOCS / page).read_text(encoding="utf-8"))
+    assert [language for language, _ in blocks] == ["python"]
+    for _, text in blocks:
+        assert "assert " in text
+        exec(compile(text, page, "exec"), {})
