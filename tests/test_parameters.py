@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from fmdp.errors import InvalidParameter, UnknownName
 from fmdp.parameters import (
     REQUIRED,
+    Bytes,
     Choice,
     Edges,
     Integer,
@@ -30,6 +31,7 @@ SEED = Integer("seed", 0, "seed", low=0, high=9)
 RHO = Number("rho", 0.1, "failure probability", low=0.0, high=1.0, low_open=True, high_open=True)
 FREE = Number("x", 0.0, "any number")
 MOST = Number("y", 0.0, "bounded above", high=2.0)
+ROOM = Bytes("room", None, "bytes", low=1)
 LENGTH = Integer("length", None, "length of an episode", low=1)
 BUDGET = Numbers("budget", REQUIRED, "one, or one for each factor", low=0.0)
 SPLIT = Choice("split", "uniform", "how", choices=("uniform", "search"))
@@ -41,6 +43,10 @@ EDGES = Edges("edges", (), "graph")
     [
         (STEPS, "7", 7),
         (STEPS, "+7", 7),
+        (ROOM, "2000000", 2_000_000),
+        (ROOM, "2K", 2048),
+        (ROOM, "0.5 MiB", 2**19),
+        (ROOM, "none", None),
         (LENGTH, "none", None),
         (LENGTH, "3", 3),
         (RHO, ".5", 0.5),
@@ -66,6 +72,10 @@ def test_text_is_read_as_the_kind_says(parameter: Parameter, text: str, value: o
     ("parameter", "text", "allowed"),
     [
         (STEPS, "0", "an integer >= 1"),
+        (ROOM, "0", "an integer >= 1, or a text such as 500M or 2G"),
+        (ROOM, "2X", "an integer >= 1, or a text such as 500M or 2G"),
+        (ROOM, "-2K", "an integer >= 1, or a text such as 500M or 2G"),
+        (ROOM, "9" * 400 + ".5", "an integer >= 1, or a text such as 500M or 2G"),
         (STEPS, "", "an integer >= 1"),
         (STEPS, "7.0", "an integer >= 1"),
         (STEPS, "1_000", "an integer >= 1"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from importlib.metadata import EntryPoint
 from typing import ClassVar
 
 import pytest
@@ -60,3 +61,45 @@ def test_what_a_text_cannot_be(text: str, line: str) -> None:
         SHAPES.read(text)
     assert line in str(refusal.value)
     assert "\n" not in str(refusal.value)
+
+
+def test_the_place_of_a_class_is_good_in_other_processes() -> None:
+    assert SHAPES.place(Polygon) == "polygon"
+    SHAPES.register(Circle)
+    try:
+        assert SHAPES.read("circle") == Circle()
+        assert SHAPES.place(Circle) == f"{__name__}:Circle"
+        assert SHAPES.find(SHAPES.place(Circle)) is Circle
+    finally:
+        SHAPES.forget("circle")
+
+
+class Circle(Shape):
+    def corners(self) -> int:
+        return 0
+
+
+@pytest.fixture
+def packages(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Installed packages with shapes: one works, the others do not."""
+    places = {
+        "circle": f"{__name__}:Circle",
+        "round": f"{__name__}:Circle",
+        "gone": "nowhere_at_all:Shape",
+        "number": "math:pi",
+    }
+    points = {name: EntryPoint(name, place, "fmdp.shapes") for name, place in places.items()}
+    monkeypatch.setitem(SHAPES.__dict__, "_entry_points", points)
+
+
+@pytest.mark.usefixtures("packages")
+def test_packages_add_to_the_registry_and_broken_ones_are_named_with_the_reason() -> None:
+    assert SHAPES.names() == ("polygon", "circle", "round", "gone", "number")
+    assert SHAPES.kinds() == (Polygon, Circle)
+    assert SHAPES.own() == (Polygon,)
+    assert SHAPES.read("circle") == Circle()
+    reasons = SHAPES.broken()
+    assert set(reasons) == {"round", "gone", "number"}
+    assert "class whose `name` is 'circle'; the two must be the same" in reasons["round"]
+    assert "ModuleNotFoundError: No module named 'nowhere_at_all'" in reasons["gone"]
+    assert "is 3.14" in reasons["number"]

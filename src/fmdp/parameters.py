@@ -24,6 +24,7 @@ from fmdp.errors import InvalidParameter, UnknownName, did_you_mean
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,4000}")
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+_UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 _EDGE = re.compile(r"([0-9]{1,18})>([0-9]{1,18})")
 
 
@@ -200,6 +201,30 @@ class Integer(_Ranged):
         number = _as_int(value)
         self._inside(number)
         return number
+
+
+@dataclass(frozen=True)
+class Bytes(Integer):
+    """A number of bytes; in a text also 500M or 2G: K, M, G, T, with or without B or iB, all powers
+    of 1,024."""
+
+    @property
+    def allowed(self) -> str:
+        return f"{super().allowed}, or a text such as 500M or 2G"
+
+    def _read(self, text: str) -> int:
+        digits = text.strip()
+        unit = digits.lstrip("0123456789.").strip()
+        number = digits.removesuffix(unit).strip()
+        factor = _UNITS.get(unit.upper().removesuffix("B").removesuffix("I"))
+        if factor is None:
+            raise ValueError
+        if _INTEGER.fullmatch(number):
+            return int(number) * factor
+        try:
+            return int(float(number) * factor)
+        except OverflowError:
+            raise ValueError from None
 
 
 @dataclass(frozen=True)

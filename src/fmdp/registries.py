@@ -56,7 +56,8 @@ class Registry(Generic[Kind]):
     def kinds(self) -> tuple[type[Kind], ...]:
         """Every class that has a name; those of packages that cannot be imported are left out
         (`broken` has them)."""
-        return tuple(self.find(name) for name in self.names() if name not in self.broken())
+        broken = self.broken()
+        return tuple(self.find(name) for name in self.names() if name not in broken)
 
     def own(self) -> tuple[type[Kind], ...]:
         """fmdp's own classes alone."""
@@ -87,7 +88,13 @@ class Registry(Generic[Kind]):
         if text in self._registered:
             return self._registered[text]
         if text in self._entry_points:
-            return self._checked(_loaded(self._entry_points[text], self.noun), text)
+            found = self._checked(_loaded(self._entry_points[text], self.noun), text)
+            if found.name != text:
+                raise InvalidParameter(
+                    f"{self.noun} {quoted(text)} is the entry point of a class whose `name` is "
+                    f"{quoted(found.name)}; the two must be the same"
+                )
+            return found
         if is_place(text):
             return self._checked(_attribute(text, self.noun, folder, importing=importing), text)
         known = self.names()
@@ -109,8 +116,10 @@ class Registry(Generic[Kind]):
         return kind, split_assignments(assignments, kind.owner())
 
     def place(self, kind: type[Kind]) -> str:
-        """The text that `find` takes back to this class: its name, or where it lives."""
-        if kind.name in self.names() and self.find(kind.name) is kind:
+        """The text that `find` takes back to this class, in other processes too: its name, or
+        where it lives. What `register` has named is known by that name in this process alone."""
+        everywhere = kind.name in self._homes or kind.name in self._entry_points
+        if everywhere and self.find(kind.name) is kind:
             return kind.name
         return place_of(kind)
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 
 import pytest
@@ -83,3 +86,23 @@ def test_the_help_is_what_people_see(run: Callable[..., Ran]) -> None:
     for setting in options.SETTING_OF.values():
         option = options.option_of(setting)
         assert f"{option} {HELP[option][0]} {HELP[option][1]}" in words
+
+
+def test_the_shell_completes_the_name_of_a_planner() -> None:
+    """As bash asks for it; a module that takes seconds to import must not be needed."""
+    code = (
+        "import sys; from fmdp.cli import main\n"
+        "try: main()\n"
+        "finally: print(sorted({'numpy', 'numba', 'highspy'} & set(sys.modules)))"
+    )
+    words = "fmdp plan circle:3 --planner s"
+    asked = {"_FMDP_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": "4"}
+    ran = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+        env={**os.environ, **asked},
+    )
+    assert ran.stdout.split() == ["span", "[]"], ran.stderr

@@ -255,6 +255,7 @@ def test_settings_may_follow_the_name_of_the_planner(run: Any) -> None:
     assert plan("--planner", "alp,basis=pairs,ties=first") == by_option
     assert plan("--planner", "alp,basis=pairs", "--ties", "first") == by_option
     assert plan("--planner", "fmdp.planning.linear.alp:ALP,basis=pairs,ties=first") == by_option
+    assert plan("--planner", "alp,memory_limit=2G,basis=pairs,ties=first") == by_option
     assert plan("--planner", "alp") != by_option
     scopes = plan("--planner", "alp,basis=(0 1)+(1 2)+(2 3)+(0 3)")
     assert scopes["gain_upper"] <= plan("--planner", "alp,basis=pairs")["gain_upper"] + 1e-6

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import itertools
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 
+from fmdp.errors import InvalidParameter
 from fmdp.model import FactoredMDP, Structure
 from fmdp.planning.exact import Exact, PreparedExact
-from fmdp.planning.plan import Plan, Planner
+from fmdp.planning.plan import Plan, Planner, Prepared, Tables
 from fmdp.planning.policy import TablePolicy
 from fmdp.planning.registry import PLANNERS
 from fmdp.problems import problem
@@ -121,10 +126,92 @@ def test_a_broken_planner_is_caught(spoil: Callable[[Plan], Plan], promise: str)
 class Restless(Exact):
     """Breaks ties differently every time."""
 
+    name = "exact"
     times: ClassVar[Iterator[int]] = itertools.count()
 
     def plan(self, model: FactoredMDP, *, progress: Any = None) -> Plan:
         return Exact(tie_seed=next(self.times)).plan(model)
+
+
+BROKEN = """
+import fmdp
+
+@fmdp.register
+class Boastful(fmdp.Exact):
+    name = "exact-but-boastful"
+
+    def plan(self, model, *, progress=None):
+        from dataclasses import replace
+        plan = super().plan(model, progress=progress)
+        return replace(plan, gain=None, gain_lower=plan.gain_lower + 1)
+"""
+
+
+def test_a_broken_planner_that_is_registered_fails_these_tests(tmp_path: Path) -> None:
+    """The test of the tests: their list is the registry, so nobody has to remember to add to it."""
+    (tmp_path / "boastful.py").write_text(BROKEN)
+    selected = "test_every_planner_keeps_its_contract and boastful"
+    ran = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-n",
+            "0",
+            "-q",
+            "-p",
+            "boastful",
+            "-k",
+            selected,
+            __file__,
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])},
+    )
+    assert ran.returncode == 1, ran.stdout + ran.stderr
+    assert "1 failed" in ran.stdout
+    assert "planner exact-but-boastful on " in ran.stdout
+    assert "does not keep this promise: has gain_lower <= gain <= gain_upper" in ran.stdout
+
+
+class ForModels(Exact):
+    """Takes no optimistic tables."""
+
+    name = "exact"
+
+    def prepare(self, structure: Structure) -> Any:
+        return PreparedForModels(structure)
+
+
+class PreparedForModels(Prepared):
+    def __init__(self, structure: Structure) -> None:
+        self.structure = structure
+
+    def solve(self, tables: Tables, *, progress: Any = None) -> Plan:
+        if not isinstance(tables, FactoredMDP):
+            raise InvalidParameter("planner for-models plans for models")
+        return Exact().plan(tables)
+
+
+def test_a_planner_may_refuse_optimistic_tables() -> None:
+    check_planner(ForModels(), [problem("circle:3")])
+
+
+@dataclass(frozen=True)
+class Duck:
+    """No Planner by birth: it can prepare, and that is all."""
+
+    name: str = "exact"
+
+    def prepare(self, structure: Structure) -> PreparedExact:
+        return Exact().prepare(structure)
+
+
+def test_a_planner_need_not_inherit() -> None:
+    check_planner(Duck(), [problem("circle:3")])  # type: ignore[arg-type]
 
 
 def test_a_planner_with_a_memory_is_caught() -> None:

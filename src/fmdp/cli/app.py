@@ -50,7 +50,6 @@ app = typer.Typer(
     name="fmdp",
     cls=Commands,
     help="Planning and learning in factored Markov decision processes with average reward.",
-    add_completion=False,
     pretty_exceptions_enable=False,
     # Plain help needs no Rich: half of the start-up time, and it reads well in a pipe.
     rich_markup_mode=None,

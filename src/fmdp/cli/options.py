@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fmdp.errors import FmdpError, InvalidParameter, UnknownName
+from fmdp.parameters import REQUIRED, Bytes
 
 if TYPE_CHECKING:
     from fmdp.planning.plan import Planner as AnyPlanner
@@ -33,10 +34,17 @@ Json = Annotated[
 ]
 
 
-def _of_planner(*names: str, metavar: str, help: str) -> Any:
+def _of_planner(*names: str, metavar: str, help: str, **others: Any) -> Any:
     return typer.Option(
-        *names, metavar=metavar, help=help, show_default=False, rich_help_panel="Planner"
+        *names, metavar=metavar, help=help, show_default=False, rich_help_panel="Planner", **others
     )
+
+
+def planner_names(incomplete: str) -> list[str]:
+    """What the shell offers after --planner; imports no planner."""
+    from fmdp.planning.registry import PLANNERS
+
+    return [name for name in PLANNERS.names() if name.startswith(incomplete)]
 
 
 Planner = Annotated[
@@ -46,6 +54,7 @@ Planner = Annotated[
         metavar="exact|alp|span",
         help="Settings may follow, as in alp,basis=pairs; module:Class is a planner of your own. "
         "Default: exact where it fits, else alp; learners have limits of their own.",
+        autocompletion=planner_names,
     ),
 ]
 SpanBudget = Annotated[
@@ -129,25 +138,15 @@ TieSeed = Annotated[
     _of_planner("--tie-seed", metavar="S", help="Seed of the random choice. Default: 0."),
 ]
 
-_UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
-
 
 def bytes_of(text: str) -> int:
-    """ "500M" -> 524288000; units K, M, G, T, with or without B or iB, all powers of 1024."""
-    digits = text.strip()
-    unit = digits.lstrip("0123456789.").strip()
-    number = digits.removesuffix(unit).strip()
-    factor = _UNITS.get(unit.upper().removesuffix("B").removesuffix("I"))
+    """ "500M" -> 524288000."""
     try:
-        if factor is None:
-            raise ValueError
-        count = int(number) * factor if number.isdigit() else int(float(number) * factor)
-    except ValueError:
-        count = 0
-    if count < 1:
+        count: int = Bytes("memory_limit", REQUIRED, "", low=1).parse(text, "the planner")
+    except InvalidParameter:
         raise InvalidParameter(
             f"--memory-limit must be a number of bytes, such as 2000000, 500M or 2G; got {text!r}"
-        )
+        ) from None
     return count
 
 

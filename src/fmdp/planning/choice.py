@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
 from typing import Any, NamedTuple
 
 from fmdp.elimination.backup import usable_cores
@@ -79,8 +78,7 @@ def plan(
 def planned(model: FactoredMDP, chosen: Planner, progress: Progress | None = None) -> Plan:
     """The planner's plan with what its policy gains, whatever the planner's settings."""
     begun = time.monotonic()
-    # A planner of one's own need not inherit from Planner, which has `plan`.
-    found = getattr(chosen, "plan", partial(Planner.plan, chosen))(model, progress=progress)
+    found = plan_with(chosen, model, progress=progress)
     if found.policy is None or found.status in _WITHOUT_POLICY_GAIN:
         return found
     if model.structure.n_states > POLICY_GAIN_STATES:
@@ -130,6 +128,15 @@ def planned(model: FactoredMDP, chosen: Planner, progress: Progress | None = Non
     if gain is not None and found.gain_upper is not None:
         gain = 0.5 * (lower + found.gain_upper)
     return replace(found, policy_gain=policy_gain, gain=gain, gain_lower=lower, stats=stats)
+
+
+def plan_with(planner: Planner, model: FactoredMDP, *, progress: Progress | None = None) -> Plan:
+    """The plan of a planner, which need not inherit from Planner: `prepare` is enough."""
+    own = getattr(planner, "plan", None)
+    if own is None:
+        return Planner.plan(planner, model, progress=progress)
+    found: Plan = own(model, progress=progress)
+    return found
 
 
 def default_planner(model: FactoredMDP, *, memory_limit: int | None = None) -> Planner:

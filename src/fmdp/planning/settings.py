@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
 from fmdp.errors import InvalidParameter
-from fmdp.parameters import Choice, Integer, Number, Numbers, Parameter, number_text
+from fmdp.parameters import Bytes, Choice, Integer, Number, Numbers, Parameter, number_text
 from fmdp.settings import Settings, setting
 
 DISCOUNT = 0.95
@@ -67,7 +67,9 @@ class Limited(Settings):
     max_seconds: float | None = setting(
         None, "stop after this many seconds", low=0.0, low_open=True
     )
-    memory_limit: int | None = setting(None, "bytes; by default half of what is free", low=1)
+    memory_limit: int | None = setting(
+        None, "bytes; by default half of what is free", kind=Bytes, low=1
+    )
 
 
 class TieBreaking(Settings):

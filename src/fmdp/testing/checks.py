@@ -23,11 +23,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fmdp.elimination.backup import backup_for
-from fmdp.errors import FmdpError
+from fmdp.errors import FmdpError, InvalidParameter
 from fmdp.model import FactoredMDP, OptimisticTables, Structure, product
 from fmdp.model.files import load, save
-from fmdp.planning.choice import planned
-from fmdp.planning.plan import Plan, Planner, Status
+from fmdp.planning.choice import plan_with, planned
+from fmdp.planning.plan import Plan, Planner, Status, Tables
 from fmdp.planning.policy import load_policy
 from fmdp.planning.prepared import tolerance_of
 from fmdp.planning.spans import factored_spans, span
@@ -48,24 +48,20 @@ class ContractBroken(AssertionError):
     """A planner or a problem does not keep one of its promises; the text says which."""
 
 
-def check_planner(
-    planner: Planner,
-    models: Iterable[FactoredMDP] | None = None,
-    *,
-    bounds_best_gain: bool = True,
-) -> None:
+def check_planner(planner: Planner, models: Iterable[FactoredMDP] | None = None) -> None:
     """Raise ContractBroken unless the planner keeps its promises on these models.
+
+    Bounds are held against the best gain of the model, unless the plan itself says that they are
+    of another operator's (`Plan.bounds_best_gain`). A planner for models alone may refuse
+    optimistic tables with InvalidParameter.
 
     Parameters
     ----------
     planner
-        The settings of a planner.
+        Its settings, as `fmdp.plan` takes them.
     models
-        Models small enough for the oracles (a few dozen states); None is a dozen small ones that
-        planners stumble over.
-    bounds_best_gain
-        False is for planners whose bounds are those of another operator (a budgeted one, say):
-        then they need not enclose the best gain of the model.
+        Small ones, since they are held against brute force; by default the awkward dozen of
+        `awkward_models`.
 
     Raises
     ------
@@ -76,14 +72,14 @@ def check_planner(
     for model in awkward_models() if models is None else models:
         where = f'planner {planner.name} on "{model.name}"'
         before = model.content_hash
-        plan = planner.plan(model)
+        plan = plan_with(planner, model)
         _require(model.content_hash == before, where, "leaves the model as it was")
-        _check_plan(plan, planner, model, where, bounds_best_gain)
+        _check_plan(plan, planner, model, where)
         # What users see: `fmdp.plan` adds what the policy gains.
-        _check_plan(planned(model, planner), planner, model, where, bounds_best_gain)
-        again = planner.plan(model, progress=lambda report: None)
+        _check_plan(planned(model, planner), planner, model, where)
+        again = plan_with(planner, model, progress=lambda report: None)
         _require(_same(plan, again), where, "gives the same plan twice")
-        _check_prepared(planner, plan, model, where, bounds_best_gain)
+        _check_prepared(planner, plan, model, where)
 
 
 def check_problem(problem: str | Problem | type[Problem] | FactoredMDP) -> None:
@@ -193,6 +189,9 @@ def _check_settings(planner: Planner) -> None:
     _require(copy.deepcopy(planner) == planner, where, "equals a copy of itself")
     _require(hash(copy.deepcopy(planner)) == hash(planner), where, "hashes by its settings")
     _require(pickle.loads(pickle.dumps(planner)) == planner, where, "survives pickling")
+    if isinstance(planner, Planner):
+        words = dict(word.split("=", 1) for word in planner.words())
+        _require(type(planner).make(words) == planner, where, "reads its own settings back")
     for setting in vars(planner):
         try:
             setattr(planner, setting, getattr(planner, setting))
@@ -201,9 +200,7 @@ def _check_settings(planner: Planner) -> None:
         raise ContractBroken(f"{where} does not keep this promise: is frozen")
 
 
-def _check_plan(
-    plan: Plan, planner: Planner, model: FactoredMDP, where: str, bounds_best_gain: bool
-) -> None:
+def _check_plan(plan: Plan, planner: Planner, model: FactoredMDP, where: str) -> None:
     _require(isinstance(plan, Plan), where, "returns a Plan")
     _require(isinstance(plan.status, Status), where, "has a status")
     _require(plan.planner == planner.name, where, "signs its plan")
@@ -218,9 +215,9 @@ def _check_plan(
     _require(ordered, where, "has gain_lower <= gain <= gain_upper")
     mdp = oracles.dense(model)
     best = oracles.optimal(mdp).gain
-    if bounds_best_gain and plan.gain_upper is not None:
+    if plan.bounds_best_gain and plan.gain_upper is not None:
         _require(plan.gain_upper >= best.max() - slack, where, "bounds the best gain from above")
-    if bounds_best_gain and plan.gain_lower is not None:
+    if plan.bounds_best_gain and plan.gain_lower is not None:
         _require(plan.gain_lower <= best.min() + slack, where, "has a lower bound that is one")
     if plan.status is Status.MULTICHAIN:
         _require(best.max() - best.min() > slack, where, "is multichain only if gains differ")
@@ -243,7 +240,7 @@ def _check_plan(
         near = abs(plan.policy_gain - gain[start]) <= slack + tolerance
         _require(near, where, "says what its policy gains from the initial state")
     _require(bool((gain <= best + slack).all()), where, "has a policy of this model")
-    if bounds_best_gain and plan.gain_lower is not None:
+    if plan.bounds_best_gain and plan.gain_lower is not None:
         kept = bool((gain >= plan.gain_lower - slack).all())
         _require(kept, where, "has a policy that gains its lower bound from every state")
 
@@ -264,9 +261,7 @@ def _check_bias(plan: Plan, structure: Structure, where: str) -> None:
         _require(same, where, "has the factored spans of its bias")
 
 
-def _check_prepared(
-    planner: Planner, plan: Plan, model: FactoredMDP, where: str, bounds_best_gain: bool
-) -> None:
+def _check_prepared(planner: Planner, plan: Plan, model: FactoredMDP, where: str) -> None:
     """Prepare once, solve many: other tables in between, optimistic ones, and a saved state."""
     structure = model.structure
     prepared = planner.prepare(structure)
@@ -274,16 +269,21 @@ def _check_prepared(
     tolerance = tolerance_of(getattr(planner, "tolerance", None), structure)
     slack = SLACK * structure.reward_size + 20 * tolerance
     _require(_near(cold.gain_upper, plan.gain_upper, slack), where, "prepares for the same plan")
-    known = prepared.solve(OptimisticTables.from_model(model))
-    _require(
-        _near(known.gain_upper, plan.gain_upper, slack), where, "takes zero widths for the model"
-    )
-    hopeful = _wider(model)
+    kind = cold.bounds_best_gain == plan.bounds_best_gain
+    _require(kind, where, "has bounds of one kind, prepared or not")
+    hopeful: Tables = _wider(model)
+    try:
+        known = prepared.solve(OptimisticTables.from_model(model))
+    except InvalidParameter:
+        hopeful = model  # it plans for models alone
+    else:
+        near = _near(known.gain_upper, plan.gain_upper, slack)
+        _require(near, where, "takes zero widths for the model")
     kept = {name: array.copy() for name, array in prepared.warm_state().items()}
     optimistic = prepared.solve(hopeful)
     if optimistic.policy is not None:
         _actions(optimistic, structure, where)
-    if bounds_best_gain and optimistic.gain_upper is not None:
+    if optimistic.bounds_best_gain and optimistic.gain_upper is not None:
         best = oracles.optimal(oracles.dense(model)).gain.max()
         _require(optimistic.gain_upper >= best - slack, where, "is optimistic")
     other = planner.prepare(structure)
