@@ -10,28 +10,32 @@ rest. `history` has the digest of the fingerprints of every version, so that the
 edited by hand, or made anew, without being seen.
 
 What is run comes from the registries: every learner with its own planner and with every planner
-that it takes, and every choice of every parameter of either. Numbers are compared to a relative
+that it takes, and every choice of every parameter of either; learners whose episodes end by the
+library's own rule run with the paper's, and have that rule as one of the choices. Numbers are compared to a relative
 1e-9 of their scale (linear algebra differs in its last bits from machine to machine), counts
 exactly. Cost: a few seconds.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 import math
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from fmdp import experiments
 from fmdp.errors import FmdpError
-from fmdp.experiments.spec import Recipe
-from fmdp.learning.registry import LearnerKind, learners
+from fmdp.learning.episodes import DEFAULT_RULE
+from fmdp.learning.learner import Learner
+from fmdp.learning.registry import LEARNERS
 from fmdp.model import FactoredMDP
 from fmdp.parameters import Choice, Parameter
 from fmdp.planning.choice import plan
+from fmdp.planning.plan import Planner
 from fmdp.planning.policy import TablePolicy
 from fmdp.planning.registry import PLANNERS
 from fmdp.problems import problem
@@ -53,60 +57,89 @@ CERTIFIED = 2e-6
 """Gains of plans are known to 1e-6 of the largest reward range; two of them may be twice apart."""
 
 Numbers = dict[str, Any]
+Making = Callable[[], Learner]
 
 
 def everything() -> dict[str, Numbers]:
     """Every fingerprint under its name."""
     found = dict(of_plans())
-    for kind in learners():
+    for kind in LEARNERS.own():
         found |= of_learner(kind)
     return found
 
 
-def of_learner(kind: LearnerKind) -> Iterator[tuple[str, Numbers]]:
+def of_learner(kind: type[Learner]) -> Iterator[tuple[str, Numbers]]:
     """ "circle:4 | dorl | exact | seed 0": regret, plans, ... of a run."""
     for name in PROBLEMS:
         model = problem(name)
         reference = reference_for(model)
-        recipes = [(words, recipe, seed, STEPS) for words, recipe in _pairs(kind) for seed in SEEDS]
+        runs = [(words, made, seed, STEPS) for words, made in _pairs(kind) for seed in SEEDS]
         if name == CHOICES_ON:
-            recipes += [(words, recipe, SEEDS[0], FEWER) for words, recipe in _variants(kind)]
-        for words, recipe, seed, steps in recipes:
+            runs += [(words, made, SEEDS[0], FEWER) for words, made in _variants(kind)]
+        for words, made, seed, steps in runs:
             try:
-                found = run_of(model, reference, recipe, seed, steps)
+                found = run_of(model, reference, made(), seed, steps)
             except FmdpError:
                 continue  # this learner does not take this planner, or this value by itself
             yield f"{name} | {words} | seed {seed}", found
 
 
-def _pairs(kind: LearnerKind) -> Iterator[tuple[str, Recipe]]:
-    yield f"{kind.name} | its own", Recipe(kind.name, {}, None, {})
-    for own in PLANNERS.own():
-        yield f"{kind.name} | {own.name}", Recipe(kind.name, {}, own.name, own.on_any_model)
+def base_of(kind: type[Learner]) -> dict[str, object]:
+    """What every run of a learner sets: the paper's episodes where the library has its own rule by
+    default, so that a fingerprint says the same whatever the default is."""
+    rules = {one.name for one in kind.parameters if one.default == DEFAULT_RULE}
+    return {**kind.example, **({"episodes": "arithmetic"} if "episodes" in rules else {})}
 
 
-def _variants(kind: LearnerKind) -> Iterator[tuple[str, Recipe]]:
-    for words, settings in _choices(kind.parameters):
-        yield f"{kind.name} {words} | its own", Recipe(kind.name, settings, None, {})
-    for own in PLANNERS.own():
-        for words, settings in _choices(own.parameters):
+def _pairs(kind: type[Learner]) -> Iterator[tuple[str, Making]]:
+    base = base_of(kind)
+    yield f"{kind.name} | its own", _making(kind, base)
+    for own in _planners_of(kind):
+        yield f"{kind.name} | {own.name}", _making(kind, base, own, own.on_any_model)
+
+
+def _variants(kind: type[Learner]) -> Iterator[tuple[str, Making]]:
+    base = base_of(kind)
+    for words, settings in _choices(kind.parameters, base):
+        yield f"{kind.name} {words} | its own", _making(kind, {**base, **settings})
+    for own in _planners_of(kind):
+        for words, settings in _choices(own.parameters, {}):
             given = {**own.on_any_model, **settings}
-            yield f"{kind.name} | {own.name} {words}", Recipe(kind.name, {}, own.name, given)
+            yield f"{kind.name} | {own.name} {words}", _making(kind, base, own, given)
 
 
-def _choices(parameters: Sequence[Parameter]) -> Iterator[tuple[str, dict[str, str]]]:
-    """Every value that is not the default, one parameter at a time."""
+def _planners_of(kind: type[Learner]) -> Sequence[type[Planner]]:
+    plans = "planner" in {field.name for field in dataclasses.fields(kind)}
+    return PLANNERS.own() if plans else ()
+
+
+def _making(
+    kind: type[Learner],
+    settings: Mapping[str, object],
+    planner: type[Planner] | None = None,
+    given: Mapping[str, object] | None = None,
+) -> Making:
+    """Made when it is run: what does not go together is refused there."""
+    if planner is None:
+        return lambda: kind.make(settings)
+    return lambda: kind.make(settings, planner=planner.make(given or {}))
+
+
+def _choices(
+    parameters: Sequence[Parameter], base: Mapping[str, object]
+) -> Iterator[tuple[str, dict[str, str]]]:
+    """Every value that is not the one of all other runs, one parameter at a time."""
     for one in parameters:
         if isinstance(one, Choice):
             for value in one.choices:
-                if value != one.default:
+                if value != base.get(one.name, one.default):
                     yield f"{one.name}={value}", {one.name: value}
 
 
 def run_of(
-    model: FactoredMDP, reference: Reference, recipe: Recipe, seed: int, steps: int
+    model: FactoredMDP, reference: Reference, learner: Learner, seed: int, steps: int
 ) -> Numbers:
-    run = simulate(model, recipe.make(model), steps, seed, reference=reference)
+    run = simulate(model, learner, steps, seed, reference=reference)
     return {
         "scale": steps * model.structure.reward_range_total,
         "regret": run.regret,

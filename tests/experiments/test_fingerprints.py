@@ -12,8 +12,10 @@ from typing import Any
 import pytest
 
 from fmdp import experiments
-from fmdp.experiments.spec import Recipe
-from fmdp.learning.registry import LearnerKind, learners
+from fmdp.learning.dorl import DORL
+from fmdp.learning.learner import Learner
+from fmdp.learning.registry import LEARNERS
+from fmdp.planning.exact import Exact
 from fmdp.planning.registry import PLANNERS
 from fmdp.problems import problem
 from fmdp.simulation.regret import reference_for
@@ -46,8 +48,8 @@ def compare(stored: dict[str, Any], found: dict[str, Any]) -> None:
     assert not new, f"no fingerprint yet, `make fingerprints` adds it: {new[:5]}"
 
 
-@pytest.mark.parametrize("kind", learners(), ids=lambda kind: kind.name)
-def test_runs_are_what_they_were(kind: LearnerKind) -> None:
+@pytest.mark.parametrize("kind", LEARNERS.own(), ids=lambda kind: kind.name)
+def test_runs_are_what_they_were(kind: type[Learner]) -> None:
     own = {
         name: numbers
         for name, numbers in FINGERPRINTS.items()
@@ -67,7 +69,7 @@ def test_every_learner_and_every_planner_has_one() -> None:
     parts = [name.split(" | ") for name in FINGERPRINTS]
     ran = {words.split()[0] for first, words, *_ in parts if first != "plan"}
     planned_with = {words[2].split()[0] for words in parts} - {"its"}
-    assert ran == {kind.name for kind in learners()}
+    assert ran == {kind.name for kind in LEARNERS.own()}
     assert planned_with == {kind.name for kind in PLANNERS.own()}
 
 
@@ -116,8 +118,8 @@ def test_a_changed_default_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(confidence, "transition_width", lambda *a, **k: 1.01 * real(*a, **k))
     name = "circle:4 | dorl | exact | seed 0"
     model = problem("circle:4")
-    recipe = Recipe("dorl", {}, "exact", {})
-    found = prints.run_of(model, reference_for(model), recipe, 0, prints.STEPS)
+    learner = DORL(episodes="arithmetic", planner=Exact())
+    found = prints.run_of(model, reference_for(model), learner, 0, prints.STEPS)
     assert prints.moved({name: FINGERPRINTS[name]}, {name: found})
 
 
