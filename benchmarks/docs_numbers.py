@@ -35,7 +35,7 @@ from fmdp.experiments.measures import GAP_REGRET, REGRET
 from fmdp.experiments.paper import figure_spec, fresh_spec
 from fmdp.experiments.spec import PlannedRun, Spec, parse_spec, read_spec
 from fmdp.experiments.store import Store
-from fmdp.experiments.sweep import sweep
+from fmdp.experiments.sweep import run_sweep
 from fmdp.model import FactoredMDP, product
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -90,16 +90,19 @@ problems = ["circle:7,dynamics=guestrin,reward=mean"]
 [[learners]]
 name = "psrl"
 label = "PSRL"
+set = {{ episodes = "arithmetic" }}
 planner = ["exact", "alp"]
 
 [[learners]]
 name = "dorl"
 label = "DORL"
+set = {{ episodes = "arithmetic" }}
 planner = ["exact", "alp"]
 
 [[learners]]
 name = "fsrl"
 label = "FSRL"
+set = {{ episodes = "arithmetic" }}
 
 [[learners]]
 name = "frmax"
@@ -112,7 +115,21 @@ name = "slopes"
 steps = 100_000
 seeds = {seeds}
 problems = ["circle:4", "circle:7", "three-leg:4", "three-leg:7", "circle:7,dynamics=guestrin,reward=mean"]
-learners = [{{ name = "psrl", label = "psrl" }}, {{ name = "dorl", label = "dorl" }}, {{ name = "fsrl", label = "fsrl" }}]
+
+[[learners]]
+name = "psrl"
+label = "psrl"
+set = {{ episodes = "arithmetic" }}
+
+[[learners]]
+name = "dorl"
+label = "dorl"
+set = {{ episodes = "arithmetic" }}
+
+[[learners]]
+name = "fsrl"
+label = "fsrl"
+set = {{ episodes = "arithmetic" }}
 """  # noqa: E501
 
 SPAN = """
@@ -124,14 +141,17 @@ problems = [{problems}]
 [[learners]]
 name = "psrl"
 label = "psrl"
+set = {{ episodes = "arithmetic" }}
 
 [[learners]]
 name = "dorl"
 label = "dorl"
+set = {{ episodes = "arithmetic" }}
 
 [[learners]]
 name = "fsrl"
 label = "fsrl, no budget"
+set = {{ episodes = "arithmetic" }}
 """
 
 BUDGETED = """
@@ -139,7 +159,7 @@ BUDGETED = """
 name = "fsrl"
 label = "fsrl, budget given"
 problems = ["{problem}"]
-set = {{ budget = "{budget}" }}
+set = {{ budget = "{budget}", episodes = "arithmetic" }}
 """
 
 
@@ -205,7 +225,7 @@ def _span_spec(seeds: int) -> Spec:
 
 
 def run(spec: Spec, folder: Path, workers: int | None) -> None:
-    summary = sweep(spec, folder, workers=Processes(workers), retry_failed=True)
+    summary = run_sweep(spec, folder, workers=Processes(workers), retry_failed=True)
     if summary.failed:
         raise SystemExit(f"{spec.name}: {summary.failed} runs failed, such as {summary.errors}")
 

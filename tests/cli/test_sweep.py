@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from fmdp.cli.sweep import duration, line_of, print_summary
-from fmdp.experiments.sweep import Summary, SweepNews
+from fmdp.cli.sweep import print_summary
+from fmdp.experiments.news import SweepNews, duration, line_of
+from fmdp.experiments.sweep import Summary
 
 NEWS = SweepNews(
     total=80, done=12, failed=1, running=2, seconds=30.0, seconds_left=185.2, leader="DORL"

@@ -17,7 +17,7 @@ from fmdp.experiments import executors
 from fmdp.experiments.executors import ONE_THREAD, Dask, InThisProcess, Processes
 from fmdp.experiments.spec import Spec, parse_spec
 from fmdp.experiments.store import Store
-from fmdp.experiments.sweep import ATTEMPTS, sweep
+from fmdp.experiments.sweep import ATTEMPTS, run_sweep
 from fmdp.experiments.work import MadeRun, Task
 
 
@@ -99,7 +99,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> Spec:
 
 def test_runs_that_lost_their_worker_go_again(quick: Spec, tmp_path: Path) -> None:
     workers = Mortal(deadly=1, deaths=1)
-    summary = sweep(quick, tmp_path, workers=workers)
+    summary = run_sweep(quick, tmp_path, workers=workers)
     assert (summary.done, summary.failed) == (6, 0)
     assert [sorted(seeds) for seeds in workers.rounds if seeds] == [[0, 1, 2]] * 2 + [[3, 4, 5]]
 
@@ -108,7 +108,7 @@ def test_a_run_that_kills_its_worker_is_found_out_and_harms_no_other(
     quick: Spec, tmp_path: Path
 ) -> None:
     workers = Mortal(deadly=1, deaths=100)
-    summary = sweep(quick, tmp_path, workers=workers)
+    summary = run_sweep(quick, tmp_path, workers=workers)
     assert (summary.done, summary.failed) == (5, 1)
     ((name, error),) = summary.errors.items()
     assert name == "circle:2, random, seed 1"
@@ -131,6 +131,6 @@ def test_an_error_on_the_way_is_a_failed_run(quick: Spec, tmp_path: Path) -> Non
 
             return super().submit(broken if argument.seed == 2 else function, argument)
 
-    summary = sweep(quick, tmp_path, workers=Unpicklable())
+    summary = run_sweep(quick, tmp_path, workers=Unpicklable())
     assert (summary.done, summary.failed) == (5, 1)
     assert list(summary.errors.values()) == ["TypeError: cannot pickle this"]

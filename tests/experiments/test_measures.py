@@ -17,7 +17,7 @@ from fmdp.experiments.measures import Measure, checked, curve_names, declare, de
 from fmdp.experiments.results import Results
 from fmdp.experiments.spec import parse_spec
 from fmdp.experiments.store import Store
-from fmdp.experiments.sweep import sweep
+from fmdp.experiments.sweep import run_sweep
 from fmdp.reports.analysis import analyse
 from fmdp.reports.cells import gather
 from fmdp.reports.tables import tables
@@ -48,7 +48,7 @@ def mean_reward(monkeypatch: pytest.MonkeyPatch) -> Measure[float]:
 
 
 def test_a_new_measure_is_one_declaration(mean_reward: Measure[float], tmp_path: Path) -> None:
-    sweep(parse_spec(SPEC), tmp_path, workers=InThisProcess())
+    run_sweep(parse_spec(SPEC), tmp_path, workers=InThisProcess())
     with Store.open(tmp_path) as store:
         runs = list(store.runs())
         for run in runs:
@@ -75,7 +75,7 @@ def test_a_measure_that_this_fmdp_does_not_know_is_read_all_the_same(
     with monkeypatch.context() as with_more:
         with_more.setattr(measures, "_declared", dict(measures._declared))
         declare(Measure("luck", float, "a test", of=lambda run: 0.5, curve=lambda run: run.curve))
-        sweep(parse_spec(SPEC), tmp_path, workers=InThisProcess())
+        run_sweep(parse_spec(SPEC), tmp_path, workers=InThisProcess())
     with Results.open(tmp_path) as results:
         assert results.runs()["luck"].tolist() == [0.5, 0.5]
         assert results.curves()["luck"].tolist() == results.curves()["regret"].tolist()
@@ -123,7 +123,7 @@ def test_numbers_of_numpy_become_pythons() -> None:
 
 
 def test_a_curve_of_a_measure_without_one_is_refused(tmp_path: Path) -> None:
-    sweep(parse_spec(SPEC), tmp_path, workers=InThisProcess())
+    run_sweep(parse_spec(SPEC), tmp_path, workers=InThisProcess())
     with Store.create(tmp_path) as store:
         run = next(store.runs())
         curve = store.curve(run.key)

@@ -19,7 +19,7 @@ from fmdp.experiments.executors import InThisProcess
 from fmdp.experiments.results import MissingFrames, Results, load_results
 from fmdp.experiments.spec import parse_spec
 from fmdp.experiments.store import Store
-from fmdp.experiments.sweep import sweep
+from fmdp.experiments.sweep import run_sweep
 from fmdp.model import FactoredMDP, save
 from fmdp.reports.analysis import analyse
 from fmdp.reports.cells import gather
@@ -55,7 +55,7 @@ LABELS = ["PSRL c=0.1", "PSRL c=0.75", "oracle", "random"]
 def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A store that no test writes to: 2 x 4 x 2 runs done, 2 failed."""
     folder = tmp_path_factory.mktemp("results")
-    summary = sweep(parse_spec(SPEC), folder, workers=InThisProcess())
+    summary = run_sweep(parse_spec(SPEC), folder, workers=InThisProcess())
     assert (summary.done, summary.failed) == (16, 2)
     return folder
 
@@ -226,7 +226,7 @@ def test_a_variable_may_be_called_like_another_column(tmp_path: Path) -> None:
     spec = parse_spec(
         'steps = 5\nseeds = 1\nproblems = ["odd.json"]\nlearners = ["random"]\n', folder=tmp_path
     )
-    sweep(spec, tmp_path / "out", workers=InThisProcess())
+    run_sweep(spec, tmp_path / "out", workers=InThisProcess())
     with Results.open(tmp_path / "out") as results:
         frame = results.recording()
     assert frame.columns.tolist() == [
@@ -238,11 +238,11 @@ def test_a_variable_may_be_called_like_another_column(tmp_path: Path) -> None:
 
 def test_one_spec_of_several(directory: Path, tmp_path: Path) -> None:
     both = tmp_path / "both"
-    sweep(parse_spec(SPEC), both, workers=InThisProcess())
+    run_sweep(parse_spec(SPEC), both, workers=InThisProcess())
     smaller = SPEC.replace('"first"', '"second"').replace("PSRL", "Posterior").replace(
         ', "three-leg:3"]', "]"
     )  # fmt: skip
-    sweep(parse_spec(smaller), both, workers=InThisProcess())
+    run_sweep(parse_spec(smaller), both, workers=InThisProcess())
     with Results.open(both) as results:
         assert len(results.runs()) == 18  # the runs that both ask for are there once
         assert "Posterior c=0.1" not in set(results.runs()["label"])
@@ -322,7 +322,7 @@ def test_many_labels_are_cut(tmp_path: Path) -> None:
         'steps = 3\nseeds = 1\nproblems = ["circle:2"]\n'
         f'learners = [{{ name = "psrl", set = {{ c = [{values}] }} }}]'
     )
-    sweep(spec, tmp_path, workers=InThisProcess())
+    run_sweep(spec, tmp_path, workers=InThisProcess())
     with Results.open(tmp_path) as results:
         lines = repr(results).splitlines()
     assert len(lines) == 6
@@ -362,7 +362,7 @@ def test_the_code_of_the_page_runs(
         .replace("steps = 2_000", "steps = 100")
         .replace("seeds = 3", "seeds = 1")
     )
-    sweep(parse_spec(text), tmp_path / "DIR", workers=InThisProcess())
+    run_sweep(parse_spec(text), tmp_path / "DIR", workers=InThisProcess())
     monkeypatch.chdir(tmp_path)
     run = [block for block in blocks if 'open("DIR")' in block]
     assert len(run) == 2  # the frames, and the store

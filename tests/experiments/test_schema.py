@@ -27,7 +27,7 @@ from fmdp.experiments.results import Results
 from fmdp.experiments.schema import APPLICATION_ID
 from fmdp.experiments.spec import parse_spec
 from fmdp.experiments.store import FILE_NAME, Store
-from fmdp.experiments.sweep import sweep
+from fmdp.experiments.sweep import run_sweep
 
 DUMP = Path(__file__).with_name("assets") / "store-version-1.sql"
 RESULTS = ("regret", "gap_regret", "gain", "gain_kind", "episodes", "planner_calls",
@@ -197,19 +197,19 @@ def test_a_sweep_finds_the_runs_of_an_old_store_done(tmp_path: Path) -> None:
         problems = ["circle:2"]
         learners = ["psrl", "oracle", "random"]
     """)
-    sweep(spec, tmp_path / "new", workers=InThisProcess())
+    run_sweep(spec, tmp_path / "new", workers=InThisProcess())
     path = downgraded(tmp_path / "new", tmp_path / "old")
     assert raw(path)["meta"][-1] == ("schema_version", "1")
     with Store.open(path.parent) as reader:
         before = {run.key: run for run in reader.runs()}
-    summary = sweep(spec, path.parent, workers=InThisProcess())
+    summary = run_sweep(spec, path.parent, workers=InThisProcess())
     assert (summary.done, summary.already) == (6, 6)
     with Store.open(tmp_path / "new") as new, Store.open(path.parent) as found:
         assert {run.key: run for run in found.runs()} == before
         assert {run.key: run for run in new.runs()} == before
         assert any(run.measure(GAP_REGRET) for run in before.values())
     more = parse_spec(spec.text.replace("seeds = 2", "seeds = 3"))
-    assert sweep(more, path.parent, workers=InThisProcess()).already == 6
+    assert run_sweep(more, path.parent, workers=InThisProcess()).already == 6
 
 
 def test_killed_in_the_middle_of_a_migration_nothing_is_lost(old: Path) -> None:

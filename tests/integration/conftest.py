@@ -10,7 +10,7 @@ import pytest
 from fmdp.experiments.executors import InThisProcess
 from fmdp.experiments.spec import Spec, parse_spec
 from fmdp.experiments.store import Store
-from fmdp.experiments.sweep import sweep
+from fmdp.experiments.sweep import run_sweep
 
 # Long enough that the learners plan and differ, short enough for a test.
 SPEC = """
@@ -54,6 +54,6 @@ def contents() -> Callable[[Path], dict[str, Any]]:
 def serial(spec: Spec, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What one process gives that makes one run after another."""
     directory = tmp_path_factory.mktemp("serial")
-    summary = sweep(spec, directory, workers=InThisProcess())
+    summary = run_sweep(spec, directory, workers=InThisProcess())
     assert (summary.done, summary.failed) == (18, 0)
     return everything(directory)

@@ -19,7 +19,8 @@ from fmdp.cli import main
 from fmdp.errors import FmdpError, InvalidParameter
 from fmdp.experiments.executors import Dask, InThisProcess
 from fmdp.experiments.spec import Spec
-from fmdp.experiments.sweep import SweepNews, sweep
+from fmdp.experiments.news import SweepNews
+from fmdp.experiments.sweep import run_sweep
 
 distributed = pytest.importorskip("distributed", reason="the extra `dask` is not installed")
 
@@ -86,7 +87,7 @@ def test_a_cluster_that_loses_a_worker_gives_what_one_process_gives(
             os.kill(cluster.workers[0].pid, signal.SIGKILL)
 
     out = tmp_path / "out"
-    summary = sweep(spec, out, workers=Dask(cluster.address), progress=kill_one)
+    summary = run_sweep(spec, out, workers=Dask(cluster.address), progress=kill_one)
     assert killed
     assert (summary.done, summary.failed) == (18, 0)
     assert contents(out) == serial
@@ -102,8 +103,8 @@ def test_a_sweep_that_loses_the_scheduler_says_so_and_goes_on_elsewhere(
 
     out = tmp_path / "out"
     with pytest.raises(FmdpError, match=r"scheduler at .* is gone"):
-        sweep(spec, out, workers=Dask(cluster.address), progress=kill_the_scheduler)
-    summary = sweep(spec, out, workers=InThisProcess())
+        run_sweep(spec, out, workers=Dask(cluster.address), progress=kill_the_scheduler)
+    summary = run_sweep(spec, out, workers=InThisProcess())
     assert summary.already >= 4
     assert contents(out) == serial
 

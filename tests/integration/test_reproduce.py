@@ -18,9 +18,9 @@ def test_the_spec_is_the_papers() -> None:
     assert [problem.id for problem in spec.problems] == PROBLEMS
     assert (len(spec.seeds), spec.steps) == (20, 10_000)
     theirs = {
-        (cell.problem.id, cell.recipe.learner): cell.resolved
+        (cell.problem.id, cell.learner.name): cell.resolved
         for cell in spec.cells
-        if cell.recipe.planner == "alp"
+        if cell.resolved["planner"] == "alp"
     }
     assert len(theirs) == 4 * 3
     for resolved in theirs.values():
@@ -34,7 +34,7 @@ def test_the_spec_is_the_papers() -> None:
 
 
 def test_fsrl_stands_beside_them_without_a_budget() -> None:
-    third = [cell.resolved for cell in figure_spec().cells if cell.recipe.learner == "fsrl"]
+    third = [cell.resolved for cell in figure_spec().cells if cell.learner.name == "fsrl"]
     assert len(third) == 4
     for resolved in third:
         assert resolved["planner"] == "span"
@@ -47,9 +47,9 @@ def test_the_search_covers_the_papers_grids_and_contains_the_figure() -> None:
     assert {run.key for run in figure.runs()} < {run.key for run in search.runs()}
     for problem in PROBLEMS:
         tried = {
-            (cell.recipe.learner, name, cell.resolved["parameters"][name])
+            (cell.learner.name, name, cell.resolved["parameters"][name])
             for cell in search.cells
-            if cell.problem.id == problem and cell.recipe.planner == "alp"
+            if cell.problem.id == problem and cell.resolved["planner"] == "alp"
             for name in ("c", "m")
             if name in cell.resolved["parameters"]
         }

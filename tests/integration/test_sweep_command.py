@@ -18,7 +18,7 @@ import pytest
 from fmdp.cli import main
 from fmdp.experiments.executors import InThisProcess
 from fmdp.experiments.spec import Spec
-from fmdp.experiments.sweep import sweep
+from fmdp.experiments.sweep import run_sweep
 
 Contents = Callable[[Path], dict[str, Any]]
 
@@ -146,7 +146,7 @@ def test_ctrl_c_ends_with_130_and_leaves_a_store_that_goes_on(
     assert printed == ""
     assert errors.splitlines()[-1].startswith("interrupted; what is done is in ")
     assert "Traceback" not in errors
-    sweep(spec, out, workers=InThisProcess())
+    run_sweep(spec, out, workers=InThisProcess())
     longer_and_shorter = contents(out)
     assert all(longer_and_shorter[key] == run for key, run in serial.items() if key != "members")
 

@@ -14,7 +14,8 @@ from fmdp.experiments.executors import InThisProcess, Processes
 from fmdp.experiments.measures import GAIN
 from fmdp.experiments.spec import Spec, parse_spec
 from fmdp.experiments.store import Store
-from fmdp.experiments.sweep import SweepNews, sweep
+from fmdp.experiments.news import SweepNews
+from fmdp.experiments.sweep import run_sweep
 from fmdp.experiments.work import Task, work
 
 Contents = Callable[[Path], dict[str, Any]]
@@ -32,7 +33,7 @@ def test_two_workers_of_which_one_is_killed_give_what_one_process_gives(
             killed.append(victim.pid)
             victim.kill()
 
-    summary = sweep(spec, tmp_path, workers=Processes(2), progress=kill_one)
+    summary = run_sweep(spec, tmp_path, workers=Processes(2), progress=kill_one)
     assert killed
     assert (summary.done, summary.failed) == (18, 0)
     assert contents(tmp_path) == serial
@@ -46,13 +47,13 @@ def test_an_interrupted_sweep_goes_on_and_repeats_nothing(
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        sweep(spec, tmp_path, workers=InThisProcess(), progress=interrupt)
+        run_sweep(spec, tmp_path, workers=InThisProcess(), progress=interrupt)
     with Store.open(tmp_path) as store:
         first = {run.key: run for run in store.runs()}
     assert len(first) == 5
 
     seen: list[SweepNews] = []
-    summary = sweep(spec, tmp_path, workers=InThisProcess(), progress=seen.append)
+    summary = run_sweep(spec, tmp_path, workers=InThisProcess(), progress=seen.append)
     assert (summary.done, summary.already) == (18, 5)
     assert contents(tmp_path) == serial
     with Store.open(tmp_path) as store:  # times included: these were not made again
@@ -60,7 +61,7 @@ def test_an_interrupted_sweep_goes_on_and_repeats_nothing(
     assert [news.done for news in seen if news.running == 0] == list(range(5, 19))
     assert seen[-1].leader in {"psrl (exact)", "dorl (alp)"}  # whoever it is, it is not chance
 
-    again = sweep(spec, tmp_path, workers=InThisProcess())
+    again = run_sweep(spec, tmp_path, workers=InThisProcess())
     assert (again.done, again.already) == (18, 18)
 
 
@@ -88,8 +89,8 @@ def test_a_larger_spec_uses_what_a_smaller_one_has_made(
     spec: Spec, spec_text: str, serial: dict[str, Any], contents: Contents, tmp_path: Path
 ) -> None:
     smaller = parse_spec(spec_text.replace("seeds = 3", "seeds = 1"))
-    assert sweep(smaller, tmp_path, workers=InThisProcess()).done == 6
-    assert sweep(spec, tmp_path, workers=InThisProcess()).already == 6
+    assert run_sweep(smaller, tmp_path, workers=InThisProcess()).done == 6
+    assert run_sweep(spec, tmp_path, workers=InThisProcess()).already == 6
     found = contents(tmp_path)
     assert [len(members) for members in found.pop("members")] in ([6, 18], [18, 6])
     assert found == {key: run for key, run in serial.items() if key != "members"}
@@ -102,7 +103,7 @@ def test_a_failed_run_is_kept_with_its_error_and_stops_nothing(tmp_path: Path) -
         problems = ["circle:2"]
         learners = [{ name = "dorl", planner = { name = "exact", memory_limit = 1 } }, "random"]
     """)
-    summary = sweep(spec, tmp_path, workers=InThisProcess())
+    summary = run_sweep(spec, tmp_path, workers=InThisProcess())
     assert (summary.total, summary.done, summary.failed) == (4, 2, 2)
     (name, error) = next(iter(summary.errors.items()))
     assert name == "circle:2, dorl (exact memory_limit=1), seed 0"
@@ -111,17 +112,17 @@ def test_a_failed_run_is_kept_with_its_error_and_stops_nothing(tmp_path: Path) -
     # Failed runs are finished too, unless one asks for them.
     with Store.open(tmp_path) as store:
         before = {run.key: run.finished for run in store.runs()}
-    assert sweep(spec, tmp_path, workers=InThisProcess()).already == 4
+    assert run_sweep(spec, tmp_path, workers=InThisProcess()).already == 4
     with Store.open(tmp_path) as store:
         assert {run.key: run.finished for run in store.runs()} == before
-    retried = sweep(spec, tmp_path, workers=InThisProcess(), retry_failed=True)
+    retried = run_sweep(spec, tmp_path, workers=InThisProcess(), retry_failed=True)
     assert (retried.already, retried.failed) == (2, 2)
 
 
 def test_the_example_runs(tmp_path: Path) -> None:
     example = Path(__file__).parents[2] / "examples" / "sweep.toml"
     text = example.read_text().replace("steps = 2_000", "steps = 100")
-    summary = sweep(parse_spec(text), tmp_path, workers=InThisProcess())
+    summary = run_sweep(parse_spec(text), tmp_path, workers=InThisProcess())
     assert (summary.done, summary.failed) == (33, 0)
 
 

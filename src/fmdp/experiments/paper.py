@@ -4,7 +4,8 @@ Theirs: PSRL, DORL and f-Rmax with the paper's constants, planned by approximate
 with single-variable bases under a discount of 0.95, on four networks, 20 runs of 10,000 steps (the
 paper's text does not say how many steps). Beside them FSRL, the paper's third algorithm, which it
 does not run because its planning problem was open: with the span planner, DORL's c and no budget
-given, so that it finds its own (learning/budgets.py). Ours: the same learners with the exact
+given, so that it finds its own (learning/budgets.py). All of these have the paper's episodes,
+ceil(k / L) steps. Ours: the same learners with the exact
 planner, and two whose constants and episodes do better: DORL with narrower widths and doubling
 episodes, PSRL with a sharper posterior, a broader prior and the episodes of TSDE. They were found
 by trying a dozen on the figure's seeds and compared again on fresh ones (`FRESH`, whose numbers
@@ -35,13 +36,13 @@ THEIRS = """
 [[learners]]
 name = "psrl"
 label = "PSRL c=0.75, ALP"
-set = { c = 0.75 }
+set = { c = 0.75, episodes = "arithmetic" }
 planner = { name = "alp", basis = "singles", discount = 0.95 }
 
 [[learners]]
 name = "dorl"
 label = "DORL c=0.03, ALP"
-set = { c = 0.03 }
+set = { c = 0.03, episodes = "arithmetic" }
 planner = { name = "alp", basis = "singles", discount = 0.95 }
 
 [[learners]]
@@ -65,7 +66,7 @@ THIRD = """
 [[learners]]
 name = "fsrl"
 label = "FSRL c=0.03, span"
-set = { c = 0.03 }
+set = { c = 0.03, episodes = "arithmetic" }
 """
 
 OURS = """
@@ -74,13 +75,13 @@ OURS = """
 [[learners]]
 name = "psrl"
 label = "PSRL c=0.75, exact"
-set = { c = 0.75 }
+set = { c = 0.75, episodes = "arithmetic" }
 planner = "exact"
 
 [[learners]]
 name = "dorl"
 label = "DORL c={c}, exact"
-set = { c = [0.03, 0.003] }
+set = { c = [0.03, 0.003], episodes = "arithmetic" }
 planner = "exact"
 
 [[learners]]
@@ -142,13 +143,13 @@ SEARCH = """
 [[learners]]
 name = "psrl"
 label = "PSRL c={c}, ALP"
-set = { c = [0.05, 0.1, 0.3, 1, 5, 20] }
+set = { c = [0.05, 0.1, 0.3, 1, 5, 20], episodes = "arithmetic" }
 planner = { name = "alp", basis = "singles", discount = 0.95 }
 
 [[learners]]
 name = "dorl"
 label = "DORL c={c}, ALP"
-set = { c = [0.05, 0.1, 0.3, 0.5, 1, 5, 20] }
+set = { c = [0.05, 0.1, 0.3, 0.5, 1, 5, 20], episodes = "arithmetic" }
 planner = { name = "alp", basis = "singles", discount = 0.95 }
 
 [[learners]]

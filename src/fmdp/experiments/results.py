@@ -260,11 +260,6 @@ class Results:
         return found[-1]
 
 
-def load_results(directory: str | os.PathLike[str]) -> Results:
-    """The results in the directory of a sweep, its --out; FileProblem if there are none."""
-    return Results.open(directory)
-
-
 def _rows(found: SortedRuns) -> Iterator[_Row]:
     """Done runs cell by cell, the failed ones of each at its end; then cells without any done."""
     failed: dict[tuple[str, str], list[StoredRun]] = {}
