@@ -251,8 +251,8 @@ ANSWERS: dict[str, Any] = {}
     ("answer", "said"),
     [
         (None, "must give a Decision; got None"),
-        (fmdp.Decision(lambda s: 0, steps=0), "a decision of 0 steps"),  # type: ignore[arg-type, return-value]
-        (fmdp.Decision(lambda s: 0, limits=np.zeros(3, dtype=np.int64)), "gave limits of shape"),  # type: ignore[arg-type, return-value]
+        (fmdp.Decision(lambda s: 0, steps=0), "decide gave 0 steps"),  # type: ignore[arg-type, return-value]
+        (fmdp.Decision(lambda s: 0, limits=np.zeros(3, dtype=np.int64)), "gave limits "),  # type: ignore[arg-type, return-value]
         (fmdp.Decision(7), "must give a policy; got 7"),  # type: ignore[arg-type]
     ],
 )

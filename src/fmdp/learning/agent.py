@@ -111,6 +111,7 @@ class Agent:
         self._taken = 0  # steps of it
         self._over = True
         self._table: ActionTable | None = None
+        self._random = False  # whether its policy draws
         self._drawn: NDArray[np.int64] | None = None  # what a random policy does next
         self._prepared: Prepared | None = None
         self._watched = learner.watches()
@@ -179,30 +180,34 @@ class Agent:
         self.decision = decision
         self._taken, self._over = taken, over
         self._table = None
+        self._random = isinstance(decision.policy, RandomisedPolicy)
 
     def _checked(self, decision: Any) -> Decision:
-        owner = f"{self.learner.owner()}: decide"
         if not isinstance(decision, Decision):
-            raise InvalidParameter(f"{owner} must give a Decision; got {quoted(decision)}")
+            raise self._refusal(f"must give a Decision; got {quoted(decision)}")
         if not isinstance(decision.steps, int) or decision.steps < 1:
-            raise InvalidParameter(
-                f"{owner} gave a decision of {quoted(decision.steps)} steps; must be 1 or more"
-            )
-        entries = len(self.statistics.visits)
-        limits = np.asarray(decision.limits)
-        if limits.shape not in ((0,), (entries,)) or limits.dtype != np.int64:
-            raise InvalidParameter(
-                f"{owner} gave limits of shape {limits.shape} and type {limits.dtype}; must be "
-                f"{entries} of int64, one an entry, or none"
+            raise self._refusal(f"gave {quoted(decision.steps)} steps; must be 1 or more")
+        limits, visits = decision.limits, self.statistics.visits
+        if limits is not NO_LIMITS and (
+            not isinstance(limits, np.ndarray)
+            or limits.dtype != visits.dtype
+            or (limits.shape != visits.shape and limits.shape != (0,))
+        ):
+            raise self._refusal(
+                f"gave limits {quoted(limits)}; must be {len(visits)} of int64, one an entry, or "
+                f"none"
             )
         policy = decision.policy
-        if not isinstance(policy, RandomisedPolicy) and not hasattr(policy, "action_sizes"):
+        if not hasattr(policy, "action_sizes"):
             if not callable(policy):
-                raise InvalidParameter(f"{owner} must give a policy; got {quoted(policy)}")
+                raise self._refusal(f"must give a policy; got {quoted(policy)}")
             policy = policy if isinstance(policy, Rule) else Rule(policy, self.structure)
             return Decision(policy, decision.steps, decision.limits)
         checked: Decision = decision
         return checked
+
+    def _refusal(self, what: str) -> InvalidParameter:
+        return InvalidParameter(f"{self.learner.owner()}: decide {what}")
 
     # ---- step by step ---------------------------------------------------------------------------
 
@@ -260,7 +265,8 @@ class Agent:
         decision = self.decide()
         policy, steps = decision.policy, min(at_most, decision.steps - self._taken)
         drawn, base = NO_ACTIONS, policy
-        if isinstance(policy, RandomisedPolicy):
+        if self._random:
+            assert isinstance(policy, RandomisedPolicy)
             if self.structure.n_actions > _MOST_ACTIONS:
                 return None
             self._before = self.randomness.bit_generator.state
@@ -277,11 +283,11 @@ class Agent:
     def played(self, stretch: Stretch, taken: int) -> None:
         """So many steps of the stretch were played, all of them counted."""
         assert self.decision is not None
-        policy = self.decision.policy
-        if taken < stretch.steps:
-            self._undraw(policy, taken)
-        elif isinstance(policy, RandomisedPolicy):
-            self._drawn = None
+        if self._random:
+            if taken < stretch.steps:
+                self._undraw(self.decision.policy, taken)
+            else:
+                self._drawn = None
         self._advance(taken, self._limit_reached())
 
     def _draw(self, policy: RandomisedPolicy, steps: int) -> NDArray[np.int64]:

@@ -145,11 +145,9 @@ def episode_rule(
     """The rule of this name."""
     if length is not None:
         return Fixed(length)
-    rules: dict[str, EpisodeRule] = {
-        "growing": Growing(),
-        "arithmetic": Arithmetic(structure.max_scope_size),
-        "doubling": Doubling(),
-        "tsde": Tsde(),
-        "known": Known(enough),
-    }
-    return rules[name]
+    if name == "arithmetic":
+        return Arithmetic(structure.max_scope_size)
+    return Known(enough) if name == "known" else _RULES[name]
+
+
+_RULES: dict[str, EpisodeRule] = {"growing": Growing(), "doubling": Doubling(), "tsde": Tsde()}

@@ -82,6 +82,7 @@ class Environment:
         self.model = model
         self.entries: Entries = entries_of(structure)
         self._law = kernels.law_of(model)
+        self._plain_entries, self._plain_law = tuple(self.entries), tuple(self._law)
         self._generator = source
         self._width = structure.m + structure.l
         self._rows = max(1, block // self._width)
@@ -197,18 +198,18 @@ class Environment:
             if self._recorder is not None:
                 least = min(least, len(rows.states))
             more, end = kernels.play(
-                self.entries,
-                self._law,
+                self._plain_entries,
+                self._plain_law,
                 stretch.actions,
                 stretch.drawn[taken:],
                 least,
                 self._state,
                 self._uniforms[self._used :],
-                stretch.counts,
+                tuple(stretch.counts),
                 stretch.limits,
                 self._gaps,
                 self._totals,
-                rows,
+                tuple(rows),
             )
             self._used += more
             taken += more

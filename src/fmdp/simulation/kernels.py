@@ -17,7 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fmdp.model import FactoredMDP
-from fmdp.model.entries import count, locate
+from fmdp.model.entries import Counts, Entries, count, locate
+from fmdp.simulation.trajectory import Rows
 
 DETERMINISTIC, BERNOULLI, GAUSSIAN = 0, 1, 2
 _CODES = {"deterministic": DETERMINISTIC, "bernoulli": BERNOULLI, "gaussian": GAUSSIAN}
@@ -144,6 +145,28 @@ def draw(entries, law, joint, found, uniforms, next_state, rewards):  # type: ig
 
 @numba.njit(cache=True, nogil=True)
 def play(  # type: ignore[no-untyped-def]
+    entries, law, actions, drawn, steps, state, uniforms, counts, limits, gaps, totals, rows
+):
+    """As `_play`, with entries, law, counts and rows as plain tuples: handing over a named tuple
+    takes 2 microseconds, and an episode may be one step long."""
+    return _play(
+        Entries(*entries),
+        Law(*law),
+        actions,
+        drawn,
+        steps,
+        state,
+        uniforms,
+        Counts(*counts),
+        limits,
+        gaps,
+        totals,
+        Rows(*rows),
+    )
+
+
+@numba.njit(cache=True, nogil=True)
+def _play(  # type: ignore[no-untyped-def]
     entries, law, actions, drawn, steps, state, uniforms, counts, limits, gaps, totals, rows
 ):
     """Up to `steps` steps from `state` (moved in place), counted and written down where there is
