@@ -175,21 +175,22 @@ def planner_of(
             model.structure, most_states=EXACT_STATES, memory_limit=limit
         )
         name = chosen.name
-    return PLANNERS.find(name).make(settings), reason
+    kind, given = options.asked_planner(name, settings)
+    return None if kind is None else kind.make(given), reason
 
 
 def rehearse(name: str, learner: Learner) -> None:
     """Compile what the run will use, or load it from the cache: two steps on two machines."""
     from fmdp.learning.registry import learner_kind
-    from fmdp.planning.registry import PLANNERS
     from fmdp.problems import problem as problem_of
+    from fmdp.registries import is_own
     from fmdp.simulation import Reference, Simulation
 
     small = problem_of("circle:2")
     planner = getattr(learner, "planner", None)
     if planner is not None and name != "fsrl":
-        kind = PLANNERS.find(planner.name)
-        planner = kind.make({"ties": "first", **kind.on_any_model})
+        kind = type(planner)
+        planner = kind.make({"ties": "first", **kind.on_any_model}) if is_own(kind) else None
     copy = learner_kind(name).make(small, {}, None if name == "fsrl" else planner)
     Simulation(small, copy, reference=Reference(0.0, "exact", None, 0.0)).run(2)
 
