@@ -210,6 +210,12 @@ class Duck:
         return Exact().prepare(structure)
 
 
+def test_a_planner_may_be_given_as_a_text() -> None:
+    check_planner("exact,ties=last", [problem("circle:3")])
+    with pytest.raises(InvalidParameter, match="key=value"):
+        check_planner("exact,last", [])
+
+
 def test_a_planner_need_not_inherit() -> None:
     check_planner(Duck(), [problem("circle:3")])  # type: ignore[arg-type]
 

@@ -30,6 +30,7 @@ from fmdp.planning.choice import plan_with, planned
 from fmdp.planning.plan import Plan, Planner, Status, Tables
 from fmdp.planning.policy import load_policy
 from fmdp.planning.prepared import tolerance_of
+from fmdp.planning.registry import PLANNERS
 from fmdp.planning.spans import factored_spans, span
 from fmdp.problems import Problem, parse_id
 from fmdp.problems import problem as read_problem
@@ -48,7 +49,7 @@ class ContractBroken(AssertionError):
     """A planner or a problem does not keep one of its promises; the text says which."""
 
 
-def check_planner(planner: Planner, models: Iterable[FactoredMDP] | None = None) -> None:
+def check_planner(planner: Planner | str, models: Iterable[FactoredMDP] | None = None) -> None:
     """Raise ContractBroken unless the planner keeps its promises on these models.
 
     Bounds are held against the best gain of the model, unless the plan itself says that they are
@@ -58,7 +59,7 @@ def check_planner(planner: Planner, models: Iterable[FactoredMDP] | None = None)
     Parameters
     ----------
     planner
-        Its settings, as `fmdp.plan` takes them.
+        An object of settings, or a text such as "my_module:MyPlanner,depth=3".
     models
         Small ones, since they are held against brute force; by default the awkward dozen of
         `awkward_models`.
@@ -68,6 +69,8 @@ def check_planner(planner: Planner, models: Iterable[FactoredMDP] | None = None)
     ContractBroken
         With one line: who, on what, which promise.
     """
+    if isinstance(planner, str):
+        planner = PLANNERS.read(planner)
     _check_settings(planner)
     for model in awkward_models() if models is None else models:
         where = f'planner {planner.name} on "{model.name}"'
