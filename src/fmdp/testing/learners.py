@@ -25,7 +25,7 @@ from fmdp.learning.agent import Agent
 from fmdp.learning.files import load_agent, state_of
 from fmdp.learning.learner import Learner, PlanningLearner
 from fmdp.model import FactoredMDP, OptimisticTables
-from fmdp.planning.policy import policy_digest
+from fmdp.planning.policy import Rule, policy_digest
 from fmdp.registries import place_of
 from fmdp.simulation import Reference, Simulation
 from fmdp.testing.checks import ContractBroken
@@ -66,6 +66,7 @@ def check_learner(
     """
     who = f"learner {place_of(type(learner))}"
     _check_settings(learner, who)
+    _check_memory(learner, model, seed)
     _check_actions(learner, model, seed, who)
     whole = _traces(_agent(learner, model, seed), model, steps, seed)
     again = _traces(_agent(learner, model, seed), model, steps, seed)
@@ -130,9 +131,15 @@ def _traces(
     traces += [values, {name: array.tolist() for name, array in arrays.items()}]
     if agent.generator is not None:
         traces.append(str(agent.generator.bit_generator.state))
-    if agent.decision is not None:
+    if agent.decision is not None and not isinstance(agent.decision.policy, Rule):
         traces.append(policy_digest(agent.decision.policy))
     return traces
+
+
+def _check_memory(learner: Learner, model: FactoredMDP, seed: int) -> None:
+    """What it remembers before anything has happened can be saved."""
+    with tempfile.TemporaryDirectory() as folder:
+        _agent(learner, model, seed).save(Path(folder) / "learner.npz")
 
 
 def _check_actions(learner: Learner, model: FactoredMDP, seed: int, who: str) -> None:
