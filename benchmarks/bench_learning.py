@@ -21,8 +21,7 @@ os.environ.setdefault("FMDP_THREADS", "1")
 import numpy as np
 
 import fmdp
-from fmdp.learning.episodes import NO_LIMITS
-from fmdp.learning.learner import Offer
+from fmdp.planning.playing import ActionTable, Stretch
 from fmdp.planning.registry import PLANNERS
 from fmdp.simulation import Environment, reference_for
 
@@ -37,10 +36,10 @@ def speed(seeds: int, planners: Sequence[str]) -> dict[str, Any]:
     results: dict[str, Any] = {}
     for name in planners:
         for learner in (fmdp.PSRL, fmdp.DORL, fmdp.FRmax):
-            fmdp.simulate(model, learner(model.structure, planner=planner(name)), 50)
+            made = learner(planner=planner(name))
+            fmdp.simulate(model, made, 50)
             seconds = []
             for seed in range(seeds):
-                made = learner(model.structure, planner=planner(name))
                 # Processor time: what a core of its own would take, also on a busy machine.
                 started = time.process_time()
                 run = fmdp.simulate(model, made, 10_000, seed, reference=reference)
@@ -53,13 +52,13 @@ def speed(seeds: int, planners: Sequence[str]) -> dict[str, Any]:
             )
     policy = fmdp.plan(model).policy
     assert isinstance(policy, fmdp.TablePolicy)
+    table = ActionTable(policy, model.structure)
     environment = Environment(model, np.random.Generator(np.random.PCG64(0)))
     best = np.inf
     for _ in range(seeds):
         started, taken = time.process_time(), 0
         while taken < 1_000_000:
-            offer = Offer(policy.actions, True, environment.ready(), NO_LIMITS, None)
-            taken += environment.play(offer)[0]
+            taken += environment.play(Stretch(environment.ready(), table))[0]
         best = min(best, time.process_time() - started)
     results["simulator steps a second"] = 1e6 / best
     print(f"simulator, fixed policy: {1e6 / best:,.0f} steps/s")

@@ -195,13 +195,15 @@ def replan(plans: int = 300) -> None:
 
     model = problem("circle:7")
     for learner_of in (PSRL, DORL):
-        simulate(model, learner_of(model.structure, planner=ALP()), steps=50, seed=1)
-        learner = learner_of(model.structure, planner=ALP())
+        # The paper's episodes: many plans, each after few steps.
+        learner = learner_of(planner=ALP(), episodes="arithmetic")
+        simulate(model, learner, steps=50, seed=1)
         started = time.process_time()
-        simulate(model, learner, steps=2_000, seed=0)
-        spent = (time.process_time() - started) / learner.planner_calls
+        run = simulate(model, learner, steps=2_000, seed=0)
+        assert run.planner_calls is not None
+        spent = (time.process_time() - started) / run.planner_calls
         print(f"{learner.name}: {1e3 * spent:.2f} ms of processor time for each of "
-              f"{learner.planner_calls} plans and the steps between")  # fmt: skip
+              f"{run.planner_calls} plans and the steps between")  # fmt: skip
 
 
 def neighbours() -> None:

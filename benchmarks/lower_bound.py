@@ -30,7 +30,7 @@ os.environ.setdefault("FMDP_THREADS", "1")
 import numpy as np
 
 import fmdp
-from fmdp.learning.registry import learners
+from fmdp.learning.registry import LEARNERS
 from fmdp.simulation import reference_for
 from fmdp.testing.oracles import jao_lower_bound
 
@@ -50,18 +50,18 @@ def run(seeds: int, steps: int, copies: Sequence[int]) -> dict[str, Any]:
     started = time.perf_counter()
     for n in copies:
         rows: dict[str, Any] = {}
-        kinds = {kind.name: (kind, {}) for kind in learners()}
-        kinds |= {label: (kinds[own][0], settings) for label, (own, settings) in VARIANTS.items()}
-        for name, (kind, settings) in kinds.items():
+        learners = {kind.name: kind() for kind in LEARNERS.own() if kind.role != "baseline"}
+        learners |= {
+            label: LEARNERS.find(own).make(settings) for label, (own, settings) in VARIANTS.items()
+        }
+        for name, learner in learners.items():
             curves, errors = [], []
             for epsilon in EPSILONS:
                 model = fmdp.problem(f"jao:{n},delta={DELTA},epsilon={epsilon},actions={ACTIONS}")
                 reference = reference_for(model)
                 runs = []
                 for seed in range(seeds):
-                    done = fmdp.simulate(
-                        model, kind.make(model, settings), steps, seed, reference=reference
-                    )
+                    done = fmdp.simulate(model, learner, steps, seed, reference=reference)
                     assert done.gap_curve is not None
                     marks = [t for t, _ in done.gap_curve]
                     runs.append([gap for _, gap in done.gap_curve])

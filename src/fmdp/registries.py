@@ -84,7 +84,7 @@ class Registry(Generic[Kind]):
         not run code.
         """
         if text in self._homes:
-            return self._checked(_attribute(self._homes[text], self.noun), text)
+            return self._checked(attribute_at(self._homes[text], self.noun), text)
         if text in self._registered:
             return self._registered[text]
         if text in self._entry_points:
@@ -96,7 +96,7 @@ class Registry(Generic[Kind]):
                 )
             return found
         if is_place(text):
-            return self._checked(_attribute(text, self.noun, folder, importing=importing), text)
+            return self._checked(attribute_at(text, self.noun, folder, importing=importing), text)
         known = self.names()
         raise UnknownName(
             f"unknown {self.noun} {quoted(text)}; known are {', '.join(known)}, "
@@ -148,7 +148,7 @@ class Registry(Generic[Kind]):
         self._registered.pop(name, None)
 
     def _checked(self, found: Any, text: str) -> type[Kind]:
-        base = _attribute(self._base_place, self.noun)
+        base = attribute_at(self._base_place, self.noun)
         if not (isinstance(found, type) and issubclass(found, base)) or inspect.isabstract(found):
             what = "is abstract" if inspect.isabstract(found) else f"is {quoted(found)}"
             raise InvalidParameter(
@@ -235,12 +235,13 @@ def _bytecode(function: Any) -> bytes:
     return bytes(code.co_code) + repr((constants, code.co_names)).encode()
 
 
-def attribute_at(place: str, noun: str, folder: Path | None = None) -> Any:
-    """What lives at module:name, imported; UnknownName or InvalidParameter in one line."""
-    return _attribute(place, noun, folder)
+def attribute_at(
+    place: str, noun: str, folder: Path | None = None, *, importing: bool = True
+) -> Any:
+    """What lives at module:name, imported; UnknownName or InvalidParameter in one line.
 
-
-def _attribute(place: str, noun: str, folder: Path | None = None, *, importing: bool = True) -> Any:
+    Without `importing` a module that is not there yet is refused.
+    """
     module_name, _, path = place.partition(":")
     if importing:
         module = _imported(module_name, place, noun, folder)

@@ -11,9 +11,9 @@ edited by hand, or made anew, without being seen.
 
 What is run comes from the registries: every learner with its own planner and with every planner
 that it takes, and every choice of every parameter of either; learners whose episodes end by the
-library's own rule run with the paper's, and have that rule as one of the choices. Numbers are compared to a relative
-1e-9 of their scale (linear algebra differs in its last bits from machine to machine), counts
-exactly. Cost: a few seconds.
+library's own rule run with the paper's, and have that rule as one of the choices. Numbers are
+compared to a relative 1e-9 of their scale (linear algebra differs in its last bits from machine to
+machine), counts exactly. Cost: a few seconds.
 """
 
 from __future__ import annotations

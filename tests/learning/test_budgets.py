@@ -69,9 +69,9 @@ def test_enough_is_not_refuted_and_too_little_is(short_by: float, refuted: int) 
 def test_fsrl_without_a_budget_doubles_and_never_passes_twice_what_is_enough() -> None:
     """On three legs uniform needs 16.8 for the sum of the rewards.  A floor of 1 at the end."""
     model = fmdp.problem("three-leg:4,dynamics=guestrin")
-    learner = fmdp.FSRL(model.structure, growth=0.02)
-    fmdp.simulate(model, learner, steps=3000, seed=0)
-    doubling = learner._doubling
+    run = fmdp.simulate(model, fmdp.FSRL(growth=0.02), steps=3000, seed=0)
+    doubling = BudgetDoubling(model.structure, growth=0.02)
+    doubling.restore(run.agent.memory["doubling"])
     assert doubling.refuted >= 4
     assert 4.0 < doubling.budget <= 2 * 16.8
     assert growing_budget(3001, 0.02, model.structure) < 1.0

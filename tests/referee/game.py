@@ -86,10 +86,10 @@ def runs(ledger: Ledger, case: Case, short: bool, turn: int) -> None:
     recipe = replace(case.recipe, noise=noise)
     model = recipe.build()
     makers: list[tuple[str, Callable[[Any], Any]]] = [
-        ("psrl", lambda generator: fmdp.PSRL(model.structure, generator=generator)),
-        ("oracle", lambda generator: fmdp.Oracle(model, generator=generator)),
-        ("random", lambda generator: fmdp.Random(model.structure, generator=generator)),
-        ("dorl", lambda generator: fmdp.DORL(model.structure, generator=generator)),
+        ("psrl", lambda generator: fmdp.PSRL().start(model.structure, generator)),
+        ("oracle", lambda generator: fmdp.Oracle().start(model, generator)),
+        ("random", lambda generator: fmdp.Random().start(model.structure, generator)),
+        ("dorl", lambda generator: fmdp.DORL().start(model.structure, generator)),
     ]
     if noise == "gaussian":
         # The last bit of a quantile is nobody's to fix, and a learner may act on it.
@@ -118,10 +118,10 @@ def learners_in_other_units(ledger: Ledger, case: Case, short: bool, turn: int) 
     names = ("PSRL", "DORL")
     for name in names[:1] if short else names:
         learner = getattr(fmdp, name)
-        own = fmdp.simulate(case.model, learner(case.model.structure), steps=STEPS, seed=turn)
+        own = fmdp.simulate(case.model, learner(), steps=STEPS, seed=turn)
         for factor in POWERS:
             other = case.recipe.in_unit(factor).build()
-            run = fmdp.simulate(other, learner(other.structure), steps=STEPS, seed=turn)
+            run = fmdp.simulate(other, learner(), steps=STEPS, seed=turn)
             wrong = [
                 field
                 for field in ("regret", "gap_regret", "total_reward", "gain")

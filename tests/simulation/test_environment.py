@@ -11,8 +11,7 @@ from scipy import special, stats
 import fmdp
 from fmdp import Environment, FactoredMDP, Noise
 from fmdp.errors import InvalidParameter
-from fmdp.learning.episodes import NO_LIMITS
-from fmdp.learning.learner import Offer
+from fmdp.planning.playing import ActionTable, Stretch
 from fmdp.simulation.kernels import normal_quantile
 from fmdp.testing import strategies
 
@@ -164,10 +163,9 @@ def test_bulk_and_single_steps_are_one_stream() -> None:
     policy = fmdp.plan(model).policy
     assert isinstance(policy, fmdp.TablePolicy)
     fast, slow = Environment(model, generator(2)), Environment(model, generator(2))
-    left = 5000
+    left, table = 5000, ActionTable(policy, model.structure)
     while left:
-        offer = Offer(policy.actions, True, min(left, fast.ready()), NO_LIMITS, None)
-        left -= fast.play(offer)[0]
+        left -= fast.play(Stretch(min(left, fast.ready()), table))[0]
     for _ in range(5000):
         slow.step(policy(slow.state))
     assert fast.state == slow.state

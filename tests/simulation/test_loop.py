@@ -26,28 +26,26 @@ def test_the_ten_lines_of_the_design() -> None:
     plan = fmdp.plan(model)
     assert plan.policy is not None
     assert len(plan.policy((1, 0, 1, 1))) == 1
-    learner = fmdp.DORL(model.structure, c=0.03, planner=fmdp.Exact())
-    run = fmdp.simulate(model, learner, steps=500, seed=0)
+    run = fmdp.simulate(model, fmdp.DORL(c=0.03, planner=fmdp.Exact()), steps=500, seed=0)
     assert run.gap_regret is not None
     assert run.gap_regret >= 0.0
-    assert (run.steps, run.episodes) == (500, learner.episodes)
+    assert (run.steps, run.episodes) == (500, run.agent.episodes)
 
 
 @pytest.mark.parametrize("name", ["PSRL", "DORL", "FSRL", "FRmax", "Random"])
 def test_one_seed_is_one_run(name: str) -> None:
     def run(seed: int) -> fmdp.Run:
-        learner = getattr(fmdp, name)(MODEL.structure)
-        return simulate(MODEL, learner, 300, seed, reference=REFERENCE)
+        return simulate(MODEL, getattr(fmdp, name)(), 300, seed, reference=REFERENCE)
 
     assert cost(run(1)) == cost(run(1))
     assert cost(run(1)) != cost(run(2))
 
 
 def test_a_run_in_pieces_is_the_same_run() -> None:
-    whole = Simulation(MODEL, fmdp.PSRL(MODEL.structure), 5, reference=REFERENCE)
+    whole = Simulation(MODEL, fmdp.PSRL(), 5, reference=REFERENCE)
     whole.run(200)
-    pieces = Simulation(MODEL, fmdp.PSRL(MODEL.structure), 5, reference=REFERENCE)
-    for steps in (1, 0, 99, 37, 63):
+    pieces = Simulation(MODEL, fmdp.PSRL(), 5, reference=REFERENCE)
+    for steps in (1, 99, 37, 63):
         pieces.run(steps)
     assert pieces.environment.steps == 200
     assert pieces.result().regret == whole.result().regret
@@ -63,9 +61,14 @@ def test_the_streams_are_named_and_apart() -> None:
 
 def test_a_generator_of_ones_own_is_kept() -> None:
     mine = np.random.Generator(np.random.PCG64(8))
-    learner = fmdp.PSRL(MODEL.structure, generator=mine)
-    simulate(MODEL, learner, 10, reference=REFERENCE)
-    assert learner.generator is mine
+    agent = fmdp.PSRL().start(MODEL.structure, mine)
+    simulate(MODEL, agent, 10, reference=REFERENCE)
+    assert agent.generator is mine
+    without = fmdp.PSRL().start(MODEL.structure)
+    simulate(MODEL, without, 10, seed=3, reference=REFERENCE)
+    theirs = simulate(MODEL, fmdp.PSRL(), 10, seed=3, reference=REFERENCE).agent.generator
+    assert without.generator is not None
+    assert without.generator.bit_generator.state == theirs.bit_generator.state
 
 
 class Stubborn:
@@ -94,18 +97,18 @@ def test_a_learner_of_ones_own() -> None:
 def test_more_states_and_actions_than_an_index_can_count() -> None:
     model = fmdp.problem("machines:70")  # 9^70 states, 2^70 joint actions
     reference = Reference(1.0, "upper_bound", None, 0.0)
-    run = simulate(model, fmdp.Random(model.structure), 30, reference=reference)
+    run = simulate(model, fmdp.Random(), 30, reference=reference)
     assert (run.steps, run.gain_kind, run.gap_regret) == (30, "upper_bound", None)
 
 
-def test_a_learner_of_another_structure_is_refused() -> None:
+def test_an_agent_of_another_structure_is_refused() -> None:
     with pytest.raises(InvalidParameter, match="structure"):
-        simulate(MODEL, fmdp.DORL(fmdp.problem("circle:4").structure), 10)
+        simulate(MODEL, fmdp.DORL().start(fmdp.problem("circle:4").structure), 10)
 
 
 def test_progress_is_reported() -> None:
     news: list[Mapping[str, Any]] = []
-    simulate(MODEL, fmdp.DORL(MODEL.structure), 500, reference=REFERENCE, progress=news.append)
+    simulate(MODEL, fmdp.DORL(), 500, reference=REFERENCE, progress=news.append)
     assert news
     assert set(news[0]) == {"step", "steps", "episode", "regret", "seconds"}
     assert news[0]["steps"] == 500

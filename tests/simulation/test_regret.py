@@ -40,7 +40,7 @@ def test_gain_is_exact_where_it_can_be() -> None:
 def test_a_large_model_has_no_gaps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(regret_module, "MOST_GAPS", 31)
     model = fmdp.problem("circle:3")
-    run = simulate(model, fmdp.DORL(model.structure), 20)
+    run = simulate(model, fmdp.DORL(), 20)
     assert run.gap_regret is None
     assert run.gap_curve is None
     assert run.gain_kind == "exact"
@@ -52,7 +52,7 @@ def test_a_gain_that_depends_on_the_state() -> None:
     reference = reference_for(stay)
     assert reference.gain == pytest.approx(0.0, abs=1e-6)
     assert reference.gaps is None
-    run = simulate(stay, fmdp.DORL(stay.structure), 50)
+    run = simulate(stay, fmdp.DORL(), 50)
     assert run.regret == pytest.approx(0.0, abs=1e-6)
 
 
@@ -64,7 +64,7 @@ def test_gap_and_realised_regret_have_one_expectation() -> None:
     assert bias is not None
     differences = []
     for seed in range(300):
-        simulation = Simulation(model, fmdp.Random(model.structure), seed, reference=reference)
+        simulation = Simulation(model, fmdp.Random(), seed, reference=reference)
         simulation.run(30)
         run = simulation.result()
         assert run.gap_regret is not None
@@ -76,14 +76,14 @@ def test_gap_and_realised_regret_have_one_expectation() -> None:
 
 def test_the_oracle_has_no_gap() -> None:
     model = fmdp.problem("circle:4")
-    run = simulate(model, fmdp.Oracle(model), 2000, seed=1)
+    run = simulate(model, fmdp.Oracle(), 2000, seed=1)
     assert run.gap_regret == pytest.approx(0.0, abs=1e-3)
     assert run.planner_calls == 1
 
 
 def test_regret_is_what_it_says() -> None:
     model = fmdp.problem("circle:3")
-    run = simulate(model, fmdp.Random(model.structure), 1000, seed=7)
+    run = simulate(model, fmdp.Random(), 1000, seed=7)
     assert run.regret == pytest.approx(1000 * run.gain - run.total_reward)
     assert run.curve[-1] == (1000, run.regret)
     assert run.gap_curve is not None

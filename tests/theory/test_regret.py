@@ -22,7 +22,7 @@ import fmdp
 from fmdp import Exact, FactoredMDP, OptimisticTables, Structure
 from fmdp.learning.episodes import episode_rule
 from fmdp.learning.posterior import dirichlet_parameters, sample_rows
-from fmdp.learning.registry import learner_kind
+from fmdp.learning.registry import LEARNERS
 from fmdp.learning.statistics import Statistics
 from fmdp.measures import diameter
 from fmdp.planning.plan import Plan, Tables
@@ -99,7 +99,7 @@ def test_doubling_needs_no_longest_episode(symbols: list[int]) -> None:
         reward_scopes=(),
         reward_ranges=(),
     )
-    rule = episode_rule("doubling", None, structure, "a test")
+    rule = episode_rule("doubling", None, structure)
     visits = np.zeros(4, dtype=np.int64)
     lengths: list[int] = []
     limits = rule.start(1, visits, 1).limits
@@ -180,12 +180,13 @@ def test_what_dorl_loses_is_in_its_widths(problem: str, constants: tuple[float, 
     gain = float(oracles.optimal(flat).gain[0])
     longest = oracles.diameter(flat)
     planner = Recording()
-    learner = learner_kind("dorl").make(
-        model,
-        {"transition_constant": constants[0], "reward_constant": constants[1]},
-        planner,
-        np.random.Generator(np.random.PCG64(1)),
+    dorl = fmdp.DORL(
+        transition_constant=constants[0],
+        reward_constant=constants[1],
+        episodes="arithmetic",
+        planner=planner,
     )
+    agent = dorl.start(model, 1)
     environment = Environment(model, np.random.Generator(np.random.PCG64(2)))
     numbers = {s: k for k, s in enumerate(oracles.assignments(structure.state_sizes))}
     actions = {a: k for k, a in enumerate(oracles.assignments(structure.action_sizes))}
@@ -193,9 +194,9 @@ def test_what_dorl_loses_is_in_its_widths(problem: str, constants: tuple[float, 
     steps, episode, spans = 400, 0, (0.0,) * structure.m
     for _ in range(steps):
         state = environment.state
-        action = tuple(learner.act(state))
+        action = tuple(agent.act(state))
         rewards, following = environment.step(action)
-        learner.observe(state, action, rewards, following)
+        agent.observe(state, action, rewards, following)
         if len(planner.episodes) != episode:
             episode = len(planner.episodes)
             tables, plan = planner.episodes[-1]
@@ -233,9 +234,8 @@ def test_dorl_with_the_constants_of_the_theorem_stays_below_it(problem: str) -> 
     found = diameter(model)
     assert found is not None
     reference = reference_for(model)
-    settings = {"transition_constant": 18.0, "reward_constant": 12.0}
+    learner = fmdp.DORL(transition_constant=18.0, reward_constant=12.0, episodes="arithmetic")
     for seed in range(5):
-        learner = learner_kind("dorl").make(model, settings)
         run = fmdp.simulate(model, learner, 30_000, seed, reference=reference)
         assert all(
             regret <= closed_form(model, t, found.value, rho=0.1, delta=0.1)
@@ -304,8 +304,7 @@ def bayesian_regret(steps: int, draws: int) -> tuple[np.ndarray, np.ndarray]:
     curves = []
     for seed in range(draws):
         model = fmdp.problem(f"random:2,parents=1,actions=2,seed={seed}")
-        learner = learner_kind("psrl").make(model, {"c": 1.0, "prior": 1.0})
-        run = fmdp.simulate(model, learner, steps, seed)
+        run = fmdp.simulate(model, fmdp.PSRL(c=1.0, prior=1.0), steps, seed)
         assert run.gap_curve is not None
         curves.append([gap for _, gap in run.gap_curve])
     return np.array([t for t, _ in run.gap_curve]), np.mean(curves, axis=0)
@@ -404,8 +403,7 @@ def test_learners_lose_at_least_the_lower_bound(name: str) -> None:
     reference = reference_for(model)
     lost = []
     for seed in range(40):
-        learner = learner_kind(name).make(model, {})
-        run = fmdp.simulate(model, learner, steps, seed, reference=reference)
+        run = fmdp.simulate(model, LEARNERS.read(name), steps, seed, reference=reference)
         lost.append(run.gap_regret)
     error = np.std(lost) / math.sqrt(len(lost))
     assert np.mean(lost) >= bound - 2 * error

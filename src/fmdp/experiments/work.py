@@ -107,7 +107,7 @@ def _make(task: Task) -> MadeRun:
         task.model, agent, task.steps, task.seed, record=task.record, reference=reference
     )
     if run.interrupted:
-        raise FmdpError(f"interrupted after {run.steps} steps")
+        raise KeyboardInterrupt  # it ends the sweep; the run has neither failed nor been done
     row = _row(task, status="done", seconds=run.seconds, measures=measured(run))
     kept = None if run.trajectory is None else recording_of(run.trajectory)
     return MadeRun(row, curve_of(run), kept)

@@ -26,11 +26,11 @@ from fmdp.errors import InvalidParameter
 from fmdp.learning.statistics import Statistics
 from fmdp.model import FactoredMDP, Structure
 from fmdp.model.entries import NO_LIMITS, NOT_COUNTED, Index
-from fmdp.model.spaces import strides
+from fmdp.model.spaces import strides, whole_number
 from fmdp.parameters import quoted
 from fmdp.planning.plan import Plan, Planner, Prepared, Status, Tables
 from fmdp.planning.playing import NO_ACTIONS, ActionTable, Stretch, action_table
-from fmdp.planning.policy import Policy, Rule
+from fmdp.planning.policy import Policy, Rule, has_sizes_of
 from fmdp.planning.randomised import RandomisedPolicy
 
 if TYPE_CHECKING:
@@ -185,7 +185,8 @@ class Agent:
     def _checked(self, decision: Any) -> Decision:
         if not isinstance(decision, Decision):
             raise self._refusal(f"must give a Decision; got {quoted(decision)}")
-        if not isinstance(decision.steps, int) or decision.steps < 1:
+        steps = whole_number(decision.steps)
+        if steps is None or steps < 1:
             raise self._refusal(f"gave {quoted(decision.steps)} steps; must be 1 or more")
         limits, visits = decision.limits, self.statistics.visits
         if limits is not NO_LIMITS and (
@@ -198,13 +199,11 @@ class Agent:
                 f"none"
             )
         policy = decision.policy
-        if not hasattr(policy, "action_sizes"):
+        if not has_sizes_of(policy, self.structure):
             if not callable(policy):
                 raise self._refusal(f"must give a policy; got {quoted(policy)}")
             policy = policy if isinstance(policy, Rule) else Rule(policy, self.structure)
-            return Decision(policy, decision.steps, decision.limits)
-        checked: Decision = decision
-        return checked
+        return Decision(policy, steps, limits)
 
     def _refusal(self, what: str) -> InvalidParameter:
         return InvalidParameter(f"{self.learner.owner()}: decide {what}")
@@ -263,7 +262,9 @@ class Agent:
         if self._watched:
             return None
         decision = self.decide()
-        policy, steps = decision.policy, min(at_most, decision.steps - self._taken)
+        # Limits that are reached beforehand end it after one step, as they do step by step.
+        left = 1 if self._limit_reached() else decision.steps - self._taken
+        policy, steps = decision.policy, min(at_most, left)
         drawn, base = NO_ACTIONS, policy
         if self._random:
             assert isinstance(policy, RandomisedPolicy)

@@ -24,12 +24,13 @@ from numpy.typing import NDArray
 
 from fmdp.errors import FileProblem, FmdpError, InvalidParameter
 from fmdp.learning.agent import Agent, Decision
+from fmdp.learning.follow import Follow
 from fmdp.learning.learner import Learner
 from fmdp.learning.registry import LEARNERS
 from fmdp.model import FactoredMDP, Structure
 from fmdp.model.files import dumps, loads, path_of, write_atomically
 from fmdp.planning.plan import Planner
-from fmdp.planning.policy import policy_bytes, policy_from_bytes
+from fmdp.planning.policy import Rule, policy_bytes, policy_from_bytes
 from fmdp.planning.registry import PLANNERS
 
 FORMAT = "fmdp-learner"
@@ -60,7 +61,11 @@ def save_agent(agent: Agent, path: str | os.PathLike[str]) -> None:
         header["structure"] = {
             field.name: getattr(agent.structure, field.name) for field in fields(Structure)
         }
-    if agent.decision is not None:
+    # A rule is code and no data; who follows one has said where it lives.
+    ruled = isinstance(learner, Follow) and isinstance(
+        getattr(agent.decision, "policy", None), Rule
+    )
+    if agent.decision is not None and not ruled:
         arrays["policy"] = np.frombuffer(policy_bytes(agent.decision.policy), dtype=np.uint8)
     try:
         text = json.dumps(header)
@@ -125,6 +130,8 @@ def _agent(header: dict[str, Any], arrays: dict[str, NDArray[Any]], label: str) 
     if header["learner_planner"] is not None:
         others["planner"] = _planner(header["learner_planner"])
     learner = kind.make(header["settings"], **others)
+    if isinstance(learner, Follow):
+        learner.refuse_to_import()
     told: Structure | FactoredMDP
     if kind.knows_model:
         told = loads(header["model"], label)
@@ -154,8 +161,11 @@ def _restore(agent: Agent, values: Mapping[str, Any], arrays: Mapping[str, NDArr
             agent.memory[rest] = array
         elif head == "warm":
             warm[rest] = array
-    if "policy" in arrays:
-        policy = policy_from_bytes(arrays["policy"].tobytes(), agent.structure)
+    if values["length"] is not None:
+        if "policy" not in arrays and isinstance(agent.learner, Follow):
+            policy = agent.learner.found(agent.structure)
+        else:
+            policy = policy_from_bytes(arrays["policy"].tobytes(), agent.structure)
         limits = arrays["limits"].astype(np.int64)
         decision = Decision(policy, int(values["length"]), limits)
         agent.begin(decision, int(values["taken"]), bool(values["over"]))

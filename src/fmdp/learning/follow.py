@@ -20,7 +20,7 @@ from fmdp.learning.learner import Learner
 from fmdp.learning.registry import LEARNERS
 from fmdp.model import FactoredMDP, Structure
 from fmdp.parameters import REQUIRED, Parameter, quoted
-from fmdp.planning.policy import Rule, policy_digest, policy_of
+from fmdp.planning.policy import Rule, has_sizes_of, policy_digest, policy_of
 from fmdp.planning.randomised import RandomisedPolicy
 from fmdp.registries import attribute_at, is_place, place_of
 from fmdp.settings import setting
@@ -78,6 +78,12 @@ class Follow(Learner):
         self.found(agent.structure)
         return agent
 
+    def refuse_to_import(self) -> None:
+        """An error where the rule's module is not imported yet: what a file says must not run
+        code."""
+        if isinstance(self.policy, str) and is_place(self.policy):
+            attribute_at(self.policy, "rule", importing=False)
+
     def found(self, structure: Structure) -> Any:
         """The policy itself, for a structure."""
         policy = self.policy
@@ -87,7 +93,7 @@ class Follow(Learner):
                 raise InvalidParameter(
                     f"rule {self.policy!r} must be a function state -> action; got {policy!r}"
                 )
-        if isinstance(policy, RandomisedPolicy):
+        if isinstance(policy, RandomisedPolicy) and has_sizes_of(policy, structure):
             return policy
         return policy_of(policy, structure, self.owner())
 

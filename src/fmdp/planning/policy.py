@@ -219,14 +219,7 @@ def policy_of(given: object, structure: Structure, owner: str) -> Policy:
     """A policy from what a user hands over: a policy, a rule, or the path of a policy file."""
     if isinstance(given, str | os.PathLike):
         return load_policy(given, structure)
-    sizes = tuple(getattr(given, f"{what}_sizes", None) for what in ("state", "action"))
-    ours = (structure.state_sizes, structure.action_sizes)
-    if None not in sizes and sizes != ours:
-        raise InvalidParameter(
-            f"the policy is for state sizes {sizes[0]} and action sizes {sizes[1]}; "
-            f"the model has {ours[0]} and {ours[1]}"
-        )
-    if sizes == ours and isinstance(given, Policy):
+    if has_sizes_of(given, structure) and isinstance(given, Policy):
         return given  # made by a planner: it checks what it is asked
     if isinstance(given, type) or not callable(given):
         raise InvalidParameter(
@@ -234,6 +227,21 @@ def policy_of(given: object, structure: Structure, owner: str) -> Policy:
             f"state -> action, or the path of a policy file; got {quoted(given)}"
         )
     return Rule(given, structure)
+
+
+def has_sizes_of(policy: object, structure: Structure) -> bool:
+    """Whether it knows its sizes, which must be those of the structure: compiled code does not look
+    where a table ends."""
+    sizes = tuple(getattr(policy, f"{what}_sizes", None) for what in ("state", "action"))
+    if None in sizes:
+        return False
+    ours = (structure.state_sizes, structure.action_sizes)
+    if sizes != ours:
+        raise InvalidParameter(
+            f"the policy is for state sizes {sizes[0]} and action sizes {sizes[1]}; "
+            f"the model has {ours[0]} and {ours[1]}"
+        )
+    return True
 
 
 def check_values(state: Any, sizes: Sequence[int]) -> tuple[int, ...]:

@@ -197,24 +197,29 @@ class Environment:
             least = steps - taken
             if self._recorder is not None:
                 least = min(least, len(rows.states))
-            more, end = kernels.play(
-                self._plain_entries,
-                self._plain_law,
-                stretch.actions,
-                stretch.drawn[taken:],
-                least,
-                self._state,
-                self._uniforms[self._used :],
-                tuple(stretch.counts),
-                stretch.limits,
-                self._gaps,
-                self._totals,
-                tuple(rows),
-            )
-            self._used += more
-            taken += more
-            if self._recorder is not None:
-                self._recorder.written(more)
+            before, end = self.steps, kernels.ALL_TAKEN
+            try:
+                _, end = kernels.play(
+                    self._plain_entries,
+                    self._plain_law,
+                    stretch.actions,
+                    stretch.drawn[taken:],
+                    least,
+                    self._state,
+                    self._uniforms[self._used :],
+                    tuple(stretch.counts),
+                    stretch.limits,
+                    self._gaps,
+                    self._totals,
+                    tuple(rows),
+                )
+            finally:
+                # Ctrl-C during compiled code is raised when it returns: what it did is done.
+                more = self.steps - before
+                self._used += more
+                taken += more
+                if self._recorder is not None:
+                    self._recorder.written(more)
             if end == kernels.UNKNOWN_ACTION:
                 assert stretch.table is not None
                 stretch.table.ask(self.state)

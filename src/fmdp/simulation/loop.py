@@ -159,6 +159,7 @@ class Simulation:
         steps = STEPS.check(steps, "simulate")
         if self._recorder is not None:
             self._recorder.refuse_too_many(steps)
+        self.interrupted = False
         started = time.perf_counter()
         before, first = self.seconds, self.environment.steps
         due = 0.0

@@ -65,8 +65,9 @@ class Run:
         ended = "interrupted after" if self.interrupted else "after"
         against = "the optimal gain" if self.gain_kind == "exact" else "an upper bound on the gain,"
         gaps = "" if self.gap_regret is None else f" (gap regret {self.gap_regret:.6g})"
+        who = " ".join(self.learner.split())  # the repr of an object of one's own may have lines
         lines = [
-            f"Run of {self.learner} on {self.problem or 'a model'}, seed {self.seed}",
+            f"Run of {who} on {self.problem or 'a model'}, seed {self.seed}",
             f"  regret {self.regret:.6g}{gaps} {ended} {self.steps:,} steps",
             f"  measured against {against} {self.gain:.9g}; {self.seconds:.3g} s",
         ]

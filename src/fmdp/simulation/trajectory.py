@@ -65,9 +65,11 @@ class Trajectory:
 
     def columns(self) -> dict[str, NDArray[Any]]:
         """One array a variable and reward factor by its name; row t is what step t began with and
-        what came of it. A reward that is called like a variable has "reward " before its name."""
+        what came of it. A reward that is called like a variable has "reward " before its name, and
+        the number of the step, "t", has "step " where a variable is called so."""
         s = self.structure
-        found: dict[str, NDArray[Any]] = {"t": np.arange(1, len(self) + 1)}
+        clock = "step t" if "t" in s.names else "t"
+        found: dict[str, NDArray[Any]] = {clock: np.arange(1, len(self) + 1)}
         found |= {name: self.states[:-1, i] for i, name in enumerate(s.state_names)}
         found |= {name: self.actions[:, j] for j, name in enumerate(s.action_names)}
         for k, name in enumerate(s.reward_names):

@@ -23,7 +23,6 @@ import numpy as np
 from fmdp.errors import FmdpError
 from fmdp.learning.agent import Agent
 from fmdp.learning.files import load_agent, state_of
-from fmdp.learning.follow import Follow
 from fmdp.learning.learner import Learner, PlanningLearner
 from fmdp.model import FactoredMDP, OptimisticTables
 from fmdp.planning.policy import Rule, policy_digest
@@ -67,6 +66,7 @@ def check_learner(
     """
     who = f"learner {place_of(type(learner))}"
     _check_settings(learner, who)
+    _check_memory(learner, model, seed)
     _check_actions(learner, model, seed, who)
     whole = _traces(_agent(learner, model, seed), model, steps, seed)
     again = _traces(_agent(learner, model, seed), model, steps, seed)
@@ -75,8 +75,6 @@ def check_learner(
     _require(single == whole, who, "gives the same run in bulk and step by step")
     _check_tables(learner, model, steps, seed)
     _check_refusal(learner, model, seed, who)
-    if isinstance(learner, Follow) and isinstance(learner.found(model.structure), Rule):
-        return  # a file holds numbers and no code: a rule of one's own is not saved
     resumed = _traces(_agent(learner, model, seed), model, steps, seed, save_after=save_after)
     _require(resumed == whole, who, f"goes on the same when it is saved after {save_after} steps")
 
@@ -136,6 +134,12 @@ def _traces(
     if agent.decision is not None and not isinstance(agent.decision.policy, Rule):
         traces.append(policy_digest(agent.decision.policy))
     return traces
+
+
+def _check_memory(learner: Learner, model: FactoredMDP, seed: int) -> None:
+    """What it remembers before anything has happened can be saved."""
+    with tempfile.TemporaryDirectory() as folder:
+        _agent(learner, model, seed).save(Path(folder) / "learner.npz")
 
 
 def _check_actions(learner: Learner, model: FactoredMDP, seed: int, who: str) -> None:
