@@ -121,6 +121,15 @@ class Choice(NamedTuple):
     seed: int
 
 
+class _Tables(NamedTuple):
+    """What of `Steps` a single step reads: arguments are copied in every call."""
+
+    rows: Vector
+    free: Vector
+    rewards: Vector
+    contexts: Index
+
+
 class _Shape(NamedTuple):
     """Of one step: see above for the axes."""
 
@@ -143,9 +152,9 @@ class _Place(NamedTuple):
 
 
 @numba.njit(**_INNER)
-def _step_vector(S, D, steps, place, shape, has_r):
+def _step_vector(S, D, tables, place, shape, has_r):
     """inner > 1: vectorised over the innermost axis."""
-    M, R, contexts = steps.rows, steps.rewards, steps.contexts
+    M, R, contexts = tables.rows, tables.rewards, tables.contexts
     s0, d0, m0, r0, c0 = place.source, place.arena, place.rows, place.rewards, place.contexts
     outer, rep, n_v, n_u, inner = shape
     block, table = n_v * inner, n_v * n_u
@@ -200,9 +209,9 @@ def _step_vector(S, D, steps, place, shape, has_r):
 
 
 @numba.njit(**_INNER)
-def _step_last(S, D, steps, place, shape, has_r):
+def _step_last(S, D, tables, place, shape, has_r):
     """inner == 1, the last group: vectorised over u."""
-    M, R, contexts = steps.rows, steps.rewards, steps.contexts
+    M, R, contexts = tables.rows, tables.rewards, tables.contexts
     s0, d0, m0, r0, c0 = place.source, place.arena, place.rows, place.rewards, place.contexts
     outer, rep, n_v, n_u = shape.outer, shape.rep, shape.n_v, shape.n_u
     table = n_v * n_u
@@ -250,10 +259,10 @@ def _step_last(S, D, steps, place, shape, has_r):
 
 
 @numba.njit(**_INNER)
-def _step_nested(S, D, steps, place, shape, has_r):
+def _step_nested(S, D, tables, place, shape, has_r):
     """The free mass goes to the best next value, given everything not yet eliminated."""
-    F, f0 = steps.free, place.free
-    M, R, contexts = steps.rows, steps.rewards, steps.contexts
+    F, f0 = tables.free, place.free
+    M, R, contexts = tables.rows, tables.rewards, tables.contexts
     s0, d0, m0, r0, c0 = place.source, place.arena, place.rows, place.rewards, place.contexts
     outer, rep, n_v, n_u, inner = shape
     block, table = n_v * inner, n_v * n_u
@@ -313,6 +322,7 @@ def run(mode, h, new, scratch, first, end, steps, room, pace, choice):
     arena, best = room.arena, room.best
     levels, nodes, offsets = steps.levels, steps.nodes, steps.offsets
     leaf_start, leaf_actions = steps.leaf_start, steps.leaf_actions
+    tables = _Tables(steps.rows, steps.free, steps.rewards, steps.contexts)
     actions = choice.actions
     nested = steps.free.shape[0] > 0
     n_cells = np.uint64(best.shape[0])
@@ -358,11 +368,11 @@ def run(mode, h, new, scratch, first, end, steps, room, pace, choice):
                     np.uint64(levels[g, CTX_BASE]),
                 )
                 if nested:
-                    _step_nested(source, arena, steps, place, shape, has_r)
+                    _step_nested(source, arena, tables, place, shape, has_r)
                 elif shape.inner == ONE:
-                    _step_last(source, arena, steps, place, shape, has_r)
+                    _step_last(source, arena, tables, place, shape, has_r)
                 else:
-                    _step_vector(source, arena, steps, place, shape, has_r)
+                    _step_vector(source, arena, tables, place, shape, has_r)
                 leaf = nodes[n, LEAF]
                 if leaf < 0:
                     continue

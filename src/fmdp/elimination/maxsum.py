@@ -13,7 +13,7 @@ program needs to know. Every pass is linear in the number of joint entries.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numba
 import numpy as np
@@ -46,13 +46,33 @@ class Schedule(NamedTuple):
     """[items]: position of the item's message."""
     owner: Index
     """[message entries]: the item that writes it."""
+    variables: Index
+    """The variables of every block's joint table, last fastest, one block after another."""
+    first_variable: Ints
+    """[blocks + 1]: where those of a block begin."""
+
+
+class Messages(NamedTuple):
+    """The numbers of one network, and where its passes work."""
+
+    buffer: Floats
+    best: Index
+    """[message entries]: the joint entry that attains the maximum."""
+    stack: Ints
+
+
+Packed = tuple[tuple[NDArray[Any], ...], tuple[NDArray[Any], ...]]
+"""The arrays of a Schedule and of Messages, plain: Numba tells the types of plain tuples in a
+fraction of the time of named ones, and a re-plan passes them a hundred times."""
 
 
 @numba.njit(cache=True, nogil=True)
-def evaluate(schedule: Schedule, buffer: Floats, best: Index) -> None:
+def evaluate(network: Packed) -> None:
     """Compute every message from the functions at the head of the buffer."""
-    maps = schedule.maps
-    first_message = buffer.shape[0] - schedule.owner.shape[0]
+    schedule, messages = Schedule(*network[0]), Messages(*network[1])
+    buffer, best = messages.buffer, messages.best
+    maps, input_map, input_at = schedule.maps, schedule.input_map, schedule.input_at
+    first_message = buffer.shape[0] - best.shape[0]
     for block in range(schedule.block_joint.shape[0]):
         joint = schedule.block_joint[block]
         first_map = schedule.block_inputs[block]
@@ -67,8 +87,7 @@ def evaluate(schedule: Schedule, buffer: Floats, best: Index) -> None:
             for j in range(joint):
                 total = 0.0
                 for q in range(n_inputs):
-                    at = schedule.input_at[reads + q] + maps[schedule.input_map[first_map + q] + j]
-                    total += buffer[at]
+                    total += buffer[input_at[reads + q] + maps[input_map[first_map + q] + j]]
                 entry = out + maps[out_map + j]
                 if total > buffer[entry]:
                     buffer[entry] = total
@@ -76,50 +95,48 @@ def evaluate(schedule: Schedule, buffer: Floats, best: Index) -> None:
 
 
 @numba.njit(cache=True, nogil=True)
-def trace(
-    schedule: Schedule, n_functions: int, best: Index, start: int, found: Ints, stack: Ints
-) -> int:
-    """The function entries that add up to the message entry at `start`, written to `found`;
-    returns how many."""
-    count = 0
-    depth = 1
-    stack[0] = start
-    while depth > 0:
-        depth -= 1
-        entry = stack[depth]
-        item = schedule.owner[entry - n_functions]
-        block = schedule.item_block[item]
-        j = best[entry - n_functions]
-        first_map = schedule.block_inputs[block]
-        reads = schedule.item_input[item]
-        for q in range(schedule.block_inputs[block + 1] - first_map):
-            at = schedule.input_at[reads + q] + schedule.maps[schedule.input_map[first_map + q] + j]
-            if at < n_functions:
-                found[count] = at
-                count += 1
-            else:
-                stack[depth] = at
-                depth += 1
-    return count
+def trace(network: Packed, heads: Ints, counts: Ints, at: Ints) -> int:
+    """The function entries that add up to each of the message entries `heads`, written to `at` one
+    head after another, and how many each has; returns how many in all."""
+    schedule, messages = Schedule(*network[0]), Messages(*network[1])
+    best, stack = messages.best, messages.stack
+    maps, input_map, input_at = schedule.maps, schedule.input_map, schedule.input_at
+    n_functions = messages.buffer.shape[0] - best.shape[0]
+    total = 0
+    for r in range(heads.shape[0]):
+        before = total
+        depth = 1
+        stack[0] = heads[r]
+        while depth > 0:
+            depth -= 1
+            entry = stack[depth]
+            item = schedule.owner[entry - n_functions]
+            block = schedule.item_block[item]
+            j = best[entry - n_functions]
+            first_map = schedule.block_inputs[block]
+            reads = schedule.item_input[item]
+            for q in range(schedule.block_inputs[block + 1] - first_map):
+                read = input_at[reads + q] + maps[input_map[first_map + q] + j]
+                if read < n_functions:
+                    at[total] = read
+                    total += 1
+                else:
+                    stack[depth] = read
+                    depth += 1
+        counts[r] = total - before
+    return total
 
 
 @numba.njit(cache=True, nogil=True)
-def assign(
-    schedule: Schedule,
-    n_functions: int,
-    best: Index,
-    start: int,
-    variables: Index,
-    sizes: Ints,
-    first_variable: Ints,
-    values: Ints,
-    stack: Ints,
-) -> None:
+def assign(network: Packed, start: int, sizes: Ints, values: Ints) -> None:
     """Write into `values` the assignment behind the message entry at `start`.
 
-    Block b maximises over the variables variables[first_variable[b]:first_variable[b + 1]], last
-    fastest. Variables that no function reads are left as they are.
+    Variables that no function reads are left as they are.
     """
+    schedule, messages = Schedule(*network[0]), Messages(*network[1])
+    best, stack = messages.best, messages.stack
+    maps, input_map, input_at = schedule.maps, schedule.input_map, schedule.input_at
+    n_functions = messages.buffer.shape[0] - best.shape[0]
     depth = 1
     stack[0] = start
     while depth > 0:
@@ -129,14 +146,15 @@ def assign(
         block = schedule.item_block[item]
         j = best[entry - n_functions]
         rest = j
-        for position in range(first_variable[block + 1] - 1, first_variable[block] - 1, -1):
-            variable = variables[position]
+        first_variable = schedule.first_variable[block]
+        for position in range(schedule.first_variable[block + 1] - 1, first_variable - 1, -1):
+            variable = schedule.variables[position]
             values[variable] = rest % sizes[variable]
             rest //= sizes[variable]
         first_map = schedule.block_inputs[block]
         reads = schedule.item_input[item]
         for q in range(schedule.block_inputs[block + 1] - first_map):
-            at = schedule.input_at[reads + q] + schedule.maps[schedule.input_map[first_map + q] + j]
-            if at >= n_functions:
-                stack[depth] = at
+            read = input_at[reads + q] + maps[input_map[first_map + q] + j]
+            if read >= n_functions:
+                stack[depth] = read
                 depth += 1

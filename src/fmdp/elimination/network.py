@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fmdp.elimination import maxsum
-from fmdp.elimination.maxsum import Floats, Index, Ints, Schedule
+from fmdp.elimination.maxsum import Floats, Index, Ints, Messages, Packed, Schedule
 from fmdp.errors import TooLarge
 from fmdp.memory import available_memory, describe_bytes
 from fmdp.model.spaces import project, starts
@@ -204,20 +204,13 @@ class Network:
         """For each component the positions [first, end) of its maxima, one for each context."""
         self.maxima: tuple[int, ...] = tuple(builder.maxima)
         """For each component the position of its maximum over the contexts."""
-        self._block_variables = np.array(
-            [v for variables in builder.block_variables for v in variables], dtype=np.int32
-        )
-        counts = [len(variables) for variables in builder.block_variables]
-        self._first_variable = starts(counts)
-        self.block_variable: Ints = np.array(
-            [variables[-1] if variables else -1 for variables in builder.block_variables],
-            dtype=np.int64,
-        )
-        """For each block the last (fastest) variable of its joint table, or -1."""
         self._size_array = np.array(self.sizes, dtype=np.int64)
         self.buffer: Floats = np.zeros(self.n_functions + self.n_messages)
         self.best: Index = np.zeros(self.n_messages, dtype=np.int32)
-        self.stack: Ints = np.zeros(len(self.kinds) + len(self.functions) + 2, dtype=np.int64)
+        stack = np.zeros(len(self.kinds) + len(self.functions) + 2, dtype=np.int64)
+        messages = Messages(self.buffer, self.best, stack)
+        self.packed: Packed = tuple(self.schedule), tuple(messages)
+        """All arrays of the compiled passes (maxsum.py)."""
 
     def table(self, f: int) -> Floats:
         """The table of function f in the buffer, [slices, rows]; write here."""
@@ -231,24 +224,15 @@ class Network:
 
     def maximise(self) -> float:
         """The maximum of the sum of the functions in the buffer."""
-        maxsum.evaluate(self.schedule, self.buffer, self.best)
+        maxsum.evaluate(self.packed)
         return float(self.buffer[self.root])
 
     def maximiser(self, start: int | None = None) -> Ints:
         """An assignment of all variables that attains the last maximum (or the message entry at
         `start`). Variables that no function mentions are 0."""
         values = np.zeros(len(self.sizes), dtype=np.int64)
-        maxsum.assign(
-            self.schedule,
-            self.n_functions,
-            self.best,
-            self.root if start is None else start,
-            self._block_variables,
-            self._size_array,
-            self._first_variable,
-            values,
-            self.stack,
-        )
+        start = self.root if start is None else start
+        maxsum.assign(self.packed, start, self._size_array, values)
         return values
 
 
@@ -358,7 +342,7 @@ class _Builder:
         self.network = network
         self.sizes = network.sizes
         self.kinds: list[str] = []
-        self.block_variables: list[Scope] = []
+        self._block_variables: list[Scope] = []
         self.closing: list[tuple[int, int]] = []
         self.maxima: list[int] = []
         self._maps: dict[tuple[Any, ...], int] = {}
@@ -443,7 +427,7 @@ class _Builder:
             outs = self._position + out_size * np.arange(items)
             self._position += items * out_size
         self.kinds.append(kind)
-        self.block_variables.append(joint)
+        self._block_variables.append(joint)
         self._blocks.append((items, _product(self.sizes, joint), out_map, out_size))
         self._inputs.append(input_maps)
         self._reads.append(np.ascontiguousarray(reads, dtype=np.int64))
@@ -592,6 +576,10 @@ class _Builder:
             input_at=np.concatenate([reads.ravel() for reads in self._reads]),
             item_out=outs,
             owner=owner,
+            variables=np.array(
+                [v for variables in self._block_variables for v in variables], dtype=np.int32
+            ),
+            first_variable=starts([len(variables) for variables in self._block_variables]),
         )
 
 

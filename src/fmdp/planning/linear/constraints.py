@@ -16,14 +16,15 @@ positions in the network's buffer, so that new tables need new numbers only.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numba
 import numpy as np
 from numpy.typing import NDArray
 
 from fmdp.elimination import maxsum
-from fmdp.planning.linear.forms import Forms
+from fmdp.model.spaces import starts
+from fmdp.planning.linear.forms import Coefficients, Forms
 from fmdp.planning.linear.highs import INFINITY, Rows
 
 Floats = NDArray[np.float64]
@@ -46,7 +47,7 @@ class Pattern:
 
     def take(self, keep: NDArray[np.bool_]) -> Pattern:
         lengths = np.diff(self.start)[keep]
-        start = np.concatenate([[0], np.cumsum(lengths)])
+        start = starts(lengths)
         return Pattern(self.head[keep], start, self.at[np.repeat(keep, np.diff(self.start))])
 
     def followed_by(self, other: Pattern) -> Pattern:
@@ -109,7 +110,6 @@ class Constraints:
             self._column[entries] = np.arange(column, column + len(entries))
             column += len(entries)
         self.n_columns = column - first_column
-        self._found: Ints = np.zeros(len(network.functions) + 1, dtype=np.int64)
         self._largest = max((len(columns) for columns in forms.columns), default=0)
 
     # -- patterns --------------------------------------------------------------------------------
@@ -134,7 +134,7 @@ class Constraints:
                 inputs[:, :, q] = where[:, None] + schedule.maps[_run(at, joint)][None, :]
             reads.append(inputs.ravel())
             lengths.append(np.full(n * joint, end - first))
-        start = np.concatenate([[0], np.cumsum(np.concatenate(lengths))])
+        start = starts(np.concatenate(lengths))
         return Pattern(np.concatenate(heads), start, np.concatenate(reads))
 
     def traced(self, heads: Ints) -> Pattern:
@@ -143,18 +143,9 @@ class Constraints:
             return no_rows()
         network = self.network
         counts = np.empty(len(heads), dtype=np.int64)
-        at = np.empty(len(heads) * len(self._found), dtype=np.int64)
-        total = _trace_all(
-            network.schedule,
-            network.n_functions,
-            network.best,
-            heads,
-            self._found,
-            network.stack,
-            counts,
-            at,
-        )
-        return Pattern(heads, np.concatenate([[0], np.cumsum(counts)]), at[:total].copy())
+        at = np.empty(len(heads) * len(network.functions), dtype=np.int64)
+        total = maxsum.trace(network.packed, heads, counts, at)
+        return Pattern(heads, starts(counts), at[:total].copy())
 
     # -- rows ------------------------------------------------------------------------------------
 
@@ -166,29 +157,13 @@ class Constraints:
         lower = np.empty(len(pattern))
         index = np.empty(room, dtype=np.int32)
         value = np.empty(room)
+        bound = (self.discount, self._column, self.rhs, self.coefficient, self.fixed)
         used = _rows(
-            pattern.head,
-            pattern.start,
-            pattern.at,
-            self.network.n_functions,
-            forms.entry_function,
-            forms.function_entry,
-            forms.function_coefficient,
-            forms.function_columns,
-            forms.column_list,
-            forms.constant,
-            forms.back,
-            forms.own,
-            self.discount,
-            self._column,
-            self.rhs,
-            self.coefficient,
-            self.fixed,
+            (pattern.head, pattern.start, pattern.at),
+            forms.coefficient_arrays,
+            bound,
             forms.basis.size,
-            start,
-            index,
-            value,
-            lower,
+            (start, index, value, lower),
         )
         upper = np.full(len(pattern), INFINITY)
         return Rows(lower, upper, start, index[:used], value[:used])
@@ -239,79 +214,54 @@ def _run(first: Any, length: int) -> slice:
     return slice(int(first), int(first) + length)
 
 
-@numba.njit(cache=True, nogil=True)
-def _trace_all(
-    schedule: Any,
-    n_functions: int,
-    best: Any,
-    heads: Ints,
-    found: Ints,
-    stack: Ints,
-    counts: Ints,
-    at: Ints,
-) -> int:
-    total = 0
-    for r in range(heads.shape[0]):
-        counts[r] = maxsum.trace(schedule, n_functions, best, heads[r], found, stack)
-        for q in range(counts[r]):
-            at[total + q] = found[q]
-        total += counts[r]
-    return total
+class _Bound(NamedTuple):
+    """The right-hand side, and the columns of the messages."""
+
+    discount: float
+    columns: Columns
+    rhs: int
+    coefficient: float
+    fixed: float
 
 
 @numba.njit(cache=True, nogil=True)
-def _rows(
-    head: Ints,
-    first: Ints,
-    at: Ints,
-    n_functions: int,
-    entry_function: Columns,
-    function_entry: Ints,
-    function_coefficient: Ints,
-    function_columns: Ints,
-    column_list: Columns,
-    constant: Floats,
-    back: Floats,
-    own: Floats,
-    discount: float,
-    column_of: Columns,
-    rhs: int,
-    coefficient: float,
-    fixed: float,
-    n_weights: int,
-    start: Columns,
-    index: Columns,
-    value: Floats,
-    lower: Floats,
-) -> int:
+def _rows(pattern: Any, coefficients: Any, bound: Any, n_weights: int, rows: Any) -> int:
+    """Write the rows of a pattern (head, start, at) as (start, index, value, lower); returns how
+    many numbers they have. Plain tuples, whose types Numba tells in less time than named ones."""
+    head, first, at = pattern
+    forms, side = Coefficients(*coefficients), _Bound(*bound)
+    first_column, columns, constant = forms.first_column, forms.columns, forms.constant
+    back, own = forms.back, forms.own
+    start, index, value, lower = rows
+    n_functions = constant.shape[0]
     total = np.zeros(n_weights)
     touched = np.empty(n_weights, dtype=np.int64)
     seen = np.zeros(n_weights, dtype=np.bool_)
     used = 0
     for r in range(head.shape[0]):
         start[r] = used
-        bound = 0.0
+        least = 0.0
         n_touched = 0
         for q in range(first[r], first[r + 1]):
             e = at[q]
             if e >= n_functions:
                 # A joint assignment reads a message once, so its column comes once.
-                index[used] = column_of[e - n_functions]
+                index[used] = side.columns[e - n_functions]
                 value[used] = -1.0
                 used += 1
                 continue
-            f = entry_function[e]
-            bound += constant[e]
-            n_columns = function_columns[f + 1] - function_columns[f]
-            place = function_coefficient[f] + (e - function_entry[f]) * n_columns
+            f = forms.function[e]
+            least += constant[e]
+            n_columns = first_column[f + 1] - first_column[f]
+            place = forms.first_coefficient[f] + (e - forms.first_entry[f]) * n_columns
             for c in range(n_columns):
-                b = column_list[function_columns[f] + c]
+                b = columns[first_column[f] + c]
                 if not seen[b]:
                     seen[b] = True
                     total[b] = 0.0
                     touched[n_touched] = b
                     n_touched += 1
-                total[b] += own[place + c] - discount * back[place + c]
+                total[b] += own[place + c] - side.discount * back[place + c]
         for t in range(n_touched):
             b = touched[t]
             seen[b] = False
@@ -319,12 +269,12 @@ def _rows(
                 index[used] = b
                 value[used] = total[b]
                 used += 1
-        column = column_of[head[r] - n_functions]
+        column = side.columns[head[r] - n_functions]
         if column < 0:
-            bound -= fixed
+            least -= side.fixed
         else:
             index[used] = column
-            value[used] = coefficient if column == rhs else 1.0
+            value[used] = side.coefficient if column == side.rhs else 1.0
             used += 1
-        lower[r] = bound
+        lower[r] = least
     return used

@@ -26,7 +26,7 @@ from fmdp.elimination import maxsum
 from fmdp.elimination.network import Network
 from fmdp.errors import InvalidParameter, TooLarge
 from fmdp.model import FactoredMDP
-from fmdp.model.spaces import project
+from fmdp.model.spaces import project, starts
 from fmdp.planning.linear.bases import Basis
 from fmdp.planning.linear.constraints import Pattern, no_rows
 from fmdp.planning.linear.forms import Forms
@@ -180,6 +180,7 @@ class PolicyConstraints:
         n = len(network.functions)
         # What branches already tried rule out, kept up to date from branch to branch.
         barred = [np.zeros(states.functions[n + a].rows) for a in range(decisions.n_actions)]
+        root = np.array([states.root])
         found = np.zeros(n + decisions.n_actions, dtype=np.int64)
         self._found = []
         for branch in range(len(policy)):
@@ -194,9 +195,7 @@ class PolicyConstraints:
                 states.table(n + a)[0] = only
                 barred[a][match] = -np.inf
             self._values[branch] = states.maximise()
-            count = maxsum.trace(
-                states.schedule, states.n_functions, states.best, states.root, found, states.stack
-            )
+            count = maxsum.trace(states.packed, root, np.empty(1, dtype=np.int64), found)
             self._found.append(self._positions(a, found[:count]))
         return float(self._values.max()) - self._allowed(x)
 
@@ -224,7 +223,7 @@ class PolicyConstraints:
         if not len(heads):
             return no_rows()
         parts = [self._found[branch] for branch in heads]
-        start = np.cumsum([0, *(len(part) for part in parts)])
+        start = starts([len(part) for part in parts])
         return Pattern(heads, start, np.concatenate(parts))
 
     def rows(self, pattern: Pattern) -> Rows:

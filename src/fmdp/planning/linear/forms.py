@@ -44,11 +44,31 @@ Ints = NDArray[np.int64]
 _MOST_CLASSES = 64
 
 
+class Coefficients(NamedTuple):
+    """Every entry of every function of the network as a linear form in w, function by function.
+
+    Entry e of function f is constant[e] + sum_c (g back - own)[at + c] w[columns[first + c]] for
+    its few columns c, where at and first are the function's own.
+    """
+
+    function: NDArray[np.int32]  # [entries]
+    first_entry: Ints  # [functions + 1]
+    first_coefficient: Ints  # [functions + 1]
+    first_column: Ints  # [functions + 1]
+    columns: NDArray[np.int32]
+    constant: Floats  # [entries]
+    back: Floats
+    """Coefficients of g w_b in every entry: (P phi_b)(x)."""
+    own: Floats
+    """Coefficients of -w_b in every entry: phi_b(s)."""
+
+
 class _Terms(NamedTuple):
     """The terms of all functions, flat, for the compiled passes."""
 
     reward: Ints  # [rewards]: where the factor's table begins
     reward_entry: Ints  # [rewards]: first entry of the host function
+    reward_entries: Ints
     reward_index: Ints  # [rewards + 1]: where its index array begins
     back_entry: Ints  # [blocks]: first entry of the host function
     back_entries: Ints
@@ -144,7 +164,6 @@ class Forms:
     def _build(self, hosts: Sequence[_Host], classes: Mapping[int, Ints]) -> None:
         structure, basis = self.structure, self.basis
         network = self.network
-        n_entries = network.n_functions
         table_sizes = [
             rows * size * (size if self.optimistic else 1)
             for rows, size in zip(structure.transition_rows, structure.state_sizes, strict=True)
@@ -208,38 +227,35 @@ class Forms:
             coefficient_end += function.entries * len(columns)
         counts = np.array([len(columns) for columns in self.columns], dtype=np.int64)
         entries = np.array([function.entries for function in network.functions], dtype=np.int64)
-        self.entry_function: NDArray[np.int32] = np.repeat(
-            np.arange(len(hosts), dtype=np.int32), entries
+        self.coefficients = Coefficients(
+            function=np.repeat(np.arange(len(hosts), dtype=np.int32), entries),
+            first_entry=starts(entries),
+            first_coefficient=np.array([*coefficients, coefficient_end], dtype=np.int64),
+            first_column=starts(counts),
+            columns=np.concatenate([*self.columns, np.zeros(0, dtype=np.int32)]),
+            constant=np.zeros(network.n_functions),
+            back=np.zeros(coefficient_end),
+            own=np.zeros(coefficient_end),
         )
-        self.function_entry = starts(entries)
-        self.function_coefficient = np.array([*coefficients, coefficient_end], dtype=np.int64)
-        self.function_columns = starts(counts)
-        self.column_list: NDArray[np.int32] = (
-            np.concatenate(self.columns) if self.columns else np.zeros(0, dtype=np.int32)
-        )
-        self.constant: Floats = np.zeros(n_entries)
-        self.back: Floats = np.zeros(coefficient_end)
-        """Coefficients of g w_b in every entry: (P phi_b)(x)."""
-        self.own: Floats = np.zeros(coefficient_end)
-        """Coefficients of -w_b in every entry: phi_b(s)."""
+        self.coefficient_arrays = tuple(self.coefficients)
+        """The same as a plain tuple, whose type Numba tells in less time."""
         for f, q, place in own_terms:
             function = network.functions[f]
             block = basis.blocks[q]
             rows = self._rows(f, block.scope, classes.get(f))
-            view = self.own[coefficients[f] : coefficients[f] + function.entries * counts[f]]
-            view.reshape(function.entries, counts[f])[:, place : place + block.size] += (
-                block.values[rows]
-            )
+            first, shape = coefficients[f], (function.entries, counts[f])
+            view = self.coefficients.own[first : first + math.prod(shape)].reshape(shape)
+            view[:, place : place + block.size] += block.values[rows]
         reward_array = np.array(reward, dtype=np.int64).reshape(-1, 3)
         back_array = np.array(back, dtype=np.int64).reshape(-1, 7)
         factor_array = np.array(factor, dtype=np.int64).reshape(-1, 2)
         reward_entries = [
-            network.functions[self.entry_function[at]].entries for at in reward_array[:, 1]
+            network.functions[self.coefficients.function[at]].entries for at in reward_array[:, 1]
         ]
-        self._reward_entries = np.array(reward_entries, dtype=np.int64)
         self._terms = _Terms(
             reward=np.ascontiguousarray(reward_array[:, 0]),
             reward_entry=np.ascontiguousarray(reward_array[:, 1]),
+            reward_entries=np.array(reward_entries, dtype=np.int64),
             reward_index=np.ascontiguousarray(reward_array[:, 2]),
             back_entry=np.ascontiguousarray(back_array[:, 0]),
             back_entries=np.ascontiguousarray(back_array[:, 1]),
@@ -313,28 +329,22 @@ class Forms:
         self._missed = _most_missed(
             self._tables, self._terms.values, self._rows_of_factors() * copies
         )
-        _forms(
-            self._terms,
-            self._reward_entries,
-            self._tables,
-            self._rewards,
-            self.constant,
-            self.back,
-        )
+        _forms(self._terms, self._tables, self._rewards, self.coefficient_arrays)
 
     def _rows_of_factors(self) -> Ints:
         return np.array(self.structure.transition_rows, dtype=np.int64)
 
     def form(self, entries: Ints, discount: float) -> tuple[float, Floats]:
         """The Bellman residual that these entries add up to, as constant + coefficients . w."""
-        coefficients = np.zeros(self.basis.size)
+        form = np.zeros(self.basis.size)
+        known = self.coefficients
         for e in entries:
-            f = int(self.entry_function[e])
+            f = int(known.function[e])
             columns = self.columns[f]
-            at = self.function_coefficient[f] + (e - self.function_entry[f]) * len(columns)
+            at = known.first_coefficient[f] + (e - known.first_entry[f]) * len(columns)
             own = slice(at, at + len(columns))
-            coefficients[columns] += discount * self.back[own] - self.own[own]
-        return float(self.constant[entries].sum()), coefficients
+            form[columns] += discount * known.back[own] - known.own[own]
+        return float(known.constant[entries].sum()), form
 
     def largest_residual(self, weights: Floats, discount: float) -> float:
         """The largest Bellman residual, or more by what rounding may have hidden: with discount 1
@@ -358,19 +368,8 @@ class Forms:
     def fill(self, weights: Floats, discount: float, *, own: bool = True) -> None:
         """Write the tables for these weights into the network: the Bellman residual, or with
         own=False its first part alone, Q = R + discount P h_w."""
-        _fill(
-            self.function_entry,
-            self.function_coefficient,
-            self.function_columns,
-            self.column_list,
-            self.constant,
-            self.back,
-            self.own,
-            weights,
-            discount,
-            1.0 if own else 0.0,
-            self.network.buffer,
-        )
+        own_share = 1.0 if own else 0.0
+        _fill(self.coefficient_arrays, weights, discount, own_share, self.network.buffer)
 
 
 def _hosts(rewards: Sequence[Scope], own: Sequence[Scope], back: Sequence[Scope]) -> list[_Host]:
@@ -534,21 +533,16 @@ def _extend(lower: Floats, free: Floats, sizes: Ints, rows: Ints, out: Floats) -
 
 
 @numba.njit(cache=True, nogil=True)
-def _forms(
-    terms: Any,
-    reward_entries: Ints,
-    tables: Floats,
-    rewards: Floats,
-    constant: Floats,
-    back: Floats,
-) -> None:
+def _forms(terms: _Terms, tables: Floats, rewards: Floats, coefficients: Any) -> None:
     """Constants (rewards) and coefficients (backprojections) of every entry."""
+    named = Coefficients(*coefficients)
+    constant, back = named.constant, named.back
     constant[:] = 0.0
     back[:] = 0.0
     for r in range(terms.reward.shape[0]):
         first = terms.reward_entry[r]
         index = terms.reward_index[r]
-        for e in range(reward_entries[r]):
+        for e in range(terms.reward_entries[r]):
             constant[first + e] += rewards[terms.reward[r] + terms.rows[index + e]]
     for t in range(terms.back_entry.shape[0]):
         first_factor = terms.back_factors[t]
@@ -578,26 +572,18 @@ def _forms(
 
 @numba.njit(cache=True, nogil=True)
 def _fill(
-    function_entry: Ints,
-    function_coefficient: Ints,
-    function_columns: Ints,
-    column_list: NDArray[np.int32],
-    constant: Floats,
-    back: Floats,
-    own: Floats,
-    weights: Floats,
-    discount: float,
-    own_share: float,
-    out: Floats,
+    coefficients: Any, weights: Floats, discount: float, own_share: float, out: Floats
 ) -> None:
-    for f in range(function_entry.shape[0] - 1):
-        first_column = function_columns[f]
-        n_columns = function_columns[f + 1] - first_column
-        at = function_coefficient[f]
-        for e in range(function_entry[f], function_entry[f + 1]):
+    forms = Coefficients(*coefficients)
+    columns, constant, back, own = forms.columns, forms.constant, forms.back, forms.own
+    for f in range(forms.first_entry.shape[0] - 1):
+        first_column = forms.first_column[f]
+        n_columns = forms.first_column[f + 1] - first_column
+        at = forms.first_coefficient[f]
+        for e in range(forms.first_entry[f], forms.first_entry[f + 1]):
             total = constant[e]
             for c in range(n_columns):
-                total += weights[column_list[first_column + c]] * (
+                total += weights[columns[first_column + c]] * (
                     discount * back[at + c] - own_share * own[at + c]
                 )
             out[e] = total

@@ -18,18 +18,19 @@ import itertools
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numba
 import numpy as np
 from numpy.typing import NDArray
 
 from fmdp.elimination import maxsum
+from fmdp.elimination.maxsum import Messages, Packed, Schedule
 from fmdp.elimination.network import Network
 from fmdp.elimination.ties import mix, rule_code, tie_hash
 from fmdp.errors import InvalidParameter
 from fmdp.memory import describe_count
-from fmdp.model.spaces import count, strides
+from fmdp.model.spaces import count, starts, strides
 from fmdp.planning.linear.forms import Forms
 from fmdp.planning.linear.slack import tie_slack
 from fmdp.planning.policy import TablePolicy, check_values, write_archive
@@ -39,27 +40,36 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 
-@dataclass(frozen=True, eq=False)
-class Lookup:
+class Places(NamedTuple):
     """Where Q's functions lie in a policy's array of values: [state rows, decisions] each.
 
+    With a single decision variable a function has one decision for each slice, slice 0 being what
+    most actions see: the specials are the (action, slice) that differ.
+    """
+
+    state_variables: Ints  # flat: the state variables of every function
+    state_steps: Ints  # flat: and their steps in its table
+    state_start: Ints  # [functions + 1]: where a function's begin
+    base: Ints  # [functions + 1]: where its table begins
+    special_start: Ints  # [functions + 1]
+    special_action: Ints
+    special_slice: Ints
+
+
+@dataclass(frozen=True, eq=False)
+class Lookup:
+    """What Q's functions are functions of, and where they lie.
+
     Decision variables are the action variables and, behind them, the targets that several
-    functions share. With a single decision variable a function has one decision for each slice,
-    slice 0 being what most actions see: the specials are the (action, slice) that differ.
+    functions share.
     """
 
     state_sizes: tuple[int, ...]
     decision_sizes: tuple[int, ...]
     n_actions: int
     """So many of the decision variables, the first ones, are action variables."""
-    state_variables: Ints  # flat: the state variables of every function
-    state_steps: Ints  # flat: and their steps in its table
-    state_start: Ints  # [functions + 1]: where a function's begin
-    base: Ints  # [functions + 1]: where its table begins
     decision_scopes: tuple[Scope, ...]
-    special_start: Ints  # [functions + 1]
-    special_action: Ints
-    special_slice: Ints
+    places: Places
 
     @property
     def single(self) -> bool:
@@ -112,14 +122,16 @@ class Extractor:
             state_sizes=structure.state_sizes,
             decision_sizes=tuple(forms.sizes[v] for v in number),
             n_actions=n_actions,
-            state_variables=np.array(state_variables, dtype=np.int64),
-            state_steps=np.array(state_steps, dtype=np.int64),
-            state_start=np.array(state_start, dtype=np.int64),
-            base=np.array(base, dtype=np.int64),
             decision_scopes=tuple(decision_scopes),
-            special_start=np.cumsum([0, *(len(actions) for actions, _ in special)]),
-            special_action=_joined([actions for actions, _ in special]),
-            special_slice=_joined([slices for _, slices in special]),
+            places=Places(
+                state_variables=np.array(state_variables, dtype=np.int64),
+                state_steps=np.array(state_steps, dtype=np.int64),
+                state_start=np.array(state_start, dtype=np.int64),
+                base=np.array(base, dtype=np.int64),
+                special_start=starts([len(actions) for actions, _ in special]),
+                special_action=_joined([actions for actions, _ in special]),
+                special_slice=_joined([slices for _, slices in special]),
+            ),
         )
         self._forms = forms
         self._pool = _joined(pools)
@@ -129,8 +141,9 @@ class Extractor:
     def policy(self, weights: Floats, discount: float, ties: str, tie_seed: int) -> GreedyPolicy:
         """The policy that is greedy for R + discount P h_w; weights in the unit of the forms."""
         self._forms.fill(weights, discount, own=False)
-        values = np.empty(int(self.lookup.base[-1]))
-        _extract(self._forms.network.buffer, self._pool, self._widths, self.lookup.base, values)
+        base = self.lookup.places.base
+        values = np.empty(int(base[-1]))
+        _extract(self._forms.network.buffer, self._pool, self._widths, base, values)
         return GreedyPolicy(self.lookup, values, ties, tie_seed, self._network)
 
 
@@ -191,10 +204,19 @@ class GreedyPolicy:
         self.tie_seed = tie_seed
         self.state_sizes = lookup.state_sizes
         self.action_sizes = lookup.decision_sizes[: lookup.n_actions]
-        self._rule = rule_code(ties)
         self._sizes = np.array(lookup.state_sizes, dtype=np.int64)
-        self._decision_sizes = np.array(lookup.decision_sizes, dtype=np.int64)
-        self._indexed = count(lookup.state_sizes) <= 1 << 62
+        query = _Query(
+            sizes=self._sizes,
+            decision_sizes=np.array(lookup.decision_sizes, dtype=np.int64),
+            n_actions=lookup.n_actions,
+            indexed=count(lookup.state_sizes) <= 1 << 62,
+            rule=rule_code(ties),
+            seed=tie_seed,
+            values=values,
+            places=tuple(lookup.places),
+        )
+        # Plain tuples: to tell the type of named ones would be a fifth of the time of a call.
+        self._query = tuple(query)
         if network is None and not lookup.single:
             network = _decision_network(lookup)
         self._network = network
@@ -218,47 +240,25 @@ class GreedyPolicy:
                 f"value {given[v]} of state variable {v} is out of range; "
                 f"allowed: 0 to {self._sizes[v] - 1}"
             )
-        lookup = self.lookup
         if self._network is None:
-            q = np.empty(lookup.decision_sizes[0])
-            return (
-                int(
-                    _choose_one(
-                        given, self._sizes, self._indexed, lookup.state_variables,
-                        lookup.state_steps, lookup.state_start, lookup.base, lookup.special_start,
-                        lookup.special_action, lookup.special_slice, self.values, self._rule,
-                        self.tie_seed, q,
-                    )
-                ),
-            )  # fmt: skip
-        decisions = np.zeros(len(lookup.decision_sizes), dtype=np.int64)
-        network = self._network
-        _choose_jointly(
-            given, self._sizes, self._indexed, lookup.state_variables, lookup.state_steps,
-            lookup.state_start, lookup.base, self.values, self._rule, self.tie_seed,
-            network.schedule, network.n_functions, network.buffer, network.best, network.stack,
-            network.block_variable, lookup.n_actions, self._decision_sizes, decisions,
-        )  # fmt: skip
-        return tuple(int(value) for value in decisions[: lookup.n_actions])
+            action = np.empty(1, dtype=np.int64)
+            _choose_one(self._query, given, action)
+            return (int(action[0]),)
+        decisions = np.empty((1, len(self.lookup.decision_sizes)), dtype=np.int64)
+        _choose_jointly(self._query, self._network.packed, given, decisions)
+        return tuple(decisions[0, : self.lookup.n_actions].tolist())
 
     def tabulate(self) -> TablePolicy:
         """The same policy as a table over all states."""
-        lookup = self.lookup
-        actions = np.empty(count(lookup.state_sizes), dtype=np.int64)
+        n_states = count(self.state_sizes)
+        first = np.zeros(len(self.state_sizes), dtype=np.int64)
         if self._network is None:
-            _tabulate_one(
-                self._sizes, lookup.state_variables, lookup.state_steps, lookup.state_start,
-                lookup.base, lookup.special_start, lookup.special_action, lookup.special_slice,
-                self.values, self._rule, self.tie_seed, lookup.decision_sizes[0], actions,
-            )  # fmt: skip
+            actions = np.empty(n_states, dtype=np.int64)
+            _choose_one(self._query, first, actions)
         else:
-            network = self._network
-            _tabulate_jointly(
-                self._sizes, lookup.state_variables, lookup.state_steps, lookup.state_start,
-                lookup.base, self.values, self._rule, self.tie_seed, network.schedule,
-                network.n_functions, network.buffer, network.best, network.stack,
-                network.block_variable, lookup.n_actions, self._decision_sizes, actions,
-            )  # fmt: skip
+            decisions = np.empty((n_states, len(self.lookup.decision_sizes)), dtype=np.int64)
+            _choose_jointly(self._query, self._network.packed, first, decisions)
+            actions = decisions[:, : self.lookup.n_actions] @ np.array(strides(self.action_sizes))
         return TablePolicy(self.state_sizes, self.action_sizes, actions)
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -270,9 +270,8 @@ class GreedyPolicy:
             "ties": self.ties,
             "tie_seed": self.tie_seed,
         }
-        lengths = [len(scope) for scope in lookup.decision_scopes]
-        arrays = {name: getattr(lookup, name) for name in _ARRAYS}
-        arrays["decision_start"] = np.cumsum([0, *lengths])
+        arrays = lookup.places._asdict()
+        arrays["decision_start"] = starts([len(scope) for scope in lookup.decision_scopes])
         arrays["decision_variables"] = np.array(
             [d for scope in lookup.decision_scopes for d in scope], dtype=np.int64
         )
@@ -291,20 +290,9 @@ class GreedyPolicy:
             decision_sizes=tuple(header["decision_sizes"]),
             n_actions=len(header["action_sizes"]),
             decision_scopes=scopes,
-            **{name: arrays[name].astype(np.int64) for name in _ARRAYS},
+            places=Places(*(arrays[name].astype(np.int64) for name in Places._fields)),
         )
         return cls(lookup, arrays["values"], str(header["ties"]), int(header["tie_seed"]))
-
-
-_ARRAYS = (
-    "state_variables",
-    "state_steps",
-    "state_start",
-    "base",
-    "special_start",
-    "special_action",
-    "special_slice",
-)
 
 
 def _decision_network(lookup: Lookup) -> Network:
@@ -333,6 +321,21 @@ def _extract(buffer: Floats, pool: Ints, widths: Ints, base: Ints, values: Float
             values[entry] = best
 
 
+class _Query(NamedTuple):
+    """All of a policy that does not change from state to state."""
+
+    sizes: Ints
+    decision_sizes: Ints
+    n_actions: int
+    indexed: bool
+    """Whether a state's index is its key for ties."""
+    rule: int
+    seed: int
+    values: Floats
+    places: tuple[Ints, ...]
+    """The arrays of `Places`."""
+
+
 @numba.njit(cache=True, nogil=True)
 def _key(state: Ints, sizes: Ints, indexed: bool) -> np.uint64:
     """The same as elimination.ties.state_key."""
@@ -348,14 +351,6 @@ def _key(state: Ints, sizes: Ints, indexed: bool) -> np.uint64:
 
 
 @numba.njit(cache=True, nogil=True)
-def _row(f: int, state: Ints, variables: Ints, steps: Ints, start: Ints, base: Ints) -> Any:
-    at = base[f]
-    for position in range(start[f], start[f + 1]):
-        at += steps[position] * state[variables[position]]
-    return at
-
-
-@numba.njit(cache=True, nogil=True)
 def _better(rule: int, seed: int, key: Any, candidate: int, incumbent: int) -> bool:
     """Whether the rule prefers a tied candidate to a tied incumbent of lower index."""
     if rule == 0:
@@ -364,102 +359,120 @@ def _better(rule: int, seed: int, key: Any, candidate: int, incumbent: int) -> b
 
 
 @numba.njit(cache=True, nogil=True)
-def _choose_one(
-    state: Ints, sizes: Ints, indexed: bool, variables: Ints, steps: Ints, start: Ints, base: Ints,
-    special_start: Ints, special_action: Ints, special_slice: Ints, values: Floats, rule: int,
-    seed: int, q: Floats,
-) -> int:  # fmt: skip
-    total = 0.0
-    size = 0.0
-    q[:] = 0.0
-    for f in range(base.shape[0] - 1):
-        at = _row(f, state, variables, steps, start, base)
-        usual = values[at]
-        total += usual
-        size += abs(usual)
-        for s in range(special_start[f], special_start[f + 1]):
-            q[special_action[s]] += values[at + special_slice[s]] - usual
-    best = -np.inf
-    for a in range(q.shape[0]):
-        q[a] += total
-        best = max(best, q[a])
-    least = best - tie_slack(size)
-    key = _key(state, sizes, indexed)
-    chosen = -1
-    for a in range(q.shape[0]):
-        if q[a] >= least and (chosen < 0 or _better(rule, seed, key, a, chosen)):
-            chosen = a
-    return chosen
+def _choose_one(packed: Any, state: Ints, actions: Ints) -> None:
+    """The actions of the given state (moved in place) and of those that follow it in C order."""
+    query = _Query(*packed)
+    places, values = Places(*query.places), query.values
+    variables, steps = places.state_variables, places.state_steps
+    q = np.empty(query.decision_sizes[0])
+    for asked in range(actions.shape[0]):
+        total = 0.0
+        size = 0.0
+        q[:] = 0.0
+        for f in range(places.base.shape[0] - 1):
+            at = places.base[f]
+            for position in range(places.state_start[f], places.state_start[f + 1]):
+                at += steps[position] * state[variables[position]]
+            usual = values[at]
+            total += usual
+            size += abs(usual)
+            for s in range(places.special_start[f], places.special_start[f + 1]):
+                q[places.special_action[s]] += values[at + places.special_slice[s]] - usual
+        best = -np.inf
+        for a in range(q.shape[0]):
+            q[a] += total
+            best = max(best, q[a])
+        least = best - tie_slack(size)
+        key = _key(state, query.sizes, query.indexed)
+        chosen = -1
+        for a in range(q.shape[0]):
+            if q[a] >= least and (chosen < 0 or _better(query.rule, query.seed, key, a, chosen)):
+                chosen = a
+        actions[asked] = chosen
+        _next_state(state, query.sizes)
 
 
 @numba.njit(cache=True, nogil=True)
-def _choose_jointly(
-    state: Ints, sizes: Ints, indexed: bool, variables: Ints, steps: Ints, start: Ints, base: Ints,
-    values: Floats, rule: int, seed: int, schedule: Any, n_functions: int, buffer: Floats,
-    best: Any, stack: Ints, block_variable: Ints, n_actions: int, decision_sizes: Ints,
-    decisions: Ints,
-) -> None:  # fmt: skip
-    """Fill the network at this state, maximise, and walk down from the root with what slack the
-    tie tolerance leaves."""
-    to = 0
-    size = 0.0
-    for f in range(base.shape[0] - 1):
-        at = _row(f, state, variables, steps, start, base)
-        rows = base[f + 1] - base[f]
-        for position in range(start[f], start[f + 1]):
-            rows //= sizes[variables[position]]
-        largest = 0.0
-        for entry in range(rows):
-            buffer[to] = values[at + entry]
-            largest = max(largest, abs(values[at + entry]))
-            to += 1
-        size += largest
-    maxsum.evaluate(schedule, buffer, best)
-    key = _key(state, sizes, indexed)
-    decisions[:] = -1
-    depth = 1
-    stack[0] = buffer.shape[0] - 1
-    slack = tie_slack(size)
-    while depth > 0:
-        depth -= 1
-        entry = stack[depth]
-        item = schedule.owner[entry - n_functions]
-        block = schedule.item_block[item]
-        first_map = schedule.block_inputs[block]
-        n_inputs = schedule.block_inputs[block + 1] - first_map
-        reads = schedule.item_input[item]
-        options = schedule.block_joint[block] // schedule.block_out_size[block]
-        first = (entry - schedule.item_out[item]) * options
-        variable = block_variable[block]
-        j = best[entry - n_functions]
-        if 0 <= variable < n_actions:
-            own_key = _key_of(key, variable, n_actions)
-            chosen = -1
-            lost = 0.0
-            for option in range(options):
-                total = 0.0
-                for q in range(n_inputs):
-                    place = schedule.input_map[first_map + q] + first + option
-                    total += buffer[schedule.input_at[reads + q] + schedule.maps[place]]
-                loss = buffer[entry] - total
-                if loss <= slack and (chosen < 0 or _better(rule, seed, own_key, option, chosen)):
-                    chosen = option
-                    lost = loss
-            slack -= lost
-            decisions[variable] = chosen
-            j = first + chosen
-        for q in range(n_inputs):
-            at = schedule.input_at[reads + q] + schedule.maps[schedule.input_map[first_map + q] + j]
-            if at >= n_functions:
-                stack[depth] = at
-                depth += 1
-    for variable in range(n_actions):
-        if decisions[variable] < 0:  # no function mentions it: all its values are tied
-            own_key = _key_of(key, variable, n_actions)
-            decisions[variable] = 0
-            for option in range(1, decision_sizes[variable]):
-                if _better(rule, seed, own_key, option, decisions[variable]):
-                    decisions[variable] = option
+def _choose_jointly(packed: Any, network: Packed, state: Ints, decisions: Any) -> None:
+    """The decisions of the given state (moved in place) and of those that follow it in C order.
+
+    At each, fill the network, maximise, and walk down from the root with what slack the tie
+    tolerance leaves.
+    """
+    query = _Query(*packed)
+    places, values = Places(*query.places), query.values
+    variables, steps = places.state_variables, places.state_steps
+    schedule, messages = Schedule(*network[0]), Messages(*network[1])
+    buffer, best, stack = messages.buffer, messages.best, messages.stack
+    maps, input_map, input_at = schedule.maps, schedule.input_map, schedule.input_at
+    n_functions = buffer.shape[0] - best.shape[0]
+    for asked in range(decisions.shape[0]):
+        to = 0
+        size = 0.0
+        for f in range(places.base.shape[0] - 1):
+            at = places.base[f]
+            rows = places.base[f + 1] - at
+            for position in range(places.state_start[f], places.state_start[f + 1]):
+                at += steps[position] * state[variables[position]]
+                rows //= query.sizes[variables[position]]
+            largest = 0.0
+            for entry in range(rows):
+                buffer[to] = values[at + entry]
+                largest = max(largest, abs(values[at + entry]))
+                to += 1
+            size += largest
+        maxsum.evaluate(network)
+        key = _key(state, query.sizes, query.indexed)
+        chosen = decisions[asked]
+        chosen[:] = -1
+        depth = 1
+        stack[0] = buffer.shape[0] - 1
+        slack = tie_slack(size)
+        while depth > 0:
+            depth -= 1
+            entry = stack[depth]
+            item = schedule.owner[entry - n_functions]
+            block = schedule.item_block[item]
+            first_map = schedule.block_inputs[block]
+            n_inputs = schedule.block_inputs[block + 1] - first_map
+            reads = schedule.item_input[item]
+            options = schedule.block_joint[block] // schedule.block_out_size[block]
+            first = (entry - schedule.item_out[item]) * options
+            j = best[entry - n_functions]
+            variable = -1  # the fastest of the joint table, over which is maximised
+            if schedule.first_variable[block + 1] > schedule.first_variable[block]:
+                variable = schedule.variables[schedule.first_variable[block + 1] - 1]
+            if 0 <= variable < query.n_actions:
+                own_key = _key_of(key, variable, query.n_actions)
+                taken = -1
+                lost = 0.0
+                for option in range(options):
+                    total = 0.0
+                    for q in range(n_inputs):
+                        place = input_map[first_map + q] + first + option
+                        total += buffer[input_at[reads + q] + maps[place]]
+                    loss = buffer[entry] - total
+                    if loss <= slack and (
+                        taken < 0 or _better(query.rule, query.seed, own_key, option, taken)
+                    ):
+                        taken = option
+                        lost = loss
+                slack -= lost
+                chosen[variable] = taken
+                j = first + taken
+            for q in range(n_inputs):
+                read = input_at[reads + q] + maps[input_map[first_map + q] + j]
+                if read >= n_functions:
+                    stack[depth] = read
+                    depth += 1
+        for variable in range(query.n_actions):
+            if chosen[variable] < 0:  # no function mentions it: all its values are tied
+                own_key = _key_of(key, variable, query.n_actions)
+                chosen[variable] = 0
+                for option in range(1, query.decision_sizes[variable]):
+                    if _better(query.rule, query.seed, own_key, option, chosen[variable]):
+                        chosen[variable] = option
+        _next_state(state, query.sizes)
 
 
 @numba.njit(cache=True, nogil=True)
@@ -477,39 +490,3 @@ def _next_state(state: Ints, sizes: Ints) -> None:
         if state[v] < sizes[v]:
             return
         state[v] = 0
-
-
-@numba.njit(cache=True, nogil=True)
-def _tabulate_one(
-    sizes: Ints, variables: Ints, steps: Ints, start: Ints, base: Ints, special_start: Ints,
-    special_action: Ints, special_slice: Ints, values: Floats, rule: int, seed: int,
-    n_decisions: int, actions: Ints,
-) -> None:  # fmt: skip
-    state = np.zeros(sizes.shape[0], dtype=np.int64)
-    q = np.empty(n_decisions)
-    for s in range(actions.shape[0]):
-        actions[s] = _choose_one(
-            state, sizes, True, variables, steps, start, base, special_start, special_action,
-            special_slice, values, rule, seed, q,
-        )  # fmt: skip
-        _next_state(state, sizes)
-
-
-@numba.njit(cache=True, nogil=True)
-def _tabulate_jointly(
-    sizes: Ints, variables: Ints, steps: Ints, start: Ints, base: Ints, values: Floats, rule: int,
-    seed: int, schedule: Any, n_functions: int, buffer: Floats, best: Any, stack: Ints,
-    block_variable: Ints, n_actions: int, decision_sizes: Ints, actions: Ints,
-) -> None:  # fmt: skip
-    state = np.zeros(sizes.shape[0], dtype=np.int64)
-    decisions = np.zeros(decision_sizes.shape[0], dtype=np.int64)
-    for s in range(actions.shape[0]):
-        _choose_jointly(
-            state, sizes, True, variables, steps, start, base, values, rule, seed, schedule,
-            n_functions, buffer, best, stack, block_variable, n_actions, decision_sizes, decisions,
-        )  # fmt: skip
-        index = 0
-        for a in range(n_actions):
-            index = index * decision_sizes[a] + decisions[a]
-        actions[s] = index
-        _next_state(state, sizes)
