@@ -15,9 +15,11 @@ import hashlib
 import importlib
 import importlib.metadata
 import inspect
+import pickle
 import re
 import sys
 import textwrap
+import traceback
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
@@ -201,8 +203,13 @@ def code_digest(thing: Any) -> str:
     for part in parts:
         if not is_own(part) and part.__module__ not in sys.stdlib_module_names:
             digest.update(_source(part))
-            digest.update(repr(_held(part)).encode())
+            digest.update(_content(_held(part)))
     return digest.hexdigest()
+
+
+def content_digest(value: Any) -> str:
+    """A digest of what a value is: equal for equal ones, as far as their content can be seen."""
+    return f"sha256:{hashlib.sha256(_content(value)).hexdigest()}"
 
 
 def _held(function: Any) -> tuple[Any, ...]:
@@ -213,6 +220,30 @@ def _held(function: Any) -> tuple[Any, ...]:
         getattr(function, "__kwdefaults__", None),
         [cell.cell_contents for cell in cells],
     )
+
+
+def _content(value: Any) -> bytes:
+    """What a value that a function holds is: its repr may leave out most of an array, and be the
+    same for two objects."""
+    if value is None or isinstance(value, bool | int | float | complex | str | bytes):
+        return repr(value).encode()
+    if isinstance(value, tuple | list):
+        inside = b",".join(map(_content, value))
+        return type(value).__name__.encode() + b"(" + inside + b")"
+    if isinstance(value, dict):
+        return b"dict" + _content([part for pair in value.items() for part in pair])
+    if hasattr(value, "dtype") and hasattr(value, "tobytes"):
+        head = repr((str(value.dtype), getattr(value, "shape", ()))).encode()
+        return head + bytes(value.tobytes())
+    if isinstance(value, type) or hasattr(value, "__code__"):
+        return (place_of(value) + ("" if is_own(value) else code_digest(value))).encode()
+    try:
+        return place_of(type(value)).encode() + pickle.dumps(value, protocol=5)
+    except Exception:
+        raise InvalidParameter(
+            f"{quoted(value)} cannot be told from others by its content, so that a learner or rule "
+            f"which holds it cannot be compared; hand over what is inside it"
+        ) from None
 
 
 def _source(thing: Any) -> bytes:
@@ -284,9 +315,12 @@ def _imported(name: str, place: str, noun: str, folder: Path | None) -> Any:
 
 
 def _unimportable(place: str, noun: str, error: BaseException) -> InvalidParameter:
+    # The last line at the top of a module; a syntax error says itself where it is.
+    lines = [one for one in traceback.extract_tb(error.__traceback__) if one.name == "<module>"]
+    at = f" ({Path(lines[-1].filename).name}, line {lines[-1].lineno})" if lines else ""
     return InvalidParameter(
         f"{noun} {quoted(place)}: its module cannot be imported: {type(error).__name__}: "
-        f"{' '.join(str(error).split())}"
+        f"{' '.join(str(error).split())}{at}"
     )
 
 

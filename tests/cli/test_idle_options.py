@@ -36,7 +36,7 @@ BOTH_CONSTANTS = "--set transition_constant=1 --set reward_constant=1"
         ("show circle:3 --table machine_0 --rows 5 --json", "--rows is for a table"),
         ("learn jao:2 --learner dorl --discount .9", "criterion=discounted alone"),
         ("learn jao:2 --learner dorl --ties first --tie-seed 3", "ties=random alone"),
-        ("learn jao:2 --learner dorl --set length=5", "episodes=arithmetic has no use for one"),
+        ("learn jao:2 --learner dorl --set length=5", "episodes=growing has no use for one"),
         ("learn jao:2 --learner frmax --set length=5", "episodes=known has no use for one"),
         (
             f"learn jao:2 --learner dorl --set c=1 {BOTH_CONSTANTS}",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 import fmdp
 from fmdp.cli import learn as learn_module
+from fmdp.learning.registry import LEARNERS
 from fmdp.progress import line_of_run
 
 from .conftest import Ran
@@ -22,8 +24,9 @@ KEYS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("learner", ["psrl", "dorl", "fsrl", "frmax", "oracle", "random"])
-def test_the_keys_of_the_contract(run: Runner, learner: str) -> None:
+@pytest.mark.parametrize("kind", LEARNERS.own(), ids=lambda kind: kind.name)
+def test_the_keys_of_the_contract(run: Runner, kind: type[fmdp.Learner]) -> None:
+    learner = ",".join([kind.name, *(f"{name}={value}" for name, value in kind.example.items())])
     ran = run("learn", "jao:2", "--learner", learner, "--steps", "200", "--seed", "3", "--json")
     assert ran.status == 0
     result = ran.json
@@ -42,9 +45,7 @@ def test_it_is_the_run_of_the_library(run: Runner) -> None:
         "--planner", "exact", "--ties", "first", "--steps", "500", "--seed", "7", "--json",
     )  # fmt: skip
     model = fmdp.problem("circle:3")
-    learner = fmdp.PSRL(
-        model.structure, c=0.5, episodes="doubling", planner=fmdp.Exact(ties="first")
-    )
+    learner = fmdp.PSRL(c=0.5, episodes="doubling", planner=fmdp.Exact(ties="first"))
     same = fmdp.simulate(model, learner, 500, seed=7)
     assert ran.json["regret"] == same.regret
     assert ran.json["planner_calls"] == same.planner_calls
@@ -75,7 +76,21 @@ def test_the_budget_of_fsrl_may_be_an_option_or_a_parameter(run: Runner) -> None
         (("--learner", "dorl", "--steps", "1e3"), "must be an integer"),
         (("--learner", "dorl", "--seed", "-1"), "must be an integer in [0,"),
         (("--learner", "dorl", "--planner", "exakt"), 'did you mean "exact"'),
-        (("--learner", "dorl", "--basis", "pairs"), "planner exact has no parameter 'basis'"),
+        (
+            ("--learner", "dorl", "--planner", "exact", "--basis", "pairs"),
+            "planner exact has no parameter 'basis'",
+        ),
+        (("--learner", "dorl", "--basis", "pairs", "--max-seconds", "0"), "'max_seconds'"),
+        (("--learner", "psrl,c=.1", "--set", "c=.2"), "c=.1 with --learner, and --set c=.2"),
+        (("--learner", "random", "--ties", "first"), "does not plan; got planner --ties"),
+        (("--learner", "policy"), "must be given: a policy, the path of a policy file"),
+        (("--learner", "policy", "--set", "policy=none.npz"), "none.npz"),
+        (("--learner", "policy", "--set", "policy=nowhere:rule"), "no module 'nowhere'"),
+        (("--learner", "policy", "--set", "policy=math:pi"), "must be a function state -> action"),
+        (("--learner", "nowhere:Mine"), "no module 'nowhere'"),
+        (("--learner", "math:pi"), "must be a subclass of fmdp.learning.learner.Learner"),
+        (("--learner", "math:Pi"), "module math has no 'Pi'"),
+        (("--learner", "dorl", "--planner", "nowhere:Mine"), "no module 'nowhere'"),
         (("--learner", "fsrl", "--planner", "exact"), "must be span"),
         (("--learner", "random", "--planner", "exact"), "does not plan"),
         (("--learner", "dorl", "--out", "nowhere/learner.npz"), "there is no directory"),
@@ -85,11 +100,102 @@ def test_refusals_are_one_line(run: Runner, arguments: tuple[str, ...], said: st
     assert said in run("learn", "jao:2", *arguments).refusal
 
 
+MINE = """
+import fmdp
+
+class Mine(fmdp.PlanningLearner):
+    epsilon: float = fmdp.setting(0.1, "nothing", low=0.0)
+
+    def tables(self, agent):
+        if self.epsilon == 7:
+            return {}[self.epsilon]
+        return fmdp.estimated_model(agent.statistics)
+
+class Answerless(fmdp.Learner):
+    def decide(self, agent):
+        return 7
+
+def rule(state):
+    return state[0]
+
+def nonsense(state):
+    return 99
+"""
+
+
+@pytest.fixture
+def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The folder where one stands, with a module of one's own."""
+    (tmp_path / "own_learners.py").write_text(MINE)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    yield tmp_path
+    sys.modules.pop("own_learners", None)
+
+
+def test_a_learner_of_ones_own_where_one_stands(run: Runner, mine: Path) -> None:
+    base = ("learn", "circle:3", "--steps", "60", "--json", "--learner")
+    ran = run(*base, "own_learners:Mine", "--set", "epsilon=.2", "--planner", "exact,ties=first")
+    assert ran.status == 0, ran.err
+    assert ran.json["learner"] == "own_learners:Mine"
+    assert ran.json["parameters"]["epsilon"] == 0.2
+    assert ran.json["planner_settings"]["ties"] == "first"
+    assert ran.json["planner_calls"] > 1
+    shorter = run(*base, "own_learners:Mine,epsilon=.2", "--planner", "exact,ties=first").json
+    assert shorter["regret"] == ran.json["regret"]
+    refused = run(*base, "own_learners:Mine", "--set", "epsilon=-1").refusal
+    assert "the 'epsilon' parameter of learner mine must be a number >= 0; got '-1'" in refused
+    assert 'did you mean "epsilon"' in run(*base, "own_learners:Mine,epsilom=1").refusal
+
+
+def test_a_policy_or_a_rule_is_a_baseline(run: Runner, mine: Path) -> None:
+    model = fmdp.problem("circle:3")
+    fmdp.plan(model).policy.save(mine / "plan.npz")
+    base = ("learn", "circle:3", "--steps", "60", "--json", "--learner", "policy", "--set")
+    ran = run(*base, "policy=plan.npz")
+    assert ran.status == 0, ran.err
+    assert ran.json["regret"] == fmdp.simulate(model, mine / "plan.npz", 60, seed=0).regret
+    assert ran.json["planner"] is None
+    by_rule = run(*base, "policy=own_learners:rule")
+    assert by_rule.json["regret"] == fmdp.simulate(model, lambda state: state[0], 60, seed=0).regret
+    assert by_rule.json["parameters"] == {"policy": "own_learners:rule"}
+    assert "99" in run(*base, "policy=own_learners:nonsense").refusal
+    assert "does not plan" in run(*base, "policy=plan.npz", "--planner", "exact").refusal
+
+
+def test_a_bug_of_ones_own_keeps_its_traceback(run: Runner, mine: Path) -> None:
+    with pytest.raises(KeyError) as caught:
+        run("learn", "circle:3", "--learner", "own_learners:Mine,epsilon=7", "--steps", "5")
+    assert caught.traceback[-1].path.name == "own_learners.py"
+    # What it answers is checked, and said in one line.
+    said = run("learn", "circle:3", "--learner", "own_learners:Answerless", "--steps", "5").refusal
+    assert said == "learner answerless: decide must give a Decision; got 7"
+    (mine / "own_broken.py").write_text("import fmdp\nfmdp.PSRLL\n")
+    said = run("learn", "circle:3", "--learner", "own_broken:Mine").refusal
+    assert "cannot be imported: AttributeError: module 'fmdp' has no attribute 'PSRLL'" in said
+    assert said.endswith("(own_broken.py, line 2)")
+
+
+def test_settings_of_the_planner_are_told_where_they_were_set(run: Runner) -> None:
+    ran = run(
+        "learn", "jao:2", "--learner", "psrl", "--planner", "alp,basis=pairs", "--discount", "0.9",
+        "--steps", "5",
+    )  # fmt: skip
+    (line,) = [line for line in ran.out.splitlines() if line.startswith("planner")]
+    assert line.split(maxsplit=1)[1] == "alp (basis=pairs, discount=0.9)"
+    (line,) = [
+        line
+        for line in run("learn", "jao:2", "--learner", "psrl", "--steps", "5").out.splitlines()
+        if line.startswith("planner")
+    ]
+    assert line.split() == ["planner", "exact"]
+
+
 def test_the_learner_can_be_saved(run: Runner, tmp_path: Path) -> None:
     target = tmp_path / "learner.npz"
     ran = run("learn", "jao:2", "--learner", "dorl", "--steps", "50", "--out", str(target))
     assert ran.status == 0
-    assert fmdp.load_learner(target).steps == 50
+    assert fmdp.load_agent(target).steps == 50
 
 
 def test_people_see_what_it_cost(run: Runner) -> None:
@@ -100,15 +206,15 @@ def test_people_see_what_it_cost(run: Runner) -> None:
 
 
 def test_an_interrupt_gives_the_run_so_far(run: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
-    observed = fmdp.DORL.absorb
+    decide = fmdp.DORL.decide
 
-    def absorb(self: Any, taken: int, limit_reached: bool) -> None:
-        observed(self, taken, limit_reached)
-        if self.steps > 100:
+    def interrupted(self: Any, agent: Any) -> Any:
+        if agent.steps > 100:
             raise KeyboardInterrupt
+        return decide(self, agent)
 
     monkeypatch.setattr(learn_module, "rehearse", lambda *_: None)
-    monkeypatch.setattr(fmdp.DORL, "absorb", absorb)
+    monkeypatch.setattr(fmdp.DORL, "decide", interrupted)
     ran = run("learn", "jao:2", "--learner", "dorl", "--steps", "1000", "--json")
     assert ran.status == 130
     assert 100 < ran.json["steps"] < 1000

@@ -18,8 +18,8 @@ import pytest
 from fmdp.cli import main
 from fmdp.errors import FmdpError, InvalidParameter
 from fmdp.experiments.executors import Dask, InThisProcess
-from fmdp.experiments.spec import Spec
 from fmdp.experiments.news import SweepNews
+from fmdp.experiments.spec import Spec
 from fmdp.experiments.sweep import run_sweep
 
 distributed = pytest.importorskip("distributed", reason="the extra `dask` is not installed")

@@ -12,9 +12,9 @@ import pytest
 
 from fmdp.experiments.executors import InThisProcess, Processes
 from fmdp.experiments.measures import GAIN
+from fmdp.experiments.news import SweepNews
 from fmdp.experiments.spec import Spec, parse_spec
 from fmdp.experiments.store import Store
-from fmdp.experiments.news import SweepNews
 from fmdp.experiments.sweep import run_sweep
 from fmdp.experiments.work import Task, work
 

@@ -1,7 +1,8 @@
 """The commands under one roof, and the one place where a failure becomes an exit status.
 
 0 done; 1 finished, but not as asked; 2 bad input or a refusal, with one line on standard error;
-130 interrupted. A traceback is a bug in fmdp, never the answer to bad input.
+130 interrupted. A traceback is a bug in fmdp, or in a learner, planner or rule of the user's own,
+where it says which line; it is never the answer to bad input.
 
 Nothing heavy is imported here or at the top of a command's file: `fmdp --help` has to answer
 before NumPy could even be loaded.

@@ -138,7 +138,7 @@ def learn(
     if json:
         print_json(result)
     else:
-        print_run(result, run, out)
+        print_run(result, run, chosen, out)
     return INTERRUPTED if run.interrupted else 0
 
 
@@ -225,7 +225,7 @@ def rehearse(learner: Learner, agent: Agent) -> None:
     Simulation(small, copy, reference=Reference(0.0, "exact", None, 0.0)).run(2)
 
 
-def print_run(result: dict[str, Any], run: Run, out: Path | None) -> None:
+def print_run(result: dict[str, Any], run: Run, chosen: Learner, out: Path | None) -> None:
     exact = run.gain_kind == "exact"
     decades = [(t, regret) for t, regret in run.curve if t == run.steps or is_power_of_ten(t)]
     parameters = ", ".join(
@@ -234,7 +234,7 @@ def print_run(result: dict[str, Any], run: Run, out: Path | None) -> None:
     rows = [
         ("problem", f"{result['problem']}, {describe_count(result['states'])} states"),
         ("learner", result["learner"] + (f" ({parameters})" if parameters else "")),
-        ("planner", planner_text(result)),
+        ("planner", planner_text(result) + set_text(chosen)),
         ("steps", f"{run.steps:,}" + (" (interrupted)" if run.interrupted else "")),
         ("regret", short_number(run.regret, 6)),
         ("gap regret", short_number(run.gap_regret, 6)),
@@ -265,6 +265,14 @@ def print_run(result: dict[str, Any], run: Run, out: Path | None) -> None:
     if out is not None:
         rows.append(("saved", f"the learner, in {out}"))
     print_people(columns(rows))
+
+
+def set_text(learner: Learner) -> str:
+    """ " (basis=pairs, discount=0.9)": what was set for the planner; tolerance and sweeps that a
+    learner's plans have by default are not."""
+    planner = getattr(learner, "planner", None)
+    own = () if planner is None else planner.words()
+    return f" ({', '.join(own)})" if own else ""
 
 
 def is_power_of_ten(t: int) -> bool:

@@ -10,7 +10,10 @@ from __future__ import annotations
 
 import itertools
 import os
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from fmdp.errors import InvalidParameter
@@ -23,7 +26,9 @@ from fmdp.experiments.spec import (
     cell_of,
     check_seeds,
     label_of,
+    problem_of,
     refuse_repeated,
+    text_line,
     whole,
 )
 from fmdp.experiments.sweep import run_sweep
@@ -53,7 +58,8 @@ def sweep(
     Parameters
     ----------
     problems
-        Ids such as "circle:7", paths of model files, models, or one of these.
+        Ids such as "circle:7", paths of model files, models, or one of these. A mapping gives them
+        names: {"ours": model}.
     learners
         Learners such as fmdp.PSRL(c=0.1), their texts ("psrl,c=0.1", "module:Class"), and
         baselines: policies, policy files, functions state -> action. A mapping gives them labels:
@@ -68,7 +74,8 @@ def sweep(
         What the sweep is called in reports.
     workers
         Worker processes: one a core by default, 0 for this process. Learners and rules that are
-        defined in a script or a notebook cannot travel and are run in this process.
+        defined in a script or a notebook cannot travel and are run in this process. After Ctrl-C
+        (KeyboardInterrupt) the same call goes on.
     retry_failed
         Whether runs that failed earlier are run again.
     progress
@@ -77,12 +84,21 @@ def sweep(
     Returns
     -------
     Results
-        The store's runs as frames; `results.failures` has the errors of runs that failed.
+        The store's runs as frames. A run that fails stops nothing: a warning says so, and
+        `results.failures` has the errors.
     """
     spec = spec_of(problems, learners, seeds=seeds, steps=steps, name=name, title=title)
     team = _team(spec, workers)
     with reporting(progress, spec.name, "sweep", line_of) as report:
-        run_sweep(spec, out, workers=team, retry_failed=retry_failed, progress=report)
+        summary = run_sweep(spec, out, workers=team, retry_failed=retry_failed, progress=report)
+    if summary.failed:
+        run, error = next(iter(summary.errors.items()))
+        warnings.warn(
+            f"{summary.failed} of {summary.total} runs failed, such as {run}: "
+            f"{error.strip().splitlines()[-1]}; failures of the results has them all, "
+            f"retry_failed=True runs them again",
+            stacklevel=2,
+        )
     return Results.open(out)
 
 
@@ -109,23 +125,35 @@ def spec_of(
 
 
 def _problems(given: Any) -> tuple[Problem, ...]:
-    single = isinstance(given, str | os.PathLike | FactoredMDP) or not isinstance(given, Iterable)
-    found = []
-    for number, one in enumerate([given] if single else given):
-        model = one if isinstance(one, FactoredMDP) else problem(one)
-        path = os.fspath(one) if isinstance(one, os.PathLike) else None
-        found.append(Problem(path or model.name or f"model {number + 1}", model))
+    if isinstance(given, Mapping):
+        named = {text_line(label, "a problem"): one for label, one in given.items()}
+        found = [replace(_problem(one, label), id=label) for label, one in named.items()]
+    else:
+        single = isinstance(given, str | os.PathLike | FactoredMDP)
+        several = [given] if single or not isinstance(given, Iterable) else given
+        found = [_problem(one, f"model {number + 1}") for number, one in enumerate(several)]
     if not found:
         raise InvalidParameter("a sweep needs at least one problem")
     names = [one.id for one in found]
     for repeated in {name for name in names if names.count(name) > 1}:
-        raise InvalidParameter(f"the problem {quoted(repeated)} is given twice; once is enough")
+        raise InvalidParameter(
+            f"the problem {quoted(repeated)} is given twice; once is enough, and different models "
+            f"are told apart by a mapping: {{name: model}}"
+        )
     return tuple(found)
+
+
+def _problem(given: Any, name: str) -> Problem:
+    """A problem, and what it is called; `name` is for a model that has none."""
+    if isinstance(given, str | os.PathLike):
+        return problem_of(os.fspath(given), Path())
+    model = given if isinstance(given, FactoredMDP) else problem(given)
+    return Problem(model.name or name, model)
 
 
 def _learners(given: Any) -> tuple[tuple[str, Learner], ...]:
     if isinstance(given, Mapping):
-        pairs = [(str(label), _learner(one)) for label, one in given.items()]
+        pairs = [(text_line(label, "a label"), _learner(one)) for label, one in given.items()]
     else:
         several = isinstance(given, Iterable) and not isinstance(given, str | os.PathLike)
         found = [_learner(one) for one in (given if several else [given])]
@@ -145,6 +173,8 @@ def _learner(given: Any) -> Learner:
 
 
 def _team(spec: Spec, workers: int | None) -> Workers:
+    if workers is not None:
+        workers = whole(workers, "workers", 0)
     at_home = sorted({thing for cell in spec.cells for thing in _not_travelling(cell.learner)})
     if workers == 0 or (workers is None and at_home):
         return InThisProcess()

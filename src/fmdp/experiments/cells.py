@@ -2,7 +2,8 @@
 
 A cell is one learner with one set of parameters, one planner with its settings and one number of
 steps, on one model (by content); its runs differ in their seeds alone. Of runs that differ in
-nothing but the `results_version` the newest counts and the others are left out. A cell is called
+nothing but the `results_version` the newest counts and the others are left out; so it is with a
+learner or rule of one's own whose code has changed between sweeps under one label. A cell is called
 what the first spec that asks for it calls it; where two would be called the same, what differs
 between them is added. Frames and reports take their names from here, so they agree.
 """
@@ -16,7 +17,7 @@ from typing import Any
 
 from fmdp.experiments.store import Store, StoredRun, StoredSpec, canonical_json
 
-CellKey = tuple[str, int, str, str, str, str]
+CellKey = tuple[str, int, str, str, str, str, str]
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ class SortedRuns:
     missing: int
     """Runs that the specs ask for and that are not there yet."""
     left_out: int
-    """Runs of an older results version where the same run is there with a newer one."""
+    """Runs of an older results version, or of older code, where there is a newer one."""
 
 
 def sorted_runs(store: Store, specs: Sequence[StoredSpec] | None = None) -> SortedRuns:
@@ -49,38 +50,64 @@ def sorted_runs(store: Store, specs: Sequence[StoredSpec] | None = None) -> Sort
     # Where a spec first asks for the cell of a run; a first seed that failed moves nothing.
     places: dict[str, int] = {}
     first: dict[tuple[str, str, str], int] = {}
-    for spec in store.specs() if specs is None else specs:
+    codes: dict[str, str] = {}
+    asked: dict[str, int] = {}
+    for number, spec in enumerate(store.specs() if specs is None else specs):
+        own_code = _codes(spec)
         for member in store.members(spec.hash):
             labels.setdefault(member.key, member.label)
             cell = (spec.hash, member.model, member.label)
             places.setdefault(member.key, first.setdefault(cell, len(first)))
-    done = sorted(store.runs(status="done"), key=lambda run: places.get(run.key, len(first)))
+            codes[member.key] = own_code.get((member.problem, member.label), "")
+            asked[member.key] = number
+    # Of what is called the same and differs in its code alone, the newest spec's counts.
+    newest: dict[tuple[CellKey, str], tuple[int, str]] = {}
+    for run in store.runs():
+        if code := codes.get(run.key, ""):
+            same = cell_key(run), labels[run.key]
+            newest[same] = max(newest.get(same, (-1, "")), (asked[run.key], code))
+
+    def superseded(run: StoredRun) -> bool:
+        code = codes.get(run.key, "")
+        return bool(code) and newest[cell_key(run), labels[run.key]][1] != code
+
+    stored = sorted(store.runs(status="done"), key=lambda run: places.get(run.key, len(first)))
     if specs is not None:
-        done = [run for run in done if run.key in places]
+        stored = [run for run in stored if run.key in places]
+    done = [run for run in stored if not superseded(run)]
     by_cell: dict[CellKey, list[StoredRun]] = {}
     for run in done:
-        by_cell.setdefault(cell_key(run), []).append(run)
+        by_cell.setdefault(cell_key(run, codes.get(run.key, "")), []).append(run)
     kept = {key: _newest(runs) for key, runs in by_cell.items()}
     cells = {key: _called(runs, labels) for key, runs in kept.items()}
     named = _by_problem(cells)
     asked_for = places or None if specs is None else places
     failed = []
     for run in store.runs(status="failed"):
-        if asked_for is None or run.key in asked_for:
-            own = named.get(cell_key(run)) or _called((run,), labels)
+        if (asked_for is None or run.key in asked_for) and not superseded(run):
+            own = named.get(cell_key(run, codes.get(run.key, ""))) or _called((run,), labels)
             failed.append((own.problem, own.label, run))
     return SortedRuns(
         cells=tuple(named.values()),
         failed=tuple(failed),
-        missing=len(set(places) - {run.key for run in done} - {run.key for *_, run in failed}),
-        left_out=len(done) - sum(len(runs) for runs in kept.values()),
+        missing=len(set(places) - {run.key for run in stored} - store.keys("failed")),
+        left_out=len(stored) - sum(len(runs) for runs in kept.values()),
     )
 
 
-def cell_key(run: StoredRun) -> CellKey:
-    """Equal exactly for the runs of one cell."""
+def _codes(spec: StoredSpec) -> dict[tuple[str, str], str]:
+    """(problem, label) -> the digests of its code, where that is not fmdp's own."""
+    return {
+        (cell["problem"], cell["label"]): canonical_json(cell["code"])
+        for cell in spec.resolved.get("cells", ())
+        if "code" in cell
+    }
+
+
+def cell_key(run: StoredRun, code: str = "") -> CellKey:
+    """Equal exactly for the runs of one cell; `code` is that of a learner of one's own."""
     parameters, settings = canonical_json(run.parameters), canonical_json(run.planner_settings)
-    return run.model, run.steps, run.learner, parameters, run.planner or "", settings
+    return run.model, run.steps, run.learner, parameters, run.planner or "", settings, code
 
 
 def _newest(runs: Iterable[StoredRun]) -> tuple[StoredRun, ...]:

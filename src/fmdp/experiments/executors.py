@@ -44,6 +44,15 @@ ONE_THREAD = {
 _SECONDS_TO_CONNECT = 10.0
 
 
+_LET_GO = threading.local()
+
+
+def let_go() -> bool:
+    """Whether nobody waits any more for what this thread is doing."""
+    event: threading.Event | None = getattr(_LET_GO, "event", None)
+    return event is not None and event.is_set()
+
+
 class Workers(ABC):
     """Use as a context manager: leaving it, by whatever error, leaves no worker behind."""
 
@@ -91,23 +100,31 @@ class Workers(ABC):
 class InThisProcess(Workers):
     """One run after another, here: for notebooks and comparisons.
 
-    On a thread of its own, so that Ctrl-C reaches the driver and not the middle of a plan.
+    On a thread of its own, so that Ctrl-C reaches the driver and not the middle of a plan. A run
+    under way is told (`let_go`) and ends soon after: a program must not wait for it to exit.
     """
 
     def __init__(self) -> None:
         self._executor = ThreadPoolExecutor(1)
+        self._let_go = threading.Event()
 
     @property
     def size(self) -> int:
         return 1
 
     def submit(self, function: Callable[[A], T], argument: A) -> Future[T]:
-        return self._executor.submit(function, argument)
+        def called() -> T:
+            _LET_GO.event = self._let_go
+            return function(argument)
+
+        return self._executor.submit(called)
 
     def rebuild(self) -> None:
         pass
 
     def close(self, *, at_once: bool) -> None:
+        if at_once:
+            self._let_go.set()
         self._executor.shutdown(wait=not at_once, cancel_futures=True)
 
 

@@ -107,6 +107,15 @@ class Results:
         ]
         return "\n".join(lines)
 
+    @property
+    def failures(self) -> dict[str, str]:
+        """The error of every run that failed, by "problem, label, seed"; the last line of a
+        traceback says what happened."""
+        return {
+            f"{problem}, {label}, seed {run.seed}": str(run.error)
+            for problem, label, run in sorted_runs(self.store).failed
+        }
+
     # ---- frames -----------------------------------------------------------------------------
 
     def runs(self, spec: str | None = None, *, parameters: Parameters = "varied") -> pd.DataFrame:

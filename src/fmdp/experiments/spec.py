@@ -38,7 +38,15 @@ from fmdp.parameters import Parameter, quoted, resolve
 from fmdp.planning.plan import Planner
 from fmdp.planning.registry import PLANNERS
 from fmdp.problems import problem
-from fmdp.registries import code_digest, is_own, is_place, place_of
+from fmdp.registries import (
+    Registry,
+    attribute_at,
+    code_digest,
+    content_digest,
+    is_own,
+    is_place,
+    place_of,
+)
 
 HIGHEST = 2**63 - 1
 """Of seeds and steps: what an integer column of the store holds."""
@@ -51,19 +59,29 @@ def resolved_learner(agent: Agent) -> dict[str, Any]:
     """Every parameter and planner setting that an agent really has, in JSON's types."""
     learner, planner = agent.learner, agent.planner
     own = fields(planner) if is_dataclass(planner) else ()
+    parameters = dict(learner.values)
+    # A class of one's own may have fields that are not declared as settings.
+    others = [field.name for field in fields(learner) if field.name not in ("planner", *parameters)]
+    parameters |= {name: getattr(learner, name) for name in others}
     content: dict[str, Any] = {
-        "learner": LEARNERS.place(type(learner)),
-        "parameters": {name: _plain(value) for name, value in learner.values.items()},
-        "planner": None if planner is None else PLANNERS.place(type(planner)),
+        "learner": _known_as(LEARNERS, type(learner)),
+        "planner": None if planner is None else _known_as(PLANNERS, type(planner)),
         "planner_settings": {field.name: _plain(getattr(planner, field.name)) for field in own},
     }
     code = [type(thing) for thing in (learner, planner) if thing is not None]
     if isinstance(learner, Follow):
-        content["parameters"]["policy"], rule = learner.identity(agent.structure)
+        parameters["policy"], rule = learner.identity(agent.structure)
         code += [] if rule is None else [rule]
+    content["parameters"] = {name: _plain(value) for name, value in parameters.items()}
     # RESULTS_VERSION stands for fmdp's own code; other code stands for itself.
     digests = {place_of(thing): code_digest(thing) for thing in code if not is_own(thing)}
     return {**content, "code": digests} if digests else content
+
+
+def _known_as(registry: Registry[Any], kind: type[Any]) -> str:
+    """The name of fmdp's own; of others where they live, since a name that was registered in this
+    process is unknown to the workers."""
+    return registry.place(kind) if is_own(kind) else place_of(kind)
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,8 +178,8 @@ def _spec(document: Mapping[str, Any], text: str, folder: Path, name: str) -> Sp
     for key in ("steps", "seeds", "problems", "learners"):
         if key not in document:
             raise InvalidParameter(f"'{key}' is missing; a spec needs it")
-    name = _text(document.get("name", name), "name")
-    title = _text(document.get("title", name), "title")
+    name = text_line(document.get("name", name), "name")
+    title = text_line(document.get("title", name), "title")
     steps = whole(document["steps"], "steps", 1)
     seeds = check_seeds(document["seeds"])
     problems = _problems(document["problems"], folder)
@@ -187,17 +205,26 @@ def _problems(given: Any, folder: Path) -> dict[str, Problem]:
     found: dict[str, Problem] = {}
     for number, entry in enumerate(given):
         with _at(f"problems[{number}]"):
-            text = _text(entry, "a problem")
-            file = folder / text
-            # os.path, because Path.is_file raises where a name is too long to be one.
-            is_file = os.path.isfile(file)  # noqa: PTH113
-            model = problem(file if is_file else text, folder=folder)
-            named = model.name and not is_file and not text.endswith(".json")
-            one = Problem(model.name if named else text, model)
+            text = text_line(entry, "a problem")
+            one = problem_of(text, folder)
             if one.id in {other.id for other in found.values()}:
                 raise InvalidParameter(f"{quoted(one.id)} is given twice; once is enough")
             found[text] = one
     return found
+
+
+def problem_of(text: str, folder: Path) -> Problem:
+    """The problem of an id, or of a model file in or under the folder; a file goes by its path."""
+    file = folder / text
+    is_file = _is_file(file)
+    model = problem(file if is_file else text, folder=folder)
+    named = model.name and not is_file and not text.endswith(".json")
+    return Problem(model.name if named else text, model)
+
+
+def _is_file(path: Path) -> bool:
+    # os.path, because Path.is_file raises where a name is too long to be one.
+    return os.path.isfile(path)  # noqa: PTH113
 
 
 def _cells(entry: Any, problems: Mapping[str, Problem], steps: int, folder: Path) -> Iterator[Cell]:
@@ -207,7 +234,7 @@ def _cells(entry: Any, problems: Mapping[str, Problem], steps: int, folder: Path
     _only(entry, LEARNER_KEYS, "a learner", hint="; its own parameters go under 'set'")
     name, given = _named(entry, folder)
     kind = LEARNERS.find(name, folder)
-    label = _text(entry["label"], "label") if "label" in entry else None
+    label = text_line(entry["label"], "label") if "label" in entry else None
     chosen = _chosen(entry.get("problems"), problems)
     grid = list(_grid(kind.parameters, given, kind.owner()))
     planners = list(_planners(entry.get("planner"), folder))
@@ -247,16 +274,31 @@ def _named(entry: Mapping[str, Any], folder: Path) -> tuple[str, Mapping[str, An
         got = " and ".join(f"'{key}'" for key in heads) or "none of them"
         raise InvalidParameter(f"a learner needs one of 'name', 'policy' and 'rule'; got {got}")
     given = _table(entry.get("set", {}), "'set'")
-    text = _text(entry[heads[0]], heads[0])
+    text = text_line(entry[heads[0]], heads[0])
     if heads == ["name"]:
+        if text == Follow.name and "policy" in given:
+            given = {**given, "policy": _each(given["policy"], folder)}
         return text, given
     if given:
         raise InvalidParameter(f"'set' is for learners; a {heads[0]} has no parameters")
     if heads == ["rule"] and not is_place(text):
         raise InvalidParameter(f"'rule' must be module:function; got {quoted(text)}")
-    file = folder / text
-    # os.path, because Path.is_file raises where a name is too long to be one.
-    return Follow.name, {"policy": str(file) if os.path.isfile(file) else text}  # noqa: PTH113
+    if heads == ["policy"] and is_place(text) and not _is_file(folder / text):
+        raise InvalidParameter(f"'policy' must be a policy file; {quoted(text)} is for 'rule'")
+    return Follow.name, {"policy": _each(text, folder)}
+
+
+def _each(given: Any, folder: Path) -> Any:
+    """Policy files, relative to the spec, by their paths; a rule's module is looked for there."""
+    if isinstance(given, list):
+        return [_each(one, folder) for one in given]
+    if not isinstance(given, str):
+        return given
+    if _is_file(folder / given):
+        return str(folder / given)
+    if is_place(given):
+        attribute_at(given, "rule", folder)
+    return given
 
 
 def _taken_by(kind: type[Learner], planner: Planner) -> Planner:
@@ -314,7 +356,7 @@ def _planners(given: Any, folder: Path) -> Iterator[Planner | None]:
         table = dict(_table(entry, "'planner'", "the name of a planner, a table, or a list"))
         if "name" not in table:
             raise InvalidParameter("'planner' has no 'name'; a planner needs it")
-        kind = PLANNERS.find(_text(table.pop("name"), "name"), folder)
+        kind = PLANNERS.find(text_line(table.pop("name"), "name"), folder)
         if "max_seconds" in table:
             raise InvalidParameter(
                 "'planner' has 'max_seconds', which would make a run depend on the speed of the "
@@ -381,7 +423,7 @@ def _table(value: Any, what: str, allowed: str = "a table") -> Mapping[str, Any]
     return value
 
 
-def _text(value: Any, what: str) -> str:
+def text_line(value: Any, what: str) -> str:
     if not isinstance(value, str) or not value or not value.isprintable():
         raise InvalidParameter(f"{what} must be a line of text; got {quoted(value)}")
     return value
@@ -397,12 +439,12 @@ def whole(value: Any, what: str, low: int, high: int = HIGHEST) -> int:
 
 
 def _plain(value: Any) -> Any:
-    """The value in JSON's types."""
+    """The value in JSON's types; of anything else, a digest of what it is."""
     if isinstance(value, (list, tuple)):
         return [_plain(item) for item in value]
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
-    raise TypeError(f"a setting must be a number, a text or a list of them; got {value!r}")
+    return content_digest(value)
 
 
 @contextlib.contextmanager

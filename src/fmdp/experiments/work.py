@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from fmdp import __version__
 from fmdp.errors import FmdpError
 from fmdp.experiments import RESULTS_VERSION
+from fmdp.experiments.executors import let_go
 from fmdp.experiments.measures import curves_of, measured
 from fmdp.experiments.spec import PlannedRun, resolved_learner
 from fmdp.experiments.store import Curve, Recording, StoredRun
@@ -104,13 +105,24 @@ def _make(task: Task) -> MadeRun:
     if any(task.resolved.get(name) != value for name, value in found.items()):
         raise FmdpError(f"the worker resolves the learner to {found}, the sweep to {task.resolved}")
     run = simulate(
-        task.model, agent, task.steps, task.seed, record=task.record, reference=reference
+        task.model,
+        agent,
+        task.steps,
+        task.seed,
+        record=task.record,
+        reference=reference,
+        progress=_end_if_let_go,
     )
     if run.interrupted:
         raise KeyboardInterrupt  # it ends the sweep; the run has neither failed nor been done
     row = _row(task, status="done", seconds=run.seconds, measures=measured(run))
     kept = None if run.trajectory is None else recording_of(run.trajectory)
     return MadeRun(row, curve_of(run), kept)
+
+
+def _end_if_let_go(news: object) -> None:
+    if let_go():
+        raise KeyboardInterrupt  # the simulation takes it as Ctrl-C
 
 
 def curve_of(run: Run) -> Curve:
