@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fmdp.learning.registry import learners
+from fmdp.learning.registry import LEARNERS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "learning.md").read_text()
 
@@ -28,6 +28,6 @@ def test_the_examples_run(
 
 
 def test_every_parameter_is_explained() -> None:
-    for kind in learners():
+    for kind in LEARNERS.own():
         for parameter in kind.parameters:
             assert f"`{parameter.name}`" in PAGE, (kind.name, parameter.name)

@@ -1,4 +1,7 @@
-"""What every learner has to do: the same in bulk as step by step, proper tables, few plans."""
+"""What learners promise: proper tables, few plans, one run whatever the unit or the policy's form.
+
+test_conformance.py has what every one of them has to do.
+"""
 
 from __future__ import annotations
 
@@ -11,104 +14,19 @@ import pytest
 
 import fmdp
 from fmdp import Exact, FactoredMDP, OptimisticTables, Structure
-from fmdp.errors import FmdpError, InvalidParameter, UnknownName
-from fmdp.learning import learner as learner_module
-from fmdp.learning.learner import PlanningLearner, for_learning
-from fmdp.learning.registry import learner_kind, learners
+from fmdp.errors import InvalidParameter, UnknownName
+from fmdp.learning.learner import for_learning, with_targets
+from fmdp.learning.registry import LEARNERS
+from fmdp.planning import playing
 from fmdp.planning.linear import ALP
 from fmdp.planning.plan import Plan, Tables
 from fmdp.simulation import Reference, Simulation
-from fmdp.testing import check_learner
 from fmdp.testing.learners import StepByStep
 
-from .conftest import make
+from .conftest import started
 
 MODEL = fmdp.problem("random:3,values=2,parents=1,actions=3,seed=5,noise=bernoulli")
 REFERENCE = Reference(gain=1.5, gain_kind="exact", gaps=None, seconds=0.0)
-
-
-@pytest.mark.parametrize("save_after", [0, 1, 37])
-def test_every_learner_does_what_it_has_to(
-    kind: tuple[str, dict[str, Any]], save_after: int
-) -> None:
-    name, settings = kind
-
-    def made(model: FactoredMDP, generator: np.random.Generator) -> Any:
-        return learner_kind(name).make(model, settings, generator=generator)
-
-    check_learner(made, MODEL, steps=150, seed=3, save_after=save_after)
-
-
-@pytest.mark.parametrize("name", ["psrl", "dorl", "frmax"])
-@pytest.mark.parametrize(
-    "planner",
-    [ALP(), ALP(method="factored"), ALP(criterion="average"), ALP(basis="pairs", ties="first")],
-    ids=lambda planner: f"{planner.method}-{planner.criterion}-{planner.basis}",
-)
-def test_learners_with_the_linear_planner(name: str, planner: ALP) -> None:
-    def made(model: FactoredMDP, generator: np.random.Generator) -> Any:
-        return learner_kind(name).make(model, {}, planner, generator)
-
-    check_learner(made, MODEL, steps=150, seed=3, save_after=61)
-
-
-class Forgetful(fmdp.DORL):
-    """Played in bulk, it forgets to count."""
-
-    def absorb(self, taken: int, limit_reached: bool) -> None:
-        super().absorb(1, limit_reached)
-
-
-class Improper(fmdp.DORL):
-    """Its rows do not sum to 1."""
-
-    def tables(self) -> OptimisticTables:
-        made = super().tables()
-        free = [table + 0.1 for table in made.free]
-        return OptimisticTables.trusted(made.structure, made.lower, free, made.rewards)
-
-
-class Fickle(fmdp.Random):
-    """Asked again, it answers otherwise."""
-
-    def act(self, state: Any) -> tuple[int, ...]:
-        self._next = None
-        return super().act(state)
-
-
-class Careless(fmdp.DORL):
-    """It keeps half of its state when it is saved."""
-
-    def state(self) -> Any:
-        values, arrays = super().state()
-        return values, {**arrays, "reward_sums": np.zeros_like(arrays["reward_sums"])}
-
-
-@pytest.mark.parametrize(
-    ("broken", "said"),
-    [
-        (Forgetful, "two different runs"),
-        (Improper, "must be at least 0 and sum to 1"),
-        (Fickle, "answered otherwise"),
-        (Careless, "went on differently"),
-    ],
-)
-def test_the_checker_finds_what_is_broken(broken: Any, said: str) -> None:
-    with pytest.raises((AssertionError, FmdpError), match=said):
-        check_learner(lambda model, rng: broken(model.structure, generator=rng), MODEL)
-
-
-def test_a_learner_of_ones_own_can_be_checked() -> None:
-    class Own:
-        """The first action always."""
-
-        def act(self, state: Any) -> tuple[int, ...]:
-            return (0,)
-
-        def observe(self, state: Any, action: Any, rewards: Any, next_state: Any) -> None:
-            MODEL.structure.check_state(next_state)
-
-    check_learner(lambda model, rng: Own(), MODEL)
 
 
 class Checking:
@@ -144,69 +62,77 @@ def test_every_row_that_is_planned_with_is_a_distribution(name: str, problem: st
     model = fmdp.problem(problem)
     planner = Checking()
     settings: dict[str, Any] = {"m": 5} if name == "frmax" else {}
-    learner = learner_kind(name).make(model, settings, planner)
-    Simulation(model, learner, reference=REFERENCE).run(300)
-    assert learner.planner_calls == planner.calls > 5
+    agent = LEARNERS.find(name).make(settings, planner=planner).start(model)
+    Simulation(model, agent, reference=REFERENCE).run(300)
+    assert agent.planner_calls == planner.calls > 5
 
 
 @pytest.mark.parametrize("name", ["psrl", "dorl", "fsrl"])
 def test_arithmetic_episodes_make_few_plans(name: str) -> None:
-    learner = make(name, {}, MODEL)
+    agent = started(f"{name},episodes=arithmetic", MODEL)
     for steps in (50, 1000):
-        Simulation(MODEL, learner, reference=REFERENCE).run(steps)
+        Simulation(MODEL, agent, reference=REFERENCE).run(steps)
         largest = MODEL.structure.max_scope_size
-        bound = math.sqrt(3 * largest * learner.steps)
-        assert learner.planner_calls == learner.episodes <= bound
+        bound = math.sqrt(3 * largest * agent.steps)
+        assert agent.planner_calls == agent.episodes <= bound
 
 
 def test_frmax_plans_again_when_an_entry_becomes_known() -> None:
-    learner = make("frmax", {"m": 4}, MODEL)
-    assert isinstance(learner, PlanningLearner)
-    simulation = Simulation(MODEL, StepByStep(learner), reference=REFERENCE)
+    agent = started("frmax,m=4", MODEL)
+    simulation = Simulation(MODEL, StepByStep(agent), reference=REFERENCE)
     known = 0
     for _ in range(200):
         simulation.run(1)
-        calls = learner.planner_calls
-        now = int((learner.statistics.visits >= 4).sum())
-        learner.act(simulation.environment.state)
-        assert (learner.planner_calls > calls) == (now > known)
+        calls = agent.planner_calls
+        now = int((agent.statistics.visits >= 4).sum())
+        agent.act(simulation.environment.state)
+        assert (agent.planner_calls > calls) == (now > known)
         known = now
     assert known > 5
 
 
 def test_a_learner_can_be_shown_what_others_did() -> None:
-    learner = make("dorl", {}, MODEL)
+    agent = started("dorl", MODEL)
     for _ in range(10):
-        learner.observe((0, 0, 0), (2,), (0.0, 0.0, 0.0), (1, 1, 1))
-    assert learner.steps == 10
-    assert learner.planner_calls == 0
-    learner.act((0, 0, 0))
-    assert learner.planner_calls == 1
+        agent.observe((0, 0, 0), (2,), (0.0, 0.0, 0.0), (1, 1, 1))
+    assert agent.steps == 10
+    assert agent.planner_calls == 0
+    agent.act((0, 0, 0))
+    assert agent.planner_calls == 1
 
 
 def test_psrl_without_a_generator_says_how_to_give_one() -> None:
-    with pytest.raises(InvalidParameter, match="generator="):
-        fmdp.PSRL(MODEL.structure).act(MODEL.initial_state)
-    assert fmdp.DORL(MODEL.structure).act(MODEL.initial_state)
+    with pytest.raises(InvalidParameter, match="give start a seed"):
+        fmdp.PSRL().start(MODEL.structure).act(MODEL.initial_state)
+    assert fmdp.DORL().start(MODEL.structure).act(MODEL.initial_state)
 
 
 def test_unknown_names_and_values_are_refused() -> None:
     with pytest.raises(UnknownName, match='did you mean "prior"'):
-        fmdp.PSRL(MODEL.structure, priors=1)
+        LEARNERS.read("psrl,priors=1")
+    with pytest.raises(TypeError, match="unexpected keyword argument 'priors'"):
+        fmdp.PSRL(priors=1)  # type: ignore[call-arg]
     with pytest.raises(InvalidParameter, match="'c' parameter of learner dorl"):
-        fmdp.DORL(MODEL.structure, c=-1)
+        fmdp.DORL(c=-1)
     with pytest.raises(UnknownName, match='did you mean "dorl"'):
-        learner_kind("dorel")
-    with pytest.raises(InvalidParameter, match="must be given a Structure"):
-        fmdp.DORL(MODEL)
-    with pytest.raises(InvalidParameter, match="must be given a FactoredMDP"):
-        fmdp.Oracle(MODEL.structure)
+        LEARNERS.find("dorel")
+    with pytest.raises(InvalidParameter, match="starts with a Structure or a FactoredMDP"):
+        fmdp.DORL().start("circle:4")  # type: ignore[arg-type]
+    with pytest.raises(InvalidParameter, match="must be told a FactoredMDP"):
+        fmdp.Oracle().start(MODEL.structure)
     with pytest.raises(InvalidParameter, match="must be span"):
-        fmdp.FSRL(MODEL.structure, planner=Exact())
+        fmdp.FSRL(planner=Exact())
+
+
+def test_an_honest_learner_is_not_told_the_model() -> None:
+    for kind in LEARNERS.own():
+        agent = kind.make(kind.example).start(MODEL, 0)
+        assert (agent.model is MODEL) == (kind.role == "upper")
+        assert agent.structure == MODEL.structure
 
 
 def test_every_registered_learner_says_what_it_is() -> None:
-    kinds = learners()
+    kinds = LEARNERS.own()
     assert [kind.name for kind in kinds][:4] == ["psrl", "dorl", "fsrl", "frmax"]
     for kind in kinds:
         assert kind.summary
@@ -221,8 +147,11 @@ def test_plans_inside_learners_are_coarse_unless_asked_otherwise() -> None:
     assert (chosen.tolerance, chosen.max_iterations) == (1e-4, 9)
     chosen = for_learning(ALP(), structure)
     assert (chosen.tolerance, chosen.max_iterations) == (4e-3, None)
-    chosen = for_learning(None, structure, "vertex")
+    chosen = with_targets(Exact(), "vertex")
     assert (chosen.name, chosen.targets) == ("exact", "vertex")
+    agent: Any = fmdp.DORL(targets="vertex").start(structure)
+    assert agent.planner == Exact(tolerance=4e-3, max_iterations=200, targets="vertex")
+    assert agent.learner.planner is None  # what the user did not choose is not in the settings
 
 
 def test_learners_do_not_care_about_the_unit_of_the_reward() -> None:
@@ -232,8 +161,8 @@ def test_learners_do_not_care_about_the_unit_of_the_reward() -> None:
     for reward in ("sum", "mean"):
         model = fmdp.problem(f"circle:4,reward={reward}")
         for name in ("psrl", "dorl", "frmax"):
-            learner = make(name, {"m": 10} if name == "frmax" else {}, model)
-            simulation = Simulation(model, learner, seed=1, reference=REFERENCE)
+            agent = started(f"{name},m=10" if name == "frmax" else name, model)
+            simulation = Simulation(model, agent, seed=1, reference=REFERENCE)
             simulation.run(400)
             runs[name, reward] = simulation.environment.total_reward
     for name in ("psrl", "dorl", "frmax"):
@@ -244,12 +173,10 @@ def test_fsrl_with_a_large_budget_is_dorl() -> None:
     """Budgets that no bias needs leave nothing to truncate."""
     totals = []
     for name, settings in (("dorl", {}), ("fsrl", {"budget": 1e6})):
-        learner = learner_kind(name).make(MODEL, settings, None)
-        assert isinstance(learner, PlanningLearner)
-        learner.planner = learner.planner.__class__(
-            **{**vars(learner.planner), "tolerance": 1e-8, "max_iterations": 10_000}
-        )
-        simulation = Simulation(MODEL, learner, seed=2, reference=REFERENCE)
+        agent = LEARNERS.find(name).make(settings).start(MODEL)
+        assert agent.planner is not None
+        agent.planner = replace(agent.planner, tolerance=1e-8, max_iterations=10_000)  # type: ignore[call-arg]
+        simulation = Simulation(MODEL, agent, seed=2, reference=REFERENCE)
         simulation.run(300)
         totals.append(simulation.environment.total_reward)
     assert totals[0] == totals[1]
@@ -262,8 +189,8 @@ def test_learners_approach_the_best_policy() -> None:
     for name in ("psrl", "dorl", "fsrl", "frmax"):
         halves = np.zeros(2)
         for seed in range(3):
-            learner = make(name, {"m": 20} if name == "frmax" else {}, model, seed)
-            simulation = Simulation(model, learner, seed, reference=reference)
+            agent = started(f"{name},m=20" if name == "frmax" else name, model, seed)
+            simulation = Simulation(model, agent, seed, reference=reference)
             for half in range(2):
                 before = simulation.environment.total_gap
                 simulation.run(1000)
@@ -276,6 +203,7 @@ class Asked:
 
     def __init__(self, table: fmdp.TablePolicy) -> None:
         self.table = table
+        self.state_sizes, self.action_sizes = table.state_sizes, table.action_sizes
         self.asked: list[tuple[int, ...]] = []
 
     def __call__(self, state: Any) -> tuple[int, ...]:
@@ -308,15 +236,15 @@ class AskedPlanner:
 
 
 @pytest.mark.parametrize("most_states", [0, 1 << 18])
-@pytest.mark.parametrize("rule", ["arithmetic", "doubling"])
+@pytest.mark.parametrize("rule", ["growing", "arithmetic", "doubling"])
 def test_a_policy_without_a_table_runs_the_same(
     monkeypatch: pytest.MonkeyPatch, most_states: int, rule: str
 ) -> None:
     """Tabulated as states are met, or asked in every step where there are too many states."""
-    monkeypatch.setattr(learner_module, "TABULATED_STATES", most_states)
-    planner = AskedPlanner()
-    asked = fmdp.DORL(MODEL.structure, planner=planner, episodes=rule)
-    plain = fmdp.DORL(MODEL.structure, planner=Exact(tolerance=1e-2), episodes=rule)
+    monkeypatch.setattr(playing, "TABULATED_STATES", most_states)
+    planner: Any = AskedPlanner()
+    asked = fmdp.DORL(planner=planner, episodes=rule).start(MODEL)
+    plain = fmdp.DORL(planner=Exact(tolerance=1e-2), episodes=rule).start(MODEL)
     runs = [Simulation(MODEL, one, seed=6, reference=REFERENCE) for one in (asked, plain)]
     for run in runs:
         run.run(400)
@@ -334,9 +262,7 @@ def test_nested_and_vertex_targets_agree_on_a_circle() -> None:
     rewards = []
     for targets in ("nested", "vertex"):
         planner = Exact(ties="first", targets=targets)
-        simulation = Simulation(
-            model, fmdp.DORL(model.structure, planner=planner), seed=1, reference=REFERENCE
-        )
+        simulation = Simulation(model, fmdp.DORL(planner=planner), seed=1, reference=REFERENCE)
         simulation.run(600)
         rewards.append(simulation.environment.total_reward)
     assert rewards[0] == rewards[1]

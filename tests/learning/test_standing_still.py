@@ -17,7 +17,7 @@ from scipy.optimize import linprog
 
 import fmdp
 from fmdp import Exact, OptimisticTables, Structure
-from fmdp.learning.registry import learner_kind
+from fmdp.learning.registry import LEARNERS
 from fmdp.model.spaces import all_assignments
 from fmdp.planning.linear import ALP
 from fmdp.planning.plan import Plan, Status, Tables
@@ -89,7 +89,7 @@ def case() -> Case:
 
 def gap_regret(case: Case, learner: str, planner: Any) -> float:
     settings = {"m": 10} if learner == "frmax" else {}
-    made = learner_kind(learner).make(MODEL, settings, planner)
+    made = LEARNERS.find(learner).make(settings, planner=planner)
     run = fmdp.simulate(MODEL, made, STEPS, seed=1, reference=case.reference)
     assert run.gap_regret is not None
     return run.gap_regret

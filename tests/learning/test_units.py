@@ -15,11 +15,11 @@ from fmdp.errors import InvalidParameter
 from fmdp.learning.budgets import BudgetDoubling
 from fmdp.learning.confidence import confidence_tables
 from fmdp.learning.posterior import sample_model
-from fmdp.learning.registry import learner_kind
+from fmdp.learning.registry import LEARNERS
 from fmdp.learning.statistics import Statistics
 from fmdp.model import FactoredMDP, Noise
 from fmdp.planning.plan import Planner
-from fmdp.simulation.loop import Run
+from fmdp.simulation import Run
 from fmdp.testing.units import in_units
 
 STEPS = 400
@@ -53,8 +53,8 @@ def called(case: tuple[str, Planner | None, dict[str, object]]) -> str:
 def run(model: FactoredMDP, case: tuple[str, Planner | None, dict[str, object]]) -> Run:
     name, planner, settings = case
     generator = np.random.Generator(np.random.PCG64(3))
-    learner = learner_kind(name).make(model, settings, planner=planner, generator=generator)
-    return fmdp.simulate(model, learner, steps=STEPS, seed=3)
+    agent = LEARNERS.find(name).make(settings, planner=planner).start(model, generator)
+    return fmdp.simulate(model, agent, steps=STEPS, seed=3)
 
 
 def noisy(model: FactoredMDP) -> FactoredMDP:

@@ -114,7 +114,8 @@ def _traces(
     seen: Any = StepByStep(agent) if step_by_step else agent
     simulation = Simulation(model, seen, seed, reference=_NO_REFERENCE, record=True)
     if save_after is not None:
-        simulation.run(save_after)
+        if save_after:
+            simulation.run(save_after)
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder) / "learner.npz"
             agent.save(file)
