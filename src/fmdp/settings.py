@@ -37,6 +37,7 @@ from fmdp.parameters import (
 Own = TypeVar("Own", bound="Settings")
 
 _KEY = "fmdp"
+_MEANING = "fmdp.meaning"
 
 
 def setting(
@@ -58,6 +59,19 @@ def setting(
     """
     held = {} if default is REQUIRED else {"default": default}
     return dataclasses.field(**held, kw_only=True, metadata={_KEY: (kind, meaning, limits)})
+
+
+def part(default: Any, meaning: str) -> Any:
+    """Declare a field that is an object and has no text of its own, such as a learner's planner.
+
+    Parameters
+    ----------
+    default
+        The value where none is given.
+    meaning
+        What it is, for `help()`.
+    """
+    return dataclasses.field(default=default, kw_only=True, metadata={_MEANING: meaning})
 
 
 # `setting` is not named as a field specifier: type checkers find a default there by its keyword
@@ -172,16 +186,16 @@ def _spelled(annotation: Any) -> str:
 
 
 def _documented(cls: type[Settings], text: str) -> str:
-    """The docstring with a section that has every setting; of other fields, what it says itself."""
-    if not cls.parameters:
-        return text
-    types = {one.name: one.type for one in dataclasses.fields(cls)}
-    lines = [text, "", "Parameters", "----------"]
-    for one in cls.parameters:
-        spelled = types[one.name]
-        default = "required" if one.required else f"default {one.show(one.default)}"
-        lines.append(
-            f"{one.name} : {spelled if isinstance(spelled, str) else _spelled(spelled)}, {default}"
-        )
-        lines.append(f"    {one.meaning[:1].upper()}{one.meaning[1:]}: {one.allowed}.")
-    return "\n".join(lines).strip()
+    """The docstring with a section that has every field."""
+    declared = {one.name: one for one in cls.parameters}
+    lines = []
+    for field in _own_first(cls):
+        spelled = field.type if isinstance(field.type, str) else _spelled(field.type)
+        default = "required" if field.default is MISSING else f"default {field.default!r}"
+        meaning = field.metadata.get(_MEANING, "")
+        if field.name in declared:
+            one = declared[field.name]
+            meaning = f"{one.meaning}: {one.allowed}"
+        lines.append(f"{field.name} : {spelled}, {default}")
+        lines.append(f"    {meaning[:1].upper()}{meaning[1:]}.")
+    return "\n".join([text, "", "Parameters", "----------", *lines]).strip() if lines else text

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import field, fields, is_dataclass, replace
+from dataclasses import fields, is_dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -38,7 +38,7 @@ from fmdp.planning.plan import Planner, Tables
 from fmdp.planning.registry import planner_of
 from fmdp.planning.settings import refuse_targets
 from fmdp.planning.span import SpanConstrained
-from fmdp.settings import Settings, setting
+from fmdp.settings import Settings, part, setting
 
 TOLERANCE = 1e-3
 """Of plans inside learners, in units of the sum of the reward ranges."""
@@ -46,6 +46,11 @@ MAX_SWEEPS = 200
 """Of plans inside learners; more than enough but for sampled models with several chains."""
 EXACT_STATES = 1 << 13
 """Learners plan hundreds of times: above this the exact planner is not their default."""
+
+PLANNER_MEANING = (
+    "what plans: an object such as fmdp.Exact(tolerance=1e-2), or a text such as "
+    "'alp,basis=pairs'; by default exact where that fits, else approximate"
+)
 
 _NOT_ASKED = ("act", "observe")
 
@@ -153,7 +158,7 @@ class PlanningLearner(Learner):
 
     episodes: str = setting(DEFAULT_RULE, RULES_MEANING, choices=RULES)
     length: int | None = setting(None, "steps of an episode, for episodes=fixed", low=1)
-    planner: Planner | str | None = field(default=None, kw_only=True)
+    planner: Planner | str | None = part(None, PLANNER_MEANING)
 
     def check(self) -> None:
         super().check()

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import field
-
 from fmdp.learning.agent import Agent, Decision
-from fmdp.learning.learner import Learner
+from fmdp.learning.learner import PLANNER_MEANING, Learner
 from fmdp.model import Structure
 from fmdp.planning.choice import choose_planner
 from fmdp.planning.plan import Planner
 from fmdp.planning.registry import planner_of
 from fmdp.planning.settings import refuse_targets
+from fmdp.settings import part
 
 
 class Oracle(Learner):
@@ -20,7 +19,7 @@ class Oracle(Learner):
     role = "upper"
     knows_model = True
 
-    planner: Planner | str | None = field(default=None, kw_only=True)
+    planner: Planner | str | None = part(None, PLANNER_MEANING)
 
     def check(self) -> None:
         object.__setattr__(self, "planner", planner_of(self.planner, self.owner()))
