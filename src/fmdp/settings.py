@@ -96,6 +96,7 @@ class Settings:
         super().__init_subclass__(**arguments)
         text = inspect.cleandoc(cls.__dict__.get("__doc__") or "")
         dataclass(frozen=True, kw_only=True, repr=False)(cls)
+        _refuse_fields(cls)
         cls.parameters = tuple(_parameter(one) for one in _own_first(cls) if _KEY in one.metadata)
         if "name" not in cls.__dict__:
             cls.name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", cls.__name__).lower()
@@ -128,15 +129,13 @@ class Settings:
         """
         return cls(**resolve(cls.parameters, given, cls.owner()), **others)
 
-    @property
-    def values(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, Any]:
         """Every setting with its value, in the order of the declarations."""
         return {one.name: getattr(self, one.name) for one in self.parameters}
 
     def words(self) -> tuple[str, ...]:
         """("c=0.5", ...): the settings that differ from their defaults, as texts."""
-        held = {one.name: getattr(self, one.name) for one in self.parameters}
-        return canonical(self.parameters, held)
+        return canonical(self.parameters, self.as_dict())
 
     def __repr__(self) -> str:
         """The call that makes an equal object."""
@@ -146,6 +145,27 @@ class Settings:
             if one.default is MISSING or getattr(self, one.name) != one.default
         ]
         return f"{type(self).__name__}({', '.join(shown)})"
+
+
+def _refuse_fields(cls: type[Settings]) -> None:
+    """Settings are all that such an object is known by, in ids, keys and files: a field beside them
+    would be left out. And none may hide what its base uses."""
+    for field in dataclasses.fields(cls):
+        if _KEY not in field.metadata and _MEANING not in field.metadata:
+            raise TypeError(
+                f"the field '{field.name}' of {cls.noun} {cls.__name__} must be declared as a "
+                f'setting: {field.name}: ... = fmdp.setting(default, "its meaning")'
+            )
+    own = {field.name for field in dataclasses.fields(cls)}
+    for name in inspect.get_annotations(cls):
+        above = next((one for one in cls.__mro__[1:] if name in one.__dict__), None)
+        inherited = getattr(above, "__dataclass_fields__", {})
+        # A field may be declared anew, with another default; a method or a fact of the class not.
+        if name in own and above is not None and name not in inherited:
+            raise TypeError(
+                f"the setting '{name}' of {cls.noun} {cls.__name__} has a name that every "
+                f"{cls.noun} uses itself; it must have another"
+            )
 
 
 def _own_first(cls: type[Settings]) -> list[Field[Any]]:

@@ -270,8 +270,6 @@ def test_nobody_inherits_from_agent() -> None:
 class Answers(Learner):
     """Decides whatever it is told to."""
 
-    what: Any = None
-
     def decide(self, agent: fmdp.Agent) -> Any:
         return ANSWERS[self.what_name]
 

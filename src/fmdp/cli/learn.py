@@ -124,9 +124,11 @@ def learn(
     result: dict[str, Any] = {
         "problem": problem,
         "learner": learner.partition(",")[0],
-        "parameters": {one.name: plain(one, chosen.values[one.name]) for one in chosen.parameters},
+        "parameters": {
+            one.name: plain(one, getattr(chosen, one.name)) for one in chosen.parameters
+        },
         "planner": None if of_planner is None else of_planner.name,
-        "planner_settings": getattr(of_planner, "values", None),
+        "planner_settings": settings_of(of_planner),
         "planner_reason": reason or agent.planner_reason,
         "seed": n_seed,
         **{key: getattr(run, key) for key in OF_THE_RUN},
@@ -140,6 +142,13 @@ def learn(
     else:
         print_run(result, run, chosen, out)
     return INTERRUPTED if run.interrupted else 0
+
+
+def settings_of(planner: Any) -> dict[str, Any] | None:
+    """Of a planner that has declared them."""
+    from fmdp.settings import Settings
+
+    return planner.as_dict() if isinstance(planner, Settings) else None
 
 
 def plain(parameter: Parameter, value: Any) -> Any:

@@ -59,7 +59,7 @@ def resolved_learner(agent: Agent) -> dict[str, Any]:
     """Every parameter and planner setting that an agent really has, in JSON's types."""
     learner, planner = agent.learner, agent.planner
     own = fields(planner) if is_dataclass(planner) else ()
-    parameters = dict(learner.values)
+    parameters = learner.as_dict()
     # A class of one's own may have fields that are not declared as settings.
     others = [field.name for field in fields(learner) if field.name not in ("planner", *parameters)]
     parameters |= {name: getattr(learner, name) for name in others}

@@ -12,7 +12,6 @@ too many is refused at once instead of filling the memory.
 
 from __future__ import annotations
 
-import dataclasses
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar
 
@@ -46,7 +45,6 @@ class Problem(Settings, ABC):
 
     def __init_subclass__(cls, **arguments: Any) -> None:
         super().__init_subclass__(**arguments)
-        _refuse_fields(cls)
         # As in an id: the size is the first, in whichever of the classes it is declared.
         cls.parameters = tuple(sorted(cls.parameters, key=lambda one: one.name != "size"))
         if "example" not in cls.__dict__:
@@ -110,24 +108,6 @@ def refuse_if_too_large(name: str, table_entries: int, factors: int) -> None:
             needed_bytes=needed,
             limit_bytes=TABLE_LIMIT_BYTES,
         )
-
-
-def _refuse_fields(cls: type[Problem]) -> None:
-    """An id has the settings and nothing else: a field beside them would be left out of it."""
-    declared = {one.name: one for one in cls.parameters}
-    for field in dataclasses.fields(cls):
-        if field.name not in declared:
-            raise TypeError(
-                f"the field '{field.name}' of problem {cls.__name__} must be declared as a "
-                f'setting: {field.name}: ... = fmdp.setting(default, "its meaning")'
-            )
-        # `values` is what a variable has; nothing here asks for the property that it hides.
-        hides = field.name != "values" or declared[field.name].required
-        if hides and hasattr(Problem, field.name):
-            raise TypeError(
-                f"the setting '{field.name}' of problem {cls.__name__} has a name that every "
-                f"problem uses itself; it must have another"
-            )
 
 
 def _small(size: Parameter) -> int:

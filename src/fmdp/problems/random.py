@@ -54,9 +54,7 @@ class RandomModel(Problem):
 
     size: int = setting(REQUIRED, "number of state variables", low=1)
     # The parameter has the name of a property of all settings, which it hides.
-    values: int = setting(  # type: ignore[assignment]
-        2, "values of each state variable", low=1
-    )
+    values: int = setting(2, "values of each state variable", low=1)
     parents: int = setting(2, "state variables in each scope, or all if fewer", low=0, high=30)
     actions: int = setting(3, "values of each action variable", low=1)
     agents: int = setting(1, "number of action variables; one is in each scope", low=1)
