@@ -159,7 +159,7 @@ def _refuse_fields(cls: type[Settings]) -> None:
     own = {field.name for field in dataclasses.fields(cls)}
     for name in inspect.get_annotations(cls):
         above = next((one for one in cls.__mro__[1:] if name in one.__dict__), None)
-        inherited = getattr(above, "__dataclass_fields__", {})
+        inherited = {field.name for field in dataclasses.fields(above)} if above else set()
         # A field may be declared anew, with another default; a method or a fact of the class not.
         if name in own and above is not None and name not in inherited:
             raise TypeError(
