@@ -9,8 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import fmdp
+from fmdp.elimination import layout
 from fmdp.elimination.backup import Backup, backup_for
-from fmdp.elimination.classes import FlatTables, action_classes
+from fmdp.elimination.classes import (
+    FlatTables,
+    action_classes,
+    number_rows,
+    number_slices,
+)
 from fmdp.elimination.layout import choose_layout, make_layout
 from fmdp.elimination.order import elimination_order
 from fmdp.errors import TooLarge
@@ -162,6 +169,28 @@ def test_actions_with_equal_tables_share_their_steps() -> None:
     shared = make_layout(structure, order, action_classes(structure, tables), **one_by_one)
     assert sum(apart.node_counts) == 9 * 8
     assert shared.node_counts == tuple(range(2, 10))  # "nothing yet" and one a restart so far
+
+
+def test_rows_are_numbered_by_first_appearance() -> None:
+    rows = np.array([[2.0, 0.0], [1.0, 0.0], [2.0, -0.0], [3.0, 0.0], [1.0, 0.0]])
+    numbers, first = number_rows(rows)
+    assert numbers.tolist() == [0, 1, 0, 2, 1]
+    assert first.tolist() == [0, 1, 3]
+    slices, shown = number_slices(rows.T.reshape(1, 2, 5))  # two slices of five numbers
+    assert slices.tolist() == [0, 1]
+    assert shown.tolist() == [0, 1]
+
+
+def test_a_plan_searches_its_layout_once() -> None:
+    """The choice of the planner, the plan and the evaluation of its policy ask for the same."""
+    layout._candidates.cache_clear()
+    fmdp.plan(problem("circle:11"))
+    searches = layout._candidates.cache_info()
+    assert (searches.misses, searches.hits) == (1, 2)
+    # Equal tables make other classes of actions: one search by structure, one by tables.
+    fmdp.plan(problem("circle:11,dynamics=guestrin"))
+    searches = layout._candidates.cache_info()
+    assert searches.misses == 2
 
 
 def test_order_prices() -> None:

@@ -18,8 +18,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fmdp.errors import FileProblem, FmdpError, InvalidModel
-from fmdp.model import FactoredMDP, Noise, Structure, load, save
+from fmdp.model import FactoredMDP, Noise, Structure, factored, load, save
 from fmdp.model.files import dumps, loads, write_atomically
+from fmdp.problems import problem
 from fmdp.testing.strategies import models
 
 ROOT = Path(__file__).parents[2]
@@ -149,6 +150,29 @@ def test_scopes_may_be_in_any_order() -> None:
     factor["scope"] = ["act", "machine"]
     factor["rows"] = [factor["rows"][row] for row in (0, 2, 1, 3)]
     assert loads(json.dumps(swapped)) == loads(document_text())
+
+
+def test_a_load_checks_every_part_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = problem("circle:3")
+    text = dumps(model)
+    checked: list[str] = []
+
+    def watched(owner: Any, name: str) -> None:
+        original = getattr(owner, name)
+
+        def watching(*arguments: Any) -> Any:
+            checked.append(name)
+            return original(*arguments)
+
+        monkeypatch.setattr(owner, name, watching)
+
+    watched(factored, "as_distributions")
+    watched(factored, "_reward_table")
+    watched(Structure, "_settle_variables")
+    assert loads(text) == model
+    assert checked.count("_settle_variables") == 1
+    assert checked.count("as_distributions") == model.structure.m
+    assert checked.count("_reward_table") == model.structure.l
 
 
 def test_errors_count_rows_as_the_file_does() -> None:

@@ -48,12 +48,22 @@ class ActionClasses:
         default_factory=dict, repr=False
     )
 
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, ActionClasses)
+            and np.array_equal(self.transitions, other.transitions)
+            and np.array_equal(self.rewards, other.rewards)
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.transitions.tobytes(), self.rewards.tobytes()))
+
     def of_group(self, step: Step) -> tuple[Index, Index]:
         """Class of every joint action in a step, and the first joint action of each class."""
         if step not in self._groups:
             members, rewards = step
             columns = [self.transitions[i] for i in members] + [self.rewards[f] for f in rewards]
-            self._groups[step] = _renumber(np.stack(columns, axis=1))
+            self._groups[step] = number_rows(np.stack(columns, axis=1))
         return self._groups[step]
 
     def of_beginning(self, steps: tuple[Step, ...]) -> tuple[Index, Index]:
@@ -62,17 +72,22 @@ class ActionClasses:
             return self.of_group(steps[0])
         if steps not in self._beginnings:
             columns = [self.of_beginning(steps[:-1])[0], self.of_group(steps[-1])[0]]
-            self._beginnings[steps] = _renumber(np.stack(columns, axis=1))
+            self._beginnings[steps] = number_rows(np.stack(columns, axis=1))
         return self._beginnings[steps]
 
 
-def _renumber(keys: NDArray[Any]) -> tuple[Index, Index]:
+def number_rows(rows: NDArray[Any]) -> tuple[Index, Index]:
     """Equal rows get equal numbers, in order of first appearance; and where each first appears."""
-    _, first, inverse = np.unique(keys, return_index=True, return_inverse=True, axis=0)
-    # np.unique numbers by content, which is arbitrary; appearance is a function of the actions.
-    rank = np.empty(len(first), dtype=np.int64)
-    rank[np.argsort(first)] = np.arange(len(first))
-    return rank[np.ravel(inverse)], np.sort(first)
+    numbers: dict[bytes, int] = {}
+    # + 0 makes one of the two zeros.
+    keys = (row.tobytes() for row in np.ascontiguousarray(rows) + 0)
+    found = np.array([numbers.setdefault(key, len(numbers)) for key in keys], dtype=np.int64)
+    return found, np.unique(found, return_index=True)[1].astype(np.int64)
+
+
+def number_slices(table: NDArray[np.float64]) -> tuple[Index, Index]:
+    """The same of the slices table[:, c, :], numbered by c."""
+    return number_rows(table.transpose(1, 0, 2).reshape(table.shape[1], -1))
 
 
 def action_classes(structure: Structure, tables: FlatTables | None = None) -> ActionClasses:
@@ -88,8 +103,7 @@ def action_classes(structure: Structure, tables: FlatTables | None = None) -> Ac
             return projection
         # A scope is sorted, states before actions: [states, actions, numbers of a row].
         states = count(structure.scope_sizes([v for v in scope if v < m]))
-        cube = numbers().reshape(states, count(told_sizes), -1)
-        alike, _ = _renumber(cube.transpose(1, 0, 2).reshape(cube.shape[1], -1))
+        alike, _ = number_slices(numbers().reshape(states, count(told_sizes), -1))
         result: Index = alike[projection]
         return result
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property, lru_cache, partial
 
 from fmdp.elimination import kernels as k
 from fmdp.elimination.classes import ActionClasses, Step, action_classes
@@ -37,6 +37,7 @@ _SWEEPS_A_SOLVE = 20
 _GROUP_LIMITS = ((1, 1), (4, 8), (8, 8))  # joint values of a group, and of the last group
 _UNROLLED = (2, 4, 8)
 _MOST_BRANCHES = 1 << 16
+_REMEMBERED = 1 << 16  # joint actions times factors of a search that is kept
 VECTORS = 6  # over all states at once: h, L h, scratch, actions, bias, and one in passing
 PARALLEL_STATES = 1 << 13  # below this threads cost more than they bring
 
@@ -228,6 +229,29 @@ def _cut(
     return pieces[::-1]
 
 
+@lru_cache(maxsize=16)
+def _candidates(structure: Structure, nested: bool, classes: ActionClasses) -> tuple[Layout, ...]:
+    """The layouts to choose from.  Choosing a planner, planning and evaluating ask for the same."""
+    order = elimination_order(structure)
+    found: list[Layout] = []
+    for limit, last_limit in ((1, 1),) if nested else _GROUP_LIMITS:
+        make = partial(
+            make_layout,
+            structure,
+            order,
+            classes,
+            nested=nested,
+            limit=limit,
+            last_limit=last_limit,
+        )
+        axes = make(branch=()).axes
+        for length in range(len(axes) + 1):
+            if volume(axes[:length], structure.state_sizes) > _MOST_BRANCHES:
+                break
+            found.append(make(branch=axes[:length]))
+    return tuple(found)
+
+
 def choose_layout(
     structure: Structure,
     *,
@@ -242,20 +266,11 @@ def choose_layout(
     variables come into play (the first ones cost nothing extra; each later one trades time for
     memory), as far as conditioning pays at all.
     """
-    order = elimination_order(structure)
     if classes is None:
         classes = action_classes(structure)
-    candidates = []
-    for limit, last_limit in ((1, 1),) if nested else _GROUP_LIMITS:
-        make = partial(
-            make_layout, structure, order, classes,
-            nested=nested, limit=limit, last_limit=last_limit,
-        )  # fmt: skip
-        axes = make(branch=()).axes
-        for length in range(len(axes) + 1):
-            if volume(axes[:length], structure.state_sizes) > _MOST_BRANCHES:
-                break
-            candidates.append(make(branch=axes[:length]))
+    few = classes.transitions.size + classes.rewards.size <= _REMEMBERED
+    search = _candidates if few else _candidates.__wrapped__
+    candidates = search(structure, nested, classes)
     fitting = [
         layout
         for layout in candidates

@@ -13,6 +13,8 @@ need: their value depends on it.
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from fmdp.model import Structure
 
 # All subsets of 12 variables fit into the beam (924 of size 6), so the search is exact there.
@@ -20,6 +22,7 @@ BEAM = 1000
 BEAM_LARGE = 120
 
 
+@lru_cache(maxsize=16)  # a plan asks for it several times, a run for the same one as the last
 def elimination_order(structure: Structure) -> tuple[int, ...]:
     """The cheapest order found, first eliminated first."""
     m = structure.m

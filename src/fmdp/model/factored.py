@@ -135,33 +135,43 @@ class FactoredMDP:
         ):
             if len(given) != needed:
                 raise InvalidModel(f"{len(given)} {what.format(needed)}; the numbers must agree")
-        if not isinstance(name, str) or not name.isprintable():
-            raise InvalidModel(f"name {name!r}: must be a printable string")
-        start = (0,) * structure.m if initial_state is None else initial_state
-        try:
-            start = structure.check_state(start, "initial state")
-        except InvalidParameter as error:
-            raise InvalidModel(str(error)) from None
-        object.__setattr__(self, "structure", structure)
-        object.__setattr__(
-            self,
-            "transitions",
-            tuple(
+        self._hold(
+            structure,
+            [
                 _transition_table(structure, i, structure.transition_scopes[i], table)
                 for i, table in enumerate(transitions)
-            ),
-        )
-        object.__setattr__(
-            self,
-            "rewards",
-            tuple(
+            ],
+            [
                 _reward_table(structure, k, structure.reward_scopes[k], table)
                 for k, table in enumerate(rewards)
-            ),
+            ],
+            _noise(noise, structure.l),
+            _initial_state(initial_state, structure),
+            _printable(name),
         )
-        object.__setattr__(self, "noise", _noise(noise, structure.l))
-        object.__setattr__(self, "initial_state", start)
-        object.__setattr__(self, "name", name)
+
+    def _hold(
+        self,
+        structure: Structure,
+        transitions: Sequence[FloatArray],
+        rewards: Sequence[FloatArray],
+        noise: tuple[Noise, ...],
+        initial_state: tuple[int, ...],
+        name: str,
+    ) -> None:
+        """Set the fields, all of them checked; tables become read-only."""
+        for table in (*transitions, *rewards):
+            table.flags.writeable = False
+        values: dict[str, Any] = {
+            "structure": structure,
+            "transitions": tuple(transitions),
+            "rewards": tuple(rewards),
+            "noise": noise,
+            "initial_state": initial_state,
+            "name": name,
+        }
+        for field, value in values.items():
+            object.__setattr__(self, field, value)
 
     @classmethod
     def from_factors(
@@ -232,26 +242,54 @@ class FactoredMDP:
             Where these do not make a model; the text names the factor and the row as given.
         """
         sizes = items(state_sizes, "state sizes")
-        transitions = _pairs(transitions, "transition factor")
-        rewards = _pairs(rewards, "reward factor")
-        bare = Structure(
+        variables = Structure(
             sizes,
             action_sizes,  # type: ignore[arg-type]  # Structure makes tuples of all these
             ((),) * len(sizes),
-            ((),) * len(rewards),
-            reward_ranges,  # type: ignore[arg-type]
-            state_names,  # type: ignore[arg-type]
-            action_names,  # type: ignore[arg-type]
-            reward_names,  # type: ignore[arg-type]
-            state_values,  # type: ignore[arg-type]
-            action_values,  # type: ignore[arg-type]
+            (),
+            state_names=state_names,  # type: ignore[arg-type]
+            action_names=action_names,  # type: ignore[arg-type]
+            state_values=state_values,  # type: ignore[arg-type]
+            action_values=action_values,  # type: ignore[arg-type]
+        )
+        return cls.over(
+            variables,
+            transitions,
+            rewards,
+            reward_ranges=reward_ranges,
+            reward_names=reward_names,
+            groups=groups,
+            noise=noise,
+            initial_state=initial_state,
+            name=name,
+        )
+
+    @classmethod
+    def over(
+        cls,
+        variables: Structure,
+        transitions: Sequence[tuple[Sequence[int | str], npt.ArrayLike]],
+        rewards: Sequence[tuple[Sequence[int | str], npt.ArrayLike]] = (),
+        *,
+        reward_ranges: Sequence[tuple[float, float]] = (),
+        reward_names: Sequence[str] = (),
+        groups: Sequence[Sequence[int | str]] = (),
+        noise: Noise | Sequence[Noise] | None = None,
+        initial_state: Sequence[int] | None = None,
+        name: str = "",
+    ) -> FactoredMDP:
+        """As `from_factors`, over the variables of a structure, whose factors do not count."""
+        transitions = _pairs(transitions, "transition factor")
+        rewards = _pairs(rewards, "reward factor")
+        bare = variables.with_factors(
+            ((),) * variables.m, ((),) * len(rewards), reward_ranges, reward_names
         )
         if len(transitions) != bare.m:
             raise InvalidModel(
                 f"{len(transitions)} transition factors for {bare.m} state variables; "
                 f"there must be one a state variable"
             )
-        # Checked in the given order too, so that an error names the row as the caller counts.
+        # Checked in the given order, so that an error names the row as the caller counts.
         given: list[tuple[tuple[int, ...], FloatArray]] = []
         for i, (scope, table) in enumerate(transitions):
             numbers = _scope_numbers(bare, scope, bare.transition_label(i))
@@ -261,18 +299,26 @@ class FactoredMDP:
             given.append((numbers, _reward_table(bare, k, numbers, table)))
         scopes = tuple(tuple(sorted(numbers)) for numbers, _ in given)
         tables = [sort_rows(bare.sizes, numbers, table) for numbers, table in given]
-        whole = {field.name: getattr(bare, field.name) for field in fields(bare)}
-        whole |= {
-            "transition_scopes": scopes[: bare.m],
-            "reward_scopes": scopes[bare.m :],
-            "groups": tuple(
+        structure = bare.with_factors(
+            scopes[: bare.m],
+            scopes[bare.m :],
+            bare.reward_ranges,
+            bare.reward_names,
+            tuple(
                 _scope_numbers(bare, group, f"group {index}")
                 for index, group in enumerate(items(groups, "groups"))
             ),
-        }
-        return cls(
-            Structure(**whole), tables[: bare.m], tables[bare.m :], noise, initial_state, name
         )
+        made = object.__new__(cls)
+        made._hold(
+            structure,
+            tables[: bare.m],
+            tables[bare.m :],
+            _noise(noise, bare.l),
+            _initial_state(initial_state, bare),
+            _printable(name),
+        )
+        return made
 
     @classmethod
     def trusted(
@@ -298,18 +344,8 @@ class FactoredMDP:
             For each reward factor k an array [|X[Z_k]|] of means inside its range.
         """
         made = object.__new__(cls)
-        for table in (*transitions, *rewards):
-            table.flags.writeable = False
-        values: dict[str, Any] = {
-            "structure": structure,
-            "transitions": tuple(transitions),
-            "rewards": tuple(rewards),
-            "noise": _noise(None, structure.l),
-            "initial_state": (0,) * structure.m,
-            "name": "",
-        }
-        for field, value in values.items():
-            object.__setattr__(made, field, value)
+        laws = (Noise(),) * structure.l
+        made._hold(structure, transitions, rewards, laws, (0,) * structure.m, "")
         return made
 
     @cached_property
@@ -541,7 +577,6 @@ def _transition_table(
     label = structure.transition_label(i)
     rows = _rows(structure, scope, table, (structure.state_sizes[i],), label)
     as_distributions(rows, lambda row: f"{label}, {structure.row_label(scope, row)}")
-    rows.flags.writeable = False
     return rows
 
 
@@ -562,8 +597,22 @@ def _reward_table(
             f"must be in its range [{lo!r}, {hi!r}]{others}"
         )
     np.clip(means, lo, hi, out=means)
-    means.flags.writeable = False
     return means
+
+
+def _printable(name: object) -> str:
+    if not isinstance(name, str) or not name.isprintable():
+        raise InvalidModel(f"name {name!r}: must be a printable string")
+    return name
+
+
+def _initial_state(given: Sequence[int] | None, structure: Structure) -> tuple[int, ...]:
+    try:
+        return structure.check_state(
+            (0,) * structure.m if given is None else given, "initial state"
+        )
+    except InvalidParameter as error:
+        raise InvalidModel(str(error)) from None
 
 
 def _noise(noise: Noise | Sequence[Noise] | None, n_rewards: int) -> tuple[Noise, ...]:

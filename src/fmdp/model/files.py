@@ -281,7 +281,7 @@ def _model(document: Any) -> FactoredMDP:
     state_names, state_sizes, state_values = _variables(top["states"], "state")
     action_names, action_sizes, action_values = _variables(top["actions"], "action")
     # Checks names and sizes, on which the scopes below rely, and labels rows in errors.
-    bare = Structure(
+    variables = Structure(
         tuple(state_sizes),
         tuple(action_sizes),
         ((),) * len(state_sizes),
@@ -293,22 +293,22 @@ def _model(document: Any) -> FactoredMDP:
     )
 
     entries = _array(top["transitions"], '"transitions"', _is_object, "an object")
-    if len(entries) != bare.m:
+    if len(entries) != variables.m:
         raise InvalidModel(
-            f'"transitions" has {len(entries)} entries for {bare.m} state variables; '
+            f'"transitions" has {len(entries)} entries for {variables.m} state variables; '
             f"must have one a state variable, in their order"
         )
     transitions: list[tuple[list[int], FloatArray]] = []
     for i, (entry, state) in enumerate(zip(entries, state_names, strict=True)):
-        label = bare.transition_label(i)
+        label = variables.transition_label(i)
         fields = _object(entry, label, required=("scope", "rows"), optional=("state",))
         if fields.get("state", state) != state:
             raise InvalidModel(
                 f'{label}: "state" is {_show(fields["state"])}; must be {_show(state)}, as '
                 f"transitions are in the order of the states"
             )
-        scope = _scope(fields["scope"], bare, label)
-        transitions.append((scope, _rows(fields["rows"], bare, scope, state_sizes[i], label)))
+        scope = _scope(fields["scope"], variables, label)
+        transitions.append((scope, _rows(fields["rows"], variables, scope, state_sizes[i], label)))
 
     rewards: list[tuple[list[int], FloatArray]] = []
     reward_names: list[str] = []
@@ -321,8 +321,8 @@ def _model(document: Any) -> FactoredMDP:
         )
         reward_names.append(_string(fields.get("name", f"r{k}"), f'{label}: "name"'))
         label = f"{label} ({_show(reward_names[k])})"
-        scope = _scope(fields["scope"], bare, label)
-        rewards.append((scope, _means(fields["means"], bare, scope, label)))
+        scope = _scope(fields["scope"], variables, label)
+        rewards.append((scope, _means(fields["means"], variables, scope, label)))
         pair = _array(fields.get("range", [0, 1]), f'{label}: "range"', _is_number, "a number")
         if len(pair) != 2:
             raise InvalidModel(f'{label}: "range" is {_show(pair)}; must be [lo, hi]')
@@ -330,18 +330,13 @@ def _model(document: Any) -> FactoredMDP:
         noise.append(_noise(fields.get("noise", {"kind": "deterministic"}), label))
 
     groups = _array(top.get("groups", []), '"groups"', _is_array, "an array of names")
-    return FactoredMDP.from_factors(
-        state_sizes,
-        action_sizes,
+    return FactoredMDP.over(
+        variables,
         transitions,
         rewards,
         reward_ranges=reward_ranges,
-        state_names=state_names,
-        action_names=action_names,
         reward_names=reward_names,
-        state_values=state_values,
-        action_values=action_values,
-        groups=[_scope(group, bare, f"group {index}") for index, group in enumerate(groups)],
+        groups=[_scope(group, variables, f"group {index}") for index, group in enumerate(groups)],
         noise=noise,
         initial_state=_array(
             top.get("initial_state", [0] * len(state_names)),

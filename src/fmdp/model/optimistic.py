@@ -15,13 +15,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from fmdp.errors import InvalidModel
-from fmdp.model.factored import ROW_TOLERANCE, FactoredMDP, check_model
+from fmdp.model.factored import ROW_TOLERANCE, FactoredMDP, as_distributions, check_model
 from fmdp.model.spaces import FloatArray, items
 from fmdp.model.structure import Structure, check_structure
 
@@ -252,30 +253,34 @@ class OptimisticTables:
         unchanged. Rewards do not depend on targets. The initial state is all zeros, as no
         learner's tables have another.
         """
-        s = self.structure
-        first = len(s.sizes)
-        taken = set(s.names)
-        targets: list[str] = []
-        for state_name in s.state_names:
-            name = f"target_{state_name}"
-            while name in taken:
-                name += "_"
-            taken.add(name)
-            targets.append(name)
-        structure = replace(
-            s,
-            action_sizes=s.action_sizes + s.state_sizes,
-            transition_scopes=tuple(
-                (*scope, first + i) for i, scope in enumerate(s.transition_scopes)
-            ),
-            action_names=s.action_names + tuple(targets),
-            action_values=s.action_values + s.state_values,
-        )
+        structure = _extended_structure(self.structure)
         tables = []
-        for lower, free, size in zip(self.lower, self.free, s.state_sizes, strict=True):
+        for i, (lower, free) in enumerate(zip(self.lower, self.free, strict=True)):
+            size = lower.shape[1]
             table = lower[:, None, :] + free[:, None, None] * np.eye(size)  # [rows, t_i, S_i]
-            tables.append(table.reshape(-1, size))
-        return FactoredMDP(structure, tables, self.rewards)
+            label = structure.transition_label(i)
+            tables.append(as_distributions(table.reshape(-1, size), f"{label}, row {{}}".format))
+        return FactoredMDP.trusted(structure, tables, self.rewards)
+
+
+@lru_cache(maxsize=8)  # learners plan with the same structure thousands of times
+def _extended_structure(s: Structure) -> Structure:
+    first = len(s.sizes)
+    taken = set(s.names)
+    targets: list[str] = []
+    for state_name in s.state_names:
+        name = f"target_{state_name}"
+        while name in taken:
+            name += "_"
+        taken.add(name)
+        targets.append(name)
+    return replace(
+        s,
+        action_sizes=s.action_sizes + s.state_sizes,
+        transition_scopes=tuple((*scope, first + i) for i, scope in enumerate(s.transition_scopes)),
+        action_names=s.action_names + tuple(targets),
+        action_values=s.action_values + s.state_values,
+    )
 
 
 def _table(table: npt.ArrayLike, shape: tuple[int, ...], what: str) -> FloatArray:

@@ -25,9 +25,9 @@ from fmdp.model.spaces import count, decode, items, shown, shown_tuple, strides,
 Scope = tuple[int, ...]
 
 MAX_SIZE = 2**24
+"""Most values of one variable: each value has a name, and each is a column of a table."""
 LARGEST_REWARD = 1e300
 """Of a step: gains, biases and sums over runs must stay finite numbers."""
-"""Most values of one variable: each value has a name, and each is a column of a table."""
 
 
 @dataclass(frozen=True)
@@ -85,46 +85,77 @@ class Structure:
     groups: tuple[Scope, ...] = ()
 
     def __post_init__(self) -> None:
+        self._settle_variables()
+        self._settle_factors()
+
+    def _settle_variables(self) -> None:
+        """Check sizes and names, and make tuples of them."""
         state_sizes = _sizes(self.state_sizes, "state")
         action_sizes = _sizes(self.action_sizes, "action")
-        m = len(state_sizes)
-        n_variables = m + len(action_sizes)
-        given_scopes = items(self.transition_scopes, "transition scopes")
-        if len(given_scopes) != m:
-            raise InvalidModel(
-                f"{len(given_scopes)} transition scopes for {m} state variables; "
-                f"there must be one a state variable"
-            )
-        state_names = _names(self.state_names, m, "state", "s")
+        state_names = _names(self.state_names, len(state_sizes), "state", "s")
         action_names = _names(self.action_names, len(action_sizes), "action", "a")
         _refuse_repeated(state_names + action_names, "variable name")
+        self._settle(
+            state_sizes=state_sizes,
+            action_sizes=action_sizes,
+            state_names=state_names,
+            action_names=action_names,
+            state_values=_value_names(self.state_values, state_sizes, state_names, "state"),
+            action_values=_value_names(self.action_values, action_sizes, action_names, "action"),
+        )
+
+    def _settle_factors(self) -> None:
+        """Check scopes, rewards and groups, the variables being settled."""
+        m, n_variables = self.m, len(self.sizes)
+        transition_scopes = items(self.transition_scopes, "transition scopes")
+        if len(transition_scopes) != m:
+            raise InvalidModel(
+                f"{len(transition_scopes)} transition scopes for {m} state variables; "
+                f"there must be one a state variable"
+            )
         reward_scopes = items(self.reward_scopes, "reward scopes")
-        n_rewards = len(reward_scopes)
-        reward_names = _names(self.reward_names, n_rewards, "reward", "r")
+        reward_names = _names(self.reward_names, len(reward_scopes), "reward", "r")
         _refuse_repeated(reward_names, "reward name")
-        transition_scopes = tuple(
-            _scope(scope, n_variables, f"transition factor {i} ({_quote(name)})")
-            for i, (scope, name) in enumerate(zip(given_scopes, state_names, strict=True))
+        self._settle(
+            transition_scopes=tuple(
+                _scope(scope, n_variables, f"transition factor {i} ({_quote(name)})")
+                for i, (scope, name) in enumerate(
+                    zip(transition_scopes, self.state_names, strict=True)
+                )
+            ),
+            reward_scopes=tuple(
+                _scope(scope, n_variables, f"reward factor {k} ({_quote(name)})")
+                for k, (scope, name) in enumerate(zip(reward_scopes, reward_names, strict=True))
+            ),
+            reward_ranges=_ranges(self.reward_ranges, reward_names),
+            reward_names=reward_names,
+            groups=_groups(self.groups, m),
         )
-        reward_scopes = tuple(
-            _scope(scope, n_variables, f"reward factor {k} ({_quote(name)})")
-            for k, (scope, name) in enumerate(zip(reward_scopes, reward_names, strict=True))
-        )
-        values: dict[str, Any] = {
-            "state_sizes": state_sizes,
-            "action_sizes": action_sizes,
-            "transition_scopes": transition_scopes,
-            "reward_scopes": reward_scopes,
-            "reward_ranges": _ranges(self.reward_ranges, reward_names),
-            "state_names": state_names,
-            "action_names": action_names,
-            "reward_names": reward_names,
-            "state_values": _value_names(self.state_values, state_sizes, state_names, "state"),
-            "action_values": _value_names(self.action_values, action_sizes, action_names, "action"),
-            "groups": _groups(self.groups, m),
-        }
+
+    def _settle(self, **values: Any) -> None:
         for field, value in values.items():
             object.__setattr__(self, field, value)
+
+    def with_factors(
+        self,
+        transition_scopes: Sequence[Scope],
+        reward_scopes: Sequence[Scope],
+        reward_ranges: Sequence[tuple[float, float]] = (),
+        reward_names: Sequence[str] = (),
+        groups: Sequence[Scope] = (),
+    ) -> Structure:
+        """The same variables, which are not checked again, with these factors."""
+        made = object.__new__(type(self))
+        made._settle(
+            **{field: getattr(self, field) for field in _OF_VARIABLES},
+            transition_scopes=transition_scopes,
+            reward_scopes=reward_scopes,
+            reward_ranges=reward_ranges,
+            reward_names=reward_names,
+            groups=groups,
+        )
+        made._settle_factors()
+        return made
 
     def __hash__(self) -> int:
         return self._hash
@@ -431,6 +462,16 @@ class Structure:
             for variable, value in zip(scope, assignment, strict=True)
         )
         return f"row {row} ({', '.join(parts) or 'empty scope'})"
+
+
+_OF_VARIABLES = (
+    "state_sizes",
+    "action_sizes",
+    "state_names",
+    "action_names",
+    "state_values",
+    "action_values",
+)
 
 
 def check_structure(structure: object, owner: str) -> None:

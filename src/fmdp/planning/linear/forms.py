@@ -32,6 +32,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from fmdp.elimination.classes import number_slices
 from fmdp.elimination.network import Network, choose_contexts
 from fmdp.model import FactoredMDP, OptimisticTables, Structure
 from fmdp.model.spaces import starts, strides, weighted_index
@@ -460,43 +461,11 @@ def _equal_slices(table: Floats, structure: Structure, scope: Scope, context: in
     position = scope.index(context)
     after = math.prod(structure.sizes[v] for v in scope[position + 1 :])
     last = table.shape[1] if table.ndim == 2 else 1
-    found = np.empty(n, dtype=np.int64)
-    cut = np.ascontiguousarray(table).reshape(-1, n, after * last)
-    if not _slices(cut, found, _MOST_CLASSES):
-        found = np.arange(n)
-    return found
+    alike, first = number_slices(table.reshape(-1, n, after * last))
+    return alike if len(first) <= _MOST_CLASSES else np.arange(n)
 
 
 # -- compiled -------------------------------------------------------------------------------------
-
-
-@numba.njit(cache=True, nogil=True)
-def _slices(table: Floats, found: Ints, most: int) -> bool:
-    """Number the slices table[:, c, :] by equality; False if there are more than `most`."""
-    shown = np.empty(most, dtype=np.int64)
-    count = 0
-    for c in range(table.shape[1]):
-        found[c] = -1
-        for known in range(count):
-            other = shown[known]
-            equal = True
-            for i in range(table.shape[0]):
-                for j in range(table.shape[2]):
-                    if table[i, c, j] != table[i, other, j]:
-                        equal = False
-                        break
-                if not equal:
-                    break
-            if equal:
-                found[c] = known
-                break
-        if found[c] < 0:
-            if count == most:
-                return False
-            shown[count] = c
-            found[c] = count
-            count += 1
-    return True
 
 
 @numba.njit(cache=True, nogil=True)
