@@ -229,4 +229,4 @@ def test_an_interrupt_gives_the_run_so_far(run: Runner, monkeypatch: pytest.Monk
 def test_lines_of_progress() -> None:
     news = {"step": 250, "steps": 1000, "episode": 7, "regret": 3.25, "seconds": 5.0}
     line = line_of_run(news, 5.0)
-    assert line == "step 250 of 1,000, episode 7, regret 3.25, 15 s left"
+    assert line == "regret 3.25, step 250 of 1,000, episode 7, 15 s left"
