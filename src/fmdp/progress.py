@@ -37,11 +37,18 @@ _SAID_AFTER_SECONDS = 1.0
 _GROWTH = 1.6
 _SECONDS_BETWEEN_REWRITES = 0.1
 _NEARLY = 0.999
+_NARROWEST = 20
 
 
 def line_of(news: Mapping[str, Any], seconds: float) -> str:
-    """ "sweep 120, gap 0.2 of 1e-06, 4 s, gain in [2.9, 3.1]" from what a planner reports."""
+    """ "gain in [2.9, 3.1], sweep 120, gap 0.2 of 1e-06, 4 s" from what a planner reports: what
+    matters most comes first, since a narrow terminal cuts the end."""
     parts = [news["what"]] if news.get("what") is not None else []
+    lower, upper = news.get("gain_lower"), news.get("gain_upper")
+    if lower is not None and upper is not None:
+        parts.append(f"gain in [{lower:.7g}, {upper:.7g}]")
+    elif upper is not None:
+        parts.append(f"gain at most {upper:.7g}")
     for key, word in (("sweeps", "sweep"), ("rounds", "round"), ("iterations", "iteration")):
         if news.get(key) is not None:
             parts.append(f"{word} {news[key]:,}")
@@ -51,26 +58,21 @@ def line_of(news: Mapping[str, Any], seconds: float) -> str:
     if news.get("gap") is not None and news.get("tolerance") is not None:
         parts.append(f"gap {news['gap']:.2g} of {news['tolerance']:.2g}")
     parts.append(f"{seconds:.0f} s")
-    lower, upper = news.get("gain_lower"), news.get("gain_upper")
-    if lower is not None and upper is not None:
-        parts.append(f"gain in [{lower:.7g}, {upper:.7g}]")
-    elif upper is not None:
-        parts.append(f"gain at most {upper:.7g}")
     return ", ".join(parts)
 
 
 def line_of_run(news: Mapping[str, Any], seconds: float) -> str:
-    """ "step 120 of 1,000, episode 7, regret 3.4, 15 s left" from what a simulation reports.
+    """ "regret 3.4, step 120 of 1,000, episode 7, 15 s left" from what a simulation reports.
 
     Before its first step it reports as the planner of its reference does.
     """
     if news.get("regret") is None:
-        return f"the plan that regret is measured against: {line_of(news, seconds)}"
+        return f"the optimal gain first: {line_of(news, seconds)}"
     spent = news["seconds"]
     left = spent * (news["steps"] - news["step"]) / max(1, news["step"])
     step = f"step {news['step']:,} of {news['steps']:,}"
     episode = "" if news["episode"] is None else f", episode {news['episode']:,}"
-    return f"{step}{episode}, regret {news['regret']:.4g}, {left:.0f} s left"
+    return f"regret {news['regret']:.4g}, {step}{episode}, {left:.0f} s left"
 
 
 def line_of_parts(news: tuple[int, int, str], seconds: float) -> str:
@@ -177,11 +179,14 @@ class _Bar:
     def __init__(self, what: str, line_of: LineOf, console: Any) -> None:
         from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
 
+        self._width = console.width
+        # Of a long id the beginning tells; what is said beside the bar needs the room.
+        most = max(_NARROWEST, self._width // 3)
+        what = what if len(what) <= most else f"{what[: most - 3]}..."
         self._what, self._line_of = what, line_of
         self._share = _Share()
         self._started = time.perf_counter()
         self._due = 0.0
-        self._width = console.width
         self._shown = Progress(
             SpinnerColumn("line"),
             TextColumn("{task.description}", markup=False),

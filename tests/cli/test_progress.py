@@ -14,8 +14,8 @@ from fmdp.progress import line_of
 
 def test_the_line() -> None:
     news = {"sweeps": 1200, "gain_lower": 2.9, "gain_upper": 3.1, "gap": 0.2, "tolerance": 1e-6}
-    assert line_of(news, 4.4) == "sweep 1,200, gap 0.2 of 1e-06, 4 s, gain in [2.9, 3.1]"
-    assert line_of({"rounds": 3, "gain_upper": 3.1}, 0) == "round 3, 0 s, gain at most 3.1"
+    assert line_of(news, 4.4) == "gain in [2.9, 3.1], sweep 1,200, gap 0.2 of 1e-06, 4 s"
+    assert line_of({"rounds": 3, "gain_upper": 3.1}, 0) == "gain at most 3.1, round 3, 0 s"
     assert line_of({}, 5) == "5 s"
 
 

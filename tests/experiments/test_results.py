@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import fmdp
 from fmdp.errors import FileProblem, InvalidParameter, UnknownName
 from fmdp.experiments.executors import InThisProcess
 from fmdp.experiments.results import MissingFrames, Results, load_results
@@ -351,20 +352,85 @@ def test_results_let_go_of_the_file_when_nobody_needs_them(directory: Path) -> N
         store.specs()
 
 
+ROOT = Path(__file__).parents[2]
+BLOCKS = re.findall(
+    r"^```(python|toml)\n(.*?)^```$",
+    (ROOT / "docs" / "experiments.md").read_text(),
+    flags=re.DOTALL | re.MULTILINE,
+)
+
+
+def test_every_block_of_the_page_is_run_or_is_an_example() -> None:
+    examples = [path.read_text() for path in (ROOT / "examples").iterdir() if path.is_file()]
+    unknown = [
+        text
+        for kind, text in BLOCKS
+        if text not in examples
+        and (kind == "toml" or not any(place in text for place in ('"DIR"', '"python-sweep"')))
+    ]
+    assert unknown == [text for _, text in BLOCKS if 'policy = "plan.npz"' in text]
+    assert len(unknown) == 1
+    assert len(BLOCKS) == 7
+
+
+@pytest.fixture
+def standing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder of one's own with the examples in it."""
+    for path in (ROOT / "examples").iterdir():
+        if path.is_file():
+            (tmp_path / path.name).write_text(path.read_text())
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    yield tmp_path
+    sys.modules.pop("own_learner", None)
+
+
+def test_the_baselines_of_the_page(standing: Path) -> None:
+    (text,) = (text for _, text in BLOCKS if 'policy = "plan.npz"' in text)
+    fmdp.plan(fmdp.problem("circle:3")).policy.save(standing / "plan.npz")
+    head = 'steps = 30\nseeds = 1\nproblems = ["circle:3"]\n'
+    spec = parse_spec(head + text, folder=standing)
+    assert [cell.label for cell in spec.cells] == [
+        "planned yesterday",
+        "own_learner:first_that_is_down",
+    ]
+    assert run_sweep(spec, standing / "out", workers=InThisProcess()).done == 2
+
+
+def test_the_example_of_ones_own_runs(standing: Path) -> None:
+    text = (standing / "own.toml").read_text().replace("steps = 2_000", "steps = 200")
+    spec = parse_spec(text, folder=standing)
+    summary = run_sweep(spec, standing / "out", workers=InThisProcess())
+    assert (summary.done, summary.failed) == (15, 0)
+    with Results.open(standing / "out") as results:
+        table = results.summary_table("gap_regret")
+    median = dict(zip(table["label"], table["median"], strict=True))
+    assert "epsilon-greedy epsilon=0.02" in median
+    assert median["optimal policy"] == pytest.approx(0.0, abs=1e-6)
+    assert median["epsilon-greedy"] > 0.0
+
+
+def test_the_sweep_of_the_page_runs(standing: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (block,) = (text for _, text in BLOCKS if '"python-sweep"' in text)
+    exec(compile(block, "experiments.md", "exec"), {"__name__": "__main__"})
+    printed = capsys.readouterr().out
+    assert "24 done, 0 failed" in printed
+    assert "DORL, linear programs" in printed
+    assert printed.splitlines()[-1] == "27 {}"
+
+
 def test_the_code_of_the_page_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    page = Path(__file__).parents[2] / "docs" / "experiments.md"
-    blocks = re.findall(r"^```python\n(.*?)^```$", page.read_text(), flags=re.DOTALL | re.MULTILINE)
-    example = Path(__file__).parents[2] / "examples" / "sweep.toml"
     text = (
-        example.read_text()
+        (ROOT / "examples" / "sweep.toml")
+        .read_text()
         .replace("steps = 2_000", "steps = 100")
         .replace("seeds = 3", "seeds = 1")
     )
     run_sweep(parse_spec(text), tmp_path / "DIR", workers=InThisProcess())
     monkeypatch.chdir(tmp_path)
-    run = [block for block in blocks if 'open("DIR")' in block]
+    run = [text for _, text in BLOCKS if '"DIR"' in text]
     assert len(run) == 2  # the frames, and the store
     for block in run:
         exec(compile(block, "experiments.md", "exec"), {})

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import importlib
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import fmdp
 from fmdp.errors import FmdpError
+from fmdp.experiments.api import spec_of
+from fmdp.experiments.executors import Processes
 from fmdp.experiments.spec import Spec, parse_spec, read_spec
+from fmdp.experiments.sweep import run_sweep
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -177,3 +184,250 @@ def test_a_missing_spec_is_one_line(tmp_path: Path) -> None:
 def test_the_docs_show_the_example_as_it_is() -> None:
     docs = (EXAMPLES.parent / "docs" / "experiments.md").read_text()
     assert (EXAMPLES / "sweep.toml").read_text() in docs
+
+
+KEYS = """
+steps = 400
+seeds = 1
+problems = ["circle:3", "m.json"]
+
+[[learners]]
+name = "psrl"
+label = "psrl"
+set = { c = 0.1, prior = 0.03, episodes = "arithmetic" }
+
+[[learners]]
+name = "psrl"
+label = "psrl fixed"
+set = { episodes = "fixed", length = 7 }
+planner = [
+    { name = "alp", basis = "pairs", discount = 0.9, method = "factored" },
+    { name = "exact", ties = "first", tolerance = 0.25, max_iterations = 11 },
+]
+
+[[learners]]
+name = "dorl"
+label = "dorl vertex"
+set = { episodes = "arithmetic", rho = 0.2, targets = "vertex" }
+planner = "exact"
+
+[[learners]]
+name = "dorl"
+label = "dorl average"
+set = { episodes = "arithmetic", c = 1 }
+planner = { name = "alp", basis = "local", criterion = "average" }
+
+[[learners]]
+name = "fsrl"
+label = "fsrl"
+set = { episodes = "arithmetic" }
+
+[[learners]]
+name = "fsrl"
+label = "fsrl budgets"
+problems = ["circle:3"]
+set = { episodes = "doubling", budget = "1+1+1" }
+
+[[learners]]
+name = "frmax"
+label = "frmax"
+set = { m = 3, episodes = "arithmetic" }
+planner = "exact"
+
+[[learners]]
+name = "oracle"
+label = "oracle"
+planner = { name = "exact", criterion = "discounted", discount = 0.9 }
+
+[[learners]]
+name = "random"
+"""
+
+
+def test_the_keys_of_runs_stay_what_they_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Made by the code before learners were settings: what was stored then is found now. A new
+    RESULTS_VERSION gives others; a change of anything else must not."""
+    monkeypatch.setattr("fmdp.experiments.spec.RESULTS_VERSION", 2)
+    fmdp.save(fmdp.problem("random:3,seed=4"), tmp_path / "m.json")
+    (tmp_path / "keys.toml").write_text(KEYS)
+    found = {
+        (run.cell.problem.id, run.cell.label): run
+        for run in read_spec(tmp_path / "keys.toml").runs()
+    }
+    expected = {
+        ("circle:3", "psrl"): "4c15a3e84508c42e",
+        (
+            "circle:3",
+            "psrl fixed (alp basis=pairs method=factored discount=0.9)",
+        ): "3e159a80110ea70c",
+        (
+            "circle:3",
+            "psrl fixed (exact tolerance=0.25 max_iterations=11 ties=first)",
+        ): "d02cf5428c20ff1b",
+        ("circle:3", "dorl vertex"): "6afc74ca6a9d8165",
+        ("circle:3", "dorl average"): "0b2435420edc292d",
+        ("circle:3", "fsrl"): "5a4362bc0bf9a87f",
+        ("circle:3", "fsrl budgets"): "730ac7a7b9c13c7c",
+        ("circle:3", "frmax"): "83c15dda66313d01",
+        ("circle:3", "oracle"): "1b955a22bf7c95aa",
+        ("circle:3", "random"): "837ce1c7d8d24ef6",
+        ("m.json", "psrl"): "8cc988aca9da8b61",
+        ("m.json", "dorl average"): "44750837ea47eef0",
+        ("m.json", "oracle"): "70fd2aee2daa38c6",
+    }
+    assert {name: found[name].key[:16] for name in expected} == expected
+
+
+MODULE = """
+import fmdp
+
+
+class Mine(fmdp.PlanningLearner):
+    epsilon: float = fmdp.setting(0.1, "how often it does anything", low=0.0, high=1.0)
+
+    def tables(self, agent):
+        return fmdp.estimated_model(agent.statistics)
+
+
+class Careful(fmdp.Exact):
+    depth: int = fmdp.setting(3, "how careful", low=1)
+
+
+class Coin(fmdp.Problem):
+    chance: float = fmdp.setting(0.5, "of heads", low=0.0, high=1.0)
+
+    def build(self):
+        heads = [[1 - self.chance, self.chance]] * 4
+        return fmdp.FactoredMDP.from_factors([2], [2], [((0, 1), heads)], [((0,), [0.0, 1.0])])
+
+
+def first(state):
+    return 0
+
+
+def nonsense(state):
+    return "left"
+
+
+number = 7
+"""
+
+OWN = """
+steps = 20
+seeds = 2
+problems = ["circle:2", "beside_the_spec:Coin,chance=0.25"]
+
+[[learners]]
+name = "beside_the_spec:Mine"
+set = { epsilon = [0.1, 0.2] }
+planner = { name = "beside_the_spec:Careful", depth = 5 }
+
+[[learners]]
+rule = "beside_the_spec:first"
+
+[[learners]]
+policy = "best.npz"
+label = "planned"
+problems = ["circle:2"]
+"""
+
+
+@pytest.fixture
+def beside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder with a spec, a module and a policy, which is not where one stands."""
+    (tmp_path / "beside_the_spec.py").write_text(MODULE)
+    fmdp.plan(fmdp.problem("circle:2")).policy.save(tmp_path / "best.npz")
+    (tmp_path / "own.toml").write_text(OWN)
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    importlib.invalidate_caches()
+    yield tmp_path
+    sys.modules.pop("beside_the_spec", None)
+
+
+def test_a_spec_names_what_is_ones_own(beside: Path) -> None:
+    spec = read_spec(beside / "own.toml")
+    coin = "beside_the_spec:Coin,chance=0.25"
+    mine = [f"mine{epsilon} (careful depth=5)" for epsilon in ("", " epsilon=0.2")]
+    assert labels(spec) == [
+        *(("circle:2", label) for label in (*mine, "beside_the_spec:first", "planned")),
+        *((coin, label) for label in (*mine, "beside_the_spec:first")),
+    ]
+    resolved = spec.cells[0].resolved
+    assert resolved["learner"] == "beside_the_spec:Mine"
+    assert resolved["planner"] == "beside_the_spec:Careful"
+    assert resolved["planner_settings"]["depth"] == 5
+    assert set(resolved["code"]) == {"beside_the_spec:Mine", "beside_the_spec:Careful"}
+    assert spec.cells[3].resolved["parameters"]["policy"].startswith("sha256:")
+    assert spec.cells[3].learner.role == "baseline"
+    assert "code" not in spec.cells[3].resolved
+    # A policy is what it does, wherever it is stored; by name and by key.
+    moved = OWN.replace('policy = "best.npz"', 'name = "policy"\nset = { policy = "a/b.npz" }')
+    (beside / "a").mkdir()
+    (beside / "best.npz").rename(beside / "a" / "b.npz")
+    (beside / "own.toml").write_text(moved)
+    keys = [run.key for run in spec.runs()]
+    assert [run.key for run in read_spec(beside / "own.toml").runs()] == keys
+
+
+def test_it_runs_in_worker_processes_and_nonsense_is_told(beside: Path) -> None:
+    text = OWN + '[[learners]]\nrule = "beside_the_spec:nonsense"\nproblems = ["circle:2"]\n'
+    (beside / "own.toml").write_text(text)
+    summary = run_sweep(read_spec(beside / "own.toml"), beside / "out", workers=Processes(1))
+    assert (summary.done, summary.failed) == (14, 2)
+    name, error = next(iter(summary.errors.items()))
+    assert name == "circle:2, beside_the_spec:nonsense, seed 0"
+    assert "Rule(nonsense) in state (1, 1): " in error
+    assert "left" in error
+    assert "\n" not in error
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        (
+            "beside_the_spec:Mine",
+            "beside_the_spek:Mine",
+            r"learners\[0\]: .*no module 'beside_the_",
+        ),
+        ("beside_the_spec:Mine", "beside_the_spec:Mime", 'did you mean "Mine"'),
+        ("beside_the_spec:Mine", "beside_the_spec:Careful", "must be a subclass of .*Learner"),
+        ("beside_the_spec:Careful", "beside_the_spec:Mine", "must be a subclass of .*Planner"),
+        ("beside_the_spec:Coin", "beside_the_spec:Mine", r"problems\[1\]: .*must be a subclass"),
+        ("epsilon = [0.1, 0.2]", "epsilon = 2", "'epsilon' parameter of learner mine must be"),
+        ("depth = 5", "depth = 0", "'depth' parameter of planner careful must be"),
+        (":first", ":number", "must be a function state -> action; got 7"),
+        (":first", ":Mine", "must be a function state -> action"),
+        (":first", ":fist", 'did you mean "first"'),
+        ("beside_the_spec:first", "first", "'rule' must be module:function; got 'first'"),
+        ('policy = "best.npz"', 'policy = "none.npz"', "none.npz"),
+        ('policy = "best.npz"', 'policy = "beside_the_spec:first"', "is for 'rule'"),
+        ('rule = "', 'name = "psrl"\nrule = "', "needs one of .*; got 'name' and 'rule'"),
+        ('label = "planned"', "set = { c = 1 }", "a policy has no parameters"),
+        ('label = "planned"', 'planner = "exact"', "learner policy does not plan"),
+    ],
+)
+def test_bad_names_of_ones_own_are_refused_with_one_line(
+    beside: Path, old: str, new: str, message: str
+) -> None:
+    assert old in OWN
+    (beside / "own.toml").write_text(OWN.replace(old, new, 1))
+    with pytest.raises(FmdpError, match=message) as caught:
+        read_spec(beside / "own.toml")
+    assert "\n" not in str(caught.value)
+
+
+def test_fields_that_are_no_settings_are_in_the_key(beside: Path) -> None:
+    (beside / "beside_the_spec.py").write_text(
+        MODULE.replace("    def tables", "    start_with: object = None\n\n    def tables", 1)
+    )
+    read_spec(beside / "own.toml")
+    mine = sys.modules["beside_the_spec"].Mine
+    one, two = (
+        [run.key for run in spec_of("circle:2", mine(start_with=value), seeds=1, steps=5).runs()]
+        for value in (np.arange(3), np.arange(1, 4))
+    )
+    assert one != two

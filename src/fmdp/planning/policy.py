@@ -21,7 +21,7 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from fmdp.errors import FileProblem, InvalidParameter
+from fmdp.errors import FileProblem, FmdpError, InvalidParameter
 from fmdp.model import Structure
 from fmdp.model.files import path_of, write_atomically
 from fmdp.model.spaces import count, decode, encode, shown_tuple, whole_number
@@ -194,7 +194,12 @@ class Rule:
 
     def __call__(self, state: Sequence[int]) -> tuple[int, ...]:
         checked = self._structure.check_state(state)
-        return as_action(self.function(checked), self._structure)
+        answer = self.function(checked)
+        try:
+            return as_action(answer, self._structure)
+        except FmdpError as error:
+            error.args = (f"{self!r} in state {checked}: {error}",)
+            raise
 
     def save(self, path: str | os.PathLike[str]) -> None:
         raise InvalidParameter(
