@@ -20,7 +20,8 @@ from hypothesis import strategies as st
 
 import fmdp
 from fmdp.errors import FmdpError
-from fmdp.learning.registry import learners
+from fmdp.learning.agent import Agent
+from fmdp.learning.registry import LEARNERS
 from fmdp.measures import measure
 from fmdp.parameters import resolve
 from fmdp.planning import registry
@@ -32,7 +33,7 @@ MODEL = fmdp.problem("jao:2")
 STRUCTURE = MODEL.structure
 ONE_ACTION = fmdp.problem("circle:2,dynamics=guestrin")
 FREE = Reference(1.0, "exact", None, 0.0)
-LEARNERS = (fmdp.PSRL, fmdp.DORL, fmdp.FSRL, fmdp.FRmax)
+STATISTICS = fmdp.Statistics(STRUCTURE)
 PLANNERS: tuple[Callable[..., Any], ...] = (
     fmdp.Exact,
     fmdp.ALP,
@@ -120,12 +121,16 @@ def _entries() -> dict[str, Callable[[Any], Any]]:
         "OptimisticTables.from_widths": lambda x: fmdp.OptimisticTables.from_widths(
             STRUCTURE, x, x, x, x
         ),
-        "Oracle.model": lambda x: fmdp.Oracle(x),
-        "Oracle.planner": lambda x: fmdp.Oracle(MODEL, planner=x),
+        "Oracle.planner": lambda x: fmdp.Oracle(planner=x),
+        "Decision.policy": lambda x: decided(fmdp.Decision(x)).act((0, 0)),
+        "Decision.steps": lambda x: decided(fmdp.Decision(table, steps=x)).act((0, 0)),
+        "Decision.limits": lambda x: decided(fmdp.Decision(table, limits=x)).act((0, 0)),
+        "ExploringPolicy.base": lambda x: fmdp.ExploringPolicy(x, 0.1),
+        "ExploringPolicy.epsilon": lambda x: fmdp.ExploringPolicy(table, x),
+        "Statistics.structure": lambda x: fmdp.Statistics(x),
+        "Statistics.record": lambda x: STATISTICS.record(x, x, x, x),
+        "estimated_model": lambda x: fmdp.estimated_model(x),
         "Policy": lambda x: policy(x),
-        "Random.structure": lambda x: fmdp.Random(x),
-        "Random.planner": lambda x: fmdp.Random(STRUCTURE, planner=x),
-        "Random.generator": lambda x: fmdp.Random(STRUCTURE, generator=x),
         "Structure.state_sizes": lambda x: fmdp.Structure(x, sizes, scopes, ()),
         "Structure.action_sizes": lambda x: fmdp.Structure(sizes, x, scopes, ()),
         "Structure.transition_scopes": lambda x: fmdp.Structure(sizes, sizes, x, ()),
@@ -142,7 +147,7 @@ def _entries() -> dict[str, Callable[[Any], Any]]:
         "evaluate.policy": lambda x: fmdp.evaluate(MODEL, x),
         "evaluate_by_simulation.steps": lambda x: evaluate_by_simulation(MODEL, policy, steps=x),
         "load": lambda x: fmdp.load(x),
-        "load_learner": lambda x: fmdp.load_learner(x),
+        "load_agent": lambda x: fmdp.load_agent(x),
         "load_policy": lambda x: fmdp.load_policy(x),
         "load_policy.structure": lambda x: fmdp.load_policy("nowhere.npz", x),
         "measure.model": lambda x: measure(x),
@@ -165,6 +170,10 @@ def _entries() -> dict[str, Callable[[Any], Any]]:
         "simulate.progress": lambda x: fmdp.simulate(
             MODEL, "random", 1, reference=FREE, progress=x
         ),
+        "simulate.checkpoints": lambda x: fmdp.simulate(
+            MODEL, "random", 5, reference=FREE, checkpoints=x
+        ),
+        "simulate.record": lambda x: fmdp.simulate(MODEL, "random", 5, reference=FREE, record=x),
         "Simulation.run": lambda x: Simulation(MODEL, "random", reference=FREE).run(x),
     }
     for argument in ("tolerance", "max_iterations", "memory_limit", "steps", "seed", "progress"):
@@ -179,18 +188,30 @@ def _entries() -> dict[str, Callable[[Any], Any]]:
                     family(**{**needed, name: x})
                 )
             )
-    for build in LEARNERS:
-        name = build.__name__
-        calls[f"{name}.structure"] = lambda x, build=build: build(x)
-        calls[f"{name}.planner"] = lambda x, build=build: build(STRUCTURE, planner=x)
-        calls[f"{name}.generator"] = lambda x, build=build: build(STRUCTURE, generator=x)
-        calls[f"{name}.act"] = lambda x, build=build: build(STRUCTURE, generator=0).act(x)
-        calls[f"{name}.observe"] = lambda x, build=build: build(STRUCTURE, generator=0).observe(
-            x, x, x, x
+    for kind in LEARNERS.own():
+        name = kind.__name__
+
+        def started(kind: Any = kind) -> Agent:
+            agent: Agent = kind.make(kind.example).start(ONE_ACTION, 0)
+            return agent
+
+        calls[f"{name}.start"] = lambda x, kind=kind: kind.make(kind.example).start(x)
+        calls[f"{name}.start.generator"] = lambda x, kind=kind: kind.make(kind.example).start(
+            ONE_ACTION, x
         )
-        for one in build.parameters:
-            calls[f"{name}.{one.name}"] = lambda x, build=build, one=one: build(
-                STRUCTURE, **{one.name: x}
+        calls[f"{name}.act"] = lambda x, started=started: started().act(x)
+        calls[f"{name}.observe"] = lambda x, started=started: started().observe(x, x, x, x)
+        calls[f"Agent.{name}.save"] = lambda x, started=started: (
+            started().save(x) if not isinstance(x, str) else refuse()
+        )
+        if "planner" in {field.name for field in dataclasses.fields(kind)}:
+            calls[f"{name}.planner"] = lambda x, kind=kind: kind(planner=x)
+        for one in kind.parameters:
+            calls[f"{name}.{one.name}"] = lambda x, kind=kind, one=one: kind.make(
+                {**kind.example, one.name: x}
+            )
+            calls[f"{name}({one.name}=)"] = lambda x, kind=kind, one=one: kind(
+                **{**kind.example, one.name: x}
             )
     kinds = (fmdp.Exact, fmdp.ALP, fmdp.SpanConstrained)
     for build, kind, name in zip(PLANNERS, kinds, ("Exact", "ALP", "Span"), strict=True):
@@ -203,6 +224,19 @@ def _entries() -> dict[str, Callable[[Any], Any]]:
     return calls
 
 
+class Deciding(fmdp.Learner):
+    """Decides what it is told to."""
+
+    what: Any = None
+
+    def decide(self, agent: Agent) -> Any:
+        return self.what
+
+
+def decided(decision: Any) -> Agent:
+    return Deciding(what=decision).start(STRUCTURE, 0)
+
+
 def refuse() -> None:
     """For texts that are good names of files: the test is to leave none behind."""
     raise FmdpError("not written")
@@ -213,11 +247,14 @@ ENTRIES = _entries()
 
 def test_every_public_name_has_its_door_tried() -> None:
     tried = {name.split(".")[0] for name in ENTRIES} | {"Exact", "SpanConstrained"}
-    records = {"FmdpError", "Plan", "Run", "Status", "__version__"}  # made by fmdp, not by users
+    # Made by fmdp, not by users.
+    records = {"FmdpError", "Plan", "Results", "Run", "Status", "Trajectory", "__version__"}
     records |= {"REQUIRED"}
-    inherited = {"Planner", "Prepared", "setting"}  # what a class of one's own is made of
-    assert set(fmdp.__all__) - records - inherited <= tried
-    assert {kind.build.__name__ for kind in learners()} <= tried
+    # What a class of one's own is made of.
+    inherited = {"Learner", "OptimisticLearner", "Planner", "PlanningLearner", "Prepared"}
+    elsewhere = {"load_results", "sweep"}  # tests/experiments
+    assert set(fmdp.__all__) - records - inherited - elsewhere <= tried
+    assert {kind.__name__ for kind in LEARNERS.own()} <= tried
 
 
 @pytest.mark.parametrize("entry", ENTRIES)
@@ -262,14 +299,14 @@ def test_a_policy_is_a_baseline() -> None:
     """Played by compiled code, stepped as a rule, and as the oracle does: the same run."""
     plan = fmdp.plan(MODEL, fmdp.Exact(ties="first"))
     assert plan.policy is not None
-    oracle = fmdp.Oracle(MODEL, planner=fmdp.Exact(ties="first"))
+    oracle = fmdp.Oracle(planner=fmdp.Exact(ties="first"))
     runs = [
         fmdp.simulate(MODEL, player, 500, seed=3)
         for player in (plan.policy, lambda state: plan.policy(state), oracle)
     ]
     assert len({run.total_reward for run in runs}) == 1
     assert len({run.regret for run in runs}) == 1
-    assert (runs[0].episodes, runs[0].planner_calls) == (None, None)
+    assert (runs[0].episodes, runs[0].planner_calls) == (0, 0)  # it decides nothing
 
 
 @pytest.mark.parametrize("answer", [2, (2,), [2], np.int64(2), np.array([2])])
@@ -298,14 +335,18 @@ def test_a_learner_of_ones_own_may_answer_with_an_int_too() -> None:
 
 def test_a_name_stands_for_a_learner_with_its_defaults() -> None:
     named = fmdp.simulate(MODEL, "dorl", 200, seed=2)
-    made = fmdp.simulate(MODEL, fmdp.DORL(STRUCTURE), 200, seed=2)
+    made = fmdp.simulate(MODEL, fmdp.DORL(), 200, seed=2)
     assert named.regret == made.regret
 
 
 @pytest.mark.parametrize("build", [fmdp.PSRL, fmdp.DORL, fmdp.FRmax])
 def test_a_name_stands_for_a_planner_with_its_defaults(build: Any) -> None:
-    assert build(STRUCTURE, planner="exact").planner == build(STRUCTURE).planner
-    assert fmdp.FSRL(STRUCTURE, planner="span").planner == fmdp.FSRL(STRUCTURE).planner
+    assert build(planner="exact") == build(planner=fmdp.Exact())
+    by_name, by_default = (
+        one.start(STRUCTURE).planner for one in (build(planner="exact"), build())
+    )
+    assert by_name == by_default
+    assert fmdp.FSRL(planner="span") == fmdp.FSRL()
     assert fmdp.plan(MODEL, "alp").planner == "alp"
 
 
@@ -321,8 +362,8 @@ def test_a_path_stands_for_the_policy_in_it(tmp_path: Path) -> None:
 
 def test_a_seed_stands_for_a_generator() -> None:
     def reward(generator: Any) -> float:
-        learner = fmdp.PSRL(STRUCTURE, generator=generator)
-        return fmdp.simulate(MODEL, learner, 200, reference=FREE).total_reward
+        agent = fmdp.PSRL().start(STRUCTURE, generator)
+        return fmdp.simulate(MODEL, agent, 200, reference=FREE).total_reward
 
     assert reward(7) == reward(np.random.Generator(np.random.PCG64(7)))
     assert reward(np.int64(7)) == reward(7)
@@ -368,20 +409,24 @@ def test_numbers_of_numpy_are_numbers() -> None:
         (lambda: fmdp.plan(MODEL, "exakt"), 'did you mean "exact"'),
         (lambda: fmdp.plan("jao:2"), "fmdp.problem or fmdp.load makes one); got 'jao:2'"),
         (lambda: fmdp.plan(MODEL, progress="yes"), "must be True (a bar), a function, or None"),
-        (lambda: fmdp.DORL(STRUCTURE, planner=5), "'planner' of learner dorl must be an object"),
-        (lambda: fmdp.DORL(STRUCTURE, planner="span"), "'budget' parameter of planner span"),
-        (lambda: fmdp.DORL(MODEL), "must be given a Structure, as model.structure is"),
-        (lambda: fmdp.Random(STRUCTURE, planner="exact"), "does not plan; got planner exact"),
-        (lambda: fmdp.PSRL(STRUCTURE, generator="x"), "numpy.random.Generator or a seed"),
-        (lambda: fmdp.PSRL(STRUCTURE, generator=-1), "an integer >= 0; got -1"),
-        (lambda: fmdp.PSRL(STRUCTURE).act((0, 0)), "pass generator=seed"),
-        (lambda: fmdp.simulate(MODEL, fmdp.PSRL, 5), "PSRL(model.structure) makes one"),
+        (lambda: fmdp.DORL(planner=5), "'planner' of learner dorl must be an object"),
+        (lambda: fmdp.DORL(planner="span"), "'budget' parameter of planner span"),
+        (
+            lambda: fmdp.DORL().start("jao:2"),
+            "starts with a Structure or a FactoredMDP; got 'jao:2'",
+        ),
+        (lambda: LEARNERS.read("random,planner=exact"), "has no parameter 'planner'"),
+        (lambda: fmdp.PSRL().start(STRUCTURE, "x"), "numpy.random.Generator or a seed"),
+        (lambda: fmdp.PSRL().start(STRUCTURE, -1), "an integer >= 0; got -1"),
+        (lambda: fmdp.PSRL().start(STRUCTURE).act((0, 0)), "give start a seed or"),
+        (lambda: fmdp.simulate(MODEL, fmdp.PSRL, 5), "not its class: PSRL() makes one"),
         (lambda: fmdp.simulate(MODEL, "prsl", 5), 'did you mean "psrl"'),
         (lambda: fmdp.simulate(MODEL, 5, 5), "got 5"),
         (lambda: fmdp.simulate(MODEL, lambda _: 1, 5), "an action must have 2 values"),
         (lambda: fmdp.simulate(MODEL, lambda _: (0, 2), 5), "must be in 0..1"),
         (lambda: fmdp.simulate(MODEL, lambda _: "up", 5), "action is 'up'"),
         (lambda: fmdp.simulate(MODEL, "random", 2.5), "must be an integer"),
+        (lambda: fmdp.simulate(MODEL, "random", 0), "'steps' parameter of simulate"),
         (lambda: fmdp.simulate(MODEL, "random", 5, seed=-1), "'seed' parameter of simulate"),
         (lambda: fmdp.simulate(MODEL, "random", 5, seed=True), "got True"),
         (lambda: fmdp.evaluate(MODEL, "best.npz"), "no policy file at best.npz"),
@@ -402,9 +447,14 @@ def test_the_refusal_helps(call: Callable[[], Any], words: str) -> None:
 # ---- one declaration for each setting ------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", registry.PLANNERS.kinds(), ids=lambda kind: kind.name)
+@pytest.mark.parametrize(
+    "kind", [*registry.PLANNERS.own(), *LEARNERS.own()], ids=lambda kind: kind.name
+)
 def test_every_field_is_declared_with_its_default(kind: Any) -> None:
-    fields = {field.name: field.default for field in dataclasses.fields(kind)}
+    # The planner of a learner is another object of settings.
+    fields = {
+        field.name: field.default for field in dataclasses.fields(kind) if field.name != "planner"
+    }
     missing = {name for name, default in fields.items() if default is dataclasses.MISSING}
     assert missing == {one.name for one in kind.parameters if one.required}
     rest = {name: default for name, default in fields.items() if name not in missing}
@@ -424,24 +474,24 @@ def test_every_field_is_declared_with_its_default(kind: Any) -> None:
         (lambda: fmdp.SpanConstrained(budget=(1.0, 2.0), split="uniform"), "divides one budget"),
         (lambda: fmdp.plan(MODEL, fmdp.Exact(targets="vertex")), "plans for a model"),
         (lambda: fmdp.plan(MODEL, fmdp.ALP(targets="split")), "plans for a model"),
-        (lambda: fmdp.PSRL(STRUCTURE, planner=fmdp.Exact(targets="vertex")), "learner psrl plans"),
-        (lambda: fmdp.Oracle(MODEL, planner=fmdp.Exact(targets="vertex")), "learner oracle plans"),
+        (lambda: fmdp.PSRL(planner=fmdp.Exact(targets="vertex")), "learner psrl plans"),
+        (lambda: fmdp.Oracle(planner=fmdp.Exact(targets="vertex")), "learner oracle plans"),
         (
-            lambda: fmdp.DORL(STRUCTURE, targets="nested", planner=fmdp.Exact(targets="vertex")),
+            lambda: fmdp.DORL(targets="nested", planner=fmdp.Exact(targets="vertex")),
             "must be given once; got nested for the learner and vertex for its planner",
         ),
-        (lambda: fmdp.DORL(STRUCTURE, length=5), "'length' parameter of learner dorl"),
+        (lambda: fmdp.DORL(length=5), "'length' parameter of learner dorl"),
         (
-            lambda: fmdp.DORL(STRUCTURE, c=1.0, transition_constant=1.0, reward_constant=1.0),
+            lambda: fmdp.DORL(c=1.0, transition_constant=1.0, reward_constant=1.0),
             "'c' parameter of learner dorl stands in place of a constant that is not given",
         ),
-        (lambda: fmdp.FSRL(STRUCTURE, budget=1.0, growth=2.0), "used with budget=none alone"),
+        (lambda: fmdp.FSRL(budget=1.0, growth=2.0), "used with budget=none alone"),
         (
-            lambda: fmdp.FSRL(STRUCTURE, growth=2.0, planner=fmdp.SpanConstrained(budget=1.0)),
+            lambda: fmdp.FSRL(growth=2.0, planner=fmdp.SpanConstrained(budget=1.0)),
             "where no budget is given",
         ),
         (
-            lambda: fmdp.FSRL(STRUCTURE, budget=2.0, planner=fmdp.SpanConstrained(budget=1.0)),
+            lambda: fmdp.FSRL(budget=2.0, planner=fmdp.SpanConstrained(budget=1.0)),
             "must be given once; got 2.0 for the learner and 1.0 for its planner",
         ),
         (lambda: measure(MODEL, fmdp.Exact(criterion="discounted")), "about the average reward"),
@@ -485,15 +535,15 @@ def test_what_is_declared_idle_is_refused_and_the_rest_is_not(kind: Any) -> None
 
 
 def test_a_saved_learner_has_every_setting_given_and_is_read_all_the_same(tmp_path: Path) -> None:
-    for kind in learners():
-        learner = kind.make(MODEL, {})
-        file = tmp_path / f"{kind.name}.npz"
-        learner.save(file)
-        assert fmdp.load_learner(file).settings == learner.settings
+    learners = [kind.make(kind.example) for kind in LEARNERS.own()]
     planner = fmdp.SpanConstrained(budget=2.0, ties="first")
-    learner = fmdp.FSRL(STRUCTURE, budget=2.0, planner=planner, targets="vertex")
-    learner.save(file)
-    assert fmdp.load_learner(file).settings == learner.settings
+    learners.append(fmdp.FSRL(budget=2.0, planner=planner, targets="vertex"))
+    for learner in learners:
+        file = tmp_path / f"{learner.name}.npz"
+        learner.start(MODEL).save(file)
+        loaded = fmdp.load_agent(file).learner
+        assert loaded == learner
+        assert loaded.values == learner.values
 
 
 def test_why_the_exact_planner_was_not_chosen() -> None:
@@ -514,7 +564,7 @@ def test_why_the_exact_planner_was_not_chosen() -> None:
         == "1,073,741,824 states; exact is the default up to 4,194,304"
     )
     assert "planner_reason" not in fmdp.plan(MODEL).stats
-    assert fmdp.PSRL(small.structure).planner_reason is None
-    assert fmdp.PSRL(fmdp.problem("circle:14").structure).planner_reason == (
+    assert fmdp.PSRL().start(small.structure).planner_reason is None
+    assert fmdp.PSRL().start(fmdp.problem("circle:14")).planner_reason == (
         "16,384 states; exact is the default up to 8,192"
     )

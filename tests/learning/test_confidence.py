@@ -20,8 +20,8 @@ from fmdp.learning.confidence import (
     transition_log_terms,
     transition_width,
 )
-from fmdp.model.entries import split_cells
 from fmdp.learning.statistics import Statistics
+from fmdp.model.entries import split_cells
 from fmdp.simulation import Environment
 from fmdp.testing import strategies
 

@@ -7,7 +7,6 @@ import pytest
 from scipy import stats
 
 from fmdp import FactoredMDP, Structure
-from fmdp.model.entries import entries_of
 from fmdp.learning.posterior import (
     dirichlet_parameters,
     reward_posterior,
@@ -16,6 +15,7 @@ from fmdp.learning.posterior import (
     sample_rows,
 )
 from fmdp.learning.statistics import Statistics
+from fmdp.model.entries import entries_of
 
 DRAWS = 20_000
 Z = 4.5  # standard errors; about 1e-5 a comparison

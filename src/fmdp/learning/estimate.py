@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from fmdp.errors import InvalidParameter
 from fmdp.learning.statistics import Statistics
 from fmdp.model import FactoredMDP
 from fmdp.model.entries import split_cells, split_rows
+from fmdp.parameters import quoted
 
 
 def estimated_model(statistics: Statistics) -> FactoredMDP:
@@ -20,6 +22,10 @@ def estimated_model(statistics: Statistics) -> FactoredMDP:
     statistics
         Of an agent (`agent.statistics`), or filled by `statistics.record`.
     """
+    if not isinstance(statistics, Statistics):
+        raise InvalidParameter(
+            f"estimated_model takes Statistics, as agent.statistics is; got {quoted(statistics)}"
+        )
     s, entries = statistics.structure, statistics.entries
     of_cell = entries.cell_entry
     visited = (statistics.transition_visits > 0)[of_cell]

@@ -213,7 +213,9 @@ class OptimisticLearner(PlanningLearner):
     )
 
     def check_planner(self) -> None:
-        """Targets are what it is about."""
+        """Targets are what it is about, and are given in one place."""
+        if self.planner is not None:
+            with_targets(self.planner, self.targets)
 
     @abstractmethod
     def tables(self, agent: Agent) -> OptimisticTables: ...

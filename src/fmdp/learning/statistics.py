@@ -28,6 +28,7 @@ from fmdp.model.entries import (
     split_cells,
     split_rows,
 )
+from fmdp.parameters import quoted
 
 Floats = NDArray[np.float64]
 
@@ -39,6 +40,10 @@ class Statistics:
     """Counts of one structure; three arrays that only grow."""
 
     def __init__(self, structure: Structure) -> None:
+        if not isinstance(structure, Structure):
+            raise InvalidParameter(
+                f"Statistics are of a Structure, as model.structure is; got {quoted(structure)}"
+            )
         self.structure = structure
         self.entries: Entries = entries_of(structure)
         self.counts: Counts = no_counts(self.entries)

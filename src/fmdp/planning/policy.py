@@ -186,6 +186,10 @@ class Rule:
     """
 
     def __init__(self, function: Callable[[tuple[int, ...]], Any], structure: Structure) -> None:
+        if isinstance(function, type) or not callable(function):
+            raise InvalidParameter(
+                f"a rule must be a function state -> action; got {quoted(function)}"
+            )
         self.function = function
         self._structure = structure
 

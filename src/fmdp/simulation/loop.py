@@ -22,7 +22,7 @@ from fmdp.learning.follow import learner_of
 from fmdp.learning.learner import Learner
 from fmdp.model import FactoredMDP, Structure
 from fmdp.model.factored import check_model
-from fmdp.parameters import Integer, quoted
+from fmdp.parameters import Flag, Integer, quoted
 from fmdp.planning.policy import Policy, as_action
 from fmdp.planning.randomised import RandomisedPolicy
 from fmdp.progress import line_of_run, reporting
@@ -41,6 +41,7 @@ what the planner of the reference reports."""
 STEPS = Integer("steps", 10_000, "steps to take", low=1, high=2**53)
 SEED = Integer("seed", 0, "seed of environment and learner", low=0)
 _MARK = Integer("checkpoints", 1, "", low=1)
+_RECORD = Flag("record", False, "whether every step is kept")
 
 
 class Interacting(Protocol):
@@ -127,6 +128,7 @@ class Simulation:
                 f"the reference of simulate must be what reference_for(model) gives, or None; "
                 f"got {quoted(reference)}"
             )
+        record = _RECORD.check(record, "simulate")
         self._marks = None if checkpoints is None else _checked_marks(checkpoints)
         self.reference = reference if reference is not None else reference_for(model)
         self._recorder = Recorder(model.structure) if record else None

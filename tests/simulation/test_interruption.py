@@ -1,0 +1,210 @@
+"""Ctrl-C: what was done so far is a run, nothing of it is lost, and the agent can go on."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fmdp
+from fmdp.planning.plan import Plan, Status
+from fmdp.simulation import Reference, Simulation, environment, simulate
+
+MODEL = fmdp.problem("circle:4")
+FREE = Reference(0.0, "exact", None, 0.0)
+
+
+def whole(run: fmdp.Run, steps: int | None = None) -> None:
+    """Everything that an interrupted run has says the same."""
+    agent, found = run.agent, run.trajectory
+    assert found is not None
+    assert run.steps == agent.steps == len(found)
+    assert steps is None or run.steps == steps
+    assert found.rewards.sum() == pytest.approx(run.total_reward, abs=1e-9)
+    if run.steps:
+        assert run.curve[-1] == (run.steps, run.regret)
+    if agent.learner.counts:
+        again = fmdp.Statistics(MODEL.structure)
+        for t in range(len(found)):
+            again.record(
+                found.states[t].tolist(),
+                found.actions[t].tolist(),
+                found.rewards[t],
+                found.states[t + 1].tolist(),
+            )
+        assert np.array_equal(again.counts.cells, agent.statistics.counts.cells)
+        assert np.array_equal(again.counts.visits, agent.statistics.counts.visits)
+
+
+@pytest.mark.parametrize("learner", ["dorl", "psrl,episodes=doubling", "frmax", "random"])
+def test_from_a_callback(learner: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(news: Mapping[str, Any]) -> None:
+        if news["step"] >= 40:
+            signal.raise_signal(signal.SIGINT)  # as Ctrl-C does
+
+    simulation = Simulation(MODEL, learner, 3, reference=FREE, record=True)
+    monkeypatch.setattr("fmdp.simulation.loop._SECONDS_BETWEEN_REPORTS", 0.0)
+    simulation.run(500, progress=stop)
+    run = simulation.result()
+    assert run.interrupted
+    assert 40 <= run.steps < 500
+    assert "interrupted after" in repr(run)
+    whole(run)
+    # The same run, gone on with, is the run that was never interrupted.
+    simulation.run(500 - run.steps)
+    finished = simulation.result()
+    assert not finished.interrupted
+    undisturbed = simulate(MODEL, learner, 500, 3, reference=FREE, record=True)
+    assert finished.total_reward == undisturbed.total_reward
+    assert finished.episodes == undisturbed.episodes
+    assert finished.trajectory is not None
+    assert undisturbed.trajectory is not None
+    assert np.array_equal(finished.trajectory.states, undisturbed.trajectory.states)
+    assert np.array_equal(finished.trajectory.actions, undisturbed.trajectory.actions)
+
+
+class Stopping:
+    """A policy without a table that is interrupted when it is asked for the n-th time."""
+
+    def __init__(self, policy: Any, at: int) -> None:
+        self.policy, self.at, self.asked = policy, at, 0
+        self.state_sizes, self.action_sizes = policy.state_sizes, policy.action_sizes
+
+    def __call__(self, state: Any) -> tuple[int, ...]:
+        self.asked += 1
+        if self.asked == self.at:
+            raise KeyboardInterrupt
+        return self.policy(state)
+
+    def save(self, path: Any) -> None:
+        self.policy.save(path)
+
+
+class Playing(fmdp.Learner):
+    """Counts what a policy meets, until it is interrupted or a count doubles."""
+
+    policy: Any = None
+
+    def decide(self, agent: fmdp.Agent) -> fmdp.Decision:
+        limits = np.maximum(8, 2 * agent.statistics.visits)
+        return fmdp.Decision(self.policy, 50, limits)
+
+
+@pytest.mark.parametrize("random", [False, True])
+@pytest.mark.parametrize("at", [1, 2, 5])
+def test_from_a_policy_in_the_middle_of_a_stretch(at: int, random: bool) -> None:
+    table = fmdp.plan(MODEL).policy
+    assert table is not None
+    stopping: Any = Stopping(table, at)
+    policy = fmdp.ExploringPolicy(stopping, 0.3) if random else stopping
+    simulation = Simulation(MODEL, Playing(policy=policy), 5, reference=FREE, record=True)
+    simulation.run(300)
+    run = simulation.result()
+    assert run.interrupted
+    assert run.steps < 300
+    whole(run)
+    simulation.run(300 - run.steps)
+    finished = simulation.result()
+    whole(finished, 300)
+    plain: Any = fmdp.ExploringPolicy(table, 0.3) if random else table
+    undisturbed = simulate(MODEL, Playing(policy=plain), 300, 5, reference=FREE, record=True)
+    assert finished.trajectory is not None
+    assert undisturbed.trajectory is not None
+    assert np.array_equal(finished.trajectory.actions, undisturbed.trajectory.actions)
+    assert finished.total_reward == undisturbed.total_reward
+    assert finished.agent.episodes == undisturbed.agent.episodes
+    assert str(finished.agent.generator.bit_generator.state) == str(
+        undisturbed.agent.generator.bit_generator.state
+    )
+
+
+@pytest.mark.parametrize("learner", ["dorl", "random", "psrl,episodes=doubling"])
+def test_inside_compiled_code(learner: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The interrupt is raised when the compiled steps return: they are done, counted and kept."""
+    real = environment.kernels.play
+    calls = 0
+
+    def interrupted(*arguments: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        result = real(*arguments)
+        if calls == 3:
+            raise KeyboardInterrupt
+        return result
+
+    monkeypatch.setattr(environment.kernels, "play", interrupted)
+    simulation = Simulation(MODEL, learner, 3, reference=FREE, record=True)
+    simulation.run(400)
+    run = simulation.result()
+    assert run.interrupted
+    assert 0 < run.steps < 400
+    whole(run)
+    simulation.run(400 - run.steps)
+    finished = simulation.result()
+    whole(finished, 400)
+    undisturbed = simulate(MODEL, learner, 400, 3, reference=FREE, record=True)
+    assert finished.trajectory is not None
+    assert undisturbed.trajectory is not None
+    assert np.array_equal(finished.trajectory.states, undisturbed.trajectory.states)
+    assert finished.agent.episodes == undisturbed.agent.episodes
+
+
+class Interrupted:
+    """A planner that is interrupted at its n-th plan, as planners are: with a status."""
+
+    name = "interrupted"
+
+    def __init__(self, at: int) -> None:
+        self.at, self.calls = at, 0
+
+    def prepare(self, structure: Any) -> Interrupted:
+        self.prepared = fmdp.Exact(tolerance=1e-2).prepare(structure)
+        return self
+
+    def solve(self, tables: Any, **how: Any) -> Plan:
+        self.calls += 1
+        plan = self.prepared.solve(tables)
+        return Plan("interrupted", Status.INTERRUPTED) if self.calls == self.at else plan
+
+    def warm_state(self) -> Any:
+        return self.prepared.warm_state()
+
+
+@pytest.mark.parametrize("at", [1, 4])
+def test_inside_a_plan(at: int) -> None:
+    planner: Any = Interrupted(at)
+    simulation = Simulation(MODEL, fmdp.DORL(planner=planner), 1, reference=FREE, record=True)
+    simulation.run(200)
+    run = simulation.result()
+    assert run.interrupted
+    assert run.planner_calls == run.episodes == at - 1
+    whole(run)
+    simulation.run(200 - run.steps)
+    whole(simulation.result(), 200)
+    assert not simulation.result().interrupted
+
+
+def test_the_agent_of_an_interrupted_run_can_be_saved(tmp_path: Path) -> None:
+    def stop(news: Mapping[str, Any]) -> None:
+        raise KeyboardInterrupt
+
+    run = simulate(MODEL, "psrl", 100, 1, reference=FREE, progress=stop)
+    assert run.interrupted
+    assert run.steps < 100
+    run.agent.save(tmp_path / "learner.npz")
+    loaded = fmdp.load_agent(tmp_path / "learner.npz")
+    assert loaded.steps == run.steps
+    assert loaded.act(MODEL.initial_state) == run.agent.act(MODEL.initial_state)
+
+
+def test_before_the_first_step_there_is_no_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("fmdp.simulation.loop.reference_for", stop)
+    with pytest.raises(KeyboardInterrupt):
+        simulate(MODEL, "psrl", 100)
