@@ -267,10 +267,6 @@ class Structure:
         """The state variables in the scope of reward factor k."""
         return tuple(v for v in self.reward_scopes[k] if v < self.m)
 
-    def reward_action_scope(self, k: int) -> Scope:
-        """The action variables (m, m+1, ...) in the scope of reward factor k."""
-        return tuple(v for v in self.reward_scopes[k] if v >= self.m)
-
     def scope_row(self, scope: Sequence[int], state: Sequence[int], action: Sequence[int]) -> int:
         """The row of x[scope] for x = (state, action), which must be valid (see check_state)."""
         m = self.m

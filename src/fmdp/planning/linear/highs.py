@@ -162,10 +162,6 @@ class LinearProgram:
     def n_rows(self) -> int:
         return int(self._highs.getNumRow())
 
-    @property
-    def n_nonzeros(self) -> int:
-        return int(self._highs.getNumNz())
-
     def add_rows(self, rows: Rows) -> None:
         if len(rows):
             _checked(
