@@ -63,9 +63,14 @@ def test_every_choice_of_groups_and_branches_gives_the_same_backup(data: st.Data
     last_limit = data.draw(st.sampled_from((1, 4, 8, 64)))
     branch = data.draw(st.lists(st.sampled_from(range(structure.m)), unique=True))
     layout = make_layout(
-        structure, order, action_classes(structure),
-        nested=False, limit=limit, last_limit=last_limit, branch=tuple(branch),
-    )  # fmt: skip
+        structure,
+        order,
+        action_classes(structure),
+        nested=False,
+        limit=limit,
+        last_limit=last_limit,
+        branch=tuple(branch),
+    )
     backup = Backup(structure, layout=layout)
     backup.load(model)
     np.testing.assert_allclose(backup.apply(h), expected, atol=1e-12 * (1 + np.abs(h).max()))
@@ -157,9 +162,7 @@ def test_actions_with_equal_tables_share_their_steps() -> None:
     model = problem("circle:8,dynamics=guestrin")
     structure = model.structure
     order = elimination_order(structure)
-    one_by_one = {
-        "nested": False, "limit": 1, "last_limit": 1, "branch": ()
-    }  # fmt: skip
+    one_by_one = {"nested": False, "limit": 1, "last_limit": 1, "branch": ()}
     apart = make_layout(structure, order, action_classes(structure), **one_by_one)
     tables = FlatTables(
         np.concatenate([table.reshape(-1) for table in model.transitions]),
@@ -195,8 +198,14 @@ def test_a_plan_searches_its_layout_once() -> None:
 
 def test_order_prices() -> None:
     """Chains need no open variable; a ring needs one; a ring of both neighbours two."""
-    for name, most in (("three-leg:9", 0), ("tree:9", 0), ("star:9", 0), ("circle:9", 1),
-                       ("bi-ring:9", 2), ("grid:9", 0)):  # fmt: skip
+    for name, most in (
+        ("three-leg:9", 0),
+        ("tree:9", 0),
+        ("star:9", 0),
+        ("circle:9", 1),
+        ("bi-ring:9", 2),
+        ("grid:9", 0),
+    ):
         structure = problem(name).structure
         order = elimination_order(structure)
         open_at_once = 0

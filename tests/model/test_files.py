@@ -354,12 +354,29 @@ JSON = st.recursive(
     max_leaves=5,
 )
 PLACES = [
-    ("name",), ("states",), ("states", 0), ("states", 0, "name"), ("states", 0, "values"),
-    ("actions",), ("actions", 0, "size"), ("initial_state",), ("groups",), ("transitions",),
-    ("transitions", 0), ("transitions", 0, "scope"), ROW, (*ROW, 0), (*ROW, 0, 0), ("rewards",),
-    ("rewards", 0), ("rewards", 0, "range"), ("rewards", 0, "noise"), ("rewards", 0, "means"),
-    ("rewards", 1, "noise", "kind"), ("rewards", 1, "noise", "scale"),
-]  # fmt: skip
+    ("name",),
+    ("states",),
+    ("states", 0),
+    ("states", 0, "name"),
+    ("states", 0, "values"),
+    ("actions",),
+    ("actions", 0, "size"),
+    ("initial_state",),
+    ("groups",),
+    ("transitions",),
+    ("transitions", 0),
+    ("transitions", 0, "scope"),
+    ROW,
+    (*ROW, 0),
+    (*ROW, 0, 0),
+    ("rewards",),
+    ("rewards", 0),
+    ("rewards", 0, "range"),
+    ("rewards", 0, "noise"),
+    ("rewards", 0, "means"),
+    ("rewards", 1, "noise", "kind"),
+    ("rewards", 1, "noise", "scale"),
+]
 
 
 @given(st.sampled_from(PLACES), JSON)

@@ -39,7 +39,7 @@ def test_derived_quantities_by_hand() -> None:
     assert SMALL.reward_range_total == 3.5
     assert SMALL.scope_sizes((1, 3)) == (3, 2)
     assert (SMALL.state_scope(1), SMALL.action_scope(1)) == ((0, 1), (3,))
-    assert (SMALL.reward_state_scope(0), SMALL.reward_action_scope(0)) == ((1,), (2, 3))
+    assert SMALL.reward_state_scope(0) == (1,)
     assert SMALL.scope_row((0, 1, 3), (1, 2), (0, 1)) == 6 + 4 + 1
     assert SMALL.variable("pull") == 3
 

@@ -107,9 +107,15 @@ def test_two_states_that_swap_cycle_for_ever_undamped() -> None:
     gaps = []
     for _ in range(20):
         backup.iterate(
-            h, new, np.empty(2), discount=1.0, tau=1.0, tolerance=0.0, sweeps=1,
+            h,
+            new,
+            np.empty(2),
+            discount=1.0,
+            tau=1.0,
+            tolerance=0.0,
+            sweeps=1,
             truncation=backup.truncation([1.0]),
-        )  # fmt: skip
+        )
         gaps.append(backup.extremes[1] - backup.extremes[0])
         backup.advance(h, new, tau=1.0, discount=1.0)
     assert gaps == [1.0] * 20
@@ -189,9 +195,15 @@ def test_damped_bounds_never_get_worse(data: st.DataObject) -> None:
     new, bounds = h.copy(), []
     for _ in range(30):
         backup.iterate(
-            h, new, h.copy(), discount=1.0, tau=tau, tolerance=-1.0, sweeps=1,
+            h,
+            new,
+            h.copy(),
+            discount=1.0,
+            tau=tau,
+            tolerance=-1.0,
+            sweeps=1,
             truncation=truncation,
-        )  # fmt: skip
+        )
         bounds.append(tuple(backup.extremes[:2]))
         backup.advance(h, new, tau=tau, discount=1.0)
     lower, upper = np.array(bounds).T
@@ -516,8 +528,11 @@ def test_the_budget_may_change_at_every_call(split: str | None) -> None:
             assert found.gain == pytest.approx(cold.solve(tables).gain, abs=2e-8)
         assert found.factored_span_sum <= budget + 1e-9
     assert prepared.solve(tables, budget=(0.1, 0.2, 0.3, 0.4), describe=True).factored_spans <= (
-        0.1 + 1e-9, 0.2 + 1e-9, 0.3 + 1e-9, 0.4 + 1e-9,
-    )  # fmt: skip
+        0.1 + 1e-9,
+        0.2 + 1e-9,
+        0.3 + 1e-9,
+        0.4 + 1e-9,
+    )
     with pytest.raises(InvalidParameter, match="budget has 3 numbers"):
         prepared.solve(tables, budget=(1.0, 2.0, 3.0))
 

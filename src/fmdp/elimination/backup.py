@@ -269,18 +269,22 @@ class Backup:
             pace = (sweeps, discount, tau, tolerance, truncation.axes, truncation.budgets)
             everything = (0, 0, self.layout.n_branches)
             return self._run(kernels.ITERATE, h, new, everything, scratch=scratch, pace=pace)
-        for number in range(1, sweeps + 1):
-            source = h
-            if discount != 1.0:
-                np.multiply(h, discount, out=scratch)
-                source = scratch
-            self.sweep(source, new)
-            truncation.apply(new)
-            kernels.residual(h, new, self.extremes)
-            if self.extremes[1] - self.extremes[0] <= tolerance or number == sweeps:
-                return number
-            self.advance(h, new, tau=tau, discount=discount)
-        return 0
+
+        def sweep(source: Vector, out: Vector) -> None:
+            self.sweep(source, out)
+            truncation.apply(out)
+
+        return iterate_by_sweeps(
+            sweep,
+            h,
+            new,
+            scratch,
+            self.extremes,
+            discount=discount,
+            tau=tau,
+            tolerance=tolerance,
+            sweeps=sweeps,
+        )
 
     def advance(self, h: Vector, new: Vector, *, tau: float, discount: float) -> None:
         """Move h to the next iterate, after `iterate` has left it where it was certified."""
@@ -367,6 +371,32 @@ class Backup:
         out = np.empty_like(source)
         self.policy_sweep(source, out, np.asarray(actions))
         return self.to_canonical(out)
+
+
+def iterate_by_sweeps(
+    sweep: Callable[[Vector, Vector], None],
+    h: Vector,
+    new: Vector,
+    scratch: Vector,
+    extremes: Vector,
+    *,
+    discount: float,
+    tau: float,
+    tolerance: float,
+    sweeps: int,
+) -> int:
+    """Mode ITERATE of the kernel for any sweep(source, out), one call after the other."""
+    for number in range(1, sweeps + 1):
+        source = h
+        if discount != 1.0:
+            np.multiply(h, discount, out=scratch)
+            source = scratch
+        sweep(source, new)
+        kernels.residual(h, new, extremes)
+        if extremes[1] - extremes[0] <= tolerance or number == sweeps:
+            return number
+        kernels.advance(h, new, tau, kernels.relative_shift(extremes, tau, discount))
+    return 0
 
 
 def backup_for(

@@ -11,6 +11,7 @@ search ends as soon as every state has been seen. Only zeros and non-zeros of th
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import NamedTuple
 
 import numba
 import numpy as np
@@ -20,7 +21,7 @@ from scipy.sparse.csgraph import breadth_first_order
 
 from fmdp.elimination.backup import Backup, backup_for
 from fmdp.model import FactoredMDP
-from fmdp.model.spaces import encode, strides
+from fmdp.model.spaces import encode, starts, strides
 from fmdp.planning.chains import Successors
 
 Indices = NDArray[np.int64]
@@ -150,61 +151,57 @@ def _reached_by_all(backup: Backup, root: int, operations: int | None) -> bool |
     return True
 
 
-def _reaches_all(model: FactoredMDP, root: int, operations: int | None) -> bool | None:
+class _Supports(NamedTuple):
+    """The supports of all rows, as steps in the joint index, for the compiled search.
+
+    Those of row r of factor i are step[start[first_row[i] + r] : start[first_row[i] + r + 1]].
+    """
+
+    sizes: Indices  # of all variables, states then actions
+    strides: Indices  # of the states in the joint state, of the actions in the joint action
+    weights: Indices  # [m, variables]: the step in the rows of table i when a variable grows by one
+    first_row: Indices  # [m]
+    start: Indices
+    step: Indices
+
+
+def _supports(model: FactoredMDP) -> _Supports:
     structure = model.structure
-    state_strides = np.array(strides(structure.state_sizes), dtype=np.int64)
-    sizes = np.array(structure.sizes, dtype=np.int64)
-    action_strides = strides(structure.action_sizes)
-    all_strides = np.array([*state_strides, *action_strides], dtype=np.int64)
-    # weights[i, v]: the step in the rows of table i when variable v grows by one.
-    weights = np.zeros((structure.m, len(sizes)), dtype=np.int64)
-    starts, steps = [np.zeros(0, dtype=np.int64)], [np.zeros(0, dtype=np.int64)]
-    first_row, total = np.zeros(structure.m, dtype=np.int64), 0
+    state_strides = strides(structure.state_sizes)
+    weights = np.zeros((structure.m, len(structure.sizes)), dtype=np.int64)
+    counts, steps = [], []
     for i, (scope, table) in enumerate(
         zip(structure.transition_scopes, model.transitions, strict=True)
     ):
         weights[i, list(scope)] = strides(structure.scope_sizes(scope))
         rows, values = np.nonzero(table)
-        first_row[i] = sum(len(part) for part in starts)
-        counts = np.bincount(rows, minlength=len(table))
-        starts.append(total + np.concatenate([[0], np.cumsum(counts)]).astype(np.int64))
+        counts.append(np.bincount(rows, minlength=len(table)))
         steps.append(values.astype(np.int64) * state_strides[i])
-        total += len(values)
-    answer = _search(
-        root,
-        structure.n_states,
-        structure.n_actions,
-        structure.m,
-        sizes,
-        all_strides,
-        weights,
-        first_row,
-        np.concatenate(starts),
-        np.concatenate(steps),
-        -1 if operations is None else operations,
+    return _Supports(
+        sizes=np.array(structure.sizes, dtype=np.int64),
+        strides=np.array([*state_strides, *strides(structure.action_sizes)], dtype=np.int64),
+        weights=weights,
+        first_row=np.array(structure.row_starts[:-1], dtype=np.int64),
+        start=starts(np.concatenate(counts)),
+        step=np.concatenate(steps),
     )
+
+
+def _reaches_all(model: FactoredMDP, root: int, operations: int | None) -> bool | None:
+    structure = model.structure
+    most = -1 if operations is None else operations
+    answer = _search(root, structure.n_states, structure.n_actions, _supports(model), most)
     return None if answer < 0 else bool(answer)
 
 
 @numba.njit(cache=True)
 def _search(
-    root: int,
-    n_states: int,
-    n_actions: int,
-    m: int,
-    sizes: Indices,
-    all_strides: Indices,
-    weights: Indices,
-    first_row: Indices,
-    starts: Indices,
-    steps: Indices,
-    operations: int,
+    root: int, n_states: int, n_actions: int, supports: _Supports, operations: int
 ) -> int:  # pragma: no cover - compiled
-    """1 if the root reaches every state, 0 if not, -1 if the operations ran out.
-
-    The support of row r of factor i, as steps in the joint index, is
-    steps[starts[first_row[i] + r] : starts[first_row[i] + r + 1]].
-    """
+    """1 if the root reaches every state, 0 if not, -1 if the operations ran out."""
+    sizes, all_strides, weights = supports.sizes, supports.strides, supports.weights
+    first_row, start, step = supports.first_row, supports.start, supports.step
+    m = first_row.shape[0]
     seen = np.zeros(n_states, dtype=np.bool_)
     queue = np.empty(n_states, dtype=np.int64)
     seen[root] = True
@@ -227,8 +224,8 @@ def _search(
                 row[i] = first_row[i] + base[i]
                 for v in range(m, n_variables):
                     row[i] += weights[i, v] * (action // all_strides[v] % sizes[v])
-                at[i] = starts[row[i]]
-                successor += steps[at[i]]
+                at[i] = start[row[i]]
+                successor += step[at[i]]
             # An odometer over the box of successors, the last variable fastest.
             while True:
                 spent += 1
@@ -238,13 +235,13 @@ def _search(
                     tail += 1
                 i = m - 1
                 while i >= 0:
-                    successor -= steps[at[i]]
+                    successor -= step[at[i]]
                     at[i] += 1
-                    if at[i] < starts[row[i] + 1]:
-                        successor += steps[at[i]]
+                    if at[i] < start[row[i] + 1]:
+                        successor += step[at[i]]
                         break
-                    at[i] = starts[row[i]]
-                    successor += steps[at[i]]
+                    at[i] = start[row[i]]
+                    successor += step[at[i]]
                     i -= 1
                 if i < 0:
                     break

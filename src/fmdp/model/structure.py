@@ -349,16 +349,6 @@ class Structure:
         """
         return tuple(v for v in self.reward_scopes[k] if v < self.m)
 
-    def reward_action_scope(self, k: int) -> Scope:
-        """The action variables (m, m + 1, ...) in the scope of a reward factor.
-
-        Parameters
-        ----------
-        k
-            Number of the reward factor.
-        """
-        return tuple(v for v in self.reward_scopes[k] if v >= self.m)
-
     def scope_row(self, scope: Sequence[int], state: Sequence[int], action: Sequence[int]) -> int:
         """The row of x[scope] in a table over the scope, for x = (state, action).
 

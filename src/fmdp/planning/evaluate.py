@@ -126,10 +126,6 @@ def evaluate_exactly(
         np.zeros(backup.n_states),
         iteration.Limits(goal, max_iterations or DEFAULT_SWEEPS, deadline),
         rescue=chain.rescue,
-        known=structure.reward_bounds,
-        sweep_seconds=backup.predicted_seconds,
-        reward_size=structure.reward_size,
-        roundings=backup.roundings,
         progress=progress,
     )
     if chain.bounds is not None:

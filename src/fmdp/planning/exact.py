@@ -83,8 +83,9 @@ class Exact(Limited, TieBreaking, OnEngine, Planner):
         started = time.perf_counter()
         backup = backup_for(model, memory_limit=self.memory_limit, threads=self.threads)
         h = np.zeros(backup.n_states)
-        return _solve(self, backup, model, h, cold=True, describe=True, progress=progress,
-                      started=started)  # fmt: skip
+        return _solve(
+            self, backup, model, h, cold=True, describe=True, progress=progress, started=started
+        )
 
 
 class PreparedExact(PreparedOnEngine):
@@ -104,8 +105,16 @@ class PreparedExact(PreparedOnEngine):
         """Plan with these tables.  `describe` adds the bias in C order and its spans."""
         started = time.perf_counter()
         _, backup, h, cold = self._load(tables)
-        return _solve(self.settings, backup, tables, h, cold=cold, describe=describe,
-                      progress=progress, started=started)  # fmt: skip
+        return _solve(
+            self.settings,
+            backup,
+            tables,
+            h,
+            cold=cold,
+            describe=describe,
+            progress=progress,
+            started=started,
+        )
 
 
 def _solve(
@@ -138,14 +147,10 @@ def _solve(
         discount=discount,
         cold=cold,
         rescue=rescue if discount == 1.0 else None,
-        known=structure.reward_bounds,
         # A tie may cost the policy so much.
         room=min(TIE_TOLERANCE * structure.reward_unit, 0.25 * limits.tolerance)
         if discount == 1.0
         else 0.0,
-        sweep_seconds=backup.predicted_seconds,
-        reward_size=structure.reward_size,
-        roundings=backup.roundings,
         progress=progress,
     )
     small = structure.n_states * structure.n_actions <= POLISHED_PAIRS

@@ -53,8 +53,9 @@ class Finish:
     degrees of freedom as a policy that is as recurrent as optimal ones can be has classes)."""
 
     def __call__(self, h: Vector) -> Rescue | None:
+        from fmdp.planning.component import one_gain
         from fmdp.planning.flat import BYTES_AN_ENTRY, ENTRIES, end_components, flat_of
-        from fmdp.planning.gains import best_gains, one_gain
+        from fmdp.planning.gains import best_gains
 
         # Not by what is free at the moment: the same run must come to the same plan anywhere.
         limit = ENTRIES if self.memory_limit is None else self.memory_limit // BYTES_AN_ENTRY

@@ -16,7 +16,7 @@ the bounds are MacQueen's, and nothing stalls.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fmdp.elimination import kernels
-from fmdp.elimination.backup import Backup, TimeUp
+from fmdp.elimination.backup import Backup, TimeUp, iterate_by_sweeps
 from fmdp.elimination.rounding import rounding_allowance
 from fmdp.planning.plan import Progress, Status
 
@@ -44,11 +44,20 @@ class Operator(Protocol):
 
     backup: Backup
     extremes: Vector
+    roundings: int
+    """How often a number is rounded on its way through the operator, at most."""
 
     def iterate(
-        self, h: Vector, new: Vector, scratch: Vector, *, discount: float, tau: float,
-        tolerance: float, sweeps: int,
-    ) -> int: ...  # fmt: skip
+        self,
+        h: Vector,
+        new: Vector,
+        scratch: Vector,
+        *,
+        discount: float,
+        tau: float,
+        tolerance: float,
+        sweeps: int,
+    ) -> int: ...
 
     def advance(self, h: Vector, new: Vector, *, tau: float, discount: float) -> None: ...
 
@@ -59,6 +68,7 @@ class OptimalOperator:
     def __init__(self, backup: Backup) -> None:
         self.backup = backup
         self.extremes = backup.extremes
+        self.roundings = backup.roundings
         self.iterate = backup.iterate
         self.advance = backup.advance
 
@@ -70,19 +80,30 @@ class PolicyOperator:
         self.backup = backup
         self.actions = actions
         self.extremes = np.zeros(3)
+        self.roundings = backup.roundings
 
     def iterate(
-        self, h: Vector, new: Vector, scratch: Vector, *, discount: float, tau: float,
-        tolerance: float, sweeps: int,
-    ) -> int:  # fmt: skip
-        for number in range(1, sweeps + 1):
-            np.multiply(h, discount, out=scratch)
-            self.backup.policy_sweep(scratch, new, self.actions)
-            kernels.residual(h, new, self.extremes)
-            if self.extremes[1] - self.extremes[0] <= tolerance or number == sweeps:
-                return number
-            self.advance(h, new, tau=tau, discount=discount)
-        return 0
+        self,
+        h: Vector,
+        new: Vector,
+        scratch: Vector,
+        *,
+        discount: float,
+        tau: float,
+        tolerance: float,
+        sweeps: int,
+    ) -> int:
+        return iterate_by_sweeps(
+            lambda source, out: self.backup.policy_sweep(source, out, self.actions),
+            h,
+            new,
+            scratch,
+            self.extremes,
+            discount=discount,
+            tau=tau,
+            tolerance=tolerance,
+            sweeps=sweeps,
+        )
 
     def advance(self, h: Vector, new: Vector, *, tau: float, discount: float) -> None:
         kernels.advance(h, new, tau, kernels.relative_shift(self.extremes, tau, discount))
@@ -134,21 +155,17 @@ def solve(
     cold: bool = True,
     dampings: Sequence[float] = (1.0, DAMPING),
     rescue: Callable[[Vector], Rescue | None] | None = None,
-    known: tuple[float, float] = (-np.inf, np.inf),
     room: float = 0.0,
-    sweep_seconds: float = 0.0,
-    reward_size: float = 1.0,
-    roundings: int = 1,
     progress: Progress | None = None,
 ) -> Ending:
     """Iterate from h (changed in place) until the gap is at most the tolerance or a limit is hit.
 
     `cold`: h is zero, and a change to damping starts from zero again, so that the bias is the one
     that damped value iteration from zero converges to, which is a definition where the bias is not
-    unique.  `dampings`: what tau is at first, and after each stall.  `rescue`: see above.  `known`:
-    bounds that hold beforehand.  `room`: how much of the tolerance the caller needs for itself.
-    `reward_size` and `roundings` (of a backup) enter the rounding allowance only.
+    unique.  `dampings`: what tau is at first, and after each stall.  `rescue`: see above.  `room`:
+    how much of the tolerance the caller needs for itself.
     """
+    backup = operator.backup
     new, scratch = np.empty_like(h), np.empty_like(h)
     # MacQueen: V* lies in L V + discount / (1 - discount) * [min, max] of (L V - V).
     scale = 1.0 if discount == 1.0 else discount / (1.0 - discount)
@@ -156,13 +173,13 @@ def solve(
     tau, *lower_taus = dampings
     sweeps = 0
     history: list[tuple[int, float]] = []
-    chunk = max(1, min(_WINDOW, int(_CHUNK_SECONDS / max(sweep_seconds, 1e-7))))
+    chunk = max(1, min(_WINDOW, int(_CHUNK_SECONDS / max(backup.predicted_seconds, 1e-7))))
     started = time.monotonic()
     status = Status.ITERATION_LIMIT
-    lower, upper = known if discount == 1.0 else (-np.inf, np.inf)
+    lower, upper = backup.structure.reward_bounds if discount == 1.0 else (-np.inf, np.inf)
     slack, whole = 0.0, False
     rescued = False
-    operator.backup.deadline = limits.deadline
+    backup.deadline = limits.deadline
 
     # Wherever Ctrl-C or the clock finds it, the bounds of the whole sweeps before hold.
     try:
@@ -170,12 +187,17 @@ def solve(
             before_sweeps, begun = sweeps, time.monotonic()
             whole = False
             sweeps += operator.iterate(
-                h, new, scratch, discount=discount, tau=tau,
+                h,
+                new,
+                scratch,
+                discount=discount,
+                tau=tau,
                 tolerance=tolerance - room - 2.0 * slack,
                 sweeps=max(1, min(chunk, limits.max_sweeps - sweeps)),
-            )  # fmt: skip
+            )
             whole = True
-            slack = rounding_allowance(float(operator.extremes[2]) + reward_size, roundings)
+            size = float(operator.extremes[2]) + backup.structure.reward_size
+            slack = rounding_allowance(size, operator.roundings)
             low, high = float(operator.extremes[0]), float(operator.extremes[1])
             gap = high - low
             if discount == 1.0:
@@ -183,7 +205,17 @@ def solve(
             else:
                 lower, upper = low - slack, high + slack
             if progress is not None:
-                progress(_report(sweeps, lower, upper, gap, scale, limits, started, tau))
+                progress(
+                    {
+                        "sweeps": sweeps,
+                        "gain_lower": lower,
+                        "gain_upper": upper,
+                        "gap": gap * scale,
+                        "tolerance": limits.tolerance,
+                        "seconds": time.monotonic() - started,
+                        "damping": tau,
+                    }
+                )
             if gap + 2.0 * slack + room <= tolerance:
                 status = Status.CONVERGED
                 break
@@ -232,26 +264,5 @@ def solve(
     except TimeUp:
         status = Status.TIME_LIMIT
     finally:
-        operator.backup.deadline = None
+        backup.deadline = None
     return Ending(status, lower, upper, sweeps, tau, h, new, whole, slack, rescued)
-
-
-def _report(
-    sweeps: int,
-    lower: float,
-    upper: float,
-    gap: float,
-    scale: float,
-    limits: Limits,
-    started: float,
-    tau: float,
-) -> Mapping[str, Any]:
-    return {
-        "sweeps": sweeps,
-        "gain_lower": lower,
-        "gain_upper": upper,
-        "gap": gap * scale,
-        "tolerance": limits.tolerance,
-        "seconds": time.monotonic() - started,
-        "damping": tau,
-    }

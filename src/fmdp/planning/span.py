@@ -205,15 +205,29 @@ class _Truncated:
         self.backup = backup
         self.truncation = truncation
         self.extremes = backup.extremes
+        self.roundings = backup.roundings + 2 * backup.structure.m
 
     def iterate(
-        self, h: Vector, new: Vector, scratch: Vector, *, discount: float, tau: float,
-        tolerance: float, sweeps: int,
-    ) -> int:  # fmt: skip
+        self,
+        h: Vector,
+        new: Vector,
+        scratch: Vector,
+        *,
+        discount: float,
+        tau: float,
+        tolerance: float,
+        sweeps: int,
+    ) -> int:
         return self.backup.iterate(
-            h, new, scratch, discount=discount, tau=tau, tolerance=tolerance, sweeps=sweeps,
+            h,
+            new,
+            scratch,
+            discount=discount,
+            tau=tau,
+            tolerance=tolerance,
+            sweeps=sweeps,
             truncation=self.truncation,
-        )  # fmt: skip
+        )
 
     def advance(self, h: Vector, new: Vector, *, tau: float, discount: float) -> None:
         self.backup.advance(h, new, tau=tau, discount=discount)
@@ -280,10 +294,6 @@ class _Run:
             ),
             cold=False,
             dampings=DAMPINGS,
-            known=self.structure.reward_bounds,
-            sweep_seconds=self.backup.predicted_seconds,
-            reward_size=self.structure.reward_size,
-            roundings=self.backup.roundings + 2 * self.structure.m,
             progress=None if self.progress is None else report,
         )
         self.sweeps += outcome.sweeps

@@ -165,8 +165,9 @@ def test_a_restored_planner_goes_on_to_the_last_bit(data: st.DataObject) -> None
     criterion = data.draw(st.sampled_from(("discounted", "average")))
     planner = ALP(basis="pairs", method=method, criterion=criterion)
     running = planner.prepare(structure)
-    tables = [data.draw(st.one_of(models(structure), optimistic_tables(structure)))
-              for _ in range(4)]  # fmt: skip
+    tables = [
+        data.draw(st.one_of(models(structure), optimistic_tables(structure))) for _ in range(4)
+    ]
     for table in tables[:2]:
         running.solve(table)
     saved = {name: array.copy() for name, array in running.warm_state().items()}

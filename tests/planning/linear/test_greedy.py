@@ -155,9 +155,12 @@ def test_large_models_keep_the_policy_as_functions() -> None:
 
 @pytest.mark.parametrize(
     ("state", "message"),
-    [((1, 0), "a state has 3 values; got 2"), ((0, 2, 0), "value 2 of state variable 1"),
-     ((0.5, 0, 0), "value 0.5 of state variable 0 must be a whole number")],
-)  # fmt: skip
+    [
+        ((1, 0), "a state has 3 values; got 2"),
+        ((0, 2, 0), "value 2 of state variable 1"),
+        ((0.5, 0, 0), "value 0.5 of state variable 0 must be a whole number"),
+    ],
+)
 def test_states_that_do_not_exist(state, message: str) -> None:
     policy = policy_of(fmdp.problem("circle:3"), "singles", np.zeros(3), 0.9)
     with pytest.raises(InvalidParameter, match=message):

@@ -200,8 +200,11 @@ def largest_residual(model: FactoredMDP, basis: str, weights) -> Fraction:
     def value(state) -> Fraction:
         total = Fraction(0)
         for block in made.blocks:
-            row = int(np.ravel_multi_index([state[v] for v in block.scope],
-                                           [s.state_sizes[v] for v in block.scope]))  # fmt: skip
+            row = int(
+                np.ravel_multi_index(
+                    [state[v] for v in block.scope], [s.state_sizes[v] for v in block.scope]
+                )
+            )
             for b in range(block.size):
                 total += w[block.first + b] * Fraction(float(block.values[row, b]))
         return total

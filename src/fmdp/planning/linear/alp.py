@@ -257,17 +257,24 @@ class _Stages:
         self._first_solver, self._second_solver = solver(), solver()
         discount = settings.discount
         self.discounted = Constraints(
-            forms, discount, rhs=n, coefficient=1.0 - discount, first_column=n + 1,
+            forms,
+            discount,
+            rhs=n,
+            coefficient=1.0 - discount,
+            first_column=n + 1,
             messages=self.emits,
-        )  # fmt: skip
+        )
         self._value = np.append(relevance, 1.0)
         if average:
             self._gain = np.append(np.zeros(n), 1.0)
             self.average = Constraints(forms, 1.0, rhs=n, first_column=n + 1, messages=self.emits)
             self.pinned = Constraints(
-                forms, 1.0, rhs=FIXED, first_column=n + 1 + self.discounted.n_columns,
+                forms,
+                1.0,
+                rhs=FIXED,
+                first_column=n + 1 + self.discounted.n_columns,
                 messages=self.emits,
-            )  # fmt: skip
+            )
         self._scale = likely_weight(forms, discount)
         self._tolerance = tolerance_of(settings.tolerance, forms.structure) / forms.unit
 
@@ -277,9 +284,15 @@ class _Stages:
         accuracy = max(tolerance * min(part.coefficient for part in constraints), ROUNDING)
         charges = tuple(cost[-1] / constraints[0].coefficient for _ in constraints)
         return Question(
-            cost, constraints, charges, accuracy, max(tolerance, accuracy), self._scale,
-            self.forms.basis.needless, shift=self.forms.origin * charges[0],
-        )  # fmt: skip
+            cost,
+            constraints,
+            charges,
+            accuracy,
+            max(tolerance, accuracy),
+            self._scale,
+            self.forms.basis.needless,
+            shift=self.forms.origin * charges[0],
+        )
 
     def run(self, watch: Watch) -> _Found:
         n = self.forms.basis.size

@@ -108,11 +108,12 @@ def stack(parts: list[Rows]) -> Rows:
     return Rows(
         np.concatenate([part.lower for part in parts]),
         np.concatenate([part.upper for part in parts]),
-        np.concatenate([part.start + at for part, at in zip(parts, starts[:-1], strict=True)])
-        .astype(np.int32),
+        np.concatenate(
+            [part.start + at for part, at in zip(parts, starts[:-1], strict=True)]
+        ).astype(np.int32),
         np.concatenate([part.index for part in parts]),
         np.concatenate([part.value for part in parts]),
-    )  # fmt: skip
+    )
 
 
 class LinearProgram:
@@ -160,10 +161,6 @@ class LinearProgram:
     @property
     def n_rows(self) -> int:
         return int(self._highs.getNumRow())
-
-    @property
-    def n_nonzeros(self) -> int:
-        return int(self._highs.getNumNz())
 
     def add_rows(self, rows: Rows) -> None:
         if len(rows):
