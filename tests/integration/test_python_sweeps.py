@@ -303,6 +303,20 @@ def test_failed_runs_are_told_and_stop_nothing(
     assert results.runs_table()["status"].tolist() == ["done"] * 4
 
 
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_run_that_is_interrupted_ends_the_sweep_and_has_not_failed(
+    own: Callable[[str], ModuleType], tmp_path: Path, workers: int
+) -> None:
+    module = own(GREEDY.replace("decision = super()", "raise KeyboardInterrupt  # "))
+    with pytest.raises(KeyboardInterrupt):
+        fmdp.sweep(
+            "circle:2", {"chance": "random", "mine": module.Greedy()},
+            seeds=1, steps=20, out=tmp_path / "out", workers=workers, progress=None,
+        )  # fmt: skip
+    with Store.open(tmp_path / "out") as store:
+        assert store.keys("failed") == set()
+
+
 def test_changed_code_is_another_learner_and_the_newest_counts(
     own: Callable[[str], ModuleType], tmp_path: Path
 ) -> None:

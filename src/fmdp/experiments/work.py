@@ -79,7 +79,7 @@ class MadeRun:
 
 
 def work(task: Task) -> MadeRun:
-    """Make the run. Never raises for what goes wrong in it."""
+    """Make the run. Never raises for what goes wrong in it, an interruption apart."""
     started = time.perf_counter()
     try:
         if (task.results_version, task.fmdp_version) != (RESULTS_VERSION, __version__):
@@ -114,7 +114,7 @@ def _make(task: Task) -> MadeRun:
         progress=_end_if_let_go,
     )
     if run.interrupted:
-        raise FmdpError(f"interrupted after {run.steps} steps")
+        raise KeyboardInterrupt  # it ends the sweep; the run has neither failed nor been done
     row = _row(task, status="done", seconds=run.seconds, measures=measured(run))
     kept = None if run.trajectory is None else recording_of(run.trajectory)
     return MadeRun(row, curve_of(run), kept)
