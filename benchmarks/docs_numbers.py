@@ -8,8 +8,8 @@
 A page has its numbers between `<!-- numbers: NAME -->` and `<!-- end of NAME -->`: what stands
 there is made by the function of that name below, from docs/numbers.json alone, and says itself over
 how many seeds. tests/test_docs_numbers.py compares the pages with the stored numbers, and the
-version of the stored numbers with RESULTS_VERSION. Times are not among them: benchmarks measure
-those.
+version of the stored numbers and the settings of their runs with those of now. Times are not among
+them: benchmarks measure those.
 
 Runs go through `fmdp.experiments` into stores under build/docs-numbers, so that what is killed goes
 on where it was; other fingerprints (tests/experiments) are other stores. Cost of all with their
@@ -19,6 +19,7 @@ seeds: about ten minutes on two idle cores.
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import re
 import sys
@@ -222,6 +223,12 @@ def _span_spec(seeds: int) -> Spec:
         BUDGETED.format(problem=name, budget=f"{budget:g}") for name, budget in BUDGETS.items()
     )
     return parse_spec(text, "span", STORES)
+
+
+def settings_digest(spec: Spec) -> str:
+    """What was run, every setting resolved: a default that moves gives another."""
+    keys = "".join(sorted(planned.key for planned in spec.runs()))
+    return hashlib.sha256(keys.encode()).hexdigest()[:16]
 
 
 def run(spec: Spec, folder: Path, workers: int | None) -> None:
@@ -811,7 +818,7 @@ def measure(part: str, seeds: int, workers: int | None, *, figures: bool) -> dic
     history = json.loads(FINGERPRINTS.read_text())["history"]
     folder = STORES / f"{RESULTS_VERSION}-{history[str(RESULTS_VERSION)]}" / part
     run(spec, folder, workers)
-    found = collected(spec, folder, curves=part in CURVES)
+    found = collected(spec, folder, curves=part in CURVES) | {"settings": settings_digest(spec)}
     if part in CURVES:
         if figures:
             draw_figure(part, found["cells"])
@@ -819,6 +826,13 @@ def measure(part: str, seeds: int, workers: int | None, *, figures: bool) -> dic
             for cell in own.values():
                 del cell["curve"]
     return found | ({"words": words(folder)} if part == "figure" else {})
+
+
+def store(document: Numbers) -> None:
+    text = json.dumps(document, indent=1, allow_nan=False)
+    # What has nothing inside it on one line.
+    text = re.sub(r"\{[^{}\[\]]*\}", lambda found: " ".join(found[0].split()), text)
+    FILE.write_text(text + "\n")
 
 
 def main() -> None:
@@ -836,11 +850,7 @@ def main() -> None:
         for part in wanted:
             print(part, flush=True)
             kept[part] = measure(part, given.seeds, given.workers, figures=not given.no_figures)
-        document = {"results_version": RESULTS_VERSION, "parts": kept}
-        text = json.dumps(document, indent=1, allow_nan=False)
-        # What has nothing inside it on one line.
-        text = re.sub(r"\{[^{}\[\]]*\}", lambda found: " ".join(found[0].split()), text)
-        FILE.write_text(text + "\n")
+        store({"results_version": RESULTS_VERSION, "parts": kept})
     missing = [part for part in PARTS if part not in kept]
     if missing:
         sys.exit(f"docs_numbers: the pages stay as they are, {', '.join(missing)} must be run too")

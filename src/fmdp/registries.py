@@ -23,6 +23,7 @@ import traceback
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
+from types import CodeType
 from typing import Any, Generic, TypeVar
 
 from fmdp.errors import FmdpError, InvalidParameter, UnknownName, did_you_mean
@@ -252,18 +253,28 @@ def _source(thing: Any) -> bytes:
     except (OSError, TypeError):  # typed into a prompt: no source, but code
         if not isinstance(thing, type):
             return _bytecode(thing)
-        functions = [one for one in vars(thing).values() if hasattr(one, "__code__")]
-        return repr(vars(thing).get("__annotations__")).encode() + b"".join(
-            _bytecode(one) for one in functions
-        )
+        found = [repr(vars(thing).get("__annotations__")).encode()]
+        for name, value in vars(thing).items():
+            # What a static method, a class method or a property is made of.
+            inner = getattr(value, "__func__", None) or getattr(value, "fget", None) or value
+            if hasattr(inner, "__code__"):
+                found.append(name.encode() + _bytecode(inner))
+            elif isinstance(inner, bool | int | float | str | bytes):
+                found.append(repr((name, inner)).encode())
+        return b"\n".join(found)
 
 
 def _bytecode(function: Any) -> bytes:
     code = getattr(function, "__code__", None)
-    if code is None:
-        return place_of(type(function)).encode()
-    constants = [one for one in code.co_consts if not hasattr(one, "co_code")]
-    return bytes(code.co_code) + repr((constants, code.co_names)).encode()
+    return place_of(type(function)).encode() if code is None else _code_bytes(code)
+
+
+def _code_bytes(code: CodeType) -> bytes:
+    """Of a function, with those that are written inside it."""
+    inside = [one for one in code.co_consts if isinstance(one, CodeType)]
+    constants = [one for one in code.co_consts if not isinstance(one, CodeType)]
+    head = bytes(code.co_code) + repr((constants, code.co_names)).encode()
+    return head + b"".join(map(_code_bytes, inside))
 
 
 def attribute_at(

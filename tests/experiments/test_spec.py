@@ -176,6 +176,17 @@ def test_a_bad_spec_is_refused_with_one_line_that_names_the_place(
     assert "\n" not in str(caught.value)
 
 
+def test_the_planner_of_fsrl_needs_no_budget_that_fsrl_sets_itself() -> None:
+    text = BASE.replace("dorl", "fsrl").replace('"exact"', '{ name = "span", tolerance = 0.5 }')
+    (cell,) = parse_spec(text).cells
+    assert cell.label == "fsrl (span tolerance=0.5)"
+    assert cell.resolved["parameters"]["budget"] is None
+    assert cell.resolved["planner_settings"]["tolerance"] == 0.5
+    in_python = fmdp.FSRL(planner=fmdp.SpanConstrained(budget=0.0, tolerance=0.5))
+    (same,) = spec_of("circle:3", in_python, seeds=2, steps=100).cells
+    assert (same.resolved, same.label) == (cell.resolved, cell.label)
+
+
 def test_a_missing_spec_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(FmdpError, match=r"none\.toml"):
         read_spec(tmp_path / "none.toml")

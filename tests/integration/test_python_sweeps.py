@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
@@ -301,6 +302,59 @@ def test_failed_runs_are_told_and_stop_nothing(
     )  # fmt: skip
     assert results.failures == {}
     assert results.runs_table()["status"].tolist() == ["done"] * 4
+
+
+TYPED = """
+import fmdp
+class Typed(fmdp.Learner):
+    factor = 1
+    def decide(self, agent):
+        values = [value + 1 for value in range(3)]
+        return fmdp.Decision(lambda state: values[0])
+    @staticmethod
+    def helper():
+        return 5
+def rule(state):
+    return max(value + 1 for value in state)
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("factor = 1", "factor = 2"),
+        ("value + 1 for value in range", "value + 2 for value in range"),
+        ("values[0]", "values[1]"),
+        ("return 5", "return 6"),
+        ("value + 1 for value in state", "value - 1 for value in state"),
+    ],
+)
+def test_code_that_was_typed_into_a_prompt_is_known_by_what_it_does(old: str, new: str) -> None:
+    """A prompt keeps no source."""
+
+    def keys(text: str) -> list[str]:
+        typed: dict[str, Any] = {"__name__": "typed"}
+        exec(text, typed)
+        learners = {"class": typed["Typed"](), "rule": typed["rule"]}
+        return [run.key for run in spec_of("circle:2", learners, seeds=1, steps=5).runs()]
+
+    assert old in TYPED
+    assert keys(TYPED) == keys(TYPED)
+    assert keys(TYPED.replace(old, new)) != keys(TYPED)
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_run_that_is_interrupted_ends_the_sweep_and_has_not_failed(
+    own: Callable[[str], ModuleType], tmp_path: Path, workers: int
+) -> None:
+    module = own(GREEDY.replace("decision = super()", "raise KeyboardInterrupt  # "))
+    with pytest.raises(KeyboardInterrupt):
+        fmdp.sweep(
+            "circle:2", {"chance": "random", "mine": module.Greedy()},
+            seeds=1, steps=20, out=tmp_path / "out", workers=workers, progress=None,
+        )  # fmt: skip
+    with Store.open(tmp_path / "out") as store:
+        assert store.keys("failed") == set()
 
 
 def test_changed_code_is_another_learner_and_the_newest_counts(

@@ -54,7 +54,7 @@ def test_of_two_versions_of_a_run_the_newer_counts(made: ModuleType, tmp_path: P
     assert [run.results_version for run in psrl.runs] == [2, 2, 2, 1, 1]
     assert [run.results_version for run in dorl.runs] == [1] * 5
     assert runs.notes[0].startswith("Results versions are mixed: 7 of version 1, 3 of version 2.")
-    assert runs.notes[1].startswith("3 runs of an older results version left out")
+    assert runs.notes[1].startswith("3 runs of an older results version, or of older code")
 
 
 def test_failed_and_missing_runs_are_told(made: ModuleType, tmp_path: Path) -> None:

@@ -237,7 +237,7 @@ def _cells(entry: Any, problems: Mapping[str, Problem], steps: int, folder: Path
     label = text_line(entry["label"], "label") if "label" in entry else None
     chosen = _chosen(entry.get("problems"), problems)
     grid = list(_grid(kind.parameters, given, kind.owner()))
-    planners = list(_planners(entry.get("planner"), folder))
+    planners = list(_planners(entry.get("planner"), kind, folder))
     for values, planner in itertools.product(grid, planners):
         others = {} if planner is None else {"planner": _taken_by(kind, planner)}
         learner = kind(**values, **others)
@@ -248,7 +248,7 @@ def _cells(entry: Any, problems: Mapping[str, Problem], steps: int, folder: Path
             text, used = _filled(label, shown)
             varied = [key for key, value in given.items() if isinstance(value, list)]
             rest = [f"{key}={shown[key]}" for key in varied if key not in used]
-            words = _words(text, rest, planner if len(planners) > 1 else None)
+            words = _words(text, rest, kind, planner if len(planners) > 1 else None)
         for one in chosen:
             yield cell_of(one, words, learner, steps)
 
@@ -264,7 +264,7 @@ def label_of(learner: Learner) -> str:
     """ "psrl c=0.5 (alp basis=pairs)": what a learner is called where nobody gave it a label."""
     if isinstance(learner, Follow):
         return learner.label
-    return _words(learner.name, learner.words(), getattr(learner, "planner", None))
+    return _words(learner.name, learner.words(), type(learner), getattr(learner, "planner", None))
 
 
 def _named(entry: Mapping[str, Any], folder: Path) -> tuple[str, Mapping[str, Any]]:
@@ -322,13 +322,19 @@ def _filled(label: str, values: Mapping[str, str]) -> tuple[str, set[str]]:
     return label, used
 
 
-def _words(head: str, words: Iterable[str], planner: Any) -> str:
+def _words(head: str, words: Iterable[str], kind: type[Learner], planner: Any) -> str:
     """ "psrl c=0.5 (alp basis=pairs)" """
     text = " ".join([head, *words])
     if planner is None:
         return text
+    unsaid = [
+        name
+        for name, value in kind.planner_defaults.items()
+        if getattr(planner, name, None) == value
+    ]
     own = planner.words() if isinstance(planner, Planner) else ()
-    return f"{text} ({' '.join([planner.name, *own])})"
+    said = (word for word in own if word.partition("=")[0] not in unsaid)
+    return f"{text} ({' '.join([planner.name, *said])})"
 
 
 def _chosen(given: Any, problems: Mapping[str, Problem]) -> Sequence[Problem]:
@@ -346,7 +352,7 @@ def _chosen(given: Any, problems: Mapping[str, Problem]) -> Sequence[Problem]:
     return [problems[name] for name in names]
 
 
-def _planners(given: Any, folder: Path) -> Iterator[Planner | None]:
+def _planners(given: Any, learner: type[Learner], folder: Path) -> Iterator[Planner | None]:
     """Every planner: of a name, a table, or a list of either."""
     if given is None:
         yield None
@@ -362,6 +368,9 @@ def _planners(given: Any, folder: Path) -> Iterator[Planner | None]:
                 "'planner' has 'max_seconds', which would make a run depend on the speed of the "
                 "machine; a sweep takes 'max_iterations'"
             )
+        if kind.name == learner.only_planner:
+            # What the learner sets itself at every plan need not be given.
+            table = {**learner.planner_defaults, **table}
         for values in _grid(kind.parameters, table, kind.owner()):
             yield kind(**values)
 

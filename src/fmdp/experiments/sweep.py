@@ -163,6 +163,8 @@ class _Driver:
         """Store what a run has given. An error here is none of the run's: it did not travel."""
         run = self.running.pop(future)
         error = future.exception()
+        if isinstance(error, KeyboardInterrupt):
+            raise error  # it has neither failed nor been done
         made = failed(Task.of(run), f"{type(error).__name__}: {error}", 0.0)
         if error is None:
             made = future.result()

@@ -79,7 +79,7 @@ class MadeRun:
 
 
 def work(task: Task) -> MadeRun:
-    """Make the run. Never raises for what goes wrong in it."""
+    """Make the run. Never raises for what goes wrong in it, an interruption apart."""
     started = time.perf_counter()
     try:
         if (task.results_version, task.fmdp_version) != (RESULTS_VERSION, __version__):

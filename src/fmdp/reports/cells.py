@@ -195,8 +195,8 @@ def _notes(
         )
     if left_out:
         yield (
-            f"{_runs(left_out)} of an older results version left out: the same run is there with "
-            f"a newer one."
+            f"{_runs(left_out)} of an older results version, or of older code of one's own, left "
+            f"out: the same run is there with a newer one."
         )
     if failed:
         yield f"{_runs(len(failed))} failed and {_are(len(failed))} not in any number here."
