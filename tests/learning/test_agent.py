@@ -23,17 +23,18 @@ MACHINES = fmdp.problem("machines:2")
 FREE = Reference(0.0, "exact", None, 0.0)
 
 
-class Told(Learner):
-    """Decides as it is told: a policy, for so many steps, until a count has grown by so much."""
+def told(policy: Any, steps: int = 10, growth: int = 0) -> Learner:
+    """Plays a policy for so many steps at a time, or until a count has grown by so much."""
 
-    policy: Any = None
-    steps: int = fmdp.setting(10, "of a decision", low=1)
-    growth: int = fmdp.setting(0, "visits that end a decision; 0 for none", low=0)
+    class Told(Learner):
+        """Decides as it is told."""
 
-    def decide(self, agent: Agent) -> fmdp.Decision:
-        visits = agent.statistics.visits
-        limits = visits + self.growth if self.growth else np.zeros(0, dtype=np.int64)
-        return fmdp.Decision(self.policy, self.steps, limits)
+        def decide(self, agent: Agent) -> fmdp.Decision:
+            visits = agent.statistics.visits
+            limits = visits + growth if growth else np.zeros(0, dtype=np.int64)
+            return fmdp.Decision(policy, steps, limits)
+
+    return Told()
 
 
 def left_behind(agent: Agent) -> list[Any]:
@@ -72,7 +73,7 @@ def test_random_policies_in_bulk_are_those_of_single_steps(
     policy: Any = UniformPolicy.of(model.structure)
     if epsilon is not None:
         policy = fmdp.ExploringPolicy(best, epsilon)
-    learner = Told(policy=policy, steps=steps, growth=growth)
+    learner = told(policy, steps, growth)
     agents, walks = [], []
     for in_bulk in (True, False):
         generator = np.random.Generator(getattr(np.random, bits)(9))
@@ -94,7 +95,7 @@ def test_random_policies_in_bulk_are_those_of_single_steps(
 def test_limits_end_random_stretches_early() -> None:
     """The test above meets the case that it is about: far more decisions than steps allow for."""
     policy = UniformPolicy.of(MODEL.structure)
-    run = simulate(MODEL, Told(policy=policy, steps=1000, growth=2), 200, reference=FREE)
+    run = simulate(MODEL, told(policy, 1000, 2), 200, reference=FREE)
     assert run.episodes is not None
     assert run.episodes > 20
 
@@ -138,7 +139,7 @@ def test_a_policy_of_another_model_is_refused(in_a_decision: bool) -> None:
     best = fmdp.plan(other).policy
     assert best is not None
     for policy in (best, fmdp.ExploringPolicy(best, 0.1), UniformPolicy.of(other.structure)):
-        player: Any = Told(policy=policy) if in_a_decision else policy
+        player: Any = told(policy) if in_a_decision else policy
         with pytest.raises(InvalidParameter, match="the policy is for state sizes"):
             simulate(MODEL, player, 10, reference=FREE)
 

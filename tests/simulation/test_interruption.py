@@ -84,14 +84,15 @@ class Stopping:
         self.policy.save(path)
 
 
-class Playing(fmdp.Learner):
-    """Counts what a policy meets, until it is interrupted or a count doubles."""
+def playing(policy: Any) -> fmdp.Learner:
+    class Playing(fmdp.Learner):
+        """Counts what a policy meets, and decides anew when a count doubles."""
 
-    policy: Any = None
+        def decide(self, agent: fmdp.Agent) -> fmdp.Decision:
+            limits = np.maximum(8, 2 * agent.statistics.visits)
+            return fmdp.Decision(policy, 50, limits)
 
-    def decide(self, agent: fmdp.Agent) -> fmdp.Decision:
-        limits = np.maximum(8, 2 * agent.statistics.visits)
-        return fmdp.Decision(self.policy, 50, limits)
+    return Playing()
 
 
 @pytest.mark.parametrize("random", [False, True])
@@ -101,7 +102,7 @@ def test_from_a_policy_in_the_middle_of_a_stretch(at: int, random: bool) -> None
     assert table is not None
     stopping: Any = Stopping(table, at)
     policy = fmdp.ExploringPolicy(stopping, 0.3) if random else stopping
-    simulation = Simulation(MODEL, Playing(policy=policy), 5, reference=FREE, record=True)
+    simulation = Simulation(MODEL, playing(policy), 5, reference=FREE, record=True)
     simulation.run(300)
     run = simulation.result()
     assert run.interrupted
@@ -111,7 +112,7 @@ def test_from_a_policy_in_the_middle_of_a_stretch(at: int, random: bool) -> None
     finished = simulation.result()
     whole(finished, 300)
     plain: Any = fmdp.ExploringPolicy(table, 0.3) if random else table
-    undisturbed = simulate(MODEL, Playing(policy=plain), 300, 5, reference=FREE, record=True)
+    undisturbed = simulate(MODEL, playing(plain), 300, 5, reference=FREE, record=True)
     assert finished.trajectory is not None
     assert undisturbed.trajectory is not None
     assert np.array_equal(finished.trajectory.actions, undisturbed.trajectory.actions)
