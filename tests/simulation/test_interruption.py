@@ -11,6 +11,9 @@ import numpy as np
 import pytest
 
 import fmdp
+from fmdp.experiments.spec import resolved_learner
+from fmdp.experiments.work import Task, work
+from fmdp.learning.follow import Follow
 from fmdp.planning.plan import Plan, Status
 from fmdp.simulation import Reference, Simulation, environment, simulate
 
@@ -209,3 +212,17 @@ def test_before_the_first_step_there_is_no_run(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr("fmdp.simulation.loop.reference_for", stop)
     with pytest.raises(KeyboardInterrupt):
         simulate(MODEL, "psrl", 100)
+
+
+def stops(state: tuple[int, ...]) -> int:
+    """A rule that is interrupted as soon as it is asked."""
+    raise KeyboardInterrupt
+
+
+def test_a_run_of_a_sweep_that_is_interrupted_has_not_failed() -> None:
+    """Stored as failed it would not be run again."""
+    learner = Follow(policy=stops)
+    resolved = {"model": MODEL.content_hash, "steps": 10, **resolved_learner(learner.start(MODEL))}
+    task = Task("key", "circle:4", MODEL, learner, resolved, seed=0, steps=10, record=False)
+    with pytest.raises(KeyboardInterrupt):
+        work(task)
