@@ -1,10 +1,10 @@
 """Imports go one way: model -> {problems, elimination} -> planning -> {measures, learning}
 -> simulation -> experiments -> reports -> cli.
 
-`errors`, `memory`, `numerals`, `parameters`, `progress`, `settings` and `registries` lie below all;
-`interop` and `testing` stand on everything up to simulation, and only `cli` imports them, inside a
-function. Only `cli` knows Typer and Rich, but for `progress`, which imports Rich inside a function
-when something is to be shown.
+`errors`, `memory`, `numerals`, `parameters`, `progress`, `settings`, `generators` and `registries`
+lie below all; `interop` and `testing` stand on everything up to simulation, and only `cli` imports
+them, inside a function. Only `cli` knows Typer and Rich, but for `progress`, which imports Rich
+inside a function when something is to be shown.
 Every import statement counts, wherever it stands: in a function, relative, or for types only.
 """
 
@@ -147,6 +147,13 @@ def test_no_module_imports_upwards() -> None:
         ("fmdp.cli.convert", "from fmdp.interop.rddl import read"),
         ("fmdp.testing.oracles", "from fmdp.experiments.spec import Spec"),
         ("fmdp.attic.old", "import math"),
+        ("fmdp.parameters", "from fmdp.settings import Settings"),
+        ("fmdp.settings", "from fmdp.registries import Registry"),
+        ("fmdp.settings", "from fmdp.generators import generator_of"),
+        ("fmdp.registries", "from fmdp.learning.registry import LEARNERS"),
+        ("fmdp.generators", "from fmdp.model import Structure"),
+        ("fmdp.planning.playing", "from fmdp.learning.agent import Agent"),
+        ("fmdp.learning.agent", "from fmdp.simulation.environment import Environment"),
     ],
 )
 def test_the_reader_sees_a_backward_import(module: str, source: str) -> None:

@@ -41,6 +41,40 @@ def test_a_text_is_a_name_and_settings(name: str) -> None:
     assert SHAPES.split(f"{name},sides=5") == (Polygon, {"sides": "5"})
 
 
+def test_a_name_stands_for_one_class() -> None:
+    """The same definition anew, as when a notebook's cell is run again, takes its place."""
+    made = [type("Star", (Shape,), {"corners": lambda self: 5}) for _ in range(2)]
+    try:
+        for star in made:
+            assert SHAPES.register(star) is star
+            assert SHAPES.find("star") is star
+        assert SHAPES.names() == ("polygon", "star")
+        other = type("Star", (Shape,), {"corners": lambda self: 6, "__module__": "elsewhere"})
+        with pytest.raises(FmdpError, match="the name 'star' of elsewhere:Star is taken by"):
+            SHAPES.register(other)
+        assert SHAPES.find("star") is made[1]
+    finally:
+        SHAPES.forget("star")
+    assert SHAPES.names() == ("polygon",)
+    taken = type("Own", (Shape,), {"corners": lambda self: 4, "name": "polygon"})
+    with pytest.raises(FmdpError, match="is taken by one of fmdp's own; give the class another"):
+        SHAPES.register(taken)
+    assert SHAPES.find("polygon") is Polygon
+
+
+@pytest.mark.parametrize("name", ["", "a b", "1st", "a,b", "a:b", "a=b"])
+def test_a_name_that_no_text_could_have_is_refused(name: str) -> None:
+    odd = type("Odd", (Shape,), {"corners": lambda self: 4, "name": name})
+    with pytest.raises(FmdpError, match="must be letters, digits"):
+        SHAPES.register(odd)
+
+
+def test_a_module_that_is_not_there_yet_is_brought_in_only_where_that_is_asked_for() -> None:
+    with pytest.raises(FmdpError, match="a file does not import code; import nowhere_at_all first"):
+        SHAPES.find("nowhere_at_all:Shape", importing=False)
+    assert SHAPES.find(f"{__name__}:Polygon", importing=False) is Polygon
+
+
 @pytest.mark.parametrize(
     ("text", "line"),
     [

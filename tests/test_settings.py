@@ -54,9 +54,6 @@ def test_the_declaration_by_hand() -> None:
     )
     assert Samovar(handles=2, litres=3).words() == ("litres=3", "handles=2")
     assert Samovar.make({"handles": "2", "litres": ".5"}) == Samovar(handles=2, litres=0.5)
-    assert Samovar(handles=2).values == {
-        "taps": 1, "litres": 1.5, "colour": "red", "handles": 2, "owner_name": None,
-    }  # fmt: skip
     assert "litres : float, default 1.5\n    How much it holds: a number > 0." in (
         Kettle.__doc__ or ""
     )

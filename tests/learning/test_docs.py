@@ -19,12 +19,12 @@ def test_the_examples_run(
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {}
     blocks = re.findall(r"^```python\n(.*?)^```$", PAGE, flags=re.DOTALL | re.MULTILINE)
-    assert len(blocks) == 3
+    assert len(blocks) >= 2
     for block in blocks:
         exec(compile(block, "learning.md", "exec"), names)
-    assert (tmp_path / "learner.npz").exists()
-    assert names["learner"].steps == 100
-    assert capsys.readouterr().out.count("\n") == 2
+    assert (tmp_path / "agent.npz").exists()
+    assert names["agent"].steps == 100
+    assert capsys.readouterr().out.startswith("Run of DORL() on circle:4, seed 0\n")
 
 
 def test_every_parameter_is_explained() -> None:

@@ -11,6 +11,9 @@ import numpy as np
 import pytest
 
 import fmdp
+from fmdp.experiments.spec import resolved_learner
+from fmdp.experiments.work import Task, work
+from fmdp.learning.follow import Follow
 from fmdp.planning.plan import Plan, Status
 from fmdp.simulation import Reference, Simulation, environment, simulate
 
@@ -84,14 +87,15 @@ class Stopping:
         self.policy.save(path)
 
 
-class Playing(fmdp.Learner):
-    """Counts what a policy meets, until it is interrupted or a count doubles."""
+def playing(policy: Any) -> fmdp.Learner:
+    class Playing(fmdp.Learner):
+        """Counts what a policy meets, and decides anew when a count doubles."""
 
-    policy: Any = None
+        def decide(self, agent: fmdp.Agent) -> fmdp.Decision:
+            limits = np.maximum(8, 2 * agent.statistics.visits)
+            return fmdp.Decision(policy, 50, limits)
 
-    def decide(self, agent: fmdp.Agent) -> fmdp.Decision:
-        limits = np.maximum(8, 2 * agent.statistics.visits)
-        return fmdp.Decision(self.policy, 50, limits)
+    return Playing()
 
 
 @pytest.mark.parametrize("random", [False, True])
@@ -101,7 +105,7 @@ def test_from_a_policy_in_the_middle_of_a_stretch(at: int, random: bool) -> None
     assert table is not None
     stopping: Any = Stopping(table, at)
     policy = fmdp.ExploringPolicy(stopping, 0.3) if random else stopping
-    simulation = Simulation(MODEL, Playing(policy=policy), 5, reference=FREE, record=True)
+    simulation = Simulation(MODEL, playing(policy), 5, reference=FREE, record=True)
     simulation.run(300)
     run = simulation.result()
     assert run.interrupted
@@ -111,7 +115,7 @@ def test_from_a_policy_in_the_middle_of_a_stretch(at: int, random: bool) -> None
     finished = simulation.result()
     whole(finished, 300)
     plain: Any = fmdp.ExploringPolicy(table, 0.3) if random else table
-    undisturbed = simulate(MODEL, Playing(policy=plain), 300, 5, reference=FREE, record=True)
+    undisturbed = simulate(MODEL, playing(plain), 300, 5, reference=FREE, record=True)
     assert finished.trajectory is not None
     assert undisturbed.trajectory is not None
     assert np.array_equal(finished.trajectory.actions, undisturbed.trajectory.actions)
@@ -208,3 +212,17 @@ def test_before_the_first_step_there_is_no_run(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr("fmdp.simulation.loop.reference_for", stop)
     with pytest.raises(KeyboardInterrupt):
         simulate(MODEL, "psrl", 100)
+
+
+def stops(state: tuple[int, ...]) -> int:
+    """A rule that is interrupted as soon as it is asked."""
+    raise KeyboardInterrupt
+
+
+def test_a_run_of_a_sweep_that_is_interrupted_has_not_failed() -> None:
+    """Stored as failed it would not be run again."""
+    learner = Follow(policy=stops)
+    resolved = {"model": MODEL.content_hash, "steps": 10, **resolved_learner(learner.start(MODEL))}
+    task = Task("key", "circle:4", MODEL, learner, resolved, seed=0, steps=10, record=False)
+    with pytest.raises(KeyboardInterrupt):
+        work(task)
