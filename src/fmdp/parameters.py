@@ -29,11 +29,14 @@ _EDGE = re.compile(r"([0-9]{1,18})>([0-9]{1,18})")
 
 
 class _Required:
+    """Stands where a default would: the setting has no default and has to be given."""
+
     def __repr__(self) -> str:
         return "REQUIRED"
 
 
 REQUIRED: Final = _Required()
+"""In the place of a default: the setting has none and has to be given."""
 
 
 def quoted(value: object) -> str:

@@ -19,6 +19,11 @@ def estimated_model(statistics: Statistics) -> FactoredMDP:
     ----------
     statistics
         Of an agent (`agent.statistics`), or filled by `statistics.record`.
+
+    Returns
+    -------
+    FactoredMDP
+        Of the same structure; a new one, which later counts do not change.
     """
     s, entries = statistics.structure, statistics.entries
     of_cell = entries.cell_entry
