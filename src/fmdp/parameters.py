@@ -36,7 +36,6 @@ class _Required:
 
 
 REQUIRED: Final = _Required()
-"""In the place of a default: the setting has none and has to be given."""
 
 
 def quoted(value: object) -> str:

@@ -158,7 +158,7 @@ class Results:
             Where the store has no such spec.
         InvalidParameter
             Where `parameters` is neither.
-        MissingFrames
+        ImportError
             Where pandas is not installed.
         """
         return _frame(self.runs_table(spec, parameters=parameters))
@@ -182,7 +182,7 @@ class Results:
         ------
         UnknownName
             Where there is no such measure, or no such spec.
-        MissingFrames
+        ImportError
             Where pandas is not installed.
         """
         return _frame(self.curves_table(measure, spec))
@@ -207,7 +207,7 @@ class Results:
         ------
         UnknownName
             Where there is no such measure, or no such spec.
-        MissingFrames
+        ImportError
             Where pandas is not installed.
         """
         return _frame(self.summary_table(measure, spec))
@@ -237,7 +237,7 @@ class Results:
         ------
         UnknownName
             Where none fits or several do; the text lists them.
-        MissingFrames
+        ImportError
             Where pandas is not installed.
         """
         return _frame(self.recording_table(problem, label, seed=seed, key=key))
