@@ -53,6 +53,8 @@ autodoc_typehints = "description"
 autodoc_typehints_description_target = "documented_params"
 autodoc_default_options = {"members": True, "special-members": "__call__"}
 autodoc_class_signature = "mixed"
+autodoc_inherit_docstrings = False
+"""What a subclass overrides without a word stands where it is said: in its base."""
 autodoc_preserve_defaults = True
 python_use_unqualified_type_names = True
 default_role = "py:obj"
@@ -60,10 +62,10 @@ default_role = "py:obj"
 nitpick_ignore_regex = [
     ("py:obj", r".*"),
     # What a public signature names and is itself not public is told by name alone.
-    ("py:class", r"fmdp\.(learning|planning|elimination)\..*"),
+    ("py:class", r"fmdp\.(learning|planning|elimination|parameters)\..*"),
     ("py:class", r"\w+"),
     # Other projects, whose inventories would have to be fetched.
-    ("py:.*", r"(numpy|np|npt|scipy|hypothesis|st|collections|os|enum|typing|fractions)\..*"),
+    ("py:.*", r"(numpy|np|npt|pd|scipy|hypothesis|st|collections|os|enum|typing|fractions)\..*"),
 ]
 
 html_theme = "furo"

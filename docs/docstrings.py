@@ -1,7 +1,7 @@
 """From a docstring to its entry in the reference: numpydoc sections, types from the signature.
 
-Docstrings are written for `help()` first. Their sections name the arguments alone; the types are
-put in here, as the source spells them. napoleon turns sections into fields; what it gets wrong for
+Docstrings are written for `help()` first. The types of arguments are put in here, as the source
+spells them, whether or not the section has one in words; defaults stand in the signature. napoleon turns sections into fields; what it gets wrong for
 this project is mended before and after it.
 """
 
@@ -44,8 +44,8 @@ def _before_napoleon(
 
     def typed(section: re.Match[str]) -> str:
         return re.sub(
-            r"^\*{0,2}(\w+)$",
-            lambda found: f"{found[0]} : {types[found[1]]}" if found[1] in types else found[0],
+            r"^(\*{0,2}(\w+))(?: : .*)?$",
+            lambda found: f"{found[1]} : {types[found[2]]}" if found[2] in types else found[0],
             section[0],
             flags=re.M,
         )
@@ -64,7 +64,7 @@ def _after_napoleon(
     app: Sphinx, what: str, name: str, obj: object, options: object, lines: list[str]
 ) -> None:
     """Undo what napoleon reads into attributes, and add what the source knows besides."""
-    if what in ("attribute", "property"):
+    if what in ("attribute", "data", "property"):
         # What stands before a colon is no type here: types are those of the annotations.
         lines[:] = _as_written[name]
     elif isinstance(obj, type) and issubclass(obj, enum.Enum):
@@ -82,6 +82,17 @@ def _after_napoleon(
             raising = (n for n, line in enumerate(lines) if line.startswith(":raises"))
             place = next(raising, len(lines))
             lines[place:place] = ["", f":rtype: {answer}"]
+
+
+_OF_EVERY_CLASS = ("noun", "parameters", "registry")
+"""What classes of settings have for fmdp's own use, each with other values."""
+
+
+def _is_skipped(
+    app: Sphinx, what: str, name: str, obj: object, skip: bool, options: object
+) -> bool | None:
+    """What is not shown though it is public and documented; None leaves it to autodoc."""
+    return True if what == "class" and name in _OF_EVERY_CLASS else None
 
 
 def _signature(
@@ -107,4 +118,5 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.connect("autodoc-process-docstring", _before_napoleon, priority=400)
     app.connect("autodoc-process-docstring", _after_napoleon, priority=600)
     app.connect("autodoc-process-signature", _signature)
+    app.connect("autodoc-skip-member", _is_skipped)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -29,6 +29,8 @@ _EDGE = re.compile(r"([0-9]{1,18})>([0-9]{1,18})")
 
 
 class _Required:
+    """Stands where a default would: the setting has no default and has to be given."""
+
     def __repr__(self) -> str:
         return "REQUIRED"
 

@@ -171,6 +171,16 @@ def register(kind: type[Kind]) -> type[Kind]:
     ----------
     kind
         A subclass of fmdp.Planner, fmdp.Learner or fmdp.Problem, with its `name`.
+
+    Returns
+    -------
+    type
+        The same class.
+
+    Raises
+    ------
+    InvalidParameter
+        Where it is no such class, is abstract, or its name is taken or no name.
     """
     registry = getattr(kind, "registry", None)
     if not isinstance(kind, type) or not isinstance(registry, Registry):

@@ -56,6 +56,16 @@ def setting(
     **limits
         Those of the kind: low, high, low_open, high_open for numbers, choices for words; and
         only_with=(other, values), the values of another setting beside which this one has a use.
+
+    Returns
+    -------
+    Any
+        A field of a dataclass; the class makes it a keyword argument.
+
+    Raises
+    ------
+    TypeError
+        When the class is made, where its annotation asks for no kind and none is named.
     """
     held = {} if default is REQUIRED else {"default": default}
     return dataclasses.field(**held, kw_only=True, metadata={_KEY: (kind, meaning, limits)})
@@ -114,7 +124,15 @@ class Settings:
         self.check()
 
     def check(self) -> None:
-        """Refuse settings that do not go together; each by itself is checked by then."""
+        """Refuse settings that do not go together; each by itself is checked by then.
+
+        A subclass that overrides it calls `super().check()` first.
+
+        Raises
+        ------
+        InvalidParameter
+            Where they do not.
+        """
 
     @classmethod
     def owner(cls) -> str:
@@ -123,9 +141,21 @@ class Settings:
 
     @classmethod
     def make(cls: type[Own], given: Mapping[str, object], **others: Any) -> Own:
-        """The object with these settings, texts or values, and the defaults for the rest.
+        """The object with these settings, and the defaults for the rest.
 
-        `others` are fields that are no settings (the planner of a learner).
+        Parameters
+        ----------
+        given
+            Settings by name, each as a value or as its text on a command line.
+        **others
+            Fields that are no settings, such as the planner of a learner.
+
+        Raises
+        ------
+        UnknownName
+            Where there is no setting of that name.
+        InvalidParameter
+            Where a value is not allowed, or one that has to be given is not there.
         """
         return cls(**resolve(cls.parameters, given, cls.owner()), **others)
 

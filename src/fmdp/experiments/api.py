@@ -65,9 +65,9 @@ def sweep(
         baselines: policies, policy files, functions state -> action. A mapping gives them labels:
         {"mine": MyLearner(), "never": rule}.
     seeds
-        How many (0, 1, ...), or which.
+        How many (0, 1, ...), or which. Runs of one seed have the same luck.
     steps
-        Of every run.
+        How many steps every run takes.
     out
         The directory of the store, new or begun earlier.
     name, title
@@ -86,6 +86,11 @@ def sweep(
     Results
         The store's runs as frames. A run that fails stops nothing: a warning says so, and
         `results.failures` has the errors.
+
+    Raises
+    ------
+    InvalidParameter
+        Where a problem, a learner, a seed or a number of steps is none; nothing is run then.
     """
     spec = spec_of(problems, learners, seeds=seeds, steps=steps, name=name, title=title)
     team = _team(spec, workers)

@@ -61,10 +61,14 @@ class _Row:
 
 
 class Results:
-    """What a store has. `Results.open(directory)`; `close` it, or use it as a context manager.
+    """What the store of a sweep has, as frames (pandas) or as arrays.
 
-    Where a method takes `spec`, the name or the hash of a spec restricts it to the runs that the
-    spec asks for, in its words; without it everything in the store is there.
+    `fmdp.sweep` and `fmdp.load_results` give one. `close` it, or use it as a context manager.
+
+    Parameters
+    ----------
+    store
+        An open store, which is closed with the results.
     """
 
     def __init__(self, store: Store) -> None:
@@ -73,10 +77,22 @@ class Results:
 
     @classmethod
     def open(cls, directory: str | os.PathLike[str]) -> Results:
-        """The results in the directory of a sweep, its --out; FileProblem if there are none."""
+        """The results in the directory of a sweep; as `fmdp.load_results`.
+
+        Parameters
+        ----------
+        directory
+            What `fmdp.sweep` or `fmdp sweep` was given as `out`.
+
+        Raises
+        ------
+        FileProblem
+            Where there are none.
+        """
         return cls(Store.open(directory))
 
     def close(self) -> None:
+        """Close the store; nothing can be read any more. Closing twice does no harm."""
         self._closed()
 
     def __enter__(self) -> Results:
@@ -121,21 +137,79 @@ class Results:
     def runs(self, spec: str | None = None, *, parameters: Parameters = "varied") -> pd.DataFrame:
         """A row a run, failed ones too.
 
-        Columns: problem, label, learner, role, seed, steps; `set.NAME` for the parameters of the
-        learner, planner, and `planner.NAME` for its settings: by default those that are not the
-        same in all runs that have them, with parameters="all" all; status, error; every measure;
-        seconds, results_version, key.
+        Parameters
+        ----------
+        spec
+            The name or the hash of a spec: the runs that it asks for, in its words. None: all.
+        parameters
+            Which settings have a column: "varied", those that are not the same in all runs that
+            have them, or "all".
+
+        Returns
+        -------
+        pd.DataFrame
+            Columns problem, label, learner, role, seed, steps; `set.NAME` for the settings of the
+            learner; planner, and `planner.NAME` for its settings; status, error; every measure;
+            seconds, results_version, key.
+
+        Raises
+        ------
+        UnknownName
+            Where the store has no such spec.
+        InvalidParameter
+            Where `parameters` is neither.
+        ImportError
+            Where pandas is not installed.
         """
         return _frame(self.runs_table(spec, parameters=parameters))
 
     def curves(self, measure: str | None = None, spec: str | None = None) -> pd.DataFrame:
-        """A row a checkpoint t of a run that is done: problem, label, learner, role, seed, t, and
-        the value after t steps of every measure that has a curve, or of the one that is named."""
+        """A row a checkpoint of a run that is done.
+
+        Parameters
+        ----------
+        measure
+            The name of the only one; None: all that have a curve.
+        spec
+            The name or the hash of a spec: the runs that it asks for, in its words. None: all.
+
+        Returns
+        -------
+        pd.DataFrame
+            Columns problem, label, learner, role, seed; t; and every measure after t steps.
+
+        Raises
+        ------
+        UnknownName
+            Where there is no such measure, or no such spec.
+        ImportError
+            Where pandas is not installed.
+        """
         return _frame(self.curves_table(measure, spec))
 
     def summary(self, measure: str | None = None, spec: str | None = None) -> pd.DataFrame:
-        """A row a problem, label and measure: over how many runs, least, lower quartile, median,
-        upper quartile and most at the end, of every measure that is a number or of the named."""
+        """A row a problem, label and measure: what its runs that are done came to at the end.
+
+        Parameters
+        ----------
+        measure
+            The name of the only one; None: all that are numbers.
+        spec
+            The name or the hash of a spec: the runs that it asks for, in its words. None: all.
+
+        Returns
+        -------
+        pd.DataFrame
+            Columns problem, label, learner, role, steps, measure; runs, how many; least,
+            lower_quartile, median, upper_quartile, most.
+
+        Raises
+        ------
+        UnknownName
+            Where there is no such measure, or no such spec.
+        ImportError
+            Where pandas is not installed.
+        """
         return _frame(self.summary_table(measure, spec))
 
     def recording(
@@ -146,15 +220,52 @@ class Results:
         seed: int | None = None,
         key: str | None = None,
     ) -> pd.DataFrame:
-        """A row a step t = 0, 1, ... of the one recorded run that fits: t, the state before the
-        step, a column a variable; the action, a column a variable; the reward of every factor as
-        `reward.NAME`, and `reward`, their sum. The first seed of every cell is recorded."""
+        """A row a step of one recorded run. The first seed of every cell is recorded.
+
+        Parameters
+        ----------
+        problem, label, seed, key
+            What the run is called in `runs`; None fits all. Exactly one run must fit.
+
+        Returns
+        -------
+        pd.DataFrame
+            Columns t = 0, 1, ...; the state before the step and the action, a column a variable,
+            by name; the reward of every factor as `reward.NAME`, and `reward`, their sum.
+
+        Raises
+        ------
+        UnknownName
+            Where none fits or several do; the text lists them.
+        ImportError
+            Where pandas is not installed.
+        """
         return _frame(self.recording_table(problem, label, seed=seed, key=key))
 
     # ---- the same as arrays -----------------------------------------------------------------
 
     def runs_table(self, spec: str | None = None, *, parameters: Parameters = "varied") -> Table:
-        """The columns of `runs` as arrays."""
+        """As `runs`, without pandas.
+
+        Parameters
+        ----------
+        spec
+            The name or the hash of a spec: the runs that it asks for, in its words. None: all.
+        parameters
+            As in `runs`.
+
+        Returns
+        -------
+        Table
+            The columns of `runs`, arrays of one length by name.
+
+        Raises
+        ------
+        UnknownName
+            Where the store has no such spec.
+        InvalidParameter
+            Where `parameters` is neither "varied" nor "all".
+        """
         if parameters not in ("varied", "all"):
             raise InvalidParameter(
                 f"the 'parameters' parameter of runs must be varied or all; "
@@ -176,7 +287,25 @@ class Results:
         return table
 
     def curves_table(self, measure: str | None = None, spec: str | None = None) -> Table:
-        """The columns of `curves` as arrays."""
+        """As `curves`, without pandas.
+
+        Parameters
+        ----------
+        measure
+            The name of the only one; None: all that have a curve.
+        spec
+            The name or the hash of a spec: the runs that it asks for, in its words. None: all.
+
+        Returns
+        -------
+        Table
+            The columns of `curves`, arrays of one length by name.
+
+        Raises
+        ------
+        UnknownName
+            Where there is no such measure, or no such spec.
+        """
         rows = [row for row in self._rows(spec) if row.run.status == "done"]
         curves = [self.store.curve(row.run.key) for row in rows]
         stored = {name for curve in curves for name in curve.values}
@@ -192,7 +321,25 @@ class Results:
         return table
 
     def summary_table(self, measure: str | None = None, spec: str | None = None) -> Table:
-        """The columns of `summary` as arrays."""
+        """As `summary`, without pandas.
+
+        Parameters
+        ----------
+        measure
+            The name of the only one; None: all that are numbers.
+        spec
+            The name or the hash of a spec: the runs that it asks for, in its words. None: all.
+
+        Returns
+        -------
+        Table
+            The columns of `summary`, arrays of one length by name.
+
+        Raises
+        ------
+        UnknownName
+            Where there is no such measure, or no such spec.
+        """
         by_cell: dict[tuple[str, str], list[StoredRun]] = {}
         rows = [row for row in self._rows(spec) if row.run.status == "done"]
         for row in rows:
@@ -219,7 +366,23 @@ class Results:
         seed: int | None = None,
         key: str | None = None,
     ) -> Table:
-        """The columns of `recording` as arrays."""
+        """As `recording`, without pandas.
+
+        Parameters
+        ----------
+        problem, label, seed, key
+            What the run is called in `runs`; None fits all. Exactly one run must fit.
+
+        Returns
+        -------
+        Table
+            The columns of `recording`, arrays of one length by name.
+
+        Raises
+        ------
+        UnknownName
+            Where none fits or several do; the text lists them.
+        """
         recorded = self.store.recorded()
         rows = [row for row in self._rows(None) if row.run.key in recorded]
         wanted = {"problem": problem, "label": label, "seed": seed, "key": key}
@@ -370,5 +533,15 @@ def load_results(directory: str | os.PathLike[str]) -> Results:
     ----------
     directory
         What `fmdp.sweep` or `fmdp sweep` was given as `out`.
+
+    Returns
+    -------
+    Results
+        Everything that the store has so far; a sweep may still be running.
+
+    Raises
+    ------
+    FileProblem
+        Where there is no store.
     """
     return Results.open(directory)

@@ -52,8 +52,8 @@ class Decision:
     steps
         How many steps at most; for ever by default.
     limits
-        Counts at which it ends earlier: [entries], compared with `statistics.visits` after every
-        step; empty for none.
+        Counts at which it ends earlier: int64 [entries], compared with `statistics.visits` after
+        every step; empty for none.
     """
 
     policy: Policy | RandomisedPolicy
@@ -71,6 +71,8 @@ class Agent:
         The settings that it runs with.
     structure
         Of the model that it acts in, which it never sees.
+    model
+        That model, for a learner that is told it (the oracle); None for all others.
     generator
         For whatever is drawn at random; None until one is needed and given.
     statistics
@@ -81,6 +83,8 @@ class Agent:
         With a learner's defaults for what was left open; None for a learner that does not plan.
     planner_reason
         Why it is not the exact one, where it was left to the learner.
+    decision
+        The one under way; None before the first.
     steps, episodes, planner_calls, unconverged_plans
         How many so far. A decision of a learner that counts what it sees is an episode.
     """
@@ -96,7 +100,6 @@ class Agent:
         self.structure = structure
         self.generator = generator
         self.model = model
-        """Of those that are told; None for all honest learners."""
         self.statistics = Statistics(structure)
         self.planner: Planner | None
         self.planner_reason: str | None
@@ -107,7 +110,6 @@ class Agent:
         self.planner_calls = 0
         self.unconverged_plans = 0
         self.decision: Decision | None = None
-        """The one under way."""
         self._taken = 0  # steps of it
         self._over = True
         self._table: ActionTable | None = None
@@ -146,6 +148,18 @@ class Agent:
             A model, or optimistic tables, of the agent's structure.
         **how
             What the planner's `solve` takes beside them.
+
+        Returns
+        -------
+        Plan
+            One that has a policy.
+
+        Raises
+        ------
+        InvalidParameter
+            Where the learner has no planner.
+        KeyboardInterrupt
+            Where Ctrl-C ended the planning.
         """
         plan = self.prepared.solve(tables, **how)
         if plan.status is Status.INTERRUPTED:
@@ -168,14 +182,25 @@ class Agent:
     # ---- decisions ------------------------------------------------------------------------------
 
     def decide(self) -> Decision:
-        """The decision under way; a new one if there is none. If it fails, nothing has changed."""
+        """The decision under way; a new one if there is none. If it fails, nothing has changed.
+
+        Returns
+        -------
+        Decision
+            What the learner said, its policy checked against the structure.
+
+        Raises
+        ------
+        InvalidParameter
+            Where the learner gives what is no decision for this structure.
+        """
         if self._over or self.decision is None:
-            self.begin(self._checked(self.learner.decide(self)))
+            self._begin(self._checked(self.learner.decide(self)))
             self.episodes += self.learner.counts
         assert self.decision is not None
         return self.decision
 
-    def begin(self, decision: Decision, taken: int = 0, over: bool = False) -> None:
+    def _begin(self, decision: Decision, taken: int = 0, over: bool = False) -> None:
         """Follow this decision, of which so many steps have been taken."""
         self.decision = decision
         self._taken, self._over = taken, over
@@ -216,7 +241,17 @@ class Agent:
         Parameters
         ----------
         state
-            One value for each state variable.
+            One value for each state variable, by number.
+
+        Returns
+        -------
+        tuple[int, ...]
+            One value for each action variable, by number.
+
+        Raises
+        ------
+        InvalidParameter
+            Where it is no state of the structure, or the learner draws and has no generator.
         """
         policy = self.decide().policy
         if not isinstance(policy, RandomisedPolicy):
@@ -241,9 +276,14 @@ class Agent:
         Parameters
         ----------
         state, action, next_state
-            One value for each variable.
+            One value for each variable, by number.
         rewards
-            One number for each reward factor, inside its range.
+            One number for each reward factor, in the unit of the model, inside its range.
+
+        Raises
+        ------
+        InvalidParameter
+            Where it is no step of the structure.
         """
         if self.learner.counts:
             self.statistics.record(state, action, rewards, next_state)
@@ -257,8 +297,22 @@ class Agent:
     # ---- many steps at once ---------------------------------------------------------------------
 
     def stretch(self, at_most: int) -> Stretch | None:
-        """The coming steps, if it can be said beforehand what is done in them; `played` has to be
-        told before anything else is asked."""
+        """The coming steps, where it can be said beforehand what is done in them.
+
+        For loops that take many steps at once, such as that of `simulate`. `played` has to be told
+        before anything else is asked.
+
+        Parameters
+        ----------
+        at_most
+            How many steps the loop can take at once.
+
+        Returns
+        -------
+        Stretch | None
+            How many steps, the actions, and the counts that the loop fills; None where the next
+            step is to be taken by `act` and `observe`.
+        """
         if self._watched:
             return None
         decision = self.decide()
@@ -282,7 +336,15 @@ class Agent:
         return Stretch(steps, self._table, drawn, counts, decision.limits)
 
     def played(self, stretch: Stretch, taken: int) -> None:
-        """So many steps of the stretch were played, all of them counted."""
+        """Some steps of a stretch were played, all of them counted.
+
+        Parameters
+        ----------
+        stretch
+            What `stretch` gave last.
+        taken
+            How many of its steps.
+        """
         assert self.decision is not None
         if self._random:
             if taken < stretch.steps:

@@ -21,6 +21,11 @@ def estimated_model(statistics: Statistics) -> FactoredMDP:
     ----------
     statistics
         Of an agent (`agent.statistics`), or filled by `statistics.record`.
+
+    Returns
+    -------
+    FactoredMDP
+        Of the same structure; a new one, which later counts do not change.
     """
     if not isinstance(statistics, Statistics):
         raise InvalidParameter(

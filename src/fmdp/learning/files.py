@@ -112,6 +112,16 @@ def load_agent(path: str | os.PathLike[str]) -> Agent:
     path
         A file that `agent.save` or `fmdp learn --out` wrote. The class of a learner of one's own
         must have been imported or registered before: a file does not import code.
+
+    Returns
+    -------
+    Agent
+        It goes on exactly as if nothing had happened, to the last bit.
+
+    Raises
+    ------
+    FileProblem
+        Where there is no such file, or it is no learner file, or its learner is not known.
     """
     path_of(path, "a learner file")
     label = os.fspath(path)
@@ -168,7 +178,7 @@ def _restore(agent: Agent, values: Mapping[str, Any], arrays: Mapping[str, NDArr
             policy = policy_from_bytes(arrays["policy"].tobytes(), agent.structure)
         limits = arrays["limits"].astype(np.int64)
         decision = Decision(policy, int(values["length"]), limits)
-        agent.begin(decision, int(values["taken"]), bool(values["over"]))
+        agent._begin(decision, int(values["taken"]), bool(values["over"]))
     if values["drawn"] is not None:
         agent._drawn = np.array(values["drawn"], dtype=np.int64)
     if agent.planner is not None and (warm or agent.planner_calls):

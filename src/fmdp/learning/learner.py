@@ -95,6 +95,11 @@ class Learner(Settings):
         agent
             The run so far: `agent.statistics`, `agent.steps`, `agent.memory`, `agent.structure`,
             `agent.randomness`; `agent.plan(tables)` plans.
+
+        Returns
+        -------
+        Decision
+            A policy, and how long it is played.
         """
 
     def watch(
@@ -105,20 +110,54 @@ class Learner(Settings):
         rewards: Sequence[float],
         next_state: Sequence[int],
     ) -> None:
-        """Called after every step if a learner overrides it, for what counts do not say; steps are
-        then taken one by one."""
+        """Called after every step if a learner overrides it, for what counts do not say.
+
+        Steps are then taken one by one, which is slower. What is to be kept goes into
+        `agent.memory`.
+
+        Parameters
+        ----------
+        agent
+            The run so far, this step counted.
+        state, action, next_state
+            One value for each variable, by number.
+        rewards
+            One number for each reward factor, in the unit of the model.
+        """
 
     def remember(self, structure: Structure) -> dict[str, Any]:
-        """What `agent.memory` begins with: numbers, texts, lists and arrays by name, which are
-        saved with the agent."""
+        """What `agent.memory` begins with; nothing by default.
+
+        Parameters
+        ----------
+        structure
+            Of the model to act in.
+
+        Returns
+        -------
+        dict[str, Any]
+            Numbers, texts, lists and arrays by name, which are saved with the agent.
+        """
         return {}
 
     def planner_for(self, structure: Structure) -> tuple[Planner | None, str | None]:
-        """The planner of an agent, and why it is not the exact one where nobody chose."""
+        """The planner of an agent; none by default.
+
+        Parameters
+        ----------
+        structure
+            Of the model to act in.
+
+        Returns
+        -------
+        tuple[Planner | None, str | None]
+            The planner, and why it is not the exact one where nobody chose.
+        """
         return None, None
 
     @classmethod
     def watches(cls) -> bool:
+        """Whether `watch` is overridden."""
         return cls.watch is not Learner.watch
 
     def start(
@@ -134,7 +173,19 @@ class Learner(Settings):
             Of the model to act in. A model may be given instead: learners are told its structure
             alone, the oracle all of it.
         generator
-            For learners that draw at random: a generator or a seed; `simulate` gives one.
+            For learners that draw at random: a generator or a seed; `simulate` gives one. None:
+            there is none until one is needed, which is then an error that says so.
+
+        Returns
+        -------
+        Agent
+            Which has seen nothing yet.
+
+        Raises
+        ------
+        InvalidParameter
+            Where it is told neither a structure nor a model, or the oracle no model, or the planner
+            that is set does not fit the structure.
         """
         owner = self.owner()
         model = structure if isinstance(structure, FactoredMDP) else None
@@ -167,32 +218,61 @@ class PlanningLearner(Learner):
         self.check_planner()
 
     def check_planner(self) -> None:
-        """Refuse a planner that is set for what this learner does not do."""
+        """Refuse a planner that is set for what this learner does not do.
+
+        Raises
+        ------
+        InvalidParameter
+            Where it is.
+        """
         refuse_targets(self.planner, self.owner())
 
     @abstractmethod
     def tables(self, agent: Agent) -> Tables:
-        """What to plan with: a model, such as `estimated_model(agent.statistics)`, or optimistic
-        tables.
+        """What to plan with at the start of an episode.
 
         Parameters
         ----------
         agent
-            The run so far.
+            The run so far: `agent.statistics`, `agent.steps`, `agent.randomness`, ....
+
+        Returns
+        -------
+        Tables
+            A model, such as `estimated_model(agent.statistics)`, or optimistic tables.
         """
 
     def decide(self, agent: Agent) -> Decision:
         return self.episode(agent, agent.plan(self.tables(agent)).policy)
 
     def episode(self, agent: Agent, policy: Any) -> Decision:
-        """This policy until the episode is over, by the rule that is set."""
+        """This policy until the episode is over, by the rule that is set.
+
+        Parameters
+        ----------
+        agent
+            The run so far.
+        policy
+            What is played: one that a planner made, an ExploringPolicy, a function state -> action.
+
+        Returns
+        -------
+        Decision
+            With the steps and the limits of the rule.
+        """
         rule = self.rule(agent.structure)
         visits, previous = agent.statistics.visits, agent.steps_of_last_episode
         begun = rule.start(agent.episodes + 1, visits, previous)
         return Decision(policy, begun.length, begun.limits)
 
     def rule(self, structure: Structure) -> EpisodeRule:
-        """When to plan again."""
+        """When to plan again, by the settings `episodes` and `length`.
+
+        Parameters
+        ----------
+        structure
+            Of the model to act in.
+        """
         return episode_rule(self.episodes, self.length, structure)
 
     def planner_for(self, structure: Structure) -> tuple[Planner | None, str | None]:

@@ -37,7 +37,16 @@ RANGE_TOLERANCE = 1e-9
 
 
 class Statistics:
-    """Counts of one structure; three arrays that only grow."""
+    """What has been counted in a structure: three arrays that only grow.
+
+    An entry is one row of one factor. The transition entries come first, factor by factor, then
+    those of the rewards; a cell is one next value of a transition entry.
+
+    Parameters
+    ----------
+    structure
+        Of the model that the steps are taken in.
+    """
 
     def __init__(self, structure: Structure) -> None:
         if not isinstance(structure, Structure):
@@ -58,17 +67,17 @@ class Statistics:
 
     @property
     def cell_counts(self) -> Index:
-        """N_P(x, s') of every cell."""
+        """N_P(x, s') of every cell: [cells]."""
         return self.counts.cells
 
     @property
     def visits(self) -> Index:
-        """N(x) of every entry."""
+        """N(x) of every entry: [entries], those of the transitions first."""
         return self.counts.visits
 
     @property
     def reward_sums(self) -> Floats:
-        """The sum of the observed rewards of every reward entry."""
+        """The sum of the observed rewards of every reward entry: [reward entries]."""
         return self.counts.reward_sums
 
     def record(
@@ -78,7 +87,20 @@ class Statistics:
         rewards: Sequence[float],
         next_state: Sequence[int],
     ) -> None:
-        """Count one step; everything is checked first, so a refused step leaves no trace."""
+        """Count one step; everything is checked first, so a refused step leaves no trace.
+
+        Parameters
+        ----------
+        state, action, next_state
+            One value for each variable, by number.
+        rewards
+            One number for each reward factor, in the unit of the model, inside its range.
+
+        Raises
+        ------
+        InvalidParameter
+            Where it is no step of this structure.
+        """
         observed = self.check(state, action, rewards, next_state)
         locate(self.entries, self._joint, self._found)
         count(self.entries, self._found, self._next, observed, self.counts)
@@ -90,7 +112,25 @@ class Statistics:
         rewards: Sequence[float],
         next_state: Sequence[int],
     ) -> Floats:
-        """Refuse a step that cannot be; the rewards as an array."""
+        """Refuse a step that cannot be, and count nothing.
+
+        Parameters
+        ----------
+        state, action, next_state
+            One value for each variable, by number.
+        rewards
+            One number for each reward factor, in the unit of the model, inside its range.
+
+        Returns
+        -------
+        Floats
+            The rewards as an array, [l].
+
+        Raises
+        ------
+        InvalidParameter
+            Where it is no step of this structure.
+        """
         s = self.structure
         before, done = s.check_state(state), s.check_action(action)
         after = s.check_state(next_state, "next state")
@@ -123,32 +163,54 @@ class Statistics:
 
     @property
     def transition_visits(self) -> Index:
-        """N_P(x) of every transition entry: a view."""
+        """N_P(x) of every transition entry: [transition entries], a view."""
         return self.visits[: self.entries.n_transition_entries]
 
     @property
     def reward_visits(self) -> Index:
-        """N_R(x) of every reward entry: a view."""
+        """N_R(x) of every reward entry: [reward entries], a view."""
         return self.visits[self.entries.n_transition_entries :]
 
     def transition_means(self) -> Floats:
-        """P-hat of every cell."""
+        """P-hat of every cell: [cells]; 0 in rows that were never visited."""
         visits = np.maximum(self.transition_visits, 1)
         means: Floats = self.cell_counts / visits[self.entries.cell_entry]
         return means
 
     def reward_means(self) -> Floats:
-        """R-hat of every reward entry."""
+        """R-hat of every reward entry: [reward entries]; 0 where nothing was seen."""
         means: Floats = self.reward_sums / np.maximum(self.reward_visits, 1)
         return means
 
     # ---- the same, factor by factor -------------------------------------------------------------
 
     def transition_counts(self, i: int) -> Index:
-        """N_P(x, s') of factor i: [|X[Z_i]|, |S_i|], a view."""
+        """N_P(x, s') of one factor.
+
+        Parameters
+        ----------
+        i
+            The number of the state variable, from 0.
+
+        Returns
+        -------
+        Index
+            [|X[Z_i]|, |S_i|]: a row for each assignment of the scope, a view.
+        """
         return split_cells(self.structure, self.cell_counts)[i]
 
     def reward_totals(self, k: int) -> tuple[Index, Floats]:
-        """N_R(x) and the sum of the observed rewards of factor k: views [|X[Z_k]|]."""
+        """N_R(x) and the sum of the observed rewards of one factor.
+
+        Parameters
+        ----------
+        k
+            The number of the reward factor, from 0.
+
+        Returns
+        -------
+        tuple[Index, Floats]
+            Two views [|X[Z_k]|]: a number for each assignment of the scope.
+        """
         rows = self.structure.reward_rows
         return split_rows(rows, self.reward_visits)[k], split_rows(rows, self.reward_sums)[k]

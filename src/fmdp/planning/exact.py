@@ -74,11 +74,10 @@ class Exact(Limited, TieBreaking, OnEngine, Planner):
             object.__setattr__(self, "discount", DISCOUNT)
 
     def prepare(self, structure: Structure) -> PreparedExact:
-        """Ready for one structure; tables may change at every call."""
         return PreparedExact(self, structure)
 
     def plan(self, model: FactoredMDP, *, progress: Progress | None = None) -> Plan:
-        """Plan for one model, from nothing; equal tables of different actions share their work."""
+        # Equal tables of different actions share their work.
         check_model(model, "plan")
         started = time.perf_counter()
         backup = backup_for(model, memory_limit=self.memory_limit, threads=self.threads)

@@ -199,14 +199,40 @@ class Prepared(Protocol):
 
     @abstractmethod
     def solve(self, tables: Tables, *, progress: Progress | None = None) -> Plan:
-        """Plan with these tables, of the structure that it was prepared for."""
+        """Plan with these tables, warm from the last call.
+
+        Parameters
+        ----------
+        tables
+            A model, or the optimistic tables of a learner, of the structure that it was prepared
+            for.
+        progress
+            Called now and then with a mapping of what is known so far; None: nobody is told.
+
+        Returns
+        -------
+        Plan
+            With a status that says what its numbers are worth; Ctrl-C gives one too.
+        """
 
     def warm_state(self) -> Mapping[str, NDArray[Any]]:
-        """What must be kept, beside the settings, so that the next solve is the same to the bit."""
+        """What must be kept, beside the settings, so that the next solve is the same to the bit.
+
+        Returns
+        -------
+        Mapping[str, NDArray[Any]]
+            Arrays by name, which may be written to a file; empty if there is nothing to keep.
+        """
         return {}
 
     def restore_warm_state(self, state: Mapping[str, NDArray[Any]]) -> None:
-        """Go on from what `warm_state` has returned."""
+        """Go on from what `warm_state` has returned, perhaps in another process.
+
+        Parameters
+        ----------
+        state
+            The arrays by name, of a planner with the same settings and structure.
+        """
         return
 
 
@@ -226,9 +252,33 @@ class Planner(Settings, ABC):
 
     @abstractmethod
     def prepare(self, structure: Structure) -> Prepared:
-        """Do once what depends on the structure alone; the tables come with every `solve`."""
+        """Do once what depends on the structure alone; the tables come with every `solve`.
+
+        Parameters
+        ----------
+        structure
+            Scopes, sizes and reward ranges of the models to plan for.
+
+        Returns
+        -------
+        Prepared
+            Ready for tables of this structure, as often as they change.
+        """
 
     def plan(self, model: FactoredMDP, *, progress: Progress | None = None) -> Plan:
-        """Plan for one model, from nothing."""
+        """Plan for one model, from nothing.
+
+        Parameters
+        ----------
+        model
+            What to plan for.
+        progress
+            Called now and then with a mapping of what is known so far; None: nobody is told.
+
+        Returns
+        -------
+        Plan
+            With a status that says what its numbers are worth; Ctrl-C gives one too.
+        """
         check_model(model, "plan")
         return self.prepare(model.structure).solve(model, progress=progress)

@@ -40,12 +40,31 @@ class RandomisedPolicy(ABC):
 
     @abstractmethod
     def draw(self, generator: np.random.Generator, steps: int) -> NDArray[np.int64]:
-        """[steps, action variables]: the random action of a step, or -1 all over where the base
-        is asked."""
+        """What the coming steps do; so many draws of one step take the same random numbers.
+
+        Parameters
+        ----------
+        generator
+            Whence the random numbers come; it moves on.
+        steps
+            How many steps.
+
+        Returns
+        -------
+        NDArray[np.int64]
+            [steps, action variables]: the random action of a step, or -1 all over where the base
+            is asked.
+        """
 
     @abstractmethod
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write it to a policy file."""
+        """Write it to a file that `load_policy` reads.
+
+        Parameters
+        ----------
+        path
+            Where to; a file that is there is replaced, whole or not at all.
+        """
 
 
 class UniformPolicy(RandomisedPolicy):
@@ -84,6 +103,11 @@ class ExploringPolicy(RandomisedPolicy):
         The other policy, such as plan.policy: one that knows its state and action sizes.
     epsilon
         How often an action is random, in [0, 1].
+
+    Raises
+    ------
+    InvalidParameter
+        Where the base does not know its sizes, or epsilon is no such number.
     """
 
     kind = "exploring"

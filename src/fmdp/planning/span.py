@@ -93,17 +93,32 @@ class SpanConstrained(Limited, TieBreaking, OnEngine, Planner):
             )
 
     def budgets(self, structure: Structure) -> tuple[float, ...]:
-        """One budget for every state variable; a search starts from them."""
+        """One budget for every state variable; a search starts from them.
+
+        Parameters
+        ----------
+        structure
+            Of the model to plan for.
+
+        Returns
+        -------
+        tuple[float, ...]
+            As many as there are state variables, in the unit of the reward.
+
+        Raises
+        ------
+        InvalidParameter
+            Where there are several budgets, and not one for each state variable.
+        """
         return _budgets(self.budget, self.split, structure)
 
     def prepare(self, structure: Structure) -> PreparedSpan:
-        """Ready for one structure; tables and budget may change at every call."""
         check_structure(structure, "prepare")
         self.budgets(structure)
         return PreparedSpan(self, structure)
 
     def plan(self, model: FactoredMDP, *, progress: Progress | None = None) -> Plan:
-        """Plan for one model, from nothing; equal tables of different actions share their work."""
+        # Equal tables of different actions share their work.
         check_model(model, "plan")
         started = time.perf_counter()
         budgets = self.budgets(model.structure)

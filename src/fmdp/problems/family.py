@@ -53,7 +53,13 @@ class Problem(Settings, ABC):
 
     @abstractmethod
     def build(self) -> FactoredMDP:
-        """The model; `fmdp.problem` gives it the id as its name."""
+        """Make the model of these settings; `fmdp.problem` gives it the id as its name.
+
+        Returns
+        -------
+        FactoredMDP
+            Such as FactoredMDP.from_factors makes; the same whenever it is asked for.
+        """
 
     @classmethod
     def owner(cls) -> str:

@@ -49,7 +49,24 @@ def problem(
         An id ("circle:7"), the path of a model file, or an object such as
         fmdp.problems.Circle(size=7). module:Class in an id is imported.
     folder
-        Where modules are looked for too, beside the current folder and the installed ones.
+        Where modules are looked for too, beside the current folder and the installed ones; None:
+        nowhere else.
+
+    Returns
+    -------
+    FactoredMDP
+        With the canonical id as its name, if it was not read from a file.
+
+    Raises
+    ------
+    UnknownName
+        Where there is no such problem; the text says which is meant, if one is near.
+    InvalidParameter
+        Where a setting of the id is not allowed.
+    FileProblem
+        Where the file cannot be read.
+    TooLarge
+        Where the tables would be larger than what is built.
     """
     if isinstance(problem, Problem):
         return _built(problem)

@@ -274,9 +274,21 @@ def simulate(
     checkpoints
         The steps at which the regret is noted, from 1 to `steps`; 20 a decade by default.
     reference
-        What `reference_for(model)` gives; made here if it is not handed in.
+        What regret is measured against, as `reference_for(model)` gives it; made here if None.
     progress
-        True shows a bar; a function is called with what is known so far.
+        True shows a bar; a function is called with what is known so far; None for silence.
+
+    Returns
+    -------
+    Run
+        The regret and what else was measured, so far where it was interrupted.
+
+    Raises
+    ------
+    InvalidParameter
+        Where an argument is not as above, or not even a bound on the optimal gain was found.
+    TooLarge
+        Where a recorded run would not fit into half of the free memory.
     """
     check_model(model, "simulate")
     n_steps = STEPS.check(steps, "simulate")

@@ -101,11 +101,10 @@ class ALP(Limited, TieBreaking, Planner):
     targets: str = targets_setting("joint", ("joint", "split"))
 
     def prepare(self, structure: Structure) -> PreparedALP:
-        """Ready for one structure; tables may change at every call."""
         return PreparedALP(self, structure)
 
     def plan(self, model: FactoredMDP, *, progress: Progress | None = None) -> Plan:
-        """Plan for one model, from nothing; actions with equal tables share their work."""
+        # Actions with equal tables share their work.
         check_model(model, "plan")
         prepared = PreparedALP(self, model.structure, share_for=model)
         return prepared.solve(model, describe=True, progress=progress)
