@@ -73,7 +73,7 @@ def test_who_knows_the_model_is_never_ahead(tmp_path: Path) -> None:
         learners = ["oracle", "random", { name = "psrl", label = "PSRL" }]
     """)
     seen: list[SweepNews] = []
-    sweep(spec, tmp_path, workers=InThisProcess(), progress=seen.append)
+    run_sweep(spec, tmp_path, workers=InThisProcess(), progress=seen.append)
     with Store.open(tmp_path) as store:
         medians = {
             role: np.median([r.measures["regret"] for r in store.runs() if r.role == role])
@@ -81,7 +81,7 @@ def test_who_knows_the_model_is_never_ahead(tmp_path: Path) -> None:
         }
     assert min(medians, key=medians.__getitem__) == "upper"  # it would be, by its regret
     assert "oracle" not in {news.leader for news in seen}
-    sweep(spec, tmp_path, workers=InThisProcess(), progress=seen.append)  # all are stored now
+    run_sweep(spec, tmp_path, workers=InThisProcess(), progress=seen.append)  # all are stored now
     assert seen[-1].leader == "PSRL"
 
 
