@@ -29,6 +29,8 @@ $(INSTALLED): pyproject.toml $(LOCK)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(PIP) install -c $(LOCK) setuptools
 	$(INSTALL) -e '.[dev,docs,plots,dask]'
+	# Numba's cache of an earlier version may name classes that are not there any more.
+	find src -name '*.nb[ic]' -delete
 	touch $@
 
 $(INSTALLED_BENCH): $(INSTALLED)
