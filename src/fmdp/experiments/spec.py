@@ -60,6 +60,9 @@ def resolved_learner(agent: Agent) -> dict[str, Any]:
     learner, planner = agent.learner, agent.planner
     own = fields(planner) if is_dataclass(planner) else ()
     parameters = dict(learner.values)
+    # A class of one's own may have fields that are not declared as settings.
+    others = [field.name for field in fields(learner) if field.name not in ("planner", *parameters)]
+    parameters |= {name: getattr(learner, name) for name in others}
     content: dict[str, Any] = {
         "learner": _known_as(LEARNERS, type(learner)),
         "planner": None if planner is None else _known_as(PLANNERS, type(planner)),
