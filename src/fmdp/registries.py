@@ -319,8 +319,9 @@ def attribute_at(
 def _imported(name: str, place: str, noun: str, folder: Path | None) -> Any:
     # A script finds modules beside itself; the command line has no script, so it looks where the
     # user stands. At the end of the path: nothing that is installed is hidden by it.
-    for extra in (str(Path.cwd()), *(() if folder is None else (str(folder.resolve()),))):
-        if extra not in sys.path and "" not in sys.path:
+    here = () if "" in sys.path else (str(Path.cwd()),)
+    for extra in (*here, *(() if folder is None else (str(folder.resolve()),))):
+        if extra not in sys.path:
             sys.path.append(extra)
     try:
         return importlib.import_module(name)

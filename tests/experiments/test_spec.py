@@ -7,7 +7,6 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 import fmdp
@@ -431,14 +430,9 @@ def test_bad_names_of_ones_own_are_refused_with_one_line(
     assert "\n" not in str(caught.value)
 
 
-def test_fields_that_are_no_settings_are_in_the_key(beside: Path) -> None:
-    (beside / "beside_the_spec.py").write_text(
-        MODULE.replace("    def tables", "    start_with: object = None\n\n    def tables", 1)
-    )
-    read_spec(beside / "own.toml")
-    mine = sys.modules["beside_the_spec"].Mine
-    one, two = (
-        [run.key for run in spec_of("circle:2", mine(start_with=value), seeds=1, steps=5).runs()]
-        for value in (np.arange(3), np.arange(1, 4))
-    )
-    assert one != two
+def test_a_module_beside_the_spec_is_found_from_a_prompt(
+    beside: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There the path begins with "", which is where one stands, and not where the spec is."""
+    monkeypatch.setattr(sys, "path", ["", *sys.path])
+    assert read_spec(beside / "own.toml").cells
