@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fmdp.elimination.ties import tie_hash
-from fmdp.elimination.truncation import truncate
+from fmdp.elimination.truncation import NO_TRUNCATION, truncate
 
 Index = NDArray[np.int64]
 Vector = NDArray[np.float64]
@@ -102,12 +102,15 @@ class Room(NamedTuple):
 class Pace(NamedTuple):
     """How value iteration goes on, and when it ends."""
 
-    sweeps: int
-    discount: float
-    tau: float
-    tolerance: float
-    axes: Index
-    budgets: Vector
+    sweeps: int = 1
+    """At most so many."""
+    tolerance: float = 0.0
+    """Of the range of L h - h, below which no more follow."""
+    tau: float = 1.0
+    """Of the damping, h <- (1 - tau) h + tau L h."""
+    discount: float = 1.0
+    axes: Index = NO_TRUNCATION.axes
+    budgets: Vector = NO_TRUNCATION.budgets
     """Of the truncation; none without axes."""
 
 
