@@ -35,7 +35,7 @@ from fmdp.model import FactoredMDP, OptimisticTables, Structure
 
 Vector = NDArray[np.float64]
 
-Part = tuple[int, int, int]
+Share = tuple[int, int, int]
 """A thread, and the branches that it works on: the first, and the end."""
 
 _SHORT_SECONDS = 0.1
@@ -44,7 +44,7 @@ _SECONDS_BETWEEN_LOOKS = 0.05
 
 _EMPTY = np.zeros(0)
 _ONE_SWEEP = tuple(kernels.Pace())
-_NO_CHOICE = tuple(kernels.Choice(np.zeros(0, dtype=np.int64), 0.0, 0, 0))
+_NO_CHOICE = tuple(kernels.Chosen(np.zeros(0, dtype=np.int64), 0.0, 0, 0))
 
 
 class TimeUp(Exception):
@@ -192,7 +192,7 @@ class Backup:
 
     # ---- operators in elimination order ---------------------------------------------------------
 
-    def _over_branches(self, work: Callable[[Part], object]) -> None:
+    def _over_branches(self, work: Callable[[Share], object]) -> None:
         """Run the work on all threads, each on its parts of the branches."""
         branches = self.layout.n_branches
         threads = min(self.threads, branches)
@@ -238,7 +238,7 @@ class Backup:
         mode: int,
         h: Vector,
         new: Vector,
-        part: Part,
+        part: Share,
         *,
         scratch: Vector = _EMPTY,
         pace: tuple[Any, ...] = _ONE_SWEEP,

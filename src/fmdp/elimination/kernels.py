@@ -114,7 +114,7 @@ class Pace(NamedTuple):
     """Of the truncation; none without axes."""
 
 
-class Choice(NamedTuple):
+class Chosen(NamedTuple):
     """The actions that are taken, or are to be found."""
 
     actions: Index
@@ -321,7 +321,7 @@ def run(mode, h, new, scratch, first, end, steps, room, pace, choice):
 
     Ends at once, with -1 and everything half done, when another thread sets room.stop[0].
     """
-    steps, room, pace, choice = Steps(*steps), Room(*room), Pace(*pace), Choice(*choice)
+    steps, room, pace, choice = Steps(*steps), Room(*room), Pace(*pace), Chosen(*choice)
     arena, best = room.arena, room.best
     levels, nodes, offsets = steps.levels, steps.nodes, steps.offsets
     leaf_start, leaf_actions = steps.leaf_start, steps.leaf_actions
