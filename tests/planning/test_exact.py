@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fmdp
-from fmdp.elimination.backup import backup_for
+from fmdp.elimination.backup import Backup, Vector, backup_for
+from fmdp.elimination.kernels import Pace
 from fmdp.errors import InvalidParameter, TooLarge
 from fmdp.model import FactoredMDP, OptimisticTables, Structure, permute_states, product
 from fmdp.planning.exact import Exact
@@ -133,11 +134,10 @@ def test_interruption_gives_the_bounds_so_far() -> None:
     sweeps = iter([1, 1])
     original = type(backup).iterate
 
-    def broken(self: object, *args: object, **kwargs: object) -> int:
+    def broken(self: Backup, h: Vector, new: Vector, scratch: Vector, pace: Pace) -> int:
         if next(sweeps, None) is None:
             raise KeyboardInterrupt
-        kwargs["sweeps"] = 4
-        return original(self, *args, **kwargs)  # type: ignore[arg-type]
+        return original(self, h, new, scratch, pace._replace(sweeps=4))
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(type(backup), "iterate", broken)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from fmdp.elimination.backup import Backup
+from fmdp.elimination.kernels import Pace
 from fmdp.errors import InvalidParameter
 from fmdp.model import FactoredMDP, OptimisticTables, Structure, flat_model
 from fmdp.planning.choice import plan
@@ -105,19 +106,12 @@ def test_two_states_that_swap_cycle_for_ever_undamped() -> None:
     backup.load(swap())
     h, new = np.zeros(2), np.empty(2)
     gaps = []
+    truncation = backup.truncation([1.0])
+    pace = Pace(axes=truncation.axes, budgets=truncation.budgets)
     for _ in range(20):
-        backup.iterate(
-            h,
-            new,
-            np.empty(2),
-            discount=1.0,
-            tau=1.0,
-            tolerance=0.0,
-            sweeps=1,
-            truncation=backup.truncation([1.0]),
-        )
+        backup.iterate(h, new, np.empty(2), pace)
         gaps.append(backup.extremes[1] - backup.extremes[0])
-        backup.advance(h, new, tau=1.0, discount=1.0)
+        backup.advance(h, new, pace)
     assert gaps == [1.0] * 20
 
 
@@ -191,21 +185,13 @@ def test_damped_bounds_never_get_worse(data: st.DataObject) -> None:
     backup.load(model)
     truncation = backup.truncation(draw_budgets(data, model.structure))
     tau = data.draw(st.sampled_from((0.9, 0.5)))
+    pace = Pace(tau=tau, tolerance=-1.0, axes=truncation.axes, budgets=truncation.budgets)
     h = np.zeros(backup.n_states)
     new, bounds = h.copy(), []
     for _ in range(30):
-        backup.iterate(
-            h,
-            new,
-            h.copy(),
-            discount=1.0,
-            tau=tau,
-            tolerance=-1.0,
-            sweeps=1,
-            truncation=truncation,
-        )
+        backup.iterate(h, new, h.copy(), pace)
         bounds.append(tuple(backup.extremes[:2]))
-        backup.advance(h, new, tau=tau, discount=1.0)
+        backup.advance(h, new, pace)
     lower, upper = np.array(bounds).T
     assert (np.diff(lower) >= -1e-12).all()
     assert (np.diff(upper) <= 1e-12).all()

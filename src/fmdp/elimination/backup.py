@@ -28,14 +28,14 @@ from fmdp.elimination.classes import FlatTables, action_classes
 from fmdp.elimination.layout import PARALLEL_STATES, VECTORS, Layout, choose_layout
 from fmdp.elimination.program import Program, build_program
 from fmdp.elimination.rounding import tie_slack
-from fmdp.elimination.truncation import NO_TRUNCATION, Truncation, make_truncation
+from fmdp.elimination.truncation import Truncation, make_truncation, truncate
 from fmdp.errors import InvalidParameter, TooLarge
 from fmdp.memory import available_memory, describe_bytes, describe_count
 from fmdp.model import FactoredMDP, OptimisticTables, Structure
 
 Vector = NDArray[np.float64]
 
-Part = tuple[int, int, int]
+Share = tuple[int, int, int]
 """A thread, and the branches that it works on: the first, and the end."""
 
 _SHORT_SECONDS = 0.1
@@ -43,8 +43,8 @@ _SHORT_SECONDS = 0.1
 _SECONDS_BETWEEN_LOOKS = 0.05
 
 _EMPTY = np.zeros(0)
-_ONE_SWEEP = tuple(kernels.Pace(1, 1.0, 1.0, 0.0, NO_TRUNCATION.axes, NO_TRUNCATION.budgets))
-_NO_CHOICE = tuple(kernels.Choice(np.zeros(0, dtype=np.int64), 0.0, 0, 0))
+_ONE_SWEEP = tuple(kernels.Pace())
+_NO_CHOICE = tuple(kernels.Chosen(np.zeros(0, dtype=np.int64), 0.0, 0, 0))
 
 
 class TimeUp(Exception):
@@ -192,7 +192,7 @@ class Backup:
 
     # ---- operators in elimination order ---------------------------------------------------------
 
-    def _over_branches(self, work: Callable[[Part], object]) -> None:
+    def _over_branches(self, work: Callable[[Share], object]) -> None:
         """Run the work on all threads, each on its parts of the branches."""
         branches = self.layout.n_branches
         threads = min(self.threads, branches)
@@ -238,7 +238,7 @@ class Backup:
         mode: int,
         h: Vector,
         new: Vector,
-        part: Part,
+        part: Share,
         *,
         scratch: Vector = _EMPTY,
         pace: tuple[Any, ...] = _ONE_SWEEP,
@@ -252,44 +252,16 @@ class Backup:
         """out <- L h (no discount), both in elimination order."""
         self._over_branches(lambda part: self._run(kernels.BACKUP, h, out, part))
 
-    def iterate(
-        self,
-        h: Vector,
-        new: Vector,
-        scratch: Vector,
-        *,
-        discount: float,
-        tau: float,
-        tolerance: float,
-        sweeps: int,
-        truncation: Truncation = NO_TRUNCATION,
-    ) -> int:
+    def iterate(self, h: Vector, new: Vector, scratch: Vector, pace: kernels.Pace) -> int:
         """Mode ITERATE of the kernel: on one thread in one compiled call, else sweep by sweep."""
         if self.threads == 1 and self.predicted_seconds < _SHORT_SECONDS:
-            pace = (sweeps, discount, tau, tolerance, truncation.axes, truncation.budgets)
             everything = (0, 0, self.layout.n_branches)
-            return self._run(kernels.ITERATE, h, new, everything, scratch=scratch, pace=pace)
+            return self._run(kernels.ITERATE, h, new, everything, scratch=scratch, pace=tuple(pace))
+        return iterate_by_sweeps(self.sweep, h, new, scratch, self.extremes, pace)
 
-        def sweep(source: Vector, out: Vector) -> None:
-            self.sweep(source, out)
-            truncation.apply(out)
-
-        return iterate_by_sweeps(
-            sweep,
-            h,
-            new,
-            scratch,
-            self.extremes,
-            discount=discount,
-            tau=tau,
-            tolerance=tolerance,
-            sweeps=sweeps,
-        )
-
-    def advance(self, h: Vector, new: Vector, *, tau: float, discount: float) -> None:
+    def advance(self, h: Vector, new: Vector, pace: kernels.Pace) -> None:
         """Move h to the next iterate, after `iterate` has left it where it was certified."""
-        shift = kernels.relative_shift(self.extremes, tau, discount)
-        kernels.advance(h, new, tau, shift)
+        advance(h, new, self.extremes, pace)
 
     def truncation(self, budgets: Sequence[float]) -> Truncation:
         """The factored-span truncation of vectors in elimination order; budgets by variable."""
@@ -379,24 +351,27 @@ def iterate_by_sweeps(
     new: Vector,
     scratch: Vector,
     extremes: Vector,
-    *,
-    discount: float,
-    tau: float,
-    tolerance: float,
-    sweeps: int,
+    pace: kernels.Pace,
 ) -> int:
     """Mode ITERATE of the kernel for any sweep(source, out), one call after the other."""
-    for number in range(1, sweeps + 1):
+    for number in range(1, pace.sweeps + 1):
         source = h
-        if discount != 1.0:
-            np.multiply(h, discount, out=scratch)
+        if pace.discount != 1.0:
+            np.multiply(h, pace.discount, out=scratch)
             source = scratch
         sweep(source, new)
+        truncate(new, pace.axes, pace.budgets)
         kernels.residual(h, new, extremes)
-        if extremes[1] - extremes[0] <= tolerance or number == sweeps:
+        if extremes[1] - extremes[0] <= pace.tolerance or number == pace.sweeps:
             return number
-        kernels.advance(h, new, tau, kernels.relative_shift(extremes, tau, discount))
+        advance(h, new, extremes, pace)
     return 0
+
+
+def advance(h: Vector, new: Vector, extremes: Vector, pace: kernels.Pace) -> None:
+    """h <- (1 - tau) h + tau new, less a constant that keeps it bounded."""
+    shift = kernels.relative_shift(extremes, pace.tau, pace.discount)
+    kernels.advance(h, new, pace.tau, shift)
 
 
 def backup_for(

@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fmdp.elimination.ties import tie_hash
-from fmdp.elimination.truncation import truncate
+from fmdp.elimination.truncation import NO_TRUNCATION, truncate
 
 Index = NDArray[np.int64]
 Vector = NDArray[np.float64]
@@ -102,16 +102,19 @@ class Room(NamedTuple):
 class Pace(NamedTuple):
     """How value iteration goes on, and when it ends."""
 
-    sweeps: int
-    discount: float
-    tau: float
-    tolerance: float
-    axes: Index
-    budgets: Vector
+    sweeps: int = 1
+    """At most so many."""
+    tolerance: float = 0.0
+    """Of the range of L h - h, below which no more follow."""
+    tau: float = 1.0
+    """Of the damping, h <- (1 - tau) h + tau L h."""
+    discount: float = 1.0
+    axes: Index = NO_TRUNCATION.axes
+    budgets: Vector = NO_TRUNCATION.budgets
     """Of the truncation; none without axes."""
 
 
-class Choice(NamedTuple):
+class Chosen(NamedTuple):
     """The actions that are taken, or are to be found."""
 
     actions: Index
@@ -318,7 +321,7 @@ def run(mode, h, new, scratch, first, end, steps, room, pace, choice):
 
     Ends at once, with -1 and everything half done, when another thread sets room.stop[0].
     """
-    steps, room, pace, choice = Steps(*steps), Room(*room), Pace(*pace), Choice(*choice)
+    steps, room, pace, choice = Steps(*steps), Room(*room), Pace(*pace), Chosen(*choice)
     arena, best = room.arena, room.best
     levels, nodes, offsets = steps.levels, steps.nodes, steps.offsets
     leaf_start, leaf_actions = steps.leaf_start, steps.leaf_actions

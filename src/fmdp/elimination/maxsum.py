@@ -21,14 +21,14 @@ from numpy.typing import NDArray
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
-Index = NDArray[np.int32]
+ShortInts = NDArray[np.int32]
 
 
 class Schedule(NamedTuple):
     """Blocks of items; the arrays of the compiled passes."""
 
-    maps: Index
-    """Index maps, one after another; a map is known by where it begins."""
+    maps: ShortInts
+    """ShortInts maps, one after another; a map is known by where it begins."""
     block_items: Ints
     """[blocks + 1]: the first item of every block."""
     block_joint: Ints
@@ -38,15 +38,15 @@ class Schedule(NamedTuple):
     block_out_map: Ints
     block_out_size: Ints
     input_map: Ints
-    item_block: Index
+    item_block: ShortInts
     item_input: Ints
     """[items]: where the item's list of input positions begins in `input_at`."""
     input_at: Ints
     item_out: Ints
     """[items]: position of the item's message."""
-    owner: Index
+    owner: ShortInts
     """[message entries]: the item that writes it."""
-    variables: Index
+    variables: ShortInts
     """The variables of every block's joint table, last fastest, one block after another."""
     first_variable: Ints
     """[blocks + 1]: where those of a block begin."""
@@ -56,7 +56,7 @@ class Messages(NamedTuple):
     """The numbers of one network, and where its passes work."""
 
     buffer: Floats
-    best: Index
+    best: ShortInts
     """[message entries]: the joint entry that attains the maximum."""
     stack: Ints
 

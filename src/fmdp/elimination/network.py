@@ -25,12 +25,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fmdp.elimination import maxsum
-from fmdp.elimination.maxsum import Floats, Index, Ints, Messages, Packed, Schedule
+from fmdp.elimination.maxsum import Floats, Ints, Messages, Packed, Schedule, ShortInts
 from fmdp.errors import TooLarge
 from fmdp.memory import available_memory, describe_bytes
 from fmdp.model.spaces import project, starts
+from fmdp.model.structure import Scope
 
-Scope = tuple[int, ...]
 ROOT = -1
 _MANY_NEIGHBOURS = 64
 
@@ -206,7 +206,7 @@ class Network:
         """For each component the position of its maximum over the contexts."""
         self._size_array = np.array(self.sizes, dtype=np.int64)
         self.buffer: Floats = np.zeros(self.n_functions + self.n_messages)
-        self.best: Index = np.zeros(self.n_messages, dtype=np.int32)
+        self.best: ShortInts = np.zeros(self.n_messages, dtype=np.int32)
         stack = np.zeros(len(self.kinds) + len(self.functions) + 2, dtype=np.int64)
         messages = Messages(self.buffer, self.best, stack)
         self.packed: Packed = tuple(self.schedule), tuple(messages)

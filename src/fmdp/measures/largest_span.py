@@ -35,10 +35,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from fmdp.measures.span_search import (
-    Budget,
+    Actions,
+    Effort,
     Interval,
     Matrix,
-    Policy,
     Search,
     Vector,
     recurrent,
@@ -136,9 +136,9 @@ def largest_spans(
     solved = _solve(model)
     if solved is None:
         return None
-    budget = Budget(effort, progress)
-    found = Search(flat.transitions, *solved, structure.state_sizes, budget).run()
-    return LargestSpans(found[0], tuple(found[1:]), budget.policies)
+    tried = Effort(effort, progress)
+    found = Search(flat.transitions, *solved, structure.state_sizes, tried).run()
+    return LargestSpans(found[0], tuple(found[1:]), tried.policies)
 
 
 # ---- the optimality equation --------------------------------------------------------------------
@@ -169,7 +169,7 @@ def _solve(model: FactoredMDP) -> tuple[Vector, Matrix] | None:
     return h, np.ascontiguousarray(gaps)
 
 
-def _bias_of(flat: Flat, policy: Policy) -> Vector:
+def _bias_of(flat: Flat, policy: Actions) -> Vector:
     """The bias of a policy of a written-out model."""
     everyone = np.arange(flat.n_states)
     chain = np.zeros((flat.n_states, flat.n_states))

@@ -24,9 +24,9 @@ from fmdp.progress import PartsReport
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
 Mask = NDArray[np.bool_]
-Policy = NDArray[np.int64]
+Actions = NDArray[np.int64]
 Interval = tuple[float, float]
-Choice = dict[int, int]
+PartialPolicy = dict[int, int]
 
 _ROUNDS = 10_000
 
@@ -63,7 +63,7 @@ class _OutOfBudget(Exception):
     """As much has been tried as is allowed."""
 
 
-class Budget:
+class Effort:
     """How much may be tried, and how much was."""
 
     def __init__(self, limit: int, progress: PartsReport | None) -> None:
@@ -87,16 +87,16 @@ class Search:
         bias: Vector,
         gaps: Matrix,
         sizes: tuple[int, ...],
-        budget: Budget,
+        effort: Effort,
     ) -> None:
         self.transitions = transitions  # [A, S, S]
         self.support: Mask = transitions > 0
         self.into: Mask = np.ascontiguousarray(self.support.transpose(2, 1, 0))  # [S', S, A]
-        self.bias, self.gaps, self.sizes, self.budget = bias, gaps, sizes, budget
+        self.bias, self.gaps, self.sizes, self.effort = bias, gaps, sizes, effort
         self.n = len(bias)
         self.scale = span(bias) + float(gaps.max())
         # The policy without gaps: optimal, and what fills up every partial policy.
-        self.plain: Policy = gaps.argmin(axis=1)
+        self.plain: Actions = gaps.argmin(axis=1)
         self.actions = self._distinct_actions()
 
     def run(self) -> list[Interval]:
@@ -157,10 +157,10 @@ class Search:
             alive &= ~lost
         return alive
 
-    def _chain(self, policy: Policy) -> Matrix:
+    def _chain(self, policy: Actions) -> Matrix:
         return self.transitions[policy, np.arange(self.n)]
 
-    def bias_of(self, policy: Policy, within: NDArray[np.int64] | None = None) -> Vector | None:
+    def bias_of(self, policy: Actions, within: NDArray[np.int64] | None = None) -> Vector | None:
         """h_pi on the states `within`, which pi does not leave; None if pi is not optimal there."""
         states = np.arange(self.n) if within is None else within
         chosen = policy[states]
@@ -183,7 +183,7 @@ class Search:
             lost[rest] = np.linalg.solve(system, right)
         return base - lost
 
-    def _spans_of(self, policy: Policy) -> list[float]:
+    def _spans_of(self, policy: Actions) -> list[float]:
         bias = self.bias_of(policy)
         assert bias is not None
         return self.spans(bias)
@@ -191,7 +191,7 @@ class Search:
     def spans(self, bias: Vector) -> list[float]:
         return [span(bias), *factored_spans(bias, self.sizes)]
 
-    def reached(self, policy: Policy, state: int, stop: Mask | None = None) -> Mask:
+    def reached(self, policy: Actions, state: int, stop: Mask | None = None) -> Mask:
         """The states that a policy meets from a state, it included; not beyond those of `stop`."""
         seen = np.zeros(self.n, dtype=bool)
         seen[state] = True
@@ -258,9 +258,9 @@ class _Bounded:
         heap: list[tuple[float, int, int, int, dict[int, int]]] = []
         number = itertools.count()
         following = next(waiting, None)
-        budget = search.budget
+        effort = search.effort
         # An even share of what is left, so that no variable goes without.
-        share = budget.used + (budget.limit - budget.used) // (len(lower) - index)
+        share = effort.used + (effort.limit - effort.used) // (len(lower) - index)
         while True:
             if following is not None and (not heap or following[0] >= -heap[0][0]):
                 value, high, low = following
@@ -271,11 +271,11 @@ class _Bounded:
             bound = -heap[0][0]
             if search.near(lower[index], bound):
                 return lower[index], max(lower[index], bound)
-            if budget.used >= share:
+            if effort.used >= share:
                 return lower[index], bound
             _, _, high, low, fixed = heapq.heappop(heap)
             policy, free = self._candidate(high, low, fixed)
-            budget.spend(search.n)
+            effort.spend(search.n)
             bias = search.bias_of(policy)
             if bias is not None:
                 for own, value in enumerate(search.spans(bias)):
@@ -293,7 +293,7 @@ class _Bounded:
                 if not search.near(lower[index], value):
                     heapq.heappush(heap, (-value, next(number), high, low, child))
 
-    def _candidate(self, high: int, low: int, fixed: dict[int, int]) -> tuple[Policy, int | None]:
+    def _candidate(self, high: int, low: int, fixed: dict[int, int]) -> tuple[Actions, int | None]:
         """A policy that loses most from `low` and, elsewhere, least from `high`; where to branch.
 
         None if the choice is complete: every state that matters is fixed or has one action.
@@ -316,7 +316,9 @@ class _Bounded:
                     return policy, int(state)
         return policy, None
 
-    def _extreme(self, fixed: dict[int, int], sign: float, start: Policy) -> tuple[Vector, Policy]:
+    def _extreme(
+        self, fixed: dict[int, int], sign: float, start: Actions
+    ) -> tuple[Vector, Actions]:
         """The largest (sign 1) or least (-1) expected gaps until U: policy iteration."""
         search = self.search
         off = np.flatnonzero(~self.kept)
@@ -361,8 +363,8 @@ class _Enumerated:
     def spans(self, lower: list[float]) -> list[Interval]:
         n = self.search.n
         highest, lowest = np.full(n, -math.inf), np.full(n, math.inf)
-        above: list[Choice] = [{} for _ in range(n)]
-        below: list[Choice] = [{} for _ in range(n)]
+        above: list[PartialPolicy] = [{} for _ in range(n)]
+        below: list[PartialPolicy] = [{} for _ in range(n)]
         try:
             for state in range(n):
                 for choice, bias in self._optimal({}, state):
@@ -402,7 +404,7 @@ class _Enumerated:
                     best = max(best, onward[high] - bias[low])
         return best
 
-    def _raise(self, lower: list[float], choice: Choice) -> None:
+    def _raise(self, lower: list[float], choice: PartialPolicy) -> None:
         """Every policy that was found is a lower bound, filled up with pairs without a gap."""
         policy = self.search.plain.copy()
         for state, action in choice.items():
@@ -412,18 +414,20 @@ class _Enumerated:
             for own, value in enumerate(self.search.spans(bias)):
                 lower[own] = max(lower[own], value)
 
-    def _optimal(self, given: Choice, root: int) -> Iterator[tuple[Choice, dict[int, float]]]:
+    def _optimal(
+        self, given: PartialPolicy, root: int
+    ) -> Iterator[tuple[PartialPolicy, dict[int, float]]]:
         """What optimal policies can do from the root, the given choices kept: actions and bias."""
         for choice, states in self._choices(dict(given), [root], 0):
             single = all(len(self.after[state][choice[state]]) == 1 for state in states)
-            self.search.budget.spend(len(states), single)
+            self.search.effort.spend(len(states), single)
             bias = self._on_a_line(choice, states[0]) if single else self._bias(choice, states)
             if bias is not None:
                 yield dict(choice), bias
 
     def _choices(
-        self, chosen: Choice, states: list[int], done: int
-    ) -> Iterator[tuple[Choice, list[int]]]:
+        self, chosen: PartialPolicy, states: list[int], done: int
+    ) -> Iterator[tuple[PartialPolicy, list[int]]]:
         """All ways to choose an action in every state that is met; `states` in order of meeting.
 
         Both arguments are worked on in place and are as they were when the iterator ends.
@@ -442,7 +446,7 @@ class _Enumerated:
         if not given:
             del chosen[here]
 
-    def _bias(self, choice: Choice, states: list[int]) -> dict[int, float] | None:
+    def _bias(self, choice: PartialPolicy, states: list[int]) -> dict[int, float] | None:
         """h_pi on these states; None if the choice is not optimal."""
         policy = self.search.plain.copy()
         for state in states:
@@ -450,7 +454,7 @@ class _Enumerated:
         found = self.search.bias_of(policy, np.array(states))
         return None if found is None else dict(zip(states, found.tolist(), strict=True))
 
-    def _on_a_line(self, choice: Choice, root: int) -> dict[int, float] | None:
+    def _on_a_line(self, choice: PartialPolicy, root: int) -> dict[int, float] | None:
         """The same where every move is sure: a way from the root into a circle, no matrix."""
         way: list[int] = []
         here = root

@@ -23,8 +23,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from fmdp.elimination import kernels
-from fmdp.elimination.backup import Backup, TimeUp, iterate_by_sweeps
+from fmdp.elimination.backup import Backup, TimeUp, advance, iterate_by_sweeps
+from fmdp.elimination.kernels import Pace
 from fmdp.elimination.rounding import rounding_allowance
 from fmdp.planning.plan import Progress, Status
 
@@ -47,19 +47,9 @@ class Operator(Protocol):
     roundings: int
     """How often a number is rounded on its way through the operator, at most."""
 
-    def iterate(
-        self,
-        h: Vector,
-        new: Vector,
-        scratch: Vector,
-        *,
-        discount: float,
-        tau: float,
-        tolerance: float,
-        sweeps: int,
-    ) -> int: ...
+    def iterate(self, h: Vector, new: Vector, scratch: Vector, pace: Pace) -> int: ...
 
-    def advance(self, h: Vector, new: Vector, *, tau: float, discount: float) -> None: ...
+    def advance(self, h: Vector, new: Vector, pace: Pace) -> None: ...
 
 
 class OptimalOperator:
@@ -82,31 +72,14 @@ class PolicyOperator:
         self.extremes = np.zeros(3)
         self.roundings = backup.roundings
 
-    def iterate(
-        self,
-        h: Vector,
-        new: Vector,
-        scratch: Vector,
-        *,
-        discount: float,
-        tau: float,
-        tolerance: float,
-        sweeps: int,
-    ) -> int:
-        return iterate_by_sweeps(
-            lambda source, out: self.backup.policy_sweep(source, out, self.actions),
-            h,
-            new,
-            scratch,
-            self.extremes,
-            discount=discount,
-            tau=tau,
-            tolerance=tolerance,
-            sweeps=sweeps,
-        )
+    def iterate(self, h: Vector, new: Vector, scratch: Vector, pace: Pace) -> int:
+        def sweep(source: Vector, out: Vector) -> None:
+            self.backup.policy_sweep(source, out, self.actions)
 
-    def advance(self, h: Vector, new: Vector, *, tau: float, discount: float) -> None:
-        kernels.advance(h, new, tau, kernels.relative_shift(self.extremes, tau, discount))
+        return iterate_by_sweeps(sweep, h, new, scratch, self.extremes, pace)
+
+    def advance(self, h: Vector, new: Vector, pace: Pace) -> None:
+        advance(h, new, self.extremes, pace)
 
 
 @dataclass(frozen=True, eq=False)
@@ -186,15 +159,13 @@ def solve(
         while True:
             before_sweeps, begun = sweeps, time.monotonic()
             whole = False
-            sweeps += operator.iterate(
-                h,
-                new,
-                scratch,
-                discount=discount,
-                tau=tau,
-                tolerance=tolerance - room - 2.0 * slack,
+            pace = Pace(
                 sweeps=max(1, min(chunk, limits.max_sweeps - sweeps)),
+                tolerance=tolerance - room - 2.0 * slack,
+                tau=tau,
+                discount=discount,
             )
+            sweeps += operator.iterate(h, new, scratch, pace)
             whole = True
             size = float(operator.extremes[2]) + backup.structure.reward_size
             slack = rounding_allowance(size, operator.roundings)
@@ -258,7 +229,7 @@ def solve(
                     status = Status.PRECISION_LIMIT
                     break
             whole = False  # from here on new is no longer L h
-            operator.advance(h, new, tau=tau, discount=discount)
+            operator.advance(h, new, pace._replace(tau=tau))
     except KeyboardInterrupt:
         status = Status.INTERRUPTED
     except TimeUp:

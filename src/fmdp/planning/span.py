@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fmdp.elimination.backup import Backup, backup_for
+from fmdp.elimination.kernels import Pace
 from fmdp.elimination.truncation import Truncation
 from fmdp.errors import InvalidParameter
 from fmdp.model import FactoredMDP, Structure
@@ -222,30 +223,12 @@ class _Truncated:
         self.extremes = backup.extremes
         self.roundings = backup.roundings + 2 * backup.structure.m
 
-    def iterate(
-        self,
-        h: Vector,
-        new: Vector,
-        scratch: Vector,
-        *,
-        discount: float,
-        tau: float,
-        tolerance: float,
-        sweeps: int,
-    ) -> int:
-        return self.backup.iterate(
-            h,
-            new,
-            scratch,
-            discount=discount,
-            tau=tau,
-            tolerance=tolerance,
-            sweeps=sweeps,
-            truncation=self.truncation,
-        )
+    def iterate(self, h: Vector, new: Vector, scratch: Vector, pace: Pace) -> int:
+        axes, budgets = self.truncation.axes, self.truncation.budgets
+        return self.backup.iterate(h, new, scratch, pace._replace(axes=axes, budgets=budgets))
 
-    def advance(self, h: Vector, new: Vector, *, tau: float, discount: float) -> None:
-        self.backup.advance(h, new, tau=tau, discount=discount)
+    def advance(self, h: Vector, new: Vector, pace: Pace) -> None:
+        self.backup.advance(h, new, pace)
 
 
 @dataclass(frozen=True, eq=False)

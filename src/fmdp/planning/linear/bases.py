@@ -27,8 +27,8 @@ from numpy.typing import NDArray
 from fmdp.errors import InvalidParameter, TooLarge, did_you_mean
 from fmdp.model import Structure
 from fmdp.model.spaces import all_assignments, whole_number
+from fmdp.model.structure import Scope
 
-Scope = tuple[int, ...]
 Floats = NDArray[np.float64]
 
 FAMILIES = ("singles", "indicators", "pairs", "local")

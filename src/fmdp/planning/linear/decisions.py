@@ -27,6 +27,7 @@ from fmdp.elimination.network import Network
 from fmdp.errors import InvalidParameter, TooLarge
 from fmdp.model import FactoredMDP
 from fmdp.model.spaces import project, starts
+from fmdp.model.structure import Scope
 from fmdp.planning.linear.bases import Basis
 from fmdp.planning.linear.constraints import Pattern, no_rows
 from fmdp.planning.linear.forms import Forms
@@ -35,7 +36,6 @@ from fmdp.planning.linear.slack import tie_slack
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-Scope = tuple[int, ...]
 
 MOST_BRANCHES = 1 << 16
 

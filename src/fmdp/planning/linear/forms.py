@@ -36,9 +36,9 @@ from fmdp.elimination.classes import number_slices
 from fmdp.elimination.network import Network, choose_contexts
 from fmdp.model import FactoredMDP, OptimisticTables, Structure
 from fmdp.model.spaces import starts, strides, weighted_index
+from fmdp.model.structure import Scope
 from fmdp.planning.linear.bases import Basis
 
-Scope = tuple[int, ...]
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 

@@ -31,11 +31,11 @@ from fmdp.elimination.ties import mix, rule_code, tie_hash
 from fmdp.errors import InvalidParameter
 from fmdp.memory import describe_count
 from fmdp.model.spaces import count, starts, strides
+from fmdp.model.structure import Scope
 from fmdp.planning.linear.forms import Forms
 from fmdp.planning.linear.slack import tie_slack
 from fmdp.planning.policy import TablePolicy, check_values, write_archive
 
-Scope = tuple[int, ...]
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
