@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sqlite3
 import sys
 from collections.abc import Iterator
@@ -23,6 +22,8 @@ from fmdp.experiments.sweep import run_sweep
 from fmdp.model import FactoredMDP, save
 from fmdp.reports.analysis import analyse
 from fmdp.reports.cells import gather
+
+from ..pages import Page
 
 SPEC = """
 name = "first"
@@ -351,21 +352,19 @@ def test_results_let_go_of_the_file_when_nobody_needs_them(directory: Path) -> N
         store.specs()
 
 
-def test_the_code_of_the_page_runs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    page = Path(__file__).parents[2] / "docs" / "experiments.md"
-    blocks = re.findall(r"^```python\n(.*?)^```$", page.read_text(), flags=re.DOTALL | re.MULTILINE)
+def test_the_code_of_the_page_runs(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """On the example of the page, made smaller; its processes are this one."""
     example = Path(__file__).parents[2] / "examples" / "sweep.toml"
     text = (
         example.read_text()
         .replace("steps = 2_000", "steps = 100")
         .replace("seeds = 3", "seeds = 1")
     )
-    run_sweep(parse_spec(text), tmp_path / "DIR", workers=InThisProcess())
-    monkeypatch.chdir(tmp_path)
-    run = [block for block in blocks if 'open("DIR")' in block]
-    assert len(run) == 2  # the frames, and the store
-    for block in run:
-        exec(compile(block, "experiments.md", "exec"), {})
-    assert "PSRL c=0.75" in capsys.readouterr().out
+    Path("SPEC.toml").write_text(text)
+    page = Page("experiments.md", {"__name__": "__main__"})
+    run_sweep(parse_spec(text), "DIR", workers=InThisProcess())
+    page.run_python()
+    assert len(page.python) == 4  # two sweeps, the frames, and the store
+    out = capsys.readouterr().out
+    assert "PSRL c=0.75" in out
+    assert "never" in out
