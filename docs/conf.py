@@ -56,6 +56,8 @@ autodoc_class_signature = "mixed"
 autodoc_inherit_docstrings = False
 """What a subclass overrides without a word stands where it is said: in its base."""
 autodoc_preserve_defaults = True
+autodoc_type_aliases = {name: name for name in ("FloatArray", "Floats", "Index", "Tables")}
+"""Told by their names, as in the source, not by what NumPy makes of them."""
 python_use_unqualified_type_names = True
 default_role = "py:obj"
 """`name` in a docstring is a link where there is such a name, and code where there is none."""

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from .pages import Page
+
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
@@ -36,16 +38,12 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 
 def test_the_python_of_the_page_about_python_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    text = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")
-    (code,) = re.findall(r"^```python\n(.*?)^```$", text, flags=re.DOTALL | re.MULTILINE)
-    exec(compile(code, "python.md", "exec"), {})
+    Page("python.md").run_python()
     assert capsys.readouterr().out == "True True\n"
 
 
 def test_the_python_of_the_first_page_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    text = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
-    (code,) = re.findall(r"^```python\n(.*?)^```$", text, flags=re.DOTALL | re.MULTILINE)
-    exec(compile(code, "index.md", "exec"), {})
+    Page("index.md").run_python()
     assert capsys.readouterr().out.startswith("Status.CONVERGED 2.933000")
 
 

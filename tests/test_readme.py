@@ -9,17 +9,19 @@ import pytest
 
 from fmdp.cli.app import app
 
+from .pages import Page
+
 ROOT = Path(__file__).parent.parent
-README = (ROOT / "README.md").read_text()
-BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```$", README, flags=re.DOTALL | re.MULTILINE)
-PYTHON = [text for language, text in BLOCKS if language == "python"]
-SHELL = "".join(text for language, text in BLOCKS if language == "")
+README = Page("../README.md")
+SHELL = "".join(text for language, text in README.blocks if language == "")
 
 
-@pytest.mark.parametrize("code", PYTHON)
-def test_the_example_runs(code: str, capsys: pytest.CaptureFixture[str]) -> None:
-    exec(compile(code, "README.md", "exec"), {})
-    assert "6.7443" in capsys.readouterr().out
+def test_the_example_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    assert len(README.python) == 1
+    README.run_python()
+    out = capsys.readouterr().out
+    assert "6.7443" in out
+    assert "Run of DORL(planner=Exact())" in out
 
 
 def test_every_command_shown_exists() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -14,7 +13,9 @@ import fmdp
 from fmdp.errors import FileProblem, FmdpError, InvalidParameter, UnknownName
 from fmdp.problems import PROBLEMS, Problem, parse_id
 
-PAGE = (Path(__file__).parents[2] / "docs" / "problems.md").read_text(encoding="utf-8")
+from ..pages import Page
+
+PAGE = Page("problems.md").text
 
 
 @pytest.mark.parametrize("family", PROBLEMS.kinds(), ids=lambda family: family.name)
@@ -179,9 +180,8 @@ def test_a_missing_file_is_named(text: str) -> None:
 
 
 def test_the_python_of_the_page_is_true() -> None:
-    names: dict[str, Any] = {}
-    blocks = re.findall(r"^```python\n(.*?)^```$", PAGE, flags=re.DOTALL | re.MULTILINE)
-    for block in blocks:
-        exec(compile(block, "problems.md", "exec"), names)
+    page = Page("problems.md")
+    page.run_python()
+    names = page.names
     assert str(names["seven"]) == names["model"].name == "circle:7,dynamics=guestrin,reward=mean"
     assert fmdp.problem(names["seven"]) == names["seven"].build() == names["model"]

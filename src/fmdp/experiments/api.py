@@ -70,8 +70,10 @@ def sweep(
         How many steps every run takes.
     out
         The directory of the store, new or begun earlier.
-    name, title
-        What the sweep is called in reports.
+    name
+        What the sweep is called in the store and in reports.
+    title
+        What stands above its reports; the name if None.
     workers
         Worker processes: one a core by default, 0 for this process. Learners and rules that are
         defined in a script or a notebook cannot travel and are run in this process. After Ctrl-C

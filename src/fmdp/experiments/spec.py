@@ -60,12 +60,9 @@ def resolved_learner(agent: Agent) -> dict[str, Any]:
     learner, planner = agent.learner, agent.planner
     own = fields(planner) if is_dataclass(planner) else ()
     parameters = learner.as_dict()
-    # A class of one's own may have fields that are not declared as settings.
-    others = [field.name for field in fields(learner) if field.name not in ("planner", *parameters)]
-    parameters |= {name: getattr(learner, name) for name in others}
     content: dict[str, Any] = {
-        "learner": _known_as(LEARNERS, type(learner)),
-        "planner": None if planner is None else _known_as(PLANNERS, type(planner)),
+        "learner": LEARNERS.place(type(learner)),
+        "planner": None if planner is None else PLANNERS.place(type(planner)),
         "planner_settings": {field.name: _plain(getattr(planner, field.name)) for field in own},
     }
     code = [type(thing) for thing in (learner, planner) if thing is not None]
@@ -76,12 +73,6 @@ def resolved_learner(agent: Agent) -> dict[str, Any]:
     # RESULTS_VERSION stands for fmdp's own code; other code stands for itself.
     digests = {place_of(thing): code_digest(thing) for thing in code if not is_own(thing)}
     return {**content, "code": digests} if digests else content
-
-
-def _known_as(registry: Registry[Any], kind: type[Any]) -> str:
-    """The name of fmdp's own; of others where they live, since a name that was registered in this
-    process is unknown to the workers."""
-    return registry.place(kind) if is_own(kind) else place_of(kind)
 
 
 @dataclass(frozen=True, eq=False)

@@ -116,7 +116,7 @@ class Agent:
         self._random = False  # whether its policy draws
         self._drawn: NDArray[np.int64] | None = None  # what a random policy does next
         self._prepared: Prepared | None = None
-        self._watched = learner.watches()
+        self._watched = learner._watches()
 
     def __repr__(self) -> str:
         return f"<Agent of {self.learner!r} after {self.steps:,} steps>"

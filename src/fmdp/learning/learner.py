@@ -156,8 +156,7 @@ class Learner(Settings):
         return None, None
 
     @classmethod
-    def watches(cls) -> bool:
-        """Whether `watch` is overridden."""
+    def _watches(cls) -> bool:
         return cls.watch is not Learner.watch
 
     def start(

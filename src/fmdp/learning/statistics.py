@@ -59,8 +59,9 @@ class Statistics:
         lo, hi = zip(*structure.reward_ranges, strict=True) if structure.l else ((), ())
         rows = np.array(structure.reward_rows, dtype=np.int64)
         self.reward_lo: Floats = np.repeat(np.array(lo, dtype=np.float64), rows)
-        """Bounds of the range of every reward entry."""
+        """The lower end of the range of every reward entry: [reward entries]."""
         self.reward_hi: Floats = np.repeat(np.array(hi, dtype=np.float64), rows)
+        """The upper end."""
         self._joint = np.zeros(len(structure.sizes), dtype=np.int64)
         self._next = np.zeros(structure.m, dtype=np.int64)
         self._found = np.zeros(structure.m + structure.l, dtype=np.int64)
