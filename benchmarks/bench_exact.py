@@ -214,8 +214,12 @@ def draw(results: dict[str, Any], path: Path) -> None:
             axis.plot(
                 [n for n, _ in rows],
                 [row[key] / unit for _, row in rows],
-                color=colour, marker=marker, linestyle=line, label=label, markersize=5,
-            )  # fmt: skip
+                color=colour,
+                marker=marker,
+                linestyle=line,
+                label=label,
+                markersize=5,
+            )
     for axis, title in ((axes[0], "seconds to plan"), (axes[1], "peak memory, MB")):
         axis.set_yscale("log")
         axis.set_xlabel("machines n  (2$^n$ states, n + 1 actions)")

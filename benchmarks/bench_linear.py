@@ -104,8 +104,14 @@ def growth() -> dict[str, Any]:
     for family, (pattern, basis) in FAMILIES.items():
         results[family] = {}
         for n in SIZES[family]:
-            command = [sys.executable, "-m", "benchmarks.bench_linear", "one",
-                       pattern.format(n=n), basis]  # fmt: skip
+            command = [
+                sys.executable,
+                "-m",
+                "benchmarks.bench_linear",
+                "one",
+                pattern.format(n=n),
+                basis,
+            ]
             done = subprocess.run(command, capture_output=True, check=True)
             row = json.loads(done.stdout)
             results[family][n] = row
@@ -125,17 +131,26 @@ def draw(results: dict[str, Any], path: Path) -> None:
     import matplotlib.pyplot as plt
 
     plt.rcParams.update({"font.size": 11})
-    looks = (("#0072B2", "o", "-"), ("#D55E00", "s", "--"), ("#009E73", "^", ":"),
-             ("#CC79A7", "D", "-."))  # fmt: skip
+    looks = (
+        ("#0072B2", "o", "-"),
+        ("#D55E00", "s", "--"),
+        ("#009E73", "^", ":"),
+        ("#CC79A7", "D", "-."),
+    )
     figure, axes = plt.subplots(1, 2, figsize=(10, 4.6), layout="constrained")
     for (family, rows), (colour, marker, line) in zip(results.items(), looks, strict=True):
         sizes = sorted(int(n) for n in rows)
         by_size = {int(n): row for n, row in rows.items()}
         for axis, key, unit in ((axes[0], "seconds", 1.0), (axes[1], "peak_bytes", 1 << 20)):
             axis.plot(
-                sizes, [by_size[n][key] / unit for n in sizes],
-                color=colour, marker=marker, linestyle=line, label=family, markersize=5,
-            )  # fmt: skip
+                sizes,
+                [by_size[n][key] / unit for n in sizes],
+                color=colour,
+                marker=marker,
+                linestyle=line,
+                label=family,
+                markersize=5,
+            )
     for axis, title in ((axes[0], "seconds to solve"), (axes[1], "peak memory, MB")):
         axis.set_xscale("log")
         axis.set_yscale("log")
@@ -202,8 +217,10 @@ def replan(plans: int = 300) -> None:
         run = simulate(model, learner, steps=2_000, seed=0)
         assert run.planner_calls is not None
         spent = (time.process_time() - started) / run.planner_calls
-        print(f"{learner.name}: {1e3 * spent:.2f} ms of processor time for each of "
-              f"{run.planner_calls} plans and the steps between")  # fmt: skip
+        print(
+            f"{learner.name}: {1e3 * spent:.2f} ms of processor time for each of "
+            f"{run.planner_calls} plans and the steps between"
+        )
 
 
 def neighbours() -> None:

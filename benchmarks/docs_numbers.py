@@ -428,17 +428,20 @@ def figure(numbers: Numbers) -> str:
     part = numbers["parts"]["figure"]
     cells = part["cells"]
     labels = [
-        label for label in cells["circle:4"]
+        label
+        for label in cells["circle:4"]
         if not re.fullmatch(r".* [cm]=\S+, ALP", label) or label in THEIRS
-    ]  # fmt: skip
+    ]
     rows = [
         [
             {"optimal policy": "optimal policy (noise)"}.get(label, label),
-            *(f"{_whole(_median(cells[p][label]))} ({_whole(cells[p][label]['regret']['worst'])})"
-              for p in XU),
+            *(
+                f"{_whole(_median(cells[p][label]))} ({_whole(cells[p][label]['regret']['worst'])})"
+                for p in XU
+            ),
         ]
         for label in labels
-    ]  # fmt: skip
+    ]
     head = (
         f"Realised regret after {part['steps']:,} steps, median and worst of {part['seeds']} runs:"
     )
@@ -687,11 +690,13 @@ def relatives(numbers: Numbers) -> str:
     rows = [
         [
             f"{_coded(title)}, {kind}",
-            *(_percent(_loss(numbers, title, f"{kind} | {name}"))
-              for name in ("alp", "policy-iteration", "bellman-error")),
+            *(
+                _percent(_loss(numbers, title, f"{kind} | {name}"))
+                for name in ("alp", "policy-iteration", "bellman-error")
+            ),
         ]
         for title, kind in RELATIVES
-    ]  # fmt: skip
+    ]
     return _table(
         ["loss of the policy", "linear program", "policy iteration", "Bellman error"], rows
     )

@@ -106,8 +106,11 @@ def test_how_numbers_are_written() -> None:
     assert script._between([3.2, 1.1]) == "1 to 3"
     assert script._between([1.2, 1.1]) == "1"
     assert script._summary([4.0, 1.0, 2.0, 3.0]) == {
-        "lower": 1.75, "median": 2.5, "upper": 3.25, "worst": 4.0,
-    }  # fmt: skip
+        "lower": 1.75,
+        "median": 2.5,
+        "upper": 3.25,
+        "worst": 4.0,
+    }
     assert script._summary([1.0, None]) is None
 
 

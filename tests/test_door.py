@@ -49,10 +49,34 @@ class Junk:
 
 
 JUNK: tuple[Any, ...] = (
-    Junk(), Junk, object, "nonsense", "", "a\nb", b"bytes", -1, 2.5, math.nan, math.inf, True, 1j,
-    [], (), {}, {"a": 1}, [None], [[1], [1, 2]], np.array([1, 2]), np.array(3.5), np.zeros((2, 2)),
-    np.bool_(True), lambda *_: None, range(3), 10**400, "nul\0",
-)  # fmt: skip
+    Junk(),
+    Junk,
+    object,
+    "nonsense",
+    "",
+    "a\nb",
+    b"bytes",
+    -1,
+    2.5,
+    math.nan,
+    math.inf,
+    True,
+    1j,
+    [],
+    (),
+    {},
+    {"a": 1},
+    [None],
+    [[1], [1, 2]],
+    np.array([1, 2]),
+    np.array(3.5),
+    np.zeros((2, 2)),
+    np.bool_(True),
+    lambda *_: None,
+    range(3),
+    10**400,
+    "nul\0",
+)
 
 
 def refused(call: Callable[[], Any]) -> str:

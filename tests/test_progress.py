@@ -89,9 +89,14 @@ def test_true_shows_a_callable_is_called_and_none_is_silence(recorded: Recorded)
         assert report is not None
         report(2)
     assert (recorded.what, recorded.lines, recorded.closed) == ("work", ["at 2"], 1)
-    with pytest.raises(InvalidParameter, match="'progress' of it must be True"), reporting(
-        "yes", "work", "it"  # type: ignore[arg-type]
-    ):  # fmt: skip
+    with (
+        pytest.raises(InvalidParameter, match="'progress' of it must be True"),
+        reporting(
+            "yes",
+            "work",
+            "it",  # type: ignore[arg-type]
+        ),
+    ):
         pass
 
 

@@ -43,11 +43,19 @@ def test_the_declaration_by_hand() -> None:
     assert [type(one) for one in Kettle.parameters[:2]] == [Number, Choice]
     assert type(Kettle.parameters[3]) is Text
     assert [one.name for one in Samovar.parameters] == [
-        "taps", "litres", "colour", "handles", "owner_name",
-    ]  # fmt: skip
+        "taps",
+        "litres",
+        "colour",
+        "handles",
+        "owner_name",
+    ]
     assert list(inspect.signature(Samovar).parameters) == [
-        "taps", "litres", "colour", "handles", "owner_name",
-    ]  # fmt: skip
+        "taps",
+        "litres",
+        "colour",
+        "handles",
+        "owner_name",
+    ]
     assert repr(Samovar(handles=2)) == "Samovar(handles=2)"
     assert repr(Samovar(handles=2, taps=3, colour="blue")) == (
         "Samovar(taps=3, colour='blue', handles=2)"
@@ -65,13 +73,22 @@ def test_the_declaration_by_hand() -> None:
 
 def test_a_setting_whose_type_says_too_little_needs_a_kind() -> None:
     with pytest.raises(TypeError, match=r"needs a kind, such as kind=fmdp.parameters.Numbers"):
-        type("Odd", (Settings,), {
-            "__annotations__": {"sizes": "tuple[float, ...]"}, "sizes": setting((), "which"),
-        })  # fmt: skip
-    odd = type("Even", (Settings,), {
-        "__annotations__": {"sizes": "tuple[float, ...]"},
-        "sizes": setting(None, "which", kind=Numbers),
-    })  # fmt: skip
+        type(
+            "Odd",
+            (Settings,),
+            {
+                "__annotations__": {"sizes": "tuple[float, ...]"},
+                "sizes": setting((), "which"),
+            },
+        )
+    odd = type(
+        "Even",
+        (Settings,),
+        {
+            "__annotations__": {"sizes": "tuple[float, ...]"},
+            "sizes": setting(None, "which", kind=Numbers),
+        },
+    )
     assert odd(sizes=(1, 2)).sizes == (1.0, 2.0)
 
 

@@ -21,9 +21,14 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
 FLAGS = (
-    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-    "--disable-background-networking", "--disable-component-update", "--disable-sync",
-)  # fmt: skip
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
 # As long as ids get: nothing may grow wider than a phone because of it.
 LONG = "machines:3,topology=star,reward=mean"
 

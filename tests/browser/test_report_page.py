@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from fmdp.experiments.store import Store
-from fmdp.reports.cells import GAP, REALISED, Cell, Problem, Runs, gather, replay
+from fmdp.reports.cells import GAP, REALISED, Cell, Compared, Runs, gather, replay
 from fmdp.reports.network import network, touched_nodes
 
 if TYPE_CHECKING:
@@ -23,8 +23,11 @@ if TYPE_CHECKING:
     from tests.browser.conftest import Opened
 
 LAPTOP_AND_PHONE = [
-    (1280, 800, "light"), (1280, 800, "dark"), (390, 844, "light"), (390, 844, "dark"),
-]  # fmt: skip
+    (1280, 800, "light"),
+    (1280, 800, "dark"),
+    (390, 844, "light"),
+    (390, 844, "dark"),
+]
 
 
 @pytest.fixture(scope="module")
@@ -253,7 +256,7 @@ def test_tables_sort_by_text_and_are_narrowed(page: Page, runs: Runs) -> None:
     labels = column(page, "summary", "Learner")
     assert labels == sorted(labels, key=str.casefold)
     page.locator("#summary-tools select").nth(1).select_option(runs.problems[1].name)
-    assert set(column(page, "summary", "Problem")) == {runs.problems[1].name}
+    assert set(column(page, "summary", "Compared")) == {runs.problems[1].name}
     page.locator("#summary-tools select").nth(0).select_option(GAP)
     cells = {cell.label: cell for cell in runs.problems[1].cells}
     for label, median in zip(
@@ -268,7 +271,7 @@ def test_a_table_is_saved_as_csv(page: Page, runs: Runs) -> None:
         page.locator("#summary-tools").get_by_role("button", name="Save as CSV").click()
     rows = list(csv.DictReader(io.StringIO(waiting.value.path().read_text())))
     assert waiting.value.suggested_filename == "summary.csv"
-    medians = {(row["Problem"], row["Learner"]): float(row["Median"]) for row in rows}
+    medians = {(row["Compared"], row["Learner"]): float(row["Median"]) for row in rows}
     assert medians == {
         (cell.problem, cell.label): float(np.median(cell.ends(REALISED))) for cell in runs.cells
     }
@@ -295,7 +298,7 @@ def number_shown(page: Page, term: str) -> str:
 def test_the_replay_shows_what_is_stored(
     page: Page, runs: Runs, open_store: Store, place: int
 ) -> None:
-    problem: Problem = runs.problems[place]
+    problem: Compared = runs.problems[place]
     cell: Cell = problem.cells[place]
     found = replay(open_store, cell)
     assert found is not None
@@ -474,9 +477,14 @@ def test_a_page_without_recordings(
     opened: Opened, made: ModuleType, tmp_path: Path, page_of: Callable[[Path], Path]
 ) -> None:
     made.make_store(
-        tmp_path, problems=["jao:2"], learners=made.LEARNERS[:1], steps=20, gap=False, seeds=[0, 1],
+        tmp_path,
+        problems=["jao:2"],
+        learners=made.LEARNERS[:1],
+        steps=20,
+        gap=False,
+        seeds=[0, 1],
         missing=[("PSRL", 0)],
-    )  # fmt: skip
+    )
     page = opened.open(page_of(tmp_path))
     assert page.locator("#replay-facts").inner_text() == "No run of this problem was kept whole."
     assert page.locator("#play").is_disabled()

@@ -19,9 +19,17 @@ from .conftest import Ran
 Runner = Callable[..., Ran]
 
 KEYS = {
-    "regret", "gap_regret", "gain", "gain_kind", "steps", "episodes", "planner_calls",
-    "unconverged_plans", "curve", "seconds",
-}  # fmt: skip
+    "regret",
+    "gap_regret",
+    "gain",
+    "gain_kind",
+    "steps",
+    "episodes",
+    "planner_calls",
+    "unconverged_plans",
+    "curve",
+    "seconds",
+}
 
 
 @pytest.mark.parametrize("kind", LEARNERS.own(), ids=lambda kind: kind.name)
@@ -41,9 +49,24 @@ def test_the_keys_of_the_contract(run: Runner, kind: type[fmdp.Learner]) -> None
 
 def test_it_is_the_run_of_the_library(run: Runner) -> None:
     ran = run(
-        "learn", "circle:3", "--learner", "psrl", "--set", "c=0.5", "--set", "episodes=doubling",
-        "--planner", "exact", "--ties", "first", "--steps", "500", "--seed", "7", "--json",
-    )  # fmt: skip
+        "learn",
+        "circle:3",
+        "--learner",
+        "psrl",
+        "--set",
+        "c=0.5",
+        "--set",
+        "episodes=doubling",
+        "--planner",
+        "exact",
+        "--ties",
+        "first",
+        "--steps",
+        "500",
+        "--seed",
+        "7",
+        "--json",
+    )
     model = fmdp.problem("circle:3")
     learner = fmdp.PSRL(c=0.5, episodes="doubling", planner=fmdp.Exact(ties="first"))
     same = fmdp.simulate(model, learner, 500, seed=7)
@@ -180,9 +203,17 @@ def test_a_bug_of_ones_own_keeps_its_traceback(run: Runner, mine: Path) -> None:
 
 def test_settings_of_the_planner_are_told_where_they_were_set(run: Runner) -> None:
     ran = run(
-        "learn", "jao:2", "--learner", "psrl", "--planner", "alp,basis=pairs", "--discount", "0.9",
-        "--steps", "5",
-    )  # fmt: skip
+        "learn",
+        "jao:2",
+        "--learner",
+        "psrl",
+        "--planner",
+        "alp,basis=pairs",
+        "--discount",
+        "0.9",
+        "--steps",
+        "5",
+    )
     (line,) = [line for line in ran.out.splitlines() if line.startswith("planner")]
     assert line.split(maxsplit=1)[1] == "alp (basis=pairs, discount=0.9)"
     (line,) = [

@@ -7,9 +7,20 @@ from typing import Any
 import pytest
 
 CONTRACT = (
-    "diameter", "span", "factored_spans", "factored_span_sum", "gain", "mixing_time",
-    "m", "l", "L", "W", "largest_span", "largest_factored_spans", "largest_factored_span_sum",
-)  # fmt: skip
+    "diameter",
+    "span",
+    "factored_spans",
+    "factored_span_sum",
+    "gain",
+    "mixing_time",
+    "m",
+    "l",
+    "L",
+    "W",
+    "largest_span",
+    "largest_factored_spans",
+    "largest_factored_span_sum",
+)
 
 
 def test_the_jao_product_has_its_closed_forms(run: Any) -> None:

@@ -20,10 +20,25 @@ from fmdp.planning.registry import PLANNERS
 from fmdp.planning.span import SpanConstrained
 
 CONTRACT = (
-    "problem", "planner", "status", "gain", "gain_lower", "gain_upper", "span", "factored_spans",
-    "factored_span_sum", "objective", "policy_gain", "iterations", "seconds", "states", "actions",
-    "ties", "seconds_startup", "seconds_evaluation",
-)  # fmt: skip
+    "problem",
+    "planner",
+    "status",
+    "gain",
+    "gain_lower",
+    "gain_upper",
+    "span",
+    "factored_spans",
+    "factored_span_sum",
+    "objective",
+    "policy_gain",
+    "iterations",
+    "seconds",
+    "states",
+    "actions",
+    "ties",
+    "seconds_startup",
+    "seconds_evaluation",
+)
 
 
 def test_the_jao_product_has_its_closed_forms(run: Any) -> None:
@@ -51,9 +66,16 @@ def test_the_discounted_objective_is_the_mean_of_the_value(run: Any) -> None:
     """One machine that is 1 surely from the first step on, if it is restarted: V = (0, 1) +
     discount / (1 - discount), so the mean over both states is .5 + 9 at .9."""
     plan = run(
-        "plan", "circle:1,dynamics=guestrin", "--criterion", "discounted", "--discount", ".9",
-        "--tolerance", "1e-9", "--json",
-    ).json  # fmt: skip
+        "plan",
+        "circle:1,dynamics=guestrin",
+        "--criterion",
+        "discounted",
+        "--discount",
+        ".9",
+        "--tolerance",
+        "1e-9",
+        "--json",
+    ).json
     assert plan["objective"] == pytest.approx(9.5, abs=1e-8)
 
 
@@ -226,8 +248,11 @@ def test_a_policy_of_another_problem_or_no_policy_is_refused(run: Any, tmp_path:
 def test_the_program_prints_one_object_and_nothing_else() -> None:
     ran = subprocess.run(
         [sys.executable, "-m", "fmdp", "plan", "circle:3", "--json"],
-        capture_output=True, text=True, check=False, timeout=300,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
     assert ran.returncode == 0
     # Where nothing is compiled yet, that is said; else nothing.
     assert all(line.startswith("planning circle:3: ") for line in ran.stderr.splitlines())

@@ -65,9 +65,13 @@ def test_an_unknown_factor_is_refused_with_a_suggestion(run: Any) -> None:
 
 def test_a_name_of_two_factors_needs_a_prefix(run: Any, tmp_path: Any) -> None:
     model = FactoredMDP.from_factors(
-        [2], [2], [(["x"], [[0.5, 0.5], [1, 0]])], [(["x"], [0, 1])],
-        state_names=["x"], reward_names=["x"],
-    )  # fmt: skip
+        [2],
+        [2],
+        [(["x"], [[0.5, 0.5], [1, 0]])],
+        [(["x"], [0, 1])],
+        state_names=["x"],
+        reward_names=["x"],
+    )
     save(model, tmp_path / "model.json")
     path = str(tmp_path / "model.json")
     assert '"reward:x"' in run("show", path, "--table", "x").refusal

@@ -89,8 +89,11 @@ def test_a_row_a_run(results: Results) -> None:
     assert done["label"].drop_duplicates().tolist() == LABELS
     assert done["error"].isna().all()
     assert dict(zip(done["label"], done["role"], strict=True)) == {
-        "PSRL c=0.1": "learner", "PSRL c=0.75": "learner", "oracle": "upper", "random": "lower",
-    }  # fmt: skip
+        "PSRL c=0.1": "learner",
+        "PSRL c=0.75": "learner",
+        "oracle": "upper",
+        "random": "lower",
+    }
 
 
 def test_failed_runs_are_there_without_numbers(results: Results) -> None:
@@ -133,8 +136,15 @@ def test_lists_among_the_parameters_can_be_grouped_by(directory: Path, tmp_path:
 def test_curves_have_every_seed(results: Results) -> None:
     frame = results.curves()
     assert frame.columns.tolist() == [
-        "problem", "label", "learner", "role", "seed", "t", "regret", "gap_regret",
-    ]  # fmt: skip
+        "problem",
+        "label",
+        "learner",
+        "role",
+        "seed",
+        "t",
+        "regret",
+        "gap_regret",
+    ]
     runs = results.runs()
     for row in runs[runs["status"] == "done"].itertuples():
         own = frame[
@@ -199,9 +209,12 @@ def test_a_recording_is_the_trajectory_by_name(results: Results) -> None:
     assert recording is not None
     structure = results.store.model(run.model).structure
     assert frame.columns.tolist() == [
-        "t", *structure.state_names, *structure.action_names,
-        *(f"reward.{name}" for name in structure.reward_names), "reward",
-    ]  # fmt: skip
+        "t",
+        *structure.state_names,
+        *structure.action_names,
+        *(f"reward.{name}" for name in structure.reward_names),
+        "reward",
+    ]
     assert frame["t"].tolist() == list(range(60))
     np.testing.assert_array_equal(frame[list(structure.state_names)], recording.states[:-1])
     np.testing.assert_array_equal(frame[list(structure.action_names)], recording.actions)
@@ -220,9 +233,14 @@ def test_which_recording_must_be_clear(results: Results) -> None:
 
 def test_a_variable_may_be_called_like_another_column(tmp_path: Path) -> None:
     model = FactoredMDP.from_factors(
-        (2, 2), (2,), [([0], [[0.5, 0.5]] * 2), ([1], [[0.5, 0.5]] * 2)], [([0], [0.0, 1.0])],
-        state_names=("t", "reward"), action_names=("reward.all",), reward_names=("all",),
-    )  # fmt: skip
+        (2, 2),
+        (2,),
+        [([0], [[0.5, 0.5]] * 2), ([1], [[0.5, 0.5]] * 2)],
+        [([0], [0.0, 1.0])],
+        state_names=("t", "reward"),
+        action_names=("reward.all",),
+        reward_names=("all",),
+    )
     save(model, tmp_path / "odd.json")
     spec = parse_spec(
         'steps = 5\nseeds = 1\nproblems = ["odd.json"]\nlearners = ["random"]\n', folder=tmp_path
@@ -231,8 +249,13 @@ def test_a_variable_may_be_called_like_another_column(tmp_path: Path) -> None:
     with Results.open(tmp_path / "out") as results:
         frame = results.recording()
     assert frame.columns.tolist() == [
-        "t", "variable.t", "variable.reward", "variable.reward.all", "reward.all", "reward",
-    ]  # fmt: skip
+        "t",
+        "variable.t",
+        "variable.reward",
+        "variable.reward.all",
+        "reward.all",
+        "reward",
+    ]
     assert frame["t"].tolist() == list(range(5))
     assert frame["reward.all"].tolist() == frame["variable.t"].tolist()
 
@@ -240,9 +263,11 @@ def test_a_variable_may_be_called_like_another_column(tmp_path: Path) -> None:
 def test_one_spec_of_several(directory: Path, tmp_path: Path) -> None:
     both = tmp_path / "both"
     run_sweep(parse_spec(SPEC), both, workers=InThisProcess())
-    smaller = SPEC.replace('"first"', '"second"').replace("PSRL", "Posterior").replace(
-        ', "three-leg:3"]', "]"
-    )  # fmt: skip
+    smaller = (
+        SPEC.replace('"first"', '"second"')
+        .replace("PSRL", "Posterior")
+        .replace(', "three-leg:3"]', "]")
+    )
     run_sweep(parse_spec(smaller), both, workers=InThisProcess())
     with Results.open(both) as results:
         assert len(results.runs()) == 18  # the runs that both ask for are there once
@@ -250,8 +275,12 @@ def test_one_spec_of_several(directory: Path, tmp_path: Path) -> None:
         own = results.runs("second")
         assert set(own["problem"]) == {"circle:2"}
         assert own["label"].drop_duplicates().tolist() == [
-            "Posterior c=0.1", "Posterior c=0.75", "oracle", "random", "DORL",
-        ]  # fmt: skip
+            "Posterior c=0.1",
+            "Posterior c=0.75",
+            "oracle",
+            "random",
+            "DORL",
+        ]
         assert set(results.curves(spec="second")["problem"]) == {"circle:2"}
         assert set(results.summary(spec="second")["problem"]) == {"circle:2"}
         with pytest.raises(UnknownName, match=r"has no spec .*there are first, second; did you me"):
@@ -306,8 +335,13 @@ def test_what_is_in_there_in_six_lines(results: Results) -> None:
     assert len(lines) == 6
     assert all(len(line) <= 120 for line in lines[1:])
     words = repr(results)
-    for part in ("16 done, 2 failed, 0 not there yet", "circle:2, three-leg:3", "PSRL c=0.1",
-                 "first", "regret, gap_regret, gain"):  # fmt: skip
+    for part in (
+        "16 done, 2 failed, 0 not there yet",
+        "circle:2, three-leg:3",
+        "PSRL c=0.1",
+        "first",
+        "regret, gap_regret, gain",
+    ):
         assert part in words
 
 

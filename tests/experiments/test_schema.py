@@ -30,8 +30,15 @@ from fmdp.experiments.store import FILE_NAME, Store
 from fmdp.experiments.sweep import run_sweep
 
 DUMP = Path(__file__).with_name("assets") / "store-version-1.sql"
-RESULTS = ("regret", "gap_regret", "gain", "gain_kind", "episodes", "planner_calls",
-           "unconverged_plans")  # fmt: skip
+RESULTS = (
+    "regret",
+    "gap_regret",
+    "gain",
+    "gain_kind",
+    "episodes",
+    "planner_calls",
+    "unconverged_plans",
+)
 ROLES = {"psrl": "learner", "oracle": "upper", "random": "lower"}
 
 
@@ -49,8 +56,12 @@ def written(directory: Path, script: str) -> Path:
 def raw(path: Path) -> dict[str, list[tuple[Any, ...]]]:
     """Every row of every table, as SQLite has it."""
     with closing(sqlite3.connect(path)) as connection:
-        names = [row[0] for row in connection.execute(
-            "SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name")]  # fmt: skip
+        names = [
+            row[0]
+            for row in connection.execute(
+                "SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name"
+            )
+        ]
         return {name: connection.execute(f"SELECT * FROM {name}").fetchall() for name in names}
 
 
@@ -89,8 +100,10 @@ def assert_the_same(directory: Path, *, read_only: bool) -> None:
             assert store.keys("done") == {r["key"] for r in expected if r["status"] == "done"}
             (spec,) = store.specs()
             assert [member.label for member in store.members(spec.hash)] == [
-                "PSRL", "oracle", "random",
-            ]  # fmt: skip
+                "PSRL",
+                "oracle",
+                "random",
+            ]
             (recorded,) = store.recorded()
             recording = store.recording(recorded)
             assert recording is not None

@@ -94,8 +94,10 @@ def test_what_is_stored_is_read_back_to_the_last_bit(store: Store) -> None:
         found = reader.run(DONE.key)
         assert found is not None
         assert [type(found.measures[name]) for name in ("gap_regret", "gain_kind", "episodes")] == [
-            float, str, int,
-        ]  # fmt: skip
+            float,
+            str,
+            int,
+        ]
         recording = reader.recording(DONE.key)
         assert recording is not None
         for name in ("states", "actions", "rewards", "times", "visited", "uncertainty"):

@@ -48,19 +48,28 @@ class Cluster:
                 self.address = json.loads(address.read_text())["address"]
         self.workers = [
             self._start(
-                "worker", *options, "--host", "127.0.0.1", "--nthreads", "1", "--no-nanny",
-                "--no-dashboard", "--local-directory", str(folder / f"worker-{number}"),
+                "worker",
+                *options,
+                "--host",
+                "127.0.0.1",
+                "--nthreads",
+                "1",
+                "--no-nanny",
+                "--no-dashboard",
+                "--local-directory",
+                str(folder / f"worker-{number}"),
             )
             for number in range(workers)
-        ]  # fmt: skip
+        ]
 
     def _start(self, what: str, *options: str) -> subprocess.Popen[bytes]:
         log = (self.folder / "log").open("ab")
         with log:
             return subprocess.Popen(
                 [sys.executable, "-m", "distributed.cli.dask_" + what, *options],
-                stdout=log, stderr=log,
-            )  # fmt: skip
+                stdout=log,
+                stderr=log,
+            )
 
     def close(self) -> None:
         for process in (*self.workers, self.scheduler):

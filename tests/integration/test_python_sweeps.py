@@ -182,9 +182,13 @@ def making(action: int, held: object = None) -> Callable[[tuple[int, ...]], int]
 
 def test_closures_with_different_values_are_different_rules(tmp_path: Path) -> None:
     results = fmdp.sweep(
-        "circle:2", {"first": making(0), "none": making(2)},
-        seeds=1, steps=50, out=tmp_path, progress=None,
-    )  # fmt: skip
+        "circle:2",
+        {"first": making(0), "none": making(2)},
+        seeds=1,
+        steps=50,
+        out=tmp_path,
+        progress=None,
+    )
     table = results.runs_table()
     assert len(set(table["key"])) == 2
     assert table["label"].tolist() == ["first", "none"]  # two cells, though their code is the same
@@ -224,9 +228,14 @@ def test_policies_models_and_names(tmp_path: Path) -> None:
     changed = fmdp.problem("circle:2,seed=5")
     learners = {"object": plan.policy, "oracle": "oracle"}
     results = fmdp.sweep(
-        {"ours": model, "theirs": changed}, learners,
-        seeds=2, steps=50, out=tmp_path / "runs", workers=0, progress=None,
-    )  # fmt: skip
+        {"ours": model, "theirs": changed},
+        learners,
+        seeds=2,
+        steps=50,
+        out=tmp_path / "runs",
+        workers=0,
+        progress=None,
+    )
     found = regrets(tmp_path / "runs")
     assert {problem for problem, _, _ in found} == {"ours", "theirs"}
     for seed in (0, 1):
@@ -234,9 +243,14 @@ def test_policies_models_and_names(tmp_path: Path) -> None:
     assert results.failures == {}
     # The file holds the same policy: the runs are there already.
     again = fmdp.sweep(
-        {"ours": model}, [str(tmp_path / "best.npz")],
-        seeds=2, steps=50, out=tmp_path / "runs", workers=0, progress=None,
-    )  # fmt: skip
+        {"ours": model},
+        [str(tmp_path / "best.npz")],
+        seeds=2,
+        steps=50,
+        out=tmp_path / "runs",
+        workers=0,
+        progress=None,
+    )
     assert len(again.runs_table()["key"]) == 8
     nameless = fmdp.FactoredMDP(
         model.structure, model.transitions, model.rewards, model.noise, model.initial_state
@@ -286,9 +300,14 @@ def test_failed_runs_are_told_and_stop_nothing(
     broken = own(GREEDY.replace("decision = super()", 'raise ValueError("my bug")  # '))
     with pytest.warns(UserWarning, match="2 of 4 runs failed, such as circle:2, mine, seed 0: "):
         results = fmdp.sweep(
-            "circle:2", {"mine": broken.Greedy(), "chance": "random"},
-            seeds=2, steps=20, out=tmp_path / "out", workers=0, progress=None,
-        )  # fmt: skip
+            "circle:2",
+            {"mine": broken.Greedy(), "chance": "random"},
+            seeds=2,
+            steps=20,
+            out=tmp_path / "out",
+            workers=0,
+            progress=None,
+        )
     assert list(results.failures) == ["circle:2, mine, seed 0", "circle:2, mine, seed 1"]
     error = results.failures["circle:2, mine, seed 1"]
     assert error.startswith("Traceback")  # where it happened is what one needs
@@ -297,9 +316,14 @@ def test_failed_runs_are_told_and_stop_nothing(
     # Mended, it is other code: what failed does not stand in the way, nor in the results.
     mended = own(GREEDY)
     results = fmdp.sweep(
-        "circle:2", {"mine": mended.Greedy(), "chance": "random"},
-        seeds=2, steps=20, out=tmp_path / "out", workers=0, progress=None,
-    )  # fmt: skip
+        "circle:2",
+        {"mine": mended.Greedy(), "chance": "random"},
+        seeds=2,
+        steps=20,
+        out=tmp_path / "out",
+        workers=0,
+        progress=None,
+    )
     assert results.failures == {}
     assert results.runs_table()["status"].tolist() == ["done"] * 4
 
@@ -350,9 +374,14 @@ def test_a_run_that_is_interrupted_ends_the_sweep_and_has_not_failed(
     module = own(GREEDY.replace("decision = super()", "raise KeyboardInterrupt  # "))
     with pytest.raises(KeyboardInterrupt):
         fmdp.sweep(
-            "circle:2", {"chance": "random", "mine": module.Greedy()},
-            seeds=1, steps=20, out=tmp_path / "out", workers=workers, progress=None,
-        )  # fmt: skip
+            "circle:2",
+            {"chance": "random", "mine": module.Greedy()},
+            seeds=1,
+            steps=20,
+            out=tmp_path / "out",
+            workers=workers,
+            progress=None,
+        )
     with Store.open(tmp_path / "out") as store:
         assert store.keys("failed") == set()
 
@@ -363,9 +392,14 @@ def test_changed_code_is_another_learner_and_the_newest_counts(
     def result(text: str) -> tuple[list[float], list[str], list[str]]:
         module = own(text)
         results = fmdp.sweep(
-            "circle:3", {"rule": module.nothing, "class": module.Greedy(epsilon=0.3)},
-            seeds=2, steps=50, out=tmp_path / "out", workers=0, progress=None,
-        )  # fmt: skip
+            "circle:3",
+            {"rule": module.nothing, "class": module.Greedy(epsilon=0.3)},
+            seeds=2,
+            steps=50,
+            out=tmp_path / "out",
+            workers=0,
+            progress=None,
+        )
         table = results.runs_table()
         rule, greedy = table["label"] == "rule", table["label"] == "class"
         return (

@@ -239,8 +239,18 @@ class Broken(fmdp.PSRL):
     source = Path(fmdp.__file__).parents[1]
     ran = subprocess.run(
         [
-            sys.executable, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider",
-            "-p", "brings_a_broken_learner", "-k", "does_what_it_has_to and (broken or random)",
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "-n",
+            "0",
+            "-p",
+            "no:cacheprovider",
+            "-p",
+            "brings_a_broken_learner",
+            "-k",
+            "does_what_it_has_to and (broken or random)",
             str(Path(__file__)),
         ],
         env={**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{source}"},
@@ -248,7 +258,7 @@ class Broken(fmdp.PSRL):
         capture_output=True,
         text=True,
         check=False,
-    )  # fmt: skip
+    )
     assert ran.returncode == 1, ran.stdout + ran.stderr
     assert "broken" in ran.stdout
     assert "3 passed" in ran.stdout  # the random learner, which is whole

@@ -56,10 +56,19 @@ class Naive:
             MODEL.structure.state_sizes, MODEL.structure.action_sizes, actions
         )
         return Plan(
-            planner=self.name, status=Status.CONVERGED, policy=policy, gain=None,
-            gain_lower=None, gain_upper=float(found.x[-1]), span=None, factored_spans=None,
-            objective=None, iterations=1, seconds=0.0, ties="last",
-        )  # fmt: skip
+            planner=self.name,
+            status=Status.CONVERGED,
+            policy=policy,
+            gain=None,
+            gain_lower=None,
+            gain_upper=float(found.x[-1]),
+            span=None,
+            factored_spans=None,
+            objective=None,
+            iterations=1,
+            seconds=0.0,
+            ties="last",
+        )
 
     def warm_state(self) -> Any:
         return {}

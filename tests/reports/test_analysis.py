@@ -27,8 +27,13 @@ def test_summaries_are_those_of_the_ends(store: Store) -> None:
 def test_every_two_learners_of_a_problem_are_compared_on_their_shared_seeds(
     made: ModuleType, tmp_path: Path
 ) -> None:
-    made.make_store(tmp_path, problems=["circle:3"], learners=made.LEARNERS[:3], seeds=range(8),
-                    missing=[("PSRL", 1), ("DORL", 5)])  # fmt: skip
+    made.make_store(
+        tmp_path,
+        problems=["circle:3"],
+        learners=made.LEARNERS[:3],
+        seeds=range(8),
+        missing=[("PSRL", 1), ("DORL", 5)],
+    )
     with Store.open(tmp_path) as store:
         runs = gather(store)
     found = {(c.measure, c.first, c.second): c for c in analyse(runs).comparisons}
@@ -56,8 +61,13 @@ def test_the_verdict_names_the_learner_with_less_regret(
     made: ModuleType, tmp_path: Path, swapped: bool
 ) -> None:
     learners = [made.MadeLearner("small", "psrl", 1.0), made.MadeLearner("large", "dorl", 30.0)]
-    made.make_store(tmp_path, problems=["circle:3"], seeds=range(10), steps=100,
-                    learners=learners[::-1] if swapped else learners)  # fmt: skip
+    made.make_store(
+        tmp_path,
+        problems=["circle:3"],
+        seeds=range(10),
+        steps=100,
+        learners=learners[::-1] if swapped else learners,
+    )
     with Store.open(tmp_path) as store:
         found = analyse(gather(store)).comparisons
     gap = next(c for c in found if c.measure == GAP)

@@ -45,9 +45,12 @@ def test_the_recorded_run_is_the_first_seed(store: Store) -> None:
 def test_of_two_versions_of_a_run_the_newer_counts(made: ModuleType, tmp_path: Path) -> None:
     made.make_store(tmp_path, problems=["circle:3"], learners=made.LEARNERS[:2])
     made.make_store(
-        tmp_path, problems=["circle:3"], learners=made.LEARNERS[:1], results_version=2,
+        tmp_path,
+        problems=["circle:3"],
+        learners=made.LEARNERS[:1],
+        results_version=2,
         seeds=range(3),
-    )  # fmt: skip
+    )
     with Store.open(tmp_path) as store:
         runs = gather(store)
     psrl, dorl = runs.cells
@@ -103,9 +106,12 @@ def test_a_model_file_that_changed_is_two_problems(made: ModuleType, tmp_path: P
     models = [problem("circle:3"), problem("circle:3,seed=2")]
     for k, model in enumerate(models):
         renamed = type(model)(
-            model.structure, transitions=model.transitions, rewards=model.rewards,
-            initial_state=model.initial_state, name="my.json",
-        )  # fmt: skip
+            model.structure,
+            transitions=model.transitions,
+            rewards=model.rewards,
+            initial_state=model.initial_state,
+            name="my.json",
+        )
         made.make_store(
             tmp_path, problems=[renamed], learners=made.LEARNERS[:1], steps=50, seeds=[k]
         )

@@ -46,8 +46,13 @@ def test_measures_and_scales(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> Non
 def test_the_caption_says_what_is_drawn(runs: Runs) -> None:
     panels = [(problem, problem.cells) for problem in runs.problems]
     words = caption(panels, REALISED, "log")
-    for part in ("circle:3, three-leg:4", "medians over 5 runs", "quartile", "units of reward",
-                 "both axes logarithmic"):  # fmt: skip
+    for part in (
+        "circle:3, three-leg:4",
+        "medians over 5 runs",
+        "quartile",
+        "units of reward",
+        "both axes logarithmic",
+    ):
         assert part in words
     assert "linear" in caption(panels, GAP, "linear")
 

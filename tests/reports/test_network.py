@@ -15,9 +15,17 @@ from fmdp.reports.network import layout, network, touched_nodes
 from fmdp.testing.strategies import structures
 
 EXAMPLES = (
-    "circle:7", "three-leg:7", "star:9", "bi-ring:8", "grid:12", "tree:15", "machines:4",
-    "machines:9,topology=grid", "jao:5", "random:8,seed=3",
-)  # fmt: skip
+    "circle:7",
+    "three-leg:7",
+    "star:9",
+    "bi-ring:8",
+    "grid:12",
+    "tree:15",
+    "machines:4",
+    "machines:9,topology=grid",
+    "jao:5",
+    "random:8,seed=3",
+)
 
 
 @given(structures())

@@ -172,9 +172,14 @@ def evil_model() -> FactoredMDP:
 def test_text_from_the_store_is_never_markup(made: ModuleType, tmp_path: Path) -> None:
     learners = [made.MadeLearner(EVIL, EVIL, 1.0, {EVIL: EVIL}, EVIL, {EVIL: EVIL})]
     made.make_store(
-        tmp_path, problems=[evil_model(), "circle:3"], learners=learners, steps=20, name=EVIL,
-        title=EVIL, seeds=range(2),
-    )  # fmt: skip
+        tmp_path,
+        problems=[evil_model(), "circle:3"],
+        learners=learners,
+        steps=20,
+        name=EVIL,
+        title=EVIL,
+        seeds=range(2),
+    )
     text = page_of(tmp_path, (EVIL,))
     elements = Elements(text)
     assert [tag for tag, _ in elements.tags if tag in ("script", "img")] == ["script", "script"]
@@ -191,9 +196,12 @@ def test_json_in_a_script_cannot_end_it() -> None:
 
 
 def test_a_store_with_nothing_recorded_has_a_page(made: ModuleType, tmp_path: Path) -> None:
-    made.make_store(tmp_path, problems=["circle:3"], gap=False, missing=[
-        (learner.label, 0) for learner in made.LEARNERS
-    ])  # fmt: skip
+    made.make_store(
+        tmp_path,
+        problems=["circle:3"],
+        gap=False,
+        missing=[(learner.label, 0) for learner in made.LEARNERS],
+    )
     data = data_of(page_of(tmp_path))
     assert [cell["replay"] for cell in data["problems"][0]["cells"]] == [None] * 6
     assert [measure["key"] for measure in data["measures"]] == ["regret"]

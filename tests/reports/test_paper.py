@@ -22,9 +22,15 @@ def numbers(made: ModuleType, tmp_path: Path) -> Made:
     """A store with the paper's learners; their regret grows like scale * sqrt(t)."""
 
     def build(
-        psrl: float = 1.2, dorl: float = 1.3, frmax: float = 20.0, *, ours: float | None = None,
-        problems: tuple[Any, ...] = ("circle:4",), extra: tuple[Any, ...] = (), seeds: int = 12,
-    ) -> tuple[Runs, Analysis]:  # fmt: skip
+        psrl: float = 1.2,
+        dorl: float = 1.3,
+        frmax: float = 20.0,
+        *,
+        ours: float | None = None,
+        problems: tuple[Any, ...] = ("circle:4",),
+        extra: tuple[Any, ...] = (),
+        seeds: int = 12,
+    ) -> tuple[Runs, Analysis]:
         learners = [
             made.MadeLearner("PSRL", "psrl", psrl, {"c": 0.75}, "alp"),
             made.MadeLearner("DORL", "dorl", dorl, {"c": 0.03}, "alp"),

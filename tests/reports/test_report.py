@@ -50,8 +50,10 @@ def test_files_and_printed_table(
     names = {path.name for path in out.iterdir()}
     drawn = {"regret", "regret-linear", "gap-regret", "gap-regret-linear", "figure-2"}
     assert names == TABLES | {f"{name}.svg" for name in drawn} | {
-        "index.html", "captions.txt", "paper.txt",
-    }  # fmt: skip
+        "index.html",
+        "captions.txt",
+        "paper.txt",
+    }
     assert str(out / "index.html") in printed.out
     with Store.open(two_problems) as store:
         cell = gather(store).cells[0]

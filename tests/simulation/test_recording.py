@@ -47,10 +47,16 @@ def test_a_recorded_run_is_the_same_run(name: str, model: FactoredMDP) -> None:
 @pytest.mark.parametrize(
     ("steps", "by_hand"),
     [
-        (1, False), (7, False), (CHUNK - 1, False), (CHUNK, False), (CHUNK + 1, False),
-        (2 * CHUNK + 5, False), (7, True), (CHUNK + 1, True),
+        (1, False),
+        (7, False),
+        (CHUNK - 1, False),
+        (CHUNK, False),
+        (CHUNK + 1, False),
+        (2 * CHUNK + 5, False),
+        (7, True),
+        (CHUNK + 1, True),
     ],
-)  # fmt: skip
+)
 def test_a_trajectory_adds_up(steps: int, by_hand: bool) -> None:
     """Across the borders of its chunks, in bulk and step by step."""
     agent = fmdp.PSRL(episodes="doubling").start(MODEL, 1)
@@ -149,9 +155,14 @@ def test_frames() -> None:
 def test_no_column_is_lost_to_another_of_its_name() -> None:
     """A variable called t, and a reward called like a variable."""
     structure = fmdp.Structure(
-        (2, 2), (2,), ((0,), (1,)), ((0,),),
-        state_names=("t", "x"), action_names=("a",), reward_names=("x",),
-    )  # fmt: skip
+        (2, 2),
+        (2,),
+        ((0,), (1,)),
+        ((0,),),
+        state_names=("t", "x"),
+        action_names=("a",),
+        reward_names=("x",),
+    )
     half = np.full((2, 2), 0.5)
     model = FactoredMDP(structure, [half, half], [[0.0, 1.0]])
     found = simulate(model, "random", 20, record=True, reference=FREE).trajectory
@@ -250,8 +261,12 @@ def test_a_run_is_four_lines_at_most(player: Any, first: str) -> None:
     )
     assert "measured against the optimal gain" in lines[2]
     if isinstance(player, fmdp.DORL):
-        assert lines[3].split()[:4] == [f"{run.episodes}", "episodes,", f"{run.planner_calls}",
-                                        "plans,"]  # fmt: skip
+        assert lines[3].split()[:4] == [
+            f"{run.episodes}",
+            "episodes,",
+            f"{run.planner_calls}",
+            "plans,",
+        ]
 
 
 def test_a_model_without_rewards_is_recorded_too() -> None:

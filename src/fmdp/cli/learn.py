@@ -258,7 +258,7 @@ def print_run(result: dict[str, Any], run: Run, chosen: Learner, out: Path | Non
             ),
         ),
     ]
-    if run.planner_calls is not None:
+    if run.planner_calls:
         unconverged = f", {run.unconverged_plans:,} of them not converged"
         rows.append(
             (

@@ -82,8 +82,16 @@ def print_plans(problems: list[str]) -> int:
             )
         )
     heads = (
-        "problem", "states", "actions", "gain", "certified bounds", "span", "Q", "sweeps", "time",
+        "problem",
+        "states",
+        "actions",
+        "gain",
+        "certified bounds",
+        "span",
+        "Q",
+        "sweeps",
+        "time",
         "status",
-    )  # fmt: skip
+    )
     print_people(table(heads, rows, right=heads[1:4] + heads[5:9]))
     return status

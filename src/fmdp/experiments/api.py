@@ -21,7 +21,7 @@ from fmdp.experiments.executors import InThisProcess, Processes, Workers
 from fmdp.experiments.news import line_of
 from fmdp.experiments.results import Results
 from fmdp.experiments.spec import (
-    Problem,
+    NamedModel,
     Spec,
     cell_of,
     check_seeds,
@@ -131,7 +131,7 @@ def spec_of(
     return Spec(name, title or name, text, n_steps, all_seeds, found, cells)
 
 
-def _problems(given: Any) -> tuple[Problem, ...]:
+def _problems(given: Any) -> tuple[NamedModel, ...]:
     if isinstance(given, Mapping):
         named = {text_line(label, "a problem"): one for label, one in given.items()}
         found = [replace(_problem(one, label), id=label) for label, one in named.items()]
@@ -150,12 +150,12 @@ def _problems(given: Any) -> tuple[Problem, ...]:
     return tuple(found)
 
 
-def _problem(given: Any, name: str) -> Problem:
+def _problem(given: Any, name: str) -> NamedModel:
     """A problem, and what it is called; `name` is for a model that has none."""
     if isinstance(given, str | os.PathLike):
         return problem_of(os.fspath(given), Path())
     model = given if isinstance(given, FactoredMDP) else problem(given)
-    return Problem(model.name or name, model)
+    return NamedModel(model.name or name, model)
 
 
 def _learners(given: Any) -> tuple[tuple[str, Learner], ...]:
@@ -207,7 +207,7 @@ def _toml(
     name: str,
     steps: int,
     seeds: Sequence[int],
-    problems: Sequence[Problem],
+    problems: Sequence[NamedModel],
     learners: Sequence[tuple[str, Learner]],
 ) -> str:
     """The sweep in words, as a spec would have it, for those who read the store later."""

@@ -354,8 +354,20 @@ class Results:
                     quartiles = np.quantile(numbers, (0.0, 0.25, 0.5, 0.75, 1.0)).tolist()
                     about = (problem, label, runs[0].learner, runs[0].role, runs[0].steps)
                     found.append((*about, name, len(values), *quartiles))
-        head = ("problem", "label", "learner", "role", "steps", "measure", "runs", "least",
-                "lower_quartile", "median", "upper_quartile", "most")  # fmt: skip
+        head = (
+            "problem",
+            "label",
+            "learner",
+            "role",
+            "steps",
+            "measure",
+            "runs",
+            "least",
+            "lower_quartile",
+            "median",
+            "upper_quartile",
+            "most",
+        )
         return {name: _array(row[place] for row in found) for place, name in enumerate(head)}
 
     def recording_table(

@@ -187,11 +187,33 @@ def migrate(connection: sqlite3.Connection) -> None:
 
 def _measures_by_name(connection: sqlite3.Connection) -> None:
     """1 to 2: the columns of results become rows of `measures` and `curves`; runs get a role."""
-    names = ("regret", "gap_regret", "gain", "gain_kind", "episodes", "planner_calls",
-             "unconverged_plans")  # fmt: skip
-    kept = ("key", "model", "problem", "learner", "parameters", "planner", "planner_settings",
-            "seed", "steps", "fmdp_version", "results_version", "machine", "finished", "seconds",
-            "status", "error")  # fmt: skip
+    names = (
+        "regret",
+        "gap_regret",
+        "gain",
+        "gain_kind",
+        "episodes",
+        "planner_calls",
+        "unconverged_plans",
+    )
+    kept = (
+        "key",
+        "model",
+        "problem",
+        "learner",
+        "parameters",
+        "planner",
+        "planner_settings",
+        "seed",
+        "steps",
+        "fmdp_version",
+        "results_version",
+        "machine",
+        "finished",
+        "seconds",
+        "status",
+        "error",
+    )
     columns = ", ".join(kept)
     _execute(
         connection,

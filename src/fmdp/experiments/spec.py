@@ -39,7 +39,6 @@ from fmdp.planning.plan import Planner
 from fmdp.planning.registry import PLANNERS
 from fmdp.problems import problem
 from fmdp.registries import (
-    Registry,
     attribute_at,
     code_digest,
     content_digest,
@@ -76,7 +75,7 @@ def resolved_learner(agent: Agent) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, eq=False)
-class Problem:
+class NamedModel:
     """A problem: its canonical id, or the path of its file as the spec has it, and its model."""
 
     id: str
@@ -87,7 +86,7 @@ class Problem:
 class Cell:
     """One learner with all its values on one problem; a run of it needs only a seed."""
 
-    problem: Problem
+    problem: NamedModel
     label: str
     learner: Learner
     steps: int
@@ -118,7 +117,7 @@ class Spec:
     text: str
     steps: int
     seeds: tuple[int, ...]
-    problems: tuple[Problem, ...]
+    problems: tuple[NamedModel, ...]
     cells: tuple[Cell, ...]
 
     @cached_property
@@ -187,13 +186,13 @@ def _spec(document: Mapping[str, Any], text: str, folder: Path, name: str) -> Sp
     return Spec(name, title, text, steps, seeds, tuple(problems.values()), cells)
 
 
-def _problems(given: Any, folder: Path) -> dict[str, Problem]:
+def _problems(given: Any, folder: Path) -> dict[str, NamedModel]:
     """The problems by the text that the spec has for them."""
     if not isinstance(given, list) or not given:
         raise InvalidParameter(
             f"'problems' must be a list of problem ids and model files; got {quoted(given)}"
         )
-    found: dict[str, Problem] = {}
+    found: dict[str, NamedModel] = {}
     for number, entry in enumerate(given):
         with _at(f"problems[{number}]"):
             text = text_line(entry, "a problem")
@@ -204,13 +203,13 @@ def _problems(given: Any, folder: Path) -> dict[str, Problem]:
     return found
 
 
-def problem_of(text: str, folder: Path) -> Problem:
+def problem_of(text: str, folder: Path) -> NamedModel:
     """The problem of an id, or of a model file in or under the folder; a file goes by its path."""
     file = folder / text
     is_file = _is_file(file)
     model = problem(file if is_file else text, folder=folder)
     named = model.name and not is_file and not text.endswith(".json")
-    return Problem(model.name if named else text, model)
+    return NamedModel(model.name if named else text, model)
 
 
 def _is_file(path: Path) -> bool:
@@ -218,7 +217,9 @@ def _is_file(path: Path) -> bool:
     return os.path.isfile(path)  # noqa: PTH113
 
 
-def _cells(entry: Any, problems: Mapping[str, Problem], steps: int, folder: Path) -> Iterator[Cell]:
+def _cells(
+    entry: Any, problems: Mapping[str, NamedModel], steps: int, folder: Path
+) -> Iterator[Cell]:
     if isinstance(entry, str):
         entry = {"name": entry}
     entry = _table(entry, "a learner", "the name of a learner or a table")
@@ -244,7 +245,7 @@ def _cells(entry: Any, problems: Mapping[str, Problem], steps: int, folder: Path
             yield cell_of(one, words, learner, steps)
 
 
-def cell_of(one: Problem, label: str, learner: Learner, steps: int) -> Cell:
+def cell_of(one: NamedModel, label: str, learner: Learner, steps: int) -> Cell:
     """The cell of a learner on a problem; the learner is started once, to see what it comes to."""
     content = {"model": one.model.content_hash, "steps": steps}
     content |= resolved_learner(learner.start(one.model))
@@ -328,7 +329,7 @@ def _words(head: str, words: Iterable[str], kind: type[Learner], planner: Any) -
     return f"{text} ({' '.join([planner.name, *said])})"
 
 
-def _chosen(given: Any, problems: Mapping[str, Problem]) -> Sequence[Problem]:
+def _chosen(given: Any, problems: Mapping[str, NamedModel]) -> Sequence[NamedModel]:
     if given is None:
         return list(problems.values())
     names = [given] if isinstance(given, str) else given

@@ -305,16 +305,25 @@ class Store:
             if cursor.fetchone() is None:
                 cursor.execute(
                     "INSERT INTO specs VALUES (?, ?, ?, ?, ?, ?, ?)",
-                    (spec.hash, spec.name, spec.title, spec.text, canonical_json(spec.resolved),
-                     spec.fmdp_version, spec.added),
-                )  # fmt: skip
+                    (
+                        spec.hash,
+                        spec.name,
+                        spec.title,
+                        spec.text,
+                        canonical_json(spec.resolved),
+                        spec.fmdp_version,
+                        spec.added,
+                    ),
+                )
             # A newer results_version gives the same spec other keys: it asks for those now.
             cursor.execute("DELETE FROM members WHERE spec = ?", (spec.hash,))
             cursor.executemany(
                 "INSERT INTO members VALUES (?, ?, ?, ?, ?, ?, ?)",
-                [(spec.hash, m.position, m.key, m.problem, m.model, m.label, m.seed)
-                 for m in members],
-            )  # fmt: skip
+                [
+                    (spec.hash, m.position, m.key, m.problem, m.model, m.label, m.seed)
+                    for m in members
+                ],
+            )
 
     def add_run(
         self, run: StoredRun, curve: Curve | None = None, recording: Recording | None = None
@@ -354,9 +363,11 @@ class Store:
             if recording is not None:
                 cursor.executemany(
                     "INSERT INTO recordings VALUES (?, ?, ?, ?, ?)",
-                    [(run.key, *_packed(field.name, getattr(recording, field.name)))
-                     for field in fields(recording)],
-                )  # fmt: skip
+                    [
+                        (run.key, *_packed(field.name, getattr(recording, field.name)))
+                        for field in fields(recording)
+                    ],
+                )
 
     def _add_model(self, cursor: sqlite3.Cursor, model: FactoredMDP) -> None:
         cursor.execute("SELECT 1 FROM models WHERE hash = ?", (model.content_hash,))

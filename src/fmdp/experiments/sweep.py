@@ -125,9 +125,14 @@ class _Driver:
             self._collect(ended)
             self._say()
         return Summary(
-            len(self.planned), self.done, len(self.failures), already, self.clock.seconds,
-            self.failures, self.store.path,
-        )  # fmt: skip
+            len(self.planned),
+            self.done,
+            len(self.failures),
+            already,
+            self.clock.seconds,
+            self.failures,
+            self.store.path,
+        )
 
     def _fill(self) -> None:
         if self.alone:

@@ -75,7 +75,8 @@ class Learner(Settings):
     planner_defaults: ClassVar[Mapping[str, object]] = {}
     """What need not be given for that planner, because the learner says it at every plan."""
     example: ClassVar[Mapping[str, object]] = {}
-    """Values for the settings that have to be given, with which it runs on any model: for tests."""
+    """Values for the settings that have to be given, with which it runs on a model with one action
+    variable: for tests."""
 
     def __init_subclass__(cls, **arguments: Any) -> None:
         super().__init_subclass__(**arguments)

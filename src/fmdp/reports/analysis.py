@@ -14,7 +14,7 @@ from itertools import combinations
 
 import numpy as np
 
-from fmdp.reports.cells import Cell, Problem, Runs
+from fmdp.reports.cells import Cell, Compared, Runs
 from fmdp.reports.statistics import (
     PairedTest,
     Summary,
@@ -95,7 +95,7 @@ def _family(runs: Runs, measure: str) -> list[Comparison]:
     return [replace(comparison, adjusted=p) for comparison, p in zip(raw, adjusted, strict=True)]
 
 
-def _pairs(problem: Problem, measure: str) -> list[Comparison]:
+def _pairs(problem: Compared, measure: str) -> list[Comparison]:
     found = []
     for one, two in combinations(problem.cells, 2):
         ends = {}

@@ -65,7 +65,7 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Problem:
+class Compared:
     """A model and the cells on it, in the order of the specs."""
 
     name: str
@@ -79,7 +79,7 @@ class Problem:
 class Runs:
     """All that a report says comes from here (and from `recording` and `model` of the store)."""
 
-    problems: tuple[Problem, ...]
+    problems: tuple[Compared, ...]
     specs: tuple[StoredSpec, ...]
     failed: tuple[StoredRun, ...]
     missing: int
@@ -166,12 +166,12 @@ def _cell(store: Store, cell: CellRuns, recorded: Collection[str]) -> Cell:
     )
 
 
-def _problems(cells: Iterable[Cell]) -> tuple[Problem, ...]:
+def _problems(cells: Iterable[Cell]) -> tuple[Compared, ...]:
     by_model: dict[str, list[Cell]] = {}
     for cell in cells:
         by_model.setdefault(cell.model, []).append(cell)
     return tuple(
-        Problem(
+        Compared(
             own[0].problem,
             model,
             own[0].runs[0].measure(GAIN),

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fmdp.errors import FmdpError
-from fmdp.reports.cells import GAP, MEASURES, REALISED, Cell, Problem, Runs
+from fmdp.reports.cells import GAP, MEASURES, REALISED, Cell, Compared, Runs
 from fmdp.reports.style import ENDS, Style, styles
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def draw(runs: Runs) -> list[Drawing]:
     return drawings
 
 
-def drawn_cells(problem: Problem, measure: str, scale: str) -> tuple[Cell, ...]:
+def drawn_cells(problem: Compared, measure: str, scale: str) -> tuple[Cell, ...]:
     """The cells with this measure; where they are too many, the best variant of each learner with
     each planner, or of each learner. The upper end has no place on a logarithmic axis: its regret
     is zero up to luck."""
@@ -122,7 +122,7 @@ def drawn_cells(problem: Problem, measure: str, scale: str) -> tuple[Cell, ...]:
     return tuple(sorted(list(best.values())[:MOST_CURVES], key=cells.index))
 
 
-def caption(panels: Sequence[tuple[Problem, Sequence[Cell]]], measure: str, scale: str) -> str:
+def caption(panels: Sequence[tuple[Compared, Sequence[Cell]]], measure: str, scale: str) -> str:
     counts = sorted({len(cell.runs) for _, cells in panels for cell in cells})
     many = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
     what = {
@@ -152,14 +152,14 @@ def caption(panels: Sequence[tuple[Problem, Sequence[Cell]]], measure: str, scal
     return words
 
 
-def _with(problem: Problem, measure: str, scale: str) -> int:
+def _with(problem: Compared, measure: str, scale: str) -> int:
     """How many cells the panel could have."""
     upper = scale != "log"
     return sum(measure in c.curves and (upper or c.role != "upper") for c in problem.cells)
 
 
 def regret_figure(
-    panels: Sequence[tuple[Problem, Sequence[Cell]]],
+    panels: Sequence[tuple[Compared, Sequence[Cell]]],
     measure: str,
     scale: str,
     looks: Mapping[str, Style],

@@ -28,7 +28,7 @@ from fmdp.experiments.measures import GAIN, PLANNER_CALLS
 from fmdp.experiments.store import Store, StoredSpec
 from fmdp.memory import describe_count
 from fmdp.reports.analysis import Analysis
-from fmdp.reports.cells import GAP, MEASURES, REALISED, Cell, Problem, Runs, replay
+from fmdp.reports.cells import GAP, MEASURES, REALISED, Cell, Compared, Runs, replay
 from fmdp.reports.figures import drawn_cells
 from fmdp.reports.network import network, touched_nodes
 from fmdp.reports.style import styles
@@ -183,7 +183,7 @@ def _median(values: Iterable[float | None]) -> float | None:
     return float(np.median(known)) if known else None
 
 
-def _problem(store: Store, problem: Problem) -> dict[str, Any]:
+def _problem(store: Store, problem: Compared) -> dict[str, Any]:
     model = store.model(problem.model_hash)
     structure = model.structure
     drawn = network(structure)

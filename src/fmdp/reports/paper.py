@@ -26,7 +26,7 @@ import numpy as np
 
 from fmdp.problems import problem
 from fmdp.reports.analysis import Analysis
-from fmdp.reports.cells import REALISED, Cell, Problem, Runs
+from fmdp.reports.cells import REALISED, Cell, Runs
 from fmdp.reports.figures import Drawing, paired_figure
 from fmdp.reports.style import styles
 
@@ -55,7 +55,7 @@ class Panel:
     """One problem of the figure: the paper's learners, and all others as ours."""
 
     name: str
-    problem: Problem
+    problem: Compared
     theirs: Mapping[str, Cell]
     """psrl, dorl, frmax."""
     third: Cell | None

@@ -39,10 +39,25 @@ def as_csv(head: Row, rows: Iterable[Row]) -> str:
 
 
 _CELLS = (
-    "problem", "label", "learner", "parameters", "planner", "planner_settings", "steps", "measure",
-    "runs", "median", "interval_low", "interval_high", "lower_quartile", "upper_quartile", "best",
-    "worst", "mean", "results_versions",
-)  # fmt: skip
+    "problem",
+    "label",
+    "learner",
+    "parameters",
+    "planner",
+    "planner_settings",
+    "steps",
+    "measure",
+    "runs",
+    "median",
+    "interval_low",
+    "interval_high",
+    "lower_quartile",
+    "upper_quartile",
+    "best",
+    "worst",
+    "mean",
+    "results_versions",
+)
 
 
 def _cells(analysis: Analysis) -> Iterable[Row]:
@@ -51,29 +66,66 @@ def _cells(analysis: Analysis) -> Iterable[Row]:
         versions = sorted({run.results_version for run in cell.runs})
         for measure, summary in found.by_measure.items():
             yield (
-                cell.problem, cell.label, cell.learner, canonical_json(cell.parameters),
-                cell.planner, canonical_json(cell.planner_settings), cell.steps, measure,
-                summary.n, summary.median, *summary.interval, summary.lower_quartile,
-                summary.upper_quartile, summary.best, summary.worst, summary.mean,
+                cell.problem,
+                cell.label,
+                cell.learner,
+                canonical_json(cell.parameters),
+                cell.planner,
+                canonical_json(cell.planner_settings),
+                cell.steps,
+                measure,
+                summary.n,
+                summary.median,
+                *summary.interval,
+                summary.lower_quartile,
+                summary.upper_quartile,
+                summary.best,
+                summary.worst,
+                summary.mean,
                 " ".join(map(str, versions)),
-            )  # fmt: skip
+            )
 
 
 _COMPARISONS = (
-    "problem", "measure", "first", "second", "seeds", "median_difference", "interval_low",
-    "interval_high", "first_lower", "equal", "second_lower", "signed_rank", "p", "p_holm", "exact",
+    "problem",
+    "measure",
+    "first",
+    "second",
+    "seeds",
+    "median_difference",
+    "interval_low",
+    "interval_high",
+    "first_lower",
+    "equal",
+    "second_lower",
+    "signed_rank",
+    "p",
+    "p_holm",
+    "exact",
     "finding",
-)  # fmt: skip
+)
 
 
 def _comparisons(analysis: Analysis) -> Iterable[Row]:
     for found in analysis.comparisons:
         test = found.test
         yield (
-            found.problem, found.measure, found.first, found.second, test.n, found.median,
-            *found.interval, test.lower, test.equal, test.higher, test.statistic, test.p_value,
-            found.adjusted, test.exact, found.verdict,
-        )  # fmt: skip
+            found.problem,
+            found.measure,
+            found.first,
+            found.second,
+            test.n,
+            found.median,
+            *found.interval,
+            test.lower,
+            test.equal,
+            test.higher,
+            test.statistic,
+            test.p_value,
+            found.adjusted,
+            test.exact,
+            found.verdict,
+        )
 
 
 _CURVES = ("problem", "label", "measure", "t", "runs", "median", "lower_quartile", "upper_quartile")
