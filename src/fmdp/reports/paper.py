@@ -26,7 +26,7 @@ import numpy as np
 
 from fmdp.problems import problem
 from fmdp.reports.analysis import Analysis
-from fmdp.reports.cells import REALISED, Cell, Runs
+from fmdp.reports.cells import REALISED, Cell, Compared, Runs
 from fmdp.reports.figures import Drawing, paired_figure
 from fmdp.reports.style import styles
 
