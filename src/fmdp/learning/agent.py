@@ -182,7 +182,7 @@ class Agent:
     # ---- decisions ------------------------------------------------------------------------------
 
     def decide(self) -> Decision:
-        """The decision under way; a new one if there is none. If it fails, nothing has changed.
+        """The decision under way; a new one if there is none. If it fails, the old one stands.
 
         Returns
         -------
