@@ -1,8 +1,8 @@
 """From a docstring to its entry in the reference: numpydoc sections, types from the signature.
 
 Docstrings are written for `help()` first. The types of arguments are put in here, as the source
-spells them, whether or not the section has one in words; defaults stand in the signature. napoleon turns sections into fields; what it gets wrong for
-this project is mended before and after it.
+spells them, whether or not the section has one in words; defaults stand in the signature. napoleon
+turns sections into fields; what it gets wrong for this project is mended before and after it.
 """
 
 from __future__ import annotations

@@ -91,8 +91,9 @@ def sweep(
 
     Raises
     ------
-    InvalidParameter
-        Where a problem, a learner, a seed or a number of steps is none; nothing is run then.
+    FmdpError
+        Where a problem, a learner, a seed or a number of steps is none, or `out` is no store;
+        nothing is run then.
     """
     spec = spec_of(problems, learners, seeds=seeds, steps=steps, name=name, title=title)
     team = _team(spec, workers)

@@ -90,5 +90,11 @@ class Run:
 
     def to_frame(self) -> Any:
         """The columns as a pandas DataFrame, a row a checkpoint; `trajectory.to_frame()` has a row
-        a step."""
+        a step.
+
+        Raises
+        ------
+        FmdpError
+            Where pandas is not installed.
+        """
         return needs_pandas().DataFrame(self.columns())

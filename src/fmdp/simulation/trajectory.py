@@ -77,7 +77,13 @@ class Trajectory:
         return found
 
     def to_frame(self) -> Any:
-        """The columns as a pandas DataFrame, a row a step."""
+        """The columns as a pandas DataFrame, a row a step.
+
+        Raises
+        ------
+        FmdpError
+            Where pandas is not installed.
+        """
         return needs_pandas().DataFrame(self.columns())
 
 
