@@ -112,8 +112,9 @@ class Settings:
             cls.name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", cls.__name__).lower()
         if "summary" not in cls.__dict__:
             first = " ".join(re.split(r"(?<=\.)\s|\n\n", text)[0].split()).rstrip(".")
-            # "Posterior sampling" begins a list's line in small letters, "ALP" does not.
-            cls.summary = first[:1].lower() + first[1:] if first[1:2].islower() else first
+            # "Posterior sampling" begins a list's line in small letters, "SysAdmin" does not.
+            usual = re.match(r"[A-Z][a-z]*\b", first) is not None
+            cls.summary = first[:1].lower() + first[1:] if usual else first
         cls.__doc__ = _documented(cls, text)
         given = inspect.signature(cls.__init__).parameters
         if {one.name for one in dataclasses.fields(cls)} == set(given) - {"self"}:

@@ -59,7 +59,7 @@ def test_what_packages_add_is_listed_and_what_is_broken_is_said(
     (reason,) = listed.json["broken"]["planners"].values()
     assert "nowhere_at_all" in reason
     shown = run("list").out
-    assert "  theirs  What a package has added\n" in shown
+    assert "  theirs  what a package has added\n" in shown
     assert "  gone  cannot be used: planner 'gone = nowhere_at_all:Planner'" in shown
     assert run("plan", "jao:2", "--planner", "theirs,depth=3", "--json").json["planner"] == "theirs"
     assert "'gone = nowhere_at_all:Planner'" in run("plan", "jao:2", "--planner", "gone").refusal

@@ -278,7 +278,15 @@ class FactoredMDP:
         initial_state: Sequence[int] | None = None,
         name: str = "",
     ) -> FactoredMDP:
-        """As `from_factors`, over the variables of a structure, whose factors do not count."""
+        """As `from_factors`, over the variables of a structure, whose factors do not count.
+
+        Parameters
+        ----------
+        variables
+            Has the sizes and names of all variables.
+        transitions, rewards, reward_ranges, reward_names, groups, noise, initial_state, name
+            As in `from_factors`.
+        """
         transitions = _pairs(transitions, "transition factor")
         rewards = _pairs(rewards, "reward factor")
         bare = variables.with_factors(

@@ -144,7 +144,13 @@ class Structure:
         reward_names: Sequence[str] = (),
         groups: Sequence[Scope] = (),
     ) -> Structure:
-        """The same variables, which are not checked again, with these factors."""
+        """The same variables, which are not checked again, with these factors.
+
+        Parameters
+        ----------
+        transition_scopes, reward_scopes, reward_ranges, reward_names, groups
+            As in `Structure`.
+        """
         made = object.__new__(type(self))
         made._settle(
             **{field: getattr(self, field) for field in _OF_VARIABLES},
