@@ -9,7 +9,7 @@ from typing import ClassVar
 import pytest
 
 from fmdp.errors import FmdpError
-from fmdp.registries import Registry
+from fmdp.registries import Registry, code_digest
 from fmdp.settings import Settings, setting
 
 
@@ -86,7 +86,7 @@ def test_a_module_that_is_not_there_yet_is_brought_in_only_where_that_is_asked_f
         ("polygon,sides=2", "the 'sides' parameter of shape polygon must be an integer >= 3"),
         ("polygon,side=5", 'did you mean "sides"?'),
         ("nowhere_at_all:Shape", "there is no module 'nowhere_at_all'"),
-        (f"{__name__}:Shape", "is abstract; must be a subclass of"),
+        (f"{__name__}:Shape", "must say what it does in corners, which it has not"),
         ("fmdp.planning.exact:Exact", "must be a subclass of"),
     ],
 )
@@ -137,3 +137,53 @@ def test_packages_add_to_the_registry_and_broken_ones_are_named_with_the_reason(
     assert "class whose `name` is 'circle'; the two must be the same" in reasons["round"]
     assert "ModuleNotFoundError: No module named 'nowhere_at_all'" in reasons["gone"]
     assert "is 3.14" in reasons["number"]
+
+
+# ---- code that is not fmdp's own ----------------------------------------------------------------
+
+
+class _Threshold:
+    def __init__(self, least: int) -> None:
+        self.least = least
+
+    def rule(self, state: tuple[int, ...]) -> int:
+        return self.least
+
+
+LEVEL = 1
+
+
+def _by_level(state: tuple[int, ...]) -> int:
+    return _helped(state) + LEVEL
+
+
+def _helped(state: tuple[int, ...]) -> int:
+    return 0
+
+
+def _made(value: float) -> type:
+    class Made:
+        def value(self) -> float:
+            return value
+
+    return Made
+
+
+def test_what_code_holds_is_part_of_its_digest(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each pair once had one digest, and a sweep gave the results of the other."""
+    one, two = (lambda s: 0), (lambda s: 1)
+    assert code_digest(one) != code_digest(two)
+    assert code_digest(_Threshold(0).rule) != code_digest(_Threshold(1).rule)
+    assert code_digest(_Threshold(1).rule) == code_digest(_Threshold(1).rule)
+    assert code_digest(_made(0.0)) != code_digest(_made(1.0))
+    before = code_digest(_by_level)
+    assert code_digest(_by_level) == before
+    monkeypatch.setitem(globals(), "LEVEL", 2)
+    level = code_digest(_by_level)
+    assert level != before
+    monkeypatch.setitem(globals(), "_helped", lambda state: 5)
+    assert code_digest(_by_level) != level
+    changed = _made(0.0)
+    plain = code_digest(changed)
+    changed.rate = 0.5  # type: ignore[attr-defined]
+    assert code_digest(changed) != plain

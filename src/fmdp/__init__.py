@@ -61,7 +61,7 @@ _HOME = {
 }
 
 # Whole rooms: fmdp.problems.Circle without an import of its own.
-_ROOMS = ("problems",)
+_ROOMS = ("measures", "problems", "testing")
 
 __all__ = sorted([*_HOME, "__version__"])
 

@@ -11,6 +11,7 @@ is the same definition anew (a notebook's cell that was run again).
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import importlib
 import importlib.metadata
@@ -20,10 +21,10 @@ import re
 import sys
 import textwrap
 import traceback
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
-from types import CodeType
+from types import CodeType, ModuleType
 from typing import Any, Generic, TypeVar
 
 from fmdp.errors import FmdpError, InvalidParameter, UnknownName, did_you_mean
@@ -120,9 +121,14 @@ class Registry(Generic[Kind]):
 
     def place(self, kind: type[Kind]) -> str:
         """The text that `find` takes back to this class, in other processes too: its name, or
-        where it lives. What `register` has named is known by that name in this process alone."""
+        where it lives. What `register` has named is known by that name in this process alone, so
+        it goes by its name only where no other process could find it: made in a function, in a
+        script or in a notebook."""
         everywhere = kind.name in self._homes or kind.name in self._entry_points
         if everywhere and self.find(kind.name) is kind:
+            return kind.name
+        at_home = kind.__module__ == "__main__" or not is_place(place_of(kind))
+        if at_home and self._registered.get(kind.name) is kind:
             return kind.name
         return place_of(kind)
 
@@ -153,9 +159,14 @@ class Registry(Generic[Kind]):
     def _checked(self, found: Any, text: str) -> type[Kind]:
         base = attribute_at(self._base_place, self.noun)
         if not (isinstance(found, type) and issubclass(found, base)) or inspect.isabstract(found):
-            what = "is abstract" if inspect.isabstract(found) else f"is {quoted(found)}"
+            if inspect.isabstract(found) and issubclass(found, base):
+                missing = ", ".join(sorted(found.__abstractmethods__))
+                raise InvalidParameter(
+                    f"{self.noun} {quoted(text)} must say what it does in {missing}, which it has "
+                    f"not"
+                )
             raise InvalidParameter(
-                f"{self.noun} {quoted(text)} {what}; must be a subclass of "
+                f"{self.noun} {quoted(text)} is {quoted(found)}; must be a subclass of "
                 f"{base.__module__}.{base.__name__}"
             )
         return found
@@ -207,30 +218,87 @@ def is_own(thing: Any) -> bool:
 
 
 def code_digest(thing: Any) -> str:
-    """A digest of code that is not fmdp's own: the source of a class, with the classes above it, or
-    of a function, with the values that it has closed over. What it calls elsewhere is not seen."""
-    parts = thing.__mro__[:-1] if isinstance(thing, type) else [thing]
+    """A digest of code that is not fmdp's own, by which its runs are known.
+
+    Of a class its source and that of the classes above it; of a function its source; of a method
+    that is bound, the object too. With them what they close over, their defaults, the values of the
+    module's variables that they name, and the functions and classes of the same module that they
+    name, in the same way. What lives in other modules, and files that are read, are not seen.
+    """
     digest = hashlib.sha256()
-    for part in parts:
-        if not is_own(part) and part.__module__ not in sys.stdlib_module_names:
-            digest.update(_source(part))
-            digest.update(_content(_held(part)))
+    for part in _code_of(thing, set()):
+        digest.update(part)
     return digest.hexdigest()
+
+
+def _code_of(thing: Any, seen: set[int]) -> Iterator[bytes]:
+    if id(thing) in seen:
+        return
+    seen.add(id(thing))
+    if isinstance(thing, type):
+        for part in thing.__mro__[:-1]:
+            if not is_own(part) and part.__module__ not in sys.stdlib_module_names:
+                yield _source(part)
+                for name, value in sorted(vars(part).items()):
+                    yield from _member(name, value, seen)
+    elif hasattr(thing, "__func__"):
+        yield _content(thing.__self__)
+        yield from _code_of(thing.__func__, seen)
+    elif hasattr(thing, "__code__"):
+        yield _source(thing)
+        if "<lambda>" in thing.__qualname__:
+            yield _bytecode(thing)  # the source of a lambda is its line, and another's too
+        yield from _held(thing, seen)
+    else:
+        yield _content(thing)
+
+
+def _member(name: str, value: Any, seen: set[int]) -> Iterator[bytes]:
+    """Of what a class has: what its methods hold, and plain values, which may be set later."""
+    # What a static method, a class method or a property is made of.
+    inner = getattr(value, "__func__", None) or getattr(value, "fget", None) or value
+    if hasattr(inner, "__code__"):
+        yield from _held(inner, seen)
+    elif isinstance(value, bool | int | float | str | bytes | tuple) and not name.startswith("__"):
+        yield name.encode() + repr(value).encode()
+
+
+def _held(function: Any, seen: set[int]) -> Iterator[bytes]:
+    """What a function holds: defaults, closed-over values, and what it names of its module."""
+    yield _content((function.__defaults__, function.__kwdefaults__))
+    for cell in function.__closure__ or ():
+        try:
+            held = cell.cell_contents
+        except ValueError:  # not set yet, as `__class__` while a class is being made
+            continue
+        yield from _code_of(held, seen) if _is_code(held) and not is_own(held) else [_content(held)]
+    module = function.__globals__
+    for name in sorted(_names_in(function.__code__) & module.keys()):
+        value = module[name]
+        if isinstance(value, ModuleType):
+            continue
+        if _is_code(value):
+            if value.__module__ == function.__module__ and not is_own(value):
+                yield name.encode()
+                yield from _code_of(value, seen)
+        else:
+            with contextlib.suppress(InvalidParameter):  # what cannot be told apart is not seen
+                yield name.encode() + _content(value)
+
+
+def _is_code(value: Any) -> bool:
+    return isinstance(value, type) or hasattr(value, "__code__")
+
+
+def _names_in(code: CodeType) -> set[str]:
+    """The names that a function uses, those inside it too."""
+    inside = [one for one in code.co_consts if isinstance(one, CodeType)]
+    return set(code.co_names).union(*(_names_in(one) for one in inside))
 
 
 def content_digest(value: Any) -> str:
     """A digest of what a value is: equal for equal ones, as far as their content can be seen."""
     return f"sha256:{hashlib.sha256(_content(value)).hexdigest()}"
-
-
-def _held(function: Any) -> tuple[Any, ...]:
-    """The defaults and the closed-over values of a function."""
-    cells = getattr(function, "__closure__", None) or ()
-    return (
-        getattr(function, "__defaults__", None),
-        getattr(function, "__kwdefaults__", None),
-        [cell.cell_contents for cell in cells],
-    )
 
 
 def _content(value: Any) -> bytes:

@@ -105,9 +105,12 @@ class Settings:
     def __init_subclass__(cls, **arguments: Any) -> None:
         super().__init_subclass__(**arguments)
         text = inspect.cleandoc(cls.__dict__.get("__doc__") or "")
+        _take_new_defaults(cls)
         dataclass(frozen=True, kw_only=True, repr=False)(cls)
         _refuse_fields(cls)
-        cls.parameters = tuple(_parameter(one) for one in _own_first(cls) if _KEY in one.metadata)
+        cls.parameters = tuple(
+            _parameter(one, cls) for one in _own_first(cls) if _KEY in one.metadata
+        )
         if "name" not in cls.__dict__:
             cls.name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", cls.__name__).lower()
         if "summary" not in cls.__dict__:
@@ -178,11 +181,29 @@ class Settings:
         return f"{type(self).__name__}({', '.join(shown)})"
 
 
+def _take_new_defaults(cls: type[Settings]) -> None:
+    """`c = 0.1` in a subclass, without an annotation, is a new default of the inherited setting."""
+    inherited = {one.name: one for base in cls.__bases__ for one in _fields_of(base)}
+    annotations = inspect.get_annotations(cls)
+    for name, one in inherited.items():
+        if name in cls.__dict__ and name not in annotations:
+            field = dataclasses.field(
+                default=cls.__dict__[name], kw_only=True, metadata=dict(one.metadata)
+            )
+            setattr(cls, name, field)
+            annotations = {**annotations, name: one.type}
+            cls.__annotations__ = annotations
+
+
+def _fields_of(cls: type) -> tuple[Field[Any], ...]:
+    return dataclasses.fields(cls) if dataclasses.is_dataclass(cls) else ()
+
+
 def _refuse_fields(cls: type[Settings]) -> None:
     """Settings are all that such an object is known by, in ids, keys and files: a field beside them
     would be left out. And none may hide what its base uses."""
     for field in dataclasses.fields(cls):
-        if _KEY not in field.metadata and _MEANING not in field.metadata:
+        if _KEY not in field.metadata and field.name != "planner":
             raise TypeError(
                 f"the field '{field.name}' of {cls.noun} {cls.__name__} must be declared as a "
                 f'setting: {field.name}: ... = fmdp.setting(default, "its meaning")'
@@ -190,7 +211,7 @@ def _refuse_fields(cls: type[Settings]) -> None:
     own = {field.name for field in dataclasses.fields(cls)}
     for name in inspect.get_annotations(cls):
         above = next((one for one in cls.__mro__[1:] if name in one.__dict__), None)
-        inherited = {field.name for field in dataclasses.fields(above)} if above else set()
+        inherited = {field.name for field in _fields_of(above)} if above else set()
         # A field may be declared anew, with another default; a method or a fact of the class not.
         if name in own and above is not None and name not in inherited:
             raise TypeError(
@@ -209,11 +230,14 @@ def _own_first(cls: type[Settings]) -> list[Field[Any]]:
     return sorted(dataclasses.fields(cls), key=lambda one: place[one.name])
 
 
-def _parameter(field: Field[Any]) -> Parameter:
+def _parameter(field: Field[Any], cls: type[Settings]) -> Parameter:
     kind, meaning, limits = field.metadata[_KEY]
     default = REQUIRED if field.default is MISSING else field.default
     found: type[Parameter] = kind or _kind_of(field, "choices" in limits)
-    return found(field.name, default, meaning, **limits)
+    declared = found(field.name, default, meaning, **limits)
+    if default is not None and default is not REQUIRED:
+        declared.check(default, f"{cls.noun} {cls.__name__}, by default,")
+    return declared
 
 
 def _kind_of(field: Field[Any], with_choices: bool) -> type[Parameter]:

@@ -17,13 +17,14 @@ import pytest
 import fmdp
 from fmdp.errors import FileProblem, InvalidParameter, UnknownName
 from fmdp.experiments.executors import InThisProcess
-from fmdp.experiments.results import MissingFrames, Results, load_results
+from fmdp.experiments.results import Results, load_results
 from fmdp.experiments.spec import parse_spec
 from fmdp.experiments.store import Store
 from fmdp.experiments.sweep import run_sweep
 from fmdp.model import FactoredMDP, save
 from fmdp.reports.analysis import analyse
 from fmdp.reports.cells import gather
+from fmdp.simulation.frames import MissingFrames
 
 SPEC = """
 name = "first"
@@ -215,7 +216,7 @@ def test_a_recording_is_the_trajectory_by_name(results: Results) -> None:
         *(f"reward.{name}" for name in structure.reward_names),
         "reward",
     ]
-    assert frame["t"].tolist() == list(range(60))
+    assert frame["t"].tolist() == list(range(1, 61))
     np.testing.assert_array_equal(frame[list(structure.state_names)], recording.states[:-1])
     np.testing.assert_array_equal(frame[list(structure.action_names)], recording.actions)
     regret = 60 * run.measures["gain"] - frame["reward"].sum()
@@ -256,7 +257,7 @@ def test_a_variable_may_be_called_like_another_column(tmp_path: Path) -> None:
         "reward.all",
         "reward",
     ]
-    assert frame["t"].tolist() == list(range(5))
+    assert frame["t"].tolist() == list(range(1, 6))
     assert frame["reward.all"].tolist() == frame["variable.t"].tolist()
 
 
@@ -441,7 +442,7 @@ def test_the_example_of_ones_own_runs(standing: Path) -> None:
     median = dict(zip(table["label"], table["median"], strict=True))
     assert "epsilon-greedy epsilon=0.02" in median
     assert median["optimal policy"] == pytest.approx(0.0, abs=1e-6)
-    assert median["epsilon-greedy"] > 0.0
+    assert median["epsilon-greedy epsilon=0.1"] > 0.0
 
 
 def test_the_sweep_of_the_page_runs(standing: Path, capsys: pytest.CaptureFixture[str]) -> None:

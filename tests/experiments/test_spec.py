@@ -126,9 +126,9 @@ def test_lists_are_grids_and_labels_tell_them_apart() -> None:
         'planner = "exact"', 'planner = ["exact", { name = "exact", ties = "first" }]'
     )
     assert [label for _, label in labels(parse_spec(text))] == [
-        f"dorl c={c}{rho} ({planner})"
+        f"dorl c={c} rho={rho} ({planner})"
         for c in ("0.1", "0.2")
-        for rho in ("", " rho=0.5")
+        for rho in ("0.1", "0.5")  # the default is shown where it varies
         for planner in ("exact", "exact ties=first")
     ]
     named = text.replace('name = "dorl"', 'name = "dorl", label = "D"')
@@ -361,7 +361,7 @@ def beside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 def test_a_spec_names_what_is_ones_own(beside: Path) -> None:
     spec = read_spec(beside / "own.toml")
     coin = "beside_the_spec:Coin,chance=0.25"
-    mine = [f"mine{epsilon} (careful depth=5)" for epsilon in ("", " epsilon=0.2")]
+    mine = [f"mine epsilon={epsilon} (careful depth=5)" for epsilon in (0.1, 0.2)]
     assert labels(spec) == [
         *(("circle:2", label) for label in (*mine, "beside_the_spec:first", "planned")),
         *((coin, label) for label in (*mine, "beside_the_spec:first")),

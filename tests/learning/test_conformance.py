@@ -171,7 +171,7 @@ class Uneven(Learner):
 
 
 class Careless(Learner):
-    """It does not know its memory again after a file: keys of JSON are texts."""
+    """It would not know its memory again after a file: keys of JSON are texts."""
 
     def remember(self, structure: fmdp.Structure) -> dict[str, Any]:
         return {"told": {1: 0}}
@@ -205,7 +205,7 @@ class Mute(Learner):
         (Remembering(), "the same run for the same seeds"),
         (Fickle(), "answers the same when asked again"),
         (Uneven(), "the same run in bulk and step by step"),
-        (Careless(), "goes on the same when it is saved"),
+        (Careless(), "keys that are no texts, or tuples"),
         (Unsaved(), "in its memory that cannot be saved"),
         (Mute(), "says what its setting 'x' means"),
     ],
@@ -283,7 +283,7 @@ class Answers(Learner):
     def decide(self, agent: fmdp.Agent) -> Any:
         return ANSWERS[self.what_name]
 
-    what_name: str = fmdp.setting("", "which")
+    what_name: str = fmdp.setting("now", "which")
 
 
 ANSWERS: dict[str, Any] = {}

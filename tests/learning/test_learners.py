@@ -241,7 +241,7 @@ def test_a_policy_without_a_table_runs_the_same(
     monkeypatch: pytest.MonkeyPatch, most_states: int, rule: str
 ) -> None:
     """Tabulated as states are met, or asked in every step where there are too many states."""
-    monkeypatch.setattr(playing, "TABULATED_STATES", most_states)
+    monkeypatch.setattr(playing, "TABLE_STATES", most_states)
     planner: Any = AskedPlanner()
     asked = fmdp.DORL(planner=planner, episodes=rule).start(MODEL)
     plain = fmdp.DORL(planner=Exact(tolerance=1e-2), episodes=rule).start(MODEL)

@@ -172,15 +172,15 @@ def test_an_id_names_a_class(module: Path, text: str, name: str) -> None:
     assert fmdp.problem(name) == model
 
 
-def test_a_registered_name_is_the_id(module: Path) -> None:
+def test_a_registered_name_is_an_id(module: Path) -> None:
+    """The canonical one stays what other processes can find: registering moves no key of a run."""
     assert fmdp.problem("coins:Coins:3").name == "coins:Coins:3"
     kind = register(PROBLEMS.find("coins:Coins"))
     assert "coins" in PROBLEMS.names()
-    assert fmdp.problem("coins:3,heads=.1").name == "coins:3,heads=0.1"
-    # The module has the name of the class: both ways of writing it stay good.
-    assert fmdp.problem("coins:Coins:3").name == "coins:3"
-    assert str(kind.make({"size": 3, "file": "x.json"})) == "coins:3,file=x.json"
-    assert fmdp.problem("coins:3,file=x.json").name == "coins:3,file=x.json"
+    assert fmdp.problem("coins:3,heads=.1").name == "coins:Coins:3,heads=0.1"
+    assert fmdp.problem("coins:3") == fmdp.problem("coins:Coins:3")
+    assert str(kind.make({"size": 3, "file": "x.json"})) == "coins:Coins:3,file=x.json"
+    assert fmdp.problem("coins:3,file=x.json").name == "coins:Coins:3,file=x.json"
     with pytest.raises(InvalidParameter, match="'size' parameter of coins must be"):
         fmdp.problem("coins:1")
 
@@ -209,7 +209,7 @@ def test_a_path_is_a_path(module: Path) -> None:
     Path("coins:Coins").unlink()
     register(PROBLEMS.find("coins:Coins"))
     Path("coins:3").write_text("not a model")
-    assert fmdp.problem("coins:3").name == "coins:3"
+    assert fmdp.problem("coins:3").name == "coins:Coins:3"
     with pytest.raises(FmdpError, match="missing"):
         fmdp.problem("coins:missing.json")
 
@@ -241,10 +241,7 @@ def test_a_path_is_a_path(module: Path) -> None:
         (
             "coins:Abstract",
             InvalidParameter,
-            (
-                "problem 'coins:Abstract' is abstract; must be a subclass of "
-                "fmdp.problems.family.Problem"
-            ),
+            ("problem 'coins:Abstract' must say what it does in build, which it has not"),
         ),
         (
             "coins:Raises",
@@ -343,7 +340,7 @@ def test_what_is_wrong_is_said_in_one_line(
         ("size: int", "the field 'size' of problem Own must be declared as a setting"),
         ("options: int = setting(1, 'x')", "the setting 'options' of problem Own has a name that"),
         ("name: str = setting('a', 'x')", "the setting 'name' of problem Own has a name that"),
-        ("values: int = setting(REQUIRED, 'x')", "the setting 'values' of problem Own has a name"),
+        ("as_dict: int = setting(1, 'x')", "the setting 'as_dict' of problem Own has a name"),
     ],
 )
 def test_a_field_that_no_id_could_have_is_refused(folder: Path, field: str, words: str) -> None:

@@ -149,7 +149,8 @@ def test_frames() -> None:
     assert list(steps.columns)[1 : 1 + s.m] == list(s.state_names)
     assert steps[s.state_names[1]].tolist() == run.trajectory.states[:-1, 1].tolist()
     assert steps[s.action_names[0]].tolist() == run.trajectory.actions[:, 0].tolist()
-    assert steps.iloc[:, -s.l :].to_numpy().tolist() == run.trajectory.rewards.tolist()
+    assert steps.iloc[:, -s.l - 1 : -1].to_numpy().tolist() == run.trajectory.rewards.tolist()
+    assert steps["reward"].sum() == pytest.approx(run.total_reward)
 
 
 def test_no_column_is_lost_to_another_of_its_name() -> None:
@@ -168,9 +169,9 @@ def test_no_column_is_lost_to_another_of_its_name() -> None:
     found = simulate(model, "random", 20, record=True, reference=FREE).trajectory
     assert found is not None
     columns = found.columns()
-    assert list(columns) == ["step t", "t", "x", "a", "reward x"]
-    assert columns["step t"].tolist() == list(range(1, 21))
-    assert columns["t"].tolist() == columns["reward x"].tolist()  # the reward is the variable
+    assert list(columns) == ["t", "variable.t", "x", "a", "reward.x", "reward"]
+    assert columns["t"].tolist() == list(range(1, 21))
+    assert columns["variable.t"].tolist() == columns["reward.x"].tolist()  # it is the variable
 
 
 def test_without_pandas_the_error_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:

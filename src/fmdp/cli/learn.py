@@ -100,14 +100,11 @@ def learn(
     if out is not None:
         refuse_unwritable(out)
     started = time.perf_counter()
-    from fmdp.parameters import Integer
     from fmdp.problems import problem as problem_of
     from fmdp.simulation import Simulation, reference_for
+    from fmdp.simulation.loop import SEED, STEPS
 
-    n_steps = Integer("steps", 10_000, "steps to take", low=1, high=2**53).parse(
-        steps, "fmdp learn"
-    )
-    n_seed = Integer("seed", 0, "seed of the run", low=0, high=2**63).parse(seed, "fmdp learn")
+    n_steps, n_seed = STEPS.parse(steps, "fmdp learn"), SEED.parse(seed, "fmdp learn")
     with progress(f"{learner} on {problem}", line_of_run) as report:
         model = problem_of(problem)
         chosen, reason = learner_of(learner, set or (), planner, settings, model)
@@ -168,9 +165,12 @@ def learner_of(
     were given for a planner that nobody named."""
     from dataclasses import fields
 
+    from fmdp.learning.follow import Follow, is_policy_file
     from fmdp.learning.registry import LEARNERS
     from fmdp.parameters import split_assignments
 
+    if is_policy_file(text):
+        text, assignments = Follow.name, [*assignments, f"policy={text}"]
     kind, given = LEARNERS.split(text)
     parameters: dict[str, object] = {**given}
     for name, value in split_assignments(assignments, kind.owner()).items():

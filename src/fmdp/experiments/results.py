@@ -25,11 +25,13 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from fmdp.errors import FmdpError, InvalidParameter, UnknownName, did_you_mean
+from fmdp.errors import InvalidParameter, UnknownName, did_you_mean
 from fmdp.experiments.cells import SortedRuns, sorted_runs
 from fmdp.experiments.measures import declared
 from fmdp.experiments.store import Store, StoredRun, StoredSpec
 from fmdp.parameters import quoted
+from fmdp.simulation.frames import needs_pandas
+from fmdp.simulation.trajectory import columns_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -39,10 +41,6 @@ Table = dict[str, NDArray[Any]]
 Parameters = Literal["varied", "all"]
 
 _WIDTH = 100
-
-
-class MissingFrames(FmdpError, ImportError):
-    """pandas is not installed; the message names the extra that brings it."""
 
 
 @dataclass(frozen=True)
@@ -409,19 +407,7 @@ class Results:
         recording = self.store.recording(run.key)
         assert recording is not None
         structure = self.store.model(run.model).structure
-        steps = len(recording.actions)
-        table: Table = {"t": np.arange(steps)}
-        columns = [
-            *zip(structure.state_names, recording.states[:steps].T, strict=True),
-            *zip(structure.action_names, recording.actions.T, strict=True),
-        ]
-        for name, column in columns:
-            # A variable may be called t, or reward.
-            taken = name in table or name == "reward" or name.startswith("reward.")
-            table[f"variable.{name}" if taken else name] = column.astype(np.int64)
-        for name, column in zip(structure.reward_names, recording.rewards.T, strict=True):
-            table[f"reward.{name}"] = column
-        return table | {"reward": recording.rewards.sum(axis=1)}
+        return columns_of(structure, recording.states, recording.actions, recording.rewards)
 
     # ---- which runs -------------------------------------------------------------------------
 
@@ -519,14 +505,8 @@ def _array(values: Iterable[Any]) -> NDArray[Any]:
 
 
 def _frame(table: Table) -> pd.DataFrame:
-    try:
-        import pandas as pd
-    except ImportError:
-        raise MissingFrames(
-            "frames need pandas, which is not installed; install it with the extra fmdp[frames]: "
-            "pip install 'fmdp[frames]', or take the same columns as arrays (runs_table, ...)"
-        ) from None
-    return pd.DataFrame(table)
+    frame: pd.DataFrame = needs_pandas().DataFrame(table)
+    return frame
 
 
 def _line(head: str, words: Iterable[str]) -> str:

@@ -34,6 +34,7 @@ from fmdp.learning.learner import Learner
 from fmdp.learning.registry import LEARNERS
 from fmdp.model import FactoredMDP
 from fmdp.model.files import read_text
+from fmdp.model.spaces import whole_number
 from fmdp.parameters import Parameter, quoted, resolve
 from fmdp.planning.plan import Planner
 from fmdp.planning.registry import PLANNERS
@@ -64,6 +65,8 @@ def resolved_learner(agent: Agent) -> dict[str, Any]:
         "planner": None if planner is None else PLANNERS.place(type(planner)),
         "planner_settings": {field.name: _plain(getattr(planner, field.name)) for field in own},
     }
+    if planner is not None and not is_dataclass(planner):  # it has not declared what it is
+        content["planner_settings"] = {"content": content_digest(planner)}
     code = [type(thing) for thing in (learner, planner) if thing is not None]
     if isinstance(learner, Follow):
         parameters["policy"], rule = learner.identity(agent.structure)
@@ -234,11 +237,11 @@ def _cells(
         others = {} if planner is None else {"planner": _taken_by(kind, planner)}
         learner = kind(**values, **others)
         shown = {one.name: one.show(values[one.name]) for one in kind.parameters}
+        varied = [key for key, value in given.items() if isinstance(value, list)]
         if label is None:
-            words = label_of(learner)
+            words = label_of(learner, varied)
         else:
             text, used = _filled(label, shown)
-            varied = [key for key, value in given.items() if isinstance(value, list)]
             rest = [f"{key}={shown[key]}" for key in varied if key not in used]
             words = _words(text, rest, kind, planner if len(planners) > 1 else None)
         for one in chosen:
@@ -247,16 +250,29 @@ def _cells(
 
 def cell_of(one: NamedModel, label: str, learner: Learner, steps: int) -> Cell:
     """The cell of a learner on a problem; the learner is started once, to see what it comes to."""
+    planner = getattr(learner, "planner", None)
+    if getattr(planner, "max_seconds", None) is not None:
+        raise InvalidParameter(
+            f"the planner of {quoted(label)} has 'max_seconds', which would make a run depend on "
+            f"the speed of the machine; a sweep takes 'max_iterations'"
+        )
     content = {"model": one.model.content_hash, "steps": steps}
     content |= resolved_learner(learner.start(one.model))
     return Cell(one, label, learner, steps, content)
 
 
-def label_of(learner: Learner) -> str:
-    """ "psrl c=0.5 (alp basis=pairs)": what a learner is called where nobody gave it a label."""
+def label_of(learner: Learner, varied: Sequence[str] = ()) -> str:
+    """ "psrl c=0.5 (alp basis=pairs)": what a learner is called where nobody gave it a label; with
+    what varies, though it be the default."""
     if isinstance(learner, Follow):
         return learner.label
-    return _words(learner.name, learner.words(), type(learner), getattr(learner, "planner", None))
+    held = learner.as_dict()
+    words = [
+        f"{one.name}={one.show(held[one.name])}"
+        for one in learner.parameters
+        if one.name in varied or held[one.name] != one.default
+    ]
+    return _words(learner.name, words, type(learner), getattr(learner, "planner", None))
 
 
 def _named(entry: Mapping[str, Any], folder: Path) -> tuple[str, Mapping[str, Any]]:
@@ -355,11 +371,6 @@ def _planners(given: Any, learner: type[Learner], folder: Path) -> Iterator[Plan
         if "name" not in table:
             raise InvalidParameter("'planner' has no 'name'; a planner needs it")
         kind = PLANNERS.find(text_line(table.pop("name"), "name"), folder)
-        if "max_seconds" in table:
-            raise InvalidParameter(
-                "'planner' has 'max_seconds', which would make a run depend on the speed of the "
-                "machine; a sweep takes 'max_iterations'"
-            )
         if kind.name == learner.only_planner:
             # What the learner sets itself at every plan need not be given.
             table = {**learner.planner_defaults, **table}
@@ -431,12 +442,13 @@ def text_line(value: Any, what: str) -> str:
 
 
 def whole(value: Any, what: str, low: int, high: int = HIGHEST) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+    number = whole_number(value)
+    if number is None or not low <= number <= high:
         most = f" to {high}" if high < HIGHEST else ""
         raise InvalidParameter(
             f"{what} must be a whole number from {low}{most}; got {quoted(value)}"
         )
-    return value
+    return number
 
 
 def _plain(value: Any) -> Any:

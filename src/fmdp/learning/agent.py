@@ -14,7 +14,6 @@ Nobody inherits from Agent: what an algorithm says is in its Learner, and nothin
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, final
@@ -23,21 +22,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fmdp.errors import InvalidParameter
+from fmdp.learning.episodes import FOR_EVER
 from fmdp.learning.statistics import Statistics
-from fmdp.model import FactoredMDP, Structure
+from fmdp.model import FactoredMDP, OptimisticTables, Structure
 from fmdp.model.entries import NO_LIMITS, NOT_COUNTED, Index
 from fmdp.model.spaces import strides, whole_number
 from fmdp.parameters import quoted
-from fmdp.planning.plan import Plan, Planner, Prepared, Status, Tables
-from fmdp.planning.playing import NO_ACTIONS, ActionTable, Stretch, action_table
+from fmdp.planning.plan import Plan, Planner, Prepared, Status, Tables, ready
+from fmdp.planning.playing import MOST_ACTIONS, NO_ACTIONS, ActionTable, Stretch, action_table
 from fmdp.planning.policy import Policy, Rule, has_sizes_of
 from fmdp.planning.randomised import RandomisedPolicy
 
 if TYPE_CHECKING:
     from fmdp.learning.learner import Learner
-
-FOR_EVER = sys.maxsize
-_MOST_ACTIONS = 1 << 62
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,6 +85,12 @@ class Agent:
     steps, episodes, planner_calls, unconverged_plans
         How many so far. A decision of a learner that counts what it sees is an episode.
     """
+
+    def __init_subclass__(cls, **arguments: Any) -> None:
+        raise TypeError(
+            f"{cls.__name__} inherits from Agent, which is the library's own; what an algorithm "
+            f"does is said by a Learner"
+        )
 
     def __init__(
         self,
@@ -161,7 +164,16 @@ class Agent:
         KeyboardInterrupt
             Where Ctrl-C ended the planning.
         """
+        if not isinstance(tables, FactoredMDP | OptimisticTables):
+            raise InvalidParameter(
+                f"{self.learner.owner()} must plan with a FactoredMDP or OptimisticTables; got "
+                f"{quoted(tables)}"
+            )
         plan = self.prepared.solve(tables, **how)
+        if not isinstance(plan, Plan):
+            raise InvalidParameter(
+                f"the planner of {self.learner.owner()} must give a Plan; got {quoted(plan)}"
+            )
         if plan.status is Status.INTERRUPTED:
             raise KeyboardInterrupt
         if plan.policy is None:
@@ -176,7 +188,7 @@ class Agent:
         if self._prepared is None:
             if self.planner is None:
                 raise InvalidParameter(f"{self.learner.owner()} has no planner to plan with")
-            self._prepared = self.planner.prepare(self.structure)
+            self._prepared = ready(self.planner, self.structure)
         return self._prepared
 
     # ---- decisions ------------------------------------------------------------------------------
@@ -195,7 +207,14 @@ class Agent:
             Where the learner gives what is no decision for this structure.
         """
         if self._over or self.decision is None:
-            self._begin(self._checked(self.learner.decide(self)))
+            before = None if self.generator is None else self.generator.bit_generator.state
+            try:
+                self._begin(self._checked(self.learner.decide(self)))
+            except BaseException:
+                # Asked again, after Ctrl-C in the middle of a plan, it must draw the same.
+                if self.generator is not None and before is not None:
+                    self.generator.bit_generator.state = before
+                raise
             self.episodes += self.learner.counts
         assert self.decision is not None
         return self.decision
@@ -289,10 +308,10 @@ class Agent:
             self.statistics.record(state, action, rewards, next_state)
         else:
             self.statistics.check(state, action, rewards, next_state)
-        if self._watched:
-            self.learner.watch(self, state, action, rewards, next_state)
         self._advance(1, self._limit_reached())
         self._drawn = None
+        if self._watched:
+            self.learner.watch(self, state, action, rewards, next_state)
 
     # ---- many steps at once ---------------------------------------------------------------------
 
@@ -319,19 +338,18 @@ class Agent:
         # Limits that are reached beforehand end it after one step, as they do step by step.
         left = 1 if self._limit_reached() else decision.steps - self._taken
         policy, steps = decision.policy, min(at_most, left)
-        drawn, base = NO_ACTIONS, policy
-        if self._random:
-            assert isinstance(policy, RandomisedPolicy)
-            if self.structure.n_actions > _MOST_ACTIONS:
-                return None
-            self._before = self.randomness.bit_generator.state
-            drawn, base = self._joint(self._draw(policy, steps)), policy.base  # type: ignore[assignment]
+        drawn, base = NO_ACTIONS, policy.base if self._random else policy  # type: ignore[union-attr]
+        if self.structure.n_actions > MOST_ACTIONS:
+            return None
         if base is not None:
             if self._table is None and not isinstance(base, Rule):
                 self._table = action_table(base, self.structure)  # type: ignore[arg-type]
             if self._table is None:
-                self._undraw(policy, 0)
                 return None
+        if self._random:
+            assert isinstance(policy, RandomisedPolicy)
+            self._before = self.randomness.bit_generator.state
+            drawn = self._joint(self._draw(policy, steps))
         counts = self.statistics.counts if self.learner.counts else NOT_COUNTED
         return Stretch(steps, self._table, drawn, counts, decision.limits)
 

@@ -15,7 +15,7 @@ def estimated_model(statistics: Statistics) -> FactoredMDP:
     """P-hat and R-hat as a model: the maximum of the likelihood.
 
     Rows that were never visited are uniform, and rewards that were never seen are in the middle of
-    their range.
+    their range. Counts do not say where a model begins: this one begins where every variable is 0.
 
     Parameters
     ----------

@@ -38,6 +38,7 @@ VERSION = 2
 _BIT_GENERATORS = ("PCG64", "PCG64DXSM", "MT19937", "Philox", "SFC64")
 _COUNTERS = ("steps", "episodes", "planner_calls", "unconverged_plans")
 _COUNTS = ("cells", "visits", "reward_sums")
+_IN_THIS_FILE = "(in this file)"
 
 
 def save_agent(agent: Agent, path: str | os.PathLike[str]) -> None:
@@ -49,7 +50,7 @@ def save_agent(agent: Agent, path: str | os.PathLike[str]) -> None:
         "format": FORMAT,
         "version": VERSION,
         "learner": LEARNERS.place(type(learner)),
-        "settings": _settings_header(learner),
+        "settings": _settings_header(learner, agent.structure),
         "learner_planner": _planner_header(getattr(learner, "planner", None)),
         "planner": _planner_header(agent.planner),
         "generator": None if agent.generator is None else _plain(_generator_state(agent)),
@@ -61,18 +62,20 @@ def save_agent(agent: Agent, path: str | os.PathLike[str]) -> None:
         header["structure"] = {
             field.name: getattr(agent.structure, field.name) for field in fields(Structure)
         }
+    policy = getattr(agent.decision, "policy", None)
+    if isinstance(learner, Follow):
+        policy = learner.found(agent.structure)
     # A rule is code and no data; who follows one has said where it lives.
-    ruled = isinstance(learner, Follow) and isinstance(
-        getattr(agent.decision, "policy", None), Rule
-    )
-    if agent.decision is not None and not ruled:
-        arrays["policy"] = np.frombuffer(policy_bytes(agent.decision.policy), dtype=np.uint8)
+    if policy is not None and not (isinstance(learner, Follow) and isinstance(policy, Rule)):
+        arrays["policy"] = np.frombuffer(policy_bytes(policy), dtype=np.uint8)
     try:
         text = json.dumps(header)
+        if json.loads(text)["state"]["memory"] != values["memory"]:
+            raise TypeError("keys that are no texts, or tuples")
     except TypeError as error:
         raise InvalidParameter(
             f"{learner.owner()} has something in its memory that cannot be saved: {error}; "
-            f"numbers, texts, lists and arrays can"
+            f"numbers, texts, lists, dictionaries with texts as keys, and arrays can"
         ) from None
     stream = io.BytesIO()
     np.savez_compressed(stream, header=np.array(text), **arrays)  # type: ignore[arg-type]
@@ -139,7 +142,10 @@ def _agent(header: dict[str, Any], arrays: dict[str, NDArray[Any]], label: str) 
     others = {}
     if header["learner_planner"] is not None:
         others["planner"] = _planner(header["learner_planner"])
-    learner = kind.make(header["settings"], **others)
+    settings = dict(header["settings"])
+    if issubclass(kind, Follow) and settings["policy"] == _IN_THIS_FILE:
+        settings["policy"] = policy_from_bytes(arrays["policy"].tobytes())
+    learner = kind.make(settings, **others)
     if isinstance(learner, Follow):
         learner.refuse_to_import()
     told: Structure | FactoredMDP
@@ -205,11 +211,16 @@ def _read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, NDArr
     return header, arrays
 
 
-def _settings_header(learner: Any) -> dict[str, str]:
-    """The settings as texts, which read back as what they are."""
+def _settings_header(learner: Any, structure: Structure) -> dict[str, str]:
+    """The settings as texts, which read back as what they are; a policy that is no file is in this
+    one."""
     texts = {}
     for one in learner.parameters:
         value = getattr(learner, one.name)
+        inside = isinstance(learner, Follow) and not isinstance(value, str)
+        if inside and not isinstance(learner.found(structure), Rule):
+            texts[one.name] = _IN_THIS_FILE
+            continue
         texts[one.name] = one.show(value)
         if one.parse(texts[one.name], learner.owner()) != value:
             raise InvalidParameter(

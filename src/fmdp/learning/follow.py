@@ -97,6 +97,10 @@ class Follow(Learner):
             return policy
         return policy_of(policy, structure, self.owner())
 
+    def __repr__(self) -> str:
+        """With the name of a rule, and not the address of its function."""
+        return f"Follow(policy={type(self).parameters[0].show(self.policy)})"
+
     @property
     def label(self) -> str:
         """What it is called in a comparison."""
@@ -134,7 +138,7 @@ def learner_of(given: object, owner: str) -> Learner | None:
     """
     if isinstance(given, Learner):
         return given
-    if isinstance(given, str) and not _is_policy_file(given):
+    if isinstance(given, str) and not is_policy_file(given):
         return LEARNERS.read(given)
     if isinstance(given, type):
         raise InvalidParameter(
@@ -143,14 +147,16 @@ def learner_of(given: object, owner: str) -> Learner | None:
     if all(callable(getattr(given, verb, None)) for verb in ("act", "observe")):
         return None
     if not callable(given) and not isinstance(given, str | os.PathLike | RandomisedPolicy):
+        others = ", or an agent (an object with act and observe)" if owner == "simulate" else ""
         raise InvalidParameter(
-            f"{owner} needs a learner such as fmdp.PSRL() or 'psrl', an agent (an object with act "
-            f"and observe), a policy, or a function state -> action; got {quoted(given)}"
+            f"{owner} needs a learner such as fmdp.PSRL() or 'psrl', a policy, or a function "
+            f"state -> action{others}; got {quoted(given)}"
         )
     return Follow(policy=given)
 
 
-def _is_policy_file(text: str) -> bool:
-    if text in LEARNERS.names():
+def is_policy_file(text: str) -> bool:
+    """Whether a text is the path of a policy file, and not of a learner."""
+    if text.partition(",")[0] in LEARNERS.names():
         return False
     return text.endswith(".npz") or os.path.isfile(text)  # noqa: PTH113 - too long a name is none

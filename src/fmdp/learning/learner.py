@@ -11,7 +11,7 @@ unless it is set otherwise; exact up to 2^13 states, else approximate.
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
 from typing import Any, ClassVar
@@ -52,10 +52,12 @@ PLANNER_MEANING = (
     "'alp,basis=pairs'; by default exact where that fits, else approximate"
 )
 
+ROLES = ("learner", "upper", "lower", "baseline")
+
 _NOT_ASKED = ("act", "observe")
 
 
-class Learner(Settings):
+class Learner(Settings, ABC):
     """A learning algorithm: frozen settings, and how they decide.
 
     Inherit, declare settings as fields with `fmdp.setting`, and write `decide`. See PlanningLearner
@@ -80,8 +82,10 @@ class Learner(Settings):
 
     def __init_subclass__(cls, **arguments: Any) -> None:
         super().__init_subclass__(**arguments)
+        if cls.role not in ROLES:
+            raise TypeError(f"the role of {cls.__name__} must be one of {', '.join(ROLES)}")
         for name in _NOT_ASKED:
-            if name in cls.__dict__:
+            if hasattr(cls, name):
                 raise TypeError(
                     f"{cls.__name__} defines {name}, which nobody would call: a learner says "
                     f"what it does in decide(self, agent), and may look on in watch"

@@ -9,10 +9,11 @@ from typing import Any, NamedTuple
 
 from fmdp.elimination.backup import usable_cores
 from fmdp.elimination.layout import choose_layout
-from fmdp.errors import TooLarge
+from fmdp.errors import InvalidParameter, TooLarge
 from fmdp.memory import available_memory, describe_bytes, describe_count
 from fmdp.model import FactoredMDP, Structure
 from fmdp.model.factored import check_model
+from fmdp.parameters import quoted
 from fmdp.planning.evaluate import POLICY_GAIN_STATES, evaluate_exactly
 from fmdp.planning.exact import Exact
 from fmdp.planning.plan import Plan, Planner, Progress, Status
@@ -134,8 +135,16 @@ def plan_with(planner: Planner, model: FactoredMDP, *, progress: Progress | None
     """The plan of a planner, which need not inherit from Planner: `prepare` is enough."""
     own = getattr(planner, "plan", None)
     if own is None:
-        return Planner.plan(planner, model, progress=progress)
+        return _checked(Planner.plan(planner, model, progress=progress), planner)
     found: Plan = own(model, progress=progress)
+    return _checked(found, planner)
+
+
+def _checked(found: object, planner: Planner) -> Plan:
+    if not isinstance(found, Plan):
+        raise InvalidParameter(
+            f"planner {getattr(planner, 'name', planner)} must give a Plan; got {quoted(found)}"
+        )
     return found
 
 

@@ -18,6 +18,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from fmdp.errors import InvalidParameter
 from fmdp.model import FactoredMDP, OptimisticTables, Structure
 from fmdp.model.factored import check_model
 from fmdp.numerals import (
@@ -29,6 +30,7 @@ from fmdp.numerals import (
     short_number,
     upper_text,
 )
+from fmdp.parameters import quoted
 from fmdp.planning.policy import Policy
 from fmdp.planning.registry import PLANNERS
 from fmdp.registries import Registry
@@ -281,4 +283,15 @@ class Planner(Settings, ABC):
             With a status that says what its numbers are worth; Ctrl-C gives one too.
         """
         check_model(model, "plan")
-        return self.prepare(model.structure).solve(model, progress=progress)
+        return ready(self, model.structure).solve(model, progress=progress)
+
+
+def ready(planner: Planner, structure: Structure) -> Prepared:
+    """What `prepare` gives, or an error that says what it should have given."""
+    prepared = planner.prepare(structure)
+    if not callable(getattr(prepared, "solve", None)):
+        raise InvalidParameter(
+            f"prepare of planner {getattr(planner, 'name', planner)} must give an object with "
+            f"solve(tables); got {quoted(prepared)}"
+        )
+    return prepared

@@ -18,8 +18,10 @@ from fmdp.model.entries import NO_LIMITS, NOT_COUNTED, Counts, Index
 from fmdp.model.spaces import encode
 from fmdp.planning.policy import Policy, TablePolicy
 
-TABULATED_STATES = 1 << 18
+TABLE_STATES = 1 << 18
 """Up to here a policy that is no table becomes one, state by state as states are met."""
+MOST_ACTIONS = 1 << 62
+"""Up to here the joint actions have numbers that compiled code can hold."""
 NO_ACTIONS: Index = np.zeros(0, dtype=np.int64)
 
 
@@ -42,8 +44,11 @@ class ActionTable:
 
 
 def action_table(policy: Policy, structure: Structure) -> ActionTable | None:
-    """The policy as a table, filled as states are met; None where there are too many states."""
-    if isinstance(policy, TablePolicy) or structure.n_states <= TABULATED_STATES:
+    """The policy as a table, filled as states are met; None where there are too many states, or
+    actions."""
+    if structure.n_actions > MOST_ACTIONS:
+        return None
+    if isinstance(policy, TablePolicy) or structure.n_states <= TABLE_STATES:
         return ActionTable(policy, structure)
     return None
 

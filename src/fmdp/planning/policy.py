@@ -241,9 +241,10 @@ def policy_of(given: object, structure: Structure, owner: str) -> Policy:
 def has_sizes_of(policy: object, structure: Structure) -> bool:
     """Whether it knows its sizes, which must be those of the structure: compiled code does not look
     where a table ends."""
-    sizes = tuple(getattr(policy, f"{what}_sizes", None) for what in ("state", "action"))
-    if None in sizes:
+    given = [getattr(policy, f"{what}_sizes", None) for what in ("state", "action")]
+    if None in given:
         return False
+    sizes = tuple(tuple(one) for one in given)  # type: ignore[arg-type]
     ours = (structure.state_sizes, structure.action_sizes)
     if sizes != ours:
         raise InvalidParameter(

@@ -40,6 +40,7 @@ what the planner of the reference reports."""
 
 STEPS = Integer("steps", 10_000, "steps to take", low=1, high=2**53)
 SEED = Integer("seed", 0, "seed of environment and learner", low=0)
+_COUNTERS = ("episodes", "planner_calls", "unconverged_plans")
 _MARK = Integer("checkpoints", 1, "", low=1)
 _RECORD = Flag("record", False, "whether every step is kept")
 
@@ -137,6 +138,7 @@ class Simulation:
         )
         if isinstance(self.agent, Agent) and self.agent.generator is None:
             self.agent.generator = of_learner
+        self._before = {name: getattr(self.agent, name, None) for name in _COUNTERS}
         self.seconds = 0.0
         self.interrupted = False
         self._curve: list[tuple[int, float]] = []
@@ -213,6 +215,11 @@ class Simulation:
             "seconds": self.seconds,
         }
 
+    def _counted(self, name: str) -> int | None:
+        """Since the beginning of this run: an agent may have been at work before."""
+        now, before = getattr(self.agent, name, None), self._before[name]
+        return None if now is None else now - (before or 0)
+
     def result(self) -> Run:
         """What the steps so far have cost."""
         environment, agent = self.environment, self.agent
@@ -229,9 +236,7 @@ class Simulation:
             gain=self.reference.gain,
             gain_kind=self.reference.gain_kind,
             steps=environment.steps,
-            episodes=getattr(agent, "episodes", None),
-            planner_calls=getattr(agent, "planner_calls", None),
-            unconverged_plans=getattr(agent, "unconverged_plans", None),
+            **{name: self._counted(name) for name in _COUNTERS},
             curve=tuple(self._curve),
             gap_curve=tuple(self._gap_curve) if with_gaps else None,
             total_reward=environment.total_reward,

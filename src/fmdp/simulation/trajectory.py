@@ -64,17 +64,8 @@ class Trajectory:
         )
 
     def columns(self) -> dict[str, NDArray[Any]]:
-        """One array a variable and reward factor by its name; row t is what step t began with and
-        what came of it. A reward that is called like a variable has "reward " before its name, and
-        the number of the step, "t", has "step " where a variable is called so."""
-        s = self.structure
-        clock = "step t" if "t" in s.names else "t"
-        found: dict[str, NDArray[Any]] = {clock: np.arange(1, len(self) + 1)}
-        found |= {name: self.states[:-1, i] for i, name in enumerate(s.state_names)}
-        found |= {name: self.actions[:, j] for j, name in enumerate(s.action_names)}
-        for k, name in enumerate(s.reward_names):
-            found[f"reward {name}" if name in found else name] = self.rewards[:, k]
-        return found
+        """Arrays of one length by name, a row a step: see `columns_of`."""
+        return columns_of(self.structure, self.states, self.actions, self.rewards)
 
     def to_frame(self) -> Any:
         """The columns as a pandas DataFrame, a row a step.
@@ -85,6 +76,34 @@ class Trajectory:
             Where pandas is not installed.
         """
         return needs_pandas().DataFrame(self.columns())
+
+
+def columns_of(
+    structure: Structure, states: NDArray[Any], actions: NDArray[Any], rewards: NDArray[np.float64]
+) -> dict[str, NDArray[Any]]:
+    """Columns of a trajectory: t (1 for the first step), every variable by its name as the step
+    found it, reward.NAME of every reward factor, and their sum as reward. A variable that is called
+    like one of these has "variable." before its name.
+
+    Parameters
+    ----------
+    structure
+        Has the names.
+    states, actions, rewards
+        As in `Trajectory`.
+    """
+    steps = len(actions)
+    found: dict[str, NDArray[Any]] = {"t": np.arange(1, steps + 1)}
+    columns = [
+        *zip(structure.state_names, states[:steps].T, strict=True),
+        *zip(structure.action_names, actions.T, strict=True),
+    ]
+    for name, column in columns:
+        taken = name in found or name == "reward" or name.startswith("reward.")
+        found[f"variable.{name}" if taken else name] = column.astype(np.int64)
+    for name, column in zip(structure.reward_names, rewards.T, strict=True):
+        found[f"reward.{name}"] = column
+    return found | {"reward": rewards.sum(axis=1)}
 
 
 class Recorder:
