@@ -179,3 +179,19 @@ def test_what_is_declared_is_what_there_is(kind: Any) -> None:
     declared = {one.name for one in kind.parameters}
     assert {field.name for field in fields(kind)} - declared <= {"planner"}
     assert all(one.meaning.strip() for one in kind.parameters)
+
+
+def test_a_new_default_of_an_inherited_setting_is_one_line() -> None:
+    """Without an annotation it was once ignored in silence."""
+
+    class Eager(fmdp.PSRL):
+        """Explores less."""
+
+        c = 0.1
+        episodes = "doubling"
+
+    assert (Eager().c, Eager().episodes, Eager(c=2).c) == (0.1, "doubling", 2.0)
+    assert {one.name: one.default for one in Eager.parameters}["c"] == 0.1
+    assert Eager().words() == ()
+    with pytest.raises(FmdpError, match="the 'c' parameter of learner Own, by default, must be"):
+        type("Own", (fmdp.PSRL,), {"c": -1.0})

@@ -273,8 +273,66 @@ def test_act_and_observe_cannot_be_overridden(verb: str) -> None:
         type("Own", (Learner,), {verb: lambda self, state: (0,), "__doc__": "Acts by itself."})
 
 
+def test_nor_by_a_class_beside() -> None:
+    class Acting:
+        def act(self, state: Any) -> tuple[int, ...]:
+            return (0,)
+
+    with pytest.raises(TypeError, match="defines act, which nobody would call"):
+        type("Own", (Acting, fmdp.PSRL), {"__doc__": "Acts beside."})
+
+
 def test_nobody_inherits_from_agent() -> None:
-    assert getattr(fmdp.Agent, "__final__", False)
+    with pytest.raises(TypeError, match="what an algorithm does is said by a Learner"):
+        type("Own", (fmdp.Agent,), {})
+
+
+def test_what_is_missing_is_said() -> None:
+    with pytest.raises(TypeError, match=r"abstract.*tables"):
+        type("Own", (PlanningLearner,), {"__doc__": "Says nothing."})()
+    with pytest.raises(TypeError, match="role of Own must be one of learner, upper"):
+        type("Own", (fmdp.PSRL,), {"__doc__": "Has a role of its own.", "role": "best"})
+    empty = type("Own", (PlanningLearner,), {"__doc__": "X.", "tables": lambda self, agent: None})
+    with pytest.raises(InvalidParameter, match="must plan with a FactoredMDP or OptimisticTables"):
+        fmdp.simulate(MODEL, empty(), 5)
+
+
+def test_a_step_is_counted_though_looking_on_fails() -> None:
+    class Stumbling(Watching):
+        """Falls over at the third step."""
+
+        def watch(
+            self, agent: fmdp.Agent, state: Any, action: Any, rewards: Any, next_state: Any
+        ) -> None:
+            if agent.steps == 3:
+                raise KeyboardInterrupt
+            super().watch(agent, state, action, rewards, next_state)
+
+    run = fmdp.simulate(MODEL, Stumbling(), 10)
+    assert run.interrupted
+    assert run.steps == run.agent.steps == 3
+
+
+def test_a_run_counts_its_own_episodes() -> None:
+    first = fmdp.simulate(MODEL, "psrl", 200, 1)
+    more = fmdp.simulate(MODEL, first.agent, 1, 2)
+    assert first.planner_calls > 10  # type: ignore[operator]
+    assert more.planner_calls in (0, 1)
+    assert more.agent.steps == 201
+
+
+def test_more_actions_than_compiled_code_can_number() -> None:
+    """2^70 joint actions: stepped, not played in bulk."""
+    model = fmdp.FactoredMDP.from_factors(
+        (2,), (2,) * 70, [([0, "a3"], np.full((2, 2, 2), 0.5))], [([0], [0.0, 1.0])]
+    )
+    free = fmdp.simulation.Reference(gain=0.0, gain_kind="exact", gaps=None, seconds=0.0)
+    run = fmdp.simulate(model, lambda state: (0,) * 70, 20, reference=free, record=True)
+    assert run.trajectory is not None
+    assert run.trajectory.actions.shape == (20, 70)
+    run = fmdp.simulate(model, "random", 20, reference=free, record=True)
+    assert run.trajectory is not None
+    assert 0.3 < run.trajectory.actions.mean() < 0.7
 
 
 class Answers(Learner):

@@ -179,10 +179,14 @@ class Interrupted:
 
 
 @pytest.mark.parametrize("at", [1, 4])
-def test_inside_a_plan(at: int) -> None:
+@pytest.mark.parametrize("kind", [fmdp.DORL, fmdp.PSRL])
+def test_inside_a_plan(at: int, kind: type[Any]) -> None:
     planner: Any = Interrupted(at)
-    simulation = Simulation(MODEL, fmdp.DORL(planner=planner), 1, reference=FREE, record=True)
+    simulation = Simulation(MODEL, kind(planner=planner), 1, reference=FREE, record=True)
+    before = str(simulation.agent.generator.bit_generator.state)  # type: ignore[union-attr]
     simulation.run(200)
+    if at == 1:  # what was drawn for the plan is drawn again
+        assert str(simulation.agent.generator.bit_generator.state) == before  # type: ignore[union-attr]
     run = simulation.result()
     assert run.interrupted
     assert run.planner_calls == run.episodes == at - 1
