@@ -24,6 +24,7 @@ import struct
 import zipfile
 import zlib
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -56,7 +57,7 @@ def read_file(path: str | os.PathLike[str], what: str) -> bytes:
     """The content of a regular file, or FileProblem; `what` says what was expected there."""
     label = os.fspath(path)
     try:
-        _refuse_special(os.stat(path).st_mode, label, what)
+        _refuse_special(Path(path).stat().st_mode, label, what)
         # Somebody may put a pipe in its place between the two looks.
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | _BINARY)
         with os.fdopen(descriptor, "rb") as file:
@@ -229,7 +230,7 @@ def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo, name: str) -> NDAr
             place = _bytes_of(array)
             done = 0
             while done < needed:
-                got = file.readinto(place[done : done + _CHUNK])
+                got = file.readinto(place[done : done + _CHUNK])  # type: ignore[attr-defined]
                 if not got:
                     raise _Flawed(f"its part {name!r} is cut short")
                 done += got
@@ -241,4 +242,4 @@ def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo, name: str) -> NDAr
 
 
 def _bytes_of(array: NDArray[Any]) -> memoryview:
-    return memoryview(array.reshape(-1).view(np.uint8))
+    return memoryview(array.reshape(-1).view(np.uint8))  # type: ignore[arg-type]
