@@ -153,14 +153,16 @@ def _agent(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Agent:
     others = {}
     if header["learner_planner"] is not None:
         others["planner"] = _planner(header["learner_planner"])
-    learner = kind.make(header["settings"], **others)
+    learner = kind.make(_object(header["settings"], "settings"), **others)
     if isinstance(learner, Follow):
         learner.refuse_to_import()
     told: Structure | FactoredMDP
     if kind.knows_model:
         told = loads(_text(header["model"], "model"), "its model")
     else:
-        told = Structure(**{name: _tuples(v) for name, v in header["structure"].items()})
+        told = Structure(
+            **{name: _tuples(v) for name, v in _object(header["structure"], "structure").items()}
+        )
     counts = _checked_counts(told if isinstance(told, Structure) else told.structure, arrays)
     # As every learner starts: a baseline's own start would look for a policy or a rule by the name
     # that the file has for it, and the policy is in the file.
@@ -169,7 +171,7 @@ def _agent(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Agent:
         agent.planner = _planner(header["planner"])
     for name, array in counts.items():
         getattr(agent.statistics.counts, name)[:] = array
-    _restore(agent, header["state"], arrays)
+    _restore(agent, _object(header["state"], "state"), arrays)
     return agent
 
 
@@ -209,7 +211,7 @@ def _restore(agent: Agent, values: Mapping[str, Any], arrays: Mapping[str, NDArr
         setattr(agent, name, _whole(values[name], name))
     reason = values["reason"]
     agent.planner_reason = None if reason is None else _text(reason, "reason")
-    agent.memory = dict(values["memory"])
+    agent.memory = dict(_object(values["memory"], "memory"))
     warm = {}
     for name, array in arrays.items():
         head, _, rest = name.partition(".")
@@ -273,6 +275,12 @@ def _whole(value: Any, name: str, low: int = 0, high: int = _MOST_STEPS) -> int:
 def _flag(value: Any, name: str) -> bool:
     if type(value) is not bool:
         raise InvalidParameter(f"its {name!r} must be true or false; got {quoted(value)}")
+    return value
+
+
+def _object(value: Any, name: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise InvalidParameter(f"its {name!r} must be an object; got {quoted(value)}")
     return value
 
 
