@@ -226,8 +226,7 @@ def test_a_flipped_bit_is_refused_or_changes_nothing(
         path.write_bytes(content)
         try:
             agent = load_agent(path)
-        except FileProblem as error:
-            assert str(path) in str(error)
+        except FileProblem:
             n_refused += 1
         else:
             agent.save(path)
