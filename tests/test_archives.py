@@ -282,16 +282,16 @@ TABLE = TablePolicy((2, 3), (4,), np.array([0, 1, 2, 3, 0, 1]))
 @pytest.mark.parametrize(
     ("header", "arrays", "said"),
     [
-        ({}, {"actions": None}, "its part 'actions' is missing"),
-        ({}, {"actions": np.zeros(5, np.uint8)}, r"has shape \(5,\); must have \(6\)"),
+        ({}, {"actions": None}, "its parts are not the one 'actions'"),
+        ({}, {"actions": np.zeros(5, np.uint8)}, r"has shape \(5,\); must have \(6,\)"),
         ({}, {"actions": np.zeros(6)}, "is of float64; must be of unsigned"),
         ({}, {"actions": np.full(6, np.nan)}, "is of float64"),
         ({}, {"actions": np.full(6, 4, np.uint8)}, "the action of state 0 is 4; allowed: 0 to 3"),
         ({"state_sizes": [6]}, {}, "is a policy for state sizes"),
-        ({"state_sizes": [-2, -3]}, {}, "whole numbers from 1 to"),
-        ({"state_sizes": [2, 3.0]}, {}, "whole numbers from 1 to"),
-        ({"state_sizes": "23"}, {}, "must be a list"),
-        ({"action_sizes": [2**40]}, {}, "whole numbers from 1 to"),
+        ({"state_sizes": [-2, -3]}, {}, "is a policy for state sizes|from 1 to"),
+        ({"state_sizes": [2, 3.5]}, {}, "is a policy for state sizes|from 1 to"),
+        ({"state_sizes": "23"}, {}, "is a policy for state sizes|must be a list"),
+        ({"action_sizes": [2**40]}, {}, "is a policy for action sizes|from 1 to"),
         ({"kind": "quantum"}, {}, "unknown kind 'quantum'"),
         ({"kind": ["table"]}, {}, "unknown kind"),
         ({"kind": "greedy"}, {}, "its decision_sizes must be a list"),
@@ -303,9 +303,30 @@ def test_a_table_that_lies(
 ) -> None:
     path = lying(TABLE, tmp_path / "policy.npz", header, **arrays)
     structure = fmdp.Structure((2, 3), (4,), ((), ()), ())
-    with pytest.raises(FileProblem, match=said) as caught:
-        load_policy(path, structure)
-    assert str(path) in str(caught.value)
+    for told in (structure, None):
+        if told is None and header.get("state_sizes") == [6]:
+            continue  # another policy, and a good one
+        with pytest.raises(FileProblem, match=said) as caught:
+            load_policy(path, told)
+        assert str(path) in str(caught.value)
+
+
+def test_what_does_not_fit_is_refused_before_it_is_inflated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A table of 2^26 states in the place of one of 6, or beside it."""
+    many = np.zeros(1 << 26, np.uint8)
+    path = tmp_path / "policy.npz"
+    for header, arrays in (({}, {"actions": many}), ({}, {"more": many})):
+        lying(TABLE, path, header, **arrays)
+        monkeypatch.setattr(archives, "checksum", lambda *_: pytest.fail("inflated"))
+        with pytest.raises(FileProblem, match="holds no policy"):
+            load_policy(path)
+        monkeypatch.undo()
+    TablePolicy((2,) * 26, (4,), many).save(path)
+    monkeypatch.setattr(archives, "checksum", lambda *_: pytest.fail("inflated"))
+    with pytest.raises(FileProblem, match="is a policy for state sizes"):
+        load_policy(path, fmdp.Structure((2, 3), (4,), ((), ()), ()))
 
 
 def test_what_an_exploring_policy_plays_is_what_its_base_is(tmp_path: Path) -> None:

@@ -3,8 +3,8 @@
 
 `errors`, `memory`, `numerals`, `archives`, `parameters`, `progress`, `settings`, `generators` and
 `registries` lie below all; `interop` and `testing` stand on everything up to simulation, and only
-`cli` imports them, inside a function. Only `cli` knows Typer and Rich, but for `progress`, which imports Rich
-inside a function when something is to be shown.
+`cli` imports them, inside a function. Only `cli` knows Typer and Rich, but for `progress`, which
+imports Rich inside a function when something is to be shown.
 Every import statement counts, wherever it stands: in a function, relative, or for types only.
 """
 

@@ -23,14 +23,14 @@ import stat
 import struct
 import zipfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fmdp.errors import FileProblem
+from fmdp.errors import FileProblem, FmdpError
 from fmdp.memory import available_memory, describe_bytes
 
 HEADER = "header"
@@ -144,30 +144,57 @@ def checksum(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> s
     return f"sha256:{digest.hexdigest()}"
 
 
+Shapes = Mapping[str, tuple[int, ...]]
+
+
 def unpack(
-    content: bytes, label: str, *, what: str, form: str, version: int
+    content: bytes,
+    label: str,
+    *,
+    what: str,
+    form: str,
+    version: int,
+    expect: Callable[[dict[str, Any], Shapes], None] | None = None,
 ) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """Header and arrays of an archive; `what` it is, its format and version, for the errors."""
+    """Header and arrays of an archive; `what` it is, its format and version, for the errors.
+
+    `expect` is shown the header and the shapes before any array is inflated, and raises what it
+    likes where they cannot be.
+    """
     try:
-        arrays = _members(content, label)
-        text = arrays.pop(HEADER)
-        if text.dtype.kind != "U" or text.shape != ():
-            raise _Flawed("its header is no text")
-        refuse_large_json(str(text), label)
-        header = json.loads(str(text))
-        found = checksum(header, arrays) if isinstance(header, dict) else ""
+        with zipfile.ZipFile(io.BytesIO(_of_few_members(content))) as archive:
+            places = _places(archive, len(content), label)
+            header = _header(archive, places.pop(HEADER), label)
+            _refuse_other(header, label, what, form, version)
+            if expect is not None:
+                expect(header, {name: place.shape for name, place in places.items()})
+            arrays = {name: _array(archive, place, name) for name, place in places.items()}
+        found = checksum(header, arrays)
+    except FmdpError:
+        raise
     except (_Flawed, *_FLAWS) as error:
         said = f": {error}" if isinstance(error, _Flawed) else ""
         raise FileProblem(f"{label} is not a {what} file (or is cut short){said}") from None
+    if header.pop(DIGEST, None) != found:
+        raise FileProblem(f"{label} is damaged: its checksum is not that of its content")
+    return header, arrays
+
+
+def _header(archive: zipfile.ZipFile, place: _Place, label: str) -> Any:
+    if place.dtype.kind != "U" or place.shape != ():
+        raise _Flawed("its header is no text")
+    text = str(_array(archive, place, HEADER))
+    refuse_large_json(text, label)
+    return json.loads(text)
+
+
+def _refuse_other(header: Any, label: str, what: str, form: str, version: int) -> None:
     if not isinstance(header, dict) or header.get("format") != form:
         raise FileProblem(f"{label} is not a {what} file: its format is not {form}")
     if header.get("version") != version:
         raise FileProblem(
             f"{label} has {what} version {header.get('version')}; this fmdp reads {version}"
         )
-    if header.pop(DIGEST, None) != found:
-        raise FileProblem(f"{label} is damaged: its checksum is not that of its content")
-    return header, arrays
 
 
 class _Flawed(Exception):
@@ -189,52 +216,72 @@ _FLAWS = (
 )
 
 
-def _members(content: bytes, label: str) -> dict[str, NDArray[Any]]:
+def _of_few_members(content: bytes) -> bytes:
     if content.count(_ENTRY) > _MOST_MEMBERS:
         raise _Flawed(f"it has more than {_MOST_MEMBERS} parts")
-    with zipfile.ZipFile(io.BytesIO(content)) as archive:
-        members = archive.infolist()
-        _refuse_large(len(content) + 2 * sum(member.file_size for member in members), label)
-        arrays: dict[str, NDArray[Any]] = {}
-        for member in members:
-            name = member.filename.removesuffix(".npy")
-            if name == member.filename or name in arrays:
-                raise _Flawed(f"its part {member.filename!r} is no array, or is there twice")
-            if member.flag_bits & 1 or member.compress_type not in _PLAIN:
-                raise _Flawed(f"its part {name!r} is packed in a way that fmdp does not use")
-            arrays[name] = _array(archive, member, name)
-    return arrays
+    return content
+
+
+class _Place(NamedTuple):
+    """Where an array is, and what it says that it is."""
+
+    member: zipfile.ZipInfo
+    offset: int
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    bytes: int
+
+
+def _places(archive: zipfile.ZipFile, size: int, label: str) -> dict[str, _Place]:
+    members = archive.infolist()
+    _refuse_large(size + 2 * sum(member.file_size for member in members), label)
+    places: dict[str, _Place] = {}
+    for member in members:
+        name = member.filename.removesuffix(".npy")
+        if name == member.filename or name in places:
+            raise _Flawed(f"its part {member.filename!r} is no array, or is there twice")
+        if member.flag_bits & 1 or member.compress_type not in _PLAIN:
+            raise _Flawed(f"its part {name!r} is packed in a way that fmdp does not use")
+        places[name] = _place(archive, member, name)
+    return places
 
 
 _PLAIN = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 
 
-def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo, name: str) -> NDArray[Any]:
-    """One array, allocated only after its shape is seen to agree with its declared size."""
+def _place(archive: zipfile.ZipFile, member: zipfile.ZipInfo, name: str) -> _Place:
+    """What stands before the numbers, which must agree with the size in the directory."""
     with archive.open(member) as file:
         start = file.read(len(_MAGIC) + 2)
         length = int.from_bytes(start[-2:], "little")
         layout = _LAYOUT.fullmatch(file.read(length))
-        if len(start) < len(_MAGIC) + 2 or not start.startswith(_MAGIC) or layout is None:
-            raise _Flawed(f"its part {name!r} is no plain array")
-        kind = layout[1].decode()
-        if not _NUMBERS.fullmatch(kind):
-            raise _Flawed(f"its part {name!r} is an array of {kind}")
-        shape = tuple(int(size) for size in layout[2].decode().replace(" ", "").split(",") if size)
-        dtype = np.dtype(kind)
-        needed = math.prod(shape) * dtype.itemsize
-        if needed != member.file_size - len(start) - length or len(shape) > 8:
-            raise _Flawed(f"its part {name!r} is of another size than its shape {shape} says")
-        array: NDArray[Any] = np.empty(shape, dtype=dtype)
-        if needed:
-            place = _bytes_of(array)
+    if len(start) < len(_MAGIC) + 2 or not start.startswith(_MAGIC) or layout is None:
+        raise _Flawed(f"its part {name!r} is no plain array")
+    kind = layout[1].decode()
+    if not _NUMBERS.fullmatch(kind):
+        raise _Flawed(f"its part {name!r} is an array of {kind}")
+    shape = tuple(int(size) for size in layout[2].decode().replace(" ", "").split(",") if size)
+    dtype = np.dtype(kind)
+    needed = math.prod(shape) * dtype.itemsize
+    offset = len(start) + length
+    if needed != member.file_size - offset or len(shape) > 8:
+        raise _Flawed(f"its part {name!r} is of another size than its shape {shape} says")
+    return _Place(member, offset, dtype, shape, needed)
+
+
+def _array(archive: zipfile.ZipFile, place: _Place, name: str) -> NDArray[Any]:
+    array: NDArray[Any] = np.empty(place.shape, dtype=place.dtype)
+    with archive.open(place.member) as file:
+        file.read(place.offset)
+        if place.bytes:
+            held = _bytes_of(array)
             done = 0
-            while done < needed:
-                got = file.readinto(place[done : done + _CHUNK])  # type: ignore[attr-defined]
+            while done < place.bytes:
+                got = file.readinto(held[done : done + _CHUNK])  # type: ignore[attr-defined]
                 if not got:
                     raise _Flawed(f"its part {name!r} is cut short")
                 done += got
-            if dtype.kind == "b" and max(place) > 1:
+            if place.dtype.kind == "b" and max(held) > 1:
                 raise _Flawed(f"its part {name!r} has truth values that are neither")
         if file.read(1):  # nothing is left; and the end is where zipfile compares its own checksum
             raise _Flawed(f"its part {name!r} is too long")

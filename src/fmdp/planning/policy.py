@@ -20,7 +20,7 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from fmdp.archives import HEADER, pack, read_file, unpack
+from fmdp.archives import HEADER, Shapes, pack, read_file, unpack
 from fmdp.errors import FileProblem, FmdpError, InvalidParameter
 from fmdp.model import Structure
 from fmdp.model.files import path_of, write_atomically
@@ -448,24 +448,41 @@ def policy_from_bytes(
 ) -> Any:
     """The policy that `policy_bytes` has written, of one of these kinds if any are given; what is
     wrong is a FileProblem that begins with the label."""
-    header, arrays = unpack(content, label, what="policy", form=FORMAT, version=VERSION)
-    kind = header.get("kind")
-    reader = READERS.get(kind) if isinstance(kind, str) else None
-    if reader is None or (kinds and kind not in kinds):
-        raise FileProblem(f"{label} holds a policy of unknown kind {kind!r}")
+
+    def expect(header: Mapping[str, Any], shapes: Shapes) -> None:
+        kind = header.get("kind")
+        if not isinstance(kind, str) or kind not in (kinds or READERS):
+            raise FileProblem(f"{label} holds a policy of unknown kind {kind!r}")
+        for what in ("state", "action") if structure is not None else ():
+            ours = getattr(structure, f"{what}_sizes")
+            theirs = header.get(f"{what}_sizes")
+            if theirs != list(ours):
+                shown = quoted(tuple(theirs) if isinstance(theirs, list) else theirs)
+                raise FileProblem(
+                    f"{label} is a policy for {what} sizes {shown}; the problem has {ours}"
+                )
+        if kind == TablePolicy.kind and shapes.keys() != {"actions"}:
+            raise FileProblem(f"{label} holds no policy: its parts are not the one 'actions'")
+        if kind == TablePolicy.kind and shapes["actions"] != (states := _n_states(header, label)):
+            raise FileProblem(
+                f"{label} holds no policy: its part 'actions' has shape {shapes['actions']}; "
+                f"must have {states}"
+            )
+
+    header, arrays = unpack(
+        content, label, what="policy", form=FORMAT, version=VERSION, expect=expect
+    )
     try:
-        policy = reader(header, arrays)
+        return READERS[header["kind"]](header, arrays)
     except FmdpError as error:
         raise FileProblem(f"{label} holds no policy: {error}") from None
-    if structure is not None:
-        for what in ("state", "action"):
-            # The policy's own: what a header says need not be what compiled code will be given.
-            theirs, ours = (getattr(one, f"{what}_sizes") for one in (policy, structure))
-            if theirs != ours:
-                raise FileProblem(
-                    f"{label} is a policy for {what} sizes {theirs}; the problem has {ours}"
-                )
-    return policy
+
+
+def _n_states(header: Mapping[str, Any], label: str) -> tuple[int]:
+    try:
+        return (count(sizes_in(header)[0]),)
+    except FmdpError as error:
+        raise FileProblem(f"{label} holds no policy: {error}") from None
 
 
 def load_policy(path: str | os.PathLike[str], structure: Structure | None = None) -> Policy:
