@@ -8,8 +8,10 @@ from pathlib import Path
 
 
 def available_memory() -> int:
-    """Bytes that can be had without swapping: the system's figure, or the container's if less."""
-    candidates = [value for value in (_meminfo(), _cgroup()) if value is not None]
+    """Bytes that can be had without swapping: the system's figure, or less where the container or
+    the process (ulimit -v, -d) has a limit of its own."""
+    found = (_meminfo(), _cgroup(), _process())
+    candidates = [value for value in found if value is not None]
     if candidates:
         return min(candidates)
     try:
@@ -35,6 +37,22 @@ def _cgroup() -> int | None:
         used = Path("/sys/fs/cgroup/memory.current").read_text().strip()
         return None if limit == "max" else max(0, int(limit) - int(used))
     except (OSError, ValueError):
+        return None
+
+
+def _process() -> int | None:
+    """What is left under the limits of this process, if it has any."""
+    try:
+        import resource
+
+        pages = [int(word) for word in Path("/proc/self/statm").read_text().split()]
+        left = []
+        for limit, used in ((resource.RLIMIT_AS, pages[0]), (resource.RLIMIT_DATA, pages[5])):
+            most, _ = resource.getrlimit(limit)
+            if most != resource.RLIM_INFINITY:
+                left.append(max(0, most - used * resource.getpagesize()))
+        return min(left, default=None)
+    except (ImportError, OSError, ValueError, IndexError):
         return None
 
 

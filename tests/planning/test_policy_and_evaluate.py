@@ -76,7 +76,7 @@ def test_bad_files_are_one_line(tmp_path: Path) -> None:
         (half, "cut short"),
         (text, "not a policy file"),
         (archive, "format"),
-        (tmp_path, "not a policy file"),
+        (tmp_path, "is a directory; must be a policy file"),
     ):
         with pytest.raises(FileProblem, match=words) as error:
             load_policy(path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -82,14 +83,14 @@ def description(model: FactoredMDP) -> dict[str, Any]:
             {
                 "name": structure.state_names[i],
                 "size": structure.state_sizes[i],
-                "values": structure.state_values[i],
+                "values": names_json(structure.state_values[i]),
                 "scope": scope_names(structure, structure.transition_scopes[i]),
                 "rows": structure.transition_rows[i],
             }
             for i in range(structure.m)
         ],
         "action_variables": [
-            {"name": name, "size": size, "values": values}
+            {"name": name, "size": size, "values": names_json(values)}
             for name, size, values in zip(
                 structure.action_names, structure.action_sizes, structure.action_values, strict=True
             )
@@ -179,7 +180,12 @@ def print_model(model: FactoredMDP) -> None:
         print(f"  ... {len(lines) - MOST_LINES_OF_NETWORK} more lines")
 
 
-def values_text(values: tuple[str, ...]) -> str:
+def names_json(values: Sequence[str]) -> Sequence[str] | None:
+    """The names of values; none where thousands are called by their numbers, which say nothing."""
+    return values if isinstance(values, tuple) else None
+
+
+def values_text(values: Sequence[str]) -> str:
     """ "2: down, up", with the middle left out of a long list."""
     if len(values) > MOST_VALUES_SHOWN:
         shown = [*values[: MOST_VALUES_SHOWN - 2], "...", values[-1]]
@@ -220,7 +226,7 @@ def table_json(model: FactoredMDP, name: str) -> dict[str, Any]:
             "kind": kind,
             "scope": scope_names(structure, structure.transition_scopes[index]),
             "scope_sizes": structure.scope_sizes(structure.transition_scopes[index]),
-            "values": structure.state_values[index],
+            "values": names_json(structure.state_values[index]),
             "rows": model.transitions[index],
         }
     return {

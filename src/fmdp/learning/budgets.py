@@ -18,10 +18,13 @@ Too small a budget can also keep its promises, by promising little: so a floor g
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Mapping
 from typing import Any
 
+from fmdp.errors import InvalidParameter
 from fmdp.model import Structure
+from fmdp.parameters import quoted
 
 
 def growing_budget(t: int, growth: float, structure: Structure) -> float:
@@ -91,17 +94,28 @@ class BudgetDoubling:
         return {name: getattr(self, name) for name in _STATE}
 
     def restore(self, values: Mapping[str, Any]) -> None:
+        """From what `state` has returned, perhaps by way of a file; or InvalidParameter."""
+        for name, least in _STATE.items():
+            value = values.get(name) if isinstance(values, Mapping) else None
+            whole = isinstance(getattr(self, name), int)
+            right = type(value) is int or (type(value) is float and not whole)
+            if not right or not max(least, -sys.float_info.max) <= value <= sys.float_info.max:  # type: ignore[operator]
+                raise InvalidParameter(
+                    f"{name.strip('_')} of a budget must be a {'whole' if whole else 'finite'} "
+                    f"number{'' if least else ', at least 0'}; got {quoted(value)}"
+                )
         for name in _STATE:
             setattr(self, name, values[name])
 
 
-_STATE = (
-    "budget",
-    "refuted",
-    "_tested",
-    "_tested_steps",
-    "_excess",
-    "_promise",
-    "_steps",
-    "_reward",
-)
+_STATE = {
+    "budget": 0,
+    "refuted": 0,
+    "_tested": 0,
+    "_tested_steps": 0,
+    "_excess": -math.inf,
+    "_promise": -math.inf,
+    "_steps": 0,
+    "_reward": -math.inf,
+}
+"""What there is beside the arguments of the constructor, and the least that each can be."""

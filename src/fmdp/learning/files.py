@@ -6,39 +6,45 @@ with its policy (a policy file inside) and the state of the generator: all that 
 depends on. An agent that is loaded goes on exactly as if nothing had happened, to the last bit.
 Writing is atomic; reading runs nothing that is in a file, and imports no module that it names: the
 class of a learner of one's own has to be there, imported or registered.
+
+Nothing in a file is taken on trust, checksum or not: counts, limits, warm vectors and policies are
+compared with the structure before compiled code sees them, and counts with each other.
 """
 
 from __future__ import annotations
 
-import io
-import json
 import os
-import zipfile
+import sys
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fmdp.archives import pack, read_file, unpack
 from fmdp.errors import FileProblem, FmdpError, InvalidParameter
 from fmdp.learning.agent import Agent, Decision
 from fmdp.learning.follow import Follow
 from fmdp.learning.learner import Learner
 from fmdp.learning.registry import LEARNERS
 from fmdp.model import FactoredMDP, Structure
+from fmdp.model.entries import split_rows
 from fmdp.model.files import dumps, loads, path_of, write_atomically
+from fmdp.model.structure import Numerals
+from fmdp.parameters import quoted
 from fmdp.planning.plan import Planner
-from fmdp.planning.policy import Rule, policy_bytes, policy_from_bytes
+from fmdp.planning.policy import Rule, array_in, policy_bytes, policy_from_bytes
 from fmdp.planning.registry import PLANNERS
 
 FORMAT = "fmdp-learner"
-VERSION = 2
+VERSION = 3
 _BIT_GENERATORS = ("PCG64", "PCG64DXSM", "MT19937", "Philox", "SFC64")
 _COUNTERS = ("steps", "episodes", "planner_calls", "unconverged_plans")
 _COUNTS = ("cells", "visits", "reward_sums")
 _IN_THIS_FILE = "(in this file)"
+_MOST_STEPS = 2**53
+"""Up to here sums of counts are exact in either kind of number."""
 
 
 def save_agent(agent: Agent, path: str | os.PathLike[str]) -> None:
@@ -60,7 +66,7 @@ def save_agent(agent: Agent, path: str | os.PathLike[str]) -> None:
         header["model"] = dumps(agent.model)
     else:
         header["structure"] = {
-            field.name: getattr(agent.structure, field.name) for field in fields(Structure)
+            one.name: _compact(getattr(agent.structure, one.name)) for one in fields(Structure)
         }
     policy = getattr(agent.decision, "policy", None)
     if isinstance(learner, Follow):
@@ -69,17 +75,22 @@ def save_agent(agent: Agent, path: str | os.PathLike[str]) -> None:
     if policy is not None and not (isinstance(learner, Follow) and isinstance(policy, Rule)):
         arrays["policy"] = np.frombuffer(policy_bytes(policy), dtype=np.uint8)
     try:
-        text = json.dumps(header)
-        if json.loads(text)["state"]["memory"] != values["memory"]:
+        if json.loads(json.dumps(values["memory"])) != values["memory"]:
             raise TypeError("keys that are no texts, or tuples")
+        content = pack(header, arrays)
     except TypeError as error:
         raise InvalidParameter(
             f"{learner.owner()} has something in its memory that cannot be saved: {error}; "
             f"numbers, texts, lists, dictionaries with texts as keys, and arrays can"
         ) from None
-    stream = io.BytesIO()
-    np.savez_compressed(stream, header=np.array(text), **arrays)  # type: ignore[arg-type]
-    write_atomically(path, stream.getvalue())
+    write_atomically(path, content)
+
+
+def _compact(value: Any) -> Any:
+    """Names that stand for thousands of numerals as none, which is read as the same."""
+    if isinstance(value, tuple):
+        return [_compact(item) for item in value]
+    return [] if isinstance(value, Numerals) else value
 
 
 def state_of(agent: Agent) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
@@ -128,48 +139,86 @@ def load_agent(path: str | os.PathLike[str]) -> Agent:
     """
     path_of(path, "a learner file")
     label = os.fspath(path)
-    header, arrays = _read(path)
+    content = read_file(path, "a learner file")
+    header, arrays = unpack(content, label, what="learner", form=FORMAT, version=VERSION)
     try:
-        return _agent(header, arrays, label)
+        return _agent(header, arrays)
     except FmdpError as error:
         raise FileProblem(f"{label} is not a usable learner file: {error}") from None
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
         raise FileProblem(f"{label} lacks a part of its learner: {error}") from None
+    except RecursionError:
+        raise FileProblem(f"{label} lacks a part of its learner: nested too deeply") from None
 
 
-def _agent(header: dict[str, Any], arrays: dict[str, NDArray[Any]], label: str) -> Agent:
+def _agent(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Agent:
     kind = LEARNERS.find(str(header["learner"]), importing=False)
     others = {}
     if header["learner_planner"] is not None:
         others["planner"] = _planner(header["learner_planner"])
-    settings = dict(header["settings"])
-    if issubclass(kind, Follow) and settings["policy"] == _IN_THIS_FILE:
-        settings["policy"] = policy_from_bytes(arrays["policy"].tobytes())
+    settings = _object(header["settings"], "settings")
+    if issubclass(kind, Follow) and settings.get("policy") == _IN_THIS_FILE:
+        held = array_in(arrays, "policy", "u", (None,))
+        settings = {**settings, "policy": policy_from_bytes(held.tobytes(), "its policy")}
     learner = kind.make(settings, **others)
     if isinstance(learner, Follow):
         learner.refuse_to_import()
     told: Structure | FactoredMDP
     if kind.knows_model:
-        told = loads(header["model"], label)
+        told = loads(_text(header["model"], "model"), "its model")
     else:
-        told = Structure(**{name: _tuples(v) for name, v in header["structure"].items()})
+        told = Structure(
+            **{name: _tuples(v) for name, v in _object(header["structure"], "structure").items()}
+        )
+    counts = _checked_counts(told if isinstance(told, Structure) else told.structure, arrays)
     # As every learner starts: a baseline's own start would look for a policy or a rule by the name
     # that the file has for it, and the policy is in the file.
     agent = Learner.start(learner, told, _generator(header["generator"]))
     if header["planner"] is not None:
         agent.planner = _planner(header["planner"])
-    _restore(agent, header["state"], arrays)
+    for name, array in counts.items():
+        getattr(agent.statistics.counts, name)[:] = array
+    _restore(agent, _object(header["state"], "state"), arrays)
     return agent
+
+
+def _checked_counts(
+    structure: Structure, arrays: Mapping[str, NDArray[Any]]
+) -> dict[str, NDArray[Any]]:
+    """The counts, which must be those of steps in this structure: every step is one visit of a row
+    of every factor, and one of the row's values, and pays within the factor's range."""
+    rows = [*structure.transition_rows, *structure.reward_rows]
+    n_cells, n_rewards = structure.transition_starts[-1], sum(structure.reward_rows)
+    cells = array_in(arrays, "counts.cells", "i", (n_cells,), 0, _MOST_STEPS)
+    visits = array_in(arrays, "counts.visits", "i", (sum(rows),), 0, _MOST_STEPS)
+    sums = array_in(arrays, "counts.reward_sums", "f", (n_rewards,))
+    # In floats, which are exact here as long as they are allowed.
+    totals = {float(part.sum(dtype=np.float64)) for part in split_rows(rows, visits)}
+    most = cells.sum(dtype=np.float64) / structure.m
+    if len(totals) > 1 or max(*totals, most) > _MOST_STEPS:
+        raise InvalidParameter("its counts are not of the same number of steps for every factor")
+    start, at = 0, 0
+    for n, size in zip(structure.transition_rows, structure.state_sizes, strict=True):
+        seen = cells[start : start + n * size].reshape(n, size).sum(axis=1)
+        if not np.array_equal(seen, visits[at : at + n]):
+            raise InvalidParameter("its counts of values are not those of the visits to their rows")
+        start, at = start + n * size, at + n
+    places = zip(split_rows(rows, visits)[structure.m :], structure.reward_ranges, strict=True)
+    for (seen, (lo, hi)), paid in zip(places, split_rows(structure.reward_rows, sums), strict=True):
+        slack = np.maximum(1e-6, seen * 2.0**-52) * seen * max(abs(lo), abs(hi), hi - lo)
+        if not ((paid >= lo * seen - slack) & (paid <= hi * seen + slack)).all():
+            raise InvalidParameter(
+                f"its sums of rewards are outside the range [{lo!r}, {hi!r}] of what was counted"
+            )
+    return {"cells": cells, "visits": visits, "reward_sums": sums}
 
 
 def _restore(agent: Agent, values: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
     for name in _COUNTERS:
-        setattr(agent, name, int(values[name]))
-    agent.planner_reason = values["reason"]
-    for name in _COUNTS:
-        held: NDArray[Any] = getattr(agent.statistics.counts, name)
-        held[:] = arrays[f"counts.{name}"]
-    agent.memory = dict(values["memory"])
+        setattr(agent, name, _whole(values[name], name))
+    reason = values["reason"]
+    agent.planner_reason = None if reason is None else _text(reason, "reason")
+    agent.memory = dict(_object(values["memory"], "memory"))
     warm = {}
     for name, array in arrays.items():
         head, _, rest = name.partition(".")
@@ -177,38 +226,75 @@ def _restore(agent: Agent, values: Mapping[str, Any], arrays: Mapping[str, NDArr
             agent.memory[rest] = array
         elif head == "warm":
             warm[rest] = array
+    agent.learner.check_memory(agent.structure, agent.memory)
     if values["length"] is not None:
-        if "policy" not in arrays and isinstance(agent.learner, Follow):
-            policy = agent.learner.found(agent.structure)
-        else:
-            policy = policy_from_bytes(arrays["policy"].tobytes(), agent.structure)
-        limits = arrays["limits"].astype(np.int64)
-        decision = Decision(policy, int(values["length"]), limits)
-        agent._begin(decision, int(values["taken"]), bool(values["over"]))
+        decision = Decision(
+            _policy(agent, arrays),
+            _whole(values["length"], "length", 1, sys.maxsize),
+            _limits(agent, arrays),
+        )
+        agent._begin(decision, _whole(values["taken"], "taken"), _flag(values["over"], "over"))
     if values["drawn"] is not None:
-        agent._drawn = np.array(values["drawn"], dtype=np.int64)
+        agent._drawn = _drawn(agent, values["drawn"])
     if agent.planner is not None and (warm or agent.planner_calls):
         agent.prepared.restore_warm_state(warm)
 
 
-def _read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    label = os.fspath(path)
-    try:
-        # From memory: NumPy leaves a broken file open.
-        with np.load(io.BytesIO(Path(path).read_bytes()), allow_pickle=False) as archive:
-            arrays = {name: archive[name] for name in archive.files}
-        header = json.loads(str(arrays.pop("header")))
-    except FileNotFoundError:
-        raise FileProblem(f"{label}: no such file; must be a learner file") from None
-    except (OSError, ValueError, KeyError, EOFError, TypeError, zipfile.BadZipFile):
-        raise FileProblem(f"{label} is not a learner file (or is cut short)") from None
-    if not isinstance(header, dict) or header.get("format") != FORMAT:
-        raise FileProblem(f"{label} is not a learner file: its format is not {FORMAT}")
-    if header.get("version") != VERSION:
-        raise FileProblem(
-            f"{label} has learner version {header.get('version')}; this fmdp reads {VERSION}"
+def _policy(agent: Agent, arrays: Mapping[str, NDArray[Any]]) -> Any:
+    if "policy" not in arrays and isinstance(agent.learner, Follow):
+        return agent.learner.found(agent.structure)
+    held = array_in(arrays, "policy", "u", (None,))
+    if held.dtype != np.uint8:
+        raise InvalidParameter(f"its part 'policy' is of {held.dtype}; must be of uint8")
+    return policy_from_bytes(held.tobytes(), "its policy", agent.structure)
+
+
+def _limits(agent: Agent, arrays: Mapping[str, NDArray[Any]]) -> NDArray[np.int64]:
+    limits = array_in(arrays, "limits", "i", (None,), 0)
+    if len(limits) not in (0, len(agent.statistics.visits)):
+        raise InvalidParameter(
+            f"its part 'limits' has {len(limits)} entries; must have none, or "
+            f"{len(agent.statistics.visits)}"
         )
-    return header, arrays
+    return limits
+
+
+def _drawn(agent: Agent, drawn: Any) -> NDArray[np.int64]:
+    """The action that was drawn and not yet taken; -1 all over where the policy's base is asked."""
+    sizes = agent.structure.action_sizes
+    if drawn == [-1] * len(sizes) and getattr(_played(agent), "base", None) is not None:
+        return np.array(drawn, dtype=np.int64)
+    return np.array(agent.structure.check_action(drawn, "its drawn action"), dtype=np.int64)
+
+
+def _played(agent: Agent) -> Any:
+    return None if agent.decision is None else agent.decision.policy
+
+
+def _whole(value: Any, name: str, low: int = 0, high: int = _MOST_STEPS) -> int:
+    if type(value) is not int or not low <= value <= high:
+        raise InvalidParameter(
+            f"its {name!r} must be a whole number from {low} to {high}; got {quoted(value)}"
+        )
+    return value
+
+
+def _flag(value: Any, name: str) -> bool:
+    if type(value) is not bool:
+        raise InvalidParameter(f"its {name!r} must be true or false; got {quoted(value)}")
+    return value
+
+
+def _object(value: Any, name: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise InvalidParameter(f"its {name!r} must be an object; got {quoted(value)}")
+    return value
+
+
+def _text(value: Any, name: str) -> str:
+    if not isinstance(value, str):
+        raise InvalidParameter(f"its {name!r} must be a text; got {quoted(value)}")
+    return value
 
 
 def _settings_header(learner: Any, structure: Structure) -> dict[str, str]:
@@ -260,12 +346,39 @@ def _generator_state(agent: Agent) -> Mapping[str, Any]:
 def _generator(state: Mapping[str, Any] | None) -> np.random.Generator | None:
     if state is None:
         return None
-    name = str(state["bit_generator"])
+    name = _text(state["bit_generator"], "bit_generator")
     if name not in _BIT_GENERATORS:
-        raise ValueError(f"unknown bit generator {name}")
+        raise InvalidParameter(
+            f"unknown bit generator {quoted(name)}; known are {', '.join(_BIT_GENERATORS)}"
+        )
     bits = getattr(np.random, name)()
+    # NumPy takes what it is given, and reads where the position points.
+    _refuse_other_state(state, _plain(bits.state), "generator")
     bits.state = {key: _arrays(value) for key, value in state.items()}
     return np.random.Generator(bits)
+
+
+_MOST_OF = {"pos": 624, "buffer_pos": 4, "has_uint32": 1, "uinteger": 2**32 - 1}
+"""Of the numbers in a generator's state, by their names; 2^128 - 1 for the rest."""
+
+
+def _refuse_other_state(given: Any, like: Any, name: str) -> None:
+    """InvalidParameter unless it has the form of the other state, its numbers in their ranges."""
+    if isinstance(like, Mapping):
+        right = isinstance(given, Mapping) and given.keys() == like.keys()
+        for key in like if right else ():
+            _refuse_other_state(given[key], like[key], key)
+    elif isinstance(like, list):
+        most = 2**32 - 1 if len(like) > 4 else 2**64 - 1
+        right = isinstance(given, list) and len(given) == len(like)
+        right = right and all(type(one) is int and 0 <= one <= most for one in given)
+    elif isinstance(like, int):
+        most = _MOST_OF.get(name, 2**128 - 1)
+        right = type(given) is int and 0 <= given <= most and (name != "inc" or given % 2 == 1)
+    else:
+        right = given == like
+    if not right:
+        raise InvalidParameter(f"the {name!r} of its generator is none; got {quoted(given)}")
 
 
 def _plain(value: Any) -> Any:

@@ -111,6 +111,11 @@ class FSRL(DORL):
     def remember(self, structure: Structure) -> dict[str, Any]:
         return {"doubling": self._doubling(structure).state()} if self.grows else {}
 
+    def check_memory(self, structure: Structure, memory: Mapping[str, Any]) -> None:
+        super().check_memory(structure, memory)
+        if self.grows:
+            self._doubling(structure).restore(memory["doubling"])
+
     def _doubling(self, structure: Structure) -> BudgetDoubling:
         return BudgetDoubling(structure, growth=self.growth, failure_probability=self.rho)
 

@@ -145,6 +145,32 @@ class Learner(Settings, ABC):
         """
         return {}
 
+    def check_memory(self, structure: Structure, memory: Mapping[str, Any]) -> None:
+        """Refuse a memory from a file that is none of this learner; asked when an agent is loaded.
+
+        By default it must have what `remember` begins with.
+
+        Parameters
+        ----------
+        structure
+            Of the model to act in.
+        memory
+            What the file holds.
+
+        Raises
+        ------
+        InvalidParameter
+            Where it is none.
+        """
+        for name, begun in self.remember(structure).items():
+            if isinstance(begun, np.ndarray) != isinstance(memory.get(name), np.ndarray) or (
+                name not in memory
+            ):
+                raise InvalidParameter(
+                    f"the memory of {self.owner()} must have {name!r}, "
+                    f"{'an array' if isinstance(begun, np.ndarray) else 'a plain value'}"
+                )
+
     def planner_for(self, structure: Structure) -> tuple[Planner | None, str | None]:
         """The planner of an agent; none by default.
 

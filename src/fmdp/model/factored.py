@@ -14,7 +14,8 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Callable, Iterable, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any, Literal, get_args
@@ -24,7 +25,7 @@ import numpy.typing as npt
 
 from fmdp.errors import InvalidModel, InvalidParameter, UnknownName, did_you_mean
 from fmdp.model.spaces import FloatArray, count, items, shown, strides, weighted_index, whole_number
-from fmdp.model.structure import Structure, members
+from fmdp.model.structure import Structure, members, numerals
 
 NoiseKind = Literal["deterministic", "bernoulli", "gaussian"]
 
@@ -365,7 +366,9 @@ class FactoredMDP:
             "initial_state": self.initial_state,
             "name": self.name,
         }
-        digest = hashlib.sha256(json.dumps(header, sort_keys=True).encode())
+        digest = hashlib.sha256()
+        for part in _json_parts(header):
+            digest.update(part.encode())
         for table in self.transitions + self.rewards:
             digest.update(table.astype("<f8", copy=False).tobytes())
         return digest.hexdigest()
@@ -606,6 +609,24 @@ def _reward_table(
         )
     np.clip(means, lo, hi, out=means)
     return means
+
+
+_MANY = re.compile(r'"\\u0000(\d+)"')
+_AT_ONCE = 1 << 16
+
+
+def _json_parts(header: dict[str, Any]) -> Iterator[str]:
+    """The JSON text in parts: the names of millions of values never stand there all at once."""
+    # A mark that no name can be, since names are printable; where it stands the numerals follow.
+    text = json.dumps(header, sort_keys=True, default=lambda names: f"\0{len(names)}")
+    for number, part in enumerate(_MANY.split(text)):
+        if number % 2 == 0:
+            yield part
+            continue
+        for first in range(0, int(part), _AT_ONCE):
+            names = numerals(int(part))[first : first + _AT_ONCE]
+            yield ('["' if first == 0 else '", "') + '", "'.join(names)
+        yield '"]'
 
 
 def _printable(name: object) -> str:

@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from fmdp.archives import read_file, reason, refuse_large_json
 from fmdp.errors import FileProblem, InvalidModel, InvalidParameter, UnknownName, did_you_mean
 from fmdp.model.factored import FactoredMDP, Noise
 from fmdp.model.spaces import FloatArray, count, shown
@@ -152,19 +153,13 @@ def path_of(path: object, what: str) -> Path:
 
 def read_text(path: str | os.PathLike[str], what: str) -> str:
     """The text of a UTF-8 file, or FileProblem; `what` says what was expected there."""
-    label = os.fspath(path)
+    content = read_file(path, what)
     try:
-        return Path(path).read_text(encoding="utf-8-sig")
-    except FileNotFoundError:
-        raise FileProblem(f"{label}: no such file; must be {what}") from None
-    except IsADirectoryError:
-        raise FileProblem(f"{label}: is a directory; must be {what}") from None
+        return content.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
     except UnicodeDecodeError as error:
         raise FileProblem(
-            f"{label}: byte {error.start} is not UTF-8 text; must be {what}"
+            f"{os.fspath(path)}: byte {error.start} is not UTF-8 text; must be {what}"
         ) from None
-    except (OSError, ValueError) as error:
-        raise FileProblem(f"{label}: cannot be read ({_reason(error)})") from None
 
 
 def write_atomically(path: str | os.PathLike[str], content: str | bytes) -> None:
@@ -182,7 +177,7 @@ def write_atomically(path: str | os.PathLike[str], content: str | bytes) -> None
         if not refused:
             descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
     except (OSError, ValueError, RuntimeError) as error:  # RuntimeError: a loop of links
-        raise FileProblem(f"{label}: cannot be written ({_reason(error)})") from None
+        raise FileProblem(f"{label}: cannot be written ({reason(error)})") from None
     if refused:
         kind = "a directory" if target.is_dir() else "not a regular file"
         raise FileProblem(f"{label}: is {kind}; must be a file, or a new name")
@@ -199,7 +194,7 @@ def write_atomically(path: str | os.PathLike[str], content: str | bytes) -> None
         with contextlib.suppress(OSError):
             temporary.unlink()
         if isinstance(error, OSError):
-            raise FileProblem(f"{label}: cannot be written ({_reason(error)})") from None
+            raise FileProblem(f"{label}: cannot be written ({reason(error)})") from None
         raise
 
 
@@ -213,16 +208,14 @@ def _sync_folder(folder: Path) -> None:
             os.close(descriptor)
 
 
-def _reason(error: Exception) -> str:
-    return getattr(error, "strerror", None) or str(error) or type(error).__name__
-
-
 class _Refused(ValueError):
     """Raised inside the JSON parser for what JSON readers usually let pass."""
 
 
 def parse_json(text: str, source: str) -> Any:
-    """Strict JSON: no NaN or Infinity, no repeated keys; flaws are FileProblem."""
+    """Strict JSON: no NaN or Infinity, no repeated keys, nothing that would not fit into memory;
+    flaws are FileProblem."""
+    refuse_large_json(text, source)
 
     def constant(name: str) -> Any:
         raise _Refused(f"{name} is not allowed; numbers must be finite")

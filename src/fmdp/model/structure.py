@@ -13,11 +13,11 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from fractions import Fraction
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import Any, overload
 
 from fmdp.errors import InvalidModel, InvalidParameter, UnknownName, did_you_mean
 from fmdp.model.spaces import count, decode, items, shown, shown_tuple, strides, whole_number
@@ -80,8 +80,8 @@ class Structure:
     state_names: tuple[str, ...] = ()
     action_names: tuple[str, ...] = ()
     reward_names: tuple[str, ...] = ()
-    state_values: tuple[tuple[str, ...], ...] = ()
-    action_values: tuple[tuple[str, ...], ...] = ()
+    state_values: tuple[Sequence[str], ...] = ()
+    action_values: tuple[Sequence[str], ...] = ()
     groups: tuple[Scope, ...] = ()
 
     def __post_init__(self) -> None:
@@ -195,7 +195,7 @@ class Structure:
         return self.state_names + self.action_names
 
     @cached_property
-    def values(self) -> tuple[tuple[str, ...], ...]:
+    def values(self) -> tuple[Sequence[str], ...]:
         """Names of the values of all variables, states then actions."""
         return self.state_values + self.action_values
 
@@ -478,9 +478,51 @@ def check_structure(structure: object, owner: str) -> None:
         )
 
 
-def numerals(size: int) -> tuple[str, ...]:
+class Numerals(Sequence[str]):
+    """The names "0", "1", ... of many values, each made when it is asked for.
+
+    A file of a kilobyte can declare a variable of 2^24 values; their names would take a gigabyte.
+    """
+
+    __slots__ = ("_numbers",)
+
+    def __init__(self, size: int) -> None:
+        self._numbers = range(size)
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    @overload
+    def __getitem__(self, place: int) -> str: ...
+    @overload
+    def __getitem__(self, place: slice) -> tuple[str, ...]: ...
+    def __getitem__(self, place: int | slice) -> str | tuple[str, ...]:
+        found = self._numbers[place]
+        return tuple(map(str, found)) if isinstance(found, range) else str(found)
+
+    def __iter__(self) -> Iterator[str]:
+        return map(str, self._numbers)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Numerals) and len(self) == len(other)
+
+    def __hash__(self) -> int:
+        return hash(self._numbers)
+
+    def __repr__(self) -> str:
+        return f"Numerals({len(self)})"
+
+    def __reduce__(self) -> tuple[type[Numerals], tuple[int]]:
+        return type(self), (len(self),)
+
+
+FEW_VALUES = 4096
+"""Up to here the default names of values are a tuple."""
+
+
+def numerals(size: int) -> Sequence[str]:
     """The default names of the values of a variable: "0", "1", ...."""
-    return _few_numerals(size) if size <= 4096 else tuple(map(str, range(size)))
+    return _few_numerals(size) if size <= FEW_VALUES else Numerals(size)
 
 
 @lru_cache(maxsize=64)
@@ -575,7 +617,7 @@ def _refuse_repeated(names: Sequence[str], what: str) -> None:
 
 def _value_names(
     values: Sequence[Sequence[str]], sizes: Sequence[int], names: Sequence[str], kind: str
-) -> tuple[tuple[str, ...], ...]:
+) -> tuple[Sequence[str], ...]:
     values = items(values, f"{kind} values")
     if len(values) == 0:
         return tuple(numerals(size) for size in sizes)
@@ -583,11 +625,14 @@ def _value_names(
         raise InvalidModel(
             f"value names for {len(values)} {kind} variables; must be for {len(sizes)}, or none"
         )
-    checked: list[tuple[str, ...]] = []
+    checked: list[Sequence[str]] = []
     for own, size, name in zip(values, sizes, names, strict=True):
         label = f"{kind} variable {_quote(name)}"
         if isinstance(own, str):
             raise InvalidModel(f"{label} has {len(own)} value names; must have {size}")
+        if isinstance(own, Numerals) and len(own) == size > FEW_VALUES:
+            checked.append(own)
+            continue
         own = items(own, f"{label}: value names")
         if len(own) == 0:
             checked.append(numerals(size))
@@ -600,7 +645,9 @@ def _value_names(
                     f"{label}: value name {value!r} must be a non-empty printable string"
                 )
         _refuse_repeated(own, f"{label}: value name")
-        checked.append(tuple(own))
+        # Equal names are one object of one kind, however they were given.
+        default = size > FEW_VALUES and all(map(str.__eq__, own, Numerals(size)))
+        checked.append(Numerals(size) if default else tuple(own))
     return tuple(checked)
 
 

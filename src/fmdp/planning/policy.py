@@ -1,19 +1,18 @@
 """Policies: deterministic functions of the state, asked one state at a time, saved compactly.
 
 `TablePolicy` holds one action index a state in the smallest unsigned integer type that fits
-(a million states and 21 actions: one megabyte, less on disk).  Files are NumPy archives that hold
-numbers and a JSON header and no code (`allow_pickle=False`), written atomically.  Other kinds of
-policy register a reader under their own name, so that `load_policy` opens them all.
+(a million states and 21 actions: one megabyte, less on disk).  Files are archives of arrays with a
+JSON header and a checksum (archives.py), no code, written atomically.  Other kinds of policy
+register a reader under their own name, so that `load_policy` opens them all.  A reader takes
+nothing on trust: compiled code does not look where an array ends.
 """
 
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 import os
 import tempfile
-import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, runtime_checkable
@@ -21,14 +20,21 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from fmdp.archives import HEADER, Shapes, pack, read_file, unpack
 from fmdp.errors import FileProblem, FmdpError, InvalidParameter
 from fmdp.model import Structure
 from fmdp.model.files import path_of, write_atomically
 from fmdp.model.spaces import count, decode, encode, shown_tuple, whole_number
+from fmdp.model.structure import MAX_SIZE
 from fmdp.parameters import quoted
 
 FORMAT = "fmdp-policy"
-VERSION = 1
+VERSION = 2
+_VERSION_IN_DIGESTS = 1
+"""Runs in stores are known by digests of policies, whatever becomes of the files."""
+
+
+Parts = tuple[Mapping[str, Any], Mapping[str, NDArray[Any]]]
 
 
 @runtime_checkable
@@ -159,8 +165,12 @@ class TablePolicy:
         FileProblem
             Where the file cannot be written.
         """
+        write_policy(path, self)
+
+    def parts(self) -> Parts:
+        """What its file holds: a header and arrays."""
         header = {"state_sizes": self.state_sizes, "action_sizes": self.action_sizes}
-        write_archive(path, self.kind, header, {"actions": self.actions})
+        return header, {"actions": self.actions}
 
     @classmethod
     def from_archive(
@@ -175,7 +185,9 @@ class TablePolicy:
         arrays
             Holds `actions`, [S].
         """
-        return cls(header["state_sizes"], header["action_sizes"], arrays["actions"])
+        states, actions = sizes_in(header)
+        table = array_in(arrays, "actions", "u", (count(states),))
+        return cls(states, actions, table)
 
 
 class Rule:
@@ -323,23 +335,30 @@ READERS: dict[str, Callable[[Mapping[str, Any], Mapping[str, NDArray[Any]]], Pol
 }
 
 
-def write_archive(
-    path: str | os.PathLike[str],
-    kind: str,
-    header: Mapping[str, Any],
-    arrays: Mapping[str, NDArray[Any]],
-) -> None:
+class Saved(Protocol):
+    """A policy whose file is an archive: its kind, and what the archive holds."""
+
+    kind: ClassVar[str]
+
+    def parts(self) -> Parts: ...
+
+
+def write_policy(path: str | os.PathLike[str], policy: Saved) -> None:
     """Write a policy file whole or not at all."""
     path_of(path, "a policy file")
-    text = json.dumps({"format": FORMAT, "version": VERSION, "kind": kind, **header})
-    stream = io.BytesIO()
-    np.savez_compressed(stream, header=np.array(text), **arrays)  # type: ignore[arg-type]
-    write_atomically(path, stream.getvalue())
+    write_atomically(path, policy_bytes(policy))
+
+
+def _header(policy: Saved, header: Mapping[str, Any], version: int) -> dict[str, Any]:
+    return {"format": FORMAT, "version": version, "kind": policy.kind, **header}
 
 
 def policy_bytes(policy: Any) -> bytes:
     """The content of a policy's file, to be kept inside another file."""
-    # Policies are saved by path, each kind in its own way; a file of its own serves them all.
+    if hasattr(policy, "parts"):
+        header, arrays = policy.parts()
+        return pack(_header(policy, header, VERSION), arrays)
+    # A policy of one's own is saved by path, in its own way.
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "policy.npz"
         policy.save(file)
@@ -347,24 +366,124 @@ def policy_bytes(policy: Any) -> bytes:
 
 
 def policy_digest(policy: Any) -> str:
-    """A digest of what a policy's file would hold; the file itself has the time of day in it."""
+    """A digest of what a policy is: of what its file holds."""
+    if not hasattr(policy, "parts"):
+        return f"sha256:{hashlib.sha256(policy_bytes(policy)).hexdigest()}"
     digest = hashlib.sha256()
-    base = getattr(policy, "base", None)  # its file is inside, and has the time of day in it too
+    base = getattr(policy, "base", None)
     if base is not None:
         digest.update(policy_digest(base).encode())
-    with np.load(io.BytesIO(policy_bytes(policy)), allow_pickle=False) as archive:
-        for name in sorted({*archive.files} - {"base"}):
-            array = archive[name]
-            digest.update(f"{name} {array.dtype.str} {array.shape}".encode() + array.tobytes())
+    header, arrays = policy.parts()
+    text = json.dumps(_header(policy, header, _VERSION_IN_DIGESTS))
+    held = {HEADER: np.array(text), **arrays}
+    for name in sorted(held.keys() - {"base"}):
+        array = held[name]
+        digest.update(f"{name} {array.dtype.str} {array.shape}".encode() + array.tobytes())
     return f"sha256:{digest.hexdigest()}"
 
 
-def policy_from_bytes(content: bytes, structure: Structure | None = None) -> Any:
-    """The policy that `policy_bytes` has written."""
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "policy.npz"
-        file.write_bytes(content)
-        return load_policy(file, structure)
+# ---- reading -------------------------------------------------------------------------------------
+
+
+def sizes_in(header: Mapping[str, Any]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """State and action sizes in the header of a policy file, or InvalidParameter."""
+    return (
+        whole_numbers_in(header, "state_sizes", 1, MAX_SIZE),
+        whole_numbers_in(header, "action_sizes", 1, MAX_SIZE),
+    )
+
+
+def whole_numbers_in(header: Mapping[str, Any], name: str, low: int, high: int) -> tuple[int, ...]:
+    """A list of whole numbers in a header, at least one, or InvalidParameter."""
+    given = header.get(name)
+    if not isinstance(given, list) or not given:
+        raise InvalidParameter(f"its {name} must be a list of whole numbers; got {quoted(given)}")
+    for value in given:
+        if type(value) is not int or not low <= value <= high:
+            raise InvalidParameter(
+                f"its {name} must be whole numbers from {low} to {high}; got {quoted(value)}"
+            )
+    return tuple(given)
+
+
+def array_in(
+    arrays: Mapping[str, NDArray[Any]],
+    name: str,
+    kind: str,
+    shape: tuple[int | None, ...],
+    low: float | None = None,
+    high: float | None = None,
+) -> NDArray[Any]:
+    """An array of a file: whole numbers ("i", "u") or finite floats ("f"), of 64 bits but for
+    unsigned ones, of this shape (None for any length), its entries from low to high; or
+    InvalidParameter."""
+    array = arrays.get(name)
+    if array is None:
+        raise InvalidParameter(f"its part {name!r} is missing")
+    right = array.dtype.kind == kind and array.dtype.isnative
+    if not right or (kind != "u" and array.dtype.itemsize != 8):
+        wanted = {"i": "int64", "f": "float64"}.get(kind, "unsigned whole numbers")
+        raise InvalidParameter(f"its part {name!r} is of {array.dtype}; must be of {wanted}")
+    fits = len(array.shape) == len(shape) and all(
+        want in (None, size) for size, want in zip(array.shape, shape, strict=True)
+    )
+    if not fits:
+        raise InvalidParameter(
+            f"its part {name!r} has shape {array.shape}; must have "
+            f"({', '.join('any' if size is None else str(size) for size in shape)})"
+        )
+    if kind == "f" and not np.isfinite(array).all():
+        raise InvalidParameter(f"its part {name!r} has entries that are no finite numbers")
+    if array.size and (
+        (low is not None and array.min() < low) or (high is not None and array.max() > high)
+    ):
+        raise InvalidParameter(
+            f"its part {name!r} has entries from {array.min()} to {array.max()}; "
+            f"allowed: {'any' if low is None else low} to {'any' if high is None else high}"
+        )
+    return array
+
+
+def policy_from_bytes(
+    content: bytes, label: str, structure: Structure | None = None, kinds: Sequence[str] = ()
+) -> Any:
+    """The policy that `policy_bytes` has written, of one of these kinds if any are given; what is
+    wrong is a FileProblem that begins with the label."""
+
+    def expect(header: Mapping[str, Any], shapes: Shapes) -> None:
+        kind = header.get("kind")
+        if not isinstance(kind, str) or kind not in (kinds or READERS):
+            raise FileProblem(f"{label} holds a policy of unknown kind {kind!r}")
+        for what in ("state", "action") if structure is not None else ():
+            ours = getattr(structure, f"{what}_sizes")
+            theirs = header.get(f"{what}_sizes")
+            if theirs != list(ours):
+                shown = quoted(tuple(theirs) if isinstance(theirs, list) else theirs)
+                raise FileProblem(
+                    f"{label} is a policy for {what} sizes {shown}; the problem has {ours}"
+                )
+        if kind == TablePolicy.kind and shapes.keys() != {"actions"}:
+            raise FileProblem(f"{label} holds no policy: its parts are not the one 'actions'")
+        if kind == TablePolicy.kind and shapes["actions"] != (states := _n_states(header, label)):
+            raise FileProblem(
+                f"{label} holds no policy: its part 'actions' has shape {shapes['actions']}; "
+                f"must have {states}"
+            )
+
+    header, arrays = unpack(
+        content, label, what="policy", form=FORMAT, version=VERSION, expect=expect
+    )
+    try:
+        return READERS[header["kind"]](header, arrays)
+    except FmdpError as error:
+        raise FileProblem(f"{label} holds no policy: {error}") from None
+
+
+def _n_states(header: Mapping[str, Any], label: str) -> tuple[int]:
+    try:
+        return (count(sizes_in(header)[0]),)
+    except FmdpError as error:
+        raise FileProblem(f"{label} holds no policy: {error}") from None
 
 
 def load_policy(path: str | os.PathLike[str], structure: Structure | None = None) -> Policy:
@@ -400,34 +519,6 @@ def load_policy(path: str | os.PathLike[str], structure: Structure | None = None
         there = False
     if not there:
         raise FileProblem(f"no policy file at {target}")
-    try:
-        # Opened here: np.load leaves a file open that turns out to be cut short.
-        with target.open("rb") as stream, np.load(stream, allow_pickle=False) as archive:
-            arrays = {name: archive[name] for name in archive.files}
-        header = json.loads(str(arrays.pop("header")))
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
-        raise FileProblem(f"{target} is not a policy file (or is cut short)") from error
-    if not isinstance(header, dict) or header.get("format") != FORMAT:
-        raise FileProblem(f"{target} is not a policy file: its format is not {FORMAT}")
-    if header.get("version") != VERSION:
-        raise FileProblem(
-            f"{target} has policy version {header.get('version')}; this fmdp reads {VERSION}"
-        )
-    reader = READERS.get(str(header.get("kind")))
-    if reader is None:
-        raise FileProblem(f"{target} holds a policy of unknown kind {header.get('kind')!r}")
-    try:
-        policy = reader(header, arrays)
-    except (KeyError, TypeError) as error:
-        raise FileProblem(f"{target} lacks a part of its policy: {error}") from error
-    if structure is not None:
-        for what, ours in (
-            ("state", structure.state_sizes),
-            ("action", structure.action_sizes),
-        ):
-            theirs = tuple(header.get(f"{what}_sizes", ()))
-            if theirs != ours:
-                raise FileProblem(
-                    f"{target} is a policy for {what} sizes {theirs}; the problem has {ours}"
-                )
-    return policy
+    content = read_file(target, "a policy file")
+    found: Policy = policy_from_bytes(content, str(target), structure)
+    return found

@@ -15,17 +15,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fmdp.elimination.backup import Backup, TimeUp
+from fmdp.errors import InvalidParameter
 from fmdp.model import OptimisticTables, Structure
-from fmdp.model.structure import check_structure
+from fmdp.model.structure import LARGEST_REWARD, check_structure
+from fmdp.parameters import quoted
 from fmdp.planning.iteration import Ending, Limits
 from fmdp.planning.plan import Status, Tables
-from fmdp.planning.policy import TablePolicy
+from fmdp.planning.policy import TablePolicy, array_in
 
 Vector = NDArray[np.float64]
 
 DEFAULT_SWEEPS = 100_000
 TOLERANCE = 1e-6
 """Default gap of a plan's bounds, in units of `Structure.reward_unit`."""
+KINDS = ("plain", "nested", "vertex")
+"""Of tables: what there is a backup and a warm vector for."""
 GRACE_SECONDS = 1.0
 """How long after a deadline or Ctrl-C the policy may still be made."""
 
@@ -105,7 +109,16 @@ class PreparedOnEngine:
         return {kind: h.copy() for kind, h in self._warm.items()}
 
     def restore_warm_state(self, state: Mapping[str, NDArray[Any]]) -> None:
-        self._warm = {kind: np.array(h, dtype=np.float64) for kind, h in state.items()}
+        # A file may have brought them, and the sweeps do not look where a vector ends.
+        self._warm = {kind: self._checked(state, kind).copy() for kind in state}
+
+    def _checked(self, state: Mapping[str, NDArray[Any]], kind: str) -> Vector:
+        if kind not in KINDS:
+            raise InvalidParameter(
+                f"a planner keeps no vector {quoted(kind)}; must be one of {', '.join(KINDS)}"
+            )
+        shape = (self.structure.n_states,)
+        return array_in(state, kind, "f", shape, -LARGEST_REWARD, LARGEST_REWARD)
 
 
 def greedy_policy(

@@ -19,10 +19,13 @@ from fmdp.errors import InvalidParameter
 from fmdp.model import Structure
 from fmdp.parameters import Number, quoted
 from fmdp.planning.policy import (
+    Parts,
     Policy,
+    array_in,
     policy_bytes,
     policy_from_bytes,
-    write_archive,
+    sizes_in,
+    write_policy,
 )
 
 AS_THE_BASE_SAYS = -1
@@ -56,7 +59,6 @@ class RandomisedPolicy(ABC):
             is asked.
         """
 
-    @abstractmethod
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write it to a file that `load_policy` reads.
 
@@ -65,6 +67,11 @@ class RandomisedPolicy(ABC):
         path
             Where to; a file that is there is replaced, whole or not at all.
         """
+        write_policy(path, self)
+
+    @abstractmethod
+    def parts(self) -> Parts:
+        """What its file holds: a header and arrays."""
 
 
 class UniformPolicy(RandomisedPolicy):
@@ -86,9 +93,8 @@ class UniformPolicy(RandomisedPolicy):
         actions: NDArray[np.int64] = (uniforms * self.action_sizes).astype(np.int64)
         return actions
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        header = {"state_sizes": self.state_sizes, "action_sizes": self.action_sizes}
-        write_archive(path, self.kind, header, {})
+    def parts(self) -> Parts:
+        return {"state_sizes": self.state_sizes, "action_sizes": self.action_sizes}, {}
 
     def __repr__(self) -> str:
         return f"UniformPolicy({len(self.action_sizes)} action variables)"
@@ -129,7 +135,7 @@ class ExploringPolicy(RandomisedPolicy):
         actions[uniforms[:, 0] >= self.epsilon] = AS_THE_BASE_SAYS
         return actions
 
-    def save(self, path: str | os.PathLike[str]) -> None:
+    def parts(self) -> Parts:
         assert self.base is not None
         header = {
             "state_sizes": self.state_sizes,
@@ -137,7 +143,7 @@ class ExploringPolicy(RandomisedPolicy):
             "epsilon": self.epsilon,
         }
         base = np.frombuffer(policy_bytes(self.base), dtype=np.uint8)
-        write_archive(path, self.kind, header, {"base": base})
+        return header, {"base": base}
 
     def __repr__(self) -> str:
         return f"ExploringPolicy({self.base!r}, {self.epsilon!r})"
@@ -145,6 +151,18 @@ class ExploringPolicy(RandomisedPolicy):
 
 def from_archive(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> RandomisedPolicy:
     """What a policy file of either kind holds."""
+    sizes = sizes_in(header)
     if header["kind"] == UniformPolicy.kind:
-        return UniformPolicy(header["state_sizes"], header["action_sizes"])
-    return ExploringPolicy(policy_from_bytes(arrays["base"].tobytes()), header["epsilon"])
+        return UniformPolicy(*sizes)
+    held = array_in(arrays, "base", "u", (None,))
+    if held.dtype != np.uint8:
+        raise InvalidParameter(f"its part 'base' is of {held.dtype}; must be of uint8")
+    # A base is a function of the state: none inside another inside another.
+    base = policy_from_bytes(held.tobytes(), "its base", kinds=("table", "greedy"))
+    epsilon = header.get("epsilon")
+    if not isinstance(epsilon, int | float):
+        raise InvalidParameter(f"its epsilon must be a number; got {quoted(epsilon)}")
+    policy = ExploringPolicy(base, epsilon)
+    if (policy.state_sizes, policy.action_sizes) != sizes:
+        raise InvalidParameter("its base is a policy for other sizes than its header says")
+    return policy

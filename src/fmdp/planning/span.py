@@ -30,10 +30,12 @@ from fmdp.errors import InvalidParameter
 from fmdp.model import FactoredMDP, Structure
 from fmdp.model.factored import check_model
 from fmdp.model.structure import check_structure
-from fmdp.parameters import REQUIRED
+from fmdp.parameters import REQUIRED, quoted
 from fmdp.planning import iteration
 from fmdp.planning.plan import Plan, Planner, Progress, Status, Tables
+from fmdp.planning.policy import array_in
 from fmdp.planning.prepared import (
+    KINDS,
     PreparedOnEngine,
     engine_stats,
     limits_of,
@@ -182,10 +184,19 @@ class PreparedSpan(PreparedOnEngine):
         vectors = {name: held for name, held in state.items() if not name.startswith("split.")}
         super().restore_warm_state(vectors)
         self._splits = {
-            name.removeprefix("split."): np.array(held, dtype=np.float64)
-            for name, held in state.items()
+            name.removeprefix("split."): self._checked_split(state, name).copy()
+            for name in state
             if name.startswith("split.")
         }
+
+    def _checked_split(self, state: Mapping[str, NDArray[Any]], name: str) -> Vector:
+        shares = array_in(state, name, "f", (self.structure.m,), 0.0, 1.0)
+        if name.removeprefix("split.") not in KINDS or abs(float(shares.sum()) - 1.0) > 1e-6:
+            raise InvalidParameter(
+                f"the shares {quoted(name)} of a budget must add up to 1, for one of "
+                f"{', '.join(KINDS)}; got the sum {float(shares.sum())!r}"
+            )
+        return shares
 
 
 def _checked(budget: float | Sequence[float] | Vector) -> Budget:

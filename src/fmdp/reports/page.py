@@ -195,13 +195,13 @@ def _problem(store: Store, problem: Compared) -> dict[str, Any]:
         "size": f"{describe_count(structure.n_states)} states, "
         f"{describe_count(structure.n_actions)} actions",
         "actions": [
-            {"name": name, "values": values, "touched": nodes}
+            {"name": name, "values": list(values), "touched": nodes}
             for name, values, nodes in zip(
                 structure.action_names, structure.action_values, touched, strict=True
             )
         ],
         "variables": [
-            {"name": name, "values": values}
+            {"name": name, "values": list(values)}
             for name, values in zip(structure.state_names, structure.state_values, strict=True)
         ],
         "initial": model.initial_state,

@@ -35,6 +35,7 @@ from fmdp.memory import available_memory, describe_bytes
 from fmdp.model import FactoredMDP, OptimisticTables, Structure
 from fmdp.model.factored import check_model
 from fmdp.model.structure import check_structure
+from fmdp.parameters import quoted
 from fmdp.planning.linear import values
 from fmdp.planning.linear.bases import Basis, make_basis
 from fmdp.planning.linear.constraints import FIXED, Constraints
@@ -61,6 +62,8 @@ from fmdp.settings import setting
 Floats = NDArray[np.float64]
 NamedScope = tuple[int | str, ...]
 
+KINDS = ("plain", "optimistic")
+"""Of tables: what there is a network for."""
 TABULATED = 1 << 12
 """States up to which a plan inside a learner has its policy as a table."""
 TABULATED_ONCE = 1 << 16
@@ -213,9 +216,17 @@ class PreparedALP:
         return state
 
     def restore_warm_state(self, state: Mapping[str, NDArray[Any]]) -> None:
-        self._warm = dict(state)
+        self._warm = {name: array.copy() for name, array in state.items()}
+        for name in state:
+            if name.partition(".")[0] not in KINDS:
+                raise InvalidParameter(f"a linear program keeps no {quoted(name)}")
         for kind, stages in self._stages_of.items():
             stages.restore(_under(f"{kind}.", self._warm))
+        for kind in KINDS:
+            # Made now if there is anything to restore: a file may have brought it, and only the
+            # network knows what it can mean.
+            if _under(f"{kind}.", self._warm):
+                self._stages_for(kind)
 
 
 @dataclass(frozen=True, eq=False)
@@ -353,8 +364,16 @@ class _Stages:
         }
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
-        self._first_solver.restore(_under("first.", state))
-        self._second_solver.restore(_under("second.", state))
+        first: tuple[Constraints, ...] = (self.discounted,)
+        second: tuple[Constraints, ...] = ()
+        if self.settings.criterion == "average":
+            first, second = (self.average,), (self.discounted, self.pinned)
+        n = self.forms.basis.size
+        self._first_solver.restore(_under("first.", state), first, n)
+        self._second_solver.restore(_under("second.", state), second, n)
+        for name in state:
+            if name.partition(".")[0] not in ("first", "second"):
+                raise InvalidParameter(f"a linear program keeps no {quoted(name)}")
 
 
 def likely_weight(forms: Forms, discount: float) -> float:

@@ -15,6 +15,7 @@ positions in the network's buffer, so that new tables need new numbers only.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -23,9 +24,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fmdp.elimination import maxsum
+from fmdp.errors import InvalidParameter
 from fmdp.model.spaces import starts
 from fmdp.planning.linear.forms import Coefficients, Forms
-from fmdp.planning.linear.highs import INFINITY, Rows
+from fmdp.planning.linear.highs import INFINITY, N_BASIS_STATUS, Rows, SimplexBasis
+from fmdp.planning.policy import array_in
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -208,6 +211,37 @@ class Constraints:
             allowed = np.full(len(self.closing), self.right_hand_side(x))
         share = threshold / len(self.network.components)
         return self.closing[self.network.buffer[self.closing] > allowed + share]
+
+
+def restored_pattern(arrays: Mapping[str, NDArray[Any]], number: int, part: Constraints) -> Pattern:
+    """The rows of a constraint, each the maximum of a component and the functions that it reads."""
+    n_functions = part.network.n_functions
+    at = array_in(arrays, f"at{number}", "i", (None,), 0, n_functions - 1)
+    head = array_in(arrays, f"head{number}", "i", (None,))
+    start = array_in(arrays, f"start{number}", "i", (len(head) + 1,), 0, len(at))
+    if start[0] != 0 or start[-1] != len(at) or (np.diff(start) < 0).any():
+        raise InvalidParameter(f"its part 'start{number}' does not divide 'at{number}'")
+    if not np.isin(head, part.closing).all():
+        raise InvalidParameter(f"its part 'head{number}' has entries that are no maxima")
+    return Pattern(head, start, at)
+
+
+def restored_basis(
+    arrays: Mapping[str, NDArray[Any]], parts: Sequence[Constraints], n_weights: int, n_rows: int
+) -> SimplexBasis:
+    """A basis of the program with these constraints and so many rows beside the joining ones."""
+    n_columns = n_weights + 1 + sum(part.n_columns for part in parts)
+    n_rows += sum(part.joining_row() is not None for part in parts)
+    found = []
+    for name, length in (("columns", n_columns), ("rows", n_rows)):
+        array = arrays.get(name)
+        if array is None or array.dtype != np.int8 or array.shape != (length,):
+            got = "nothing" if array is None else f"{array.dtype} {array.shape}"
+            raise InvalidParameter(f"its part {name!r} must be {length} numbers of int8; got {got}")
+        if length and not 0 <= array.min() <= array.max() < N_BASIS_STATUS:
+            raise InvalidParameter(f"its part {name!r} must be from 0 to {N_BASIS_STATUS - 1}")
+        found.append(array)
+    return SimplexBasis(*found)
 
 
 def _run(first: Any, length: int) -> slice:

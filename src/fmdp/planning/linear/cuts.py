@@ -17,12 +17,19 @@ last basis is the start: a re-plan seldom needs more than a few rounds.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fmdp.planning.linear.constraints import Pattern, no_rows
+from fmdp.planning.linear.constraints import (
+    Constraints,
+    Pattern,
+    no_rows,
+    restored_basis,
+    restored_pattern,
+)
 from fmdp.planning.linear.highs import (
     INFINITY,
     LinearProgram,
@@ -32,6 +39,7 @@ from fmdp.planning.linear.highs import (
 )
 from fmdp.planning.linear.question import STATUS, Answer, Floats, Part, Question, Watch
 from fmdp.planning.plan import Status
+from fmdp.planning.policy import array_in
 
 DEFAULT_ROUNDS = 10_000
 STABILISED = 16
@@ -72,20 +80,23 @@ class Cuts:
             arrays["centre"] = self._centre
         return arrays
 
-    def restore(self, arrays: dict[str, NDArray[Any]]) -> None:
-        self._radius = float(arrays["radius"][0]) if "radius" in arrays else 0.0
-        self._patterns = []
-        while f"head{len(self._patterns)}" in arrays:
-            number = len(self._patterns)
-            self._patterns.append(
-                Pattern(
-                    arrays[f"head{number}"].astype(np.int64),
-                    arrays[f"start{number}"].astype(np.int64),
-                    arrays[f"at{number}"].astype(np.int64),
-                )
-            )
-        self._basis = SimplexBasis.of(arrays)
-        self._centre = arrays["centre"].astype(np.float64) if "centre" in arrays else None
+    def restore(
+        self, arrays: dict[str, NDArray[Any]], parts: Sequence[Constraints], n_weights: int
+    ) -> None:
+        """As `state` has returned it, for these constraints; or InvalidParameter: a file may have
+        brought it, and whoever makes rows of it does not look where the network ends."""
+        self._radius, self._centre, self._basis, self._patterns = 0.0, None, None, []
+        if "radius" in arrays:
+            self._radius = float(array_in(arrays, "radius", "f", (1,), 0.0)[0])
+        if "centre" in arrays:
+            self._centre = array_in(arrays, "centre", "f", (n_weights,))
+        if "head0" in arrays:
+            self._patterns = [
+                restored_pattern(arrays, number, part) for number, part in enumerate(parts)
+            ]
+        n_rows = sum(map(len, self._patterns))
+        if "columns" in arrays:
+            self._basis = restored_basis(arrays, parts, n_weights, n_rows)
 
 
 class _Solve:

@@ -11,12 +11,13 @@ New tables change the numbers, not the pattern: the last basis is the start of t
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fmdp.planning.linear.constraints import Constraints, Pattern
+from fmdp.planning.linear.constraints import Constraints, Pattern, restored_basis
 from fmdp.planning.linear.forms import Forms
 from fmdp.planning.linear.highs import (
     INFINITY,
@@ -99,5 +100,12 @@ class Factored:
     def state(self) -> dict[str, NDArray[Any]]:
         return {} if self._basis is None else self._basis.arrays()
 
-    def restore(self, arrays: dict[str, NDArray[Any]]) -> None:
-        self._basis = SimplexBasis.of(arrays)
+    def restore(
+        self, arrays: dict[str, NDArray[Any]], parts: Sequence[Constraints], n_weights: int
+    ) -> None:
+        """As `state` has returned it, for these constraints; or InvalidParameter."""
+        self._basis = None
+        if arrays:
+            self._patterns = [part.emitted() for part in parts]
+            n_rows = sum(map(len, self._patterns))
+            self._basis = restored_basis(arrays, parts, n_weights, n_rows)

@@ -31,13 +31,25 @@ from fmdp.elimination.ties import mix, rule_code, tie_hash
 from fmdp.errors import InvalidParameter
 from fmdp.memory import describe_count
 from fmdp.model.spaces import count, starts, strides
-from fmdp.model.structure import Scope
+from fmdp.model.structure import MAX_SIZE, Scope
+from fmdp.parameters import quoted
 from fmdp.planning.linear.forms import Forms
 from fmdp.planning.linear.slack import tie_slack
-from fmdp.planning.policy import TablePolicy, check_values, write_archive
+from fmdp.planning.policy import (
+    Parts,
+    TablePolicy,
+    array_in,
+    check_values,
+    sizes_in,
+    whole_numbers_in,
+    write_policy,
+)
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+
+_LARGEST = 1e100
+"""Of a value in a file, in the unit of the forms: sums of them stay numbers."""
 
 
 class Places(NamedTuple):
@@ -262,6 +274,9 @@ class GreedyPolicy:
         return TablePolicy(self.state_sizes, self.action_sizes, actions)
 
     def save(self, path: str | os.PathLike[str]) -> None:
+        write_policy(path, self)
+
+    def parts(self) -> Parts:
         lookup = self.lookup
         header = {
             "state_sizes": lookup.state_sizes,
@@ -275,24 +290,84 @@ class GreedyPolicy:
         arrays["decision_variables"] = np.array(
             [d for scope in lookup.decision_scopes for d in scope], dtype=np.int64
         )
-        write_archive(path, self.kind, header, {**arrays, "values": self.values})
+        return header, {**arrays, "values": self.values}
 
     @classmethod
     def from_archive(
         cls, header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]
     ) -> GreedyPolicy:
-        starts, variables = arrays["decision_start"], arrays["decision_variables"]
-        scopes = tuple(
-            tuple(int(d) for d in variables[first:end]) for first, end in itertools.pairwise(starts)
-        )
+        """The policy in the parts of a policy file, or InvalidParameter: compiled code will look
+        wherever its places point, so that every one must be where a function's table is."""
+        state_sizes, action_sizes = sizes_in(header)
+        decision_sizes = whole_numbers_in(header, "decision_sizes", 1, MAX_SIZE)
+        if decision_sizes[: len(action_sizes)] != action_sizes:
+            raise InvalidParameter("its decision_sizes do not begin with its action_sizes")
+        ties, seed = header.get("ties"), header.get("tie_seed")
+        if not isinstance(ties, str) or type(seed) is not int or not 0 <= seed < 2**32:
+            raise InvalidParameter(f"its ties {quoted(ties)} and tie_seed {quoted(seed)} are none")
+        values = array_in(arrays, "values", "f", (None,), -_LARGEST, _LARGEST)
+        n_functions = len(array_in(arrays, "base", "i", (None,))) - 1
+        scopes = _runs(arrays, "decision", "variables", n_functions, len(decision_sizes))
         lookup = Lookup(
-            state_sizes=tuple(header["state_sizes"]),
-            decision_sizes=tuple(header["decision_sizes"]),
-            n_actions=len(header["action_sizes"]),
-            decision_scopes=scopes,
-            places=Places(*(arrays[name].astype(np.int64) for name in Places._fields)),
+            state_sizes=state_sizes,
+            decision_sizes=decision_sizes,
+            n_actions=len(action_sizes),
+            decision_scopes=tuple(tuple(scope) for scope in scopes),
+            places=Places(*(array_in(arrays, name, "i", (None,)) for name in Places._fields)),
         )
-        return cls(lookup, arrays["values"], str(header["ties"]), int(header["tie_seed"]))
+        _check_places(lookup, len(values))
+        return cls(lookup, values, ties, seed)
+
+
+def _runs(
+    arrays: Mapping[str, NDArray[Any]], head: str, tail: str, n: int, size: int
+) -> list[list[int]]:
+    """n runs of ascending numbers below the size: flat, with where each begins."""
+    flat = array_in(arrays, f"{head}_{tail}", "i", (None,), 0, size - 1)
+    first = array_in(arrays, f"{head}_start", "i", (n + 1,), 0, len(flat))
+    if first[0] != 0 or first[-1] != len(flat) or (np.diff(first) < 0).any():
+        raise InvalidParameter(f"its part '{head}_start' does not divide '{head}_{tail}'")
+    runs = [flat[start:end].tolist() for start, end in itertools.pairwise(first.tolist())]
+    if any(a >= b for run in runs for a, b in itertools.pairwise(run)):
+        raise InvalidParameter(f"its part '{head}_{tail}' names a variable twice, or in disorder")
+    return runs
+
+
+def _check_places(lookup: Lookup, n_values: int) -> None:
+    """InvalidParameter unless every function has a table [state rows, decisions] of its own, all of
+    them end to end, and every place is inside."""
+    places = lookup.places
+    n = len(places.base) - 1
+    arrays = places._asdict()
+    states = _runs(arrays, "state", "variables", n, len(lookup.state_sizes))
+    array_in(arrays, "state_steps", "i", places.state_variables.shape)
+    specials = n if lookup.single else 0
+    n_special = len(places.special_action)
+    array_in(arrays, "special_action", "i", (n_special,), 0, lookup.decision_sizes[0] - 1)
+    array_in(arrays, "special_slice", "i", (n_special,), 0)
+    array_in(arrays, "special_start", "i", (specials + 1,), 0, n_special)
+    bounds = (places.base, n_values), (places.special_start, n_special)
+    if any(at[0] != 0 or at[-1] != end or (np.diff(at) < 0).any() for at, end in bounds):
+        raise InvalidParameter("its parts 'base' and 'special_start' do not divide its values")
+    for f, variables in enumerate(states):
+        sizes = [lookup.state_sizes[v] for v in variables]
+        rows, entries = count(sizes), int(places.base[f + 1] - places.base[f])
+        if lookup.single:
+            width = entries // rows
+            own = slice(int(places.special_start[f]), int(places.special_start[f + 1]))
+            inside = bool((places.special_slice[own] < width).all())
+        else:
+            width = count([lookup.decision_sizes[d] for d in lookup.decision_scopes[f]])
+            inside = True
+        steps = [width * step for step in strides(sizes)]
+        first, end = places.state_start[f], places.state_start[f + 1]
+        if (
+            not inside
+            or width < 1
+            or rows * width != entries
+            or steps != places.state_steps[first:end].tolist()
+        ):
+            raise InvalidParameter(f"the table of its function {f} is not where its scope says")
 
 
 def _decision_network(lookup: Lookup) -> Network:

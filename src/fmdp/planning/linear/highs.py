@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import enum
 import threading
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,7 +25,8 @@ INFINITY = float(highspy.kHighsInf)
 FEASIBILITY = 1e-9
 _MOST_ITERATIONS = 2**31 - 1
 _LONG_ROWS = 2000
-_BASIS_STATUS = [highspy.HighsBasisStatus(status) for status in range(5)]
+N_BASIS_STATUS = 5
+_BASIS_STATUS = [highspy.HighsBasisStatus(status) for status in range(N_BASIS_STATUS)]
 
 
 class SolverFailed(FmdpError):
@@ -84,10 +84,6 @@ class SimplexBasis:
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         return {"columns": self.columns, "rows": self.rows}
-
-    @staticmethod
-    def of(arrays: Mapping[str, NDArray[Any]]) -> SimplexBasis | None:
-        return SimplexBasis(arrays["columns"], arrays["rows"]) if "columns" in arrays else None
 
 
 @dataclass(frozen=True, eq=False)
