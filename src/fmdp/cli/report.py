@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fmdp.cli.options import Json
-from fmdp.cli.output import print_json, print_people, table
+from fmdp.cli.output import print_json, print_people, say, table
 from fmdp.cli.progress import progress
+from fmdp.errors import printable
 
 if TYPE_CHECKING:
     from fmdp.reports.report import Report
@@ -41,7 +42,7 @@ def report(
     from fmdp.reports.report import write_report
 
     with progress(f"report of {directory}", compiles=False):
-        written = write_report(directory, out)
+        written = write_report(directory, out, waiting=say)
     if json:
         print_json(as_json(written))
     else:
@@ -103,12 +104,12 @@ def print_report(written: Report) -> None:
         else:
             print_down(found)
     for paragraph in (*written.notes, *written.paragraphs):
-        print(f"\n{paragraph}")
+        print(f"\n{printable(paragraph)}")
     kinds: dict[str, list[str]] = {}
     for path in written.files[1:]:
         kinds.setdefault(path.stem, []).append(path.suffix)
     beside = ", ".join(stem + " ".join(suffixes) for stem, suffixes in kinds.items())
-    print(f"\npage    {written.page}\nbeside  {beside}")
+    print(f"\npage    {printable(str(written.page))}\nbeside  {beside}")
 
 
 def print_across(found: Mapping[tuple[str, str], Summary], names: Sequence[str]) -> None:

@@ -235,9 +235,7 @@ def _copied(path: Path, log: Path) -> sqlite3.Connection:
                 f"{error.strerror or error}"
             ) from None
         raise
-    connection = sqlite3.connect(
-        Path(folder.name) / path.name, isolation_level=None, factory=_Copy
-    )
+    connection = sqlite3.connect(Path(folder.name) / path.name, isolation_level=None, factory=_Copy)
     connection.folder = folder
     connection.text_factory = lambda data: data.decode("utf-8", "surrogateescape")
     connection.execute("PRAGMA query_only = ON")
@@ -315,6 +313,7 @@ def only_writer(path: Path) -> Iterator[None]:
     try:
         try:
             lock = sqlite3.connect(beside, timeout=0.0, isolation_level=None)
+            lock.execute("PRAGMA journal_mode = MEMORY")  # no file for a kill to leave
             lock.execute("BEGIN EXCLUSIVE")
         except sqlite3.Error as error:
             if is_locked(error):

@@ -198,7 +198,9 @@ def flaw(connection: sqlite3.Connection) -> str | None:
 def seal(connection: sqlite3.Connection) -> None:
     """Put the triggers back where one is missing or changed; inside a transaction."""
     found = _inside(connection)
-    if any(kind == "trigger" and found.get((kind, n)) != sql for (kind, n), sql in _whole().items()):
+    if any(
+        kind == "trigger" and found.get((kind, n)) != sql for (kind, n), sql in _whole().items()
+    ):
         unseal(connection)
         _execute(connection, _RUNS_TRIGGERS)
 

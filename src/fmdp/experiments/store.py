@@ -190,9 +190,7 @@ class Store:
             raise opening.problem(path, error) from None
 
     @classmethod
-    def create(
-        cls, directory: str | os.PathLike[str], *, waiting: Say = opening.warn
-    ) -> Store:
+    def create(cls, directory: str | os.PathLike[str], *, waiting: Say = opening.warn) -> Store:
         """The store in this directory, for writing; made (with the directory) if there is none."""
         path = Path(directory) / FILE_NAME
         try:
@@ -229,15 +227,16 @@ class Store:
     @contextlib.contextmanager
     def snapshot(self) -> Iterator[None]:
         """While this lasts, what is read is of one moment, whatever a sweep writes meanwhile."""
-        if self._connection.in_transaction:
-            yield
-            return
-        self._rows("BEGIN")
+        within_another = self._connection.in_transaction
+        if not within_another:
+            self._rows("BEGIN")
         try:
             yield
         finally:
-            if self._connection.in_transaction:
-                self._rows("ROLLBACK")
+            if not within_another:
+                # SQLite may have ended it already, after an error.
+                with contextlib.suppress(sqlite3.Error):
+                    self._connection.execute("ROLLBACK")
 
     @contextlib.contextmanager
     def _decoding(self, what: str, advice: str) -> Iterator[None]:
@@ -565,7 +564,9 @@ def _checked_run(run: StoredRun) -> None:
     texts = ("key", "model", "problem", "learner", "fmdp_version", "machine", "finished")
     if not all(isinstance(getattr(run, name), str) for name in texts):
         raise ValueError("a column that must be a text is none")
-    if not all(isinstance(getattr(run, name), int) for name in ("seed", "steps", "results_version")):
+    if not all(
+        isinstance(getattr(run, name), int) for name in ("seed", "steps", "results_version")
+    ):
         raise ValueError("a column that must be a whole number is none")
     if run.role not in ROLES or run.status not in ("done", "failed"):
         raise ValueError(f"its role is {run.role!r} and its status {run.status!r}")

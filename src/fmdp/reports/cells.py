@@ -182,9 +182,7 @@ def _problems(cells: Iterable[Cell]) -> tuple[Compared, ...]:
     )
 
 
-def _notes(
-    cells: list[Cell], failed: tuple[StoredRun, ...], found: SortedRuns
-) -> Iterable[str]:
+def _notes(cells: list[Cell], failed: tuple[StoredRun, ...], found: SortedRuns) -> Iterable[str]:
     missing, left_out = found.missing, found.left_out
     runs = [run for cell in cells for run in cell.runs]
     versions = Counter(run.results_version for run in runs)
