@@ -137,4 +137,7 @@ def print_rest(count: int) -> None:
 
 
 def short(summary: Summary | None) -> str:
-    return "-" if summary is None else f"{summary.median:,.0f} ({summary.worst:,.0f})"
+    if summary is None:
+        return "-"
+    form = ",.0f" if abs(summary.median) + abs(summary.worst) < 1e15 else ".3g"
+    return f"{summary.median:{form}} ({summary.worst:{form}})"

@@ -321,7 +321,8 @@ def marked(t: Any, scale: str, place: int, of: int) -> list[int]:
 
 
 def thousands(value: float, _position: float) -> str:
-    return f"{value:,.0f}" if value == int(value) else f"{value:g}"
+    short = value == int(value) and abs(value) < 1e12  # 1e300 has no room for its digits
+    return f"{value:,.0f}" if short else f"{value:g}"
 
 
 def add_legend(

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import importlib
 import os
 import secrets
 import shutil
@@ -27,9 +26,7 @@ from types import TracebackType
 from typing import Any
 
 from fmdp.errors import FileProblem
-from fmdp.model.files import write_atomically
-
-fcntl: Any = importlib.import_module("fcntl") if os.name == "posix" else None
+from fmdp.model.files import locked, write_atomically
 
 _HERE = -100  # AT_FDCWD
 _EXCHANGE = 2  # RENAME_EXCHANGE of Linux, RENAME_SWAP of macOS
@@ -107,7 +104,7 @@ class Replacement:
                 return None
             raise
         self._lock = os.open(new, os.O_RDONLY)
-        _locked(self._lock)
+        locked(self._lock)
         return new
 
     def _in_place(self) -> None:
@@ -120,7 +117,7 @@ class Replacement:
         for left in self.folder.parent.glob(f".{_plain(self.folder.name)}-????????.tmp"):
             with contextlib.suppress(OSError), _opened(left) as descriptor:
                 names = [found.name for found in left.iterdir()]
-                if _locked(descriptor) and all(map(self._ours, names)):
+                if locked(descriptor) and all(map(self._ours, names)):
                     _remove(left)
 
 
@@ -136,17 +133,6 @@ def _opened(path: Path) -> Iterator[int]:
         yield descriptor
     finally:
         os.close(descriptor)
-
-
-def _locked(descriptor: int) -> bool:
-    """Take the lock, which a death gives back; False if somebody else has it."""
-    if fcntl is None:  # pragma: no cover - Windows
-        return False
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True
 
 
 def _change_places(new: Path, old: Path) -> None:
