@@ -44,9 +44,9 @@ BATCH = 25
 def spec(name: str = "tortured") -> Spec:
     return parse_spec(f"""
         name = "{name}"
-        steps = 40
+        steps = 30
         seeds = 4
-        problems = ["circle:2", "riverswim:6"]
+        problems = ["circle:2", "circle:3"]
         learners = ["psrl", "random", "oracle"]
     """)
 
