@@ -16,7 +16,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 # fetch whatever backend is newest on the day.
 INSTALL := $(PIP) install -c $(LOCK) --no-build-isolation
 
-.PHONY: help install reproduce test test-all referee fingerprints docs docs-numbers lint format bench lock clean
+.PHONY: help install reproduce test test-all referee torture fingerprints docs docs-numbers lint format bench lock clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -48,6 +48,9 @@ test-all: $(INSTALLED) ## all tests, the slow ones too, with fresh and many more
 
 referee: $(INSTALLED) ## everything that fmdp prints about a thousand small models, against exact arithmetic
 	PYTHONPATH=tests $(BIN)/python -m referee $(ARGS)
+
+torture: $(INSTALLED) ## kills, signals, damaged files, full disks and hostile names, again and again: minutes
+	PYTHONPATH=tests $(BIN)/python -m torture $(ARGS)
 
 fingerprints: $(INSTALLED) ## note what short runs come to; refuses if results moved and their version did not
 	$(BIN)/python tests/experiments/fingerprints.py

@@ -12,6 +12,17 @@ import difflib
 from collections.abc import Iterable
 
 
+def printable(text: str) -> str:
+    """The text as one line that prints anywhere and that no terminal takes for a command.
+
+    Names of files may hold bytes that are no text, and any name may hold what moves the cursor or
+    turns the direction of writing: such characters are spelled out.
+    """
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
 class FmdpError(Exception):
     """Base of every error that bad input can cause; its text is one line.
 
@@ -22,9 +33,7 @@ class FmdpError(Exception):
     """
 
     def __init__(self, message: str) -> None:
-        # Names of files may hold bytes that are no text; the message must print all the same.
-        printable = message.encode("utf-8", "backslashreplace").decode("utf-8")
-        super().__init__(" ".join(printable.splitlines()))
+        super().__init__(printable(" ".join(message.splitlines())))
 
 
 class InvalidModel(FmdpError, ValueError):

@@ -92,9 +92,9 @@ def test_a_name_is_declared_once() -> None:
     ("values", "why"),
     [
         ({"gain": 1.9, "gain_kind": "exact"}, "must have the measure 'regret'"),
-        ({**WHOLE, "regret": "low"}, "'regret' measure of a run must be a number"),
-        ({**WHOLE, "regret": float("nan")}, "must be a number; got nan"),
-        ({**WHOLE, "regret": True}, "must be a number; got True"),
+        ({**WHOLE, "regret": "low"}, "'regret' measure of a run must be a finite number"),
+        ({**WHOLE, "regret": float("nan")}, "must be a finite number; got nan"),
+        ({**WHOLE, "regret": True}, "must be a finite number; got True"),
         ({**WHOLE, "episodes": 1.0}, "'episodes' measure of a run must be a whole number; got 1.0"),
         ({**WHOLE, "gain_kind": "odd"}, "must be exact or upper_bound; got 'odd'"),
     ],

@@ -203,7 +203,7 @@ def test_a_failed_run_gives_way_to_the_same_run_done(store: Store) -> None:
 def test_a_run_is_stored_whole_or_not_at_all(store: Store) -> None:
     twice = Curve(np.array([1, 1]), {"regret": np.zeros(2)})  # t is unique: the second fails
     other = replace(DONE, key="f" * 64)
-    with pytest.raises(FileProblem, match="cannot be written"):
+    with pytest.raises(FileProblem, match="cannot be stored"):
         store.add_run(other, twice, RECORDING)
     assert store.run(other.key) is None
     assert store.recording(other.key) is None
@@ -275,7 +275,7 @@ def test_a_newer_schema_version_is_refused(store: Store) -> None:
     raw.commit()
     raw.close()
     before = store.path.read_bytes()
-    words = "has schema version 99; this fmdp reads versions up to 2"
+    words = "has schema version 99; this fmdp reads versions up to 3"
     assert words in refusal(store.path.parent)
     with pytest.raises(FileProblem, match=words):
         Store.create(store.path.parent)

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import stat
+import subprocess
+import sys
+import textwrap
 from collections.abc import Callable
 from dataclasses import replace
 from importlib.resources import files as package_files
@@ -18,7 +22,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fmdp.errors import FileProblem, FmdpError, InvalidModel
-from fmdp.model import FactoredMDP, Noise, Structure, factored, load, save
+from fmdp.model import FactoredMDP, Noise, Structure, factored, files, load, save
 from fmdp.model.files import dumps, loads, write_atomically
 from fmdp.problems import problem
 from fmdp.testing.strategies import models
@@ -500,3 +504,25 @@ def test_a_model_of_many_variables(tmp_path: Path) -> None:
     )
     save(model, tmp_path / "ring.json")
     assert load(tmp_path / "ring.json") == model
+
+
+def test_what_a_kill_has_left_is_removed_by_the_next_writer(tmp_path: Path) -> None:
+    program = textwrap.dedent("""
+        import os, signal, sys
+        from fmdp.model import files
+        os.fsync = lambda descriptor: os.kill(os.getpid(), signal.SIGKILL)
+        files.write_atomically(sys.argv[1], "half of it")
+    """)
+    target = tmp_path / "model.json"
+    target.write_text("old")
+    words = [sys.executable, "-c", program, str(target)]
+    assert subprocess.run(words, check=False).returncode == -signal.SIGKILL
+    assert target.read_text() == "old"
+    (left,) = tmp_path.glob(".fmdp-*.tmp")
+    with left.open("rb") as held:  # by a writer that is at work
+        assert files.locked(held.fileno())
+        files.write_atomically(target, "new")
+        assert left.exists()
+    files.write_atomically(target, "newer")
+    assert [path.name for path in tmp_path.iterdir()] == ["model.json"]
+    assert target.read_text() == "newer"

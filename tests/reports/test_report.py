@@ -150,7 +150,7 @@ def test_a_place_that_cannot_be_written_is_refused(
 ) -> None:
     (tmp_path / "taken").write_text("a file")
     assert main(["report", str(two_problems), "--out", str(tmp_path / "taken")]) == 2
-    assert "cannot be made a directory" in capsys.readouterr().err
+    assert "is no directory; must be one" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("without_matplotlib")

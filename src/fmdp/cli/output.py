@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
+from fmdp.errors import printable
 from fmdp.numerals import interval_text as interval_text
 from fmdp.numerals import known_number as known_number
 from fmdp.numerals import numbers_text as numbers_text
@@ -21,6 +22,7 @@ from fmdp.numerals import short_number as short_number
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
+    from rich.text import Text
 
 # Wide enough that no table is cut where there is no terminal to be wider than.
 _WIDTH_OF_A_FILE = 200
@@ -36,6 +38,11 @@ def print_json(result: Mapping[str, Any]) -> None:
     finally:
         sys.set_int_max_str_digits(limit)
     print(text)
+
+
+def say(line: str) -> None:
+    """One line on standard error, for what is neither a result nor a failure."""
+    print(f"fmdp: {printable(line)}", file=sys.stderr)
 
 
 def plain(value: Any) -> Any:
@@ -80,22 +87,27 @@ def table(
     """A table with a rule under its header; the columns named in `right` are right-aligned."""
     from rich import box
     from rich.table import Table
-    from rich.text import Text
 
     result = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
     for column in columns:
-        result.add_column(Text(column), justify="right" if column in right else "left")
+        result.add_column(_text(column), justify="right" if column in right else "left")
     for row in rows:
-        result.add_row(*(Text(cell) for cell in row))
+        result.add_row(*map(_text, row))
     return result
 
 
 def columns(rows: Iterable[tuple[str, str]]) -> RenderableType:
     """A name and what it is, side by side; the second column wraps within itself."""
     from rich.table import Table
-    from rich.text import Text
 
     result = Table.grid(padding=(0, 2))
     for name, value in rows:
-        result.add_row(Text(name, style="bold", no_wrap=True), Text(value))
+        result.add_row(_text(name, style="bold", no_wrap=True), _text(value))
     return result
+
+
+def _text(words: str, **looks: Any) -> Text:
+    """Text for a cell: neither markup nor a command to the terminal, whatever it says."""
+    from rich.text import Text
+
+    return Text("\n".join(map(printable, words.split("\n"))), **looks)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager
 
+from fmdp.errors import printable
 from fmdp.progress import LineOf, Report, line_of, showing
 
 _FIRST_LINE_AFTER_SECONDS = 10.0
@@ -14,4 +15,6 @@ def progress(
     what: str, line_of: LineOf = line_of, *, compiles: bool = True
 ) -> AbstractContextManager[Report]:
     """A callback for long work; what it says disappears from a terminal when the work is done."""
-    return showing(what, line_of, first_line_after=_FIRST_LINE_AFTER_SECONDS, compiles=compiles)
+    return showing(
+        printable(what), line_of, first_line_after=_FIRST_LINE_AFTER_SECONDS, compiles=compiles
+    )

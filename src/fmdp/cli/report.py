@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fmdp.cli.options import Json
-from fmdp.cli.output import print_json, print_people, table
+from fmdp.cli.output import print_json, print_people, say, table
 from fmdp.cli.progress import progress
+from fmdp.errors import printable
 
 if TYPE_CHECKING:
     from fmdp.reports.report import Report
@@ -41,7 +42,7 @@ def report(
     from fmdp.reports.report import write_report
 
     with progress(f"report of {directory}", compiles=False):
-        written = write_report(directory, out)
+        written = write_report(directory, out, waiting=say)
     if json:
         print_json(as_json(written))
     else:
@@ -103,12 +104,12 @@ def print_report(written: Report) -> None:
         else:
             print_down(found)
     for paragraph in (*written.notes, *written.paragraphs):
-        print(f"\n{paragraph}")
+        print(f"\n{printable(paragraph)}")
     kinds: dict[str, list[str]] = {}
     for path in written.files[1:]:
         kinds.setdefault(path.stem, []).append(path.suffix)
     beside = ", ".join(stem + " ".join(suffixes) for stem, suffixes in kinds.items())
-    print(f"\npage    {written.page}\nbeside  {beside}")
+    print(f"\npage    {printable(str(written.page))}\nbeside  {beside}")
 
 
 def print_across(found: Mapping[tuple[str, str], Summary], names: Sequence[str]) -> None:
@@ -136,4 +137,7 @@ def print_rest(count: int) -> None:
 
 
 def short(summary: Summary | None) -> str:
-    return "-" if summary is None else f"{summary.median:,.0f} ({summary.worst:,.0f})"
+    if summary is None:
+        return "-"
+    form = ",.0f" if abs(summary.median) + abs(summary.worst) < 1e15 else ".3g"
+    return f"{summary.median:{form}} ({summary.worst:{form}})"

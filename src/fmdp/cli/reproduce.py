@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 import typer
 
-from fmdp.cli.output import print_people, seconds_text, short_number, table
+from fmdp.cli.output import print_people, say, seconds_text, short_number, table
 from fmdp.cli.plan import exit_status, run
 from fmdp.cli.progress import progress
 from fmdp.cli.report import print_report
@@ -44,7 +44,7 @@ def reproduce(
     status = print_plans([problem.id for problem in spec.problems])
     summary = run_spec(spec, out, team(workers), retry_failed=True)
     with progress(f"report of {out}", compiles=False):
-        written = write_report(out)
+        written = write_report(out, waiting=say)
     print()
     print_report(written)
     print()

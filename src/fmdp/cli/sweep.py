@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fmdp.cli.output import columns, print_people
+from fmdp.cli.output import columns, print_people, say
 from fmdp.cli.progress import progress
 from fmdp.errors import InvalidParameter
 
@@ -39,7 +39,7 @@ def sweep(
         typer.Option(metavar="ADDRESS", help="Send the runs to this Dask scheduler instead."),
     ] = None,
     retry_failed: Annotated[
-        bool, typer.Option("--retry-failed", help="Run those again that failed earlier.")
+        bool, typer.Option("--retry-failed", help="Run those again that failed or are damaged.")
     ] = False,
 ) -> int:
     """Many runs, resumable: what is done is never run again."""
@@ -67,7 +67,14 @@ def run_spec(spec: Spec, out: Path, workers: Workers, *, retry_failed: bool = Fa
 
     try:
         with progress(spec.name, line_of) as report:
-            return run_sweep(spec, out, workers=workers, retry_failed=retry_failed, progress=report)
+            return run_sweep(
+                spec,
+                out,
+                workers=workers,
+                retry_failed=retry_failed,
+                progress=report,
+                waiting=say,
+            )
     except KeyboardInterrupt:
         print(f"interrupted; what is done is in {out}: the same command goes on", file=sys.stderr)
         raise

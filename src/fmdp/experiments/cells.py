@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from fmdp.experiments.store import Store, StoredRun, StoredSpec, canonical_json
+from fmdp.experiments.store import Damaged, Store, StoredRun, StoredSpec, canonical_json
 
 CellKey = tuple[str, int, str, str, str, str, str]
 
@@ -40,12 +40,22 @@ class SortedRuns:
     """(problem, label, run). A failure that a newer version has made good is not here."""
     missing: int
     """Runs that the specs ask for and that are not there yet."""
+    damaged: int
+    """Runs that are not what was stored and that no spec asks for; they are left out."""
     left_out: int
     """Runs of an older results version, or of older code, where there is a newer one."""
 
 
 def sorted_runs(store: Store, specs: Sequence[StoredSpec] | None = None) -> SortedRuns:
-    """All runs of the store, or those that these specs ask for."""
+    """All runs of the store, or those that these specs ask for.
+
+    Damaged (one line) if one of those is not what was stored.
+    """
+    with store.snapshot():
+        return _sorted(store, specs)
+
+
+def _sorted(store: Store, specs: Sequence[StoredSpec] | None) -> SortedRuns:
     labels: dict[str, str] = {}
     # Where a spec first asks for the cell of a run; a first seed that failed moves nothing.
     places: dict[str, int] = {}
@@ -60,9 +70,14 @@ def sorted_runs(store: Store, specs: Sequence[StoredSpec] | None = None) -> Sort
             places.setdefault(member.key, first.setdefault(cell, len(first)))
             codes[member.key] = own_code.get((member.problem, member.label), "")
             asked[member.key] = number
+    damaged = store.damaged()
+    wanted = [key for key in damaged if key in places or (specs is None and not places)]
+    if wanted:
+        more = f" ({len(wanted) - 1:,} more are damaged)" if len(wanted) > 1 else ""
+        raise Damaged(damaged[wanted[0]] + more)
     # Of what is called the same and differs in its code alone, the newest spec's counts.
     newest: dict[tuple[CellKey, str], tuple[int, str]] = {}
-    for run in store.runs():
+    for run in store.runs(skipping=damaged):
         if code := codes.get(run.key, ""):
             same = cell_key(run), labels[run.key]
             newest[same] = max(newest.get(same, (-1, "")), (asked[run.key], code))
@@ -71,7 +86,8 @@ def sorted_runs(store: Store, specs: Sequence[StoredSpec] | None = None) -> Sort
         code = codes.get(run.key, "")
         return bool(code) and newest[cell_key(run), labels[run.key]][1] != code
 
-    stored = sorted(store.runs(status="done"), key=lambda run: places.get(run.key, len(first)))
+    sound = store.runs(status="done", skipping=damaged)
+    stored = sorted(sound, key=lambda run: places.get(run.key, len(first)))
     if specs is not None:
         stored = [run for run in stored if run.key in places]
     done = [run for run in stored if not superseded(run)]
@@ -83,7 +99,7 @@ def sorted_runs(store: Store, specs: Sequence[StoredSpec] | None = None) -> Sort
     named = _by_problem(cells)
     asked_for = places or None if specs is None else places
     failed = []
-    for run in store.runs(status="failed"):
+    for run in store.runs(status="failed", skipping=damaged):
         if (asked_for is None or run.key in asked_for) and not superseded(run):
             own = named.get(cell_key(run, codes.get(run.key, ""))) or _called((run,), labels)
             failed.append((own.problem, own.label, run))
@@ -91,6 +107,7 @@ def sorted_runs(store: Store, specs: Sequence[StoredSpec] | None = None) -> Sort
         cells=tuple(named.values()),
         failed=tuple(failed),
         missing=len(set(places) - {run.key for run in stored} - store.keys("failed")),
+        damaged=len(damaged),
         left_out=len(stored) - sum(len(runs) for runs in kept.values()),
     )
 

@@ -46,7 +46,7 @@ class Measure(Generic[T]):
             good = isinstance(value, str) and (not self.choices or value in self.choices)
         else:
             whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
-            real = isinstance(value, float | np.floating) and not math.isnan(value)
+            real = isinstance(value, float | np.floating) and math.isfinite(value)
             good = whole or (self.kind is float and real)
         if not good:
             allowed = " or ".join(self.choices) or _KINDS[self.kind]
@@ -57,7 +57,7 @@ class Measure(Generic[T]):
         return make(value)
 
 
-_KINDS = {float: "a number", int: "a whole number", str: "a text"}
+_KINDS = {float: "a finite number", int: "a whole number", str: "a text"}
 
 _declared: dict[str, Measure[Any]] = {}
 
@@ -73,6 +73,11 @@ def declare(measure: Measure[T]) -> Measure[T]:
 def declared() -> tuple[Measure[Any], ...]:
     """Every measure, in the order of the columns of a table."""
     return tuple(_declared.values())
+
+
+def is_declared(name: str) -> bool:
+    """Whether this fmdp knows the measure; a store may have others, of some package."""
+    return name in _declared
 
 
 def measure_named(name: str) -> Measure[Any]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from fmdp.errors import printable
+
 
 @dataclass(frozen=True)
 class SweepNews:
@@ -25,7 +27,7 @@ def line_of(news: SweepNews, seconds: float) -> str:
     if news.seconds_left is not None:
         parts.append(f"{duration(news.seconds_left)} left")
     if news.leader is not None:
-        parts.append(f"ahead: {news.leader}")
+        parts.append(f"ahead: {printable(news.leader)}")
     return ", ".join(parts)
 
 

@@ -2,19 +2,23 @@
 
 The schema has a version, kept in `meta`. A store of an older version is brought up to date by the
 migrations in their order, all in one transaction: a death in the middle leaves the old store. A
-migration moves what is there and computes nothing, so numbers stay the same to the bit.
+migration moves what is there and computes no result, so numbers stay the same to the bit.
 
 A run is put together the other way round: first its measures and curves, the row in `runs` last.
 Triggers then see a run whole when it comes, refuse one that lacks what it must have, and seal it:
 nothing of a run that is stored can be added to or changed, and one that is done cannot be removed.
+Only one that is damaged (digests.py) gives way, with the triggers away for that transaction.
 """
 
 from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterator
+from functools import cache
 
-SCHEMA_VERSION = 2
+from fmdp.experiments import digests
+
+SCHEMA_VERSION = 3
 APPLICATION_ID = 0x464D4450  # "FMDP", in the header of the file
 
 _SHARED = """
@@ -61,7 +65,7 @@ CREATE TABLE recordings (
 ) STRICT, WITHOUT ROWID;
 """
 
-# Of version 2. A later version that changes these keeps this text for the migration to 2.
+# Of versions 2 and 3. A later version that changes these keeps this text for the migration to 2.
 _RUNS_TABLES = """
 CREATE TABLE runs (
     key TEXT PRIMARY KEY,
@@ -139,12 +143,21 @@ CREATE TRIGGER curves_remain BEFORE DELETE ON curves
     BEGIN SELECT RAISE (ABORT, 'a run that is done is never changed'); END;
 """
 
+_DIGESTS = """
+CREATE TABLE digests (
+    kind TEXT NOT NULL CHECK (kind IN ('model', 'spec', 'run')),
+    name TEXT NOT NULL,
+    digest TEXT NOT NULL,
+    PRIMARY KEY (kind, name)
+) STRICT, WITHOUT ROWID;
+"""
+
 
 def create(connection: sqlite3.Connection, meta: dict[str, str]) -> None:
     """Everything that a new store has, in one transaction."""
     connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
     connection.execute("BEGIN IMMEDIATE")
-    _execute(connection, _SHARED + _RUNS_TABLES + _RUNS_TRIGGERS)
+    _execute(connection, _SHARED + _RUNS_TABLES + _RUNS_TRIGGERS + _DIGESTS)
     connection.executemany(
         "INSERT INTO meta VALUES (?, ?)",
         [*meta.items(), ("schema_version", str(SCHEMA_VERSION))],
@@ -156,6 +169,47 @@ def version_of(connection: sqlite3.Connection) -> int | None:
     """The schema version that the file has; None if it says none."""
     found = connection.execute("SELECT value FROM meta WHERE key = 'schema_version'").fetchone()
     return int(found[0]) if found and found[0].isdecimal() else None
+
+
+@cache
+def _whole() -> dict[tuple[str, str], str]:
+    """(type, name) -> SQL of everything that a sound store has inside."""
+    connection = sqlite3.connect(":memory:", isolation_level=None)
+    create(connection, {})
+    found = _inside(connection)
+    connection.close()
+    return found
+
+
+def _inside(connection: sqlite3.Connection) -> dict[tuple[str, str], str]:
+    rows = connection.execute("SELECT type, name, sql FROM sqlite_master WHERE sql IS NOT NULL")
+    return {(kind, name): sql for kind, name, sql in rows}
+
+
+def flaw(connection: sqlite3.Connection) -> str | None:
+    """What is not as this version has it, tables and indices; None if nothing is."""
+    found = _inside(connection)
+    for (kind, name), sql in _whole().items():
+        if kind != "trigger" and found.get((kind, name)) != sql:
+            return f"its {kind} {name} is not what schema version {SCHEMA_VERSION} has"
+    return None
+
+
+def seal(connection: sqlite3.Connection) -> None:
+    """Put the triggers back where one is missing or changed; inside a transaction."""
+    found = _inside(connection)
+    if any(
+        kind == "trigger" and found.get((kind, n)) != sql for (kind, n), sql in _whole().items()
+    ):
+        unseal(connection)
+        _execute(connection, _RUNS_TRIGGERS)
+
+
+def unseal(connection: sqlite3.Connection) -> None:
+    """Take the triggers away, for a damaged run to give way; inside a transaction."""
+    for kind, name in _whole():
+        if kind == "trigger":
+            connection.execute(f"DROP TRIGGER IF EXISTS {name}")
 
 
 def migrate(connection: sqlite3.Connection) -> None:
@@ -251,7 +305,21 @@ def _measures_by_name(connection: sqlite3.Connection) -> None:
     )
 
 
-MIGRATIONS: dict[int, Callable[[sqlite3.Connection], None]] = {1: _measures_by_name}
+def _with_digests(connection: sqlite3.Connection) -> None:
+    """2 to 3: everything gets the digest of what it is now."""
+    _execute(connection, _DIGESTS)
+    for hashed in connection.execute("SELECT hash FROM models").fetchall():
+        digests.note(connection, "model", *hashed)
+    for hashed in connection.execute("SELECT hash FROM specs").fetchall():
+        digests.note(connection, "spec", *hashed)
+    for key in connection.execute("SELECT key FROM runs").fetchall():
+        digests.note(connection, "run", *key)
+
+
+MIGRATIONS: dict[int, Callable[[sqlite3.Connection], None]] = {
+    1: _measures_by_name,
+    2: _with_digests,
+}
 """Version -> what makes the next one of it, inside a transaction, foreign keys off."""
 
 

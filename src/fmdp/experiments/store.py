@@ -7,20 +7,22 @@ with its error until the same run is done. Foreign keys are on, the journal is a
 that reports read while a sweep writes. One process writes at a time (`Store.writing`).
 
 Reading is typed: `Store.open(directory)` and then `specs`, `runs`, `curve`, `recording`, `model`;
-results.py makes frames of it. A store of an older schema version (schema.py) is brought up to date
-when it is opened for writing; a reader gets an up-to-date copy in memory and leaves the file alone.
-docs/experiments.md describes every table and column.
+results.py makes frames of it. All that is read is checked against its digest (digests.py): what has
+changed since it was stored is damaged, which is said in one line and never becomes a number. A
+damaged run is not done; `add_run` puts the same run, made again, into its place. How the file is
+opened is in opening.py, how one of an older version is read in schema.py; docs/experiments.md
+describes every table and column.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
-import secrets
 import sqlite3
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from types import TracebackType
@@ -29,11 +31,10 @@ from typing import Any, Literal, cast, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from fmdp import __version__
-from fmdp.errors import FileProblem, InvalidParameter
-from fmdp.experiments import schema
-from fmdp.experiments.measures import Measure, T, Value, checked, measure_named
-from fmdp.experiments.schema import APPLICATION_ID, SCHEMA_VERSION
+from fmdp.errors import FileProblem, FmdpError, InvalidParameter
+from fmdp.experiments import digests, opening, schema
+from fmdp.experiments.measures import Measure, T, Value, checked, is_declared, measure_named
+from fmdp.experiments.opening import Patience, Say
 from fmdp.model import FactoredMDP
 from fmdp.model.files import dumps, loads
 
@@ -132,44 +133,76 @@ _RUN_COLUMNS = tuple(one.name for one in fields(StoredRun) if one.name != "measu
 _JSON_COLUMNS = ("parameters", "planner_settings")
 
 
+_FAULTS_OF_WHAT_IS_STORED = (
+    sqlite3.IntegrityError,
+    sqlite3.DataError,
+    sqlite3.InterfaceError,
+    sqlite3.ProgrammingError,
+    UnicodeEncodeError,  # half of a character
+    OverflowError,  # a whole number of more than 64 bits
+)
+
+
 def canonical_json(value: object) -> str:
     """The one text of a JSON value: keys sorted, no spaces, shortest floats, no NaN."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
+class Damaged(FileProblem):
+    """A run, spec or model is not what was stored; the file as such is sound."""
+
+
+class Unstorable(FileProblem):
+    """It is not the file that is at fault: what was to be stored cannot be, today or ever."""
+
+
 class Store:
     """An open store. Use as a context manager, or `close` it."""
 
-    def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
+    def __init__(
+        self, path: Path, connection: sqlite3.Connection, read_only: bool, patience: Patience
+    ) -> None:
         self.path = path
         self._connection = connection
+        self._read_only = read_only
+        self._patience = patience
+        # Key -> the digest under which the run was found sound, and the run.
+        self._sound: dict[str, tuple[str, StoredRun]] = {}
 
     @classmethod
-    def open(cls, directory: str | os.PathLike[str], *, read_only: bool = True) -> Store:
-        """The store in this directory; FileProblem (one line) if there is none that is sound."""
+    def open(
+        cls,
+        directory: str | os.PathLike[str],
+        *,
+        read_only: bool = True,
+        waiting: Say = opening.warn,
+    ) -> Store:
+        """The store in this directory; FileProblem (one line) if there is none that is sound.
+
+        `waiting` is told, in one line, when a lock of another process has to be waited for.
+        """
         path = Path(directory) / FILE_NAME
-        _refuse_foreign(path)
+        opening.refuse_foreign(path)
+        patience = Patience(path, waiting)
         try:
-            connection = _connect(path, read_only)
-            return cls(path, _checked(connection, path, read_only))
+            return cls(path, opening.connect(path, read_only, patience), read_only, patience)
         except sqlite3.Error as error:
-            raise FileProblem(f"{path}: cannot be read as a store: {error}") from None
+            raise opening.problem(path, error) from None
 
     @classmethod
-    def create(cls, directory: str | os.PathLike[str]) -> Store:
+    def create(cls, directory: str | os.PathLike[str], *, waiting: Say = opening.warn) -> Store:
         """The store in this directory, for writing; made (with the directory) if there is none."""
-        folder = Path(directory)
-        path = folder / FILE_NAME
-        if not path.exists():
-            try:
-                folder.mkdir(parents=True, exist_ok=True)
-                _create(path)
-            except (OSError, sqlite3.Error) as error:
-                raise FileProblem(f"{path}: cannot be made: {error}") from None
-        return cls.open(folder, read_only=False)
+        path = Path(directory) / FILE_NAME
+        try:
+            there = path.exists()
+        except (OSError, ValueError) as error:
+            raise FileProblem(f"{path}: cannot be made: {error}") from None
+        if not there:
+            opening.make(path)
+        return cls.open(directory, read_only=False, waiting=waiting)
 
     def close(self) -> None:
-        self._connection.close()
+        opening.close(self._connection, read_only=self._read_only)
 
     def __enter__(self) -> Store:
         return self
@@ -184,34 +217,89 @@ class Store:
 
     # Reading
 
+    def _rows(self, query: str, values: Sequence[object] = ()) -> list[tuple[Any, ...]]:
+        """All that a query gives; locks are waited for, and what SQLite says is one line."""
+        try:
+            return self._patience(lambda: self._connection.execute(query, values).fetchall())
+        except sqlite3.Error as error:
+            raise opening.problem(self.path, error) from None
+
+    @contextlib.contextmanager
+    def snapshot(self) -> Iterator[None]:
+        """While this lasts, what is read is of one moment, whatever a sweep writes meanwhile."""
+        within_another = self._connection.in_transaction
+        if not within_another:
+            self._rows("BEGIN")
+        try:
+            yield
+        finally:
+            if not within_another:
+                # SQLite may have ended it already, after an error.
+                with contextlib.suppress(sqlite3.Error):
+                    self._connection.execute("ROLLBACK")
+
+    @contextlib.contextmanager
+    def _decoding(self, what: str, advice: str) -> Iterator[None]:
+        """Whatever goes wrong when something stored is read is damage, named."""
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise opening.problem(self.path, error) from None
+        except Damaged:
+            raise
+        except (FmdpError, ValueError, TypeError, LookupError, zlib.error, RecursionError) as error:
+            raise Damaged(f"{self.path}: {what} is damaged: {error}; {advice}") from None
+
+    def _check(self, kind: digests.Kind, name: str) -> str:
+        """The digest, if it is the one that was noted."""
+        noted = digests.stated(self._connection, kind, name)
+        if noted is None:
+            raise ValueError("it has no digest")
+        if digests.computed(self._connection, kind, name) != noted:
+            raise ValueError("it is not what was stored, by its digest")
+        return noted
+
     def meta(self) -> dict[str, str]:
-        return dict(self._connection.execute("SELECT key, value FROM meta"))
+        return dict(self._rows("SELECT key, value FROM meta"))
 
     def specs(self) -> list[StoredSpec]:
         """Every spec that was run into this store, the oldest first."""
-        rows = self._connection.execute(
-            "SELECT hash, name, title, text, resolved, fmdp_version, added FROM specs "
-            "ORDER BY added, hash"
-        )
-        return [
-            StoredSpec(spec, name, title, text, json.loads(resolved), version, added)
-            for spec, name, title, text, resolved, version, added in rows
-        ]
+        with self.snapshot():
+            rows = self._rows(
+                "SELECT hash, name, title, text, resolved, fmdp_version, added FROM specs "
+                "ORDER BY added, hash"
+            )
+            return [self._spec(row) for row in rows]
+
+    def _spec(self, row: Sequence[Any]) -> StoredSpec:
+        spec, name, title, text, resolved, version, added = row
+        with self._decoding(f"the spec {name!r}", "the same sweep again mends it"):
+            self._check("spec", spec)
+            return StoredSpec(spec, name, title, text, _table(resolved), version, added)
 
     def members(self, spec: str) -> list[Member]:
         """The runs that the spec with this hash asks for, in its order."""
-        rows = self._connection.execute(
-            "SELECT position, key, problem, model, label, seed FROM members "
-            "WHERE spec = ? ORDER BY position",
-            (spec,),
-        )
-        return [Member(*row) for row in rows]
+        with self.snapshot(), self._decoding(f"the spec {spec}", "the same sweep again mends it"):
+            rows = self._rows(
+                "SELECT position, key, problem, model, label, seed FROM members "
+                "WHERE spec = ? ORDER BY position",
+                (spec,),
+            )
+            if rows:
+                self._check("spec", spec)
+            return [Member(*row) for row in rows]
 
     def runs(
-        self, *, spec: str | None = None, status: Literal["done", "failed"] | None = None
+        self,
+        *,
+        spec: str | None = None,
+        status: Literal["done", "failed"] | None = None,
+        skipping: Collection[str] = (),
     ) -> Iterator[StoredRun]:
-        """Stored runs: those of a spec in its order, or all by problem, learner and seed."""
-        columns = ", ".join(f"runs.{name}" for name in _RUN_COLUMNS)
+        """Stored runs: those of a spec in its order, or all by problem, learner and seed.
+
+        A damaged run is an error (Damaged), unless it is among those to be skipped.
+        """
         where, values = [], []
         source, order = "runs", "problem, learner, parameters, planner, planner_settings, seed, key"
         if spec is not None:
@@ -222,87 +310,119 @@ class Store:
             where.append("status = ?")
             values.append(status)
         condition = f" WHERE {' AND '.join(where)}" if where else ""
-        for row in self._connection.execute(
-            f"SELECT {columns} FROM {source}{condition} ORDER BY {order}", values
-        ):
-            yield self._run(row)
+        keys = self._rows(f"SELECT runs.key FROM {source}{condition} ORDER BY {order}", values)
+        for (key,) in keys:
+            found = None if key in skipping else self.run(key)
+            if found is not None:
+                yield found
 
     def run(self, key: str) -> StoredRun | None:
-        columns = ", ".join(_RUN_COLUMNS)
-        row = self._connection.execute(f"SELECT {columns} FROM runs WHERE key = ?", (key,))
-        found = row.fetchone()
-        return None if found is None else self._run(found)
+        """The run with this key, None if there is none; Damaged if it is not what was stored."""
+        what, advice = f"run {key}", "`fmdp sweep` with --retry-failed makes it again"
+        with self.snapshot(), self._decoding(what, advice):
+            noted = digests.stated(self._connection, "run", key)
+            if key in self._sound and self._sound[key][0] == noted:
+                return self._sound[key][1]
+            columns = ", ".join(_RUN_COLUMNS)
+            rows = self._rows(f"SELECT {columns} FROM runs WHERE key = ?", (key,))
+            if not rows:
+                return None
+            values = dict(zip(_RUN_COLUMNS, rows[0], strict=True))
+            found = self._check("run", key)
+            values |= {name: _table(values[name]) for name in _JSON_COLUMNS}
+            measures = self._rows("SELECT name, value FROM measures WHERE run = ?", (key,))
+            run = StoredRun(**values, measures=dict(measures))
+            _checked_run(run)
+            self._sound[key] = found, run
+            return run
 
-    def _run(self, row: Sequence[Any]) -> StoredRun:
-        values = dict(zip(_RUN_COLUMNS, row, strict=True))
-        values |= {name: json.loads(values[name]) for name in _JSON_COLUMNS}
-        measures = self._connection.execute(
-            "SELECT name, value FROM measures WHERE run = ?", (values["key"],)
-        )
-        return StoredRun(**values, measures=dict(measures))
+    def damaged(self) -> dict[str, str]:
+        """Key -> one line, for every run that is not what was stored."""
+        found = {}
+        with self.snapshot():
+            for (key,) in self._rows("SELECT key FROM runs ORDER BY key"):
+                try:
+                    self.run(key)
+                except Damaged as error:
+                    found[key] = str(error)
+        return found
 
     def keys(self, status: Literal["done", "failed"]) -> set[str]:
-        rows = self._connection.execute("SELECT key FROM runs WHERE status = ?", (status,))
-        return {key for (key,) in rows}
+        """The keys of the runs that say so of themselves, damaged ones among them."""
+        return {key for (key,) in self._rows("SELECT key FROM runs WHERE status = ?", (status,))}
 
     def curve(self, key: str) -> Curve:
         """The curves of a run that is done; empty if it is not."""
         points: dict[str, list[tuple[int, float]]] = {}
-        for measure, t, value in self._connection.execute(
-            "SELECT measure, t, value FROM curves WHERE run = ? ORDER BY measure, t", (key,)
-        ):
-            points.setdefault(measure, []).append((t, value))
+        with self.snapshot():
+            self.run(key)
+            for measure, t, value in self._rows(
+                "SELECT measure, t, value FROM curves WHERE run = ? ORDER BY measure, t", (key,)
+            ):
+                points.setdefault(measure, []).append((t, value))
         times = {tuple(t for t, _ in own) for own in points.values()}
         if len(times) > 1:
-            raise FileProblem(f"{self.path}: the curves of run {key} have different checkpoints")
-        return Curve(
-            np.array(times.pop() if times else (), dtype=np.int64),
-            {
-                measure: np.array([value for _, value in own], dtype=np.float64)
-                for measure, own in points.items()
-            },
-        )
+            raise Damaged(f"{self.path}: the curves of run {key} have different checkpoints")
+        with self._decoding(f"the curves of run {key}", "a sweep into a new directory makes them"):
+            return Curve(
+                np.array(times.pop() if times else (), dtype=np.int64),
+                {
+                    measure: np.array([value for _, value in own], dtype=np.float64)
+                    for measure, own in points.items()
+                },
+            )
 
     def recorded(self) -> set[str]:
         """The keys of the runs that are kept whole."""
-        return {key for (key,) in self._connection.execute("SELECT DISTINCT run FROM recordings")}
+        return {key for (key,) in self._rows("SELECT DISTINCT run FROM recordings")}
 
     def recording(self, key: str) -> Recording | None:
         """The run kept whole, if it was (the first seed of each cell is)."""
-        arrays = {
-            name: np.frombuffer(zlib.decompress(data), dtype).reshape(json.loads(shape))
-            for name, dtype, shape, data in self._connection.execute(
-                "SELECT array, dtype, shape, data FROM recordings WHERE run = ?", (key,)
-            )
-        }
-        return Recording(**arrays) if arrays else None
+        with self.snapshot(), self._decoding(f"the recording of run {key}", "see --retry-failed"):
+            self.run(key)
+            arrays = {
+                name: _unpacked(dtype, shape, data)
+                for name, dtype, shape, data in self._rows(
+                    "SELECT array, dtype, shape, data FROM recordings WHERE run = ?", (key,)
+                )
+            }
+            return Recording(**arrays) if arrays else None
 
     def model(self, model_hash: str) -> FactoredMDP:
         """The model with this content hash."""
-        row = self._connection.execute(
-            "SELECT document FROM models WHERE hash = ?", (model_hash,)
-        ).fetchone()
-        if row is None:
+        rows = self._rows("SELECT document FROM models WHERE hash = ?", (model_hash,))
+        if not rows:
             raise FileProblem(f"{self.path}: has no model with the hash {model_hash}")
-        return loads(zlib.decompress(row[0]).decode(), f"{self.path}, model {model_hash}")
+        with self._decoding(f"model {model_hash}", "the same sweep again mends it"):
+            self._check("model", model_hash)
+            found = loads(zlib.decompress(rows[0][0]).decode(), f"{self.path}, model {model_hash}")
+            if found.content_hash != model_hash:
+                raise ValueError(f"its content has the hash {found.content_hash}")
+            return found
 
     # Writing
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[None]:
         """While this lasts, no other process can sweep into the store; released by any death."""
-        with _only_writer(self.path):
+        with opening.only_writer(self.path):
+            opening.clean_up(self.path)
+            with self._transaction():
+                schema.seal(self._connection)
             yield
 
     def add_spec(
         self, spec: StoredSpec, members: Sequence[Member], models: Iterable[FactoredMDP]
     ) -> None:
-        """Note the spec and what it asks for; the same spec again changes nothing."""
+        """Note the spec and what it asks for; the same spec again changes nothing but damage."""
         with self._transaction() as cursor:
             for model in models:
                 self._add_model(cursor, model)
-            cursor.execute("SELECT 1 FROM specs WHERE hash = ?", (spec.hash,))
-            if cursor.fetchone() is None:
+            sound = self._is_sound("spec", spec.hash)
+            # A newer results_version gives the same spec other keys: it asks for those now.
+            cursor.execute("DELETE FROM members WHERE spec = ?", (spec.hash,))
+            if not sound:
+                cursor.execute("DELETE FROM specs WHERE hash = ?", (spec.hash,))
                 cursor.execute(
                     "INSERT INTO specs VALUES (?, ?, ?, ?, ?, ?, ?)",
                     (
@@ -315,8 +435,6 @@ class Store:
                         spec.added,
                     ),
                 )
-            # A newer results_version gives the same spec other keys: it asks for those now.
-            cursor.execute("DELETE FROM members WHERE spec = ?", (spec.hash,))
             cursor.executemany(
                 "INSERT INTO members VALUES (?, ?, ?, ?, ?, ?, ?)",
                 [
@@ -324,20 +442,28 @@ class Store:
                     for m in members
                 ],
             )
+            digests.note(self._connection, "spec", spec.hash)
+
+    def _is_sound(self, kind: digests.Kind, name: str) -> bool:
+        try:
+            self._check(kind, name)
+        except ValueError:
+            return False
+        return True
 
     def add_run(
         self, run: StoredRun, curve: Curve | None = None, recording: Recording | None = None
     ) -> None:
-        """Store a run whole. A failed run gives way; one that is done is refused, not replaced."""
+        """Store a run whole. A run that failed or is damaged gives way; one that is done is
+        refused, not replaced. Unstorable or InvalidParameter if this run can never be stored."""
         measures = checked(run.measures, done=run.status == "done")
-        for name in {} if curve is None else curve.values:
+        for name, points in {} if curve is None else curve.values.items():
             if measure_named(name).curve is None:
                 raise InvalidParameter(f"the '{name}' measure of a run has no curve; got one")
+            if not np.isfinite(points).all():
+                raise InvalidParameter(f"the curve of '{name}' must have finite numbers alone")
         with self._transaction() as cursor:
-            cursor.execute("SELECT status FROM runs WHERE key = ?", (run.key,))
-            if cursor.fetchone() == ("done",):
-                raise FileProblem(f"{self.path}: run {run.key} is done and is not overwritten")
-            cursor.execute("DELETE FROM runs WHERE key = ?", (run.key,))
+            self._make_room(cursor, run.key)
             # The row in runs comes last: it seals what came before (schema.py).
             cursor.executemany(
                 "INSERT INTO measures VALUES (?, ?, ?)",
@@ -368,151 +494,98 @@ class Store:
                         for field in fields(recording)
                     ],
                 )
+            digests.note(self._connection, "run", run.key)
+
+    def _make_room(self, cursor: sqlite3.Cursor, key: str) -> None:
+        """Remove what is there under this key, unless it is done and sound."""
+        try:
+            stored = self.run(key)
+            if stored is not None and stored.status == "done":
+                raise FileProblem(f"{self.path}: run {key} is done and is not overwritten")
+            damaged = stored is None
+        except Damaged:
+            damaged = True
+        tables = ("recordings", "curves", "measures")
+        # Of a run that is damaged or gone anything may be left, which the triggers would keep.
+        left = damaged and any(
+            self._rows(f"SELECT 1 FROM {table} WHERE {column} = ? LIMIT 1", (key,))
+            for table, column in [("runs", "key"), *((table, "run") for table in tables)]
+        )
+        if left:
+            schema.unseal(self._connection)
+            for table in tables:
+                cursor.execute(f"DELETE FROM {table} WHERE run = ?", (key,))
+        cursor.execute("DELETE FROM runs WHERE key = ?", (key,))
+        cursor.execute("DELETE FROM digests WHERE kind = 'run' AND name = ?", (key,))
+        if left:
+            schema.seal(self._connection)
 
     def _add_model(self, cursor: sqlite3.Cursor, model: FactoredMDP) -> None:
-        cursor.execute("SELECT 1 FROM models WHERE hash = ?", (model.content_hash,))
-        if cursor.fetchone() is None:
-            document = zlib.compress(dumps(model).encode())
+        name = model.content_hash
+        if not self._is_sound("model", name):
+            # Runs and members may refer to it: it is mended under its hash.
             cursor.execute(
-                "INSERT INTO models VALUES (?, ?, ?)", (model.content_hash, model.name, document)
+                "INSERT INTO models VALUES (?, ?, ?) ON CONFLICT (hash) DO UPDATE "
+                "SET name = excluded.name, document = excluded.document",
+                (name, model.name, zlib.compress(dumps(model).encode())),
             )
+            digests.note(self._connection, "model", name)
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[sqlite3.Cursor]:
         cursor = self._connection.cursor()
         try:
-            cursor.execute("BEGIN IMMEDIATE")
+            self._patience(lambda: cursor.execute("BEGIN IMMEDIATE"))
             yield cursor
-            cursor.execute("COMMIT")
+            self._patience(lambda: cursor.execute("COMMIT"))
         except BaseException as error:
             if self._connection.in_transaction:
                 cursor.execute("ROLLBACK")
+            if isinstance(error, _FAULTS_OF_WHAT_IS_STORED):
+                raise Unstorable(f"{self.path}: this cannot be stored: {error}") from None
             if isinstance(error, sqlite3.Error):
-                raise FileProblem(f"{self.path}: cannot be written: {error}") from None
+                raise opening.problem(self.path, error, "written") from None
             raise
         finally:
             cursor.close()
+
+
+def _table(text: object) -> dict[str, Any]:
+    """A JSON object as it is stored in a column."""
+    found = json.loads(text) if isinstance(text, str) else None
+    if not isinstance(found, dict):
+        raise ValueError("a column that must be a JSON object is none")
+    return found
+
+
+def _checked_run(run: StoredRun) -> None:
+    """Refuse what a reader of the run could not take, whatever its digest says."""
+    checked({n: v for n, v in run.measures.items() if is_declared(n)}, done=run.status == "done")
+    texts = ("key", "model", "problem", "learner", "fmdp_version", "machine", "finished")
+    if not all(isinstance(getattr(run, name), str) for name in texts):
+        raise ValueError("a column that must be a text is none")
+    if not all(
+        isinstance(getattr(run, name), int) for name in ("seed", "steps", "results_version")
+    ):
+        raise ValueError("a column that must be a whole number is none")
+    if run.role not in ROLES or run.status not in ("done", "failed"):
+        raise ValueError(f"its role is {run.role!r} and its status {run.status!r}")
+    if not (isinstance(run.seconds, float) and math.isfinite(run.seconds)):
+        raise ValueError("its seconds are no finite number")
+
+
+def _unpacked(dtype: str, shape: str, data: bytes) -> NDArray[Any]:
+    """An array as `_packed` has it; never more bytes than its shape says."""
+    kind, sizes = np.dtype(dtype), tuple(json.loads(shape))
+    expected = math.prod(sizes) * kind.itemsize
+    unpacker = zlib.decompressobj()
+    found = unpacker.decompress(data, expected + 1)
+    if len(found) != expected or kind.hasobject:
+        raise ValueError(f"an array of shape {shape} has other bytes than it must have")
+    return np.frombuffer(found, kind).reshape(sizes)
 
 
 def _packed(name: str, array: NDArray[Any]) -> tuple[str, str, str, bytes]:
     little = np.ascontiguousarray(array).astype(array.dtype.newbyteorder("<"), copy=False)
     shape = json.dumps(list(array.shape))
     return name, little.dtype.str, shape, zlib.compress(little.tobytes(), level=6)
-
-
-def _refuse_foreign(path: Path) -> None:
-    """One line for whatever is not a store, before SQLite touches it."""
-    try:
-        with path.open("rb") as file:
-            header = file.read(72)
-    except FileNotFoundError:
-        raise FileProblem(
-            f"{path}: there is no such file; `fmdp sweep` makes a store in its --out directory"
-        ) from None
-    except OSError as error:
-        raise FileProblem(f"{path}: cannot be read: {error.strerror}") from None
-    if not header.startswith(b"SQLite format 3\0"):
-        what = "is empty" if not header else "is not a SQLite file"
-        raise FileProblem(f"{path}: {what}, so it is no store of fmdp or a half-written one")
-    if len(header) < 72 or int.from_bytes(header[68:72]) != APPLICATION_ID:
-        raise FileProblem(f"{path}: is a SQLite file, but not a store of fmdp")
-
-
-def _connect(path: Path, read_only: bool) -> sqlite3.Connection:
-    address = path.absolute().as_uri()
-    if not read_only:
-        return sqlite3.connect(f"{address}?mode=rw", uri=True, timeout=60.0, isolation_level=None)
-    # A write-ahead log needs a file of shared memory beside it, even for reading. Where none can
-    # be made nobody writes either, and the file may be taken as it is.
-    fixed = "" if os.access(path.parent, os.W_OK) else "&immutable=1"
-    return sqlite3.connect(
-        f"{address}?mode=ro{fixed}", uri=True, timeout=60.0, isolation_level=None
-    )
-
-
-def _checked(connection: sqlite3.Connection, path: Path, read_only: bool) -> sqlite3.Connection:
-    """A connection to a sound store of this version: as it is, migrated, or a migrated copy."""
-    try:
-        (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
-        if verdict != "ok":
-            raise FileProblem(f"{path}: is damaged or half-written: {verdict}")
-        version = schema.version_of(connection)
-        if version is None or version > SCHEMA_VERSION or version < min(schema.MIGRATIONS):
-            raise FileProblem(
-                f"{path}: has schema version {'none' if version is None else version}; "
-                f"this fmdp reads versions up to {SCHEMA_VERSION}"
-            )
-        if version < SCHEMA_VERSION:
-            connection = _migrated(connection, path, read_only)
-        connection.execute("PRAGMA foreign_keys = ON")
-        # A run is worth minutes: it is on the disk before it counts as stored.
-        connection.execute("PRAGMA synchronous = FULL")
-    except sqlite3.DatabaseError as error:
-        connection.close()
-        raise FileProblem(f"{path}: is damaged or half-written: {error}") from None
-    except BaseException:
-        connection.close()
-        raise
-    return connection
-
-
-def _migrated(connection: sqlite3.Connection, path: Path, read_only: bool) -> sqlite3.Connection:
-    try:
-        if not read_only:
-            # A sweep of an older fmdp that is under way would find its tables gone.
-            with _only_writer(path):
-                schema.migrate(connection)
-            return connection
-        copy = sqlite3.connect(":memory:", isolation_level=None)
-        with contextlib.closing(connection):
-            connection.backup(copy)
-        schema.migrate(copy)
-        copy.execute("PRAGMA query_only = ON")
-        return copy
-    except sqlite3.Error as error:
-        raise FileProblem(
-            f"{path}: cannot be brought to schema version {SCHEMA_VERSION}: {error}"
-        ) from None
-
-
-@contextlib.contextmanager
-def _only_writer(path: Path) -> Iterator[None]:
-    """An exclusive transaction on an empty database beside the store: it needs no code for each
-    system and does not keep readers out of the store itself."""
-    lock = sqlite3.connect(path.with_suffix(".lock"), timeout=0.0, isolation_level=None)
-    try:
-        try:
-            lock.execute("BEGIN EXCLUSIVE")
-        except sqlite3.OperationalError:
-            raise FileProblem(
-                f"{path}: another process is writing to this store; "
-                f"wait for it, or use another directory"
-            ) from None
-        yield
-    finally:
-        lock.close()
-
-
-def _create(path: Path) -> None:
-    """Make the store under another name and move it into place: it is never there half-made."""
-    unfinished = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
-    try:
-        with contextlib.closing(sqlite3.connect(unfinished, isolation_level=None)) as connection:
-            connection.execute("PRAGMA journal_mode = WAL")
-            schema.create(connection, {"format": "fmdp-runs", "made_by": f"fmdp {__version__}"})
-        _move_into_place(unfinished, path)
-    finally:
-        for suffix in ("", "-wal", "-shm"):
-            Path(f"{unfinished}{suffix}").unlink(missing_ok=True)
-
-
-def _move_into_place(unfinished: Path, path: Path) -> None:
-    # A link refuses to replace a store that another process has made in the meantime; not every
-    # file system has links.
-    try:
-        os.link(unfinished, path)
-    except FileExistsError:
-        pass
-    except OSError:
-        if not path.exists():
-            unfinished.replace(path)

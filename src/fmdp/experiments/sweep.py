@@ -21,11 +21,13 @@ from pathlib import Path
 from statistics import mean, median
 
 from fmdp import __version__
+from fmdp.errors import InvalidParameter
 from fmdp.experiments.executors import Processes, Workers
 from fmdp.experiments.measures import REGRET
 from fmdp.experiments.news import SweepNews
+from fmdp.experiments.opening import Say, warn
 from fmdp.experiments.spec import PlannedRun, Spec
-from fmdp.experiments.store import Member, Store, StoredRun, StoredSpec
+from fmdp.experiments.store import Member, Store, StoredRun, StoredSpec, Unstorable
 from fmdp.experiments.work import MadeRun, Task, failed, now, work
 
 ATTEMPTS = 3
@@ -55,12 +57,14 @@ def run_sweep(
     workers: Workers | None = None,
     retry_failed: bool = False,
     progress: Callable[[SweepNews], None] | None = None,
+    waiting: Say = warn,
 ) -> Summary:
     """Run what is missing of a spec into the store in this directory.
 
-    Failed runs count as finished unless `retry_failed`. Without workers: one process a core.
+    Failed runs count as finished unless `retry_failed`, and so do damaged ones, which are failures
+    here. Without workers: one process a core. `waiting` is told when a lock is waited for.
     """
-    with Store.create(directory) as store, store.writing():
+    with Store.create(directory, waiting=waiting) as store, store.writing():
         _announce(store, spec)
         with workers if workers is not None else Processes() as team:
             return _Driver(spec, store, team, progress).run(retry_failed)
@@ -108,12 +112,15 @@ class _Driver:
         self.done = 0
 
     def run(self, retry_failed: bool) -> Summary:
-        done = self.store.keys("done") & self.planned.keys()
-        before = self.store.keys("failed") & self.planned.keys()
+        damaged = self.store.damaged()
         for key, run in self.planned.items():
-            stored = self.store.run(key) if key in done or key in before else None
-            if stored is None or (key in before and retry_failed):
+            stored = None if key in damaged else self.store.run(key)
+            ended_well = stored is not None and stored.status == "done"
+            unknown = stored is None and key not in damaged
+            if unknown or (retry_failed and not ended_well):
                 self.queue.append(run)
+            elif stored is None:
+                self._fail(run, damaged[key])
             else:
                 self._count(run, stored)
         already = len(self.planned) - len(self.queue)
@@ -176,19 +183,26 @@ class _Driver:
         self._store(run, made)
 
     def _store(self, run: PlannedRun, made: MadeRun) -> None:
-        self.store.add_run(made.run, made.curve, made.recording)
+        try:
+            self.store.add_run(made.run, made.curve, made.recording)
+        except (InvalidParameter, Unstorable) as error:
+            # It would stop the sweep here at every resume: a run that cannot be stored has failed.
+            made = failed(Task.of(run), f"{type(error).__name__}: {error}", 0.0)
+            self.store.add_run(made.run)
         self._count(run, made.run)
 
     def _count(self, run: PlannedRun, stored: StoredRun) -> None:
         regret = stored.measure(REGRET)
         if stored.error is not None or regret is None:
-            where = f"{run.cell.problem.id}, {run.cell.label}, seed {run.seed}"
-            self.failures[where] = str(stored.error)
-            self.clock.over(run, None)
+            self._fail(run, str(stored.error))
             return
         self.done += 1
         self.scores.add(run, regret)
         self.clock.over(run, stored.seconds)
+
+    def _fail(self, run: PlannedRun, why: str) -> None:
+        self.failures[f"{run.cell.problem.id}, {run.cell.label}, seed {run.seed}"] = why
+        self.clock.over(run, None)
 
     def _recover(self) -> None:
         """Workers died. What has come back counts; the rest goes again, or has had its chances."""

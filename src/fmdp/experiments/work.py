@@ -24,7 +24,7 @@ from fmdp import __version__
 from fmdp.errors import FmdpError
 from fmdp.experiments import RESULTS_VERSION
 from fmdp.experiments.executors import let_go
-from fmdp.experiments.measures import curves_of, measured
+from fmdp.experiments.measures import checked, curves_of, measured
 from fmdp.experiments.spec import PlannedRun, resolved_learner
 from fmdp.experiments.store import Curve, Recording, StoredRun
 from fmdp.learning.learner import Learner
@@ -37,6 +37,8 @@ from fmdp.simulation.trajectory import Trajectory
 
 FRAMES = 200
 """Evenly spaced frames of a recording, beside the checkpoints of the curve."""
+LONGEST_ERROR = 100_000
+"""Characters of an error that the store keeps."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,7 +97,12 @@ def work(task: Task) -> MadeRun:
 
 
 def failed(task: Task, error: str, seconds: float) -> MadeRun:
-    return MadeRun(_row(task, status="failed", seconds=seconds, error=error))
+    # Whatever an error says can be stored: half characters are spelled out, and its end, where
+    # it says what happened, is kept.
+    told = error.encode("utf-8", "backslashreplace").decode("utf-8").replace("\0", "\\0")
+    if len(told) > LONGEST_ERROR:
+        told = f"... {told[-LONGEST_ERROR:]}"
+    return MadeRun(_row(task, status="failed", seconds=seconds, error=told))
 
 
 def _make(task: Task) -> MadeRun:
@@ -115,7 +122,9 @@ def _make(task: Task) -> MadeRun:
     )
     if run.interrupted:
         raise KeyboardInterrupt  # it ends the sweep; the run has neither failed nor been done
-    row = _row(task, status="done", seconds=run.seconds, measures=measured(run))
+    # Checked here as well as in the store: it is this run that fails, with its own error.
+    measures = checked(measured(run), done=True)
+    row = _row(task, status="done", seconds=run.seconds, measures=measures)
     kept = None if run.trajectory is None else recording_of(run.trajectory)
     return MadeRun(row, curve_of(run), kept)
 

@@ -13,6 +13,7 @@ compared with the structure before compiled code sees them, and counts with each
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Mapping

@@ -11,6 +11,7 @@ is allowed. A table of a million rows takes about a second to parse.
 from __future__ import annotations
 
 import contextlib
+import importlib
 import itertools
 import json
 import os
@@ -29,6 +30,8 @@ from fmdp.model.structure import MAX_SIZE, Structure, numerals
 
 FORMAT = "fmdp-model"
 VERSION = 1
+
+_fcntl: Any = importlib.import_module("fcntl") if os.name == "posix" else None
 
 
 def save(model: FactoredMDP, path: str | os.PathLike[str]) -> None:
@@ -171,6 +174,7 @@ def write_atomically(path: str | os.PathLike[str], content: str | bytes) -> None
     label = os.fspath(path)
     try:
         target = Path(path).resolve()
+        _remove_what_kills_left(target.parent)
         # Replacing a device or a pipe (/dev/null) would destroy it.
         refused = target.exists() and not target.is_file()
         temporary = target.parent / f".fmdp-{secrets.token_hex(8)}.tmp"
@@ -183,6 +187,7 @@ def write_atomically(path: str | os.PathLike[str], content: str | bytes) -> None
         raise FileProblem(f"{label}: is {kind}; must be a file, or a new name")
     try:
         with os.fdopen(descriptor, "wb") as file:
+            locked(descriptor)  # it is at work, and not what a kill has left
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
@@ -196,6 +201,31 @@ def write_atomically(path: str | os.PathLike[str], content: str | bytes) -> None
         if isinstance(error, OSError):
             raise FileProblem(f"{label}: cannot be written ({reason(error)})") from None
         raise
+
+
+def _remove_what_kills_left(folder: Path) -> None:
+    """Remove files of a writer that is dead: its lock is free. One that is still empty may just
+    have been made, and not have its lock yet."""
+    for left in folder.glob(".fmdp-????????????????.tmp"):
+        with contextlib.suppress(OSError):
+            descriptor = os.open(left, os.O_RDONLY)
+            try:
+                if os.fstat(descriptor).st_size > 0 and locked(descriptor):
+                    left.unlink()
+            finally:
+                os.close(descriptor)
+
+
+def locked(descriptor: int) -> bool:
+    """Take the lock of an open file or directory, which any death gives back; False if another
+    process has it, or there are no such locks."""
+    if _fcntl is None:
+        return False
+    try:
+        _fcntl.flock(descriptor, _fcntl.LOCK_EX | _fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
 
 
 def _sync_folder(folder: Path) -> None:

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fmdp.errors import FileProblem
-from fmdp.experiments.cells import CellRuns, sorted_runs
+from fmdp.experiments.cells import CellRuns, SortedRuns, sorted_runs
 from fmdp.experiments.measures import (
     GAIN,
     GAIN_KIND,
@@ -135,7 +135,7 @@ def gather(store: Store) -> Runs:
         specs=tuple(store.specs()),
         failed=failed,
         missing=found.missing,
-        notes=tuple(_notes(cells, failed, found.missing, found.left_out)),
+        notes=tuple(_notes(cells, failed, found)),
     )
 
 
@@ -182,9 +182,8 @@ def _problems(cells: Iterable[Cell]) -> tuple[Compared, ...]:
     )
 
 
-def _notes(
-    cells: list[Cell], failed: tuple[StoredRun, ...], missing: int, left_out: int
-) -> Iterable[str]:
+def _notes(cells: list[Cell], failed: tuple[StoredRun, ...], found: SortedRuns) -> Iterable[str]:
+    missing, left_out = found.missing, found.left_out
     runs = [run for cell in cells for run in cell.runs]
     versions = Counter(run.results_version for run in runs)
     if len(versions) > 1:
@@ -200,6 +199,9 @@ def _notes(
         )
     if failed:
         yield f"{_runs(len(failed))} failed and {_are(len(failed))} not in any number here."
+    if found.damaged:
+        n = found.damaged
+        yield f"{_runs(n)} that no spec asks for {_are(n)} damaged and {_are(n)} left out."
     if missing:
         yield f"{_runs(missing)} that the spec asks for {_are(missing)} not in the store (yet)."
     sizes = Counter(len(cell.runs) for cell in cells)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import io
 import math
 import re
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -182,7 +183,7 @@ def regret_figure(
                 continue
             problem, cells = panels[place]
             draw_panel(ax, cells, measure, scale, looks)
-            ax.set_title(titled(problem.name), loc="left")
+            ax.set_title(titled(problem.name), loc="left", parse_math=False)
             if place + across >= len(panels):
                 ax.set_xlabel("steps t")
             if place % across == 0:
@@ -211,8 +212,8 @@ def paired_figure(
                 if place == len(rows) - 1:
                     ax.set_xlabel("steps t")
             pair[0].set_ylabel(f"{MEASURES[measure]} (reward)")
-            pair[0].set_title(name, loc="left")
-            pair[1].set_title(f"{name}, enlarged, with ours", loc="left")
+            pair[0].set_title(name, loc="left", parse_math=False)
+            pair[1].set_title(f"{name}, enlarged, with ours", loc="left", parse_math=False)
         labels = list(
             dict.fromkeys(cell.label for _, left, right in rows for cell in (*left, *right))
         )
@@ -320,7 +321,8 @@ def marked(t: Any, scale: str, place: int, of: int) -> list[int]:
 
 
 def thousands(value: float, _position: float) -> str:
-    return f"{value:,.0f}" if value == int(value) else f"{value:g}"
+    short = value == int(value) and abs(value) < 1e12  # 1e300 has no room for its digits
+    return f"{value:,.0f}" if short else f"{value:g}"
 
 
 def add_legend(
@@ -344,25 +346,31 @@ def add_legend(
     longest = max(map(len, labels))
     fits = max(1, int(width / (0.45 + 0.085 * longest)))
     rows = math.ceil(len(labels) / fits)
-    figure.legend(
+    legend = figure.legend(
         handles,
-        labels,
+        # A label that begins with "_" would not be drawn; nobody sees a space of no width.
+        [f"\u200b{label}" if label.startswith("_") else label for label in labels],
         loc="outside upper center",
         ncols=math.ceil(len(labels) / rows),
         frameon=False,
         handlelength=3.2,
         columnspacing=1.4,
     )
+    for text in legend.get_texts():
+        text.set_parse_math(False)  # a "$" in a label is a "$"
     return rows
 
 
 def saved(figure: Figure) -> dict[str, bytes]:
-    # Laid out once, not once more for every format.
-    figure.draw_without_rendering()
-    figure.set_layout_engine("none")
     files = {}
-    for kind in FORMATS:
-        buffer = io.BytesIO()
-        figure.savefig(buffer, format=kind, metadata=UNDATED[kind])
-        files[kind] = buffer.getvalue()
+    with warnings.catch_warnings():
+        # A character that the font does not have is drawn as a box; nobody can do more about it.
+        warnings.filterwarnings("ignore", message="(?s)Glyph .* missing from font")
+        # Laid out once, not once more for every format.
+        figure.draw_without_rendering()
+        figure.set_layout_engine("none")
+        for kind in FORMATS:
+            buffer = io.BytesIO()
+            figure.savefig(buffer, format=kind, metadata=UNDATED[kind])
+            files[kind] = buffer.getvalue()
     return files

@@ -1,4 +1,4 @@
-"""A report of a store: everything is made first, then written, so a failure leaves nothing half.
+"""A report of a store: everything is made first, then written, and replaces an older one whole.
 
 `write_report(DIR)` reads DIR/runs.sqlite and writes, into DIR/report unless told otherwise:
 
@@ -8,8 +8,8 @@
     figure-2.png .svg .pdf, paper.txt              for a store with the paper's runs
     captions.txt                                   the words under the figures
 
-The same store gives the same bytes. Without Matplotlib (the extra `plots`) there are no figures,
-and `Report.without_figures` says why; page and tables do not need it.
+The same store gives the same bytes, also while a sweep writes to it. Without Matplotlib (the extra
+`plots`) there are no figures, and `Report.without_figures` says why; page and tables need none.
 """
 
 from __future__ import annotations
@@ -18,17 +18,32 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from fmdp.errors import FileProblem
+from fmdp.experiments.opening import Say, warn
 from fmdp.experiments.store import Store
-from fmdp.model.files import write_atomically
 from fmdp.reports import paper
 from fmdp.reports.analysis import Analysis, analyse
 from fmdp.reports.cells import Runs, gather
-from fmdp.reports.figures import Drawing, MissingPlots, draw, require_matplotlib
+from fmdp.reports.figures import FORMATS, Drawing, MissingPlots, draw, require_matplotlib
+from fmdp.reports.folder import Replacement
 from fmdp.reports.page import page
 from fmdp.reports.tables import tables
 
 FOLDER = "report"
+
+_FIGURES = ("figure-2", *(f"{m}{s}" for m in ("regret", "gap-regret") for s in ("", "-linear")))
+_NAMES = {
+    "index.html",
+    "captions.txt",
+    "paper.txt",
+    *(f"{name}.csv" for name in ("cells", "comparisons", "curves", "runs")),
+    *(f"{name}.{kind}" for name in _FIGURES for kind in FORMATS),
+    ".DS_Store",  # of whoever looked at it
+}
+
+
+def is_ours(name: str) -> bool:
+    """Whether a report may have written a file of this name, or died while it did."""
+    return name in _NAMES or (name.startswith(".fmdp-") and name.endswith(".tmp"))
 
 
 @dataclass(frozen=True)
@@ -53,11 +68,22 @@ class Report:
 
 
 def write_report(
-    directory: str | os.PathLike[str], out: str | os.PathLike[str] | None = None
+    directory: str | os.PathLike[str],
+    out: str | os.PathLike[str] | None = None,
+    *,
+    waiting: Say = warn,
 ) -> Report:
-    """Read the store in `directory`, write its report into `out` (default: directory/report)."""
+    """Read the store in `directory`, write its report into `out` (default: directory/report).
+
+    `waiting` is told when a lock on the store is waited for.
+    """
     folder = Path(directory) / FOLDER if out is None else Path(out)
-    with Store.open(directory) as store:
+    with Store.open(directory, waiting=waiting) as store, Replacement(folder, is_ours) as new:
+        return _report(store, folder, new)
+
+
+def _report(store: Store, folder: Path, new: Replacement) -> Report:
+    with store.snapshot():
         runs = gather(store)
         analysis = analyse(runs)
         paragraphs = paper.paragraphs(runs, analysis)
@@ -75,7 +101,7 @@ def write_report(
         contents |= _figures(runs)
     if paragraphs:
         contents["paper.txt"] = "\n\n".join(paragraphs) + "\n"
-    _write(folder, contents)
+    new.write(contents)
     files = tuple(folder / name for name in contents)
     return Report(folder, files[0], files, runs, analysis, paragraphs, reason)
 
@@ -92,13 +118,3 @@ def _figures(runs: Runs) -> dict[str, str | bytes]:
     }
     captions = "\n\n".join(f"{drawing.name}: {drawing.caption}" for drawing in drawings)
     return contents | {"captions.txt": captions + "\n"}
-
-
-def _write(folder: Path, contents: dict[str, str | bytes]) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise FileProblem(f"{folder}: cannot be made a directory ({reason})") from None
-    for name, content in contents.items():
-        write_atomically(folder / name, content)

@@ -1,7 +1,8 @@
 """The numbers of a report as CSV: cells, comparisons, curves and single runs.
 
 Every number is written so that reading it back gives the same float; a column that does not apply
-is empty. Rows stand in the order of the report, so the same store gives the same bytes.
+is empty. A text that a spreadsheet would take for a formula gets an apostrophe in front. Rows
+stand in the order of the report, so the same store gives the same bytes.
 """
 
 from __future__ import annotations
@@ -34,8 +35,14 @@ def as_csv(head: Row, rows: Iterable[Row]) -> str:
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
     writer.writerow(head)
-    writer.writerows(rows)
+    writer.writerows([inert(value) for value in row] for row in rows)
     return buffer.getvalue()
+
+
+def inert(value: object) -> object:
+    """The value of a cell; a text that begins like a formula is marked as text."""
+    formula = isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r"))
+    return f"'{value}" if formula else value
 
 
 _CELLS = (

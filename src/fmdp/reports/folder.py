@@ -1,0 +1,169 @@
+"""A directory of files that is replaced whole: a reader sees the old ones or the new, never some
+of each, whatever kills the writer.
+
+    with Replacement(folder, ours) as new:      # beside it, `.NAME-....tmp`; or an error
+        ...                                     # the work
+        new.write(contents)                     # all of them; then the two change places
+
+On Linux and macOS the two directories are exchanged in one step. Elsewhere the old one is moved
+away first: a death in between leaves no report, and still no mixture. A directory that cannot be
+moved, such as a mount point, gets the files one by one. Since what is in the directory goes, it is
+refused if it holds anything that `ours` does not name. What a kill has left beside it is removed by
+the next writer: a lock that the dead do not hold tells it from one at work.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import secrets
+import shutil
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from fmdp.errors import FileProblem
+from fmdp.model.files import locked, write_atomically
+
+_HERE = -100  # AT_FDCWD
+_EXCHANGE = 2  # RENAME_EXCHANGE of Linux, RENAME_SWAP of macOS
+
+
+class Replacement:
+    """The new files, in a directory beside the one that they are to become."""
+
+    def __init__(self, folder: Path, ours: Callable[[str], bool]) -> None:
+        self._asked = folder
+        self._ours = ours
+
+    def __enter__(self) -> Replacement:
+        try:
+            self.folder = self._asked.resolve()
+            self._refuse_others()
+            self.folder.parent.mkdir(parents=True, exist_ok=True)
+            self._clean_up()
+            self._new = self._stage(self.folder.parent)
+            if self._new is None:
+                self.folder.mkdir(exist_ok=True)
+                self._in_place()
+        except (OSError, ValueError, RuntimeError) as error:
+            if isinstance(error, FileProblem):
+                raise
+            reason = getattr(error, "strerror", None) or error
+            raise FileProblem(f"{self._asked}: cannot be written ({reason})") from None
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._new is not None:
+            _remove(self._new)
+            os.close(self._lock)
+
+    def write(self, contents: Mapping[str, str | bytes]) -> None:
+        """Write all, then let them be seen, all at once."""
+        if self._new is None:
+            for name, content in contents.items():
+                write_atomically(self.folder / name, content)
+            return
+        for name, content in contents.items():
+            write_atomically(self._new / name, content)
+        try:
+            self._refuse_others()
+            _change_places(self._new, self.folder)
+        except FileProblem:
+            raise
+        except OSError:
+            for name, content in contents.items():
+                write_atomically(self.folder / name, content)
+
+    def _refuse_others(self) -> None:
+        if not self.folder.exists():
+            return
+        if not self.folder.is_dir():
+            raise FileProblem(f"{self._asked}: is no directory; must be one, or a new name")
+        for found in sorted(self.folder.iterdir()):
+            if found.is_dir() or not self._ours(found.name):
+                raise FileProblem(
+                    f"{self._asked}: holds {found.name!r}, which is no part of a report; a report "
+                    f"replaces its directory whole, so it must be an empty one or a new name"
+                )
+
+    def _stage(self, parent: Path) -> Path | None:
+        new = parent / f".{self.folder.name}-{secrets.token_hex(4)}.tmp"
+        try:
+            new.mkdir()
+        except PermissionError:
+            if self.folder.is_dir():
+                return None
+            raise
+        self._lock = os.open(new, os.O_RDONLY)
+        locked(self._lock)
+        return new
+
+    def _in_place(self) -> None:
+        """Whether files can be written there, found out before the work."""
+        probe = self.folder / f".fmdp-{secrets.token_hex(8)}.tmp"
+        probe.touch()
+        probe.unlink()
+
+    def _clean_up(self) -> None:
+        for left in self.folder.parent.glob(f".{_plain(self.folder.name)}-????????.tmp"):
+            with contextlib.suppress(OSError), _opened(left) as descriptor:
+                names = [found.name for found in left.iterdir()]
+                if locked(descriptor) and all(map(self._ours, names)):
+                    _remove(left)
+
+
+def _plain(name: str) -> str:
+    """The name with what `glob` would take for a pattern made harmless."""
+    return "".join(f"[{c}]" if c in "*?[" else c for c in name)
+
+
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[int]:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _change_places(new: Path, old: Path) -> None:
+    """The new directory under the name of the old one, the old one (if any) under the new's."""
+    if not old.exists():
+        new.rename(old)
+        return
+    if _exchanged(new, old):
+        return
+    aside = new.with_name(f".{old.name}-{secrets.token_hex(4)}.tmp")
+    old.rename(aside)
+    try:
+        new.rename(old)
+    except BaseException:
+        aside.rename(old)
+        raise
+    _remove(aside)
+
+
+def _exchanged(one: Path, other: Path) -> bool:
+    """Both names exchanged in one step; False where the system cannot."""
+    names = os.fsencode(one), os.fsencode(other)
+    library: Any = ctypes.CDLL(None, use_errno=True) if os.name == "posix" else None
+    if sys.platform.startswith("linux") and hasattr(library, "renameat2"):
+        done = library.renameat2(_HERE, names[0], _HERE, names[1], _EXCHANGE)
+    elif sys.platform == "darwin" and hasattr(library, "renamex_np"):  # pragma: no cover
+        done = library.renamex_np(*names, _EXCHANGE)
+    else:  # pragma: no cover - neither Linux nor macOS
+        return False
+    return bool(done == 0)
+
+
+def _remove(folder: Path) -> None:
+    shutil.rmtree(folder, ignore_errors=True)

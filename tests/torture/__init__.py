@@ -1,0 +1,9 @@
+"""The torture: what a machine, a disk and other people can do to fmdp, done on purpose.
+
+Kills and signals at random moments, files that lie, locks, full disks, hostile names. Each module
+has a function `rounds(seed, scale)` that yields `Trial`s: what was tried, how often, and what went
+wrong. A child that fmdp is asked in has limits of memory and time. Another seed tries other things;
+`scale` 1 takes minutes, and a tenth of it some seconds.
+
+`make torture` goes through all of it and prints the table; the short form runs with the tests.
+"""
