@@ -30,6 +30,7 @@ from fmdp.elimination.program import Program, build_program
 from fmdp.elimination.rounding import tie_slack
 from fmdp.elimination.truncation import Truncation, make_truncation, truncate
 from fmdp.errors import InvalidParameter, TooLarge
+from fmdp.interrupts import held
 from fmdp.memory import available_memory, describe_bytes, describe_count
 from fmdp.model import FactoredMDP, OptimisticTables, Structure
 
@@ -214,24 +215,25 @@ class Backup:
                 work((thread, bounds[piece], bounds[piece + 1]))
 
         started: list[Future[None]] = []
-        try:
-            for thread in range(threads):
-                started.append(_pool(self.threads).submit(worker, thread))
-            while wait(started, _SECONDS_BETWEEN_LOOKS).not_done:
-                if self.deadline is not None and time.monotonic() >= self.deadline:
-                    raise TimeUp
-            for done in started:
-                done.result()
-        except BaseException:
-            # The buffers are used again: nobody may still be writing into them.
-            self._stop[0] = 1
-            left.clear()
-            while any(not done.done() for done in started):
-                try:
-                    wait(started)
-                except KeyboardInterrupt:  # a second Ctrl-C changes nothing: it is ending already
-                    continue
-            raise
+        late = False
+        # The buffers are used again: whatever comes, and however often, nobody may still be
+        # writing into them when this returns.
+        with held() as signals:
+            try:
+                for thread in range(threads):
+                    started.append(_pool(self.threads).submit(worker, thread))
+                while wait(started, _SECONDS_BETWEEN_LOOKS).not_done:
+                    late = self.deadline is not None and time.monotonic() >= self.deadline
+                    if late or signals.came is not None:
+                        break
+            finally:
+                self._stop[0] = 1
+                left.clear()
+                wait(started)
+        if late:
+            raise TimeUp
+        for done in started:
+            done.result()
 
     def _run(
         self,
