@@ -18,6 +18,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -49,7 +50,7 @@ _NO_CHOICE = tuple(kernels.Chosen(np.zeros(0, dtype=np.int64), 0.0, 0, 0))
 
 
 class TimeUp(Exception):
-    """The deadline of a backup passed inside a sweep, which is left half done."""
+    """A deadline passed inside a sweep or a preparation, which is left half done."""
 
 
 class Backup:
@@ -69,13 +70,16 @@ class Backup:
         threads: int | None = None,
         memory_limit: int | None = None,
         layout: Layout | None = None,
+        deadline: float | None = None,
     ) -> None:
+        """`deadline`: when preparing is cut off with TimeUp, on time.monotonic's clock."""
         self.structure = structure
         self.nested = nested
         cores = threads if threads is not None else usable_cores()
         self.threads = cores if structure.n_states >= PARALLEL_STATES else 1
         limit = memory_limit if memory_limit is not None else available_memory() // 2
         self._refuse_if_hopeless(limit)
+        look = partial(check_clock, deadline)
         self._tables = FlatTables(
             transitions=np.empty(structure.transition_starts[-1]),
             free=np.empty(structure.row_starts[-1] if nested else 0),
@@ -85,9 +89,14 @@ class Backup:
         classes = None
         if share_for is not None:
             self._fill(share_for)
-            classes = action_classes(structure, self._tables)
+            classes = action_classes(structure, self._tables, look)
         self.layout = layout or choose_layout(
-            structure, nested=nested, threads=self.threads, memory_limit=limit, classes=classes
+            structure,
+            nested=nested,
+            threads=self.threads,
+            memory_limit=limit,
+            classes=classes,
+            look=look,
         )
         self.roundings = self._count_roundings()
         """How often a number is rounded, at most, on its way through a backup."""
@@ -96,7 +105,7 @@ class Backup:
         if self.predicted_bytes > limit:
             self._refuse(self.predicted_bytes, limit)
 
-        self.program: Program = build_program(self.layout)
+        self.program: Program = build_program(self.layout, look)
         self.deadline: float | None = None
         """When a sweep is cut off with TimeUp, on time.monotonic's clock."""
         self._stop = np.zeros(1, dtype=np.int64)
@@ -109,6 +118,7 @@ class Backup:
         self._in_order = self.layout.order == tuple(range(structure.m))
         self._internal_shape = tuple(sizes[j] for j in self.layout.order)
         self._inverse = tuple(int(j) for j in np.argsort(self.layout.order))
+        look()
         if share_for is not None:
             self._arrange()
 
@@ -381,6 +391,7 @@ def backup_for(
     *,
     memory_limit: int | None = None,
     threads: int | None = None,
+    deadline: float | None = None,
 ) -> Backup:
     """The backup of one model, with steps shared between actions that have equal tables."""
     return Backup(
@@ -389,7 +400,14 @@ def backup_for(
         share_for=model,
         memory_limit=memory_limit,
         threads=threads,
+        deadline=deadline,
     )
+
+
+def check_clock(deadline: float | None) -> None:
+    """TimeUp where a deadline, on time.monotonic's clock, has passed."""
+    if deadline is not None and time.monotonic() >= deadline:
+        raise TimeUp
 
 
 def usable_cores() -> int:
