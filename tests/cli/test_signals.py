@@ -67,7 +67,7 @@ def test_what_a_plan_knows_is_printed_and_saved(number: str, status: int, tmp_pa
         "    real, calls = self.iterate, []\n"
         "    def iterate(*arguments):\n"
         "        calls.append(0)\n"
-        "        if len(calls) == 3 and backup.n_states == 64:\n"
+        "        if len(calls) == 2 and backup.n_states == 64:\n"
         f"            signal.raise_signal(signal.{number})\n"
         "        return real(*arguments)\n"
         "    self.iterate = iterate\n"
@@ -102,16 +102,19 @@ def test_what_a_learner_knows_is_saved(number: int, status: int, tmp_path: Path)
 
 def test_signals_are_noted_while_they_are_held() -> None:
     reached = False
-    with pytest.raises(KeyboardInterrupt), held() as signals:
-        for _ in range(3):
-            signal.raise_signal(signal.SIGINT)
-        reached = True
-        assert signals.came == signal.SIGINT
-    assert reached
+    try:
+        with held() as signals:
+            for _ in range(3):
+                signal.raise_signal(signal.SIGINT)
+            reached = signals.came == signal.SIGINT
+    except KeyboardInterrupt:
+        assert reached
+    else:
+        pytest.fail("the signals were lost")
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
-def test_no_second_interrupt_ends_the_wait_for_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_second_interrupt_ends_the_wait_for_threads() -> None:
     """Threads write into buffers that are used again: a storm of Ctrl-C must not let one write on
     behind the back of whoever looks at them next."""
     backup = backup_for(fmdp.problem("circle:13"), threads=2)
@@ -162,8 +165,6 @@ def test_an_interrupted_backup_can_be_used_again() -> None:
     h = np.zeros(backup.n_states)
     good, after = np.empty_like(h), np.empty_like(h)
     backup.sweep(h, good)
-    backup.deadline = 0.0
-    backup.deadline = None
     with pytest.raises(KeyboardInterrupt):
         backup._over_branches(lambda part: signal.raise_signal(signal.SIGINT) or time.sleep(0.2))
     backup.sweep(h, after)
@@ -217,7 +218,7 @@ def test_a_closed_standard_error_hides_nothing() -> None:
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "cp1252", "latin-1", "utf-8"])
-def test_every_encoding_can_show_a_network(encoding: str, tmp_path: Path) -> None:
+def test_every_encoding_can_show_a_network(encoding: str) -> None:
     ran = subprocess.run(
         [sys.executable, "-m", "fmdp", "show", "star:4"],
         capture_output=True,

@@ -6,6 +6,7 @@ line on, since to import the commands takes longer than many a Ctrl-C.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -17,11 +18,15 @@ __all__ = ["app", "main"]
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status; without arguments, those of the program."""
-    from fmdp.cli.signals import Signals
-
-    signals = Signals(whole_program=arguments is None)
     try:
+        from fmdp.cli.signals import Signals
+
+        signals = Signals(whole_program=arguments is None)
         signals.listen()
+    except KeyboardInterrupt:
+        print("fmdp: interrupted", file=sys.stderr)
+        return 130
+    try:
         from fmdp.cli.app import run
 
         status = run(arguments)
