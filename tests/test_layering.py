@@ -1,11 +1,11 @@
 """Imports go one way: model -> {problems, elimination} -> planning -> {measures, learning}
 -> simulation -> experiments -> reports -> cli.
 
-`errors`, `memory`, `numerals`, `archives`, `parameters`, `progress`, `settings`, `generators` and
-`registries` lie below all; `interop` and `testing` stand on everything up to simulation, and only
-`cli` imports them, inside a function. Only `cli` knows Typer and Rich, but for `progress`, which
-imports Rich inside a function when something is to be shown.
-Every import statement counts, wherever it stands: in a function, relative, or for types only.
+`compiled`, `errors`, `interrupts`, `memory`, `numerals`, `archives`, `parameters`, `progress`,
+`settings`, `generators` and `registries` lie below all; `interop` and `testing` stand on everything
+up to simulation, and only `cli` imports them, inside a function. Only `cli` knows Typer and Rich,
+but for `progress`, which imports Rich inside a function when something is to be shown. Every import
+statement counts, wherever it stands: in a function, relative, or for types only.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SOURCE = Path(fmdp.__file__).parent
 
 # Rooms of one storey do not know each other.
 STOREYS = (
-    ("errors", "memory", "numerals"),
+    ("compiled", "errors", "interrupts", "memory", "numerals"),
     ("archives", "parameters"),
     ("progress", "settings", "generators"),
     ("registries",),

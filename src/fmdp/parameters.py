@@ -24,6 +24,7 @@ from fmdp.errors import InvalidParameter, UnknownName, did_you_mean
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,4000}")
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+_LARGEST = 2**63 - 1
 _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 _EDGE = re.compile(r"([0-9]{1,18})>([0-9]{1,18})")
 
@@ -40,7 +41,10 @@ REQUIRED: Final = _Required()
 
 def quoted(value: object) -> str:
     """The value as it stands in an error message: one line, and not longer than is useful."""
-    text = repr(value)
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):  # a whole number of 5,000 digits, a list 1,000 deep
+        text = f"a value of type {type(value).__name__} that is too long to print"
     return text if len(text) <= 80 else text[:77] + "..."
 
 
@@ -202,7 +206,17 @@ class Integer(_Ranged):
     def _accept(self, value: Any) -> int:
         number = _as_int(value)
         self._inside(number)
+        if self.high == math.inf and abs(number) > _LARGEST:
+            raise ValueError
         return number
+
+    def _hint(self, value: object) -> str:
+        """Compiled code counts in 64 bits; that is said only where it matters."""
+        try:
+            number = self._read(value) if isinstance(value, str) else _as_int(value)
+        except ValueError:
+            return ""
+        return f"; no integer may be beyond {_LARGEST}" if abs(number) > _LARGEST else ""
 
 
 @dataclass(frozen=True)
@@ -300,7 +314,7 @@ class Choice(Parameter):
         return str(value)
 
     def _hint(self, value: object) -> str:
-        return did_you_mean(str(value), self.choices)
+        return did_you_mean(value, self.choices) if isinstance(value, str) else ""
 
 
 @dataclass(frozen=True)

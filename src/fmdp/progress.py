@@ -17,7 +17,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from typing import Any, Protocol
 
 from fmdp.errors import InvalidParameter
@@ -170,7 +170,8 @@ class _Lines:
             return self._due - seconds
 
     def _print(self, said: str) -> None:
-        print(f"{self._what}: {said}", file=sys.stderr, flush=True)
+        with suppress(OSError):  # a full disk under the log is no reason to end the work
+            print(f"{self._what}: {said}", file=sys.stderr, flush=True)
 
 
 class _Bar:

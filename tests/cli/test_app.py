@@ -60,7 +60,7 @@ def test_interrupt_is_status_130(run: Any, monkeypatch: pytest.MonkeyPatch) -> N
 
     monkeypatch.setattr("fmdp.problems.problem", impatient)
     ran = run("show", "circle:4")
-    assert (ran.status, ran.out, ran.err) == (130, "", "")
+    assert (ran.status, ran.out, ran.err) == (130, "", "fmdp: interrupted\n")
 
 
 def test_help_loads_nothing_heavy() -> None:

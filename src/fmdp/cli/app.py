@@ -1,8 +1,8 @@
 """The commands under one roof, and the one place where a failure becomes an exit status.
 
 0 done; 1 finished, but not as asked; 2 bad input or a refusal, with one line on standard error;
-130 interrupted. A traceback is a bug in fmdp, or in a learner, planner or rule of the user's own,
-where it says which line; it is never the answer to bad input.
+130 interrupted, 143 by SIGTERM (signals.py). A traceback is a bug in fmdp, or in a learner, planner
+or rule of the user's own, where it says which line; it is never the answer to bad input.
 
 Nothing heavy is imported here or at the top of a command's file: `fmdp --help` has to answer
 before NumPy could even be loaded.
@@ -10,7 +10,6 @@ before NumPy could even be loaded.
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Sequence
 from typing import Annotated, Any
@@ -24,14 +23,14 @@ from fmdp.cli.evaluate import evaluate
 from fmdp.cli.learn import learn
 from fmdp.cli.list import list_everything
 from fmdp.cli.measure import measure
+from fmdp.cli.output import prepare_streams
 from fmdp.cli.plan import plan
 from fmdp.cli.report import report
 from fmdp.cli.reproduce import reproduce
 from fmdp.cli.show import show
+from fmdp.cli.signals import into_nothing, say
 from fmdp.cli.sweep import sweep
 from fmdp.errors import FmdpError, UnknownName, did_you_mean
-
-INTERRUPTED = 130
 
 
 class Commands(TyperGroup):
@@ -45,6 +44,12 @@ class Commands(TyperGroup):
                 f'no command "{name}"; there are {", ".join(known)}{did_you_mean(name, known)}'
             )
         return super().resolve_command(context, arguments)
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt as interrupt:
+            raise Interrupted(interrupt) from None
 
 
 app = typer.Typer(
@@ -82,9 +87,18 @@ app.command("reproduce")(reproduce)
 app.command("report")(report)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+class Interrupted(Exception):
+    """KeyboardInterrupt on its way through Typer, which would make a bare status of it."""
+
+    def __init__(self, interrupt: KeyboardInterrupt) -> None:
+        self.interrupt = interrupt
+
+
+def run(arguments: Sequence[str] | None) -> int:
     """Run one command and return its exit status."""
     try:
+        if not prepare_streams():
+            return refuse("cannot write to standard output: it is closed")
         status = app(arguments, prog_name="fmdp", standalone_mode=False)
         sys.stdout.flush()
     except FmdpError as error:
@@ -100,20 +114,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if isinstance(error.__context__, BrokenPipeError):
             return reader_has_gone()
         raise
-    except (KeyboardInterrupt, typer.Abort):
-        print("fmdp: interrupted", file=sys.stderr)
-        return INTERRUPTED
+    except Interrupted as error:
+        raise error.interrupt from None
+    except typer.Abort:
+        raise KeyboardInterrupt from None
     return status if isinstance(status, int) else 0
 
 
 def refuse(line: str) -> int:
-    print(f"fmdp: {line}", file=sys.stderr)
+    say(line)
     return 2
 
 
 def reader_has_gone() -> int:
     """`fmdp list | head -1` is no failure; keep the interpreter from flushing into nothing."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    into_nothing(sys.stdout.fileno())
     return 0
 
 

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from fmdp.cli.plan import refuse_unwritable
 from fmdp.cli.progress import progress
 from fmdp.errors import InvalidParameter
 from fmdp.memory import describe_count
@@ -26,6 +27,7 @@ def convert(
         raise InvalidParameter(
             f"cannot write {target}: the format of the output must be told by its ending, .json"
         )
+    refuse_unwritable(target)
     from fmdp.model import save
     from fmdp.problems import problem
 

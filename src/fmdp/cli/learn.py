@@ -24,6 +24,7 @@ from fmdp.cli.output import (
 from fmdp.cli.plan import planner_text, refuse_unwritable
 from fmdp.cli.progress import progress
 from fmdp.errors import InvalidParameter
+from fmdp.interrupts import held
 from fmdp.memory import describe_count
 from fmdp.progress import line_of_run
 
@@ -116,7 +117,8 @@ def learn(
         simulation.run(n_steps, progress=report)
     run = simulation.result()
     if out is not None:
-        agent.save(out)
+        with held():  # what was learnt is saved, even if another Ctrl-C comes
+            agent.save(out)
     of_planner = agent.planner
     result: dict[str, Any] = {
         "problem": problem,

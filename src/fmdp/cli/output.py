@@ -2,18 +2,24 @@
 
 With `--json` exactly one object goes to standard output. JSON has no infinity, so it is the
 string "inf"; a NaN anywhere is a bug and fails loudly. Integers are written exactly.
+
+A terminal or a pipe may not know all characters that are printed (ASCII, cp1252): lines and arrows
+are then drawn with ASCII's, one for one so that nothing moves, and anything else is escaped.
 """
 
 from __future__ import annotations
 
+import codecs
 import json
 import math
+import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from io import BufferedWriter, FileIO, TextIOWrapper
+from typing import TYPE_CHECKING, Any, TextIO
 
-from fmdp.errors import printable
+from fmdp.errors import FileProblem, printable
 from fmdp.numerals import interval_text as interval_text
 from fmdp.numerals import known_number as known_number
 from fmdp.numerals import numbers_text as numbers_text
@@ -26,6 +32,77 @@ if TYPE_CHECKING:
 
 # Wide enough that no table is cut where there is no terminal to be wider than.
 _WIDTH_OF_A_FILE = 200
+
+_IN_ASCII = {
+    **dict.fromkeys("─━═╌╍", "-"),
+    **dict.fromkeys("│┃║", "|"),
+    **dict.fromkeys("┬├└┴┼┌┐┘┤╭╮╰╯", "+"),
+    "→": ">",
+    "↔": "=",
+    "…": "~",
+    "×": "x",
+    "–": "-",
+}
+
+
+def prepare_streams() -> bool:
+    """Make standard output and standard error such that whatever is printed can be; False where
+    there is no standard output."""
+    if sys.stderr is None:
+        # Python has none where it was closed; the descriptor is taken before a store gets it.
+        sys.stderr = _nowhere(2)
+    if sys.stdout is None:
+        sys.stdout = _nowhere(1)
+        return False
+    codecs.register_error("fmdp.ascii", _in_ascii)
+    if sys.stdout is sys.__stdout__ and isinstance(sys.stdout, TextIOWrapper):
+        raw = _Output(sys.stdout.fileno(), "wb", closefd=False)
+        sys.stdout = TextIOWrapper(
+            raw if isinstance(sys.stdout.buffer, FileIO) else BufferedWriter(raw),  # python -u
+            encoding=sys.stdout.encoding,
+            errors="fmdp.ascii",
+            line_buffering=sys.stdout.line_buffering,
+            write_through=sys.stdout.write_through,
+        )
+    elif isinstance(sys.stdout, TextIOWrapper):  # a test's, or a notebook's
+        sys.stdout.reconfigure(errors="fmdp.ascii")
+    return True
+
+
+class _Output(FileIO):
+    """Standard output, whose failure (a full disk) is an error of the user's kind, and told once:
+    what is still in the buffers then goes nowhere."""
+
+    failed = False
+
+    def write(self, data: Any) -> int:
+        if self.failed:
+            return len(data)
+        try:
+            return super().write(data)
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            self.failed = True
+            raise FileProblem(f"cannot write to standard output: {error.strerror}") from None
+
+
+def _nowhere(descriptor: int) -> TextIO:
+    stream = open(os.devnull, "w")  # noqa: SIM115, PTH123 - it is for the rest of the program
+    if stream.fileno() != descriptor:
+        os.dup2(stream.fileno(), descriptor)
+    return stream
+
+
+def _in_ascii(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    text = error.object[error.start : error.end]
+    return "".join(_IN_ASCII.get(one) or _escaped(one) for one in text), error.end
+
+
+def _escaped(character: str) -> str:
+    return character.encode("ascii", "backslashreplace").decode("ascii")
 
 
 def print_json(result: Mapping[str, Any]) -> None:

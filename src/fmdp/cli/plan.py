@@ -7,12 +7,14 @@ planner needs. The evaluation of the policy is `seconds_evaluation`.
 
 from __future__ import annotations
 
-import os
+import stat
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from tempfile import TemporaryFile
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -29,6 +31,7 @@ from fmdp.cli.output import (
 )
 from fmdp.cli.progress import progress
 from fmdp.errors import FileProblem, FmdpError, TooLarge
+from fmdp.interrupts import held
 from fmdp.memory import describe_bytes, describe_count
 
 if TYPE_CHECKING:
@@ -70,6 +73,9 @@ KEYS = (
     *OF_THE_STATS,
 )
 
+_LEAST_SECONDS = 1e-3
+_SECONDS_BETWEEN_RINGS = 0.2
+
 
 def plan(
     problem: options.Problem,
@@ -107,7 +113,8 @@ def plan(
             print_json(result | refused)
         raise
     if out is not None and found.policy is not None:
-        found.policy.save(out)
+        with held():  # what was found is saved, even if another Ctrl-C comes
+            found.policy.save(out)
     if json:
         print_json(result)
     else:
@@ -119,6 +126,7 @@ def run(result: dict[str, Any], planner: str | None, given: Mapping[str, object]
     """Plan for result["problem"], with the clocks; fills the result, key by key as it is known."""
     clock = time.perf_counter
     started = clock()
+    from fmdp.elimination.backup import TimeUp
     from fmdp.planning.choice import choose_planner
     from fmdp.planning.choice import plan as plan_for
     from fmdp.problems import problem as problem_of
@@ -127,15 +135,31 @@ def run(result: dict[str, Any], planner: str | None, given: Mapping[str, object]
     result["planner"] = None if kind is None else kind.name
     imported = clock()
     problem = result["problem"]
+    limit = seconds_of(settings)
     with progress(f"planning {problem}") as report:
-        model = problem_of(problem)
+        try:
+            with alarm(limit):
+                model = problem_of(problem)
+        except TimeUp:
+            return stopped(result, started, imported)
         built = clock()
         structure = model.structure
         result["states"], result["actions"] = structure.n_states, structure.n_actions
         if kind is None:
-            limit: Any = settings.get("memory_limit")
-            default, result["planner_reason"] = choose_planner(structure, memory_limit=limit)
+            memory: Any = settings.get("memory_limit")
+            deadline = None if limit is None else time.monotonic() + limit - (built - imported)
+            try:
+                default, result["planner_reason"] = choose_planner(
+                    structure, memory_limit=memory, deadline=deadline
+                )
+            except TimeUp:
+                return stopped(result, started, imported)
             kind = type(default)
+        prepared = clock()
+        if limit is not None:
+            # What building has taken is gone; a planner is given a moment to say so.
+            left = max(limit - (prepared - imported), _LEAST_SECONDS)
+            settings = {**settings, "max_seconds": left}
         chosen = kind.make(settings)
         result["planner"] = kind.name
         warm_up(kind, settings, structure.n_states)
@@ -149,12 +173,65 @@ def run(result: dict[str, Any], planner: str | None, given: Mapping[str, object]
         result[key] = found.stats.get(key)
     result |= {
         "status": found.status.value,
-        "seconds": (built - imported) + (planned - warm) - evaluation,
-        "seconds_startup": (imported - started) + (warm - built),
+        "seconds": (prepared - imported) + (planned - warm) - evaluation,
+        "seconds_startup": (imported - started) + (warm - prepared),
         "seconds_evaluation": evaluation,
         "peak_memory_bytes": peak_memory(),
     }
     return found
+
+
+def seconds_of(settings: Mapping[str, object]) -> float | None:
+    """The limit that was given, checked as every planner checks it, before there is a planner."""
+    from fmdp.planning.exact import Exact
+
+    given = settings.get("max_seconds")
+    declared = next(one for one in Exact.parameters if one.name == "max_seconds")
+    return None if given is None else cast(float | None, declared.check(given, "the planner"))
+
+
+def stopped(result: dict[str, Any], started: float, imported: float) -> Plan:
+    """The plan where time was up before there was a model, or a planner for it."""
+    from fmdp.planning.plan import Plan, Status
+
+    now = time.perf_counter()
+    found = Plan(result["planner"] or "none", Status.TIME_LIMIT)
+    result |= {
+        "status": found.status.value,
+        "iterations": 0,
+        "seconds": now - imported,
+        "seconds_startup": imported - started,
+        "seconds_evaluation": 0.0,
+        "peak_memory_bytes": peak_memory(),
+    }
+    return found
+
+
+@contextmanager
+def alarm(seconds: float | None) -> Iterator[None]:
+    """TimeUp after so many seconds, in whatever is being done: for work that looks at no clock,
+    as building a model does."""
+    import signal
+    import threading
+
+    from fmdp.elimination.backup import TimeUp
+
+    main = threading.current_thread() is threading.main_thread()
+    if seconds is None or not main or not hasattr(signal, "setitimer"):
+        yield
+        return
+
+    def ring(*_: object) -> None:
+        raise TimeUp
+
+    before = signal.signal(signal.SIGALRM, ring)
+    try:
+        # Again and again: a ring inside a destructor is heard by nobody.
+        signal.setitimer(signal.ITIMER_REAL, seconds, _SECONDS_BETWEEN_RINGS)
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def warm_up(kind: type[Planner], settings: Mapping[str, object], n_states: int) -> None:
@@ -189,15 +266,31 @@ def exit_status(status: Status) -> int:
 
 
 def refuse_unwritable(target: Path) -> None:
-    """Before hours of planning, not after."""
-    folder = target.parent
-    if target.exists() and not target.is_file():
-        kind = "a directory" if target.is_dir() else "not a regular file"
+    """Before hours of planning, not after: a file is made there and removed again, since a name
+    may be too long, a disk full or read-only, and a directory another's."""
+    try:
+        there = target.stat().st_mode
+    except FileNotFoundError:
+        there = None
+    except (OSError, ValueError) as error:
+        raise FileProblem(f"cannot write {target}: {_reason(error)}") from None
+    if there is not None and not stat.S_ISREG(there):
+        kind = "a directory" if stat.S_ISDIR(there) else "not a regular file"
         raise FileProblem(f"cannot write {target}: it is {kind}")
+    folder = target.parent
     if not folder.is_dir():
         raise FileProblem(f"cannot write {target}: there is no directory {folder}")
-    if not os.access(folder, os.W_OK):
-        raise FileProblem(f"cannot write {target}: the directory {folder} is not writable")
+    try:
+        with TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise FileProblem(
+            f"cannot write {target}: the directory {folder} is not writable ({_reason(error)})"
+        ) from None
+
+
+def _reason(error: OSError | ValueError) -> str:
+    return getattr(error, "strerror", None) or str(error)
 
 
 def peak_memory() -> int | None:
@@ -214,10 +307,11 @@ def print_plan(result: Mapping[str, Any], found: Plan, out: Path | None) -> None
     def row(name: str, key: str) -> list[tuple[str, str]]:
         return [] if result[key] is None else [(name, short_number(result[key], 9))]
 
-    states, actions = (describe_count(result[key]) for key in ("states", "actions"))
-    rows = [
-        ("problem", result["problem"]),
-        ("size", f"{states} states, {actions} actions"),
+    rows = [("problem", result["problem"])]
+    if result["states"] is not None:
+        states, actions = (describe_count(result[key]) for key in ("states", "actions"))
+        rows.append(("size", f"{states} states, {actions} actions"))
+    rows += [
         ("planner", planner_text(result)),
         ("status", f"{result['status']}: {found.status.message}"),
     ]

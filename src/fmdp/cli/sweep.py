@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -76,8 +75,9 @@ def run_spec(spec: Spec, out: Path, workers: Workers, *, retry_failed: bool = Fa
                 waiting=say,
             )
     except KeyboardInterrupt:
-        print(f"interrupted; what is done is in {out}: the same command goes on", file=sys.stderr)
-        raise
+        raise KeyboardInterrupt(
+            f"interrupted; what is done is in {out}: the same command goes on"
+        ) from None
 
 
 def print_summary(summary: Summary, retried: bool) -> None:

@@ -18,6 +18,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,7 @@ from fmdp.elimination.program import Program, build_program
 from fmdp.elimination.rounding import tie_slack
 from fmdp.elimination.truncation import Truncation, make_truncation, truncate
 from fmdp.errors import InvalidParameter, TooLarge
+from fmdp.interrupts import held
 from fmdp.memory import available_memory, describe_bytes, describe_count
 from fmdp.model import FactoredMDP, OptimisticTables, Structure
 
@@ -48,7 +50,7 @@ _NO_CHOICE = tuple(kernels.Chosen(np.zeros(0, dtype=np.int64), 0.0, 0, 0))
 
 
 class TimeUp(Exception):
-    """The deadline of a backup passed inside a sweep, which is left half done."""
+    """A deadline passed inside a sweep or a preparation, which is left half done."""
 
 
 class Backup:
@@ -68,13 +70,16 @@ class Backup:
         threads: int | None = None,
         memory_limit: int | None = None,
         layout: Layout | None = None,
+        deadline: float | None = None,
     ) -> None:
+        """`deadline`: when preparing is cut off with TimeUp, on time.monotonic's clock."""
         self.structure = structure
         self.nested = nested
         cores = threads if threads is not None else usable_cores()
         self.threads = cores if structure.n_states >= PARALLEL_STATES else 1
         limit = memory_limit if memory_limit is not None else available_memory() // 2
         self._refuse_if_hopeless(limit)
+        look = partial(check_clock, deadline)
         self._tables = FlatTables(
             transitions=np.empty(structure.transition_starts[-1]),
             free=np.empty(structure.row_starts[-1] if nested else 0),
@@ -84,9 +89,14 @@ class Backup:
         classes = None
         if share_for is not None:
             self._fill(share_for)
-            classes = action_classes(structure, self._tables)
+            classes = action_classes(structure, self._tables, look)
         self.layout = layout or choose_layout(
-            structure, nested=nested, threads=self.threads, memory_limit=limit, classes=classes
+            structure,
+            nested=nested,
+            threads=self.threads,
+            memory_limit=limit,
+            classes=classes,
+            look=look,
         )
         self.roundings = self._count_roundings()
         """How often a number is rounded, at most, on its way through a backup."""
@@ -95,7 +105,7 @@ class Backup:
         if self.predicted_bytes > limit:
             self._refuse(self.predicted_bytes, limit)
 
-        self.program: Program = build_program(self.layout)
+        self.program: Program = build_program(self.layout, look)
         self.deadline: float | None = None
         """When a sweep is cut off with TimeUp, on time.monotonic's clock."""
         self._stop = np.zeros(1, dtype=np.int64)
@@ -108,6 +118,7 @@ class Backup:
         self._in_order = self.layout.order == tuple(range(structure.m))
         self._internal_shape = tuple(sizes[j] for j in self.layout.order)
         self._inverse = tuple(int(j) for j in np.argsort(self.layout.order))
+        look()
         if share_for is not None:
             self._arrange()
 
@@ -214,24 +225,25 @@ class Backup:
                 work((thread, bounds[piece], bounds[piece + 1]))
 
         started: list[Future[None]] = []
-        try:
-            for thread in range(threads):
-                started.append(_pool(self.threads).submit(worker, thread))
-            while wait(started, _SECONDS_BETWEEN_LOOKS).not_done:
-                if self.deadline is not None and time.monotonic() >= self.deadline:
-                    raise TimeUp
-            for done in started:
-                done.result()
-        except BaseException:
-            # The buffers are used again: nobody may still be writing into them.
-            self._stop[0] = 1
-            left.clear()
-            while any(not done.done() for done in started):
-                try:
-                    wait(started)
-                except KeyboardInterrupt:  # a second Ctrl-C changes nothing: it is ending already
-                    continue
-            raise
+        late = False
+        # The buffers are used again: whatever comes, and however often, nobody may still be
+        # writing into them when this returns.
+        with held() as signals:
+            try:
+                for thread in range(threads):
+                    started.append(_pool(self.threads).submit(worker, thread))
+                while wait(started, _SECONDS_BETWEEN_LOOKS).not_done:
+                    late = self.deadline is not None and time.monotonic() >= self.deadline
+                    if late or signals.came is not None:
+                        break
+            finally:
+                self._stop[0] = 1
+                left.clear()
+                wait(started)
+        if late:
+            raise TimeUp
+        for done in started:
+            done.result()
 
     def _run(
         self,
@@ -379,6 +391,7 @@ def backup_for(
     *,
     memory_limit: int | None = None,
     threads: int | None = None,
+    deadline: float | None = None,
 ) -> Backup:
     """The backup of one model, with steps shared between actions that have equal tables."""
     return Backup(
@@ -387,7 +400,14 @@ def backup_for(
         share_for=model,
         memory_limit=memory_limit,
         threads=threads,
+        deadline=deadline,
     )
+
+
+def check_clock(deadline: float | None) -> None:
+    """TimeUp where a deadline, on time.monotonic's clock, has passed."""
+    if deadline is not None and time.monotonic() >= deadline:
+        raise TimeUp
 
 
 def usable_cores() -> int:

@@ -19,6 +19,12 @@ from fmdp.model.spaces import all_assignments, count, strides
 Index = NDArray[np.int64]
 Step = tuple[tuple[int, ...], tuple[int, ...]]
 """The transition and the reward factors of one group."""
+Look = Callable[[], object]
+"""A look at the clock, now and then in long preparations; it raises where time is up."""
+
+
+def nothing() -> None:
+    """Looks at no clock."""
 
 
 class FlatTables(NamedTuple):
@@ -78,11 +84,23 @@ class ActionClasses:
 
 def number_rows(rows: NDArray[Any]) -> tuple[Index, Index]:
     """Equal rows get equal numbers, in order of first appearance; and where each first appears."""
-    numbers: dict[bytes, int] = {}
-    # + 0 makes one of the two zeros.
-    keys = (row.tobytes() for row in np.ascontiguousarray(rows) + 0)
-    found = np.array([numbers.setdefault(key, len(numbers)) for key in keys], dtype=np.int64)
-    return found, np.unique(found, return_index=True)[1].astype(np.int64)
+    keys = np.ascontiguousarray(rows) + 0  # + 0 makes one of the two zeros
+    if keys.dtype.kind != "i":
+        return _number(keys.view(np.dtype((np.void, keys.dtype.itemsize * keys.shape[1])))[:, 0])
+    # Numbers of classes, each below the number of joint actions: two columns make one key.
+    found, first = _number(keys[:, 0])
+    for column in keys.T[1:]:
+        found, first = _number(found * (column.max() + 1) + column)
+    return found, first
+
+
+def _number(keys: NDArray[Any]) -> tuple[Index, Index]:
+    """`number_rows` of one column; sorted, for a million joint actions are too many for a loop."""
+    _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    number = np.empty(len(order), dtype=np.int64)
+    number[order] = np.arange(len(order))
+    return number[inverse], first[order].astype(np.int64)
 
 
 def number_slices(table: NDArray[np.float64]) -> tuple[Index, Index]:
@@ -90,12 +108,15 @@ def number_slices(table: NDArray[np.float64]) -> tuple[Index, Index]:
     return number_rows(table.transpose(1, 0, 2).reshape(table.shape[1], -1))
 
 
-def action_classes(structure: Structure, tables: FlatTables | None = None) -> ActionClasses:
+def action_classes(
+    structure: Structure, tables: FlatTables | None = None, look: Look = nothing
+) -> ActionClasses:
     """Classes by structure, or by the numbers in the tables."""
     m = structure.m
     joint_actions = all_assignments(structure.action_sizes)  # [A, action variables]
 
     def classes(scope: Sequence[int], numbers: Callable[[], NDArray[np.float64]]) -> Index:
+        look()
         told = [v - m for v in scope if v >= m]
         told_sizes = [structure.action_sizes[v] for v in told]
         projection: Index = joint_actions[:, told] @ np.array(strides(told_sizes), dtype=np.int64)

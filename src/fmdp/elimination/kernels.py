@@ -24,10 +24,10 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from fmdp.compiled import njit
 from fmdp.elimination.ties import tie_hash
 from fmdp.elimination.truncation import NO_TRUNCATION, truncate
 
@@ -47,7 +47,6 @@ BACKUP, ITERATE, GREEDY, POLICY, VALUES = range(5)
 ZERO, ONE, TWO, THREE, FOUR, EIGHT = (np.uint64(number) for number in (0, 1, 2, 3, 4, 8))
 
 _FLAGS: dict[str, Any] = {
-    "cache": True,
     "nogil": True,
     "fastmath": {"contract"},
     "error_model": "numpy",
@@ -154,7 +153,7 @@ class _Place(NamedTuple):
     contexts: Any
 
 
-@numba.njit(**_INNER)
+@njit(**_INNER)
 def _step_vector(S, D, tables, place, shape, has_r):
     """inner > 1: vectorised over the innermost axis."""
     M, R, contexts = tables.rows, tables.rewards, tables.contexts
@@ -211,7 +210,7 @@ def _step_vector(S, D, tables, place, shape, has_r):
                                 D[d + i] += x * S[sv + i]
 
 
-@numba.njit(**_INNER)
+@njit(**_INNER)
 def _step_last(S, D, tables, place, shape, has_r):
     """inner == 1, the last group: vectorised over u."""
     M, R, contexts = tables.rows, tables.rewards, tables.contexts
@@ -261,7 +260,7 @@ def _step_last(S, D, tables, place, shape, has_r):
                     D[d + u] += R[b + u]
 
 
-@numba.njit(**_INNER)
+@njit(**_INNER)
 def _step_nested(S, D, tables, place, shape, has_r):
     """The free mass goes to the best next value, given everything not yet eliminated."""
     F, f0 = tables.free, place.free
@@ -305,7 +304,7 @@ def _step_nested(S, D, tables, place, shape, has_r):
                                 D[d + i] += w * S[sv + i]
 
 
-@numba.njit(**_FLAGS)
+@njit(**_FLAGS)
 def run(mode, h, new, scratch, first, end, steps, room, pace, choice):
     """Walk the program for the branches first <= b < end.
 
@@ -415,7 +414,7 @@ def run(mode, h, new, scratch, first, end, steps, room, pace, choice):
     return 0
 
 
-@numba.njit(**_INNER)
+@njit(**_INNER)
 def _is_preferred(choice, state, action, held):
     """Whether a tied action takes the place of the one that is held (-1: none)."""
     if held < 0:
@@ -428,7 +427,7 @@ def _is_preferred(choice, state, action, held):
     return rank < other or (rank == other and action < held)
 
 
-@numba.njit(**_FLAGS)
+@njit(**_FLAGS)
 def residual(h, new, extremes):
     """extremes <- min and max of new - h, and the largest |h| (for the rounding allowance)."""
     low, high, size = np.inf, -np.inf, 0.0
@@ -440,20 +439,20 @@ def residual(h, new, extremes):
     extremes[0], extremes[1], extremes[2] = low, high, size
 
 
-@numba.njit(**_FLAGS)
+@njit(**_FLAGS)
 def advance(h, new, tau, shift):
     """h <- (1 - tau) h + tau new - shift."""
     for s in range(h.shape[0]):
         h[s] += tau * (new[s] - h[s]) - shift
 
 
-@numba.njit(**_FLAGS)
+@njit(**_FLAGS)
 def relative_shift(extremes, tau, discount):
     """The constant taken off in every sweep so that h stays bounded (none under a discount)."""
     return tau * 0.5 * (extremes[0] + extremes[1]) if discount == 1.0 else 0.0
 
 
-@numba.njit(**_FLAGS)
+@njit(**_FLAGS)
 def gather_products(base, sources, out):
     """Every entry the product of its sources: joint rows of fused groups."""
     for g in range(sources.parts.shape[0]):
@@ -468,7 +467,7 @@ def gather_products(base, sources, out):
             own[k] = x
 
 
-@numba.njit(**_FLAGS)
+@njit(**_FLAGS)
 def gather_sums(base, sources, out):
     """Every entry the sum of its sources: what several factors pay."""
     for g in range(sources.parts.shape[0]):

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
 
 from fmdp.elimination import kernels as k
-from fmdp.elimination.classes import ActionClasses, Step, action_classes
+from fmdp.elimination.classes import ActionClasses, Look, Step, action_classes, nothing
 from fmdp.elimination.order import elimination_order
 from fmdp.model import Structure
 
@@ -259,6 +259,7 @@ def choose_layout(
     threads: int = 1,
     memory_limit: int | None = None,
     classes: ActionClasses | None = None,
+    look: Look = nothing,
 ) -> Layout:
     """The leanest of the fastest layouts that fit; the leanest of all if none does.
 
@@ -267,15 +268,15 @@ def choose_layout(
     memory), as far as conditioning pays at all.
     """
     if classes is None:
-        classes = action_classes(structure)
+        classes = action_classes(structure, look=look)
     few = classes.transitions.size + classes.rewards.size <= _REMEMBERED
     search = _candidates if few else _candidates.__wrapped__
     candidates = search(structure, nested, classes)
-    fitting = [
-        layout
-        for layout in candidates
-        if memory_limit is None or layout.memory(threads) <= memory_limit
-    ]
+    fitting = []
+    for layout in candidates:
+        look()
+        if memory_limit is None or layout.memory(threads) <= memory_limit:
+            fitting.append(layout)
     if fitting:
         # The prediction is not good to a few percent: among equals the leanest.
         good_enough = 1.05 * min(layout.seconds(threads) for layout in fitting)

@@ -15,9 +15,10 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
+
+from fmdp.compiled import njit
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -66,7 +67,7 @@ Packed = tuple[tuple[NDArray[Any], ...], tuple[NDArray[Any], ...]]
 fraction of the time of named ones, and a re-plan passes them a hundred times."""
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(nogil=True)
 def evaluate(network: Packed) -> None:
     """Compute every message from the functions at the head of the buffer."""
     schedule, messages = Schedule(*network[0]), Messages(*network[1])
@@ -94,7 +95,7 @@ def evaluate(network: Packed) -> None:
                     best[entry - first_message] = j
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(nogil=True)
 def trace(network: Packed, heads: Ints, counts: Ints, at: Ints) -> int:
     """The function entries that add up to each of the message entries `heads`, written to `at` one
     head after another, and how many each has; returns how many in all."""
@@ -127,7 +128,7 @@ def trace(network: Packed, heads: Ints, counts: Ints, at: Ints) -> int:
     return total
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(nogil=True)
 def assign(network: Packed, start: int, sizes: Ints, values: Ints) -> None:
     """Write into `values` the assignment behind the message entry at `start`.
 

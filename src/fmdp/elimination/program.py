@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fmdp.elimination import kernels as k
-from fmdp.elimination.classes import Index
+from fmdp.elimination.classes import Index, Look, nothing
 from fmdp.elimination.layout import Group, Layout, volume
 from fmdp.model.spaces import all_assignments, starts, strides
 
@@ -31,7 +31,7 @@ class Program:
     arena_size: int
 
 
-def build_program(layout: Layout) -> Program:
+def build_program(layout: Layout, look: Look = nothing) -> Program:
     """The index arrays of a layout; its memory is what `Layout.memory` has said."""
     structure = layout.structure
     sizes = structure.state_sizes
@@ -47,6 +47,7 @@ def build_program(layout: Layout) -> Program:
     context_base = buffer = 0
 
     for g, group in enumerate(layout.groups):
+        look()
         classes[g], first = layout.classes.of_group(layout.steps[g])
         representatives = joint_actions[first]  # [classes, action variables]
         known = (group.context, group.reward_context)
@@ -70,6 +71,7 @@ def build_program(layout: Layout) -> Program:
         buffer += group.out_size
         axes += [*group.opened, *group.own]
 
+    look()
     nodes, leaf_start, leaf_actions, action_leaf = _action_tree(layout, classes)
     places = (strides_of(layout.order, sizes), strides_of(range(structure.m), sizes))
     branch_steps = [[place[j] for j in layout.branch] for place in places]
@@ -213,27 +215,24 @@ def _action_tree(layout: Layout, classes: Index) -> tuple[Index, Index, Index, I
     r_rows = [volume(group.reward_context, sizes) for group in layout.groups]
     # Sorting the actions by their classes, first group first, puts the tree in depth-first order.
     order = np.lexsort(classes[::-1])
-    nodes: list[tuple[int, int, int, int]] = []
-    leaf_start, leaf_actions = [0], []
-    action_leaf = np.empty(n_actions, dtype=np.int64)
-    previous: Index | None = None
-    for action in order:
-        path = classes[:, action]
-        if previous is not None and np.array_equal(path, previous):
-            action_leaf[action] = len(leaf_start) - 2
-        else:
-            split = 0 if previous is None else int(np.argmax(path != previous))
-            for g in range(split, n_groups):
-                leaf = len(leaf_start) - 1 if g == n_groups - 1 else -1
-                nodes.append((g, int(path[g]) * m_rows[g], int(path[g]) * r_rows[g], leaf))
-            action_leaf[action] = len(leaf_start) - 1
-            leaf_start.append(leaf_start[-1])
-            previous = path
-        leaf_actions.append(int(action))
-        leaf_start[-1] += 1
-    return (
-        np.array(nodes, dtype=np.int64),
-        np.array(leaf_start, dtype=np.int64),
-        np.array(leaf_actions, dtype=np.int64),
-        action_leaf,
+    paths = classes[:, order]
+    differs = np.ones((n_groups, n_actions), dtype=np.bool_)  # from the action before
+    differs[:, 1:] = paths[:, 1:] != paths[:, :-1]
+    begins = np.flatnonzero(differs.any(axis=0))  # the first action of every leaf
+    # A leaf has its own steps from the first group on in which it differs from the one before.
+    own = np.logical_or.accumulate(differs[:, begins], axis=0).T  # [leaves, groups]
+    leaf, group = np.nonzero(own)
+    path = paths[group, begins[leaf]]
+    nodes = np.stack(
+        [
+            group,
+            path * np.array(m_rows, dtype=np.int64)[group],
+            path * np.array(r_rows, dtype=np.int64)[group],
+            np.where(group == n_groups - 1, leaf, -1),
+        ],
+        axis=1,
     )
+    leaf_start = np.append(begins, n_actions)
+    action_leaf = np.empty(n_actions, dtype=np.int64)
+    action_leaf[order] = np.repeat(np.arange(len(begins)), np.diff(leaf_start))
+    return nodes.astype(np.int64), leaf_start.astype(np.int64), order.astype(np.int64), action_leaf

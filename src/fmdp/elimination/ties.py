@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal, get_args
 
-import numba
 import numpy as np
 
+from fmdp.compiled import njit
 from fmdp.errors import InvalidParameter, did_you_mean
 
 TieRule = Literal["random", "first", "last"]
@@ -34,7 +34,7 @@ def rule_code(rule: str) -> int:
     return RULES.index(rule)
 
 
-@numba.njit(cache=True, inline="always")
+@njit(inline="always")
 def mix(x: np.uint64) -> np.uint64:
     """splitmix64's finaliser on an unsigned 64-bit word."""
     x = np.uint64(x) + np.uint64(0x9E3779B97F4A7C15)
@@ -43,10 +43,11 @@ def mix(x: np.uint64) -> np.uint64:
     return x ^ (x >> np.uint64(31))
 
 
-@numba.njit(cache=True)
+@njit()
 def tie_hash(seed: int, state_key: int, action: int) -> np.uint64:
     """The rank of an action among those tied in a state: the lowest wins."""
-    return mix(mix(mix(np.uint64(seed)) ^ np.uint64(state_key)) ^ np.uint64(action))
+    rank: np.uint64 = mix(mix(mix(np.uint64(seed)) ^ np.uint64(state_key)) ^ np.uint64(action))
+    return rank
 
 
 def _mix_python(x: int) -> int:

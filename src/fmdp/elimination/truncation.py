@@ -18,9 +18,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
+
+from fmdp.compiled import njit
 
 Vector = NDArray[np.float64]
 Index = NDArray[np.int64]
@@ -56,10 +57,10 @@ def make_truncation(sizes: tuple[int, ...], budgets: tuple[float, ...]) -> Trunc
 
 NO_TRUNCATION = make_truncation((), ())
 
-_FLAGS: dict[str, Any] = {"cache": True, "nogil": True, "error_model": "numpy"}
+_FLAGS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
 
 
-@numba.njit(**_FLAGS)
+@njit(**_FLAGS)
 def truncate(v, axes, budgets):  # type: ignore[no-untyped-def]
     """One axis after the other, in place."""
     # Unsigned offsets into the flat vector, as in kernels.py: quick to run and to compile.

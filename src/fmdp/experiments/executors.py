@@ -30,6 +30,7 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from fmdp.errors import FmdpError, InvalidParameter
+from fmdp.interrupts import held
 
 T = TypeVar("T")
 A = TypeVar("A")
@@ -162,7 +163,8 @@ class Processes(Workers):
                 self._size, context, initializer=_begin_work, initargs=(self._lifeline[0],)
             )
         # Submitting is what starts a process, which takes over the environment and the mask.
-        with _environment(ONE_THREAD), _interrupts_blocked(), _main_hidden():
+        # A signal in the middle of it would leave a pool that is half there.
+        with held(), _environment(ONE_THREAD), _interrupts_blocked(), _main_hidden():
             return self._executor.submit(function, argument)
 
     def rebuild(self) -> None:
@@ -196,7 +198,7 @@ class Dask(Workers):
         self._address = address
         try:
             self._client = distributed.Client(address, timeout=_SECONDS_TO_CONNECT)
-        except (OSError, ValueError, TimeoutError) as error:
+        except Exception as error:  # each transport has its own (TLS without keys: TypeError)
             line = " ".join(str(error).split()) or type(error).__name__
             raise InvalidParameter(
                 f"--dask must be the address of a Dask scheduler, like tcp://host:8786; "

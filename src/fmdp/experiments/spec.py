@@ -18,6 +18,7 @@ import hashlib
 import itertools
 import os
 import re
+import sys
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
@@ -163,6 +164,13 @@ def parse_spec(
             document = tomllib.loads(text)
         except tomllib.TOMLDecodeError as error:
             raise FileProblem(f"is not TOML: {error}") from None
+        except RecursionError:
+            raise FileProblem("has arrays or tables nested too deeply to be a spec") from None
+        except ValueError:
+            raise FileProblem(
+                f"has a number of more than {sys.get_int_max_str_digits():,} digits; "
+                f"no number of a spec is that long"
+            ) from None
         return _spec(document, text, folder or Path(), name)
 
 
@@ -352,10 +360,10 @@ def _chosen(given: Any, problems: Mapping[str, NamedModel]) -> Sequence[NamedMod
     if not isinstance(names, list) or not names:
         raise InvalidParameter(f"'problems' must be a list of problems; got {quoted(given)}")
     for name in names:
-        if name not in problems:
+        if text_line(name, "a problem") not in problems:
             raise UnknownName(
                 f"'problems' has {quoted(name)}, which is not among the problems of the spec"
-                f"{did_you_mean(str(name), problems)}"
+                f"{did_you_mean(name, problems)}"
             )
     return [problems[name] for name in names]
 

@@ -13,12 +13,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import NamedTuple
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import breadth_first_order
 
+from fmdp.compiled import njit
 from fmdp.elimination.backup import Backup, backup_for
 from fmdp.model import FactoredMDP
 from fmdp.model.spaces import encode, starts, strides
@@ -194,7 +194,7 @@ def _reaches_all(model: FactoredMDP, root: int, operations: int | None) -> bool 
     return None if answer < 0 else bool(answer)
 
 
-@numba.njit(cache=True)
+@njit()
 def _search(
     root: int, n_states: int, n_actions: int, supports: _Supports, operations: int
 ) -> int:  # pragma: no cover - compiled

@@ -14,10 +14,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple, TypeVar
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from fmdp.compiled import njit
 from fmdp.model.spaces import strides
 from fmdp.model.structure import Structure
 
@@ -121,7 +121,7 @@ def split_rows(rows: Sequence[int], flat: NDArray[Kind]) -> tuple[NDArray[Kind],
     return tuple(tables)
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(nogil=True)
 def locate(entries, joint, found):  # type: ignore[no-untyped-def]
     """found[f] <- the entry of x[Z_f] for every factor f; joint = x, states then actions."""
     for factor in range(found.shape[0]):
@@ -131,7 +131,7 @@ def locate(entries, joint, found):  # type: ignore[no-untyped-def]
         found[factor] = entry
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(nogil=True)
 def count(entries, found, next_state, rewards, counts):  # type: ignore[no-untyped-def]
     """Count one step; found = the entries of (state, action), one a factor."""
     m = next_state.shape[0]

@@ -5,9 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
-from fmdp.elimination.backup import usable_cores
+from fmdp.elimination.backup import check_clock, usable_cores
 from fmdp.elimination.layout import choose_layout
 from fmdp.errors import InvalidParameter, TooLarge
 from fmdp.memory import available_memory, describe_bytes, describe_count
@@ -168,9 +169,13 @@ class Chosen(NamedTuple):
 
 
 def choose_planner(
-    structure: Structure, *, most_states: int = EXACT_STATES, memory_limit: int | None = None
+    structure: Structure,
+    *,
+    most_states: int = EXACT_STATES,
+    memory_limit: int | None = None,
+    deadline: float | None = None,
 ) -> Chosen:
-    """As `planner_for`, with the reason of a fall-back in words."""
+    """As `planner_for`, with the reason of a fall-back in words; TimeUp after the deadline."""
     limit = memory_limit if memory_limit is not None else available_memory() // 2
     for what, number, most in (
         ("states", structure.n_states, most_states),
@@ -184,7 +189,8 @@ def choose_planner(
             break
     else:
         threads = usable_cores()
-        layout = choose_layout(structure, threads=threads, memory_limit=limit)
+        look = partial(check_clock, deadline)
+        layout = choose_layout(structure, threads=threads, memory_limit=limit, look=look)
         needed = layout.memory(threads)
         if needed <= limit:
             return Chosen(Exact(memory_limit=memory_limit), None)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fmdp.elimination.backup import Backup, TimeUp
+from fmdp.elimination.backup import Backup, TimeUp, check_clock
 from fmdp.errors import InvalidParameter
 from fmdp.model import FactoredMDP
 from fmdp.model.spaces import encode
@@ -120,7 +120,12 @@ def evaluate_exactly(
         direct = None
     if direct is not None:
         return chain.evaluation(direct, 0, started)
-    backup = Backup(structure, share_for=model, memory_limit=memory_limit)
+    try:
+        backup = Backup(structure, share_for=model, memory_limit=memory_limit, deadline=deadline)
+    except TimeUp:
+        lower, upper = structure.reward_bounds
+        spent = time.perf_counter() - started
+        return Evaluation(None, lower, upper, "exact", Status.TIME_LIMIT, 0, spent)
     outcome = iteration.solve(
         iteration.PolicyOperator(backup, actions),
         np.zeros(backup.n_states),
@@ -170,8 +175,7 @@ class _Chain:
         return None if gains is None else (gains.lower, gains.upper)
 
     def _check(self) -> None:
-        if self.deadline is not None and time.monotonic() >= self.deadline:
-            raise TimeUp
+        check_clock(self.deadline)
 
     def rescue(self, h: NDArray[np.float64]) -> iteration.Rescue | None:
         """Ends the iteration with what a direct solution certifies."""

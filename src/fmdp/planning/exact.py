@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fmdp.elimination import kernels
-from fmdp.elimination.backup import Backup, backup_for
+from fmdp.elimination.backup import Backup, TimeUp, backup_for
 from fmdp.elimination.rounding import rounding_allowance
 from fmdp.elimination.ties import TIE_TOLERANCE
 from fmdp.model import FactoredMDP, Structure
@@ -37,6 +37,7 @@ from fmdp.planning.prepared import (
     engine_stats,
     limits_of,
     policy_in_time,
+    unprepared,
 )
 from fmdp.planning.settings import (
     DISCOUNT,
@@ -80,7 +81,16 @@ class Exact(Limited, TieBreaking, OnEngine, Planner):
         # Equal tables of different actions share their work.
         check_model(model, "plan")
         started = time.perf_counter()
-        backup = backup_for(model, memory_limit=self.memory_limit, threads=self.threads)
+        limits = limits_of(self, model.structure, started)
+        try:
+            backup = backup_for(
+                model,
+                memory_limit=self.memory_limit,
+                threads=self.threads,
+                deadline=limits.deadline,
+            )
+        except (TimeUp, KeyboardInterrupt) as error:
+            return unprepared(self, model.structure, error, started)
         h = np.zeros(backup.n_states)
         return _solve(
             self, backup, model, h, cold=True, describe=True, progress=progress, started=started
@@ -103,7 +113,11 @@ class PreparedExact(PreparedOnEngine):
     ) -> Plan:
         """Plan with these tables.  `describe` adds the bias in C order and its spans."""
         started = time.perf_counter()
-        _, backup, h, cold = self._load(tables)
+        limits = limits_of(self.settings, self.structure, started)
+        try:
+            _, backup, h, cold = self._load(tables, limits.deadline)
+        except (TimeUp, KeyboardInterrupt) as error:
+            return unprepared(self.settings, self.structure, error, started)
         return _solve(
             self.settings,
             backup,

@@ -9,14 +9,13 @@ none is given.
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fmdp.elimination.backup import Backup, TimeUp
+from fmdp.elimination.backup import Backup, check_clock
 from fmdp.elimination.ties import TIE_TOLERANCE, choose_tied
 from fmdp.model import FactoredMDP
 from fmdp.model.spaces import encode
@@ -103,8 +102,7 @@ class Finish:
         return chosen
 
     def _check(self) -> None:
-        if self.deadline is not None and time.monotonic() >= self.deadline:
-            raise TimeUp
+        check_clock(self.deadline)
 
     def gain_from(self, state: tuple[int, ...]) -> tuple[float, float]:
         """Bounds on the best gain from a state, where gains differ."""

@@ -20,7 +20,7 @@ from fmdp.model import OptimisticTables, Structure
 from fmdp.model.structure import LARGEST_REWARD, check_structure
 from fmdp.parameters import quoted
 from fmdp.planning.iteration import Ending, Limits
-from fmdp.planning.plan import Status, Tables
+from fmdp.planning.plan import Plan, Planner, Status, Tables
 from fmdp.planning.policy import TablePolicy, array_in
 
 Vector = NDArray[np.float64]
@@ -80,7 +80,9 @@ class PreparedOnEngine:
         self._backups: dict[str, Backup] = {}
         self._warm: dict[str, Vector] = {}
 
-    def _load(self, tables: Tables) -> tuple[str, Backup, Vector, bool]:
+    def _load(
+        self, tables: Tables, deadline: float | None = None
+    ) -> tuple[str, Backup, Vector, bool]:
         """The kind of the tables, the backup with them, the vector to start from, and whether the
         vector is new; it is kept, and what is written into it is where the next solve starts."""
         settings = self._engine_settings
@@ -95,6 +97,7 @@ class PreparedOnEngine:
                 nested=kind == "nested",
                 memory_limit=settings.memory_limit,
                 threads=settings.threads,
+                deadline=deadline,
             )
         backup = self._backups[kind]
         backup.load(model)
@@ -119,6 +122,24 @@ class PreparedOnEngine:
             )
         shape = (self.structure.n_states,)
         return array_in(state, kind, "f", shape, -LARGEST_REWARD, LARGEST_REWARD)
+
+
+def unprepared(
+    settings: Planner, structure: Structure, error: TimeUp | KeyboardInterrupt, started: float
+) -> Plan:
+    """The plan where time was up, or Ctrl-C came, before the first sweep: what the ranges of the
+    rewards say about any gain."""
+    interrupted = isinstance(error, KeyboardInterrupt)
+    lower, upper = structure.reward_bounds
+    return Plan(
+        planner=settings.name,
+        status=Status.INTERRUPTED if interrupted else Status.TIME_LIMIT,
+        gain=0.5 * (lower + upper),
+        gain_lower=lower,
+        gain_upper=upper,
+        seconds=time.perf_counter() - started,
+        ties=getattr(settings, "ties", None),
+    )
 
 
 def greedy_policy(

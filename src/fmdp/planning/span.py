@@ -23,7 +23,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fmdp.elimination.backup import Backup, backup_for
+from fmdp.elimination.backup import Backup, TimeUp, backup_for
 from fmdp.elimination.kernels import Pace
 from fmdp.elimination.truncation import Truncation
 from fmdp.errors import InvalidParameter
@@ -40,6 +40,7 @@ from fmdp.planning.prepared import (
     engine_stats,
     limits_of,
     policy_in_time,
+    unprepared,
 )
 from fmdp.planning.settings import (
     Limited,
@@ -125,7 +126,17 @@ class SpanConstrained(Limited, TieBreaking, OnEngine, Planner):
         check_model(model, "plan")
         started = time.perf_counter()
         budgets = self.budgets(model.structure)
-        backup = backup_for(model, memory_limit=self.memory_limit, threads=self.threads)
+        limits = limits_of(self, model.structure, started)
+        try:
+            backup = backup_for(
+                model,
+                memory_limit=self.memory_limit,
+                threads=self.threads,
+                deadline=limits.deadline,
+            )
+        except (TimeUp, KeyboardInterrupt) as error:
+            nothing = unprepared(self, model.structure, error, started)
+            return replace(nothing, stats={"budgets": budgets}, bounds_best_gain=False)
         run = _Run(self, backup, model.structure, progress, started)
         found = run.search(budgets) if self.split == "search" else run.solve(budgets)
         return run.plan(found, describe=True, started=started)
@@ -156,7 +167,12 @@ class PreparedSpan(PreparedOnEngine):
         settings = self.settings
         chosen = settings.budget if budget is None else _checked(budget)
         budgets = _budgets(chosen, settings.split, self.structure)
-        kind, backup, h, _ = self._load(tables)
+        limits = limits_of(settings, self.structure, started)
+        try:
+            kind, backup, h, _ = self._load(tables, limits.deadline)
+        except (TimeUp, KeyboardInterrupt) as error:
+            nothing = unprepared(settings, self.structure, error, started)
+            return replace(nothing, stats={"budgets": budgets}, bounds_best_gain=False)
         run = _Run(settings, backup, self.structure, progress, started, h)
         if settings.split == "search":
             patience = _ROUNDS

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
+
+from fmdp.compiled import njit
 
 Vector = NDArray[np.float64]
 
@@ -51,7 +52,7 @@ def factored_spans(h: Vector, sizes: Sequence[int]) -> tuple[float, ...]:
     return tuple(spans)
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(nogil=True)
 def _axis_span(cube):  # type: ignore[no-untyped-def]
     outer, size, inner = cube.shape
     widest = 0.0

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from fmdp.compiled import njit
 from fmdp.model import FactoredMDP
 from fmdp.model.entries import Counts, Entries, count, locate
 from fmdp.simulation.trajectory import Rows
@@ -68,7 +68,7 @@ def _cumulative(table: NDArray[np.float64]) -> NDArray[np.float64]:
     return sums
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(nogil=True)
 def normal_quantile(u):  # type: ignore[no-untyped-def]
     """Phi^-1(u), Wichura 1988 (AS 241, PPND16): relative error below 1e-15."""
     q = u - 0.5
@@ -111,7 +111,7 @@ def normal_quantile(u):  # type: ignore[no-untyped-def]
     return -x if q < 0.0 else x
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(nogil=True)
 def draw(entries, law, joint, found, uniforms, next_state, rewards):  # type: ignore[no-untyped-def]
     """One step from joint = (state, action): fills found, next_state and rewards.
 
@@ -143,7 +143,7 @@ def draw(entries, law, joint, found, uniforms, next_state, rewards):  # type: ig
     return expected
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(nogil=True)
 def play(  # type: ignore[no-untyped-def]
     entries, law, actions, drawn, steps, state, uniforms, counts, limits, gaps, totals, rows
 ):
@@ -165,7 +165,7 @@ def play(  # type: ignore[no-untyped-def]
     )
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(nogil=True)
 def _play(  # type: ignore[no-untyped-def]
     entries, law, actions, drawn, steps, state, uniforms, counts, limits, gaps, totals, rows
 ):

@@ -19,10 +19,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from fmdp.compiled import njit
 from fmdp.elimination import maxsum
 from fmdp.errors import InvalidParameter
 from fmdp.model.spaces import starts
@@ -258,7 +258,7 @@ class _Bound(NamedTuple):
     fixed: float
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(nogil=True)
 def _rows(pattern: Any, coefficients: Any, bound: Any, n_weights: int, rows: Any) -> int:
     """Write the rows of a pattern (head, start, at) as (start, index, value, lower); returns how
     many numbers they have. Plain tuples, whose types Numba tells in less time than named ones."""

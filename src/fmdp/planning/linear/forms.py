@@ -28,10 +28,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from fmdp.compiled import njit
 from fmdp.elimination.classes import number_slices
 from fmdp.elimination.network import Network, choose_contexts
 from fmdp.model import FactoredMDP, OptimisticTables, Structure
@@ -468,7 +468,7 @@ def _equal_slices(table: Floats, structure: Structure, scope: Scope, context: in
 # -- compiled -------------------------------------------------------------------------------------
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(nogil=True)
 def _most_missed(tables: Floats, sizes: Ints, rows: Ints) -> float:
     """max |sum of a row - 1| over the rows of all factors."""
     missed = 0.0
@@ -483,7 +483,7 @@ def _most_missed(tables: Floats, sizes: Ints, rows: Ints) -> float:
     return missed
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(nogil=True)
 def _extend(lower: Floats, free: Floats, sizes: Ints, rows: Ints, out: Floats) -> None:
     """P_i(x)^{t+}: p-minus with the free mass on target t; [row, t, value], factor by factor."""
     at = 0
@@ -501,7 +501,7 @@ def _extend(lower: Floats, free: Floats, sizes: Ints, rows: Ints, out: Floats) -
             row_at += 1
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(nogil=True)
 def _forms(terms: _Terms, tables: Floats, rewards: Floats, coefficients: Any) -> None:
     """Constants (rewards) and coefficients (backprojections) of every entry."""
     named = Coefficients(*coefficients)
@@ -539,7 +539,7 @@ def _forms(terms: _Terms, tables: Floats, rewards: Floats, coefficients: Any) ->
                         back[out + b] += probability * terms.phi[values + b]
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(nogil=True)
 def _fill(
     coefficients: Any, weights: Floats, discount: float, own_share: float, out: Floats
 ) -> None:

@@ -20,10 +20,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from fmdp.compiled import njit
 from fmdp.elimination import maxsum
 from fmdp.elimination.maxsum import Messages, Packed, Schedule
 from fmdp.elimination.network import Network
@@ -384,7 +384,7 @@ def _joined(parts: list[Ints]) -> Ints:
 # -- compiled -------------------------------------------------------------------------------------
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(nogil=True)
 def _extract(buffer: Floats, pool: Ints, widths: Ints, base: Ints, values: Floats) -> None:
     at = 0
     for f in range(widths.shape[0]):
@@ -411,7 +411,7 @@ class _Query(NamedTuple):
     """The arrays of `Places`."""
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(nogil=True)
 def _key(state: Ints, sizes: Ints, indexed: bool) -> np.uint64:
     """The same as elimination.ties.state_key."""
     if indexed:
@@ -425,7 +425,7 @@ def _key(state: Ints, sizes: Ints, indexed: bool) -> np.uint64:
     return key >> np.uint64(1)
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(nogil=True)
 def _better(rule: int, seed: int, key: Any, candidate: int, incumbent: int) -> bool:
     """Whether the rule prefers a tied candidate to a tied incumbent of lower index."""
     if rule == 0:
@@ -433,7 +433,7 @@ def _better(rule: int, seed: int, key: Any, candidate: int, incumbent: int) -> b
     return rule == 2
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(nogil=True)
 def _choose_one(packed: Any, state: Ints, actions: Ints) -> None:
     """The actions of the given state (moved in place) and of those that follow it in C order."""
     query = _Query(*packed)
@@ -467,7 +467,7 @@ def _choose_one(packed: Any, state: Ints, actions: Ints) -> None:
         _next_state(state, query.sizes)
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(nogil=True)
 def _choose_jointly(packed: Any, network: Packed, state: Ints, decisions: Any) -> None:
     """The decisions of the given state (moved in place) and of those that follow it in C order.
 
@@ -550,15 +550,16 @@ def _choose_jointly(packed: Any, network: Packed, state: Ints, decisions: Any) -
         _next_state(state, query.sizes)
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(nogil=True)
 def _key_of(key: np.uint64, variable: int, n_actions: int) -> np.uint64:
     """One action variable breaks its ties as the exact planner does; several must differ."""
     if n_actions == 1:
         return key
-    return mix(key ^ mix(np.uint64(variable)))
+    own: np.uint64 = mix(key ^ mix(np.uint64(variable)))
+    return own
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(nogil=True)
 def _next_state(state: Ints, sizes: Ints) -> None:
     for v in range(sizes.shape[0] - 1, -1, -1):
         state[v] += 1

@@ -14,14 +14,13 @@ another does not.
 
 from __future__ import annotations
 
-import numba
-
+from fmdp.compiled import njit
 from fmdp.elimination.ties import TIE_TOLERANCE
 
 TIE_ROUNDING = 1e-12
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(nogil=True)
 def tie_slack(size: float) -> float:
     """How much worse than the best a tied action may be; size = sum of |value| of the functions."""
     return float(TIE_TOLERANCE + TIE_ROUNDING * size)

@@ -1,0 +1,300 @@
+"""Signals and streams of the program: how it ends when it is told to, or cannot print."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fmdp
+from fmdp.elimination.backup import backup_for
+from fmdp.interrupts import held
+
+ANSWER_SECONDS = 60.0  # of a machine that has much else to do; the work would take far longer
+
+
+def python(script: str, **settings: Any) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=300, **settings
+    )
+
+
+def command(*arguments: str, **settings: Any) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "fmdp", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        **settings,
+    )
+
+
+@pytest.mark.parametrize(("number", "status"), [("SIGINT", 130), ("SIGTERM", 143)])
+def test_while_the_commands_are_imported(number: str, status: int) -> None:
+    """The signal comes with the first module that the commands need."""
+    script = (
+        "import signal, sys\n"
+        "class Finder:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name == 'typer':\n"
+        f"            signal.raise_signal(signal.{number})\n"
+        "sys.meta_path.insert(0, Finder())\n"
+        "from fmdp.cli import main\n"
+        "sys.exit(main())\n"
+    )
+    ran = python(script)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (status, "", "fmdp: interrupted\n")
+
+
+@pytest.mark.parametrize(("number", "status"), [("SIGINT", 130), ("SIGTERM", 143)])
+def test_what_a_plan_knows_is_printed_and_saved(number: str, status: int, tmp_path: Path) -> None:
+    out = tmp_path / "policy.npz"
+    script = (
+        "import signal, sys\n"
+        "from fmdp.planning import iteration\n"
+        "from fmdp.cli import main\n"
+        "advance = iteration.OptimalOperator.__init__\n"
+        "def interrupted(self, backup):\n"
+        "    advance(self, backup)\n"
+        "    real, calls = self.iterate, []\n"
+        "    def iterate(*arguments):\n"
+        "        calls.append(0)\n"
+        "        if len(calls) == 2 and backup.n_states == 64:\n"
+        f"            signal.raise_signal(signal.{number})\n"
+        "        return real(*arguments)\n"
+        "    self.iterate = iterate\n"
+        "iteration.OptimalOperator.__init__ = interrupted\n"
+        f"sys.argv = ['fmdp', 'plan', 'circle:6', '--tolerance', '1e-12', '--out', {str(out)!r}]\n"
+        "sys.exit(main())\n"
+    )
+    ran = python(script)
+    assert ran.returncode == status, ran.stderr
+    assert "interrupted: stopped by hand" in ran.stdout
+    assert "Traceback" not in ran.stderr
+    fmdp.load_policy(out, fmdp.problem("circle:6").structure)
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_what_a_learner_knows_is_saved(number: int, status: int, tmp_path: Path) -> None:
+    out = tmp_path / "learner.npz"
+    arguments = ("learn", "circle:5", "--learner", "random", "--steps", str(10**12))
+    with command(*arguments, "--out", str(out)) as process:
+        assert process.stderr is not None
+        process.stderr.readline()  # it says how far it is
+        while process.poll() is None and "regret" not in process.stderr.readline():
+            pass
+        process.send_signal(number)
+        process.send_signal(number)
+        output, errors = process.communicate(timeout=ANSWER_SECONDS)
+    assert process.returncode == status, errors
+    assert "Traceback" not in errors
+    assert fmdp.load_agent(out).steps > 0 or "interrupted" in errors
+    assert "interrupted" in output + errors
+
+
+def test_signals_are_noted_while_they_are_held() -> None:
+    reached = False
+    try:
+        with held() as signals:
+            for _ in range(3):
+                signal.raise_signal(signal.SIGINT)
+            reached = signals.came == signal.SIGINT
+    except KeyboardInterrupt:
+        assert reached
+    else:
+        pytest.fail("the signals were lost")
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_no_second_interrupt_ends_the_wait_for_threads() -> None:
+    """Threads write into buffers that are used again: a storm of Ctrl-C must not let one write on
+    behind the back of whoever looks at them next."""
+    backup = backup_for(fmdp.problem("circle:13"), threads=2)
+    writing = 0
+    lock = threading.Lock()
+
+    def slow(part: Any) -> None:
+        nonlocal writing
+        with lock:
+            writing += 1
+        while backup._stop[0] == 0:
+            time.sleep(0.001)
+        time.sleep(0.3)  # as long as one step of a large model takes
+        with lock:
+            writing -= 1
+
+    over = threading.Event()
+
+    def storm() -> None:
+        time.sleep(0.1)
+        while not over.is_set():
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(0.0003)
+
+    still = None
+    before = signal.getsignal(signal.SIGINT)
+    sender = threading.Thread(target=storm)
+    sender.start()
+    try:
+        try:
+            backup._over_branches(slow)
+        except KeyboardInterrupt:
+            still = writing
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+    except KeyboardInterrupt:  # one that came on the way out of the first
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        still = writing
+    finally:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        over.set()
+        sender.join()
+        signal.signal(signal.SIGINT, before)
+    assert still == 0
+
+
+def test_an_interrupted_backup_can_be_used_again() -> None:
+    backup = backup_for(fmdp.problem("circle:13"), threads=2)
+    h = np.zeros(backup.n_states)
+    good, after = np.empty_like(h), np.empty_like(h)
+    backup.sweep(h, good)
+    with pytest.raises(KeyboardInterrupt):
+        backup._over_branches(lambda part: signal.raise_signal(signal.SIGINT) or time.sleep(0.2))
+    backup.sweep(h, after)
+    assert np.array_equal(good, after)
+
+
+# ---- streams ------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
+@pytest.mark.parametrize(
+    "arguments", [("list",), ("list", "--json"), ("show", "circle:3"), ("plan", "circle:3")]
+)
+def test_a_full_disk_under_standard_output(arguments: tuple[str, ...]) -> None:
+    with Path("/dev/full").open("w") as full:
+        ran = subprocess.run(
+            [sys.executable, "-m", "fmdp", *arguments],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=300,
+        )
+    assert ran.returncode == 2
+    assert ran.stderr.splitlines()[-1:] == [
+        "fmdp: cannot write to standard output: No space left on device"
+    ]
+    assert "Traceback" not in ran.stderr
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a shell that closes descriptors")
+def test_a_closed_standard_output_is_refused_before_the_work() -> None:
+    ran = subprocess.run(
+        ["sh", "-c", f"{sys.executable} -m fmdp list >&-"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    line = "fmdp: cannot write to standard output: it is closed\n"
+    assert (ran.returncode, ran.stderr) == (2, line)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a shell that closes descriptors")
+def test_a_closed_standard_error_hides_nothing() -> None:
+    ran = subprocess.run(
+        ["sh", "-c", f"{sys.executable} -m fmdp show nix 2>&-"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (ran.returncode, ran.stdout) == (2, "")
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "cp1252", "latin-1", "utf-8"])
+def test_every_encoding_can_show_a_network(encoding: str) -> None:
+    ran = subprocess.run(
+        [sys.executable, "-m", "fmdp", "show", "star:4"],
+        capture_output=True,
+        timeout=60,
+        env={**os.environ, "PYTHONIOENCODING": encoding},
+    )
+    assert (ran.returncode, ran.stderr) == (0, b"")
+    text = ran.stdout.decode(encoding)
+    lines = text.splitlines()
+    assert any("machine_0 " in line for line in lines)
+    if encoding != "utf-8":
+        assert "network (a > b: a influences b; (a): drawn elsewhere)" in lines
+        assert any("-+>" in line for line in lines)
+
+
+# ---- limits of time -----------------------------------------------------------------------------
+
+
+def test_time_is_looked_at_while_a_plan_is_prepared() -> None:
+    """With a million joint actions the preparation alone took most of a minute."""
+    n = 300_000
+    structure = fmdp.Structure((2, 2), (n,), ((0,), (0, 1)), ((1,), (2,)))
+    rows = [[0.5, 0.5], [0.2, 0.8]]
+    model = fmdp.FactoredMDP(
+        structure, [rows, [*rows, *rows]], [[0.0, 1.0], np.linspace(0.0, 1.0, n)]
+    )
+    started = time.process_time()
+    found = fmdp.plan(model, "exact,max_seconds=0.001")
+    assert time.process_time() - started < 5.0
+    assert found.status is fmdp.Status.TIME_LIMIT
+    assert found.policy is None
+    assert found.gain_bounds == (0.0, 2.0)
+    span = fmdp.plan(model, "span,budget=3,max_seconds=0.001")
+    assert span.status is fmdp.Status.TIME_LIMIT
+
+
+def test_time_is_looked_at_while_a_model_is_built(run: Any, monkeypatch: Any) -> None:
+    def endless(text: str) -> None:
+        while True:
+            time.sleep(0.01)
+
+    monkeypatch.setattr("fmdp.problems.problem", endless)
+    ran = run("plan", "circle:4", "--max-seconds", "0.2", "--json")
+    assert ran.status == 1
+    assert ran.json["status"] == "time_limit"
+    assert ran.json["seconds"] < 5.0
+    assert "time_limit" in run("plan", "circle:4", "--max-seconds", "0.2").out
+
+
+def test_an_interrupt_while_a_plan_is_prepared_is_a_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    def impatient(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("fmdp.elimination.backup.build_program", impatient)
+    found = fmdp.plan(fmdp.problem("circle:3"), "exact")
+    assert found.status is fmdp.Status.INTERRUPTED
+    assert found.gain_bounds == (0.0, 3.0)
+
+
+# ---- a cache that has no place ------------------------------------------------------------------
+
+
+def test_a_read_only_installation_runs_uncached() -> None:
+    script = (
+        "import numba.core.caching as caching\n"
+        "def refuse(self):\n"
+        "    raise PermissionError\n"
+        "caching._CacheLocator.ensure_cache_path = refuse\n"
+        "import fmdp.elimination.ties, fmdp.model.entries\n"
+        "print(fmdp.elimination.ties.tie_hash(1, 2, 3))\n"
+    )
+    settings = {k: v for k, v in os.environ.items() if k != "NUMBA_CACHE_DIR"}
+    ran = python(script, env=settings)
+    assert ran.returncode == 0, ran.stderr
+    assert (
+        ran.stdout == f"{__import__('fmdp.elimination.ties').elimination.ties.tie_hash(1, 2, 3)}\n"
+    )
+    assert ran.stderr.count("\n") == 1
+    assert ran.stderr.startswith("fmdp: compiled code cannot be kept")
