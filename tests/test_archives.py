@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import pickle
 import socket
 import subprocess
 import sys
@@ -221,6 +222,7 @@ def test_names_that_are_numerals_are_equal_however_they_were_given() -> None:
     assert models[0] == models[1]
     assert hash(models[0].structure) == hash(models[1].structure)
     assert models[0].content_hash == models[1].content_hash
+    assert pickle.loads(pickle.dumps(models[0])) == models[1]
 
 
 # ---- what is no regular file ---------------------------------------------------------------------

@@ -281,7 +281,7 @@ def _array(archive: zipfile.ZipFile, place: _Place, name: str) -> NDArray[Any]:
                 if not got:
                     raise _Flawed(f"its part {name!r} is cut short")
                 done += got
-            if place.dtype.kind == "b" and max(held) > 1:
+            if place.dtype.kind == "b" and array.view(np.uint8).max() > 1:
                 raise _Flawed(f"its part {name!r} has truth values that are neither")
         if file.read(1):  # nothing is left; and the end is where zipfile compares its own checksum
             raise _Flawed(f"its part {name!r} is too long")

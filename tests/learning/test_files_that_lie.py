@@ -163,6 +163,7 @@ def _huge(header: dict[str, Any], arrays: dict[str, Any]) -> None:
         ("plain", _set("state/steps", 10**400), "'steps' must be a whole number"),
         ("plain", _set("state/length", 0), "'length' must be a whole number"),
         ("plain", _set("state/over", "no"), "'over' must be true or false"),
+        ("random", _set("state/length", 3), "must be over after 3 steps; got 30"),
         ("plain", _set("state/drawn", [-1]), "drawn action"),
         ("random", _set("state/drawn", [-1]), "drawn action"),
         ("random", _set("state/drawn", [10**6]), "drawn action"),

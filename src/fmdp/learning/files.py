@@ -234,7 +234,12 @@ def _restore(agent: Agent, values: Mapping[str, Any], arrays: Mapping[str, NDArr
             _whole(values["length"], "length", 1, sys.maxsize),
             _limits(agent, arrays),
         )
-        agent._begin(decision, _whole(values["taken"], "taken"), _flag(values["over"], "over"))
+        taken, over = _whole(values["taken"], "taken"), _flag(values["over"], "over")
+        if taken >= decision.steps and not over:
+            raise InvalidParameter(
+                f"its decision must be over after {decision.steps} steps; got {taken}"
+            )
+        agent._begin(decision, taken, over)
     if values["drawn"] is not None:
         agent._drawn = _drawn(agent, values["drawn"])
     if agent.planner is not None and (warm or agent.planner_calls):
