@@ -350,6 +350,16 @@ def test_what_has_lost_its_name_goes_when_damage_is_made_good(
     assert everything(copy) == everything(sound)
 
 
+def test_a_schema_that_is_no_text_is_damage(copy: Path) -> None:
+    path = copy / FILE_NAME
+    path.write_bytes(
+        path.read_bytes().replace(b"CREATE TABLE runs (", b"CREATE TABLE \x8a\x8auns(")
+    )
+    for action in (Store.open, Store.create):
+        with pytest.raises(FileProblem, match="is damaged"):
+            action(copy)
+
+
 def test_flipped_bits_are_found_or_do_no_harm(copy: Path, sound: Path) -> None:
     whole = (sound / FILE_NAME).read_bytes()
     expected = everything(sound)

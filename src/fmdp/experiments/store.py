@@ -187,7 +187,7 @@ class Store:
         patience = Patience(path, waiting)
         try:
             return cls(path, opening.connect(path, read_only, patience), read_only, patience)
-        except sqlite3.Error as error:
+        except opening.SQLITE_ERRORS as error:
             raise opening.problem(path, error) from None
 
     @classmethod
@@ -222,7 +222,7 @@ class Store:
         """All that a query gives; locks are waited for, and what SQLite says is one line."""
         try:
             return self._patience(lambda: self._connection.execute(query, values).fetchall())
-        except sqlite3.Error as error:
+        except opening.SQLITE_ERRORS as error:
             raise opening.problem(self.path, error) from None
 
     @contextlib.contextmanager
@@ -565,7 +565,7 @@ class Store:
                 cursor.execute("ROLLBACK")
             if isinstance(error, _FAULTS_OF_WHAT_IS_STORED):
                 raise Unstorable(f"{self.path}: this cannot be stored: {error}") from None
-            if isinstance(error, sqlite3.Error):
+            if isinstance(error, opening.SQLITE_ERRORS):
                 raise opening.problem(self.path, error, "written") from None
             raise
         finally:
