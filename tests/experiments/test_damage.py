@@ -334,6 +334,32 @@ def read_or_told(directory: Path) -> list[object] | str:
         return str(error)
 
 
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "UPDATE specs SET hash = 'another'",
+        "UPDATE runs SET key = 'another' WHERE key = :key",
+        "UPDATE runs SET key = CAST(x'ff' AS TEXT) WHERE key = :key",
+    ],
+)
+def test_what_has_lost_its_name_goes_when_damage_is_made_good(
+    copy: Path, sound: Path, sentence: str
+) -> None:
+    changed(copy, sentence)
+    assert swept(copy, retry_failed=True).failed == 0
+    assert everything(copy) == everything(sound)
+
+
+def test_a_schema_that_is_no_text_is_damage(copy: Path) -> None:
+    path = copy / FILE_NAME
+    path.write_bytes(
+        path.read_bytes().replace(b"CREATE TABLE runs (", b"CREATE TABLE \x8a\x8auns(")
+    )
+    for action in (Store.open, Store.create):
+        with pytest.raises(FileProblem, match="is damaged"):
+            action(copy)
+
+
 def test_flipped_bits_are_found_or_do_no_harm(copy: Path, sound: Path) -> None:
     whole = (sound / FILE_NAME).read_bytes()
     expected = everything(sound)

@@ -93,7 +93,7 @@ def everything(directory: Path) -> Found:
     """All that a reader can ask for; times apart, as JSON would have it."""
     with Store.open(directory, waiting=str) as store, store.snapshot():
         found: Found = [sorted_runs(store).missing]
-        for run in sorted(store.runs(), key=lambda run: run.key):
+        for run in sorted(store.runs(skipping=store.damaged()), key=lambda run: run.key):
             curve, recording = store.curve(run.key), store.recording(run.key)
             found.append(
                 [run.key, run.status, run.problem, run.learner, sorted(run.measures.items())]

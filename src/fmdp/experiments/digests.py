@@ -17,8 +17,13 @@ from typing import Any, Literal
 
 Kind = Literal["model", "spec", "run"]
 
-_ROWS: dict[Kind, tuple[str, ...]] = {
+_BLOBS: dict[Kind, tuple[str, ...]] = {
     "model": ("SELECT * FROM models WHERE hash = ?",),
+    "spec": (),
+    "run": ("SELECT * FROM recordings WHERE run = ? ORDER BY array",),
+}
+_ROWS: dict[Kind, tuple[str, ...]] = {
+    "model": (),
     "spec": (
         "SELECT * FROM specs WHERE hash = ?",
         "SELECT * FROM members WHERE spec = ? ORDER BY position",
@@ -27,7 +32,6 @@ _ROWS: dict[Kind, tuple[str, ...]] = {
         "SELECT * FROM runs WHERE key = ?",
         "SELECT * FROM measures WHERE run = ? ORDER BY name",
         "SELECT * FROM curves WHERE run = ? ORDER BY measure, t",
-        "SELECT * FROM recordings WHERE run = ? ORDER BY array",
     ),
 }
 
@@ -36,9 +40,11 @@ def computed(connection: sqlite3.Connection, kind: Kind, name: str) -> str:
     """The digest of what the file has under this name now."""
     found = hashlib.sha256()
     for query in _ROWS[kind]:
+        rows = connection.execute(query, (name,)).fetchall()
+        found.update(ascii(rows).encode("ascii"))
+    for query in _BLOBS[kind]:
         for row in connection.execute(query, (name,)):
             found.update(ascii([_plain(value) for value in row]).encode("ascii"))
-        found.update(b";")
     return found.hexdigest()
 
 

@@ -80,8 +80,16 @@ def _code(error: sqlite3.Error) -> int:
     return (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
 
 
-def problem(path: Path, error: sqlite3.Error, doing: str = "read") -> FileProblem:
+SQLITE_ERRORS = (sqlite3.Error, UnicodeDecodeError)
+"""What asking SQLite can raise: what it says of a damaged schema may be no text."""
+
+
+def problem(
+    path: Path, error: sqlite3.Error | UnicodeDecodeError, doing: str = "read"
+) -> FileProblem:
     """One line for what SQLite says; only what is damage is called so."""
+    if isinstance(error, UnicodeDecodeError):
+        return FileProblem(f"{path}: is damaged or half-written: its schema is no text")
     code = _code(error)
     if is_locked(error):
         return FileProblem(
@@ -149,7 +157,7 @@ def connect(path: Path, read_only: bool, patience: Patience) -> sqlite3.Connecti
             patience(lambda: connection.execute("PRAGMA journal_mode = WAL").fetchone())
     except BaseException as error:
         connection.close()
-        if isinstance(error, sqlite3.Error):
+        if isinstance(error, SQLITE_ERRORS):
             raise problem(path, error) from None
         raise
     return connection

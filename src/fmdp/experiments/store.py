@@ -130,6 +130,7 @@ class Recording:
 
 
 _RUN_COLUMNS = tuple(one.name for one in fields(StoredRun) if one.name != "measures")
+_PARTS = ("recordings", "curves", "measures")
 _JSON_COLUMNS = ("parameters", "planner_settings")
 
 
@@ -186,7 +187,7 @@ class Store:
         patience = Patience(path, waiting)
         try:
             return cls(path, opening.connect(path, read_only, patience), read_only, patience)
-        except sqlite3.Error as error:
+        except opening.SQLITE_ERRORS as error:
             raise opening.problem(path, error) from None
 
     @classmethod
@@ -221,7 +222,7 @@ class Store:
         """All that a query gives; locks are waited for, and what SQLite says is one line."""
         try:
             return self._patience(lambda: self._connection.execute(query, values).fetchall())
-        except sqlite3.Error as error:
+        except opening.SQLITE_ERRORS as error:
             raise opening.problem(self.path, error) from None
 
     @contextlib.contextmanager
@@ -496,6 +497,28 @@ class Store:
                 )
             digests.note(self._connection, "run", run.key)
 
+    def clear_away(self) -> None:
+        """Remove what is damaged and cannot be made again, since nobody asks for it under its name:
+        specs without a digest, damaged runs that are no member of any spec."""
+        with self._transaction() as cursor:
+            unknown = self._rows(
+                "SELECT hash FROM specs "
+                "WHERE hash NOT IN (SELECT name FROM digests WHERE kind = 'spec')"
+            )
+            for table, column in (("members", "spec"), ("specs", "hash")):
+                cursor.executemany(f"DELETE FROM {table} WHERE {column} = ?", unknown)
+            asked = {key for (key,) in self._rows("SELECT key FROM members")}
+            lost = self.damaged().keys() - asked
+            if lost:
+                schema.unseal(self._connection)
+                for table, column in (*((table, "run") for table in _PARTS), ("runs", "key")):
+                    # By its bytes, since it may be no text any more.
+                    cursor.executemany(
+                        f"DELETE FROM {table} WHERE CAST({column} AS BLOB) = ?",
+                        [(key.encode("utf-8", "surrogateescape"),) for key in lost],
+                    )
+                schema.seal(self._connection)
+
     def _make_room(self, cursor: sqlite3.Cursor, key: str) -> None:
         """Remove what is there under this key, unless it is done and sound."""
         try:
@@ -505,15 +528,14 @@ class Store:
             damaged = stored is None
         except Damaged:
             damaged = True
-        tables = ("recordings", "curves", "measures")
         # Of a run that is damaged or gone anything may be left, which the triggers would keep.
         left = damaged and any(
             self._rows(f"SELECT 1 FROM {table} WHERE {column} = ? LIMIT 1", (key,))
-            for table, column in [("runs", "key"), *((table, "run") for table in tables)]
+            for table, column in [("runs", "key"), *((table, "run") for table in _PARTS)]
         )
         if left:
             schema.unseal(self._connection)
-            for table in tables:
+            for table in _PARTS:
                 cursor.execute(f"DELETE FROM {table} WHERE run = ?", (key,))
         cursor.execute("DELETE FROM runs WHERE key = ?", (key,))
         cursor.execute("DELETE FROM digests WHERE kind = 'run' AND name = ?", (key,))
@@ -543,7 +565,7 @@ class Store:
                 cursor.execute("ROLLBACK")
             if isinstance(error, _FAULTS_OF_WHAT_IS_STORED):
                 raise Unstorable(f"{self.path}: this cannot be stored: {error}") from None
-            if isinstance(error, sqlite3.Error):
+            if isinstance(error, opening.SQLITE_ERRORS):
                 raise opening.problem(self.path, error, "written") from None
             raise
         finally:

@@ -66,6 +66,8 @@ def run_sweep(
     """
     with Store.create(directory, waiting=waiting) as store, store.writing():
         _announce(store, spec)
+        if retry_failed:
+            store.clear_away()
         with workers if workers is not None else Processes() as team:
             return _Driver(spec, store, team, progress).run(retry_failed)
 
