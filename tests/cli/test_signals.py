@@ -18,6 +18,7 @@ import fmdp
 from fmdp.elimination.backup import backup_for
 from fmdp.interrupts import held
 
+HUGE = "0x" + 5000 * "f"
 ANSWER_SECONDS = 60.0  # of a machine that has much else to do; the work would take far longer
 
 
@@ -314,8 +315,7 @@ def test_a_read_only_installation_runs_uncached() -> None:
         (f'problems = {"[" * 3000}{"]" * 3000}\nlearners = ["psrl"]', "nested too deeply"),
         (f'problems = ["circle:2"]\nlearners = {"9" * 5000}', "more than 4,300 digits"),
         (
-            'problems = ["circle:2"]\n'
-            f'learners = [{{name = "psrl", set = {{c = 0x{"f" * 5000}}}}}]',
+            f'problems = ["circle:2"]\nlearners = [{{name = "psrl", set = {{c = {HUGE}}}}}]',
             "a value of type int that is too long to print",
         ),
     ],
