@@ -18,6 +18,7 @@ import fmdp
 from fmdp.elimination.backup import backup_for
 from fmdp.interrupts import held
 
+HUGE = "0x" + 5000 * "f"
 ANSWER_SECONDS = 60.0  # of a machine that has much else to do; the work would take far longer
 
 
@@ -298,3 +299,73 @@ def test_a_read_only_installation_runs_uncached() -> None:
     )
     assert ran.stderr.count("\n") == 1
     assert ran.stderr.startswith("fmdp: compiled code cannot be kept")
+
+
+# ---- what a user can write ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("entries", "line"),
+    [
+        ('problems = [["circle:2"]]\nlearners = ["psrl"]', "must be a line of text; got ['circle:"),
+        (
+            'problems = ["circle:2"]\nlearners = [{name = "psrl", problems = [["circle:2"]]}]',
+            "must be a line of text; got ['circle:2']",
+        ),
+        (f'problems = {"[" * 3000}{"]" * 3000}\nlearners = ["psrl"]', "nested too deeply"),
+        (f'problems = ["circle:2"]\nlearners = {"9" * 5000}', "more than 4,300 digits"),
+        (
+            f'problems = ["circle:2"]\nlearners = [{{name = "psrl", set = {{c = {HUGE}}}}}]',
+            "a value of type int that is too long to print",
+        ),
+    ],
+)
+def test_absurd_specs_are_one_line(run: Any, tmp_path: Path, entries: str, line: str) -> None:
+    spec = tmp_path / "spec.toml"
+    spec.write_text(f"steps = 10\nseeds = 1\n{entries}\n")
+    refusal = run("sweep", str(spec), "--out", str(tmp_path / "store")).refusal
+    assert line in refusal
+    assert "spec.toml" in refusal
+    assert not (tmp_path / "store").exists()
+
+
+def test_an_integer_beyond_64_bits_is_refused(run: Any) -> None:
+    arguments = ("learn", "circle:2", "--learner", "frmax", "--steps", "2", "--set")
+    assert (
+        "no integer may be beyond 9223372036854775807" in run(*arguments, "m=1" + 22 * "0").refusal
+    )
+    assert run(*arguments, "m=9223372036854775807").status == 0
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("plan", "circle:2", "--out"),
+        ("learn", "circle:2", "--learner", "random", "--out"),
+        ("convert", "circle:2"),
+    ],
+)
+def test_a_target_that_cannot_be_is_refused_before_the_work(
+    run: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, arguments: tuple[str, ...]
+) -> None:
+    def worked(*_: Any, **__: Any) -> None:
+        raise AssertionError("it has begun to work")
+
+    monkeypatch.setattr("fmdp.problems.problem", worked)
+    for target in (tmp_path / ("n" * 300 + ".json"), tmp_path / "none" / "a.json"):
+        assert "cannot write" in run(*arguments, str(target)).refusal
+
+    def full(*_: Any, **__: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("fmdp.cli.plan.TemporaryFile", full)
+    assert "No space left" in run(*arguments, str(tmp_path / "a.json")).refusal
+
+
+@pytest.mark.parametrize("address", ["tls://127.0.0.1:1", "ucx://a:1", "inproc://"])
+def test_what_is_no_address_of_a_scheduler(run: Any, tmp_path: Path, address: str) -> None:
+    pytest.importorskip("distributed")
+    spec = tmp_path / "spec.toml"
+    spec.write_text('steps = 10\nseeds = 1\nproblems = ["circle:2"]\nlearners = ["random"]\n')
+    ran = run("sweep", str(spec), "--out", str(tmp_path / "store"), "--dask", address)
+    assert "--dask must be the address of a Dask scheduler" in ran.refusal

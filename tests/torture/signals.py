@@ -90,6 +90,8 @@ class Task:
     check: Callable[[Path], object]
     seconds: float
     """How long it takes undisturbed."""
+    content: bytes | None
+    """What it writes; None where that is more than one file."""
 
 
 def prepared_tasks(place: Path) -> list[Task]:
@@ -122,10 +124,12 @@ def prepared_tasks(place: Path) -> list[Task]:
             lambda path: path.read_text(encoding="utf-8").index("</html>"),
         ),
     ]
-    return [
-        Task(name, tuple(arguments), target, check, finished(arguments))
-        for name, arguments, target, check in found
-    ]
+    tasks = []
+    for name, arguments, target, check in found:
+        seconds = finished(arguments)
+        content = None if name == "report" else target.read_bytes()
+        tasks.append(Task(name, tuple(arguments), target, check, seconds, content))
+    return tasks
 
 
 def finished(arguments: Sequence[str]) -> float:
@@ -178,8 +182,11 @@ def disturbed(
 
 
 def disturbed_once(task: Task, chance: random.Random, disturb: Disturb) -> str | None:
-    old = chance.random() < 0.5
-    if not old:
+    old = chance.random() < 0.5 and task.content is not None
+    if old:
+        assert task.content is not None
+        task.target.write_bytes(task.content)
+    else:
         task.target.unlink(missing_ok=True)
     process = subprocess.Popen(
         [sys.executable, "-c", PROGRAM, *task.arguments],
@@ -213,7 +220,7 @@ def disturbed_once(task: Task, chance: random.Random, disturb: Disturb) -> str |
             task.check(task.target)
         except Exception as error:
             return f"{task.target.name} is not whole: {error!r}"
-    elif old and task.name != "report":
+    elif old:
         return f"{task.target.name} was there and is gone"
     return None
 
