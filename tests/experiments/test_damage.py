@@ -360,6 +360,15 @@ def test_a_schema_that_is_no_text_is_damage(copy: Path) -> None:
             action(copy)
 
 
+@pytest.mark.parametrize("said", ["", "x", "-1", "0", "4", "9" * 5000, "²"])
+def test_a_version_that_is_none_is_refused_in_one_line(copy: Path, said: str) -> None:
+    with closing(sqlite3.connect(copy / FILE_NAME, isolation_level=None)) as raw:
+        raw.execute("UPDATE meta SET value = ? WHERE key = 'schema_version'", (said,))
+    for action in (Store.open, Store.create):
+        with pytest.raises(FileProblem, match="has schema version"):
+            action(copy)
+
+
 def test_flipped_bits_are_found_or_do_no_harm(copy: Path, sound: Path) -> None:
     whole = (sound / FILE_NAME).read_bytes()
     expected = everything(sound)

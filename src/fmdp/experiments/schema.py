@@ -168,7 +168,9 @@ def create(connection: sqlite3.Connection, meta: dict[str, str]) -> None:
 def version_of(connection: sqlite3.Connection) -> int | None:
     """The schema version that the file has; None if it says none."""
     found = connection.execute("SELECT value FROM meta WHERE key = 'schema_version'").fetchone()
-    return int(found[0]) if found and found[0].isdecimal() else None
+    said = str(found[0]) if found else ""
+    # Python refuses to read numbers of thousands of digits.
+    return int(said) if said.isdecimal() and len(said) < 10 else None
 
 
 @cache
