@@ -256,7 +256,7 @@ def test_tables_sort_by_text_and_are_narrowed(page: Page, runs: Runs) -> None:
     labels = column(page, "summary", "Learner")
     assert labels == sorted(labels, key=str.casefold)
     page.locator("#summary-tools select").nth(1).select_option(runs.problems[1].name)
-    assert set(column(page, "summary", "Compared")) == {runs.problems[1].name}
+    assert set(column(page, "summary", "Problem")) == {runs.problems[1].name}
     page.locator("#summary-tools select").nth(0).select_option(GAP)
     cells = {cell.label: cell for cell in runs.problems[1].cells}
     for label, median in zip(
@@ -271,7 +271,7 @@ def test_a_table_is_saved_as_csv(page: Page, runs: Runs) -> None:
         page.locator("#summary-tools").get_by_role("button", name="Save as CSV").click()
     rows = list(csv.DictReader(io.StringIO(waiting.value.path().read_text())))
     assert waiting.value.suggested_filename == "summary.csv"
-    medians = {(row["Compared"], row["Learner"]): float(row["Median"]) for row in rows}
+    medians = {(row["Problem"], row["Learner"]): float(row["Median"]) for row in rows}
     assert medians == {
         (cell.problem, cell.label): float(np.median(cell.ends(REALISED))) for cell in runs.cells
     }

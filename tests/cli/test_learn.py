@@ -97,7 +97,7 @@ def test_the_budget_of_fsrl_may_be_an_option_or_a_parameter(run: Runner) -> None
         (("--learner", "dorl", "--set", "c=1", "--set", "c=2"), "must be given once"),
         (("--learner", "dorl", "--set", "episodes=fixed"), "'length' parameter"),
         (("--learner", "dorl", "--steps", "1e3"), "must be an integer"),
-        (("--learner", "dorl", "--seed", "-1"), "must be an integer in [0,"),
+        (("--learner", "dorl", "--seed", "-1"), "must be an integer >= 0"),
         (("--learner", "dorl", "--planner", "exakt"), 'did you mean "exact"'),
         (
             ("--learner", "dorl", "--planner", "exact", "--basis", "pairs"),

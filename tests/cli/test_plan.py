@@ -198,7 +198,10 @@ def test_too_large_is_refused_with_the_predicted_need(run: Any) -> None:
         (["--planner", "exact,basis=pairs"], "planner exact has no parameter 'basis' (it takes"),
         (["--planner", "alp,pairs"], "must be given as key=value; got 'pairs'"),
         (["--planner", "nowhere_at_all:Mine"], "there is no module 'nowhere_at_all'"),
-        (["--planner", "fmdp.planning.plan:Planner"], "is abstract; must be a subclass of"),
+        (
+            ["--planner", "fmdp.planning.plan:Planner"],
+            "must say what it does in prepare, which it has not",
+        ),
         (["--planner", "alp,targets=split"], "is for optimistic tables; plan plans for a model"),
         (["--tolerance", "0"], "must be a number > 0 or none; got '0'"),
         (["--tolerance", "nan"], "must be a number > 0 or none; got 'nan'"),

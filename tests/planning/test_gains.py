@@ -83,7 +83,7 @@ def test_a_corridor_is_walked_to_its_better_end() -> None:
     found = measure(model)
     assert (found.status, found.diameter) == ("converged", pytest.approx(3.0))
     # Three of a hundred steps are lost on the way to the end that pays.
-    run = fmdp.simulate(model, fmdp.Oracle(model), steps=100, seed=0)
+    run = fmdp.simulate(model, fmdp.Oracle(), steps=100, seed=0)
     assert run.gain_kind == "exact"
     assert run.regret == pytest.approx(3.0, abs=1e-6)
     assert run.gap_regret == pytest.approx(0.0, abs=1e-6)
@@ -118,9 +118,7 @@ def test_rooms_that_are_hardly_left(leak: float) -> None:
     found = evaluate_exactly(model, TablePolicy((2,), (1,), np.zeros(2, dtype=np.int64)))
     assert found.status is Status.CONVERGED
     assert found.gain_lower <= 0.5 <= found.gain_upper
-    assert fmdp.simulate(model, fmdp.Oracle(model), steps=1, seed=0).gain == pytest.approx(
-        0.5, abs=1e-6
-    )
+    assert fmdp.simulate(model, fmdp.Oracle(), steps=1, seed=0).gain == pytest.approx(0.5, abs=1e-6)
 
 
 def test_what_rounding_hides_is_said() -> None:
@@ -159,7 +157,7 @@ def test_multichain_with_every_state_between_its_own_bounds() -> None:
     assert high - low < 1e-9
     assert plan.policy((2,)) == (1,)
     assert plan.policy_gain == pytest.approx(0.5, abs=1e-9)
-    run = fmdp.simulate(model, fmdp.Oracle(model), steps=10, seed=0)
+    run = fmdp.simulate(model, fmdp.Oracle(), steps=10, seed=0)
     assert (run.gain, run.gain_kind, run.gap_regret) == (pytest.approx(0.5), "exact", None)
 
 

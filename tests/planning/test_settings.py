@@ -60,7 +60,7 @@ def test_a_planner_may_be_given_as_an_object_or_a_text_or_not_at_all() -> None:
     by_text = fmdp.plan(model, "alp,basis=pairs")
     assert by_text.gain_upper == fmdp.plan(model, fmdp.ALP(basis="pairs")).gain_upper
     assert by_text.gain_upper != fmdp.plan(model, "alp").gain_upper
-    learner = fmdp.PSRL(model.structure, planner="alp,basis=pairs")
+    learner = fmdp.PSRL(planner="alp,basis=pairs")
     assert learner.planner.basis == "pairs"  # type: ignore[attr-defined]
 
 
@@ -100,7 +100,7 @@ class PreparedLazy(Prepared):
 
 
 def test_a_planner_of_a_few_lines() -> None:
-    assert (Lazy.name, Lazy.summary) == ("lazy", "Goes by the ranges of the rewards")
+    assert (Lazy.name, Lazy.summary) == ("lazy", "goes by the ranges of the rewards")
     assert Lazy.owner() == "planner lazy"
     prepared = Lazy().prepare(fmdp.problem("jao:2").structure)
     assert prepared.warm_state() == {}

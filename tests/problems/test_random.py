@@ -63,7 +63,7 @@ def test_too_large() -> None:
     with pytest.raises(TooLarge):
         fmdp.problem("random:40,values=10,parents=12")
     with pytest.raises(TooLarge, match="more than a billion GiB"):
-        fmdp.problem("random:40,values=" + "9" * 1000 + ",parents=30")
+        fmdp.problem("random:40,values=" + "9" * 18 + ",parents=30")
 
 
 def test_subsets_are_equally_likely() -> None:

@@ -14,7 +14,7 @@ from types import ModuleType
 
 import pytest
 
-from fmdp.cli.app import main
+from fmdp.cli import main
 from fmdp.errors import FileProblem
 from fmdp.experiments.store import FILE_NAME, Store
 from fmdp.reports import folder

@@ -64,7 +64,7 @@ def test_optimistic_learners_do_not_stand_still(learner: str) -> None:
     made = getattr(fmdp, learner)
     run = fmdp.simulate(
         model,
-        made(model.structure, planner=ALP(criterion="average"), **settings),
+        made(planner=ALP(criterion="average"), **settings),
         steps=5000,
         seed=1,
     )
