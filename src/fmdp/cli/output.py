@@ -117,11 +117,6 @@ def print_json(result: Mapping[str, Any]) -> None:
     print(text)
 
 
-def say(line: str) -> None:
-    """One line on standard error, for what is neither a result nor a failure."""
-    print(f"fmdp: {printable(line)}", file=sys.stderr)
-
-
 def plain(value: Any) -> Any:
     """The value in JSON's own types; arrays and NumPy scalars become lists and numbers."""
     if isinstance(value, Mapping):

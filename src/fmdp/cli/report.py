@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fmdp.cli.options import Json
-from fmdp.cli.output import print_json, print_people, say, table
+from fmdp.cli.output import print_json, print_people, table
 from fmdp.cli.progress import progress
+from fmdp.cli.signals import say
 from fmdp.errors import printable
 
 if TYPE_CHECKING:

@@ -19,6 +19,8 @@ import threading
 from types import FrameType
 from typing import Any
 
+from fmdp.errors import printable
+
 INTERRUPTED = 130
 TERMINATED = 143
 
@@ -80,7 +82,7 @@ class Signals:
 def say(line: str) -> None:
     """One line on standard error, if that can still be written to."""
     try:
-        print(f"fmdp: {line}", file=sys.stderr, flush=True)
+        print(f"fmdp: {printable(line)}", file=sys.stderr, flush=True)
     except OSError:
         into_nothing(2)
 

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fmdp.cli.output import columns, print_people, say
+from fmdp.cli.output import columns, print_people
 from fmdp.cli.progress import progress
+from fmdp.cli.signals import say
 from fmdp.errors import InvalidParameter
 
 if TYPE_CHECKING:
