@@ -379,8 +379,6 @@ class Agent:
 
     def _undraw(self, policy: Any, taken: int) -> None:
         """Put the generator where it stands after so many steps, as if no more had been drawn."""
-        if not isinstance(policy, RandomisedPolicy):
-            return
         self.randomness.bit_generator.state = self._before
         if taken:
             self._draw(policy, taken)
