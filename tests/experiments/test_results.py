@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import re
 import sqlite3
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -344,6 +346,30 @@ def test_what_is_in_there_in_six_lines(results: Results) -> None:
         "regret, gap_regret, gain",
     ):
         assert part in words
+
+
+@pytest.mark.skipif(sqlite3.threadsafety < 3, reason="SQLite is built for one thread")
+def test_results_are_read_and_forgotten_in_any_thread(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The collector runs in whichever thread allocates, and results that nobody closed sit in
+    cycles: of frames, notebooks, exceptions."""
+    opened = load_results(directory)
+    complaints: list[object] = []
+    monkeypatch.setattr(sys, "unraisablehook", complaints.append)
+
+    def read_and_forget(held: list[Results]) -> int:
+        runs = len(held[0].runs())
+        held.append(held)  # type: ignore[arg-type]
+        held.clear()
+        gc.collect()
+        return runs
+
+    held = [opened]
+    del opened
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(read_and_forget, held).result() == 18
+    assert complaints == []
 
 
 def test_closed_results_say_so(directory: Path) -> None:

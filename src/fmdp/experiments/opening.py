@@ -35,6 +35,9 @@ WAIT_SECONDS = 20.0
 _UNSAID_SECONDS = 0.5
 """Locks are usually held for milliseconds; a shorter wait is not worth a line."""
 _ATTEMPTS_TO_COPY = 5
+_ONE_THREAD_ONLY = sqlite3.threadsafety < 3
+"""Results that nobody closed are closed by the collector, in whichever thread it happens to run;
+where SQLite guards its connections itself, as nearly everywhere, any thread may use them."""
 
 Say = Callable[[str], None]
 T = TypeVar("T")
@@ -169,6 +172,7 @@ def _connection(path: Path, how: str) -> sqlite3.Connection:
         uri=True,
         timeout=_UNSAID_SECONDS,
         isolation_level=None,
+        check_same_thread=_ONE_THREAD_ONLY,
     )
     # Bytes that are no text any more are damage, which is told of the run, not of the query.
     connection.text_factory = lambda data: data.decode("utf-8", "surrogateescape")
@@ -243,7 +247,12 @@ def _copied(path: Path, log: Path) -> sqlite3.Connection:
                 f"{error.strerror or error}"
             ) from None
         raise
-    connection = sqlite3.connect(Path(folder.name) / path.name, isolation_level=None, factory=_Copy)
+    connection = sqlite3.connect(
+        Path(folder.name) / path.name,
+        isolation_level=None,
+        factory=_Copy,
+        check_same_thread=_ONE_THREAD_ONLY,
+    )
     connection.folder = folder
     connection.text_factory = lambda data: data.decode("utf-8", "surrogateescape")
     connection.execute("PRAGMA query_only = ON")
@@ -280,7 +289,9 @@ def _migrated(
             with only_writer(path):
                 patience(lambda: schema.migrate(connection))
             return connection
-        copy = sqlite3.connect(":memory:", isolation_level=None)
+        copy = sqlite3.connect(
+            ":memory:", isolation_level=None, check_same_thread=_ONE_THREAD_ONLY
+        )
         copy.text_factory = connection.text_factory
         with contextlib.closing(connection):
             connection.backup(copy)
