@@ -154,9 +154,12 @@ def unpack(
     what: str,
     form: str,
     version: int,
+    older: tuple[int, ...] = (),
     expect: Callable[[dict[str, Any], Shapes], None] | None = None,
 ) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     """Header and arrays of an archive; `what` it is, its format and version, for the errors.
+
+    `older` versions are read too: the header says which it is.
 
     `expect` is shown the header and the shapes before any array is inflated, and raises what it
     likes where they cannot be.
@@ -165,7 +168,7 @@ def unpack(
         with zipfile.ZipFile(io.BytesIO(_of_few_members(content))) as archive:
             places = _places(archive, len(content), label)
             header = _header(archive, places.pop(HEADER), label)
-            _refuse_other(header, label, what, form, version)
+            _refuse_other(header, label, what, form, (version, *older))
             if expect is not None:
                 expect(header, {name: place.shape for name, place in places.items()})
             arrays = {name: _array(archive, place, name) for name, place in places.items()}
@@ -188,13 +191,13 @@ def _header(archive: zipfile.ZipFile, place: _Place, label: str) -> Any:
     return json.loads(text)
 
 
-def _refuse_other(header: Any, label: str, what: str, form: str, version: int) -> None:
+def _refuse_other(header: Any, label: str, what: str, form: str, versions: tuple[int, ...]) -> None:
     if not isinstance(header, dict) or header.get("format") != form:
         raise FileProblem(f"{label} is not a {what} file: its format is not {form}")
-    if header.get("version") != version:
-        raise FileProblem(
-            f"{label} has {what} version {header.get('version')}; this fmdp reads {version}"
-        )
+    found = header.get("version")
+    if type(found) is not int or found not in versions:
+        known = " and ".join(map(str, versions))
+        raise FileProblem(f"{label} has {what} version {found}; this fmdp reads {known}")
 
 
 class _Flawed(Exception):

@@ -3,20 +3,37 @@
 This layer knows nothing of planning, learning or simulation.
 """
 
-from fmdp.model.factored import FactoredMDP, Noise
+from fmdp.model.alike import Alike
+from fmdp.model.constraints import AtMost, Constraint, Forbidden
+from fmdp.model.effects import Effect, Effects
+from fmdp.model.factored import FactoredMDP
 from fmdp.model.files import load, save
+from fmdp.model.forbidding import apart, at_most, constraint_from_rules, forbid
+from fmdp.model.intervals import Intervals
+from fmdp.model.noise import Noise
 from fmdp.model.optimistic import OptimisticTables
 from fmdp.model.products import FlatMDP, flat_model, flatten, permute_states, product
 from fmdp.model.structure import Structure
 
 __all__ = [
+    "Alike",
+    "AtMost",
+    "Constraint",
+    "Effect",
+    "Effects",
     "FactoredMDP",
     "FlatMDP",
+    "Forbidden",
+    "Intervals",
     "Noise",
     "OptimisticTables",
     "Structure",
+    "apart",
+    "at_most",
+    "constraint_from_rules",
     "flat_model",
     "flatten",
+    "forbid",
     "load",
     "permute_states",
     "product",

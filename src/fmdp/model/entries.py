@@ -1,17 +1,21 @@
-"""Entries: every (factor, x[Z]) pair of a structure under one number, for flat arrays.
+"""Entries: every class of alike rows of a structure under one number, for flat arrays.
 
-Entries 0, 1, ... are the rows of transition table 0, then those of table 1, ..., and after all the
-transition factors the rows of the reward tables. A transition entry owns one cell for each value
-of its variable; cells are numbered in the same order. What is kept about a factored MDP by counting
-or by sampling is then a few flat arrays, which compiled code fills and array expressions read:
-`Counts` are those of a stream of experience, filled by `count`.
+Entries 0, 1, ... are the classes of transition rows (alike.py), and after them those of reward
+rows. Where no rows are alike every row is a class of its own: the rows of transition table 0, then
+those of table 1, ..., then those of the reward tables. A transition entry owns one cell for each
+value of its variable; cells are numbered in the same order. What is kept about a factored MDP by
+counting or by sampling is then a few flat arrays, which compiled code fills and array expressions
+read: `Counts` are those of a stream of experience, filled by `count`. An entry that rows of several
+factors share may be counted several times in a step, once for each of them.
 
+Tables for planners have every row: `split_cells` and its like write them out, one gather each.
 Finding the entries of one x = (state, action) costs the sum of the scopes' lengths.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -34,8 +38,10 @@ class Entries(NamedTuple):
     """Factor f (transitions, then rewards) has the scope positions scope_start[f : f + 2]."""
     scope_variables: Index
     scope_strides: Index
-    first_entry: Index
-    """[factors + 1]: where the entries of factor f begin."""
+    first_row: Index
+    """[factors + 1]: where the rows of factor f begin, all tables end to end."""
+    entry_of_row: Index
+    """[rows]: the entry of every row; empty where no rows are alike and row r is entry r."""
     first_cell: Index
     """[transition entries + 1]: where the cells of an entry begin."""
     cell_entry: Index
@@ -43,7 +49,9 @@ class Entries(NamedTuple):
 
     @property
     def n_entries(self) -> int:
-        return int(self.first_entry[-1])
+        if len(self.entry_of_row):
+            return int(self.entry_of_row.max()) + 1
+        return int(self.first_row[-1])
 
     @property
     def n_transition_entries(self) -> int:
@@ -62,7 +70,7 @@ class Counts(NamedTuple):
     """What has been seen, in arrays that only grow; empty ones where nothing is to be counted."""
 
     cells: Index
-    """[cells]: N(x, s'), how often a row's variable took each value."""
+    """[cells]: N(x, s'), how often each value followed an entry."""
     visits: Index
     """[entries]: N(x), of transition entries and then of reward entries."""
     reward_sums: NDArray[np.float64]
@@ -80,6 +88,8 @@ def no_counts(entries: Entries) -> Counts:
 
 NOT_COUNTED = Counts(_none(), _none(), np.zeros(0))
 """For steps that nobody counts."""
+NOT_JOINED = Entries(*(_none() for _ in Entries._fields))
+"""For steps that are counted factor by factor."""
 NO_LIMITS: Index = _none()
 """For steps that no count ends."""
 
@@ -90,19 +100,75 @@ def entries_of(structure: Structure) -> Entries:
     steps = [strides(structure.scope_sizes(scope)) for scope in scopes]
     rows = [*structure.transition_rows, *structure.reward_rows]
     values = np.repeat(structure.state_sizes, structure.transition_rows)
+    entry_of_row = _none()
+    if structure.alike is not None:
+        alike = structure.alike
+        rewards = [own + alike.n_transitions for own in alike.rewards]
+        entry_of_row = np.concatenate([*alike.transitions, *rewards])
+        values = values[first_rows(structure).transitions]
     return Entries(
         sizes=_whole(structure.sizes),
         scope_start=_whole(np.cumsum([0, *(len(scope) for scope in scopes)])),
         scope_variables=_whole([v for scope in scopes for v in scope]),
         scope_strides=_whole([step for scope in steps for step in scope]),
-        first_entry=_whole(np.cumsum([0, *rows])),
+        first_row=_whole(np.cumsum([0, *rows])),
+        entry_of_row=entry_of_row,
         first_cell=_whole(np.cumsum([0, *values])),
         cell_entry=np.repeat(np.arange(len(values), dtype=np.int64), values),
     )
 
 
+class FirstRows(NamedTuple):
+    """A row of every class: the first, with all tables end to end."""
+
+    transitions: Index
+    """[transition entries]: its place among the transition rows."""
+    rewards: Index
+    """[reward entries]: its place among the reward rows."""
+
+
+def first_rows(structure: Structure) -> FirstRows:
+    """Where the first row of every class is: what holds for it holds for all of them."""
+    return FirstRows(
+        *(
+            # Numbered by first appearance, so the first rows of classes 0, 1, ... ascend.
+            np.unique(np.concatenate([*classes, _none()]), return_index=True)[1].astype(np.int64)
+            for classes in (
+                [structure.transition_classes_of(i) for i in range(structure.m)],
+                [structure.reward_classes_of(k) for k in range(structure.l)],
+            )
+        )
+    )
+
+
+class _Places(NamedTuple):
+    """What every number of the tables is, of the numbers that are kept by class."""
+
+    cells: Index
+    rows: Index
+    rewards: Index
+
+
+@lru_cache(maxsize=8)  # learners write out tables of one structure thousands of times
+def _places(structure: Structure) -> _Places:
+    assert structure.alike is not None
+    first_cell = entries_of(structure).first_cell
+    cells = [
+        (first_cell[own][:, None] + np.arange(size)).reshape(-1)
+        for own, size in zip(structure.alike.transitions, structure.state_sizes, strict=True)
+    ]
+    return _Places(
+        np.concatenate(cells),
+        np.concatenate(structure.alike.transitions),
+        np.concatenate([*structure.alike.rewards, _none()]),
+    )
+
+
 def split_cells(structure: Structure, cells: NDArray[Kind]) -> tuple[NDArray[Kind], ...]:
-    """A flat array over the cells as one view [|X[Z_i]|, |S_i|] a transition factor."""
+    """A flat array over the cells as one table [|X[Z_i]|, |S_i|] a transition factor; views of it
+    where no rows are alike."""
+    if structure.alike is not None:
+        cells = cells[_places(structure).cells]
     tables = []
     start = 0
     for rows, size in zip(structure.transition_rows, structure.state_sizes, strict=True):
@@ -111,8 +177,23 @@ def split_cells(structure: Structure, cells: NDArray[Kind]) -> tuple[NDArray[Kin
     return tuple(tables)
 
 
-def split_rows(rows: Sequence[int], flat: NDArray[Kind]) -> tuple[NDArray[Kind], ...]:
-    """A flat array over rows as one view a factor."""
+def split_transition_entries(
+    structure: Structure, flat: NDArray[Kind]
+) -> tuple[NDArray[Kind], ...]:
+    """A flat array over the transition entries as one array [|X[Z_i]|] a factor."""
+    if structure.alike is not None:
+        flat = flat[_places(structure).rows]
+    return _split(structure.transition_rows, flat)
+
+
+def split_reward_entries(structure: Structure, flat: NDArray[Kind]) -> tuple[NDArray[Kind], ...]:
+    """A flat array over the reward entries as one array [|X[Z_k]|] a factor."""
+    if structure.alike is not None:
+        flat = flat[_places(structure).rewards]
+    return _split(structure.reward_rows, flat)
+
+
+def _split(rows: Sequence[int], flat: NDArray[Kind]) -> tuple[NDArray[Kind], ...]:
     tables = []
     start = 0
     for n in rows:
@@ -125,10 +206,10 @@ def split_rows(rows: Sequence[int], flat: NDArray[Kind]) -> tuple[NDArray[Kind],
 def locate(entries, joint, found):  # type: ignore[no-untyped-def]
     """found[f] <- the entry of x[Z_f] for every factor f; joint = x, states then actions."""
     for factor in range(found.shape[0]):
-        entry = entries.first_entry[factor]
+        row = entries.first_row[factor]
         for p in range(entries.scope_start[factor], entries.scope_start[factor + 1]):
-            entry += entries.scope_strides[p] * joint[entries.scope_variables[p]]
-        found[factor] = entry
+            row += entries.scope_strides[p] * joint[entries.scope_variables[p]]
+        found[factor] = entries.entry_of_row[row] if entries.entry_of_row.shape[0] > 0 else row
 
 
 @njit(nogil=True)

@@ -12,70 +12,39 @@ model from the tables of a model changes nothing. Checking is vectorised: one pa
 from __future__ import annotations
 
 import hashlib
-import json
-import math
-import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import Any, Literal, get_args
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from fmdp.errors import InvalidModel, InvalidParameter, UnknownName, did_you_mean
-from fmdp.model.spaces import FloatArray, count, items, shown, strides, weighted_index, whole_number
-from fmdp.model.structure import Structure, members, numerals
-
-NoiseKind = Literal["deterministic", "bernoulli", "gaussian"]
-
-ROW_TOLERANCE = 1e-9
-"""How far a given row may miss 1, and (relative to the range's size) a mean its range."""
-
-
-@dataclass(frozen=True)
-class Noise:
-    """The law of an observed reward around its mean; the mean is always what the table says.
-
-    Parameters
-    ----------
-    kind
-        "deterministic": the mean itself. "bernoulli": lo or hi of the range. "gaussian": mean +
-        noise, the noise clipped at +-min(mean - lo, hi - mean).
-    scale
-        Standard deviation of gaussian noise before it is clipped, above 0, in the unit of the
-        reward; 0 for the other kinds.
-
-    Raises
-    ------
-    InvalidModel
-        For an unknown kind, or a scale that does not go with it.
-    """
-
-    kind: NoiseKind = "deterministic"
-    scale: float = 0.0
-
-    def __post_init__(self) -> None:
-        kinds = get_args(NoiseKind)
-        if not isinstance(self.kind, str) or self.kind not in kinds:
-            hint = did_you_mean(self.kind, kinds) if isinstance(self.kind, str) else ""
-            raise InvalidModel(f"noise {self.kind!r}: must be one of {', '.join(kinds)}{hint}")
-        if isinstance(self.scale, bool) or not isinstance(
-            self.scale, (int, float, np.integer, np.floating)
-        ):
-            raise InvalidModel(f"noise {self.kind}: scale is {shown(self.scale)}; must be a number")
-        try:
-            scale = float(self.scale) + 0.0
-        except OverflowError:
-            scale = math.inf
-        if self.kind == "gaussian":
-            if not 0.0 < scale < math.inf:
-                raise InvalidModel(f"noise gaussian: scale is {scale!r}; must be above 0, finite")
-        elif scale != 0.0:
-            raise InvalidModel(
-                f"noise {self.kind}: scale is {scale!r}; only gaussian noise has a scale"
-            )
-        object.__setattr__(self, "scale", scale)
+from fmdp.errors import InvalidModel, InvalidParameter
+from fmdp.model import afterstates
+from fmdp.model.alike import Alike, unequal_pair
+from fmdp.model.constraints import Constraint
+from fmdp.model.content import HASHED, json_parts, knowledge_parts
+from fmdp.model.effects import Effect, Effects, RewardKind
+from fmdp.model.intervals import Intervals
+from fmdp.model.naming import Assignment
+from fmdp.model.noise import Noise, laws_of
+from fmdp.model.spaces import FloatArray, items, shown
+from fmdp.model.structure import Structure
+from fmdp.model.tables import (
+    given_factor,
+    make_equal,
+    negated,
+    pairs_of,
+    range_of,
+    reward_table,
+    scope_numbers,
+    sort_rows,
+    sorted_alike,
+    sorted_intervals,
+    table_rows,
+    transition_table,
+)
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
@@ -100,9 +69,12 @@ class FactoredMDP:
         One law for all reward factors, or one for each; None is for rewards that are always their
         mean.
     initial_state
-        One value a state variable; None is all zeros.
+        One value a state variable, by number or by name, or a mapping by name, as in
+        `Structure.check_state`; None is all zeros.
     name
         Any printable text on one line.
+    intervals
+        How well the numbers are known; None where they are known.
 
     Raises
     ------
@@ -116,6 +88,7 @@ class FactoredMDP:
     noise: tuple[Noise, ...]
     initial_state: tuple[int, ...]
     name: str
+    intervals: Intervals | None
 
     def __init__(
         self,
@@ -123,8 +96,9 @@ class FactoredMDP:
         transitions: Sequence[npt.ArrayLike],
         rewards: Sequence[npt.ArrayLike],
         noise: Noise | Sequence[Noise] | None = None,
-        initial_state: Sequence[int] | None = None,
+        initial_state: Assignment | None = None,
         name: str = "",
+        intervals: Intervals | None = None,
     ) -> None:
         if not isinstance(structure, Structure):
             raise InvalidModel(f"structure is {structure!r}; must be a Structure")
@@ -139,17 +113,19 @@ class FactoredMDP:
         self._hold(
             structure,
             [
-                _transition_table(structure, i, structure.transition_scopes[i], table)
+                transition_table(structure, i, structure.transition_scopes[i], table)
                 for i, table in enumerate(transitions)
             ],
             [
-                _reward_table(structure, k, structure.reward_scopes[k], table)
+                reward_table(structure, k, structure.reward_scopes[k], table)
                 for k, table in enumerate(rewards)
             ],
-            _noise(noise, structure.l),
+            laws_of(noise, structure.l),
             _initial_state(initial_state, structure),
             _printable(name),
+            intervals,
         )
+        self._check_knowledge()
 
     def _hold(
         self,
@@ -159,6 +135,7 @@ class FactoredMDP:
         noise: tuple[Noise, ...],
         initial_state: tuple[int, ...],
         name: str,
+        intervals: Intervals | None = None,
     ) -> None:
         """Set the fields, all of them checked; tables become read-only."""
         for table in (*transitions, *rewards):
@@ -170,9 +147,30 @@ class FactoredMDP:
             "noise": noise,
             "initial_state": initial_state,
             "name": name,
+            "intervals": intervals,
         }
         for field, value in values.items():
             object.__setattr__(self, field, value)
+
+    def _check_knowledge(self) -> None:
+        """Rows of a class are equal, and every number lies in its interval."""
+        s = self.structure
+        if s.alike is not None:
+            pair = unequal_pair(s.alike.rewards, self.noise)
+            if pair is not None:
+                raise InvalidModel(
+                    f"{s.reward_label(pair[0])} and {s.reward_label(pair[1])} have rows of one "
+                    f"class, but {self.noise[pair[0]]} and {self.noise[pair[1]]}; must be equal"
+                )
+            make_equal(s, self.transitions, s.alike.transitions, s.transition_scopes, False)
+            make_equal(s, self.rewards, s.alike.rewards, s.reward_scopes, True)
+        if self.intervals is not None:
+            if not isinstance(self.intervals, Intervals):
+                raise InvalidModel(f"intervals are {shown(self.intervals)}; must be Intervals")
+            around = self.intervals.around(s, self.transitions, self.rewards)
+            if s.alike is not None:
+                around = around.together(s.alike)
+            object.__setattr__(self, "intervals", around)
 
     @classmethod
     def from_factors(
@@ -182,6 +180,7 @@ class FactoredMDP:
         transitions: Sequence[tuple[Sequence[int | str], npt.ArrayLike]],
         rewards: Sequence[tuple[Sequence[int | str], npt.ArrayLike]] = (),
         *,
+        costs: Sequence[tuple[Sequence[int | str], npt.ArrayLike]] = (),
         reward_ranges: Sequence[tuple[float, float]] = (),
         state_names: Sequence[str] = (),
         action_names: Sequence[str] = (),
@@ -190,8 +189,11 @@ class FactoredMDP:
         action_values: Sequence[Sequence[str]] = (),
         groups: Sequence[Sequence[int | str]] = (),
         noise: Noise | Sequence[Noise] | None = None,
-        initial_state: Sequence[int] | None = None,
+        initial_state: Assignment | None = None,
         name: str = "",
+        alike: Alike | None = None,
+        constraints: Sequence[Constraint] = (),
+        intervals: Intervals | None = None,
     ) -> FactoredMDP:
         """A model from (scope, table) pairs, one for each factor.
 
@@ -210,8 +212,12 @@ class FactoredMDP:
         rewards
             For each reward factor a pair (scope, table) with a table [size, ..., size] or
             [|X[scope]|] of means.
+        costs
+            More reward factors in the same form, of what is to be paid: their means are the
+            negated tables. They come after the rewards, also in names, ranges and noise.
         reward_ranges
-            (lo, hi) of each reward factor; (0, 1) for all where none is given.
+            (lo, hi) of each reward factor. Where none is given it is (0, 1) for a factor whose
+            means lie there, and from the least to the largest mean for any other.
         state_names
             Names of the state variables; s0, s1, ... where none is given.
         action_names
@@ -228,9 +234,18 @@ class FactoredMDP:
             One law for all reward factors, or one for each; None is for rewards that are always
             their mean.
         initial_state
-            One value a state variable; None is all zeros.
+            One value a state variable, by number or by name, or a mapping by name, as in
+            `Structure.check_state`; None is all zeros.
         name
             Any printable text on one line.
+        alike
+            Which rows are known to be equal, rows counted as in the tables; None where each is
+            its own.
+        constraints
+            What forbids actions in states.
+        intervals
+            How well the numbers are known, rows counted as in the tables; None where they are
+            known.
 
         Returns
         -------
@@ -253,13 +268,129 @@ class FactoredMDP:
             state_values=state_values,  # type: ignore[arg-type]
             action_values=action_values,  # type: ignore[arg-type]
         )
+        factors = pairs_of(rewards, "reward factor")
+        factors += [
+            (scope, negated(table, f"cost {index}"))
+            for index, (scope, table) in enumerate(pairs_of(costs, "cost"))
+        ]
+        if len(items(reward_ranges, "reward ranges")) == 0:
+            reward_ranges = [range_of(table) for _, table in factors]
         return cls.over(
             variables,
             transitions,
-            rewards,
+            factors,
             reward_ranges=reward_ranges,
             reward_names=reward_names,
             groups=groups,
+            noise=noise,
+            initial_state=initial_state,
+            name=name,
+            alike=alike,
+            constraints=constraints,
+            intervals=intervals,
+        )
+
+    @classmethod
+    def from_functions(
+        cls,
+        states: Mapping[str, Any],
+        actions: Mapping[str, Any],
+        parents: Mapping[str, Sequence[str]],
+        transition: Callable[[str, Mapping[str, Any]], Any],
+        reward: Any = (),
+        *,
+        costs: Any = (),
+        alike: Callable[[str, Mapping[str, Any]], Hashable] | None = None,
+        reward_alike: Callable[[str, Mapping[str, Any]], Hashable] | None = None,
+        reward_ranges: Mapping[str, tuple[float, float]] | None = None,
+        groups: Sequence[Sequence[int | str]] = (),
+        forbid: Sequence[Any] = (),
+        at_most: int | None = None,
+        constraints: Sequence[Constraint] = (),
+        noise: Noise | Sequence[Noise] | None = None,
+        initial_state: Assignment | None = None,
+        name: str = "",
+    ) -> FactoredMDP:
+        """A model whose tables are what functions of named values say.
+
+        Parameters
+        ----------
+        states
+            The state variables: name -> list of values, texts or numbers; a number n stands for the
+            values 0 to n - 1.
+        actions
+            The action variables, in the same form.
+        parents
+            For each state variable the variables, states and actions, that its next value depends
+            on; its own name where its own value matters.
+        transition
+            Called as transition(name, values) for every state variable and every assignment of its
+            parents, {name of variable: value as listed}. Gives the law of the next value: a
+            dictionary value -> probability (what is left out has 0), probabilities in the order of
+            the values, or one value that comes surely.
+        reward
+            The reward factors: name -> (scope, function), or a list of (name, scope, function);
+            function(values) is the mean for an assignment of the scope. A function alone is one
+            factor over all variables.
+        costs
+            More reward factors in the same form, whose functions say what is to be paid: their
+            means are negated.
+        alike
+            Called as `transition` is, gives the key of a row: rows of equal keys, of one variable
+            or of several, are known to be alike. A row with the key None is its own, and so is
+            every row where no function is given.
+        reward_alike
+            The same for the rows of reward factors and costs, with the factor's name.
+        reward_ranges
+            name -> (lo, hi) for factors whose observed rewards may lie outside their means; for the
+            others it is the least and the largest mean.
+        groups
+            Disjoint sets of state variables, by name, that belong together.
+        forbid
+            What does not go together: a list of assignments {name: value, or a list of values}, of
+            which none may hold, or pairs (scope, function) whose function says whether an
+            assignment is forbidden.
+        at_most
+            How many action variables may be at work at once, that is not at their first value.
+        constraints
+            Further constraints, such as `apart` makes for other models of these variables.
+        noise
+            One law for all reward factors, or one for each, costs last; None is for rewards that
+            are always their mean.
+        initial_state
+            {name: value} of every state variable; None is the first value of all.
+        name
+            Any printable text on one line.
+
+        Returns
+        -------
+        FactoredMDP
+            The model, its tables written out.
+
+        Raises
+        ------
+        InvalidModel
+            Where these do not make a model; where a function is at fault, the text has the
+            assignment by name.
+        TooLarge
+            Where a function would have to be called for millions of assignments.
+        """
+        from fmdp.model.functions import from_functions
+
+        return from_functions(
+            states,
+            actions,
+            parents,
+            transition,
+            reward,
+            costs=costs,
+            alike=alike,
+            reward_alike=reward_alike,
+            reward_ranges=reward_ranges,
+            groups=groups,
+            forbid=forbid,
+            at_most=at_most,
+            constraints=constraints,
             noise=noise,
             initial_state=initial_state,
             name=name,
@@ -276,8 +407,12 @@ class FactoredMDP:
         reward_names: Sequence[str] = (),
         groups: Sequence[Sequence[int | str]] = (),
         noise: Noise | Sequence[Noise] | None = None,
-        initial_state: Sequence[int] | None = None,
+        initial_state: Assignment | None = None,
         name: str = "",
+        alike: Alike | None = None,
+        constraints: Sequence[Constraint] = (),
+        effects: Effects | None = None,
+        intervals: Intervals | None = None,
     ) -> FactoredMDP:
         """As `from_factors`, over the variables of a structure, whose factors do not count.
 
@@ -285,11 +420,14 @@ class FactoredMDP:
         ----------
         variables
             Has the sizes and names of all variables.
-        transitions, rewards, reward_ranges, reward_names, groups, noise, initial_state, name
+        transitions, rewards, reward_ranges, reward_names, groups, noise, initial_state, name, \
+        alike, constraints, intervals
             As in `from_factors`.
+        effects
+            As in `Structure`.
         """
-        transitions = _pairs(transitions, "transition factor")
-        rewards = _pairs(rewards, "reward factor")
+        transitions = pairs_of(transitions, "transition factor")
+        rewards = pairs_of(rewards, "reward factor")
         bare = variables.with_factors(
             ((),) * variables.m, ((),) * len(rewards), reward_ranges, reward_names
         )
@@ -301,11 +439,11 @@ class FactoredMDP:
         # Checked in the given order, so that an error names the row as the caller counts.
         given: list[tuple[tuple[int, ...], FloatArray]] = []
         for i, (scope, table) in enumerate(transitions):
-            numbers = _scope_numbers(bare, scope, bare.transition_label(i))
-            given.append((numbers, _transition_table(bare, i, numbers, table)))
+            numbers = scope_numbers(bare, scope, bare.transition_label(i))
+            given.append((numbers, transition_table(bare, i, numbers, table)))
         for k, (scope, table) in enumerate(rewards):
-            numbers = _scope_numbers(bare, scope, bare.reward_label(k))
-            given.append((numbers, _reward_table(bare, k, numbers, table)))
+            numbers = scope_numbers(bare, scope, bare.reward_label(k))
+            given.append((numbers, reward_table(bare, k, numbers, table)))
         scopes = tuple(tuple(sorted(numbers)) for numbers, _ in given)
         tables = [sort_rows(bare.sizes, numbers, table) for numbers, table in given]
         structure = bare.with_factors(
@@ -314,20 +452,155 @@ class FactoredMDP:
             bare.reward_ranges,
             bare.reward_names,
             tuple(
-                _scope_numbers(bare, group, f"group {index}")
+                scope_numbers(bare, group, f"group {index}")
                 for index, group in enumerate(items(groups, "groups"))
             ),
+            sorted_alike(alike, bare, [numbers for numbers, _ in given]),
+            constraints,
+            effects,
         )
         made = object.__new__(cls)
         made._hold(
             structure,
             tables[: bare.m],
             tables[bare.m :],
-            _noise(noise, bare.l),
+            laws_of(noise, bare.l),
             _initial_state(initial_state, bare),
             _printable(name),
+            sorted_intervals(intervals, bare, [numbers for numbers, _ in given]),
         )
+        made._check_knowledge()
         return made
+
+    @classmethod
+    def from_effects(
+        cls,
+        state_sizes: Sequence[int],
+        action_sizes: Sequence[int],
+        effects: Sequence[Effect | tuple[Sequence[int], Sequence[int], npt.ArrayLike]],
+        transitions: Sequence[tuple[Sequence[int | str], npt.ArrayLike]],
+        rewards: Sequence[tuple[RewardKind, Sequence[int | str], npt.ArrayLike]] = (),
+        *,
+        reward_ranges: Sequence[tuple[float, float]] = (),
+        state_names: Sequence[str] = (),
+        action_names: Sequence[str] = (),
+        reward_names: Sequence[str] = (),
+        state_values: Sequence[Sequence[str]] = (),
+        action_values: Sequence[Sequence[str]] = (),
+        groups: Sequence[Sequence[int | str]] = (),
+        noise: Noise | Sequence[Noise] | None = None,
+        initial_state: Sequence[int] | None = None,
+        name: str = "",
+        alike: Alike | None = None,
+        constraints: Sequence[Constraint] = (),
+    ) -> FactoredMDP:
+        """A model whose actions act first, surely, one component at a time; then chance comes.
+
+        The action a changes the state s to y = f(s, a) at once; the next state is drawn from
+        P(. | y). The tables are over y, and become the model's tables over (s, a), in which rows
+        of equal y are alike. Planners find the best of all joint actions one component at a time.
+
+        Parameters
+        ----------
+        state_sizes
+            Number of values of each state variable, at least 1; there are m of them.
+        action_sizes
+            Number of values of each action variable, at least 1.
+        effects
+            The components: each an `Effect` or (states, actions, outcome), the outcome with one
+            entry for each assignment of (states, actions). Disjoint; every action variable is in
+            one.
+        transitions
+            For each state variable i a pair (scope, table): the state variables whose values after
+            the action its next value depends on, and the probabilities of its next value for each
+            assignment of them.
+        rewards
+            For each reward factor (kind, scope, table): "before", a function of the state before
+            the action; "after", of the state after it; "cost", of the state and action of one
+            component; "setup", of whether any action variable is not 0, with an empty scope and
+            two means, for nothing and for something done.
+        reward_ranges
+            (lo, hi) of each reward factor; from the tables where none is given.
+        state_names, action_names, reward_names, state_values, action_values, groups, noise, \
+        initial_state, name
+            As in `from_factors`.
+        alike
+            Which rows of the given tables are known to be equal; None where each is its own.
+        constraints
+            What forbids actions in states.
+
+        Returns
+        -------
+        FactoredMDP
+            The model, with `structure.effects` and `structure.alike`.
+
+        Raises
+        ------
+        InvalidModel
+            Where these do not make a model; the text names the factor and the row as given.
+        TooLarge
+            Where the tables over (s, a) would take more than a GiB.
+        """
+        sizes = items(state_sizes, "state sizes")
+        triples = afterstates.triples(rewards)
+        components = [
+            afterstates.effect_of(given, index)
+            for index, given in enumerate(items(effects, "effects"))
+        ]
+        bare = Structure(
+            sizes,
+            action_sizes,  # type: ignore[arg-type]  # Structure makes tuples of all these
+            ((),) * len(sizes),
+            ((),) * len(triples),
+            reward_ranges,  # type: ignore[arg-type]
+            state_names,  # type: ignore[arg-type]
+            action_names,  # type: ignore[arg-type]
+            reward_names,  # type: ignore[arg-type]
+            state_values,  # type: ignore[arg-type]
+            action_values,  # type: ignore[arg-type]
+        )
+        pairs = pairs_of(transitions, "transition factor")
+        if len(pairs) != bare.m:
+            raise InvalidModel(
+                f"{len(pairs)} transition factors for {bare.m} state variables; "
+                f"there must be one a state variable"
+            )
+        # Checked as they are given, so that an error names the row as the caller counts.
+        laws = []
+        for i, (scope, table) in enumerate(pairs):
+            numbers = scope_numbers(bare, scope, bare.transition_label(i))
+            rows = transition_table(bare, i, numbers, table)
+            laws.append(given_factor(bare, numbers, rows))
+        means = []
+        for k, (kind, scope, table) in enumerate(triples):
+            label = bare.reward_label(k)
+            own = afterstates.kind_of(kind, label)
+            if own == "setup" and (len(items(scope, label)) or np.shape(table) != (2,)):
+                raise InvalidModel(
+                    f"{label}: a set-up reward has an empty scope and two means, for nothing and "
+                    f"for something done; got scope {shown(scope)} and shape {np.shape(table)}"
+                )
+            numbers = scope_numbers(bare, scope, label)
+            rows = table_rows(bare, numbers, table, (2,) if own == "setup" else (), label)
+            factor = given_factor(bare, numbers, rows)
+            means.append((own, factor._replace(table=factor.table.reshape(-1))))
+        full = afterstates.full_tables(bare, components, laws, means, alike)
+        structure = bare.with_factors(
+            full.transition_scopes,
+            full.reward_scopes,
+            bare.reward_ranges
+            if len(items(reward_ranges, "reward ranges"))
+            else [afterstates.range_of(factor.table) for _, factor in means],
+            bare.reward_names,
+            tuple(
+                scope_numbers(bare, group, f"group {index}")
+                for index, group in enumerate(items(groups, "groups"))
+            ),
+            full.alike,
+            constraints,
+            full.effects,
+        )
+        return cls(structure, full.transitions, full.rewards, noise, initial_state, name)
 
     @classmethod
     def trusted(
@@ -357,20 +630,39 @@ class FactoredMDP:
         made._hold(structure, transitions, rewards, laws, (0,) * structure.m, "")
         return made
 
+    def with_constraints(self, *constraints: Constraint) -> FactoredMDP:
+        """The same model with these constraints on actions beside those that it has.
+
+        Parameters
+        ----------
+        *constraints
+            What `forbid`, `apart` and `at_most` make, or a `Forbidden` or `AtMost` of one's own.
+
+        Raises
+        ------
+        InvalidModel
+            Where one does not fit the model, or a state would keep no action; the text names the
+            state.
+        """
+        structure = replace(self.structure, constraints=(*self.structure.constraints, *constraints))
+        return replace(self, structure=structure)
+
     @cached_property
     def content_hash(self) -> str:
         """SHA-256 (hex) of everything in the model: the same on every machine and run."""
         header = {
-            "structure": [getattr(self.structure, field.name) for field in fields(Structure)],
+            "structure": [getattr(self.structure, field) for field in HASHED],
             "noise": [(noise.kind, noise.scale) for noise in self.noise],
             "initial_state": self.initial_state,
             "name": self.name,
         }
         digest = hashlib.sha256()
-        for part in _json_parts(header):
+        for part in json_parts(header):
             digest.update(part.encode())
         for table in self.transitions + self.rewards:
             digest.update(table.astype("<f8", copy=False).tobytes())
+        for told in knowledge_parts(self.structure, self.intervals):
+            digest.update(told)
         return digest.hexdigest()
 
     def __eq__(self, other: object) -> bool:
@@ -381,6 +673,7 @@ class FactoredMDP:
             and self.noise == other.noise
             and self.initial_state == other.initial_state
             and self.name == other.name
+            and self.intervals == other.intervals
             and all(
                 np.array_equal(mine, theirs)
                 for mine, theirs in zip(
@@ -406,15 +699,15 @@ class FactoredMDP:
             f"{s.l} reward factors)"
         )
 
-    def expected_reward(self, state: Sequence[int], action: Sequence[int]) -> float:
+    def expected_reward(self, state: Assignment, action: Assignment) -> float:
         """The mean reward of a state and action: R(s, a) = sum_k R_k(x[Z_k]).
 
         Parameters
         ----------
         state
-            One value a state variable.
+            As in `Structure.check_state`: by number or by name.
         action
-            One value an action variable.
+            As in `Structure.check_action`.
 
         Raises
         ------
@@ -430,7 +723,7 @@ class FactoredMDP:
             )
         )
 
-    def transition_row(self, i: int, state: Sequence[int], action: Sequence[int]) -> FloatArray:
+    def transition_row(self, i: int, state: Assignment, action: Assignment) -> FloatArray:
         """The law of the next value of one state variable, P_i(. | x[Z_i]).
 
         Parameters
@@ -438,9 +731,9 @@ class FactoredMDP:
         i
             Number of the state variable.
         state
-            One value a state variable.
+            As in `Structure.check_state`: by number or by name.
         action
-            One value an action variable.
+            As in `Structure.check_action`.
 
         Returns
         -------
@@ -467,193 +760,16 @@ def check_model(model: object, owner: str) -> None:
         )
 
 
-def _pairs(factors: Any, what: str) -> list[tuple[Any, Any]]:
-    """(scope, table) of every factor."""
-    pairs: list[tuple[Any, Any]] = []
-    for index, factor in enumerate(items(factors, f"the {what}s")):
-        parts = items(factor, f"{what} {index}, a pair (scope, table),")
-        if len(parts) != 2:
-            raise InvalidModel(f"{what} {index} has {len(parts)} parts; must be (scope, table)")
-        pairs.append((parts[0], parts[1]))
-    return pairs
-
-
-def as_distributions(table: FloatArray, row_label: Callable[[int], str]) -> FloatArray:
-    """The table [rows, values] with rows that are distributions, or InvalidModel on a bad row.
-
-    Dividing n numbers by their computed sum leaves a computed sum within n * 2^-52 of 1 (to first
-    order). Rows twice as near as that are not touched, which makes the function idempotent.
-    """
-    with np.errstate(over="ignore", invalid="ignore"):
-        totals = table.sum(axis=1)
-        off = np.abs(totals - 1.0)
-        fine = bool((table >= 0.0).all()) and bool((off <= ROW_TOLERANCE).all())
-        if not fine:
-            _name_bad_row(table, totals, off, row_label)
-    inexact = off > 2 * table.shape[1] * np.finfo(np.float64).eps
-    if inexact.any():
-        table[inexact] /= totals[inexact, None]
-    return table
-
-
-def _name_bad_row(
-    table: FloatArray, totals: FloatArray, off: FloatArray, row_label: Callable[[int], str]
-) -> None:
-    entries = np.isfinite(table) & (table >= 0.0)
-    bad = ~entries.all(axis=1) | ~(off <= ROW_TOLERANCE)
-    row = int(bad.argmax())
-    more = int(bad.sum()) - 1
-    others = f" (and {more} more bad row{'s' if more > 1 else ''})" if more else ""
-    if entries[row].all():
-        raise InvalidModel(
-            f"{row_label(row)}: sums to {float(totals[row])!r}; must sum to 1 within "
-            f"{ROW_TOLERANCE:g}{others}"
-        )
-    value = int((~entries[row]).argmax())
-    raise InvalidModel(
-        f"{row_label(row)}: probability of value {value} is {float(table[row, value])!r}; "
-        f"must be a finite number, at least 0{others}"
-    )
-
-
-def sort_rows(
-    sizes: Sequence[int], scope: Sequence[int], table: npt.NDArray[np.float64]
-) -> FloatArray:
-    """Rows in the order of `scope` (any order) rearranged to the order of the sorted scope."""
-    if list(scope) == sorted(scope):
-        return table
-    step_of = dict(zip(scope, strides([sizes[v] for v in scope]), strict=True))
-    in_order = sorted(scope)
-    source = weighted_index([sizes[v] for v in in_order], [step_of[v] for v in in_order])
-    rearranged: FloatArray = table[source]
-    return rearranged
-
-
-def _scope_numbers(structure: Structure, scope: Iterable[int | str], label: str) -> tuple[int, ...]:
-    numbers: list[int] = []
-    n_variables = len(structure.sizes)
-    for variable in members(scope, f"{label}: scope"):
-        if isinstance(variable, str):
-            try:
-                number: int | None = structure.variable(variable)
-            except UnknownName as error:
-                raise InvalidModel(f"{label}: {error}") from None
-        else:
-            number = whole_number(variable)
-        if number is None or not 0 <= number < n_variables:
-            raise InvalidModel(
-                f"{label}: variable {shown(variable)} must be in 0..{n_variables - 1} or a name"
-            )
-        if number in numbers:
-            raise InvalidModel(
-                f'{label}: variable {number} ("{structure.names[number]}") occurs twice; '
-                f"must occur once"
-            )
-        numbers.append(number)
-    return tuple(numbers)
-
-
-def _rows(
-    structure: Structure,
-    scope: Sequence[int],
-    table: npt.ArrayLike,
-    columns: tuple[int, ...],
-    label: str,
-) -> FloatArray:
-    """A table of numbers as a fresh C-contiguous [rows, *columns] array."""
-    try:
-        array = np.asarray(table)
-    except ValueError:
-        raise InvalidModel(f"{label}: the rows of the table must all have one length") from None
-    if array.dtype.kind not in "biuf":
-        raise InvalidModel(f"{label}: the table has entries that are not numbers")
-    sizes = structure.scope_sizes(scope)
-    shapes = ((count(sizes), *columns), (*sizes, *columns))
-    if array.shape not in shapes:
-        allowed = " or ".join(
-            f"[{', '.join(map(shown, shape))}]" for shape in dict.fromkeys(shapes)
-        )
-        raise InvalidModel(
-            f"{label}: the table has shape {list(array.shape)}; must be {allowed}, "
-            f"for scope ({', '.join(structure.names[v] for v in scope)})"
-        )
-    # + 0.0 copies and turns -0.0 into 0.0, which content_hash would tell apart.
-    fresh: FloatArray = np.ascontiguousarray(array.reshape(shapes[0]), dtype=np.float64) + 0.0
-    return fresh
-
-
-def _transition_table(
-    structure: Structure, i: int, scope: Sequence[int], table: npt.ArrayLike
-) -> FloatArray:
-    label = structure.transition_label(i)
-    rows = _rows(structure, scope, table, (structure.state_sizes[i],), label)
-    as_distributions(rows, lambda row: f"{label}, {structure.row_label(scope, row)}")
-    return rows
-
-
-def _reward_table(
-    structure: Structure, k: int, scope: Sequence[int], table: npt.ArrayLike
-) -> FloatArray:
-    label = structure.reward_label(k)
-    means = _rows(structure, scope, table, (), label)
-    lo, hi = structure.reward_ranges[k]
-    slack = ROW_TOLERANCE * max(hi - lo, abs(lo), abs(hi))
-    inside = (means >= lo - slack) & (means <= hi + slack)
-    if not inside.all():
-        row = int((~inside).argmax())
-        more = int((~inside).sum()) - 1
-        others = f" (and {more} more bad row{'s' if more > 1 else ''})" if more else ""
-        raise InvalidModel(
-            f"{label}, {structure.row_label(scope, row)}: mean is {float(means[row])!r}; "
-            f"must be in its range [{lo!r}, {hi!r}]{others}"
-        )
-    np.clip(means, lo, hi, out=means)
-    return means
-
-
-_MANY = re.compile(r'"\\u0000(\d+)"')
-_AT_ONCE = 1 << 16
-
-
-def _json_parts(header: dict[str, Any]) -> Iterator[str]:
-    """The JSON text in parts: the names of millions of values never stand there all at once."""
-    # A mark that no name can be, since names are printable; where it stands the numerals follow.
-    text = json.dumps(header, sort_keys=True, default=lambda names: f"\0{len(names)}")
-    for number, part in enumerate(_MANY.split(text)):
-        if number % 2 == 0:
-            yield part
-            continue
-        for first in range(0, int(part), _AT_ONCE):
-            names = numerals(int(part))[first : first + _AT_ONCE]
-            yield ('["' if first == 0 else '", "') + '", "'.join(names)
-        yield '"]'
-
-
 def _printable(name: object) -> str:
     if not isinstance(name, str) or not name.isprintable():
         raise InvalidModel(f"name {name!r}: must be a printable string")
     return name
 
 
-def _initial_state(given: Sequence[int] | None, structure: Structure) -> tuple[int, ...]:
+def _initial_state(given: Assignment | None, structure: Structure) -> tuple[int, ...]:
     try:
         return structure.check_state(
             (0,) * structure.m if given is None else given, "initial state"
         )
     except InvalidParameter as error:
         raise InvalidModel(str(error)) from None
-
-
-def _noise(noise: Noise | Sequence[Noise] | None, n_rewards: int) -> tuple[Noise, ...]:
-    if noise is None:
-        noise = Noise()
-    laws = (noise,) * n_rewards if isinstance(noise, Noise) else items(noise, "noise")
-    if len(laws) != n_rewards:
-        raise InvalidModel(
-            f"{len(laws)} noise laws for {n_rewards} reward factors; must be one for all or "
-            f"one a reward factor"
-        )
-    for k, law in enumerate(laws):
-        if not isinstance(law, Noise):
-            raise InvalidModel(f"noise of reward factor {k} is {law!r}; must be a Noise")
-    return laws

@@ -9,6 +9,14 @@ Every distribution above p-minus is a mixture of the extreme transitions of that
 where each factor's target s is one more action is planning over the whole set. That model, the
 extended FMDP, is `extended()`; its table i is |S_i| times the size of table i. A row of which
 nothing is known has p-minus = 0 and free = 1. Rows above p-minus are distributions throughout.
+
+With upper ends the set of a row is a box, p-minus <= p <= upper, sum p = 1 (Givan, Leach & Dean
+2000): the best p for values v is p-minus with the free mass poured in decreasing order of v, each
+value up to its upper end; the worst p, in increasing order. `upper` = 1 is the set above.
+
+With a radius the set of a row is a ball, |p - p-hat|_1 <= radius (`from_balls`): the best p is
+p-hat with half the radius moved from the worst values to the best one, as far as they have it. Its
+own lower and upper ends are a box around it, which is the same set where there are two values.
 """
 
 from __future__ import annotations
@@ -22,9 +30,11 @@ import numpy as np
 import numpy.typing as npt
 
 from fmdp.errors import InvalidModel
-from fmdp.model.factored import ROW_TOLERANCE, FactoredMDP, as_distributions, check_model
+from fmdp.model.alike import Alike
+from fmdp.model.factored import FactoredMDP, check_model
 from fmdp.model.spaces import FloatArray, items
 from fmdp.model.structure import Structure, check_structure
+from fmdp.model.tables import ROW_TOLERANCE, as_distributions, make_equal
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,18 +56,31 @@ class OptimisticTables:
         [|X[Z_i]|].
     rewards
         For each reward factor k the optimistic means, inside its range: [|X[Z_k]|].
+    upper
+        For each state variable i what every probability is at most: [|X[Z_i]|, |S_i|], from lower
+        to 1, every row with a sum of at least 1. None: 1.
+    centre
+        For each state variable i distributions [|X[Z_i]|, |S_i|] between lower and upper, around
+        which there is a radius; None without.
+    radius
+        For each state variable i how far a row may be from its centre, in the sum of the absolute
+        differences: [|X[Z_i]|], at least 0. `from_balls` makes all of these.
 
     Raises
     ------
     InvalidModel
-        Where a shape is wrong, a row of lower and free does not sum to 1, or a reward is outside
-        its range.
+        Where a shape is wrong, a row of lower and free does not sum to 1, an upper end is below
+        its lower one, a reward is outside its range, or rows that the structure knows to be alike
+        differ.
     """
 
     structure: Structure
     lower: tuple[FloatArray, ...]  # p-minus, [|X[Z_i]|, |S_i|] each
     free: tuple[FloatArray, ...]  # 1 - sum p-minus, [|X[Z_i]|] each
     rewards: tuple[FloatArray, ...]  # [|X[Z_k]|] each
+    upper: tuple[FloatArray, ...] | None = None  # [|X[Z_i]|, |S_i|] each
+    centre: tuple[FloatArray, ...] | None = None  # p-hat, [|X[Z_i]|, |S_i|] each
+    radius: tuple[FloatArray, ...] | None = None  # [|X[Z_i]|] each
 
     def __post_init__(self) -> None:
         s = self.structure
@@ -85,6 +108,8 @@ class OptimisticTables:
                     f"{lower[i][row].tolist()} and free {float(free[i][row])!r} must be at "
                     f"least 0 and sum to 1"
                 )
+        upper = None if self.upper is None else self._checked_upper(lower)
+        balls = self._checked_balls(lower, upper)
         for k, (rows, (lo, hi)) in enumerate(zip(s.reward_rows, s.reward_ranges, strict=True)):
             label = s.reward_label(k)
             rewards.append(_table(self.rewards[k], (rows,), f"{label}: rewards"))
@@ -95,15 +120,79 @@ class OptimisticTables:
                     f"{label}, {s.row_label(s.reward_scopes[k], row)}: reward is "
                     f"{float(rewards[k][row])!r}; must be in its range [{lo!r}, {hi!r}]"
                 )
-        self._hold(lower, free, rewards)
+        _make_alike(s, lower, free, rewards, upper, *balls)
+        self._hold(lower, free, rewards, upper, *balls)
+
+    def _checked_balls(
+        self, lower: Sequence[FloatArray], upper: Sequence[FloatArray] | None
+    ) -> tuple[list[FloatArray] | None, list[FloatArray] | None]:
+        s = self.structure
+        if self.centre is None and self.radius is None:
+            return None, None
+        if self.centre is None or self.radius is None or upper is None:
+            raise InvalidModel("a ball has a centre, a radius, and lower and upper ends")
+        for what, given in (("centres", self.centre), ("radii", self.radius)):
+            if len(items(given, what)) != s.m:
+                raise InvalidModel(f"{len(given)} tables of {what}; must be {s.m}")
+        centre: list[FloatArray] = []
+        radius: list[FloatArray] = []
+        for i, (least, most) in enumerate(zip(lower, upper, strict=True)):
+            label = s.transition_label(i)
+            centre.append(_table(self.centre[i], least.shape, f"{label}: centre"))
+            radius.append(_table(self.radius[i], (len(least),), f"{label}: radius"))
+            fine = np.abs(centre[i].sum(axis=1) - 1.0) <= ROW_TOLERANCE
+            fine &= (least <= centre[i]).all(axis=1) & (centre[i] <= most).all(axis=1)
+            fine &= radius[i] >= 0.0
+            if not fine.all():
+                row = int((~fine).argmax())
+                raise InvalidModel(
+                    f"{label}, {s.row_label(s.transition_scopes[i], row)}: centre "
+                    f"{centre[i][row].tolist()} must sum to 1 between lower and upper, and the "
+                    f"radius {float(radius[i][row])!r} must be at least 0"
+                )
+        return centre, radius
+
+    def _checked_upper(self, lower: Sequence[FloatArray]) -> list[FloatArray]:
+        s = self.structure
+        assert self.upper is not None
+        if len(items(self.upper, "upper tables")) != s.m:
+            raise InvalidModel(f"{len(self.upper)} upper tables; must be {s.m}")
+        upper: list[FloatArray] = []
+        for i, least in enumerate(lower):
+            label = s.transition_label(i)
+            most = _table(self.upper[i], least.shape, f"{label}: upper")
+            fine = (most >= least).all(axis=1) & (most <= 1.0).all(axis=1)
+            fine &= most.sum(axis=1) >= 1.0 - ROW_TOLERANCE
+            if not fine.all():
+                row = int((~fine).argmax())
+                raise InvalidModel(
+                    f"{label}, {s.row_label(s.transition_scopes[i], row)}: upper "
+                    f"{most[row].tolist()} must be from lower {least[row].tolist()} to 1 and sum "
+                    f"to at least 1"
+                )
+            upper.append(most)
+        return upper
 
     def _hold(
         self,
         lower: Sequence[FloatArray],
         free: Sequence[FloatArray],
         rewards: Sequence[FloatArray],
+        upper: Sequence[FloatArray] | None = None,
+        centre: Sequence[FloatArray] | None = None,
+        radius: Sequence[FloatArray] | None = None,
     ) -> None:
-        for field, tables in (("lower", lower), ("free", free), ("rewards", rewards)):
+        for field, tables in (
+            ("lower", lower),
+            ("free", free),
+            ("rewards", rewards),
+            ("upper", upper),
+            ("centre", centre),
+            ("radius", radius),
+        ):
+            if tables is None:
+                object.__setattr__(self, field, None)
+                continue
             for table in tables:
                 table.flags.writeable = False
             object.__setattr__(self, field, tuple(tables))
@@ -119,6 +208,9 @@ class OptimisticTables:
         lower: Sequence[FloatArray],
         free: Sequence[FloatArray],
         rewards: Sequence[FloatArray],
+        upper: Sequence[FloatArray] | None = None,
+        centre: Sequence[FloatArray] | None = None,
+        radius: Sequence[FloatArray] | None = None,
     ) -> OptimisticTables:
         """Tables that are right by the way they were made, taken as they are and not checked.
 
@@ -134,10 +226,14 @@ class OptimisticTables:
             For each state variable i an array [|X[Z_i]|].
         rewards
             For each reward factor k an array [|X[Z_k]|].
+        upper
+            For each state variable i an array [|X[Z_i]|, |S_i|]; None: 1.
+        centre, radius
+            For each state variable i arrays [|X[Z_i]|, |S_i|] and [|X[Z_i]|]; None without balls.
         """
         made = object.__new__(cls)
         object.__setattr__(made, "structure", structure)
-        made._hold(lower, free, rewards)
+        made._hold(lower, free, rewards, upper, centre, radius)
         return made
 
     @classmethod
@@ -209,8 +305,70 @@ class OptimisticTables:
             # A factor of range 0 is known, whatever its width (inf * 0 is not a number).
             bonus = width * (hi - lo) if hi > lo else np.zeros(rows)
             rewards.append(np.clip(mean + bonus, lo, hi))
-        # The constructor's checks hold by the formulas above.
+        _make_alike(s, lower, free, rewards)
+        # The constructor's other checks hold by the formulas above.
         return cls.trusted(s, lower, free, rewards)
+
+    @classmethod
+    def from_balls(
+        cls,
+        structure: Structure,
+        p_hat: Sequence[npt.ArrayLike],
+        radius: Sequence[npt.ArrayLike],
+        rewards: Sequence[npt.ArrayLike],
+    ) -> OptimisticTables:
+        """The sets |p - p-hat|_1 <= radius, one array a factor.
+
+        Parameters
+        ----------
+        structure
+            Sizes, scopes and ranges.
+        p_hat
+            For each state variable i the estimated laws, [|X[Z_i]|, |S_i|]. A row may be all
+            zeros (no visit): its ball is everything, whatever its radius.
+        radius
+            For each state variable i the radii, at least 0; they broadcast to [|X[Z_i]|] and may
+            be infinite.
+        rewards
+            For each reward factor k the optimistic means, inside its range: [|X[Z_k]|].
+
+        Returns
+        -------
+        OptimisticTables
+            With the ends that the balls have.
+
+        Raises
+        ------
+        InvalidModel
+            Where a number or shape is wrong; the text names the factor and the row.
+        """
+        s = structure
+        check_structure(s, "OptimisticTables")
+        for what, given in (("transition estimates", p_hat), ("radii", radius)):
+            if len(items(given, what)) != s.m:
+                raise InvalidModel(f"{len(given)} {what}; must be {s.m}")
+        made: dict[str, list[FloatArray]] = {
+            name: [] for name in ("lower", "free", "upper", "centre", "radius")
+        }
+        for i, shape in enumerate(zip(s.transition_rows, s.state_sizes, strict=True)):
+            label = s.transition_label(i)
+            centre = _table(p_hat[i], shape, f"{label}: p_hat")
+            if not (centre.min() >= 0.0 and centre.sum(axis=1).max() <= 1.0 + ROW_TOLERANCE):
+                _refuse_estimate(s, i, centre)
+            unseen = ~centre.any(axis=1)
+            centre[unseen] = 1.0 / shape[1]
+            own = np.array(_widths(radius[i], shape[:1], f"{label}: radius"))
+            own[unseen] = 2.0
+            own = np.minimum(own, 2.0)  # no two distributions are further apart
+            half = 0.5 * own[:, None]
+            lower = np.maximum(centre - half, 0.0)
+            made["lower"].append(lower)
+            made["free"].append(np.maximum(1.0 - lower.sum(axis=1), 0.0))
+            made["upper"].append(np.minimum(centre + half, 1.0))
+            made["centre"].append(centre)
+            made["radius"].append(own)
+        tables = {name: tuple(own) for name, own in made.items()}
+        return cls(s, rewards=tuple(items(rewards, "reward tables")), **tables)
 
     @classmethod
     def from_model(cls, model: FactoredMDP) -> OptimisticTables:
@@ -252,7 +410,17 @@ class OptimisticTables:
         Factor i's scope gains t_i, number m + (action variables) + i; the paper calls the scopes
         unchanged. Rewards do not depend on targets. The initial state is all zeros, as no
         learner's tables have another.
+
+        Raises
+        ------
+        InvalidModel
+            Where there are upper ends: a box or a ball has other corners, and more.
         """
+        if self.upper is not None:
+            raise InvalidModel(
+                "tables with upper ends have no extended FMDP (targets=vertex, planner alp): its "
+                "targets take all of the free mass; only targets=nested takes boxes and balls"
+            )
         structure = _extended_structure(self.structure)
         tables = []
         for i, (lower, free) in enumerate(zip(self.lower, self.free, strict=True)):
@@ -280,7 +448,37 @@ def _extended_structure(s: Structure) -> Structure:
         transition_scopes=tuple((*scope, first + i) for i, scope in enumerate(s.transition_scopes)),
         action_names=s.action_names + tuple(targets),
         action_values=s.action_values + s.state_values,
+        alike=_extended_alike(s),
+        # Targets are chosen with the action, so what follows is not by chance alone.
+        effects=None,
     )
+
+
+def _extended_alike(s: Structure) -> Alike | None:
+    """Rows of one class with the same target are alike; the target is the last of the scope."""
+    if s.alike is None:
+        return None
+    most = s.max_state_size
+    transitions = tuple(
+        (own[:, None] * most + np.arange(size)).reshape(-1)
+        for own, size in zip(s.alike.transitions, s.state_sizes, strict=True)
+    )
+    return Alike(transitions, s.alike.rewards)
+
+
+def _make_alike(
+    s: Structure,
+    lower: Sequence[FloatArray],
+    free: Sequence[FloatArray],
+    rewards: Sequence[FloatArray],
+    *others: Sequence[FloatArray] | None,
+) -> None:
+    """Rows of a class become one row, or InvalidModel where they differ by more than rounding.
+    `others`: more tables of transition factors, or None."""
+    if s.alike is not None:
+        for tables in (lower, free, *(own for own in others if own is not None)):
+            make_equal(s, tables, s.alike.transitions, s.transition_scopes, False)
+        make_equal(s, rewards, s.alike.rewards, s.reward_scopes, True)
 
 
 def _table(table: npt.ArrayLike, shape: tuple[int, ...], what: str) -> FloatArray:
@@ -317,5 +515,5 @@ def _widths(width: npt.ArrayLike, shape: tuple[int, ...], what: str) -> FloatArr
 def _numbers(table: npt.ArrayLike, what: str) -> FloatArray:
     try:
         return np.array(table, dtype=np.float64, order="C")
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise InvalidModel(f"{what} must be an array of numbers") from None

@@ -8,6 +8,9 @@ where (x) is the Kronecker product over (state, action) of the parts. A permutat
 the state variables and nothing else. Flattening enumerates all joint states and actions into a
 dense P [A, S, S] at a cost of A * S^2 numbers, and is refused above a limit; products and
 permutations cost only the size of the tables.
+
+What a structure knows goes along: alike rows, constraints, effects (where they still are what they
+say), and the intervals of the numbers.
 """
 
 from __future__ import annotations
@@ -15,14 +18,30 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
 from fmdp.errors import InvalidParameter, TooLarge
-from fmdp.model.factored import FactoredMDP, Noise, sort_rows
-from fmdp.model.spaces import FloatArray, encode, project, shown, shown_tuple, whole_number
-from fmdp.model.structure import Scope, Structure, default_names
+from fmdp.model.alike import Alike
+from fmdp.model.constraints import Constraint, Forbidden, Mask
+from fmdp.model.effects import Effect, Effects
+from fmdp.model.factored import FactoredMDP
+from fmdp.model.intervals import Intervals
+from fmdp.model.naming import default_names
+from fmdp.model.noise import Noise
+from fmdp.model.spaces import (
+    FloatArray,
+    IndexArray,
+    count,
+    encode,
+    project,
+    shown,
+    shown_tuple,
+    whole_number,
+)
+from fmdp.model.structure import Scope, Structure
+from fmdp.model.tables import sort_rows
 
 T = TypeVar("T")
 
@@ -40,14 +59,22 @@ class FlatMDP:
         P, [A, S, S]: `transitions[a, s, t]` is the probability of going from s to t under a.
     rewards
         R, [A, S]: the mean reward.
+    allowed
+        [A, S]: whether the action is allowed in the state; None where all are. One that is not has
+        the law and the reward of the lowest that is, so that a solver that knows nothing of
+        constraints finds the values of the model with them.
     """
 
     transitions: FloatArray
     rewards: FloatArray
+    allowed: Mask | None = None
 
 
 def product(*models: FactoredMDP) -> FactoredMDP:
     """The models side by side: states of all, then actions of all; rewards are summed.
+
+    Rows of different parts are not alike, even where the parts are equal. Effects stay where all
+    parts have them and none has a set-up cost, which would be one for all parts together.
 
     Default names are numbered anew. Where other names clash, every variable (or every reward)
     gets the number of its model as a suffix: "x" of the second model becomes "x.1".
@@ -75,10 +102,14 @@ def product(*models: FactoredMDP) -> FactoredMDP:
     transition_scopes: list[Scope] = []
     reward_scopes: list[Scope] = []
     groups: list[Scope] = []
+    constraints: list[Constraint] = []
+    numbers: list[list[int]] = []
     state_offset, action_offset = 0, sum(s.m for s in structures)
     for s in structures:
         new = [*range(state_offset, state_offset + s.m)]
         new += range(action_offset, action_offset + len(s.action_sizes))
+        numbers.append(new)
+        constraints += [one.renumbered(new, s.sizes) for one in s.constraints]
         transition_scopes += _renumbered(s.transition_scopes, new)
         reward_scopes += _renumbered(s.reward_scopes, new)
         groups += _renumbered(s.groups, new)
@@ -104,6 +135,9 @@ def product(*models: FactoredMDP) -> FactoredMDP:
         state_values=_joined(s.state_values for s in structures),
         action_values=_joined(s.action_values for s in structures),
         groups=tuple(groups),
+        alike=_alike_side_by_side(structures),
+        constraints=tuple(constraints),
+        effects=_effects_side_by_side(structures, numbers),
     )
     return FactoredMDP(
         structure,
@@ -112,14 +146,15 @@ def product(*models: FactoredMDP) -> FactoredMDP:
         _joined(model.noise for model in models),
         _joined(model.initial_state for model in models),
         " x ".join(model.name for model in models if model.name),
+        _intervals_side_by_side(models),
     )
 
 
 def permute_states(model: FactoredMDP, order: Sequence[int]) -> FactoredMDP:
     """The same model with its state variables renumbered: new variable j is old `order[j]`.
 
-    Names, values, groups, the initial state, scopes and tables follow; actions and the order of
-    the reward factors stay.
+    Names, values, groups, the initial state, scopes, tables and what is known of them follow;
+    actions and the order of the reward factors stay.
 
     Parameters
     ----------
@@ -145,6 +180,15 @@ def permute_states(model: FactoredMDP, order: Sequence[int]) -> FactoredMDP:
     sizes = tuple(s.state_sizes[variable] for variable in old) + s.action_sizes
     transition_scopes = _renumbered([s.transition_scopes[variable] for variable in old], new)
     reward_scopes = _renumbered(s.reward_scopes, new)
+
+    def both(transitions: Sequence[Any], rewards: Sequence[Any]) -> tuple[Any, Any]:
+        """What there is of every row of every table, in the new order."""
+        moved = [transitions[variable] for variable in old]
+        return (
+            tuple(sort_rows(sizes, *pair) for pair in zip(transition_scopes, moved, strict=True)),
+            tuple(sort_rows(sizes, *pair) for pair in zip(reward_scopes, rewards, strict=True)),
+        )
+
     structure = replace(
         s,
         state_sizes=sizes[: s.m],
@@ -153,15 +197,22 @@ def permute_states(model: FactoredMDP, order: Sequence[int]) -> FactoredMDP:
         state_names=tuple(s.state_names[variable] for variable in old),
         state_values=tuple(s.state_values[variable] for variable in old),
         groups=tuple(_renumbered(s.groups, new)),
+        alike=None if s.alike is None else Alike(*both(s.alike.transitions, s.alike.rewards)),
+        constraints=tuple(one.renumbered(new, s.sizes) for one in s.constraints),
+        effects=None if s.effects is None else _permuted_effects(s.effects, old, new, s.sizes),
     )
-    old_tables = [model.transitions[variable] for variable in old]
+    intervals = model.intervals
+    if intervals is not None:
+        lower, reward_lower = both(intervals.lower, intervals.reward_lower)
+        upper, reward_upper = both(intervals.upper, intervals.reward_upper)
+        intervals = Intervals(lower, upper, reward_lower, reward_upper)
     return FactoredMDP(
         structure,
-        [sort_rows(sizes, *pair) for pair in zip(transition_scopes, old_tables, strict=True)],
-        [sort_rows(sizes, *pair) for pair in zip(reward_scopes, model.rewards, strict=True)],
+        *both(model.transitions, model.rewards),
         model.noise,
         [model.initial_state[variable] for variable in old],
         model.name,
+        intervals,
     )
 
 
@@ -191,11 +242,15 @@ def flatten(model: FactoredMDP, limit_bytes: int = FLAT_LIMIT_BYTES) -> FlatMDP:
             limit_bytes,
         )
     n_states, n_actions = s.n_states, s.n_actions
+    pairs = s.allowed_pairs()
     rewards = np.zeros(n_states * n_actions)
     for scope, means in zip(s.reward_scopes, model.rewards, strict=True):
-        rewards += means[project(s.sizes, scope)]
+        rewards += means[project(s.sizes, scope)[pairs]]
     # Rows of (s, a) with the action fastest, turned to one [A, S] index a factor.
-    rows = [project(s.sizes, scope).reshape(n_states, n_actions).T for scope in s.transition_scopes]
+    rows = [
+        project(s.sizes, scope)[pairs].reshape(n_states, n_actions).T
+        for scope in s.transition_scopes
+    ]
     transitions = np.empty((n_actions, n_states, n_states))
     for action in range(n_actions):
         joint = np.ones((n_states, 1))
@@ -203,14 +258,19 @@ def flatten(model: FactoredMDP, limit_bytes: int = FLAT_LIMIT_BYTES) -> FlatMDP:
             own = table[row[action]]  # [S, S_i]
             joint = (joint[:, :, None] * own[:, None, :]).reshape(n_states, -1)
         transitions[action] = joint
-    return FlatMDP(transitions, np.ascontiguousarray(rewards.reshape(n_states, n_actions).T))
+    rewards = np.ascontiguousarray(rewards.reshape(n_states, n_actions).T)
+    allowed = np.ascontiguousarray(s.allowed_mask().T) if s.constraints else None
+    return FlatMDP(transitions, rewards, allowed)
 
 
 def flat_model(model: FactoredMDP, limit_bytes: int = FLAT_LIMIT_BYTES) -> FactoredMDP:
     """The model with one state variable, one action variable and one reward factor.
 
-    The range of the reward is the sum of the ranges. The noise of a single factor is kept; laws
+    The range of the reward is the sum of the ranges. Constraints on actions become one over the
+    joint state and action. The noise of a single factor is kept; laws
     of several factors do not add up to one of ours, so their sum is deterministic at its mean.
+    Rows are alike where those of all factors are. Effects and intervals are left out: one component
+    would have all joint actions, and sets of products are no sets of joint rows.
 
     Parameters
     ----------
@@ -226,22 +286,138 @@ def flat_model(model: FactoredMDP, limit_bytes: int = FLAT_LIMIT_BYTES) -> Facto
     """
     s = model.structure
     flat = flatten(model, limit_bytes)
-    lows = [lo for lo, _ in s.reward_ranges]
-    highs = [hi for _, hi in s.reward_ranges]
-    structure = Structure(
-        state_sizes=(s.n_states,),
-        action_sizes=(s.n_actions,),
-        transition_scopes=((0, 1),),
-        reward_scopes=((0, 1),),
-        reward_ranges=((sum(lows), sum(highs)),),
-    )
     return FactoredMDP(
-        structure,
+        flat_structure(s),
         [flat.transitions.transpose(1, 0, 2)],
         [flat.rewards.T],
         model.noise[0] if s.l == 1 else Noise(),
         [encode(model.initial_state, s.state_sizes)],
         model.name,
+    )
+
+
+def flat_structure(structure: Structure) -> Structure:
+    """The structure of `flat_model`: joint states, joint actions and the sum of the rewards.
+
+    Parameters
+    ----------
+    structure
+        What is to be written out; its joint states and actions are listed, so they must be few.
+    """
+    s = structure
+    lows = [lo for lo, _ in s.reward_ranges]
+    highs = [hi for _, hi in s.reward_ranges]
+    forbidden = ~s.allowed_mask().reshape(-1) if s.constraints else None
+    return Structure(
+        state_sizes=(s.n_states,),
+        action_sizes=(s.n_actions,),
+        transition_scopes=((0, 1),),
+        reward_scopes=((0, 1),),
+        reward_ranges=((sum(lows), sum(highs)),),
+        alike=_flat_alike(s),
+        constraints=() if forbidden is None else (Forbidden((0, 1), forbidden, "allowed actions"),),
+    )
+
+
+def _alike_side_by_side(structures: Sequence[Structure]) -> Alike | None:
+    """Classes of the parts, none of them shared between parts."""
+    if all(s.alike is None for s in structures):
+        return None
+    transitions: list[IndexArray] = []
+    rewards: list[IndexArray] = []
+    first, first_reward = 0, 0
+    for s in structures:
+        transitions += [first + s.transition_classes_of(i) for i in range(s.m)]
+        rewards += [first_reward + s.reward_classes_of(k) for k in range(s.l)]
+        first += s.n_transition_classes
+        first_reward += s.n_reward_classes
+    return Alike(tuple(transitions), tuple(rewards))
+
+
+def _effects_side_by_side(
+    structures: Sequence[Structure], numbers: Sequence[Sequence[int]]
+) -> Effects | None:
+    effects = [s.effects for s in structures]
+    known = [own for own in effects if own is not None]
+    if len(known) < len(effects) or any("setup" in own.rewards for own in known):
+        return None
+
+    components: list[Effect] = []
+    after_scopes: list[Scope] = []
+    after_reward_scopes: list[Scope] = []
+    for own, new in zip(known, numbers, strict=True):
+        for one in own.components:
+            states, actions = _renumbered((one.states, one.actions), new)
+            components.append(Effect(states, actions, one.outcome))
+        after_scopes += _renumbered(own.after_scopes, new)
+        after_reward_scopes += _renumbered(own.after_reward_scopes, new)
+    return Effects(
+        tuple(components),
+        tuple(after_scopes),
+        _joined(own.rewards for own in known),
+        tuple(after_reward_scopes),
+    )
+
+
+def _intervals_side_by_side(models: Sequence[FactoredMDP]) -> Intervals | None:
+    """Numbers of a part without intervals are known as they are."""
+    if all(model.intervals is None for model in models):
+        return None
+    parts = [
+        (model.transitions, model.transitions, model.rewards, model.rewards)
+        if model.intervals is None
+        else model.intervals.arrays()
+        for model in models
+    ]
+    return Intervals(*(_joined(part[field] for part in parts) for field in range(4)))
+
+
+def _permuted_effects(
+    effects: Effects, old: Sequence[int], new: Sequence[int], sizes: Sequence[int]
+) -> Effects:
+    """The same effects with state variable v called new[v]; `sizes` of the old variables."""
+    components = []
+    for one in effects.components:
+        order = sorted(range(len(one.states)), key=lambda place: new[one.states[place]])
+        state_sizes = [sizes[v] for v in one.states]
+        cube = one.outcome.reshape(*state_sizes, -1)
+        cube = cube.transpose(*order, len(state_sizes)).reshape(-1)
+        # The outcomes are joint states too.
+        digits = np.unravel_index(cube, state_sizes)
+        outcome = np.ravel_multi_index(
+            [digits[place] for place in order], [state_sizes[place] for place in order]
+        )
+        states = tuple(new[one.states[place]] for place in order)
+        components.append(Effect(states, one.actions, outcome.astype(np.int64)))
+
+    def moved(scopes: Iterable[Scope]) -> tuple[Scope, ...]:
+        return tuple(tuple(sorted(scope)) for scope in _renumbered(scopes, new))
+
+    return Effects(
+        tuple(components),
+        moved(effects.after_scopes[variable] for variable in old),
+        effects.rewards,
+        moved(effects.after_reward_scopes),
+    )
+
+
+def _flat_alike(s: Structure) -> Alike | None:
+    """Joint rows are alike where, factor by factor, they are of one class."""
+    if s.alike is None:
+        return None
+
+    pairs = s.allowed_pairs()  # what stands where, as in `flatten`
+
+    def joint(classes: Sequence[IndexArray], scopes: Sequence[Scope]) -> IndexArray:
+        number = np.zeros(count(s.sizes), dtype=np.int64)
+        for own, scope in zip(classes, scopes, strict=True):
+            key = number * (int(own.max()) + 1) + own[project(s.sizes, scope)[pairs]]
+            number = np.unique(key, return_inverse=True)[1].reshape(-1)
+        return number
+
+    return Alike(
+        (joint(s.alike.transitions, s.transition_scopes),),
+        (joint(s.alike.rewards, s.reward_scopes),),
     )
 
 

@@ -84,7 +84,7 @@ def decode(index: int, sizes: Sequence[int]) -> tuple[int, ...]:
 def all_assignments(sizes: Sequence[int]) -> IndexArray:
     """Every assignment in order: [count(sizes), len(sizes)]."""
     total = count(sizes)
-    _refuse_above_limit(total * len(sizes))
+    refuse_above_limit(total * len(sizes))
     indices = np.arange(total, dtype=np.int64)
     assignments = np.empty((total, len(sizes)), dtype=np.int64)
     for position, (step, size) in enumerate(zip(strides(sizes), sizes, strict=True)):
@@ -98,7 +98,7 @@ def weighted_index(sizes: Sequence[int], weights: Sequence[int]) -> IndexArray:
     Built one variable at a time, so that the number of variables is not bound by NumPy's limit
     on the number of axes.
     """
-    _refuse_above_limit(count(sizes))
+    refuse_above_limit(count(sizes))
     index = np.zeros(1, dtype=np.int64)
     for size, weight in zip(sizes, weights, strict=True):
         steps = np.arange(size, dtype=np.int64) * weight
@@ -115,6 +115,15 @@ def project(sizes: Sequence[int], scope: Sequence[int]) -> IndexArray:
     for variable, step in zip(scope, strides([sizes[v] for v in scope]), strict=True):
         weights[variable] = step
     return weighted_index(sizes, weights)
+
+
+def project_some(sizes: Sequence[int], scope: Sequence[int], places: IndexArray) -> IndexArray:
+    """`project` at some joint assignments, however many there are: [len(places)]."""
+    index = np.zeros(len(places), dtype=np.int64)
+    behind = strides(sizes)
+    for variable, step in zip(scope, strides([sizes[v] for v in scope]), strict=True):
+        index += places // behind[variable] % sizes[variable] * step
+    return index
 
 
 def items(value: Any, what: str) -> tuple[Any, ...]:
@@ -149,7 +158,8 @@ def shown_tuple(values: Sequence[Any]) -> str:
     return f"({', '.join(map(shown, values))}{',' if len(values) == 1 else ''})"
 
 
-def _refuse_above_limit(entries: int) -> None:
+def refuse_above_limit(entries: int) -> None:
+    """TooLarge for an array of so many numbers."""
     needed = 8 * entries
     if needed > ARRAY_LIMIT_BYTES:
         raise TooLarge(

@@ -13,14 +13,45 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from fractions import Fraction
-from functools import cached_property, lru_cache
-from typing import Any, overload
+from functools import cached_property
+from typing import Any
+
+import numpy as np
 
 from fmdp.errors import InvalidModel, InvalidParameter, UnknownName, did_you_mean
-from fmdp.model.spaces import count, decode, items, shown, shown_tuple, strides, whole_number
+from fmdp.model.alike import Alike, unequal_pair
+from fmdp.model.constraints import (
+    Constraint,
+    Mask,
+    allowed_joint_actions,
+    check_constraints,
+    forbidden_choices,
+    forbidden_pairs,
+    state_without_action,
+)
+from fmdp.model.effects import Effects, check_components, check_factors
+from fmdp.model.naming import (
+    Assignment,
+    Naming,
+    checked_names,
+    checked_values,
+    listed,
+    quote,
+    refuse_repeated,
+)
+from fmdp.model.spaces import (
+    IndexArray,
+    count,
+    decode,
+    items,
+    shown,
+    shown_tuple,
+    strides,
+    whole_number,
+)
 
 Scope = tuple[int, ...]
 
@@ -65,6 +96,12 @@ class Structure:
     groups
         Disjoint sets of state variables that belong together; kept sorted. None where none is
         given.
+    alike
+        Which rows of the tables are known to be equal; None where each is its own.
+    constraints
+        What forbids actions in states (`Forbidden`, `AtMost`); every state must keep an action.
+    effects
+        Where actions act at once and surely and chance comes afterwards; None for any other model.
 
     Raises
     ------
@@ -83,6 +120,9 @@ class Structure:
     state_values: tuple[Sequence[str], ...] = ()
     action_values: tuple[Sequence[str], ...] = ()
     groups: tuple[Scope, ...] = ()
+    alike: Alike | None = None
+    constraints: tuple[Constraint, ...] = ()
+    effects: Effects | None = None
 
     def __post_init__(self) -> None:
         self._settle_variables()
@@ -92,16 +132,16 @@ class Structure:
         """Check sizes and names, and make tuples of them."""
         state_sizes = _sizes(self.state_sizes, "state")
         action_sizes = _sizes(self.action_sizes, "action")
-        state_names = _names(self.state_names, len(state_sizes), "state", "s")
-        action_names = _names(self.action_names, len(action_sizes), "action", "a")
-        _refuse_repeated(state_names + action_names, "variable name")
+        state_names = checked_names(self.state_names, len(state_sizes), "state", "s")
+        action_names = checked_names(self.action_names, len(action_sizes), "action", "a")
+        refuse_repeated(state_names + action_names, "variable name")
         self._settle(
             state_sizes=state_sizes,
             action_sizes=action_sizes,
             state_names=state_names,
             action_names=action_names,
-            state_values=_value_names(self.state_values, state_sizes, state_names, "state"),
-            action_values=_value_names(self.action_values, action_sizes, action_names, "action"),
+            state_values=checked_values(self.state_values, state_sizes, state_names, "state"),
+            action_values=checked_values(self.action_values, action_sizes, action_names, "action"),
         )
 
     def _settle_factors(self) -> None:
@@ -114,23 +154,75 @@ class Structure:
                 f"there must be one a state variable"
             )
         reward_scopes = items(self.reward_scopes, "reward scopes")
-        reward_names = _names(self.reward_names, len(reward_scopes), "reward", "r")
-        _refuse_repeated(reward_names, "reward name")
+        reward_names = checked_names(self.reward_names, len(reward_scopes), "reward", "r")
+        refuse_repeated(reward_names, "reward name")
         self._settle(
             transition_scopes=tuple(
-                _scope(scope, n_variables, f"transition factor {i} ({_quote(name)})")
+                _scope(scope, n_variables, f"transition factor {i} ({quote(name)})")
                 for i, (scope, name) in enumerate(
                     zip(transition_scopes, self.state_names, strict=True)
                 )
             ),
             reward_scopes=tuple(
-                _scope(scope, n_variables, f"reward factor {k} ({_quote(name)})")
+                _scope(scope, n_variables, f"reward factor {k} ({quote(name)})")
                 for k, (scope, name) in enumerate(zip(reward_scopes, reward_names, strict=True))
             ),
             reward_ranges=_ranges(self.reward_ranges, reward_names),
             reward_names=reward_names,
             groups=_groups(self.groups, m),
+            constraints=check_constraints(self.constraints, m, self.sizes, self.names),
         )
+        if self.effects is not None:
+            check_components(self.effects, m, self.sizes, self.names)
+        self._settle_alike()
+        if self.effects is not None:
+            check_factors(self.effects, self)
+        self._refuse_stuck_states()
+
+    def _settle_alike(self) -> None:
+        """Check that rows of a class could be equal; classes of one row each say nothing."""
+        alike = self.alike
+        if alike is None:
+            return
+        if not isinstance(alike, Alike):
+            raise InvalidModel(f"alike is {shown(alike)}; must be an Alike")
+        for numbers, rows, kinds, label, what in (
+            (
+                alike.transitions,
+                self.transition_rows,
+                self.state_sizes,
+                self.transition_label,
+                "values",
+            ),
+            (alike.rewards, self.reward_rows, self.reward_ranges, self.reward_label, "range"),
+        ):
+            if tuple(map(len, numbers)) != rows:
+                raise InvalidModel(
+                    f"classes of rows for tables of {tuple(map(len, numbers))} rows; "
+                    f"the tables have {rows}"
+                )
+            pair = unequal_pair(numbers, kinds)
+            if pair is not None:
+                raise InvalidModel(
+                    f"{label(pair[0])} and {label(pair[1])} have rows of one class, but {what} "
+                    f"{kinds[pair[0]]} and {kinds[pair[1]]}; must be equal"
+                )
+        if alike.is_trivial:
+            self._settle(alike=None)
+
+    def _refuse_stuck_states(self) -> None:
+        stuck = state_without_action(self.constraints, self.m, self.sizes)
+        if stuck is not None:
+            constraints, scope, values = stuck
+            where = ", ".join(
+                f"{self.names[v]}={self.values[v][value]}"
+                for v, value in zip(scope, values, strict=True)
+            )
+            raise InvalidModel(
+                f"no action is allowed {f'where {where}' if where else 'in any state'}: "
+                f"{' and '.join(c.label(self.names) for c in constraints)} "
+                f"forbid{'s' if len(constraints) == 1 else ''} all; every state must keep an action"
+            )
 
     def _settle(self, **values: Any) -> None:
         for field, value in values.items():
@@ -143,12 +235,16 @@ class Structure:
         reward_ranges: Sequence[tuple[float, float]] = (),
         reward_names: Sequence[str] = (),
         groups: Sequence[Scope] = (),
+        alike: Alike | None = None,
+        constraints: Sequence[Constraint] = (),
+        effects: Effects | None = None,
     ) -> Structure:
         """The same variables, which are not checked again, with these factors.
 
         Parameters
         ----------
-        transition_scopes, reward_scopes, reward_ranges, reward_names, groups
+        transition_scopes, reward_scopes, reward_ranges, reward_names, groups, alike, constraints, \
+        effects
             As in `Structure`.
         """
         made = object.__new__(type(self))
@@ -159,6 +255,9 @@ class Structure:
             reward_ranges=reward_ranges,
             reward_names=reward_names,
             groups=groups,
+            alike=alike,
+            constraints=constraints,
+            effects=effects,
         )
         made._settle_factors()
         return made
@@ -200,6 +299,11 @@ class Structure:
         return self.state_values + self.action_values
 
     @cached_property
+    def naming(self) -> Naming:
+        """The names alone, which a policy keeps."""
+        return Naming.of(self.state_names, self.action_names, self.state_values, self.action_values)
+
+    @cached_property
     def n_states(self) -> int:
         """Number of joint states, exact."""
         return count(self.state_sizes)
@@ -237,8 +341,53 @@ class Structure:
 
     @cached_property
     def max_scope_size(self) -> int:
-        """L: the largest number of assignments of a scope, transition or reward."""
+        """L: the largest number of assignments of a scope, transition or reward; where rows are
+        alike, the largest number of classes of one."""
+        if self.alike is not None:
+            return self.alike.largest
         return max(self.transition_rows + self.reward_rows)
+
+    @cached_property
+    def n_transition_classes(self) -> int:
+        """Number of classes of alike transition rows; of rows where none are alike."""
+        return self.row_starts[-1] if self.alike is None else self.alike.n_transitions
+
+    @cached_property
+    def n_reward_classes(self) -> int:
+        """Number of classes of alike reward rows; of rows where none are alike."""
+        return self.reward_starts[-1] if self.alike is None else self.alike.n_rewards
+
+    @cached_property
+    def transition_class_counts(self) -> tuple[int, ...]:
+        """How many classes the rows of each transition factor fall into; rows where none are
+        alike."""
+        if self.alike is None:
+            return self.transition_rows
+        return tuple(len(np.unique(own)) for own in self.alike.transitions)
+
+    def transition_classes_of(self, i: int) -> IndexArray:
+        """The class of every row of a transition factor: [|X[Z_i]|].
+
+        Parameters
+        ----------
+        i
+            Number of the factor, which is that of its state variable.
+        """
+        if self.alike is not None:
+            return self.alike.transitions[i]
+        return np.arange(self.row_starts[i], self.row_starts[i + 1], dtype=np.int64)
+
+    def reward_classes_of(self, k: int) -> IndexArray:
+        """The class of every row of a reward factor: [|X[Z_k]|].
+
+        Parameters
+        ----------
+        k
+            Number of the reward factor.
+        """
+        if self.alike is not None:
+            return self.alike.rewards[k]
+        return np.arange(self.reward_starts[k], self.reward_starts[k + 1], dtype=np.int64)
 
     @cached_property
     def max_state_size(self) -> int:
@@ -316,7 +465,7 @@ class Structure:
         number = self._numbers.get(name)
         if number is None:
             raise UnknownName(
-                f"no variable is called {_quote(name)}; must be one of {_listed(self.names)}"
+                f"no variable is called {quote(name)}; must be one of {listed(self.names)}"
                 f"{did_you_mean(name, self.names)}"
             )
         return number
@@ -378,49 +527,177 @@ class Structure:
             row += step * int(state[variable] if variable < m else action[variable - m])
         return row
 
-    def check_state(self, state: Sequence[int], what: str = "state") -> tuple[int, ...]:
+    def check_state(self, state: Assignment, what: str = "state") -> tuple[int, ...]:
         """The state as a tuple of ints, or an error that names the variable.
 
         Parameters
         ----------
         state
-            One whole number a state variable, counted from 0.
+            One entry a state variable, each a whole number counted from 0 or the name of a
+            value; or a mapping from the name of every state variable to its value; or the same
+            as a text, "name=value,name=value".
         what
             How the error calls it.
 
         Returns
         -------
         tuple[int, ...]
-            The same values.
+            One whole number a state variable.
 
         Raises
         ------
         InvalidParameter
             Where it is no state of this structure.
         """
-        return _assignment(state, self.state_sizes, self.state_names, what)
+        return self.naming.states.check(state, what)
 
-    def check_action(self, action: Sequence[int], what: str = "action") -> tuple[int, ...]:
+    def check_action(self, action: Assignment, what: str = "action") -> tuple[int, ...]:
         """The action as a tuple of ints, or an error that names the variable.
 
         Parameters
         ----------
         action
-            One whole number an action variable, counted from 0.
+            One entry an action variable, each a whole number counted from 0 or the name of a
+            value; or a mapping from the name of every action variable to its value; or the same
+            as a text, "name=value,name=value".
         what
             How the error calls it.
 
         Returns
         -------
         tuple[int, ...]
-            The same values.
+            One whole number an action variable.
 
         Raises
         ------
         InvalidParameter
             Where it is no action of this structure.
         """
-        return _assignment(action, self.action_sizes, self.action_names, what)
+        return self.naming.actions.check(action, what)
+
+    def name_state(self, state: Assignment) -> dict[str, str]:
+        """The state by name: the name of every state variable, and of its value.
+
+        Parameters
+        ----------
+        state
+            As in `check_state`.
+
+        Raises
+        ------
+        InvalidParameter
+            Where it is no state of this structure.
+        """
+        return self.naming.name_state(state)
+
+    def name_action(self, action: Assignment) -> dict[str, str]:
+        """The action by name: the name of every action variable, and of its value.
+
+        Parameters
+        ----------
+        action
+            As in `check_action`.
+
+        Raises
+        ------
+        InvalidParameter
+            Where it is no action of this structure.
+        """
+        return self.naming.name_action(action)
+
+    def allowed(self, state: Sequence[int], action: Sequence[int]) -> bool:
+        """Whether no constraint forbids the action in the state.
+
+        Parameters
+        ----------
+        state
+            One value a state variable. Not checked: see `check_state`.
+        action
+            One value an action variable. Not checked: see `check_action`.
+        """
+        joint = (*state, *action)
+        return not any(c.forbids(joint, self.sizes) for c in self.constraints)
+
+    def check_allowed(self, state: Sequence[int], action: Sequence[int]) -> None:
+        """Refuse an action that a constraint forbids in the state, by the constraint's name.
+
+        Parameters
+        ----------
+        state
+            One value a state variable. Not checked: see `check_state`.
+        action
+            One value an action variable. Not checked: see `check_action`.
+
+        Raises
+        ------
+        InvalidParameter
+            Where it is forbidden.
+        """
+        if not self.constraints:
+            return
+        joint = (*state, *action)
+        for constraint in self.constraints:
+            if constraint.forbids(joint, self.sizes):
+                told = ", ".join(
+                    f"{self.names[v]}={self.values[v][joint[v]]}" for v in constraint.scope
+                )
+                raise InvalidParameter(
+                    f"action {shown_tuple(action)} is not allowed in state {shown_tuple(state)}: "
+                    f"{constraint.label(self.names)} forbids {told}"
+                )
+
+    def allowed_actions(self, state: Sequence[int]) -> IndexArray:
+        """The joint actions that are allowed in a state, by index, ascending.
+
+        Parameters
+        ----------
+        state
+            One value a state variable. Not checked: see `check_state`.
+        """
+        allowed = allowed_joint_actions(self.constraints, state, self.m, self.sizes)
+        return np.flatnonzero(allowed).astype(np.int64)
+
+    def allowed_mask(self) -> Mask:
+        """Whether each joint action is allowed in each joint state: [S, A], guarded by size."""
+        return ~forbidden_pairs(self.constraints, self.m, self.sizes)
+
+    def allowed_pairs(self) -> IndexArray:
+        """What stands for each pair of joint state and action, known by s * A + a: itself where it
+        is allowed, else the lowest action that is allowed in s. [S * A], guarded by size.
+
+        Written out so, whoever looks at every action sees the values, gains and ways of the model
+        with its constraints.
+        """
+        pairs = np.arange(self.n_states * self.n_actions, dtype=np.int64)
+        if not self.constraints:
+            return pairs
+        mask = self.allowed_mask()
+        first = np.arange(self.n_states) * self.n_actions + mask.argmax(axis=1)
+        stands: IndexArray = np.where(
+            mask, pairs.reshape(mask.shape), first[:, None].astype(np.int64)
+        ).reshape(-1)
+        return stands
+
+    def check_policy(self, actions: IndexArray) -> None:
+        """Refuse a policy that plays a forbidden action, by its first such state.
+
+        Parameters
+        ----------
+        actions
+            The index of the joint action of every joint state: [S]. Not checked otherwise.
+
+        Raises
+        ------
+        InvalidParameter
+            Where it plays one; the text names state, action and constraint.
+        """
+        if not self.constraints:
+            return
+        forbidden = forbidden_choices(self.constraints, actions, self.m, self.sizes)
+        if forbidden.any():
+            first = int(forbidden.argmax())
+            state = decode(first, self.state_sizes)
+            self.check_allowed(state, decode(int(actions[first]), self.action_sizes))
 
     def transition_label(self, i: int) -> str:
         """How errors and tables call a transition factor.
@@ -430,7 +707,7 @@ class Structure:
         i
             Number of the factor.
         """
-        return f"transition factor {i} ({_quote(self.state_names[i])})"
+        return f"transition factor {i} ({quote(self.state_names[i])})"
 
     def reward_label(self, k: int) -> str:
         """How errors and tables call a reward factor.
@@ -440,7 +717,7 @@ class Structure:
         k
             Number of the factor.
         """
-        return f"reward factor {k} ({_quote(self.reward_names[k])})"
+        return f"reward factor {k} ({quote(self.reward_names[k])})"
 
     def row_label(self, scope: Sequence[int], row: int) -> str:
         """A row of a table with its assignment: 'row 5 (s0=1, a0=2)'.
@@ -476,72 +753,6 @@ def check_structure(structure: object, owner: str) -> None:
         raise InvalidParameter(
             f"{owner} must be given a Structure, as model.structure is; got {shown(structure)}"
         )
-
-
-class Numerals(Sequence[str]):
-    """The names "0", "1", ... of many values, each made when it is asked for.
-
-    A file of a kilobyte can declare a variable of 2^24 values; their names would take a gigabyte.
-    """
-
-    __slots__ = ("_numbers",)
-
-    def __init__(self, size: int) -> None:
-        self._numbers = range(size)
-
-    def __len__(self) -> int:
-        return len(self._numbers)
-
-    @overload
-    def __getitem__(self, place: int) -> str: ...
-    @overload
-    def __getitem__(self, place: slice) -> tuple[str, ...]: ...
-    def __getitem__(self, place: int | slice) -> str | tuple[str, ...]:
-        found = self._numbers[place]
-        return tuple(map(str, found)) if isinstance(found, range) else str(found)
-
-    def __iter__(self) -> Iterator[str]:
-        return map(str, self._numbers)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Numerals) and len(self) == len(other)
-
-    def __hash__(self) -> int:
-        return hash(self._numbers)
-
-    def __repr__(self) -> str:
-        return f"Numerals({len(self)})"
-
-    def __reduce__(self) -> tuple[type[Numerals], tuple[int]]:
-        return type(self), (len(self),)
-
-
-FEW_VALUES = 4096
-"""Up to here the default names of values are a tuple."""
-
-
-def numerals(size: int) -> Sequence[str]:
-    """The default names of the values of a variable: "0", "1", ...."""
-    return _few_numerals(size) if size <= FEW_VALUES else Numerals(size)
-
-
-@lru_cache(maxsize=64)
-def _few_numerals(size: int) -> tuple[str, ...]:
-    return tuple(map(str, range(size)))
-
-
-def default_names(prefix: str, n: int) -> tuple[str, ...]:
-    """The default names of n variables or factors: prefix0, prefix1, ...."""
-    return tuple(f"{prefix}{index}" for index in range(n))
-
-
-def _quote(name: str) -> str:
-    return f'"{name}"' if name.isprintable() else ascii(name)
-
-
-def _listed(names: Sequence[str], most: int = 12) -> str:
-    shown = ", ".join(names[:most])
-    return shown if len(names) <= most else f"{shown}, ... ({len(names)} in all)"
 
 
 def _sizes(sizes: Iterable[int], kind: str) -> tuple[int, ...]:
@@ -584,73 +795,6 @@ def members(variables: Any, label: str) -> Iterable[Any]:
         raise InvalidModel(f"{label} is {shown(variables)}; must be a list of variables") from None
 
 
-def _names(names: Sequence[str], n: int, kind: str, prefix: str) -> tuple[str, ...]:
-    if isinstance(names, str):
-        raise InvalidModel(f"{kind} names {names!r}: must be {n} names, or none")
-    names = items(names, f"{kind} names")
-    if len(names) == 0:
-        return default_names(prefix, n)
-    if len(names) != n:
-        raise InvalidModel(f"{kind} names {names!r}: must be {n} names, or none")
-    for index, name in enumerate(names):
-        if not _is_name(name):
-            raise InvalidModel(
-                f"name of {kind} {index} is {name!r}; must be a non-empty printable string"
-            )
-    return tuple(names)
-
-
-def _is_name(name: object) -> bool:
-    # Printable keeps every error message that quotes the name on one line.
-    return isinstance(name, str) and name != "" and name.isprintable()
-
-
-def _refuse_repeated(names: Sequence[str], what: str) -> None:
-    if len(set(names)) == len(names):
-        return
-    seen: set[str] = set()
-    for name in names:
-        if name in seen:
-            raise InvalidModel(f"{what} {_quote(name)} occurs twice; names must differ")
-        seen.add(name)
-
-
-def _value_names(
-    values: Sequence[Sequence[str]], sizes: Sequence[int], names: Sequence[str], kind: str
-) -> tuple[Sequence[str], ...]:
-    values = items(values, f"{kind} values")
-    if len(values) == 0:
-        return tuple(numerals(size) for size in sizes)
-    if len(values) != len(sizes):
-        raise InvalidModel(
-            f"value names for {len(values)} {kind} variables; must be for {len(sizes)}, or none"
-        )
-    checked: list[Sequence[str]] = []
-    for own, size, name in zip(values, sizes, names, strict=True):
-        label = f"{kind} variable {_quote(name)}"
-        if isinstance(own, str):
-            raise InvalidModel(f"{label} has {len(own)} value names; must have {size}")
-        if isinstance(own, Numerals) and len(own) == size > FEW_VALUES:
-            checked.append(own)
-            continue
-        own = items(own, f"{label}: value names")
-        if len(own) == 0:
-            checked.append(numerals(size))
-            continue
-        if len(own) != size:
-            raise InvalidModel(f"{label} has {len(own)} value names; must have {size}")
-        for value in own:
-            if not _is_name(value):
-                raise InvalidModel(
-                    f"{label}: value name {value!r} must be a non-empty printable string"
-                )
-        _refuse_repeated(own, f"{label}: value name")
-        # Equal names are one object of one kind, however they were given.
-        default = size > FEW_VALUES and all(map(str.__eq__, own, Numerals(size)))
-        checked.append(Numerals(size) if default else tuple(own))
-    return tuple(checked)
-
-
 def _ranges(
     ranges: Sequence[tuple[float, float]], names: Sequence[str]
 ) -> tuple[tuple[float, float], ...]:
@@ -664,7 +808,7 @@ def _ranges(
         )
     checked: list[tuple[float, float]] = []
     for k, (pair, name) in enumerate(zip(ranges, names, strict=True)):
-        label = f"reward factor {k} ({_quote(name)})"
+        label = f"reward factor {k} ({quote(name)})"
         try:
             lo, hi = pair
             # + 0.0 makes -0.0 and 0.0 the same range, also in the content hash.
@@ -706,28 +850,3 @@ def _groups(groups: Iterable[Iterable[int]], m: int) -> tuple[Scope, ...]:
             raise InvalidModel(f"group {index} is empty; must have at least one state variable")
         checked.append(tuple(sorted(own)))
     return tuple(sorted(checked))
-
-
-def _assignment(
-    values: Sequence[int], sizes: Sequence[int], names: Sequence[str], what: str
-) -> tuple[int, ...]:
-    try:
-        values = items(values, what)
-    except InvalidModel:
-        raise InvalidParameter(
-            f"{what} is {shown(values)}; must be {len(sizes)} whole numbers"
-        ) from None
-    if len(values) != len(sizes):
-        raise InvalidParameter(
-            f"{what} {shown_tuple(values)} has {len(values)} values; must have {len(sizes)}"
-        )
-    checked: list[int] = []
-    for value, size, name in zip(values, sizes, names, strict=True):
-        whole = whole_number(value)
-        if whole is None or not 0 <= whole < size:
-            raise InvalidParameter(
-                f"{what} {shown_tuple(values)}: {_quote(name)} is {shown(value)}; "
-                f"must be in 0..{size - 1}"
-            )
-        checked.append(whole)
-    return tuple(checked)

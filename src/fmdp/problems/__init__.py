@@ -5,6 +5,7 @@ from fmdp.problems.ids import parse_id, problem
 from fmdp.problems.jao import JAO
 from fmdp.problems.large_diameter import LargeDiameter
 from fmdp.problems.machines import Machines
+from fmdp.problems.maintenance import Maintenance
 from fmdp.problems.random import RandomModel
 from fmdp.problems.registry import PROBLEMS
 from fmdp.problems.riverswim import RiverSwim
@@ -18,6 +19,7 @@ __all__ = [
     "Grid",
     "LargeDiameter",
     "Machines",
+    "Maintenance",
     "Network",
     "Problem",
     "RandomModel",

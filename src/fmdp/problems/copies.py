@@ -7,6 +7,9 @@ example of Xu and Tewari 2020 rest on.
 
 from __future__ import annotations
 
+import numpy as np
+
+from fmdp.model.alike import Alike
 from fmdp.model.factored import FactoredMDP
 from fmdp.model.spaces import FloatArray
 from fmdp.model.structure import Structure
@@ -22,8 +25,10 @@ def copies(
     reward: str,
     initial: int,
     action_values: tuple[str, ...] | None = None,
+    alike: bool = False,
 ) -> FactoredMDP:
-    """Copy i has state variable i and action variable i; its rewards are in [0, 1]."""
+    """Copy i has state variable i and action variable i; its rewards are in [0, 1]. `alike`: the
+    structure says that they are copies."""
     states, actions, _ = transition.shape
     refuse_if_too_large(name, n * (transition.size + means.size), 2 * n)
     divisor = reward_divisor(reward, n)
@@ -34,6 +39,11 @@ def copies(
         reward_scopes=tuple((i, n + i) if means.ndim == 2 else (i,) for i in range(n)),
         reward_ranges=((0.0, 1.0 / divisor),) * n,
         action_values=(action_values or tuple(map(str, range(actions))),) * n,
+        alike=(
+            Alike((np.arange(states * actions),) * n, (np.arange(means.size),) * n)
+            if alike
+            else None
+        ),
     )
     return FactoredMDP(
         structure,

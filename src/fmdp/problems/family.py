@@ -4,7 +4,8 @@ A family is a class of settings with a `build` that makes the model; an object o
 Circle(size=7).build(). Its text is the canonical id, `NAME:SIZE[,key=value...]` with the settings
 that differ from their defaults, in the order of their declarations. A setting called `size` is the
 SIZE. `reward=mean` divides every reward factor, its range included, by the number of components n
-(machines, copies, variables).
+(machines, copies, variables). `alike` says what a learner is told of the rows that are equal by the
+rule they are made by; it is never read off their numbers.
 
 A family predicts the bytes of its tables before it makes them, so that a size with a few zeros
 too many is refused at once instead of filling the memory.
@@ -12,11 +13,14 @@ too many is refused at once instead of filling the memory.
 
 from __future__ import annotations
 
+import itertools
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from fmdp.errors import TooLarge
 from fmdp.model.factored import FactoredMDP
+from fmdp.model.spaces import IndexArray
 from fmdp.parameters import Integer, Parameter, canonical, quoted
 from fmdp.problems.registry import PROBLEMS
 from fmdp.registries import Registry
@@ -97,6 +101,26 @@ def reward_setting() -> Any:
         "the reward is the sum of the factors, or every factor is divided by the size",
         choices=("sum", "mean"),
     )
+
+
+def alike_setting(*choices: str, **limits: Any) -> Any:
+    """The `alike` of a family whose rows follow from a rule: what the structure says of them."""
+    meanings = {
+        "rows": "rows: those of one machine of which the rule reads the same",
+        "machines": "machines: those of all machines",
+        "copies": "copies: the same row of every copy",
+    }
+    return setting(
+        "none",
+        f"rows that are known to be alike, none or {'; '.join(meanings[one] for one in choices)}",
+        choices=("none", *choices),
+        **limits,
+    )
+
+
+def unshared(classes: Sequence[IndexArray]) -> list[IndexArray]:
+    """The same classes of rows, none of them shared between factors."""
+    return list(itertools.accumulate(classes, lambda last, own: own + int(last.max()) + 1))
 
 
 def reward_divisor(reward: str, n: int) -> int:

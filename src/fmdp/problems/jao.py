@@ -15,7 +15,7 @@ from fmdp.errors import InvalidParameter
 from fmdp.model.factored import FactoredMDP
 from fmdp.parameters import REQUIRED, number_text
 from fmdp.problems.copies import copies
-from fmdp.problems.family import Problem, refuse_if_too_large, reward_setting
+from fmdp.problems.family import Problem, alike_setting, refuse_if_too_large, reward_setting
 from fmdp.settings import setting
 
 
@@ -32,6 +32,7 @@ class JAO(Problem):
     epsilon: float = setting(0.1, "what the last action adds to it in state 0", low=0.0, high=1.0)
     actions: int = setting(2, "values of each action variable", low=2)
     reward: str = reward_setting()
+    alike: str = alike_setting("copies")
 
     def check(self) -> None:
         if self.delta + self.epsilon > 1.0 + 1e-12:
@@ -54,4 +55,5 @@ class JAO(Problem):
             means=np.array([0.0, 1.0]),
             reward=self.reward,
             initial=0,
+            alike=self.alike == "copies",
         )

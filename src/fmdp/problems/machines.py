@@ -16,11 +16,19 @@ from collections.abc import Callable
 
 import numpy as np
 
+from fmdp.model.alike import Alike
 from fmdp.model.factored import FactoredMDP
-from fmdp.model.spaces import FloatArray, all_assignments
+from fmdp.model.spaces import FloatArray, IndexArray, all_assignments
 from fmdp.model.structure import Structure
 from fmdp.parameters import REQUIRED
-from fmdp.problems.family import Problem, refuse_if_too_large, reward_divisor, reward_setting
+from fmdp.problems.family import (
+    Problem,
+    alike_setting,
+    refuse_if_too_large,
+    reward_divisor,
+    reward_setting,
+    unshared,
+)
 from fmdp.problems.topologies import Parents, bi_ring, circle, mesh, star
 from fmdp.settings import setting
 
@@ -72,6 +80,34 @@ def _load_table() -> FloatArray:
     return table.reshape(-1, 3)
 
 
+# What the rules read of a row, 0 for a reboot, which is all that they read then; machines with
+# other numbers of neighbours have other mean burdens.
+
+
+def _status_classes(own: int, scope_size: int) -> IndexArray:
+    statuses = all_assignments((3,) * scope_size)
+    self_status = statuses[:, own]
+    burden = statuses.sum(axis=1) - self_status  # in fifths
+    neighbours = scope_size - 1
+    first = 2 + 2 * neighbours * neighbours  # 2 (2 k + 1) numbers for each k below
+    left = np.where(self_status == DEAD, 1, first + 2 * burden + self_status)
+    return np.stack([left, np.zeros_like(left)], axis=1).reshape(-1)
+
+
+def _load_classes() -> IndexArray:
+    left = np.empty((3, 3), dtype=np.int64)  # [status, load]
+    left[:, IDLE] = (1, 1, 2)
+    left[:, LOADED] = (3, 4, 5)
+    left[:, DONE] = 6
+    return np.stack([left, np.zeros_like(left)], axis=2).reshape(-1)
+
+
+def _pay_classes() -> IndexArray:
+    left = np.zeros((3, 3), dtype=np.int64)
+    left[:, LOADED] = (1, 2, 3)
+    return np.stack([left, np.zeros_like(left)], axis=2).reshape(-1)
+
+
 class Machines(Problem):
     """Multi-agent SysAdmin: a status, a load and an action for each machine."""
 
@@ -81,6 +117,7 @@ class Machines(Problem):
     size: int = setting(REQUIRED, "number of machines", low=1)
     topology: str = setting("circle", "who the neighbours are", choices=tuple(TOPOLOGIES))
     reward: str = reward_setting()
+    alike: str = alike_setting("rows", "machines")
 
     def build(self) -> FactoredMDP:
         n = self.size
@@ -113,6 +150,7 @@ class Machines(Problem):
             state_values=(STATUSES, LOADS) * n,
             action_values=(ACTIONS,) * n,
             groups=tuple((2 * i, 2 * i + 1) for i in range(n)),
+            alike=self._alike(neighbours),
         )
         return FactoredMDP(
             structure,
@@ -121,3 +159,16 @@ class Machines(Problem):
             initial_state=(GOOD, IDLE) * n,
             name=str(self),
         )
+
+    def _alike(self, neighbours: Parents) -> Alike | None:
+        if self.alike == "none":
+            return None
+        transitions: list[IndexArray] = []
+        for i, others in enumerate(neighbours):
+            status = _status_classes(sorted((i, *others)).index(i), 1 + len(others))
+            # Odd numbers for statuses, even ones for loads: both have three values.
+            transitions += [2 * status + 1, 2 * _load_classes()]
+        rewards = [_pay_classes() for _ in neighbours]
+        if self.alike == "rows":
+            transitions, rewards = unshared(transitions), unshared(rewards)
+        return Alike(tuple(transitions), tuple(rewards))

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from fmdp.model.factored import FactoredMDP, Noise
+from fmdp.model.factored import FactoredMDP
+from fmdp.model.noise import Noise
 from fmdp.model.spaces import FloatArray
 from fmdp.model.structure import Structure
 from fmdp.parameters import REQUIRED

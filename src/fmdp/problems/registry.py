@@ -18,6 +18,7 @@ HOMES = {
     "grid": "fmdp.problems.sysadmin:Grid",
     "tree": "fmdp.problems.sysadmin:Tree",
     "network": "fmdp.problems.sysadmin:Network",
+    "maintenance": "fmdp.problems.maintenance:Maintenance",
     "machines": "fmdp.problems.machines:Machines",
     "jao": "fmdp.problems.jao:JAO",
     "large-diameter": "fmdp.problems.large_diameter:LargeDiameter",

@@ -12,7 +12,7 @@ import numpy as np
 from fmdp.model.factored import FactoredMDP
 from fmdp.parameters import REQUIRED
 from fmdp.problems.copies import copies
-from fmdp.problems.family import Problem, reward_setting
+from fmdp.problems.family import Problem, alike_setting, reward_setting
 from fmdp.settings import setting
 
 STATES = 6
@@ -28,6 +28,7 @@ class RiverSwim(Problem):
 
     size: int = setting(REQUIRED, "number of copies", low=1)
     reward: str = reward_setting()
+    alike: str = alike_setting("copies")
 
     def build(self) -> FactoredMDP:
         last = STATES - 1
@@ -48,5 +49,6 @@ class RiverSwim(Problem):
             means=means,
             reward=self.reward,
             initial=0,
+            alike=self.alike == "copies",
             action_values=("left", "right"),
         )

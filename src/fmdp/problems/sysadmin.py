@@ -9,6 +9,10 @@ machines in the scope, and a machine without parents counts as one whose parents
 
 Tables: prod of the scope's sizes rows each, 2^(1 + parents) (n + 1); the draws of `xu` are made
 in blocks that consume the generator exactly as its row-by-row recipe does.
+
+Every rule but `xu` reads less of a row than there is: whether the machine is restarted, whether it
+works, how many of its parents do. With `alike=rows` the structure says so, and with
+`alike=machines` also that the machines follow one rule.
 """
 
 from __future__ import annotations
@@ -20,17 +24,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fmdp.errors import InvalidParameter
+from fmdp.model.alike import Alike
 from fmdp.model.factored import FactoredMDP
-from fmdp.model.spaces import FloatArray, all_assignments
+from fmdp.model.spaces import FloatArray, IndexArray, all_assignments
 from fmdp.model.structure import Structure
 from fmdp.parameters import REQUIRED, Edges
 from fmdp.problems import topologies
 from fmdp.problems.family import (
     HIGHEST_SEED,
     Problem,
+    alike_setting,
     refuse_if_too_large,
     reward_divisor,
     reward_setting,
+    unshared,
 )
 from fmdp.problems.topologies import Parents
 from fmdp.settings import setting
@@ -44,13 +51,25 @@ Rule = Callable[[NDArray[np.bool_], NDArray[np.bool_]], FloatArray]
 """(self works [V], parents work [V, parents]) -> P(works next) without a restart [V]."""
 
 
+Reading = Callable[[NDArray[np.bool_], NDArray[np.bool_]], IndexArray]
+"""The same arguments -> a number for what the rule makes of them, above 0 [V]."""
+
+
 def guestrin_rule(works: NDArray[np.bool_], parents_work: NDArray[np.bool_]) -> FloatArray:
     own = np.where(works, 0.95, 0.0475)
     return np.where(parents_work.all(axis=1), own, own * 0.5)
 
 
+def guestrin_reading(works: NDArray[np.bool_], parents_work: NDArray[np.bool_]) -> IndexArray:
+    return 1 + 2 * parents_work.all(axis=1).astype(np.int64) + works
+
+
 def talebi_rule(works: NDArray[np.bool_], parents_work: NDArray[np.bool_]) -> FloatArray:
     return np.where(works, np.where(parents_work.all(axis=1), 0.90, 0.67), 0.01)
+
+
+def talebi_reading(works: NDArray[np.bool_], parents_work: NDArray[np.bool_]) -> IndexArray:
+    return np.where(works, 2 + parents_work.all(axis=1).astype(np.int64), 1)
 
 
 def ippc_rule(works: NDArray[np.bool_], parents_work: NDArray[np.bool_]) -> FloatArray:
@@ -58,31 +77,57 @@ def ippc_rule(works: NDArray[np.bool_], parents_work: NDArray[np.bool_]) -> Floa
     return np.where(works, 0.45 + 0.5 * share, 0.1)
 
 
-# dynamics -> (P(works next) without a restart, with one)
-_RULES: dict[str, tuple[Rule, float]] = {
-    "guestrin": (guestrin_rule, 1.0),
-    "talebi": (talebi_rule, 0.95),
-    "ippc": (ippc_rule, 1.0),
+def ippc_reading(works: NDArray[np.bool_], parents_work: NDArray[np.bool_]) -> IndexArray:
+    # Machines with as many parents have as many shares; pairs (parents, working) by one number.
+    parents = parents_work.shape[1]
+    share = parents * (parents + 1) // 2 + parents_work.sum(axis=1, dtype=np.int64)
+    return np.where(works, 2 + share, 1)
+
+
+# dynamics -> (P(works next) without a restart, what it reads, P(works next) with one)
+_RULES: dict[str, tuple[Rule, Reading, float]] = {
+    "guestrin": (guestrin_rule, guestrin_reading, 1.0),
+    "talebi": (talebi_rule, talebi_reading, 0.95),
+    "ippc": (ippc_rule, ippc_reading, 1.0),
 }
 
 DYNAMICS = ("xu", *_RULES)
 
 
+def _scope_values(i: int, others: tuple[int, ...]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Whether machine i works [V] and whether its parents do [V, parents], for every assignment of
+    the sorted scope."""
+    scope = sorted((i, *others))
+    values = all_assignments((2,) * len(scope)).astype(bool)  # [V, machines of the scope]
+    own = scope.index(i)
+    return values[:, own], np.delete(values, own, axis=1)
+
+
 def _rule_tables(parents: Parents, dynamics: str) -> list[FloatArray]:
-    rule, restarted = _RULES[dynamics]
+    rule, _, restarted = _RULES[dynamics]
     n = len(parents)
     tables = []
     for i, others in enumerate(parents):
-        scope = sorted((i, *others))
-        values = all_assignments((2,) * len(scope)).astype(bool)  # [V, machines of the scope]
-        own = scope.index(i)
-        works_next = rule(values[:, own], np.delete(values, own, axis=1))  # [V]
-        table = np.empty((len(values), n + 1, 2))
+        works_next = rule(*_scope_values(i, others))  # [V]
+        table = np.empty((len(works_next), n + 1, 2))
         table[:, :, 1] = works_next[:, None]
         table[:, i, 1] = restarted
         table[:, :, 0] = 1.0 - table[:, :, 1]
         tables.append(table.reshape(-1, 2))
     return tables
+
+
+def _rule_classes(parents: Parents, dynamics: str) -> list[IndexArray]:
+    """What the rule reads of every row, 0 for a restart: the same for every machine."""
+    _, reading, _ = _RULES[dynamics]
+    n = len(parents)
+    classes = []
+    for i, others in enumerate(parents):
+        read = reading(*_scope_values(i, others))
+        table = np.repeat(read[:, None], n + 1, axis=1)
+        table[:, i] = 0
+        classes.append(table.reshape(-1))
+    return classes
 
 
 def _xu_tables(parents: Parents, seed: int, alpha1: float, alpha2: float) -> list[FloatArray]:
@@ -141,6 +186,7 @@ class SysAdmin(Problem):
         low=0.0,
         only_with=_OF_XU,
     )
+    alike: str = alike_setting("rows", "machines", only_with=("dynamics", tuple(_RULES)))
 
     @abstractmethod
     def parents(self) -> Parents:
@@ -182,6 +228,7 @@ class SysAdmin(Problem):
             reward_names=tuple(reward_names),
             state_values=(("down", "working"),) * n,
             action_values=((*(str(i) for i in range(n)), "none"),),
+            alike=self._alike(parents),
         )
         return FactoredMDP(
             structure,
@@ -190,6 +237,22 @@ class SysAdmin(Problem):
             initial_state=(1,) * n,
             name=str(self),
         )
+
+    def _alike(self, parents: Parents) -> Alike | None:
+        """Rows of which the rule reads the same; a reward is told by whether the machine works (the
+        server's apart, which may pay more), the cost by whether there is a restart."""
+        if self.alike == "none":
+            return None
+        n = len(parents)
+        transitions = _rule_classes(parents, self.dynamics)
+        rewards = [np.array([0, 1]) for _ in range(n)]
+        if self.server != 1.0:
+            rewards[0] += 2
+        if self.alike == "rows":
+            transitions, rewards = unshared(transitions), unshared(rewards)
+        if self.dynamics == "ippc":
+            rewards.append(np.append(np.zeros(n, dtype=np.int64), 1) - 2)
+        return Alike(tuple(transitions), tuple(rewards))
 
 
 class Circle(SysAdmin):

@@ -1,0 +1,552 @@
+"""Constraints: which actions are allowed in which states.
+
+An action a is allowed in state s where no constraint forbids x = (s, a):
+
+    allowed(s, a) = not any_c forbidden_c(x[Z_c])
+
+A constraint is a table over a small scope (`Forbidden`) or a cap on how many action variables are
+at work at once (`AtMost`), which needs no table however many they are. It is knowledge of the
+structure: learners have it, planners maximise over what it leaves, the simulator refuses the rest.
+Every state must keep an action. That is checked without enumerating joint states: constraints that
+share no action variable cannot conflict, so each connected part is looked at by itself.
+"""
+
+from __future__ import annotations
+
+import base64
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fmdp.errors import InvalidModel, TooLarge
+from fmdp.model.spaces import (
+    IndexArray,
+    all_assignments,
+    count,
+    decode,
+    items,
+    project,
+    refuse_above_limit,
+    shown,
+    strides,
+    weighted_index,
+    whole_number,
+)
+
+Mask = NDArray[np.bool_]
+
+MOST_ROWS = 1 << 24
+"""Of the table of one constraint, and of what is enumerated to see that every state keeps an
+action."""
+
+MOST_LISTED = 1 << 22
+"""Joint actions that are listed where constraints forbid some."""
+
+
+class Constraint(ABC):
+    """What forbids actions; `Forbidden` and `AtMost` are the two kinds."""
+
+    scope: tuple[int, ...]
+    """The variables that it looks at, sorted: states 0 to m - 1, actions m, m + 1, ...."""
+    name: str
+    """How errors call it; may be empty."""
+
+    @abstractmethod
+    def forbidden_table(self, sizes: Sequence[int]) -> Mask:
+        """Whether each assignment of the scope is forbidden: [|X[scope]|], in C order.
+
+        Parameters
+        ----------
+        sizes
+            Of all variables, states then actions.
+        """
+
+    @abstractmethod
+    def forbids(self, joint: Sequence[int], sizes: Sequence[int]) -> bool:
+        """Whether it forbids an action in a state.
+
+        Parameters
+        ----------
+        joint
+            x = (state, action): one value a variable, states then actions. Not checked.
+        sizes
+            Of all variables, states then actions.
+        """
+
+    @abstractmethod
+    def renumbered(self, new: Sequence[int], sizes: Sequence[int]) -> Constraint:
+        """The same constraint where variables have other numbers.
+
+        Parameters
+        ----------
+        new
+            The new number of every variable.
+        sizes
+            Of all variables, by their old numbers.
+        """
+
+    @abstractmethod
+    def content(self) -> tuple[Any, ...]:
+        """What it consists of, as plain values, for hashes."""
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and self.content() == other.content()
+
+    def __hash__(self) -> int:
+        return hash((type(self).__name__, self.content()))
+
+    def label(self, names: Sequence[str] | None = None) -> str:
+        """How errors call it.
+
+        Parameters
+        ----------
+        names
+            Of all variables, where they are known; else it is told by their numbers.
+        """
+        if self.name:
+            return f'constraint "{self.name}"'
+        return f"the constraint on {self._told(self.scope, names)}"
+
+    @staticmethod
+    def _told(variables: Sequence[int], names: Sequence[str] | None) -> str:
+        if names is None or max(variables, default=0) >= len(names):
+            return str(tuple(variables))
+        return ", ".join(names[v] for v in variables)
+
+
+@dataclass(frozen=True, eq=False)
+class Forbidden(Constraint):
+    """Some assignments of a scope are forbidden.
+
+    Parameters
+    ----------
+    scope
+        Sorted numbers of variables, at least one of them an action variable.
+    table
+        [|X[scope]|], in C order: True where it is forbidden. Copied.
+    name
+        How errors call it.
+
+    Raises
+    ------
+    InvalidModel
+        Where the scope or the table are not as above.
+    """
+
+    scope: tuple[int, ...]
+    table: Mask
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "scope", _scope(self.scope, "a constraint"))
+        check_name(self.name)
+        try:
+            table = np.asarray(self.table)
+        except ValueError:
+            table = np.empty(0, dtype=object)
+        if table.dtype.kind != "b" or table.ndim != 1:
+            raise InvalidModel(
+                f"{self.label()}: the table must be true or false for each assignment of the "
+                f"scope; got {shown(self.table)}"
+            )
+        table = table.copy()
+        table.flags.writeable = False
+        object.__setattr__(self, "table", table)
+
+    def forbidden_table(self, sizes: Sequence[int]) -> Mask:
+        return self.table
+
+    def forbids(self, joint: Sequence[int], sizes: Sequence[int]) -> bool:
+        steps = strides([sizes[v] for v in self.scope])
+        row = sum(step * int(joint[v]) for v, step in zip(self.scope, steps, strict=True))
+        return bool(self.table[row])
+
+    def renumbered(self, new: Sequence[int], sizes: Sequence[int]) -> Forbidden:
+        moved = [new[v] for v in self.scope]
+        order = np.argsort(moved)
+        cube = self.table.reshape([sizes[v] for v in self.scope])
+        table = np.ascontiguousarray(cube.transpose(order)).reshape(-1)
+        return Forbidden(tuple(sorted(moved)), table, self.name)
+
+    def content(self) -> tuple[Any, ...]:
+        return (self.scope, self.table.tobytes(), self.name)
+
+    def __reduce__(self) -> tuple[type[Forbidden], tuple[Any, ...]]:
+        return type(self), (self.scope, self.table, self.name)
+
+
+@dataclass(frozen=True, eq=False)
+class AtMost(Constraint):
+    """At most so many action variables are at work, that is not at their idle value.
+
+    Parameters
+    ----------
+    actions
+        Sorted numbers of action variables (m, m + 1, ...).
+    most
+        How many of them may be at work at once, 0 or more.
+    idle
+        The idle value of each; 0 for all where none is given.
+    name
+        How errors call it.
+
+    Raises
+    ------
+    InvalidModel
+        Where these are not as above.
+    """
+
+    actions: tuple[int, ...]
+    most: int
+    idle: tuple[int, ...] = ()
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        check_name(self.name)
+        actions = _scope(self.actions, "at most")
+        most = whole_number(self.most)
+        if most is None or most < 0:
+            raise InvalidModel(
+                f"at most {shown(self.most)} actions at once: must be a whole number, 0 or more"
+            )
+        idle = items(self.idle, "idle values") or (0,) * len(actions)
+        values = tuple(whole_number(value) for value in idle)
+        if len(values) != len(actions) or any(value is None or value < 0 for value in values):
+            raise InvalidModel(
+                f"at most {most}: idle values {shown(self.idle)} must be one whole number for "
+                f"each of {len(actions)} action variables"
+            )
+        for field, value in (("actions", actions), ("most", most), ("idle", values)):
+            object.__setattr__(self, field, value)
+
+    @property
+    def scope(self) -> tuple[int, ...]:  # type: ignore[override]
+        """The action variables that are counted."""
+        return self.actions
+
+    def forbidden_table(self, sizes: Sequence[int]) -> Mask:
+        own = [sizes[v] for v in self.actions]
+        if count(own) > MOST_ROWS:
+            raise TooLarge(
+                f"{self.label()}: a table over its {shown(count(own))} joint actions has more "
+                f"than {MOST_ROWS} entries",
+                count(own),
+                MOST_ROWS,
+            )
+        table: Mask = (all_assignments(own) != np.array(self.idle)).sum(axis=1) > self.most
+        return table
+
+    def pairs(self) -> list[tuple[int, int]]:
+        """Each variable with its idle value."""
+        return list(zip(self.actions, self.idle, strict=True))
+
+    def at_work(self, m: int, action_sizes: Sequence[int]) -> IndexArray:
+        """How many of its variables are at work in every joint action: [A].
+
+        Parameters
+        ----------
+        m
+            Number of state variables.
+        action_sizes
+            Of all action variables.
+        """
+        idle = dict(self.pairs())
+        total: IndexArray = np.zeros(1, dtype=np.int64)
+        for v, size in enumerate(action_sizes, start=m):
+            busy = np.arange(size) != idle[v] if v in idle else np.zeros(size, dtype=np.bool_)
+            total = (total[:, None] + busy).reshape(-1)
+        return total
+
+    def forbids(self, joint: Sequence[int], sizes: Sequence[int]) -> bool:
+        return sum(joint[v] != idle for v, idle in self.pairs()) > self.most
+
+    def renumbered(self, new: Sequence[int], sizes: Sequence[int]) -> AtMost:
+        pairs = sorted((new[v], idle) for v, idle in self.pairs())
+        return AtMost(tuple(v for v, _ in pairs), self.most, tuple(i for _, i in pairs), self.name)
+
+    def content(self) -> tuple[Any, ...]:
+        return (self.actions, self.most, self.idle, self.name)
+
+    def label(self, names: Sequence[str] | None = None) -> str:
+        if self.name:
+            return super().label()
+        return f"at most {self.most} of actions {self._told(self.actions, names)}"
+
+
+def plain(constraint: Constraint) -> dict[str, Any]:
+    """What JSON can hold, for headers of files; `from_plain` reads it back."""
+    if isinstance(constraint, AtMost):
+        own = {name: getattr(constraint, name) for name in ("actions", "most", "idle", "name")}
+        return {"kind": "at most", **own}
+    assert isinstance(constraint, Forbidden)
+    bits = base64.b64encode(np.packbits(constraint.table).tobytes()).decode("ascii")
+    return {
+        "kind": "forbidden",
+        "scope": constraint.scope,
+        "rows": len(constraint.table),
+        "table": bits,
+        "name": constraint.name,
+    }
+
+
+def from_plain(given: Any) -> Constraint:
+    """The constraint that `plain` wrote, or InvalidModel: a file may say anything."""
+    kind = given.get("kind") if isinstance(given, dict) else None
+    if kind == "at most":
+        own = (given.get(name) for name in ("actions", "most", "idle", "name"))
+        return AtMost(*own)
+    rows = whole_number(given.get("rows")) if kind == "forbidden" else None
+    if rows is None or not 0 <= rows <= MOST_ROWS or not isinstance(given.get("table"), str):
+        raise InvalidModel(f"a constraint in a file is {shown(given)}, which is none")
+    try:
+        packed = np.frombuffer(base64.b64decode(given["table"], validate=True), dtype=np.uint8)
+        table = np.unpackbits(packed, count=rows).astype(np.bool_)
+    except ValueError:
+        raise InvalidModel(f"the table of a constraint in a file is {shown(given)}") from None
+    if len(table) != rows or len(packed) != -(-rows // 8):
+        raise InvalidModel(f"the table of a constraint in a file does not have {rows} entries")
+    return Forbidden(given.get("scope"), table, given.get("name"))
+
+
+def check_constraints(
+    given: Iterable[Constraint], m: int, sizes: Sequence[int], names: Sequence[str] | None = None
+) -> tuple[Constraint, ...]:
+    """The constraints of a structure as a tuple, or InvalidModel on the first that does not fit;
+    variables are called by their names where these are given."""
+    constraints = items(given, "constraints")
+    for index, constraint in enumerate(constraints):
+        if not isinstance(constraint, Constraint):
+            raise InvalidModel(
+                f"constraint {index} is {shown(constraint)}; must be a Forbidden or an AtMost"
+            )
+        label = constraint.label(names)
+        outside = [v for v in constraint.scope if v >= len(sizes)]
+        if outside:
+            raise InvalidModel(
+                f"{label}: variable {outside[0]} is none; must be in 0..{len(sizes) - 1}"
+            )
+        if not any(v >= m for v in constraint.scope):
+            raise InvalidModel(f"{label}: its scope must have an action variable")
+        if isinstance(constraint, AtMost):
+            for v, idle in constraint.pairs():
+                if v < m or idle >= sizes[v]:
+                    raise InvalidModel(
+                        f"{label}: variable {v} with idle value {idle}; must be an action "
+                        f"variable with that value"
+                    )
+        elif isinstance(constraint, Forbidden):
+            rows = count([sizes[v] for v in constraint.scope])
+            if len(constraint.table) != rows:
+                raise InvalidModel(
+                    f"{label}: the table has {len(constraint.table)} entries; must have "
+                    f"{shown(rows)}, one an assignment of its scope"
+                )
+    return constraints
+
+
+def state_without_action(
+    constraints: Sequence[Constraint], m: int, sizes: Sequence[int]
+) -> tuple[tuple[Constraint, ...], tuple[int, ...], tuple[int, ...]] | None:
+    """A state in which nothing is allowed: the constraints at fault, their state variables and the
+    values of these; None where every state keeps an action.
+
+    Raises
+    ------
+    TooLarge
+        Where constraints that hang together are over too many assignments to look at.
+    """
+    for part in _connected(constraints, m):
+        scope = sorted({v for constraint in part for v in constraint.scope})
+        states, actions = [v for v in scope if v < m], [v for v in scope if v >= m]
+        if _one_action_serves(part, actions, sizes, m):
+            continue
+        total = count([sizes[v] for v in scope])
+        if total > MOST_ROWS:
+            raise TooLarge(
+                f"constraints that share action variables are over {shown(total)} assignments; "
+                f"at most {MOST_ROWS} can be looked at to see that every state keeps an action",
+                total,
+                MOST_ROWS,
+            )
+        place = {v: index for index, v in enumerate(scope)}
+        own_sizes = [sizes[v] for v in scope]
+        forbidden = np.zeros(total, dtype=np.bool_)
+        for constraint in part:
+            rows = project(own_sizes, [place[v] for v in constraint.scope])
+            forbidden |= constraint.forbidden_table(sizes)[rows]
+        # Sorted, so states come before actions.
+        stuck = forbidden.reshape(count([sizes[v] for v in states]), -1).all(axis=1)
+        if stuck.any():
+            values = decode(int(stuck.argmax()), [sizes[v] for v in states])
+            return tuple(part), tuple(states), values
+    return None
+
+
+def allowed_joint_actions(
+    constraints: Sequence[Constraint], state: Sequence[int], m: int, sizes: Sequence[int]
+) -> Mask:
+    """Which joint actions are allowed in a state: [A]."""
+    action_sizes = sizes[m:]
+    allowed = np.ones(count(action_sizes), dtype=np.bool_)
+    for constraint in constraints:
+        if isinstance(constraint, AtMost):
+            allowed &= constraint.at_work(m, action_sizes) <= constraint.most
+            continue
+        first, weights = 0, [0] * len(action_sizes)
+        steps = strides([sizes[v] for v in constraint.scope])
+        for v, step in zip(constraint.scope, steps, strict=True):
+            if v < m:
+                first += step * int(state[v])
+            else:
+                weights[v - m] = step
+        rows = first + weighted_index(action_sizes, weights)
+        allowed &= ~constraint.forbidden_table(sizes)[rows]
+    return allowed
+
+
+def combinations_in(
+    constraints: Sequence[Constraint], state: Sequence[int], m: int, sizes: Sequence[int]
+) -> IndexArray:
+    """The joint actions that are allowed in a state, as `allowed_combinations`: [A', action
+    variables]."""
+    here: list[Constraint] = []
+    for constraint in constraints:
+        if isinstance(constraint, AtMost):
+            here.append(constraint)
+            continue
+        cube = constraint.forbidden_table(sizes).reshape([sizes[v] for v in constraint.scope])
+        cut = cube[tuple(int(state[v]) if v < m else slice(None) for v in constraint.scope)]
+        here.append(Forbidden(tuple(v for v in constraint.scope if v >= m), cut.reshape(-1)))
+    return allowed_combinations(here, m, sizes)
+
+
+def allowed_combinations(
+    constraints: Sequence[Constraint], m: int, sizes: Sequence[int]
+) -> IndexArray:
+    """The joint actions that constraints on actions alone leave, in C order: [A', action
+    variables].
+
+    Built one variable at a time, and what is forbidden goes at once: two of forty at work are 821
+    joint actions and never 2^40.
+    """
+    if not constraints:
+        return all_assignments(sizes[m:])
+    mentioned = {v for constraint in constraints for v in constraint.scope}
+    free = count([size for v, size in enumerate(sizes[m:], start=m) if v not in mentioned])
+    left: IndexArray = np.zeros((1, 0), dtype=np.int64)
+    for place, size in enumerate(sizes[m:]):
+        if max(free, len(left) * size) > MOST_LISTED:
+            raise TooLarge(
+                f"the allowed joint actions cannot be listed: there are more than {MOST_LISTED}",
+                8 * max(free, len(left) * size),
+                8 * MOST_LISTED,
+            )
+        own = np.tile(np.arange(size, dtype=np.int64), len(left))[:, None]
+        left = np.concatenate([np.repeat(left, size, axis=0), own], axis=1)
+        for constraint in constraints:
+            if isinstance(constraint, AtMost):
+                # What is at work stays at work, so the cap holds for the first variables too.
+                known = [(v - m, idle) for v, idle in constraint.pairs() if v <= m + place]
+                at_work = sum((left[:, v] != idle for v, idle in known), np.zeros(len(left), int))
+                left = left[at_work <= constraint.most]
+            elif constraint.scope[-1] == m + place:
+                steps = strides([sizes[v] for v in constraint.scope])
+                rows = left[:, [v - m for v in constraint.scope]] @ np.array(steps, dtype=np.int64)
+                left = left[~constraint.forbidden_table(sizes)[rows]]
+    return left
+
+
+def forbidden_pairs(constraints: Sequence[Constraint], m: int, sizes: Sequence[int]) -> Mask:
+    """Which pairs of joint state and joint action are forbidden: [S, A]; guarded by size."""
+    shape = (count(sizes[:m]), count(sizes[m:]))
+    refuse_above_limit(math.prod(shape))
+    forbidden = np.zeros(shape, dtype=np.bool_)
+    for constraint in constraints:
+        if isinstance(constraint, AtMost):
+            forbidden |= constraint.at_work(m, sizes[m:]) > constraint.most
+        else:
+            rows = project(sizes, constraint.scope).reshape(shape)
+            forbidden |= constraint.forbidden_table(sizes)[rows]
+    return forbidden
+
+
+def forbidden_choices(
+    constraints: Sequence[Constraint], actions: IndexArray, m: int, sizes: Sequence[int]
+) -> Mask:
+    """In which joint states a policy [S] of joint action indices does what is forbidden: [S]."""
+    state_sizes, action_sizes = sizes[:m], sizes[m:]
+    chosen = [
+        actions // step % size
+        for step, size in zip(strides(action_sizes), action_sizes, strict=True)
+    ]
+    forbidden = np.zeros(count(state_sizes), dtype=np.bool_)
+    for constraint in constraints:
+        if isinstance(constraint, AtMost):
+            busy = [(chosen[v - m] != idle).astype(np.int64) for v, idle in constraint.pairs()]
+            forbidden |= sum(busy) > constraint.most
+            continue
+        steps = dict(
+            zip(constraint.scope, strides([sizes[v] for v in constraint.scope]), strict=True)
+        )
+        rows = weighted_index(state_sizes, [steps.get(v, 0) for v in range(m)])
+        for v in constraint.scope:
+            if v >= m:
+                rows = rows + steps[v] * chosen[v - m]
+        forbidden |= constraint.forbidden_table(sizes)[rows]
+    return forbidden
+
+
+def _connected(constraints: Sequence[Constraint], m: int) -> list[list[Constraint]]:
+    """Constraints that share action variables, directly or through others, together."""
+    parts: list[tuple[set[int], list[Constraint]]] = []
+    for constraint in constraints:
+        actions = {v for v in constraint.scope if v >= m}
+        touching = [part for part in parts if part[0] & actions]
+        merged = [constraint]
+        for part in touching:
+            actions |= part[0]
+            merged = part[1] + merged
+            parts.remove(part)
+        parts.append((actions, merged))
+    return [members for _, members in parts]
+
+
+def _one_action_serves(
+    part: Sequence[Constraint], actions: Sequence[int], sizes: Sequence[int], m: int
+) -> bool:
+    """Whether doing nothing (the idle values of a cap, else 0) is allowed in every state."""
+    chosen = dict.fromkeys(actions, 0)
+    for constraint in part:
+        if isinstance(constraint, AtMost):
+            chosen.update(constraint.pairs())
+    for constraint in part:
+        if isinstance(constraint, AtMost):
+            if sum(chosen[v] != idle for v, idle in constraint.pairs()) > constraint.most:
+                return False
+            continue
+        cube = constraint.forbidden_table(sizes).reshape([sizes[v] for v in constraint.scope])
+        place = tuple(chosen[v] if v >= m else slice(None) for v in constraint.scope)
+        if cube[place].any():
+            return False
+    return True
+
+
+def _scope(given: Any, label: str) -> tuple[int, ...]:
+    numbers = [whole_number(v) for v in items(given, f"{label}: scope")]
+    scope = [v for v in numbers if v is not None and v >= 0]
+    if len(scope) != len(numbers) or scope != sorted(set(scope)) or not scope:
+        raise InvalidModel(
+            f"{label}: scope {shown(given)} must be sorted numbers of variables, without repeats"
+        )
+    return tuple(scope)
+
+
+def check_name(name: object) -> None:
+    """Refuse what cannot be the name of a constraint."""
+    if not isinstance(name, str) or not name.isprintable():
+        raise InvalidModel(f"name {name!r} of a constraint: must be a printable string")

@@ -1,0 +1,269 @@
+"""Constraints as people say them: what does not go together, who keeps apart, how many at once.
+
+A *rule* is a partial assignment by name that is forbidden; any rule that fits forbids:
+
+    forbid(model, {"crew_1": "P1", "crew_2": "P1"})          the two crews are not both on P1
+    forbid(model, {"stock": ["8", "9"], "order": "many"})    no large order with a full store
+    apart(model, ["crew_1", "crew_2"], besides="rest")       never on one pump, together at rest
+    at_most(model, 2, ["repair_1", "repair_2", "repair_3"])  two repairs at a time
+
+Each gives one constraint (constraints.py), for the variables of a structure or a model; a model
+takes them with `FactoredMDP.with_constraints`, which has every check. Cost: a table over the
+variables that the rules name; none for `at_most`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fmdp.errors import InvalidModel, TooLarge, did_you_mean
+from fmdp.model.constraints import MOST_ROWS, AtMost, Forbidden, Mask, check_name
+from fmdp.model.spaces import count, items, shown, whole_number
+from fmdp.model.structure import Structure, check_structure
+
+if TYPE_CHECKING:
+    from fmdp.model.factored import FactoredMDP
+
+Rule = Mapping[Any, Any]
+"""Variable -> value, or a list of values any of which will do; by name or by number."""
+
+
+def constraint_from_rules(
+    structure: Structure | FactoredMDP, rules: Iterable[Rule], name: str = ""
+) -> Forbidden:
+    """The constraint that forbids what any of the rules fits.
+
+    Parameters
+    ----------
+    structure
+        Whose variables the rules speak of; its factors do not count.
+    rules
+        Each a mapping from variables, by name or by number, to a value, by name or by number, or
+        to a list of values any of which will do. Each must speak of an action variable.
+    name
+        How errors call the constraint.
+
+    Returns
+    -------
+    Forbidden
+        Its scope is all variables that the rules speak of.
+
+    Raises
+    ------
+    InvalidModel
+        Where there is no rule, or one names what is not there; the text has its number.
+    TooLarge
+        Where the rules together speak of variables with too many joint values.
+    """
+    s = _structure(structure)
+    label = _label(name, "constraint")
+    read: list[dict[int, list[int]]] = []
+    for index, rule in enumerate(items(rules, f"{label}: rules")):
+        where = f"{label}, rule {index}"
+        if not isinstance(rule, Mapping):
+            raise InvalidModel(
+                f"{where} is {shown(rule)}; must be a mapping from variables to values"
+            )
+        fits = {}
+        for key, wanted in rule.items():
+            variable = _variable(s, key, where)
+            if variable in fits:
+                raise InvalidModel(f'{where}: "{s.names[variable]}" is there twice')
+            fits[variable] = _values(s, variable, wanted, where)
+        if not any(variable >= s.m for variable in fits):
+            raise InvalidModel(
+                f"{where} {shown(dict(rule))} names no action variable, so it would forbid every "
+                f"action; must name one of {', '.join(s.action_names)}"
+            )
+        read.append(fits)
+    if not read:
+        raise InvalidModel(f"{label} has no rule; must have at least one")
+    scope = tuple(sorted({variable for fits in read for variable in fits}))
+    sizes = s.scope_sizes(scope)
+    if count(sizes) > MOST_ROWS:
+        raise TooLarge(
+            f"{label}: its rules speak of variables with {shown(count(sizes))} joint values; at "
+            f"most {MOST_ROWS} in one constraint: make several of it",
+            count(sizes),
+            MOST_ROWS,
+        )
+    forbidden: Mask = np.zeros(sizes, dtype=np.bool_)
+    for fits in read:
+        place = [fits.get(v, range(s.sizes[v])) for v in scope]
+        forbidden[np.ix_(*map(list, place))] = True
+    return Forbidden(scope, forbidden.reshape(-1), name)
+
+
+def forbid(structure: Structure | FactoredMDP, *rules: Rule, name: str = "") -> Forbidden:
+    """Values that do not go together; with several rules, any of them forbids.
+
+    Parameters
+    ----------
+    structure
+        Whose variables the rules speak of.
+    *rules
+        As in `constraint_from_rules`.
+    name
+        How errors call the constraint.
+    """
+    return constraint_from_rules(structure, rules, name)
+
+
+def apart(
+    structure: Structure | FactoredMDP,
+    variables: Sequence[int | str],
+    *,
+    besides: object = (),
+    name: str = "",
+) -> Forbidden:
+    """No two of these variables have one value: "crew 2 not where crew 1 is".
+
+    Parameters
+    ----------
+    structure
+        Whose variables they are.
+    variables
+        Two or more, by name or by number, at least one of them an action variable; values are
+        compared by name.
+    besides
+        A value, or a list of them, that several may have at once.
+    name
+        How errors call the constraint.
+
+    Raises
+    ------
+    InvalidModel
+        Where there are fewer than two, one does not exist, or no two of them share a value.
+    """
+    s = _structure(structure)
+    label = _label(name, "constraint")
+    own = [_variable(s, v, label) for v in items(variables, f"{label}: variables")]
+    if len(set(own)) != len(own) or len(own) < 2:
+        raise InvalidModel(
+            f"{label}: {shown(list(variables))} must be two or more different variables"
+        )
+    free = {str(value) for value in _listed(besides)}
+    known = {value for v in own for value in s.values[v]}
+    for value in free - known:
+        raise InvalidModel(
+            f'{label}: besides "{value}", which is a value of none of its variables'
+            f"{did_you_mean(value, known)}"
+        )
+    rules = [
+        {a: value, b: value}
+        for place, a in enumerate(own)
+        for b in own[place + 1 :]
+        if max(a, b) >= s.m
+        for value in sorted(set(s.values[a]) & set(s.values[b]) - free)
+    ]
+    if not rules:
+        raise InvalidModel(
+            f"{label}: {', '.join(s.names[v] for v in own)} share no value that an action could "
+            f"avoid"
+        )
+    return constraint_from_rules(s, rules, name)
+
+
+def at_most(
+    structure: Structure | FactoredMDP,
+    most: int,
+    actions: Sequence[int | str] | None = None,
+    *,
+    idle: object = None,
+    name: str = "",
+) -> AtMost:
+    """At most so many action variables are at work (not at their idle value) at once.
+
+    Parameters
+    ----------
+    structure
+        Whose variables they are.
+    most
+        How many, 0 or more.
+    actions
+        The action variables, by name or by number; None is all of them.
+    idle
+        The idle value, by name or by number: one for all, or a mapping from variables; None is
+        their first value.
+    name
+        How errors call the constraint.
+
+    Raises
+    ------
+    InvalidModel
+        Where one of them is no action variable or has no such value.
+    """
+    s = _structure(structure)
+    label = _label(name, f"at most {shown(most)}")
+    given = s.action_names if actions is None else items(actions, f"{label}: actions")
+    numbers = sorted(_variable(s, v, label) for v in given)
+    for v in numbers:
+        if v < s.m:
+            raise InvalidModel(
+                f'{label}: "{s.names[v]}" is a state variable; must be one of '
+                f"{', '.join(s.action_names)}"
+            )
+    at_rest = dict.fromkeys(numbers, 0)
+    if isinstance(idle, Mapping):
+        for key, value in idle.items():
+            v = _variable(s, key, f"{label}: idle")
+            if v not in at_rest:
+                raise InvalidModel(f'{label}: idle value of "{s.names[v]}", which is not counted')
+            at_rest[v] = _value(s, v, value, label)
+    elif idle is not None:
+        at_rest = {v: _value(s, v, idle, label) for v in numbers}
+    return AtMost(tuple(numbers), most, tuple(at_rest.values()), name)
+
+
+def _structure(given: Structure | FactoredMDP) -> Structure:
+    structure: Any = getattr(given, "structure", given)
+    check_structure(structure, "a constraint")
+    return structure  # type: ignore[no-any-return]
+
+
+def _label(name: str, nameless: str) -> str:
+    check_name(name)
+    return f'constraint "{name}"' if name else nameless
+
+
+def _variable(s: Structure, key: Any, where: str) -> int:
+    number = whole_number(key)
+    if number is None and isinstance(key, str) and key in s.names:
+        return s.variable(key)
+    if number is None or not 0 <= number < len(s.sizes):
+        near = did_you_mean(key, s.names) if isinstance(key, str) else ""
+        raise InvalidModel(f"{where}: no variable is called {shown(key)}{near}")
+    return number
+
+
+def _listed(wanted: object) -> tuple[Any, ...]:
+    """The values that are meant: one, or several."""
+    if isinstance(wanted, np.ndarray):
+        return tuple(np.atleast_1d(wanted))
+    if isinstance(wanted, list | tuple | set | frozenset | range):
+        return tuple(wanted)
+    return (wanted,)
+
+
+def _values(s: Structure, variable: int, wanted: object, where: str) -> list[int]:
+    found = sorted({_value(s, variable, value, where) for value in _listed(wanted)})
+    if not found:
+        raise InvalidModel(f'{where}: "{s.names[variable]}" has no value; must have at least one')
+    return found
+
+
+def _value(s: Structure, variable: int, value: object, where: str) -> int:
+    names = s.values[variable]
+    number = whole_number(value)
+    if number is None and isinstance(value, str) and value in names:
+        return names.index(value)
+    if number is None or not 0 <= number < len(names):
+        near = did_you_mean(value, names[:1000]) if isinstance(value, str) else ""
+        raise InvalidModel(
+            f'{where}: "{s.names[variable]}" has no value {shown(value)}; must be one of '
+            f"{', '.join(names[:12])}{', ...' if len(names) > 12 else ''}{near}"
+        )
+    return number

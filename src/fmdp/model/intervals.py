@@ -1,0 +1,186 @@
+"""Intervals: how well the numbers of a model are known.
+
+    lower_i(v | x) <= P_i(v | x) <= upper_i(v | x),    lower_k(x) <= R_k(x) <= upper_k(x)
+
+A model with intervals is a set of models, those whose tables lie inside (the bounded-parameter MDPs
+of Givan, Leach & Dean 2000, factor by factor), and a nominal member, its tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from fmdp.errors import InvalidModel
+from fmdp.model.alike import Alike
+from fmdp.model.spaces import FloatArray, IndexArray, items
+from fmdp.model.structure import Structure
+
+SLACK = 1e-9
+"""How far a nominal number may lie outside its interval, which is then widened to hold it."""
+
+
+@dataclass(frozen=True, eq=False)
+class Intervals:
+    """Lower and upper ends of every number of a model's tables.
+
+    Parameters
+    ----------
+    lower, upper
+        For each state variable i arrays [|X[Z_i]|, |S_i|], 0 <= lower <= upper <= 1.
+    reward_lower, reward_upper
+        For each reward factor k arrays [|X[Z_k]|], inside its range.
+
+    Raises
+    ------
+    InvalidModel
+        Where these are no such arrays.
+    """
+
+    lower: tuple[FloatArray, ...]
+    upper: tuple[FloatArray, ...]
+    reward_lower: tuple[FloatArray, ...]
+    reward_upper: tuple[FloatArray, ...]
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            tables = items(getattr(self, field.name), f"intervals: {field.name}")
+            object.__setattr__(
+                self, field.name, tuple(_table(own, f"intervals: {field.name}") for own in tables)
+            )
+
+    @cached_property
+    def _content(self) -> tuple[tuple[bytes, ...], ...]:
+        return tuple(tuple(own.tobytes() for own in tables) for tables in self.arrays())
+
+    def arrays(self) -> tuple[tuple[FloatArray, ...], ...]:
+        """The four lists of tables: lower, upper, reward_lower, reward_upper."""
+        return self.lower, self.upper, self.reward_lower, self.reward_upper
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Intervals) and self._content == other._content
+
+    def __hash__(self) -> int:
+        return hash(self._content)
+
+    def __reduce__(self) -> tuple[type[Intervals], tuple[Any, ...]]:
+        # Through the constructor, because pickled arrays come back writeable.
+        return type(self), self.arrays()
+
+    def __repr__(self) -> str:
+        return f"Intervals({len(self.lower)} transition factors, {len(self.reward_lower)} rewards)"
+
+    def around(
+        self,
+        structure: Structure,
+        transitions: Sequence[FloatArray],
+        rewards: Sequence[FloatArray],
+    ) -> Intervals:
+        """These intervals for a model with these tables, checked; an end that rounding has put
+        beyond its nominal number is moved there.
+
+        Parameters
+        ----------
+        structure
+            Of the model.
+        transitions, rewards
+            Its tables.
+
+        Raises
+        ------
+        InvalidModel
+            Where a shape differs, or a nominal number lies outside; names the factor and the row.
+        """
+        s = structure
+        made: dict[str, list[FloatArray]] = {field.name: [] for field in fields(self)}
+        kinds = (
+            (transitions, self.lower, self.upper, s.transition_label, s.transition_scopes, None),
+            (
+                rewards,
+                self.reward_lower,
+                self.reward_upper,
+                s.reward_label,
+                s.reward_scopes,
+                s.reward_ranges,
+            ),
+        )
+        for (nominal, lower, upper, label, scopes, ranges), names in zip(
+            kinds, (("lower", "upper"), ("reward_lower", "reward_upper")), strict=True
+        ):
+            if not len(lower) == len(upper) == len(nominal):
+                raise InvalidModel(
+                    f"intervals for {len(lower)} and {len(upper)} factors; must be for "
+                    f"{len(nominal)}"
+                )
+            for index, (middle, low, high) in enumerate(zip(nominal, lower, upper, strict=True)):
+                if low.shape != middle.shape or high.shape != middle.shape:
+                    raise InvalidModel(
+                        f"{label(index)}: intervals of shape {list(low.shape)} and "
+                        f"{list(high.shape)}; must be {list(middle.shape)}"
+                    )
+                least, most = (0.0, 1.0) if ranges is None else ranges[index]
+                slack = SLACK * max(most - least, abs(least), abs(most))
+                inside = (low >= least - slack) & (high <= most + slack)
+                inside &= (low <= middle + slack) & (middle <= high + slack)
+                if not inside.all():
+                    row = int(np.argwhere(~inside)[0][0])
+                    raise InvalidModel(
+                        f"{label(index)}, {s.row_label(scopes[index], row)}: interval "
+                        f"{np.atleast_1d(low[row]).tolist()} to "
+                        f"{np.atleast_1d(high[row]).tolist()} must lie in "
+                        f"[{least!r}, {most!r}] and hold {np.atleast_1d(middle[row]).tolist()}"
+                    )
+                made[names[0]].append(np.maximum(np.minimum(low, middle), least))
+                made[names[1]].append(np.minimum(np.maximum(high, middle), most))
+        return Intervals(**{field: tuple(tables) for field, tables in made.items()})
+
+    def together(self, alike: Alike) -> Intervals:
+        """These intervals where rows are alike: what one row of a class cannot be none can be.
+
+        Parameters
+        ----------
+        alike
+            The classes of the rows; every class has one nominal row, inside all its intervals.
+        """
+        return Intervals(
+            _by_class(self.lower, alike.transitions, np.maximum),
+            _by_class(self.upper, alike.transitions, np.minimum),
+            _by_class(self.reward_lower, alike.rewards, np.maximum),
+            _by_class(self.reward_upper, alike.rewards, np.minimum),
+        )
+
+
+def _by_class(
+    tables: Sequence[FloatArray], classes: Sequence[IndexArray], narrower: np.ufunc
+) -> tuple[FloatArray, ...]:
+    """Every row becomes the narrowest of its class."""
+    made = [table.copy() for table in tables]
+    for width in {table.shape[1:] for table in tables}:
+        own = [f for f, table in enumerate(tables) if table.shape[1:] == width]
+        rows = np.concatenate([tables[f] for f in own])
+        numbers = np.concatenate([classes[f] for f in own])
+        found, first = np.unique(numbers, return_index=True)
+        place = np.searchsorted(found, numbers)
+        narrowest = rows[first]
+        narrower.at(narrowest, place, rows)
+        for f, start in zip(own, np.cumsum([0, *(len(tables[f]) for f in own)]), strict=False):
+            made[f] = narrowest[place[start : start + len(tables[f])]]
+    return tuple(made)
+
+
+def _table(given: Any, label: str) -> FloatArray:
+    try:
+        array = np.asarray(given)
+    except ValueError:
+        array = np.empty(0, dtype=object)
+    if array.dtype.kind not in "biuf" or array.ndim not in (1, 2):
+        raise InvalidModel(f"{label}: must be tables of numbers")
+    table: FloatArray = np.ascontiguousarray(array, dtype=np.float64) + 0.0
+    if not np.isfinite(table).all():
+        raise InvalidModel(f"{label}: has an entry that is no finite number")
+    table.flags.writeable = False
+    return table

@@ -1,0 +1,481 @@
+"""Names: states and actions as people write them, and back.
+
+Inside the library a state or an action is a tuple of numbers, one a variable. Whoever hands one
+over may write
+
+    (2, 0)                                  a number a variable, which is the fast way
+    ("broken", 0)                           a number or the name of a value, variable by variable
+    {"pump": "broken", "price": "low"}      a mapping with every variable once
+    "pump=broken,price=low"                 the same as a text; as JSON where a name holds , or =
+    "restart"                               a value alone, where there is only one variable
+
+and who asks by name (with a mapping or a text) is answered by name. In a text and in a name the
+digits are those of the name: a number is an index only where it is a number. `Variables` reads and
+writes assignments of some variables, `Naming` those of states and actions; a structure has one, and
+so has a policy, also without its structure. What is wrong is one line that names the variable.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Any, TypeAlias, overload
+
+import numpy as np
+
+from fmdp.errors import InvalidModel, InvalidParameter, did_you_mean
+from fmdp.model.spaces import items, shown, shown_tuple, whole_number
+
+ByName: TypeAlias = Mapping[str, int | str] | str
+"""A state or an action by name: a mapping, or a text name=value,..."""
+ByNumber: TypeAlias = Sequence[int | str]
+"""One entry a variable: a number, or the name of a value."""
+Assignment: TypeAlias = ByName | ByNumber
+
+_LONGEST_QUOTED = 200
+_LONGEST_COMPARED = 80
+_MOST_COMPARED = 4096
+"""Names that are searched for the nearest to a wrong one."""
+
+
+class Numerals(Sequence[str]):
+    """The names "0", "1", ... of many values, each made when it is asked for.
+
+    A file of a kilobyte can declare a variable of 2^24 values; their names would take a gigabyte.
+    """
+
+    __slots__ = ("_numbers",)
+
+    def __init__(self, size: int) -> None:
+        self._numbers = range(size)
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    @overload
+    def __getitem__(self, place: int) -> str: ...
+    @overload
+    def __getitem__(self, place: slice) -> tuple[str, ...]: ...
+    def __getitem__(self, place: int | slice) -> str | tuple[str, ...]:
+        found = self._numbers[place]
+        return tuple(map(str, found)) if isinstance(found, range) else str(found)
+
+    def __iter__(self) -> Iterator[str]:
+        return map(str, self._numbers)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Numerals) and len(self) == len(other)
+
+    def __hash__(self) -> int:
+        return hash(self._numbers)
+
+    def __repr__(self) -> str:
+        return f"Numerals({len(self)})"
+
+    def __reduce__(self) -> tuple[type[Numerals], tuple[int]]:
+        return type(self), (len(self),)
+
+
+FEW_VALUES = 4096
+"""Up to here the default names of values are a tuple."""
+
+
+def numerals(size: int) -> Sequence[str]:
+    """The default names of the values of a variable: "0", "1", ...."""
+    return _few_numerals(size) if size <= FEW_VALUES else Numerals(size)
+
+
+@lru_cache(maxsize=64)
+def _few_numerals(size: int) -> tuple[str, ...]:
+    return tuple(map(str, range(size)))
+
+
+def default_names(prefix: str, n: int) -> tuple[str, ...]:
+    """The default names of n variables or factors: prefix0, prefix1, ...."""
+    return tuple(f"{prefix}{index}" for index in range(n))
+
+
+def quote(name: str) -> str:
+    """A name in an error."""
+    name = name if len(name) <= _LONGEST_QUOTED else f"{name[: _LONGEST_QUOTED - 3]}..."
+    return f'"{name}"' if name.isprintable() else ascii(name)
+
+
+def listed(names: Sequence[str], most: int = 12) -> str:
+    """Some names in an error, and how many there are."""
+    shown = ", ".join(names[:most])
+    return shown if len(names) <= most else f"{shown}, ... ({len(names)} in all)"
+
+
+def nearest(word: str, names: Sequence[str]) -> str:
+    """'; did you mean "x"?', or nothing; nor for what takes long to compare."""
+    few = len(names) <= _MOST_COMPARED and len(word) <= _LONGEST_COMPARED
+    return did_you_mean(word, names) if few else ""
+
+
+# ---- names as they are declared ------------------------------------------------------------------
+
+
+def checked_names(names: Sequence[str], n: int, kind: str, prefix: str) -> tuple[str, ...]:
+    """n names, the default ones where none is given, or InvalidModel."""
+    if isinstance(names, str):
+        raise InvalidModel(f"{kind} names {names!r}: must be {n} names, or none")
+    names = items(names, f"{kind} names")
+    if len(names) == 0:
+        return default_names(prefix, n)
+    if len(names) != n:
+        raise InvalidModel(f"{kind} names {names!r}: must be {n} names, or none")
+    for index, name in enumerate(names):
+        if not _is_name(name):
+            raise InvalidModel(
+                f"name of {kind} {index} is {name!r}; must be a non-empty printable string"
+            )
+    return tuple(names)
+
+
+def _is_name(name: object) -> bool:
+    # Printable keeps every error message that quotes the name on one line.
+    return isinstance(name, str) and name != "" and name.isprintable()
+
+
+def refuse_repeated(names: Sequence[str], what: str) -> None:
+    """InvalidModel where a name occurs twice."""
+    if len(set(names)) == len(names):
+        return
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            raise InvalidModel(f"{what} {quote(name)} occurs twice; names must differ")
+        seen.add(name)
+
+
+def checked_values(
+    values: Sequence[Sequence[str]], sizes: Sequence[int], names: Sequence[str], kind: str
+) -> tuple[Sequence[str], ...]:
+    """The names of the values of every variable, the default ones where none is given, or
+    InvalidModel."""
+    values = items(values, f"{kind} values")
+    if len(values) == 0:
+        return tuple(numerals(size) for size in sizes)
+    if len(values) != len(sizes):
+        raise InvalidModel(
+            f"value names for {len(values)} {kind} variables; must be for {len(sizes)}, or none"
+        )
+    checked: list[Sequence[str]] = []
+    for own, size, name in zip(values, sizes, names, strict=True):
+        label = f"{kind} variable {quote(name)}"
+        if isinstance(own, str):
+            raise InvalidModel(f"{label} has {len(own)} value names; must have {size}")
+        if isinstance(own, Numerals) and len(own) == size > FEW_VALUES:
+            checked.append(own)
+            continue
+        own = items(own, f"{label}: value names")
+        if len(own) == 0:
+            checked.append(numerals(size))
+            continue
+        if len(own) != size:
+            raise InvalidModel(f"{label} has {len(own)} value names; must have {size}")
+        for value in own:
+            if not _is_name(value):
+                raise InvalidModel(
+                    f"{label}: value name {value!r} must be a non-empty printable string"
+                )
+        refuse_repeated(own, f"{label}: value name")
+        # Equal names are one object of one kind, however they were given.
+        default = size > FEW_VALUES and all(map(str.__eq__, own, Numerals(size)))
+        checked.append(Numerals(size) if default else tuple(own))
+    return tuple(checked)
+
+
+# ---- assignments ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Variables:
+    """The names of some variables and of their values: reads assignments, and names them."""
+
+    kind: str
+    """"state" or "action"."""
+    names: tuple[str, ...]
+    values: tuple[Sequence[str], ...]
+
+    @cached_property
+    def sizes(self) -> tuple[int, ...]:
+        """Number of values of each."""
+        return tuple(map(len, self.values))
+
+    @cached_property
+    def _numbers(self) -> dict[str, int]:
+        return {name: number for number, name in enumerate(self.names)}
+
+    @cached_property
+    def _indices(self) -> tuple[dict[str, int] | None, ...]:
+        """For each variable its values by name; None where they are numerals, too many to hold."""
+        return tuple(
+            None if isinstance(own, Numerals) else {name: place for place, name in enumerate(own)}
+            for own in self.values
+        )
+
+    def check(self, given: Any, what: str) -> tuple[int, ...]:
+        """The assignment as a tuple of numbers, or InvalidParameter in one line."""
+        sizes, plain = self.sizes, given
+        if type(given) is list:
+            plain = tuple(given)
+        elif type(given) is np.ndarray and given.dtype.kind in "iu" and given.ndim == 1:
+            plain = tuple(given.tolist())
+        if type(plain) is tuple and len(plain) == len(sizes):
+            for value, size in zip(plain, sizes, strict=True):
+                if type(value) is not int or not 0 <= value < size:
+                    break
+            else:
+                return plain
+        if isinstance(given, str):
+            return self._of_pairs(self._pairs(given, what), what)
+        if isinstance(given, Mapping):
+            return self._of_pairs(given.items(), what)
+        return self._of_sequence(given, what)
+
+    def _of_sequence(self, given: Any, what: str) -> tuple[int, ...]:
+        try:
+            values = items(given, what)
+        except InvalidModel:
+            raise InvalidParameter(
+                f"{what} is {shown(given)}; must be {len(self.sizes)} whole numbers or names of "
+                f"values, or a mapping by name"
+            ) from None
+        if len(values) != len(self.sizes):
+            raise InvalidParameter(
+                f"{what} {shown_tuple(values)} has {len(values)} values; must have "
+                f"{len(self.sizes)}"
+            )
+        try:
+            return tuple(self.value(number, value) for number, value in enumerate(values))
+        except InvalidParameter as error:
+            raise InvalidParameter(f"{what} {shown_tuple(values)}: {error}") from None
+
+    def _of_pairs(self, pairs: Iterable[tuple[Any, Any]], what: str) -> tuple[int, ...]:
+        values = in_order(pairs, self._numbers, f"{self.kind} variable", what)
+        try:
+            return tuple(self.value(number, value) for number, value in enumerate(values))
+        except InvalidParameter as error:
+            raise InvalidParameter(f"{what}: {error}") from None
+
+    def _pairs(self, text: str, what: str) -> list[tuple[Any, Any]]:
+        """(variable, value) of a text name=value,name=value, of JSON, or of a value alone."""
+        if text.lstrip().startswith("{"):
+            return _json_pairs(text, what)
+        alone = len(self.names) == 1
+        if alone and ("=" not in text or self._place(0, text) is not None):
+            return [(self.names[0], text)]
+        pairs: list[tuple[Any, Any]] = []
+        for part in text.split(","):
+            name, sign, value = part.partition("=")
+            if not sign:
+                example = ",".join(
+                    f"{own}={values[0]}"
+                    for own, values in zip(self.names[:2], self.values, strict=False)
+                )
+                more = ",..." if len(self.names) > 2 else ""
+                raise InvalidParameter(
+                    f"{what}: {quote(part)} must be name=value, as in {example}{more}"
+                )
+            pairs.append((name.strip(), value.strip()))
+        return pairs
+
+    def _place(self, number: int, name: str) -> int | None:
+        """The value with this name; None if there is none."""
+        known = self._indices[number]
+        if known is not None:
+            return known.get(name)
+        few = len(name) <= 9 and name.isascii() and name.isdecimal()
+        place = int(name) if few else -1
+        return place if 0 <= place < self.sizes[number] and str(place) == name else None
+
+    def value(self, number: int, value: Any) -> int:
+        """A value of one variable, given by number or by name, or InvalidParameter."""
+        size, values = self.sizes[number], self.values[number]
+        if isinstance(value, str):
+            place = self._place(number, value)
+            if place is not None:
+                return place
+            raise InvalidParameter(
+                f"{quote(self.names[number])} has no value {quote(value)}; must be one of "
+                f"{listed(values)}{nearest(value, values)}"
+            )
+        whole = whole_number(value)
+        if whole is None or not 0 <= whole < size:
+            names = "" if values == numerals(size) else f", or one of {listed(values)}"
+            raise InvalidParameter(
+                f"{quote(self.names[number])} is {shown(value)}; must be in 0..{size - 1}{names}"
+            )
+        return whole
+
+    def named(self, assignment: Sequence[int]) -> dict[str, str]:
+        """An assignment by name; it is not checked."""
+        return {
+            name: values[place]
+            for name, values, place in zip(self.names, self.values, assignment, strict=True)
+        }
+
+
+def in_order(
+    pairs: Iterable[tuple[Any, Any]], numbers: Mapping[str, int], kind: str, what: str
+) -> list[Any]:
+    """What is given by name, each name of the `kind` once, in the order of their numbers."""
+    found: dict[int, Any] = {}
+    names = tuple(numbers)
+    for name, value in pairs:
+        number = numbers.get(name) if isinstance(name, str) else None
+        if number is None:
+            word = quote(name) if isinstance(name, str) else shown(name)
+            hint = nearest(name, names) if isinstance(name, str) else ""
+            raise InvalidParameter(
+                f"{what}: no {kind} is called {word}; must be one of {listed(names)}{hint}"
+            )
+        if number in found:
+            raise InvalidParameter(f"{what}: {quote(name)} is given twice; must be given once")
+        found[number] = value
+    if len(found) < len(numbers):
+        missing = [quote(name) for name, number in numbers.items() if number not in found]
+        verb = "are" if len(missing) > 1 else "is"
+        raise InvalidParameter(
+            f"{what}: {listed(missing)} {verb} missing; every {kind} must have a value"
+        )
+    return [found[number] for number in range(len(numbers))]
+
+
+class _Pairs(list[tuple[str, Any]]):
+    """A JSON object, with what occurs twice in it."""
+
+
+def _json_pairs(text: str, what: str) -> list[tuple[Any, Any]]:
+    try:
+        found = json.loads(text, object_pairs_hook=_Pairs)
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, _Pairs):
+        raise InvalidParameter(f"{what} {shown(text)} is no JSON object {{name: value, ...}}")
+    return found
+
+
+@dataclass(frozen=True)
+class Naming:
+    """What the variables of states and actions and their values are called.
+
+    Every structure has one (`structure.naming`), and so has every policy that a planner made.
+    """
+
+    states: Variables
+    actions: Variables
+
+    @classmethod
+    def of(
+        cls,
+        state_names: tuple[str, ...],
+        action_names: tuple[str, ...],
+        state_values: tuple[Sequence[str], ...],
+        action_values: tuple[Sequence[str], ...],
+    ) -> Naming:
+        """From names that have been checked."""
+        return cls(
+            Variables("state", state_names, state_values),
+            Variables("action", action_names, action_values),
+        )
+
+    @classmethod
+    def default(cls, state_sizes: Sequence[int], action_sizes: Sequence[int]) -> Naming:
+        """s0, s1, ..., a0, a1, ..., and numerals: what variables are called if nobody says."""
+        return cls.of(
+            default_names("s", len(state_sizes)),
+            default_names("a", len(action_sizes)),
+            tuple(map(numerals, state_sizes)),
+            tuple(map(numerals, action_sizes)),
+        )
+
+    @cached_property
+    def is_default(self) -> bool:
+        """Whether nobody has named anything."""
+        return self == Naming.default(self.states.sizes, self.actions.sizes)
+
+    def check_state(self, state: Assignment, what: str = "state") -> tuple[int, ...]:
+        """As `Structure.check_state`."""
+        return self.states.check(state, what)
+
+    def check_action(self, action: Assignment, what: str = "action") -> tuple[int, ...]:
+        """As `Structure.check_action`."""
+        return self.actions.check(action, what)
+
+    def name_state(self, state: Assignment) -> dict[str, str]:
+        """As `Structure.name_state`."""
+        return self.states.named(self.states.check(state, "state"))
+
+    def name_action(self, action: Assignment) -> dict[str, str]:
+        """As `Structure.name_action`."""
+        return self.actions.named(self.actions.check(action, "action"))
+
+    def refuse_other(self, other: Naming, owner: str, others: str) -> None:
+        """InvalidParameter where both have names and these differ, for variables or values of the
+        same sizes; the default names agree with any."""
+        for mine, theirs in ((self.states, other.states), (self.actions, other.actions)):
+            kind = mine.kind
+            named = [
+                variables.names != default_names(kind[0], len(variables.names))
+                for variables in (mine, theirs)
+            ]
+            for number, (own, its) in enumerate(zip(mine.names, theirs.names, strict=True)):
+                if all(named) and own != its:
+                    raise InvalidParameter(
+                        f"{kind} variable {number} of {owner} is called {quote(own)}; that of "
+                        f"{others} is {quote(its)}"
+                    )
+            for name, known, found in zip(mine.names, mine.values, theirs.values, strict=True):
+                if known != found and numerals(len(known)) not in (known, found):
+                    raise InvalidParameter(
+                        f"the values of {quote(name)} in {owner} are called {listed(known)}; those "
+                        f"of {others} are {listed(found)}"
+                    )
+
+    def header(self) -> dict[str, list[Any]] | None:
+        """What a file holds of it, or None where nobody has named anything; numerals as none, which
+        is read as the same."""
+        if self.is_default:
+            return None
+        found: dict[str, list[Any]] = {}
+        for kind, variables in (("state", self.states), ("action", self.actions)):
+            found[f"{kind}_names"] = list(variables.names)
+            found[f"{kind}_values"] = [
+                [] if own == numerals(len(own)) else list(own) for own in variables.values
+            ]
+        return found
+
+    @classmethod
+    def from_header(
+        cls, header: Any, state_sizes: Sequence[int], action_sizes: Sequence[int]
+    ) -> Naming:
+        """What `header` has given, for variables of these sizes; InvalidModel or InvalidParameter
+        where it cannot be theirs."""
+        if header is None:
+            return cls.default(state_sizes, action_sizes)
+        keys = {f"{kind}_{what}" for kind in ("state", "action") for what in ("names", "values")}
+        if not isinstance(header, dict) or header.keys() != keys:
+            raise InvalidParameter(
+                f"its names must be an object of {', '.join(sorted(keys))}; got {shown(header)}"
+            )
+        sides: list[Variables] = []
+        for kind, sizes in (("state", state_sizes), ("action", action_sizes)):
+            names = checked_names(header[f"{kind}_names"], len(sizes), kind, kind[0])
+            values = checked_values(header[f"{kind}_values"], sizes, names, kind)
+            sides.append(Variables(kind, names, values))
+        refuse_repeated(sides[0].names + sides[1].names, "variable name")
+        return cls(*sides)
+
+    def answer(self, action: tuple[int, ...], asked: Assignment) -> Any:
+        """The action as it was asked for: by name to a mapping or a text, else by number."""
+        return self.actions.named(action) if by_name(asked) else action
+
+
+def by_name(given: object) -> bool:
+    """Whether a state or an action is given by name, so that the answer is to be by name too."""
+    return type(given) is not tuple and isinstance(given, str | Mapping)

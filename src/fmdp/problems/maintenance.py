@@ -1,0 +1,155 @@
+"""Condition-based maintenance: n components wear, a crew replaces some of them, k must work.
+
+A component has levels 0 (new) to levels - 1 (failed). Replacing makes it new at once; then each
+wears by one level with probability `wear`, more (times 1 + load) while the component before it on
+the ring is failed. Costs of a step, paid on what is found before the action: `preventive` for
+replacing a component that works and `corrective` for one that is failed, `setup` once if anything
+is replaced, `penalty` while fewer than k components work. With `crew` at most so many are replaced
+at once. The costs and the system are those of the condition-based maintenance model of mdpsolver
+(Andersen, Andersen, Kulahci & Nielsen 2022), whose components may wear by several levels.
+
+Replacing is sure and immediate, wear is chance (`FactoredMDP.from_effects`): exact planners take
+2^n joint actions one component at a time. Tables: the penalty has levels^n entries, the set-up 2^n;
+without them (k=0, setup=0) tables grow with n only.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from fmdp.errors import InvalidParameter
+from fmdp.model.alike import Alike
+from fmdp.model.constraints import AtMost
+from fmdp.model.effects import Effect
+from fmdp.model.factored import FactoredMDP
+from fmdp.model.spaces import FloatArray, IndexArray, all_assignments
+from fmdp.parameters import REQUIRED
+from fmdp.problems.family import Problem, refuse_if_too_large
+from fmdp.settings import setting
+
+ACTIONS = ("leave", "replace")
+
+
+class Maintenance(Problem):
+    """Components that wear, preventive and corrective replacement, set-up costs, k out of n."""
+
+    name = "maintenance"
+    summary = "condition-based maintenance: n components wear, k must work, a crew replaces"
+    example = "maintenance:3,levels=3,k=2,crew=2"
+
+    size: int = setting(REQUIRED, "number of components", low=1)
+    levels: int = setting(4, "levels of wear; the last is failed", low=2)
+    k: int | None = setting(
+        None, "components that must work, or the penalty is due; all by default", low=0
+    )
+    crew: int | None = setting(None, "most replacements at once; no limit by default", low=0)
+    wear: float = setting(
+        0.3, "probability that a component wears by a level in a step", low=0.0, high=1.0
+    )
+    load: float = setting(
+        0.0, "how much more a component wears beside a failed one: times 1 + load", low=0.0
+    )
+    preventive: float = setting(1.0, "cost of replacing a component that works", low=0.0)
+    corrective: float = setting(3.0, "cost of replacing one that is failed", low=0.0)
+    setup: float = setting(1.0, "cost of replacing anything at all", low=0.0)
+    penalty: float = setting(10.0, "cost of a step with fewer than k that work", low=0.0)
+    learned: str = setting(
+        "apart",
+        "whether a learner is told that all components wear alike, and learns them together",
+        choices=("apart", "together"),
+    )
+
+    def check(self) -> None:
+        if self.k is not None and self.k > self.size:
+            raise InvalidParameter(
+                f"k of maintenance must be at most the number of components, {self.size}; "
+                f"got {self.k}"
+            )
+
+    def build(self) -> FactoredMDP:
+        n, levels = self.size, self.levels
+        needed = n if self.k is None else self.k
+        neighbours = [(i - 1) % n if self.load > 0.0 and n > 1 else None for i in range(n)]
+        beside = 1 if self.load > 0.0 and n > 1 else 0
+        row_entries = 2 * levels * (2 * levels) ** beside * levels
+        counted = levels**n if needed and self.penalty else 0
+        done = 2**n if self.setup else 0
+        refuse_if_too_large(str(self), n * (row_entries + 2 * levels) + counted + done, 2 * n)
+        failed = levels - 1
+        outcome = np.stack([np.arange(levels), np.zeros(levels, dtype=np.int64)], axis=1)
+        laws = [self._law(i, other) for i, other in enumerate(neighbours)]
+        cost = np.zeros((levels, 2))
+        cost[:, 1] = -self.preventive
+        cost[failed, 1] = -self.corrective
+        rewards: list[tuple[Any, Any, Any]] = [("cost", (i, n + i), cost) for i in range(n)]
+        names = [f"replacement_{i}" for i in range(n)]
+        if self.setup:
+            rewards.append(("setup", (), (0.0, -self.setup)))
+            names.append("setup")
+        if counted:
+            working = np.zeros(1, dtype=np.int64)
+            for _ in range(n):
+                working = (working[:, None] + (np.arange(levels) != failed)).reshape(-1)
+            rewards.append(
+                ("before", tuple(range(n)), np.where(working < needed, -self.penalty, 0))
+            )
+            names.append("penalty")
+        cap: tuple[AtMost, ...] = ()
+        if self.crew is not None and self.crew < n:
+            cap = (AtMost(tuple(range(n, 2 * n)), self.crew, name="crew"),)
+        return FactoredMDP.from_effects(
+            (levels,) * n,
+            (2,) * n,
+            [Effect((i,), (n + i,), outcome.reshape(-1)) for i in range(n)],
+            laws,
+            rewards,
+            reward_ranges=[(min(0.0, float(np.min(table))), 0.0) for _, _, table in rewards],
+            state_names=tuple(f"wear_{i}" for i in range(n)),
+            action_names=tuple(f"action_{i}" for i in range(n)),
+            reward_names=names,
+            state_values=((*map(str, range(failed)), "failed"),) * n,
+            action_values=(ACTIONS,) * n,
+            name=str(self),
+            alike=self._alike(neighbours, rewards) if self.learned == "together" else None,
+            constraints=cap,
+        )
+
+    def _law(self, i: int, other: int | None) -> tuple[tuple[int, ...], FloatArray]:
+        """Scope after the action, and the law of the next level."""
+        failed = self.levels - 1
+        scope = (i,) if other is None else tuple(sorted((i, other)))
+        values = all_assignments((self.levels,) * len(scope))
+        own = values[:, scope.index(i)]
+        chance = np.full(len(values), self.wear)
+        if other is not None:
+            beside = values[:, scope.index(other)] == failed
+            chance[beside] = min(1.0, self.wear * (1.0 + self.load))
+        chance[own == failed] = 0.0
+        rows = np.arange(len(values))
+        table = np.zeros((len(values), self.levels))
+        table[rows, own] = 1.0 - chance
+        table[rows, np.minimum(own + 1, failed)] += chance
+        return scope, table
+
+    def _alike(self, neighbours: list[int | None], rewards: list[tuple[Any, Any, Any]]) -> Alike:
+        """All components are of one make: rows by own level and whether the one before is failed,
+        replacements by level and action."""
+        levels, failed = self.levels, self.levels - 1
+        transitions: list[IndexArray] = []
+        for i, other in enumerate(neighbours):
+            scope = (i,) if other is None else tuple(sorted((i, other)))
+            values = all_assignments((levels,) * len(scope))
+            own = values[:, scope.index(i)]
+            if other is not None:
+                own = own + levels * (values[:, scope.index(other)] == failed)
+            transitions.append(own)
+        classes: list[IndexArray] = []
+        start = 2 * levels
+        for kind, _, table in rewards:
+            rows = np.arange(np.size(table))
+            if kind != "cost":
+                rows, start = rows + start, start + len(rows)
+            classes.append(rows)
+        return Alike(tuple(transitions), tuple(classes))
