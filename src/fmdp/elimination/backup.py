@@ -2,9 +2,16 @@
 
     (L h)(s) = max_a  sum_k R_k(s, a) + sum_{s'} prod_i P_i(s'_i | s[Z_i], a) h(s')
 
+over the actions that the structure's constraints allow in s (forbidden.py says how),
 without ever forming an S x S matrix: the next-state variables are eliminated one group at a time
 (program.py says how, kernels.py does it).  With optimistic tables the same sweep gives the nested
-backup: the free mass of factor i goes to the best value of s'_i given what is not yet eliminated.
+backup: the free mass of factor i goes to the best value of s'_i given what is not yet eliminated
+(boxes: to the best ones, each up to its upper end; balls: from the worst ones, as much as they
+have).  `worst` takes the worst row instead:
+
+    max_a  R + min over p of the set, chosen while s'_i is eliminated
+
+is never above the backup of any model of the set, as the nested maximum is never below it.
 
 Guarantee: equal to the dense backup up to rounding.  Cost: see `Layout.multiply_adds`; memory is a
 few vectors over the states.  All vectors that cross this interface are in C order of the states.
@@ -26,6 +33,8 @@ from numpy.typing import NDArray
 
 from fmdp.elimination import kernels, ties
 from fmdp.elimination.classes import FlatTables, action_classes
+from fmdp.elimination.decomposition import decompose
+from fmdp.elimination.forbidden import charges, charging
 from fmdp.elimination.layout import PARALLEL_STATES, VECTORS, Layout, choose_layout
 from fmdp.elimination.program import Program, build_program
 from fmdp.elimination.rounding import tie_slack
@@ -58,7 +67,7 @@ class Backup:
 
     With `share_for`, joint actions to which the tables of that model give the same numbers share
     their steps.  Such a backup serves that model alone; without, it serves every model of the
-    structure, as learners need.
+    structure, as learners need, and joint actions share where the structure knows rows to be alike.
     """
 
     def __init__(
@@ -66,30 +75,41 @@ class Backup:
         structure: Structure,
         *,
         nested: bool = False,
+        shape: int = kernels.FREE,
+        worst: bool = False,
         share_for: FactoredMDP | OptimisticTables | None = None,
         threads: int | None = None,
         memory_limit: int | None = None,
         layout: Layout | None = None,
         deadline: float | None = None,
     ) -> None:
-        """`deadline`: when preparing is cut off with TimeUp, on time.monotonic's clock."""
+        """`shape`: of the sets of nested tables, as `shape_of` gives it.  `worst`: rows are chosen
+        to be worth least.  `deadline`: when preparing is cut off with TimeUp, on time.monotonic's
+        clock."""
         self.structure = structure
-        self.nested = nested
+        # Lower ends and free mass are a box whose upper ends are 1.
+        self.shape = shape = kernels.BOX if worst and shape == kernels.FREE else shape
+        self.nested = nested = nested or shape != kernels.FREE
         cores = threads if threads is not None else usable_cores()
         self.threads = cores if structure.n_states >= PARALLEL_STATES else 1
         limit = memory_limit if memory_limit is not None else available_memory() // 2
         self._refuse_if_hopeless(limit)
         look = partial(check_clock, deadline)
+        # With constraints that look at the state, more reward factors (forbidden.py).
+        charged = charging(structure)
         self._tables = FlatTables(
             transitions=np.empty(structure.transition_starts[-1]),
             free=np.empty(structure.row_starts[-1] if nested else 0),
-            rewards=np.empty(structure.reward_starts[-1]),
+            rewards=np.empty(charged.reward_starts[-1]),
+            upper=np.empty(structure.transition_starts[-1] if shape == kernels.BOX else 0),
         )
+        self._rewards = self._tables.rewards[: structure.reward_starts[-1]]
+        self._tables.rewards[len(self._rewards) :] = charges(structure)
         self._bound_to = share_for
         classes = None
         if share_for is not None:
             self._fill(share_for)
-            classes = action_classes(structure, self._tables, look)
+            classes = action_classes(charged, self._tables, look)
         self.layout = layout or choose_layout(
             structure,
             nested=nested,
@@ -100,12 +120,13 @@ class Backup:
         )
         self.roundings = self._count_roundings()
         """How often a number is rounded, at most, on its way through a backup."""
-        self.predicted_bytes = self.layout.memory(self.threads)
+        caps = 8 * self.layout.table_entries if shape == kernels.BOX else 0
+        self.predicted_bytes = self.layout.memory(self.threads) + caps
         self.predicted_seconds = self.layout.seconds(self.threads)
         if self.predicted_bytes > limit:
             self._refuse(self.predicted_bytes, limit)
 
-        self.program: Program = build_program(self.layout, look)
+        self.program: Program = build_program(self.layout, look, shape=shape, worst=worst)
         self.deadline: float | None = None
         """When a sweep is cut off with TimeUp, on time.monotonic's clock."""
         self._stop = np.zeros(1, dtype=np.int64)
@@ -124,7 +145,8 @@ class Backup:
 
     def _new_room(self) -> tuple[NDArray[Any], ...]:
         arena, best = np.empty(self.program.arena_size), np.empty(self.layout.leaf_size)
-        return tuple(kernels.Room(arena, best, self.extremes, self._stop))
+        order = np.zeros(self.structure.max_state_size + 1, dtype=np.int64)
+        return tuple(kernels.Room(arena, best, self.extremes, self._stop, order))
 
     def _count_roundings(self) -> int:
         """A step sums the values of its group one after the other, each times a product of the
@@ -134,6 +156,8 @@ class Backup:
         for group in self.layout.groups:
             own = [sizes[i] for i in group.members]
             total += math.prod(own) + sum(own) + 2 * len(own) + 4
+            # A cap is a difference, and every value that is poured over leaves another.
+            total += 0 if self.shape == kernels.FREE else 3 * sum(own) + 2
         return total
 
     def _refuse_if_hopeless(self, limit: int) -> None:
@@ -169,12 +193,25 @@ class Backup:
         if isinstance(tables, OptimisticTables):
             if not self.nested:
                 raise RuntimeError("optimistic tables need a backup prepared with nested=True")
-            _copy_flat(tables.lower, self._tables.transitions)
-            _copy_flat(tables.free, self._tables.free)
+            # Lower ends and free mass alone are a box too.
+            boxes = (kernels.FREE, kernels.BOX)
+            if shape_of(tables) not in (boxes if self.shape == kernels.BOX else (self.shape,)):
+                raise RuntimeError("a backup takes sets of the shape that it was prepared for")
+            if tables.centre is not None and tables.radius is not None:
+                _copy_flat(tables.centre, self._tables.transitions)
+                _copy_flat(tables.radius, self._tables.free)
+                self._tables.free[:] *= 0.5
+            else:
+                _copy_flat(tables.lower, self._tables.transitions)
+                _copy_flat(tables.free, self._tables.free)
+            self._tables.upper[:] = 1.0
+            if tables.upper is not None and self.shape == kernels.BOX:
+                _copy_flat(tables.upper, self._tables.upper)
         else:
             _copy_flat(tables.transitions, self._tables.transitions)
             self._tables.free[:] = 0.0
-        _copy_flat(tables.rewards, self._tables.rewards)
+            self._tables.upper[:] = 1.0
+        _copy_flat(tables.rewards, self._rewards)
 
     def _arrange(self) -> None:
         """Bring the flat tables into the order in which the steps read them."""
@@ -182,6 +219,10 @@ class Backup:
         kernels.gather_products(tables.transitions, program.row_sources, steps.rows)
         if self.nested:
             kernels.gather_sums(tables.free, program.free_sources, steps.free)
+        if self.shape == kernels.BOX:
+            # Nothing is fused in nested layouts: a row of a step is a row of the table.
+            room = np.maximum(tables.upper - tables.transitions, 0.0)
+            kernels.gather_products(room, program.row_sources, steps.caps)
         kernels.gather_sums(tables.rewards, program.reward_sources, steps.rewards)
 
     # ---- vectors in elimination order -----------------------------------------------------------
@@ -205,7 +246,10 @@ class Backup:
 
     def _over_branches(self, work: Callable[[Share], object]) -> None:
         """Run the work on all threads, each on its parts of the branches."""
-        branches = self.layout.n_branches
+        self._over(self.layout.n_branches, work)
+
+    def _over(self, branches: int, work: Callable[[Share], object]) -> None:
+        """Run the work on all threads, each on its parts of so many independent pieces."""
         threads = min(self.threads, branches)
         self._stop[0] = 0  # nobody is at work now, whatever became of the last call
         if threads == 1 and self.predicted_seconds < _SHORT_SECONDS:
@@ -283,13 +327,21 @@ class Backup:
     def lowest(self, h: Vector, out: Vector) -> None:
         """out <- min over joint actions (and targets) of R + P h, both in elimination order."""
         # min_a (R + P h) = -max_a (-R + P (-h)), and a nested maximum of -h is a minimum of h.
-        rewards = self.program.steps.rewards
-        np.negative(rewards, out=rewards)
+        self._turn_rewards()
         try:
             self.sweep(-h, out)
         finally:
-            np.negative(rewards, out=rewards)
+            self._turn_rewards()
         np.negative(out, out=out)
+
+    def _turn_rewards(self) -> None:
+        """Rewards change their sign; what is charged for forbidden actions does not."""
+        rewards = self.program.steps.rewards
+        if len(self._rewards) == len(self._tables.rewards):
+            np.negative(rewards, out=rewards)
+            return
+        np.negative(self._rewards, out=self._rewards)
+        kernels.gather_sums(self._tables.rewards, self.program.reward_sources, rewards)
 
     def greedy_actions(
         self, h: Vector, value: Vector, ties_rule: str, tie_seed: int, slack: float
@@ -339,12 +391,16 @@ class Backup:
         )
 
     def action_values(self, h: Vector, discount: float = 1.0) -> Vector:
-        """R + discount * P h for every state and joint action: [S, A]."""
+        """R + discount * P h for every state and joint action, -inf where it is not allowed:
+        [S, A]."""
         source = self.to_internal(h)
         source *= discount
         out = np.empty(self.n_states * self.structure.n_actions)
         self._over_branches(lambda part: self._run(kernels.VALUES, source, out, part))
-        return out.reshape(self.n_states, self.structure.n_actions)
+        values = out.reshape(self.n_states, self.structure.n_actions)
+        if self.structure.constraints:
+            values[~self.structure.allowed_mask()] = -np.inf
+        return values
 
     def for_policy(
         self, h: Vector, actions: NDArray[np.integer[Any]], discount: float = 1.0
@@ -389,15 +445,77 @@ def advance(h: Vector, new: Vector, extremes: Vector, pace: kernels.Pace) -> Non
 def backup_for(
     model: FactoredMDP | OptimisticTables,
     *,
+    worst: bool = False,
     memory_limit: int | None = None,
     threads: int | None = None,
     deadline: float | None = None,
 ) -> Backup:
     """The backup of one model, with steps shared between actions that have equal tables."""
+    nested = isinstance(model, OptimisticTables)
+    shape = shape_of(model)
+    parts = decompose(model.structure)
+    if parts is not None and parts.describes(model):
+        backup = backup_of(
+            model.structure,
+            nested=nested,
+            shape=shape,
+            worst=worst,
+            memory_limit=memory_limit,
+            threads=threads,
+            deadline=deadline,
+        )
+        backup.load(model)
+        return backup
     return Backup(
         model.structure,
-        nested=isinstance(model, OptimisticTables),
+        nested=nested,
+        shape=shape,
+        worst=worst,
         share_for=model,
+        memory_limit=memory_limit,
+        threads=threads,
+        deadline=deadline,
+    )
+
+
+def shape_of(tables: FactoredMDP | OptimisticTables) -> int:
+    """Of the sets that the rows of tables are chosen from."""
+    if not isinstance(tables, OptimisticTables):
+        return kernels.FREE
+    if tables.radius is not None:
+        return kernels.BALL
+    return kernels.FREE if tables.upper is None else kernels.BOX
+
+
+def backup_of(
+    structure: Structure,
+    *,
+    nested: bool = False,
+    shape: int = kernels.FREE,
+    worst: bool = False,
+    memory_limit: int | None = None,
+    threads: int | None = None,
+    deadline: float | None = None,
+) -> Backup:
+    """The backup of a structure: by components where its effects allow it, else by enumeration."""
+    from fmdp.elimination.effects import EffectsBackup
+
+    parts = decompose(structure)
+    if parts is None:
+        return Backup(
+            structure,
+            nested=nested,
+            shape=shape,
+            worst=worst,
+            memory_limit=memory_limit,
+            threads=threads,
+            deadline=deadline,
+        )
+    return EffectsBackup(
+        parts,
+        nested=nested,
+        shape=shape,
+        worst=worst,
         memory_limit=memory_limit,
         threads=threads,
         deadline=deadline,

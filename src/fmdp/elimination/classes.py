@@ -13,8 +13,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fmdp.elimination.forbidden import enumerated
 from fmdp.model import Structure
-from fmdp.model.spaces import all_assignments, count, strides
+from fmdp.model.spaces import count, strides
 
 Index = NDArray[np.int64]
 Step = tuple[tuple[int, ...], tuple[int, ...]]
@@ -34,6 +35,8 @@ class FlatTables(NamedTuple):
     free: NDArray[np.float64]
     """Free masses; empty if there are none."""
     rewards: NDArray[np.float64]
+    upper: NDArray[np.float64] = np.zeros(0)
+    """Upper ends of the rows, laid out as `transitions`; empty if there are none."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,13 +44,17 @@ class ActionClasses:
     """Which joint actions a factor can tell apart: a class number for every joint action.
 
     By structure, two actions are alike for a factor if they agree on the action variables of its
-    scope.  By tables, they are alike if the numbers of the factor are the same, which is often so
-    in hand-made models (restarting machine 3 is nothing to machine 7) and hardly ever in learned
-    ones.  Only arrays of [factors, joint actions] are made.
+    scope, or if the rows that they read are known to be alike in every state.  By tables, they are
+    alike if the numbers of the factor are the same, which is often so in hand-made models
+    (restarting machine 3 is nothing to machine 7) and hardly ever in learned ones, unless it is
+    known.  Only arrays of [factors, joint actions] are made.  The joint actions are those that no
+    constraint on actions alone forbids.
     """
 
     transitions: Index  # [m, A]
     rewards: Index  # [l, A]
+    actions: Index
+    """[A, action variables]: the joint actions, in C order."""
     # Layouts that are compared have most of their groups in common.
     _groups: dict[Step, tuple[Index, Index]] = field(default_factory=dict, repr=False)
     _beginnings: dict[tuple[Step, ...], tuple[Index, Index]] = field(
@@ -59,6 +66,7 @@ class ActionClasses:
             isinstance(other, ActionClasses)
             and np.array_equal(self.transitions, other.transitions)
             and np.array_equal(self.rewards, other.rewards)
+            and np.array_equal(self.actions, other.actions)
         )
 
     def __hash__(self) -> int:
@@ -87,7 +95,7 @@ def number_rows(rows: NDArray[Any]) -> tuple[Index, Index]:
     keys = np.ascontiguousarray(rows) + 0  # + 0 makes one of the two zeros
     if keys.dtype.kind != "i":
         return _number(keys.view(np.dtype((np.void, keys.dtype.itemsize * keys.shape[1])))[:, 0])
-    # Numbers of classes, each below the number of joint actions: two columns make one key.
+    # Numbers of classes, each below the number of rows or joint actions: two columns make one key.
     found, first = _number(keys[:, 0])
     for column in keys.T[1:]:
         found, first = _number(found * (column.max() + 1) + column)
@@ -103,7 +111,7 @@ def _number(keys: NDArray[Any]) -> tuple[Index, Index]:
     return number[inverse], first[order].astype(np.int64)
 
 
-def number_slices(table: NDArray[np.float64]) -> tuple[Index, Index]:
+def number_slices(table: NDArray[Any]) -> tuple[Index, Index]:
     """The same of the slices table[:, c, :], numbered by c."""
     return number_rows(table.transpose(1, 0, 2).reshape(table.shape[1], -1))
 
@@ -113,14 +121,14 @@ def action_classes(
 ) -> ActionClasses:
     """Classes by structure, or by the numbers in the tables."""
     m = structure.m
-    joint_actions = all_assignments(structure.action_sizes)  # [A, action variables]
+    joint_actions = enumerated(structure)
 
-    def classes(scope: Sequence[int], numbers: Callable[[], NDArray[np.float64]]) -> Index:
+    def classes(scope: Sequence[int], numbers: Callable[[], NDArray[Any]]) -> Index:
         look()
         told = [v - m for v in scope if v >= m]
         told_sizes = [structure.action_sizes[v] for v in told]
         projection: Index = joint_actions[:, told] @ np.array(strides(told_sizes), dtype=np.int64)
-        if tables is None or not told:
+        if not told or (tables is None and structure.alike is None):
             return projection
         # A scope is sorted, states before actions: [states, actions, numbers of a row].
         states = count(structure.scope_sizes([v for v in scope if v < m]))
@@ -128,17 +136,22 @@ def action_classes(
         result: Index = alike[projection]
         return result
 
-    def transition_numbers(i: int) -> NDArray[np.float64]:
-        assert tables is not None
+    def transition_numbers(i: int) -> NDArray[Any]:
+        if tables is None:
+            return structure.transition_classes_of(i)
         rows = structure.transition_rows[i]
         part = tables.transitions[slice(*structure.transition_starts[i : i + 2])].reshape(rows, -1)
         if tables.free.size:
             free = tables.free[slice(*structure.row_starts[i : i + 2])].reshape(rows, 1)
             part = np.concatenate([part, free], axis=1)
+        if tables.upper.size:
+            upper = tables.upper[slice(*structure.transition_starts[i : i + 2])].reshape(rows, -1)
+            part = np.concatenate([part, upper], axis=1)
         return part
 
-    def reward_numbers(f: int) -> NDArray[np.float64]:
-        assert tables is not None
+    def reward_numbers(f: int) -> NDArray[Any]:
+        if tables is None:
+            return structure.reward_classes_of(f)
         return tables.rewards[slice(*structure.reward_starts[f : f + 2])]
 
     transitions = [
@@ -150,4 +163,6 @@ def action_classes(
         for f in range(structure.l)
     ]
     empty = np.zeros((0, len(joint_actions)), dtype=np.int64)
-    return ActionClasses(np.stack(transitions), np.stack(rewards) if rewards else empty)
+    return ActionClasses(
+        np.stack(transitions), np.stack(rewards) if rewards else empty, joint_actions
+    )

@@ -6,6 +6,11 @@ A step eliminates a group of next-state variables from a tensor laid out as [out
     out[o, r, u, i] = reward[o, r, u] + sum_v M[ctx(o, r), v, u] in[o, v, i]
                       (+ free[ctx(o, r), u] * max_v in[o, v, i]   for nested targets)
 
+Where a row is chosen from another set, the values of a cell are sorted, best first, and a small
+function says what the best p of the set is worth (worst first: the worst p): boxes,
+M <= p <= M + caps, pour the free mass in that order, each value up to its cap; balls,
+|p - M|_1 <= 2 free, take it from the last values and give it to the first.
+
 where u runs over the values of the group's own current variables and r over current variables that
 are needed as parents before their own turn.  Rewards are added as soon as their scope is known:
 every row has mass one, so a constant passes through the later steps unchanged.
@@ -40,6 +45,8 @@ N_LEVEL_FIELDS = 11
 # Columns of `nodes`, one row a step of the program, in depth-first order.
 LEVEL, M_ROW, R_ROW, LEAF = range(4)
 N_NODE_FIELDS = 4
+# Shapes of the set that a row is chosen from.
+FREE, BOX, BALL = range(3)
 # Modes of `run`.
 BACKUP, ITERATE, GREEDY, POLICY, VALUES = range(5)
 
@@ -66,10 +73,15 @@ class Steps(NamedTuple):
     offsets: Index  # [2, cells of the last tensor]: what a cell adds to that
     leaf_start: Index  # [leaves + 1]: where the joint actions of a leaf begin
     leaf_actions: Index
-    action_leaf: Index  # [joint actions]
+    action_leaf: Index  # [joint actions], -1 for those that are not enumerated
     rows: Vector  # M: joint rows of the groups
     free: Vector  # free masses; empty where targets are not nested
     rewards: Vector
+    caps: Vector
+    """What a value can take of the free mass, laid out as `rows`; empty where it can take all."""
+    shape: Index
+    """[2]: of the set of a row (FREE, BOX, BALL), and not 0 where its worst p is taken; only boxes
+    and balls have one."""
 
 
 class Sources(NamedTuple):
@@ -96,6 +108,9 @@ class Room(NamedTuple):
     """Smallest and largest residual of the last sweep, and the largest |h|."""
     stop: Index
     """Not 0 when another thread wants this one to end."""
+    order: Index
+    """[values of the largest variable, and one more]: how the last cell was sorted, which is nearly
+    how the next one is; the last entry says how many values that were."""
 
 
 class Pace(NamedTuple):
@@ -130,6 +145,7 @@ class _Tables(NamedTuple):
     free: Vector
     rewards: Vector
     contexts: Index
+    caps: Vector
 
 
 class _Shape(NamedTuple):
@@ -304,6 +320,126 @@ def _step_nested(S, D, tables, place, shape, has_r):
                                 D[d + i] += w * S[sv + i]
 
 
+@njit(**_INNER)
+def _sort(order, S, at, stride, n_v, worst):
+    """order <- the values v by S[at + v * stride], best first (`worst`: last), equal ones by v."""
+    for k in range(1, n_v):
+        v = order[k]
+        x = S[at + np.uint64(v) * stride]
+        j = k
+        while j > 0:
+            w = order[j - 1]
+            y = S[at + np.uint64(w) * stride]
+            if y == x:
+                if w < v:
+                    break
+            elif (y < x) == worst:
+                break
+            order[j] = w
+            j -= 1
+        order[j] = v
+
+
+@njit(**_INNER)
+def _pour(order, S, at, stride, tables, a, n_u, free, n_v):
+    """sum_v (M + what v gets of the free mass) S, poured in `order`, each up to its cap."""
+    M, caps = tables.rows, tables.caps
+    total, left = 0.0, free
+    for k in range(n_v):
+        v = np.uint64(order[k])
+        # The last one takes what rounding has left over: the mass of a row stays what it is.
+        cap = caps[a + v * n_u]
+        take = cap if cap < left and k < n_v - 1 else left
+        left -= take
+        total += (M[a + v * n_u] + take) * S[at + v * stride]
+    return total
+
+
+@njit(**_INNER)
+def _move(order, S, at, stride, tables, a, n_u, half, n_v):
+    """sum_v p S with the mass `half` moved from the last values in `order` to the first one, as far
+    as they have it."""
+    M = tables.rows
+    first = np.uint64(order[0])
+    left = min(half, 1.0 - M[a + first * n_u])
+    total = (M[a + first * n_u] + left) * S[at + first * stride]
+    for k in range(n_v - 1, 0, -1):
+        v = np.uint64(order[k])
+        p = M[a + v * n_u]
+        take = p if p < left else left
+        left -= take
+        total += (p - take) * S[at + v * stride]
+    return total
+
+
+@njit(**_INNER)
+def _step_sorted(S, D, tables, place, shape, has_r, order, ball, worst):
+    """As _step_nested, for boxes and balls.  Another shape of set is another function as `_pour`,
+    which is given the values of a cell in their order and says what the row is worth."""
+    M, F, C, R = tables.rows, tables.free, tables.caps, tables.rewards
+    contexts = tables.contexts
+    s0, d0, m0, f0 = place.source, place.arena, place.rows, place.free
+    r0, c0 = place.rewards, place.contexts
+    outer, rep, n_v, n_u, inner = shape
+    block, table = n_v * inner, n_v * n_u
+    n_values = np.int64(n_v)
+    if order[order.shape[0] - 1] != n_values:
+        order[order.shape[0] - 1] = n_values
+        for v in range(n_values):
+            order[v] = v
+    for o in range(outer):
+        s = s0 + o * block
+        if n_v == TWO:
+            s1 = s + inner
+            for r in range(rep):
+                q = o * rep + r
+                row = np.uint64(contexts[0, c0 + q])
+                for u in range(n_u):
+                    c = 0.0
+                    if has_r:
+                        c = R[r0 + np.uint64(contexts[1, c0 + q]) * n_u + u]
+                    f = F[f0 + row * n_u + u]
+                    a = m0 + row * table + u
+                    b = a + n_u
+                    # The two ends of the segment that any set of two values is.
+                    if ball:
+                        first, second = min(f, M[b]), min(f, M[a])
+                        x0, x1 = M[a] + first, M[b] - first
+                        y0, y1 = M[a] - second, M[b] + second
+                    else:
+                        first, second = min(f, C[a]), min(f, C[b])
+                        x0, x1 = M[a] + first, M[b] + (f - first)
+                        y0, y1 = M[a] + (f - second), M[b] + second
+                    d = d0 + (q * n_u + u) * inner
+                    if worst:
+                        for i in range(inner):
+                            x = x0 * S[s + i] + x1 * S[s1 + i]
+                            y = y0 * S[s + i] + y1 * S[s1 + i]
+                            D[d + i] = c + (x if x < y else y)
+                    else:
+                        for i in range(inner):
+                            x = x0 * S[s + i] + x1 * S[s1 + i]
+                            y = y0 * S[s + i] + y1 * S[s1 + i]
+                            D[d + i] = c + (x if x > y else y)
+            continue
+        for i in range(inner):
+            _sort(order, S, s + i, inner, n_values, worst)
+            for r in range(rep):
+                q = o * rep + r
+                row = np.uint64(contexts[0, c0 + q])
+                for u in range(n_u):
+                    c = 0.0
+                    if has_r:
+                        c = R[r0 + np.uint64(contexts[1, c0 + q]) * n_u + u]
+                    f = F[f0 + row * n_u + u]
+                    a = m0 + row * table + u
+                    if ball:
+                        worth = _move(order, S, s + i, inner, tables, a, n_u, f, n_values)
+                    else:
+                        worth = _pour(order, S, s + i, inner, tables, a, n_u, f, n_values)
+                    D[d0 + (q * n_u + u) * inner + i] = c + worth
+
+
 @njit(**_FLAGS)
 def run(mode, h, new, scratch, first, end, steps, room, pace, choice):
     """Walk the program for the branches first <= b < end.
@@ -324,9 +460,10 @@ def run(mode, h, new, scratch, first, end, steps, room, pace, choice):
     arena, best = room.arena, room.best
     levels, nodes, offsets = steps.levels, steps.nodes, steps.offsets
     leaf_start, leaf_actions = steps.leaf_start, steps.leaf_actions
-    tables = _Tables(steps.rows, steps.free, steps.rewards, steps.contexts)
+    tables = _Tables(steps.rows, steps.free, steps.rewards, steps.contexts, steps.caps)
     actions = choice.actions
     nested = steps.free.shape[0] > 0
+    sorted_rows, ball, worst = steps.shape[0] != FREE, steps.shape[0] == BALL, steps.shape[1] != 0
     n_cells = np.uint64(best.shape[0])
     last_sweep = pace.sweeps if mode == ITERATE else 1
     for sweep_number in range(1, last_sweep + 1):
@@ -369,7 +506,11 @@ def run(mode, h, new, scratch, first, end, steps, room, pace, choice):
                     np.uint64(levels[g, R_BASE]) + r_row * n_u,
                     np.uint64(levels[g, CTX_BASE]),
                 )
-                if nested:
+                if sorted_rows:
+                    _step_sorted(
+                        source, arena, tables, place, shape, has_r, room.order, ball, worst
+                    )
+                elif nested:
                     _step_nested(source, arena, tables, place, shape, has_r)
                 elif shape.inner == ONE:
                     _step_last(source, arena, tables, place, shape, has_r)
@@ -384,7 +525,7 @@ def run(mode, h, new, scratch, first, end, steps, room, pace, choice):
                             best[k] = arena[d0 + k]
                 elif mode == VALUES:
                     for k in range(n_cells):
-                        at = (c_base + offsets[1, k]) * leaf_actions.shape[0]
+                        at = (c_base + offsets[1, k]) * steps.action_leaf.shape[0]
                         for p in range(leaf_start[leaf], leaf_start[leaf + 1]):
                             new[at + leaf_actions[p]] = arena[d0 + k]
                 elif mode == GREEDY:

@@ -22,6 +22,7 @@ from functools import cached_property, lru_cache, partial
 
 from fmdp.elimination import kernels as k
 from fmdp.elimination.classes import ActionClasses, Look, Step, action_classes, nothing
+from fmdp.elimination.forbidden import charging
 from fmdp.elimination.order import elimination_order
 from fmdp.model import Structure
 
@@ -267,6 +268,7 @@ def choose_layout(
     variables come into play (the first ones cost nothing extra; each later one trades time for
     memory), as far as conditioning pays at all.
     """
+    structure = charging(structure)
     if classes is None:
         classes = action_classes(structure, look=look)
     few = classes.transitions.size + classes.rewards.size <= _REMEMBERED

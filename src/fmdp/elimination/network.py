@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fmdp.elimination import maxsum
+from fmdp.elimination.classes import Look, nothing
 from fmdp.elimination.maxsum import Floats, Ints, Messages, Packed, Schedule, ShortInts
 from fmdp.errors import TooLarge
 from fmdp.memory import available_memory, describe_bytes
@@ -75,7 +76,9 @@ class Component:
     nodes: tuple[Node, ...]
 
 
-def min_fill(neighbours: Mapping[int, Iterable[int]], sizes: Sequence[int]) -> list[int]:
+def min_fill(
+    neighbours: Mapping[int, Iterable[int]], sizes: Sequence[int], look: Look = nothing
+) -> list[int]:
     """Eliminate next the variable that adds the fewest edges; then the smallest table; then the
     lowest index. A variable with very many neighbours waits until it has fewer."""
     graph = {v: set(others) - {v} for v, others in neighbours.items()}
@@ -94,6 +97,7 @@ def min_fill(neighbours: Mapping[int, Iterable[int]], sizes: Sequence[int]) -> l
     heapq.heapify(heap)
     order: list[int] = []
     while heap:
+        look()
         best = heapq.heappop(heap)
         v = best[2]
         if current.get(v) != best:
@@ -161,16 +165,19 @@ class Network:
         contexts: Sequence[int] | None = None,
         classes: Mapping[int, NDArray[Any]] | None = None,
         memory_limit: int | None = None,
+        look: Look = nothing,
     ) -> None:
         """`contexts` as from `choose_contexts`; `classes[f][value of the context]` is the slice of
         function f, numbered from 0. A function that mentions the context and has no classes has one
-        slice for each value."""
+        slice for each value. TimeUp, or whatever `look` raises, where preparing takes too long."""
         self.sizes = tuple(int(size) for size in sizes)
         chosen = choose_contexts(sizes, scopes) if contexts is None else tuple(contexts)
         self.functions, self._classes = _lay_out(self.sizes, scopes, chosen, classes or {})
         self.n_functions = sum(function.entries for function in self.functions)
         """Entries of all function tables: the head of the buffer."""
-        self.components = _trees(self.sizes, self.functions, chosen, _components(sizes, scopes))
+        self.components = _trees(
+            self.sizes, self.functions, chosen, _components(sizes, scopes), look
+        )
         joints = [
             (_product(self.sizes, node.joint), node, component)
             for component in self.components
@@ -182,7 +189,7 @@ class Network:
         )
         """Induced width of the order, the context included: variables in a joint table less one."""
         limit = memory_limit if memory_limit is not None else available_memory() // 2
-        builder = _Builder(self)
+        builder = _Builder(self, look)
         self.bytes = builder.predicted_bytes()
         if self.bytes > limit:
             largest, node, _ = max(joints, key=lambda joint: joint[0])
@@ -194,6 +201,7 @@ class Network:
                 limit,
             )
         builder.build()
+        look()
         self.schedule: Schedule = builder.schedule()
         self.kinds: tuple[str, ...] = tuple(builder.kinds)
         """What every block computes: "up", "down", "close", "contexts" or "sum"."""
@@ -295,25 +303,26 @@ def _trees(
     functions: Sequence[Function],
     contexts: Sequence[int],
     owner: Sequence[int],
+    look: Look,
 ) -> tuple[Component, ...]:
     members: dict[int, list[int]] = {}
     for f, component in enumerate(owner):
         members.setdefault(component, []).append(f)
     return tuple(
-        Component(contexts[inside[0]], _tree(sizes, functions, inside))
+        Component(contexts[inside[0]], _tree(sizes, functions, inside, look))
         for inside in members.values()
     )
 
 
 def _tree(
-    sizes: Sequence[int], functions: Sequence[Function], inside: Sequence[int]
+    sizes: Sequence[int], functions: Sequence[Function], inside: Sequence[int], look: Look
 ) -> tuple[Node, ...]:
     """The nodes of one component; a last node without a variable adds up what is left."""
     neighbours: dict[int, set[int]] = {}
     for f in inside:
         for v in functions[f].scope:
             neighbours.setdefault(v, set()).update(functions[f].scope)
-    order = min_fill(neighbours, sizes)
+    order = min_fill(neighbours, sizes, look)
     turn = {v: k for k, v in enumerate(order)}
     last = len(order)
     homes: list[list[int]] = [[] for _ in range(last + 1)]
@@ -338,8 +347,9 @@ def _tree(
 class _Builder:
     """Turns the trees into a schedule: first the counts, then the arrays."""
 
-    def __init__(self, network: Network) -> None:
+    def __init__(self, network: Network, look: Look) -> None:
         self.network = network
+        self._look = look
         self.sizes = network.sizes
         self.kinds: list[str] = []
         self._block_variables: list[Scope] = []
@@ -362,6 +372,7 @@ class _Builder:
         n_contexts = self._n_contexts(component)
         counts = np.zeros((len(component.nodes), n_contexts), dtype=np.int32)
         for k, node in enumerate(component.nodes):
+            self._look()
             for f in node.functions:
                 own = self.network.slices_of(f)
                 if own is not None:
@@ -457,6 +468,7 @@ class _Builder:
         closings: list[tuple[int, NDArray[np.int64], NDArray[np.int64]]] = []
         own_maps: list[list[int]] = []
         for k, node in enumerate(nodes):
+            self._look()
             columns = [self._seen(f, n_contexts) for f in node.functions]
             columns += [up[child] for child in node.children]
             seen = np.array(columns, dtype=np.int64).reshape(len(columns), n_contexts)

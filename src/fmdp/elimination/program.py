@@ -31,14 +31,17 @@ class Program:
     arena_size: int
 
 
-def build_program(layout: Layout, look: Look = nothing) -> Program:
-    """The index arrays of a layout; its memory is what `Layout.memory` has said."""
+def build_program(
+    layout: Layout, look: Look = nothing, *, shape: int = k.FREE, worst: bool = False
+) -> Program:
+    """The index arrays of a layout; its memory is what `Layout.memory` has said.  `shape` and
+    `worst` are of nested layouts: the set that rows are chosen from, and towards which end."""
     structure = layout.structure
     sizes = structure.state_sizes
-    joint_actions = all_assignments(structure.action_sizes)  # [A, action variables]
+    joint_actions = layout.classes.actions
 
     levels = np.zeros((len(layout.groups), k.N_LEVEL_FIELDS), dtype=np.int64)
-    classes = np.empty((len(layout.groups), structure.n_actions), dtype=np.int64)
+    classes = np.empty((len(layout.groups), len(joint_actions)), dtype=np.int64)
     rows, free, rewards = _Gathering(), _Gathering(), _Gathering()
     contexts: list[Index] = []  # [2, outer * rep] a group
     branch_values = all_assignments([sizes[j] for j in layout.branch])  # [branches, len(branch)]
@@ -90,6 +93,8 @@ def build_program(layout: Layout, look: Look = nothing) -> Program:
         rows=np.empty(rows.size),
         free=np.empty(free.size),
         rewards=np.empty(rewards.size),
+        caps=np.empty(rows.size if shape == k.BOX else 0),
+        shape=np.array([shape, worst], dtype=np.int64),
     )
     return Program(layout, steps, rows.sources(), free.sources(), rewards.sources(), buffer)
 
@@ -233,6 +238,8 @@ def _action_tree(layout: Layout, classes: Index) -> tuple[Index, Index, Index, I
         axis=1,
     )
     leaf_start = np.append(begins, n_actions)
-    action_leaf = np.empty(n_actions, dtype=np.int64)
-    action_leaf[order] = np.repeat(np.arange(len(begins)), np.diff(leaf_start))
-    return nodes.astype(np.int64), leaf_start.astype(np.int64), order.astype(np.int64), action_leaf
+    structure = layout.structure
+    numbers = layout.classes.actions @ np.array(strides(structure.action_sizes), dtype=np.int64)
+    action_leaf = np.full(structure.n_actions, -1, dtype=np.int64)
+    action_leaf[numbers[order]] = np.repeat(np.arange(len(begins)), np.diff(leaf_start))
+    return nodes.astype(np.int64), leaf_start.astype(np.int64), numbers[order], action_leaf

@@ -1,0 +1,76 @@
+"""Constraints on actions inside the elimination: left out of the enumeration, or charged for.
+
+What looks at actions alone decides which joint actions are enumerated. What looks at the state too
+becomes one more reward factor: 0 where it allows (s, a), -CHARGE where it forbids. With f the
+number of constraints that forbid (s, a), the sweep then has
+
+    q'(s, a) = R + P h - f CHARGE,    so   max_a q'(s, a) = max over the allowed a of R + P h.
+
+Proof that no certificate is touched. Adding 0.0 to a number changes no bit of it, and rewards are
+added where their scope is known, before what is left is averaged; so q' of an allowed action is, to
+the bit, what the sweep computes without constraints. A forbidden one has f >= 1, and rows that sum
+to 1 up to rounding leave its charge what it is: q' <= -CHARGE / 2 there, less than any allowed q,
+since |R + P h| < CHARGE / 4 (rewards of a step are at most 1e300, and a charge is at least 1e304
+with up to 10^4 constraints). Every state keeps an allowed action, so the maximum is one of those,
+by more than any slack of a tie. -inf would do the same but for rows with zeros: 0 * inf is no
+number. The charge is no reward: ranges, sizes and rounding allowances are those of the structure,
+and a minimum over actions (`Backup.lowest`) turns the rewards round and not the charge.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fmdp.model import Structure
+from fmdp.model.constraints import allowed_combinations
+
+Index = NDArray[np.int64]
+
+CHARGE = 1e306
+"""Of one constraint; of all that forbid one action together at most 100 times as much."""
+
+
+@lru_cache(maxsize=16)
+def charging(structure: Structure) -> Structure:
+    """The structure that the engine works on: constraints that look at the state are reward
+    factors behind the others, those on actions alone stay; the same one where there are none."""
+    m = structure.m
+    looking = tuple(c for c in structure.constraints if c.scope[0] < m)
+    if not looking:
+        return structure
+    taken = set(structure.reward_names)
+    names = []
+    for number in range(len(looking)):
+        name = f"constraint {number}"
+        while name in taken:
+            name += "'"
+        names.append(name)
+        taken.add(name)
+    return replace(
+        structure,
+        reward_scopes=structure.reward_scopes + tuple(c.scope for c in looking),
+        reward_ranges=structure.reward_ranges + ((0.0, 0.0),) * len(looking),
+        reward_names=structure.reward_names + tuple(names),
+        constraints=tuple(c for c in structure.constraints if c.scope[0] >= m),
+        alike=None,
+        effects=None,
+    )
+
+
+def charges(structure: Structure) -> NDArray[np.float64]:
+    """The tables of the factors that `charging` adds, end to end."""
+    looking = [c for c in structure.constraints if c.scope[0] < structure.m]
+    charge = -CHARGE * min(1.0, 100.0 / max(1, len(looking)))
+    parts = [np.where(c.forbidden_table(structure.sizes), charge, 0.0) for c in looking]
+    return np.concatenate([np.zeros(0), *parts])
+
+
+def enumerated(structure: Structure) -> Index:
+    """The joint actions that no constraint on actions alone forbids, in C order: [A', action
+    variables]."""
+    own = [c for c in structure.constraints if c.scope[0] >= structure.m]
+    return allowed_combinations(own, structure.m, structure.sizes)
