@@ -57,6 +57,7 @@ def mixing_time(
         A whole number, or infinity; None if the model has more than `state_limit` states, or the
         chain mixes so slowly that rounding would decide between one step and the next.
     """
+    model.structure.check_policy(actions)
     if model.structure.n_states > state_limit:
         return None
     return chain_mixing_time(policy_matrix(model, actions), progress=progress)

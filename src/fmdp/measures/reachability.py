@@ -1,8 +1,8 @@
 """Whether every state can be reached from every other: the graph of all actions, by its support.
 
-There is an edge s -> s' if some action has P_a(s' | s) > 0. The graph is strongly connected, and
-the diameter finite, exactly if one state is reached from all (backwards) and reaches all
-(forwards). Backwards: repeated backups of an indicator by elimination, one sweep a layer, with
+There is an edge s -> s' if some allowed action has P_a(s' | s) > 0. The graph is strongly
+connected, and the diameter finite, exactly if one state is reached from all (backwards) and reaches
+all (forwards). Backwards: repeated backups of an indicator by elimination, one sweep a layer, with
 every row replaced by the uniform law on its support, so that no product can underflow. Forwards:
 breadth first; the successors of (s, a) are a box, the product of the factors' supports, and the
 search ends as soon as every state has been seen. Only zeros and non-zeros of the tables count.
@@ -20,7 +20,7 @@ from scipy.sparse.csgraph import breadth_first_order
 
 from fmdp.compiled import njit
 from fmdp.elimination.backup import Backup, backup_for
-from fmdp.model import FactoredMDP
+from fmdp.model import Alike, FactoredMDP
 from fmdp.model.spaces import encode, starts, strides
 from fmdp.planning.chains import Successors
 
@@ -34,7 +34,17 @@ EDGE_LIMIT = 20_000_000
 
 def without_rewards(model: FactoredMDP) -> FactoredMDP:
     """The transitions alone: what reachability and hitting times are about."""
-    structure = replace(model.structure, reward_scopes=(), reward_ranges=(), reward_names=())
+    s = model.structure
+    structure = replace(
+        s,
+        reward_scopes=(),
+        reward_ranges=(),
+        reward_names=(),
+        alike=None if s.alike is None else Alike(s.alike.transitions, ()),
+        effects=None
+        if s.effects is None
+        else replace(s.effects, rewards=(), after_reward_scopes=()),
+    )
     return FactoredMDP(structure, model.transitions, ())
 
 
@@ -82,11 +92,14 @@ class Graph:
             return
         edges = np.zeros(0, dtype=np.int64)  # successor * S + state, so sorted by successor
         actions = np.zeros(0, dtype=np.int64)
+        stands = structure.allowed_pairs().reshape(n, -1) % structure.n_actions
         for action in range(structure.n_actions):
-            columns, weights = self.successors.rows(np.full(n, action))
-            keys = (columns * n + np.arange(n)[:, None])[weights > 0]
+            columns, weights = self.successors.rows(stands[:, action])
+            possible = weights > 0
+            keys = (columns * n + np.arange(n)[:, None])[possible]
             edges, first = np.unique(np.concatenate([edges, keys]), return_index=True)
-            actions = np.concatenate([actions, np.full(len(keys), action)])[first]
+            done = np.broadcast_to(stands[:, action, None], possible.shape)[possible]
+            actions = np.concatenate([actions, done])[first]
         self.edges, self.actions = edges, actions
         successor, state = np.divmod(edges, n)
         starts = np.searchsorted(successor, np.arange(n + 1))
@@ -190,15 +203,27 @@ def _supports(model: FactoredMDP) -> _Supports:
 def _reaches_all(model: FactoredMDP, root: int, operations: int | None) -> bool | None:
     structure = model.structure
     most = -1 if operations is None else operations
-    answer = _search(root, structure.n_states, structure.n_actions, _supports(model), most)
+    allowed = np.zeros((0, 0), dtype=np.bool_)
+    if structure.constraints:
+        allowed = structure.allowed_mask()
+    sizes = (structure.n_states, structure.n_actions)
+    answer = _search(root, *sizes, _supports(model), allowed, most)
     return None if answer < 0 else bool(answer)
 
 
 @njit()
 def _search(
-    root: int, n_states: int, n_actions: int, supports: _Supports, operations: int
+    root: int,
+    n_states: int,
+    n_actions: int,
+    supports: _Supports,
+    allowed: NDArray[np.bool_],
+    operations: int,
 ) -> int:  # pragma: no cover - compiled
-    """1 if the root reaches every state, 0 if not, -1 if the operations ran out."""
+    """1 if the root reaches every state, 0 if not, -1 if the operations ran out.
+
+    `allowed`: [S, A], or empty where every action is.
+    """
     sizes, all_strides, weights = supports.sizes, supports.strides, supports.weights
     first_row, start, step = supports.first_row, supports.start, supports.step
     m = first_row.shape[0]
@@ -219,6 +244,8 @@ def _search(
             for v in range(m):
                 base[i] += weights[i, v] * (state // all_strides[v] % sizes[v])
         for action in range(n_actions):
+            if allowed.size and not allowed[state, action]:
+                continue
             successor = 0
             for i in range(m):
                 row[i] = first_row[i] + base[i]

@@ -136,6 +136,11 @@ def measure(
         raise InvalidParameter(
             f"measure is about the average reward; got a planner with criterion {planner.criterion}"
         )
+    if planner is not None and planner.intervals != "nominal":
+        raise InvalidParameter(
+            f"measure is about the model's own numbers; got a planner with intervals "
+            f"{planner.intervals}"
+        )
     if progress is not True:
         with reporting(progress, "", "measure"):
             return _measured(model, planner, progress or None)

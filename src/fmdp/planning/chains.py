@@ -22,7 +22,7 @@ from scipy.sparse import csr_array, identity
 from scipy.sparse.linalg import splu
 
 from fmdp.model import FactoredMDP
-from fmdp.model.spaces import project, strides
+from fmdp.model.spaces import project_some, strides
 
 Matrix = NDArray[np.float64]
 Vector = NDArray[np.float64]
@@ -38,7 +38,7 @@ def policy_matrix(model: FactoredMDP, actions: Actions) -> Matrix:
     pairs = np.arange(n_states) * structure.n_actions + actions
     matrix = np.ones((n_states, 1))
     for scope, table in zip(structure.transition_scopes, model.transitions, strict=True):
-        rows = table[project(structure.sizes, scope)[pairs]]  # [S, S_i]
+        rows = table[project_some(structure.sizes, scope, pairs)]  # [S, S_i]
         matrix = (matrix[:, :, None] * rows[:, None, :]).reshape(n_states, -1)
     return matrix
 
@@ -128,7 +128,7 @@ class Successors:
         for scope, steps, own in zip(
             structure.transition_scopes, self.steps, self.probabilities, strict=True
         ):
-            row = project(structure.sizes, scope)[pairs]
+            row = project_some(structure.sizes, scope, pairs)
             supported = (own > 0.0)[row][:, None, :]
             possible = (possible[:, :, None] & supported).reshape(len(pairs), -1)
             columns = (columns[:, :, None] + steps[row][:, None, :]).reshape(len(pairs), -1)

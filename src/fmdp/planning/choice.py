@@ -9,6 +9,8 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from fmdp.elimination.backup import check_clock, usable_cores
+from fmdp.elimination.decomposition import decompose
+from fmdp.elimination.effects import predicted_bytes
 from fmdp.elimination.layout import choose_layout
 from fmdp.errors import InvalidParameter, TooLarge
 from fmdp.memory import available_memory, describe_bytes, describe_count
@@ -17,10 +19,11 @@ from fmdp.model.factored import check_model
 from fmdp.parameters import quoted
 from fmdp.planning.evaluate import POLICY_GAIN_STATES, evaluate_exactly
 from fmdp.planning.exact import Exact
-from fmdp.planning.plan import Plan, Planner, Progress, Status
+from fmdp.planning.plan import Plan, Planner, Progress, Status, of_model
 from fmdp.planning.prepared import GRACE_SECONDS
 from fmdp.planning.registry import planner_of
 from fmdp.planning.settings import refuse_targets
+from fmdp.planning.timed import TimedPolicy
 from fmdp.progress import reporting
 
 EXACT_STATES = 1 << 22
@@ -83,6 +86,8 @@ def planned(model: FactoredMDP, chosen: Planner, progress: Progress | None = Non
     found = plan_with(chosen, model, progress=progress)
     if found.policy is None or found.status in _WITHOUT_POLICY_GAIN:
         return found
+    if isinstance(found.policy, TimedPolicy):
+        return found  # over its horizon it has a value, and no gain
     if model.structure.n_states > POLICY_GAIN_STATES:
         return found
     started = time.perf_counter()
@@ -110,6 +115,7 @@ def planned(model: FactoredMDP, chosen: Planner, progress: Progress | None = Non
         return replace(found, status=Status.INTERRUPTED)
     if evaluation.status is Status.INTERRUPTED:
         return replace(found, status=Status.INTERRUPTED)
+    assert evaluation.gain_lower is not None
     within = evaluation.gain_bounds or (evaluation.gain_lower, evaluation.gain_upper)
     stats = {
         **found.stats,
@@ -138,7 +144,7 @@ def plan_with(planner: Planner, model: FactoredMDP, *, progress: Progress | None
     if own is None:
         return _checked(Planner.plan(planner, model, progress=progress), planner)
     found: Plan = own(model, progress=progress)
-    return _checked(found, planner)
+    return of_model(_checked(found, planner), model, planner)
 
 
 def _checked(found: object, planner: Planner) -> Plan:
@@ -177,9 +183,11 @@ def choose_planner(
 ) -> Chosen:
     """As `planner_for`, with the reason of a fall-back in words; TimeUp after the deadline."""
     limit = memory_limit if memory_limit is not None else available_memory() // 2
+    parts = decompose(structure)
     for what, number, most in (
         ("states", structure.n_states, most_states),
-        ("actions", structure.n_actions, EXACT_STATES),
+        # Components one after the other: how many joint actions there are does not matter.
+        ("actions", 1 if parts is not None else structure.n_actions, EXACT_STATES),
     ):
         if number > most:
             reason = (
@@ -190,8 +198,15 @@ def choose_planner(
     else:
         threads = usable_cores()
         look = partial(check_clock, deadline)
-        layout = choose_layout(structure, threads=threads, memory_limit=limit, look=look)
-        needed = layout.memory(threads)
+        layout = choose_layout(
+            structure if parts is None else parts.after,
+            threads=threads,
+            memory_limit=limit,
+            look=look,
+        )
+        needed = (
+            layout.memory(threads) if parts is None else predicted_bytes(parts, layout, threads)
+        )
         if needed <= limit:
             return Chosen(Exact(memory_limit=memory_limit), None)
         reason = (

@@ -6,24 +6,30 @@ no mixing at all: classes that are left once in 10^9 steps, or never, are the sa
 one is iterated, min and max of T_pi h - h enclose the gain of every state; if that comes to rest
 before they meet, the chain is written out after all where its entries fit, and else the bounds are
 what is known.
+
+A policy with a horizon has a value instead: what it is expected to get over its H steps, by H
+backups, exact but for rounding, which is bounded as in finite.py.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fmdp.elimination.backup import Backup, TimeUp, check_clock
+from fmdp.elimination.backup import Backup, TimeUp, backup_for, check_clock
+from fmdp.elimination.rounding import rounding_allowance
 from fmdp.errors import InvalidParameter
 from fmdp.model import FactoredMDP
 from fmdp.model.spaces import encode
 from fmdp.planning import iteration
 from fmdp.planning.plan import Progress, Status
-from fmdp.planning.policy import Policy, TablePolicy
+from fmdp.planning.policy import Policy, TablePolicy, has_sizes_of
 from fmdp.planning.prepared import DEFAULT_SWEEPS, tolerance_of
+from fmdp.planning.timed import TimedPolicy
 
 POLICY_GAIN_STATES = 1 << 16
 """Largest model for which a plan reports the gain of its own policy."""
@@ -35,18 +41,19 @@ DIRECT_STATES = 1 << 10
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The gain of a policy from the initial state.
+    """The gain of a policy from the initial state; of one with a horizon, its value.
 
     Attributes
     ----------
     gain
         From the initial state, the middle of its bounds; None where they are further apart than
-        the tolerance.
+        the tolerance, and of a policy with a horizon.
     gain_lower
         At most the gain from every starting state; simulated, the lower end of the confidence
-        interval of the gain from the initial state.
+        interval of the gain from the initial state. None of a policy with a horizon.
     gain_upper
         At least the gain from every starting state; simulated, the upper end of that interval.
+        None of a policy with a horizon.
     kind
         "exact": the bounds are certified. "simulated": they are a confidence interval.
     status
@@ -60,17 +67,27 @@ class Evaluation:
         Level of the confidence interval; None where the bounds are certified.
     gain_bounds
         Bounds of the initial state alone, where the gain depends on the state; else None.
+    value
+        Of a policy with a horizon: the expected sum of rewards over its steps from the initial
+        state, discounted as the policy says; else None.
+    value_bounds
+        The value with what rounding can have done; else None.
+    horizon
+        Steps of such a policy; else None.
     """
 
     gain: float | None
-    gain_lower: float
-    gain_upper: float
+    gain_lower: float | None
+    gain_upper: float | None
     kind: str
     status: Status
     iterations: int
     seconds: float
     confidence: float | None = None
     gain_bounds: tuple[float, float] | None = None
+    value: float | None = None
+    value_bounds: tuple[float, float] | None = None
+    horizon: int | None = None
 
 
 def evaluate_exactly(
@@ -83,14 +100,14 @@ def evaluate_exactly(
     memory_limit: int | None = None,
     progress: Progress | None = None,
 ) -> Evaluation:
-    """Certified bounds on the policy's gain by elimination.
+    """Certified bounds on the policy's gain by elimination; on its value if it has a horizon.
 
     Parameters
     ----------
     model
         The model that the policy acts in.
     policy
-        One action for every state.
+        One action for every state, or for every state and step.
     tolerance
         Largest gap between the bounds, in the unit of the reward; None is 1e-6 times the largest
         range of a reward factor.
@@ -105,6 +122,8 @@ def evaluate_exactly(
 
     Raises
     ------
+    InvalidParameter
+        Where the policy is for other sizes, or plays an action that a constraint forbids.
     TooLarge
         Where it does not fit into the memory limit.
     """
@@ -112,6 +131,9 @@ def evaluate_exactly(
     structure = model.structure
     deadline = None if max_seconds is None else time.monotonic() + max_seconds
     goal = tolerance_of(tolerance, structure)
+    if isinstance(policy, TimedPolicy):
+        limits = iteration.Limits(goal, max_iterations or policy.horizon, deadline)
+        return _evaluate_timed(model, policy, limits, memory_limit, progress, started)
     actions = action_table(model, policy)
     chain = _Chain(model, actions, goal, deadline)
     try:
@@ -121,7 +143,7 @@ def evaluate_exactly(
     if direct is not None:
         return chain.evaluation(direct, 0, started)
     try:
-        backup = Backup(structure, share_for=model, memory_limit=memory_limit, deadline=deadline)
+        backup = backup_for(model, memory_limit=memory_limit, deadline=deadline)
     except TimeUp:
         lower, upper = structure.reward_bounds
         spent = time.perf_counter() - started
@@ -144,6 +166,96 @@ def evaluate_exactly(
         status=outcome.status,
         iterations=outcome.sweeps,
         seconds=time.perf_counter() - started,
+    )
+
+
+def timed_values(
+    backup: Backup, policy: TimedPolicy, reward_size: float
+) -> Iterator[tuple[NDArray[np.float64], float]]:
+    """What the policy gets from step H - 1, H - 2, ..., 0 on, one sweep each.
+
+    Parameters
+    ----------
+    backup
+        Of the model.
+    policy
+        For its states and actions.
+    reward_size
+        `Structure.reward_size` of the model.
+
+    Yields
+    ------
+    tuple
+        The values in the backup's order, good until the next are asked for, and a bound on the
+        error that rounding has left in them.
+    """
+    now, new = np.zeros(backup.n_states), np.empty(backup.n_states)
+    error = 0.0
+    for step in reversed(range(policy.horizon)):
+        if policy.discount != 1.0:
+            now *= policy.discount
+        size = max(float(now.max()), -float(now.min())) + reward_size
+        backup.policy_sweep(now, new, policy.stage(step).actions)
+        error = policy.discount * error + rounding_allowance(size, backup.roundings)
+        now, new = new, now
+        yield now, error
+
+
+def _evaluate_timed(
+    model: FactoredMDP,
+    policy: TimedPolicy,
+    limits: iteration.Limits,
+    memory_limit: int | None,
+    progress: Progress | None,
+    started: float,
+) -> Evaluation:
+    structure, horizon = model.structure, policy.horizon
+    has_sizes_of(policy, structure)
+    if structure.constraints:
+        for stage in policy.stages:
+            structure.check_policy(stage.actions.astype(np.int64))
+    done = 0
+    error = 0.0
+    status = Status.CONVERGED
+    now: NDArray[np.float64] | None = None
+    value: NDArray[np.float64] | None = None
+    backup: Backup | None = None
+    try:
+        backup = backup_for(model, memory_limit=memory_limit, deadline=limits.deadline)
+        backup.deadline = limits.deadline
+        ahead = timed_values(backup, policy, structure.reward_size)
+        while done < horizon:
+            if done >= limits.max_sweeps:
+                status = Status.ITERATION_LIMIT
+                break
+            check_clock(limits.deadline)
+            now, error = next(ahead)
+            done += 1
+            if progress is not None:
+                progress({"sweeps": done, "seconds": time.perf_counter() - started})
+        value = backup.to_canonical(now) if now is not None and done == horizon else None
+    except TimeUp:
+        status = Status.TIME_LIMIT
+    except KeyboardInterrupt:
+        status = Status.INTERRUPTED
+    finally:
+        if backup is not None:
+            backup.deadline = None
+    found = None
+    if value is not None:
+        found = float(value[encode(model.initial_state, structure.state_sizes)])
+        status = Status.CONVERGED if 2 * error <= limits.tolerance else Status.PRECISION_LIMIT
+    return Evaluation(
+        gain=None,
+        gain_lower=None,
+        gain_upper=None,
+        kind="exact",
+        status=status,
+        iterations=done,
+        seconds=time.perf_counter() - started,
+        value=found,
+        value_bounds=None if found is None else (found - error, found + error),
+        horizon=horizon,
     )
 
 
@@ -228,10 +340,13 @@ def action_table(model: FactoredMDP, policy: Policy) -> NDArray[np.int64]:
                 f"{policy.action_sizes}; the model has {structure.state_sizes} and "
                 f"{structure.action_sizes}"
             )
-        return policy.actions.astype(np.int64)
-    states = np.ndindex(*structure.state_sizes)
-    return np.fromiter(
-        (encode(policy(state), structure.action_sizes) for state in states),
-        dtype=np.int64,
-        count=structure.n_states,
-    )
+        actions = policy.actions.astype(np.int64)
+    else:
+        states = np.ndindex(*structure.state_sizes)
+        actions = np.fromiter(
+            (encode(policy(state), structure.action_sizes) for state in states),
+            dtype=np.int64,
+            count=structure.n_states,
+        )
+    structure.check_policy(actions)
+    return actions

@@ -2,8 +2,10 @@
 
 Average reward: stops when max(L h - h) - min(L h - h) <= tolerance; the optimal gain lies between
 them and so does the gain of the returned policy (Puterman 2014, theorem 8.5.6).  Discounted: stops
-when MacQueen's bounds on V* are within the tolerance.  Joint actions are enumerated: moving the
-maximum over an action variable inside the elimination would give only an upper bound.
+when MacQueen's bounds on V* are within the tolerance.  Finite: H backups (finite.py).  Joint
+actions are enumerated, since moving the maximum over an action variable inside the elimination
+would give only an upper bound; where actions act before chance does, they are taken exactly one
+component at a time (elimination/effects.py).
 
 Optimistic tables go through the same sweep: `nested` targets as the nested backup, `vertex` targets
 as the extended FMDP, whose joint actions include a target for every variable (a factor |S| more).
@@ -26,11 +28,14 @@ from fmdp.elimination import kernels
 from fmdp.elimination.backup import Backup, TimeUp, backup_for
 from fmdp.elimination.rounding import rounding_allowance
 from fmdp.elimination.ties import TIE_TOLERANCE
+from fmdp.errors import InvalidParameter
 from fmdp.model import FactoredMDP, Structure
 from fmdp.model.factored import check_model
 from fmdp.planning import iteration
 from fmdp.planning.finish import Finish
-from fmdp.planning.plan import Plan, Planner, Progress, Status, Tables
+from fmdp.planning.finite import refuse_stages, solve_finite
+from fmdp.planning.intervals import refuse_without_intervals, solve_intervals
+from fmdp.planning.plan import Plan, Planner, Progress, Status, Tables, of_model
 from fmdp.planning.policy import TablePolicy
 from fmdp.planning.prepared import (
     PreparedOnEngine,
@@ -49,6 +54,7 @@ from fmdp.planning.settings import (
     tolerance_setting,
 )
 from fmdp.planning.spans import factored_spans, span
+from fmdp.settings import setting
 
 POLISHED_PAIRS = 1 << 12
 """States x actions up to which a plan that is to be described is solved directly as well."""
@@ -63,16 +69,36 @@ class Exact(Limited, TieBreaking, OnEngine, Planner):
     summary = "relative value iteration by elimination; certified bounds on the optimal gain"
 
     tolerance: float | None = tolerance_setting()
-    criterion: str = criterion_setting("average")
+    criterion: str = criterion_setting("average", ("average", "discounted", "finite"))
+    horizon: int | None = setting(
+        None,
+        "steps of the finite criterion, which has to have it",
+        low=1,
+        high=2**53,
+        only_with=("criterion", ("finite",)),
+    )
     discount: float | None = discount_setting(
         None,
-        f"of the discounted criterion alone; then {DISCOUNT}",
-        only_with=("criterion", ("discounted",)),
+        f"of the discounted criterion, then {DISCOUNT}, and of the finite one, which has none",
+        only_with=("criterion", ("discounted", "finite")),
+    )
+
+    intervals: str = setting(
+        "nominal",
+        "what to plan for where a model has intervals: its own numbers, the worst case inside them "
+        "or the best",
+        choices=("nominal", "robust", "optimistic"),
+        only_with=("criterion", ("average",)),
     )
 
     def check(self) -> None:
         if self.criterion == "discounted" and self.discount is None:
             object.__setattr__(self, "discount", DISCOUNT)
+        if self.criterion == "finite" and self.horizon is None:
+            raise InvalidParameter(
+                f"the 'horizon' parameter of {self.owner()} (steps to plan for) must be given with "
+                f"criterion=finite: an integer >= 1"
+            )
 
     def prepare(self, structure: Structure) -> PreparedExact:
         return PreparedExact(self, structure)
@@ -81,6 +107,11 @@ class Exact(Limited, TieBreaking, OnEngine, Planner):
         # Equal tables of different actions share their work.
         check_model(model, "plan")
         started = time.perf_counter()
+        if self.intervals != "nominal":
+            known = refuse_without_intervals(self, model)
+            return solve_intervals(self, known, describe=True, progress=progress, started=started)
+        if self.criterion == "finite":
+            refuse_stages(self, model.structure)
         limits = limits_of(self, model.structure, started)
         try:
             backup = backup_for(
@@ -90,11 +121,20 @@ class Exact(Limited, TieBreaking, OnEngine, Planner):
                 deadline=limits.deadline,
             )
         except (TimeUp, KeyboardInterrupt) as error:
-            return unprepared(self, model.structure, error, started)
+            return self._unprepared(model.structure, error, started)
         h = np.zeros(backup.n_states)
-        return _solve(
+        found = _solve(
             self, backup, model, h, cold=True, describe=True, progress=progress, started=started
         )
+        return of_model(found, model, self)
+
+    def _unprepared(
+        self, structure: Structure, error: TimeUp | KeyboardInterrupt, started: float
+    ) -> Plan:
+        found = unprepared(self, structure, error, started)
+        if self.criterion != "finite":
+            return found
+        return replace(found, gain=None, gain_lower=None, gain_upper=None)
 
 
 class PreparedExact(PreparedOnEngine):
@@ -113,11 +153,16 @@ class PreparedExact(PreparedOnEngine):
     ) -> Plan:
         """Plan with these tables.  `describe` adds the bias in C order and its spans."""
         started = time.perf_counter()
+        if self.settings.intervals != "nominal":
+            model = refuse_without_intervals(self.settings, tables)
+            return solve_intervals(
+                self.settings, model, describe=describe, progress=progress, started=started
+            )
         limits = limits_of(self.settings, self.structure, started)
         try:
             _, backup, h, cold = self._load(tables, limits.deadline)
         except (TimeUp, KeyboardInterrupt) as error:
-            return unprepared(self.settings, self.structure, error, started)
+            return self.settings._unprepared(self.structure, error, started)
         return _solve(
             self.settings,
             backup,
@@ -144,6 +189,16 @@ def _solve(
     structure = tables.structure
     discount = 1.0 if settings.discount is None else settings.discount
     limits = limits_of(settings, structure, started)
+    if settings.criterion == "finite":
+        return solve_finite(
+            settings,
+            backup,
+            tables,
+            limits,
+            describe=describe,
+            progress=progress,
+            started=started,
+        )
     if cold:
         h[:] = 0.0
     finish: Finish | None = None
@@ -265,7 +320,7 @@ def _policy_of(finish: Finish, structure: Structure) -> TablePolicy:
     assert finish.actions is not None
     # With vertex targets the joint action is (action, targets), targets fastest.
     actions = finish.actions // (finish.model.structure.n_actions // structure.n_actions)
-    return TablePolicy(structure.state_sizes, structure.action_sizes, actions)
+    return TablePolicy(structure.state_sizes, structure.action_sizes, actions, structure.naming)
 
 
 def _average_bounds(

@@ -65,13 +65,13 @@ class Finish:
         if gains is None:
             return None
         if gains.lower.max() > gains.upper.min():
-            self.gains, self.actions = gains, gains.actions
+            self.gains, self.actions = gains, flat.played(gains.actions)
             return Rescue(differ=(float(gains.lower.min()), float(gains.upper.max())))
         all_states = np.ones(flat.n_states, dtype=np.bool_)
         all_pairs = np.ones((flat.n_states, flat.n_actions), dtype=np.bool_)
         whole = one_gain(flat, all_states, all_pairs, self._check, gains.actions)
         # Between components that are hardly ever left there may be a gain and no h to show it.
-        self.actions = gains.actions
+        self.actions = flat.played(gains.actions)
         known = Rescue(bounds=(float(gains.lower.min()), float(gains.upper.max())))
         if whole is None:
             return known if known.bounds[1] - known.bounds[0] <= self.tolerance else None
@@ -79,6 +79,8 @@ class Finish:
         best = (worth - noise).max(axis=1, keepdims=True)
         slack = min(TIE_TOLERANCE * self.model.structure.reward_unit, 0.25 * self.tolerance)
         tied = worth - noise >= best - slack
+        if flat.stands is not None:
+            tied &= flat.stands == np.arange(flat.n_actions)
         chosen = self._chosen(tied)
         lower = float(np.take_along_axis(worth - noise, chosen[:, None], axis=1).min())
         upper = min(float((worth + noise).max()), known.bounds[1])

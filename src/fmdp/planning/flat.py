@@ -10,7 +10,7 @@ Cost: memory for states x actions x successors; a few passes over them for the c
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,7 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
 from fmdp.model import FactoredMDP
-from fmdp.model.spaces import project
+from fmdp.model.spaces import project_some
 from fmdp.planning.chains import Actions, Successors
 
 Floats = NDArray[np.float64]
@@ -44,6 +44,9 @@ class Flat:
     """Factors behind each probability and reward: roundings that they carry."""
     reward_sizes: Floats
     """[S, A]: the sums of |reward| over the factors, at which the sums were rounded."""
+    stands: Indices | None = None
+    """[S, A]: the action whose row is written, where constraints forbid some: a forbidden action is
+    the lowest that is allowed, under another number, which changes no value, gain or component."""
 
     @property
     def n_states(self) -> int:
@@ -52,6 +55,12 @@ class Flat:
     @property
     def n_actions(self) -> int:
         return int(self.successors.shape[1])
+
+    def played(self, actions: Indices) -> Indices:
+        """What a policy [S] over the numbers of the rows does: allowed actions alone."""
+        if self.stands is None:
+            return actions
+        return np.take_along_axis(self.stands, actions[:, None], axis=1)[:, 0]
 
     def advantages(self, h: Floats) -> tuple[Floats, Floats]:
         """r + P h - h for every state and action, and how far rounding can move each: [S, A].
@@ -82,7 +91,11 @@ def flat_of(model: FactoredMDP, entries: int = ENTRIES) -> Flat | None:
     lists = Successors(model)
     if n_states * n_actions * lists.width > entries:
         return None
-    return _written(model, lists, np.arange(n_states * n_actions), n_actions)
+    pairs = structure.allowed_pairs()
+    written = _written(model, lists, pairs, n_actions)
+    if not structure.constraints:
+        return written
+    return replace(written, stands=pairs.reshape(n_states, n_actions) % n_actions)
 
 
 def chain_of(model: FactoredMDP, actions: Actions, entries: int = ENTRIES) -> Flat | None:
@@ -102,7 +115,7 @@ def _written(model: FactoredMDP, lists: Successors, pairs: Indices, n_actions: i
     columns, weights, possible = lists.rows_of(pairs)
     rewards, sizes = np.zeros(len(pairs)), np.zeros(len(pairs))
     for scope, means in zip(structure.reward_scopes, model.rewards, strict=True):
-        own = means[project(structure.sizes, scope)[pairs]]
+        own = means[project_some(structure.sizes, scope, pairs)]
         rewards += own
         sizes += np.abs(own)
     shape = (structure.n_states, n_actions, -1)

@@ -12,8 +12,8 @@ from __future__ import annotations
 import enum
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from fmdp.errors import InvalidParameter
 from fmdp.model import FactoredMDP, OptimisticTables, Structure
 from fmdp.model.factored import check_model
+from fmdp.model.naming import Assignment
 from fmdp.numerals import (
     interval_text,
     known_number,
@@ -35,6 +36,9 @@ from fmdp.planning.policy import Policy
 from fmdp.planning.registry import PLANNERS
 from fmdp.registries import Registry
 from fmdp.settings import Settings
+
+if TYPE_CHECKING:
+    from fmdp.planning.explain import Explanation
 
 Tables = FactoredMDP | OptimisticTables
 """What a prepared planner solves: a model, or the optimistic tables of a learner."""
@@ -54,6 +58,10 @@ class Status(enum.Enum):
     TIME_LIMIT = "time_limit", "stopped at the time limit; the bounds hold"
     INTERRUPTED = "interrupted", "stopped by hand; the bounds so far hold"
     PRECISION_LIMIT = "precision_limit", "rounding keeps the bounds from closing further; they hold"
+    RELAXATION_LIMIT = (
+        "relaxation_limit",
+        "no more sweeps would bring the bounds closer; they hold",
+    )
     MULTICHAIN = "multichain", "the gain depends on the starting state; the bounds enclose all"
     INFEASIBLE = "infeasible", "the linear program has no solution"
     UNBOUNDED = "unbounded", "the linear program has no finite optimum"
@@ -111,6 +119,10 @@ class Plan:
         What else the planner has to say, by name.
     bounds_best_gain : bool
         Whether the bounds are those of the model's best gain, not of another operator's.
+    model : FactoredMDP or None
+        What was planned for; None where it is the plan of a learner.
+    settings : Planner or None
+        The planner that made it.
     """
 
     planner: str
@@ -129,6 +141,42 @@ class Plan:
     bias: NDArray[np.float64] | None = None
     stats: Mapping[str, Any] = field(default_factory=dict)
     bounds_best_gain: bool = True
+    model: FactoredMDP | None = None
+    settings: Any = None
+
+    def explain(
+        self, state: Assignment, model: FactoredMDP | None = None, *, step: int = 0
+    ) -> Explanation:
+        """Why the policy does what it does in a state: the value of each action, and its gap.
+
+        Parameters
+        ----------
+        state
+            By number or by name, as in `Structure.check_state`.
+        model
+            What was planned for, where the plan does not know it (`plan.model` is None).
+        step
+            Of a plan with a horizon: which step, from 0 for the first.
+
+        Returns
+        -------
+        Explanation
+            The chosen action, the allowed ones with value and gap, best first, and the runner-up;
+            `print` shows a table. With a discount or a horizon the value is R + g P V; else it is
+            R + P h - h(s), so that the best value is the gain. A gap is what taking the action once
+            costs in all.
+
+        Raises
+        ------
+        InvalidParameter
+            Where it is no state of the model, or the plan has no policy, or no horizon and yet a
+            step is asked.
+        TooLarge
+            Where what is needed does not fit: a plan without a bias has its policy evaluated.
+        """
+        from fmdp.planning.explain import explain_plan
+
+        return explain_plan(self, state, model, step)
 
     @property
     def gain_bounds(self) -> tuple[float | None, float | None]:
@@ -170,7 +218,10 @@ class Plan:
             parts.append(f"certified at most {upper_text(upper)}")
         elif lower is not None:
             parts.append(f"certified at least {lower_text(lower)}")
-        if parts and not self.bounds_best_gain:
+        case = {"robust": "worst", "optimistic": "best"}.get(self.stats.get("intervals", ""))
+        if parts and case is not None:
+            parts.append(f"both of the {case} case inside the intervals")
+        elif parts and not self.bounds_best_gain:
             parts.append("both of the planner's own operator")
         return ", ".join(parts)
 
@@ -182,7 +233,10 @@ class Plan:
         if self.policy_gain is None:
             return text
         within = self.stats.get("policy_gain_bounds", (None, None))
-        return f"{text}, sure to gain {known_number(self.policy_gain, *within)}"
+        number = known_number(self.policy_gain, *within)
+        if "intervals" in self.stats:  # what it is sure of there is the lower bound
+            return f"{text}, gains {number} in the model as it is"
+        return f"{text}, sure to gain {number}"
 
     def _span_text(self) -> str | None:
         if self.factored_spans is None or self.factored_span_sum is None:
@@ -283,7 +337,15 @@ class Planner(Settings, ABC):
             With a status that says what its numbers are worth; Ctrl-C gives one too.
         """
         check_model(model, "plan")
-        return ready(self, model.structure).solve(model, progress=progress)
+        found = ready(self, model.structure).solve(model, progress=progress)
+        return of_model(found, model, self)
+
+
+def of_model(found: Plan, model: FactoredMDP, settings: Any) -> Plan:
+    """The plan with what it was made for, and by whom; what is no plan as it is."""
+    if not isinstance(found, Plan) or found.model is not None:
+        return found
+    return replace(found, model=model, settings=settings)
 
 
 def ready(planner: Planner, structure: Structure) -> Prepared:

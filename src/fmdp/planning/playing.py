@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fmdp.model import Structure
-from fmdp.model.entries import NO_LIMITS, NOT_COUNTED, Counts, Index
+from fmdp.model.entries import NO_LIMITS, NOT_COUNTED, NOT_JOINED, Counts, Entries, Index
 from fmdp.model.spaces import encode
 from fmdp.planning.policy import Policy, TablePolicy
 
@@ -34,13 +34,17 @@ class ActionTable:
         self.actions: NDArray[np.integer[Any]]
         if isinstance(policy, TablePolicy):
             self.actions = policy.actions
+            if structure.constraints:  # once a table, and not in every step
+                structure.check_policy(policy.actions.astype(np.int64))
         else:
             self.actions = np.full(structure.n_states, -1, dtype=np.int64)
 
     def ask(self, state: Sequence[int]) -> None:
         """Fill in the action of one state."""
-        place = encode(state, self.structure.state_sizes)
-        self.actions[place] = encode(self.policy(state), self.structure.action_sizes)
+        structure, action = self.structure, self.policy(state)
+        place, number = encode(state, structure.state_sizes), encode(action, structure.action_sizes)
+        structure.check_allowed(state, action)
+        self.actions[place] = number
 
 
 def action_table(policy: Policy, structure: Structure) -> ActionTable | None:
@@ -64,6 +68,8 @@ class Stretch:
     """[steps]: the joint action of each step, -1 where the table says it; or empty."""
     counts: Counts = NOT_COUNTED
     """Where every step is counted."""
+    joined: Entries = NOT_JOINED
+    """The entries of joint states and actions, where these are what is counted."""
     limits: Index = field(default_factory=lambda: NO_LIMITS)
     """[entries]: the stretch ends when the visits of an entry reach its limit; or empty."""
 

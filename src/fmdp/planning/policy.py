@@ -9,13 +9,14 @@ nothing on trust: compiled code does not look where an array ends.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import os
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, TypeVar, overload, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,12 +25,15 @@ from fmdp.archives import HEADER, Shapes, pack, read_file, unpack
 from fmdp.errors import FileProblem, FmdpError, InvalidParameter
 from fmdp.model import Structure
 from fmdp.model.files import path_of, write_atomically
-from fmdp.model.spaces import count, decode, encode, shown_tuple, whole_number
+from fmdp.model.naming import ByName, ByNumber, Naming
+from fmdp.model.spaces import count, decode, strides, whole_number
 from fmdp.model.structure import MAX_SIZE
 from fmdp.parameters import quoted
 
 FORMAT = "fmdp-policy"
-VERSION = 2
+VERSION = 3
+_WITHOUT_NAMES = 2
+"""The version of files that hold no names; they are read as those of default names."""
 _VERSION_IN_DIGESTS = 1
 """Runs in stores are known by digests of policies, whatever becomes of the files."""
 
@@ -41,18 +45,22 @@ Parts = tuple[Mapping[str, Any], Mapping[str, NDArray[Any]]]
 class Policy(Protocol):
     """Anything that answers a state with an action and can be saved."""
 
-    def __call__(self, state: Sequence[int]) -> tuple[int, ...]:
+    @overload
+    def __call__(self, state: ByName) -> dict[str, str]: ...  # type: ignore[overload-overlap]
+    @overload
+    def __call__(self, state: ByNumber) -> tuple[int, ...]: ...
+    def __call__(self, state: Any) -> Any:
         """The action in a state: the same one whenever it is asked.
 
         Parameters
         ----------
         state
-            One value a state variable, by number.
+            One value a state variable, by number or by name; or a mapping or a text by name.
 
         Returns
         -------
-        tuple[int, ...]
-            One value an action variable, by number.
+        tuple[int, ...] or dict[str, str]
+            One value an action variable, by number; by name where a mapping or a text was asked.
         """
         ...
 
@@ -79,11 +87,15 @@ class TablePolicy:
     actions
         The index of the joint action of every joint state, both in C order: [S], whole numbers
         from 0 to A - 1. Copied, into the smallest type that holds them.
+    naming
+        What variables and values are called, as `structure.naming` has it; None for the default
+        names. Two policies that do the same are equal, whatever things are called.
 
     Raises
     ------
     InvalidParameter
-        Where the sizes, the shape or an action are not as above; the text names the state.
+        Where the sizes, the shape, an action or the names are not as above; the text names the
+        state.
     """
 
     kind: ClassVar[str] = "table"
@@ -93,9 +105,11 @@ class TablePolicy:
         state_sizes: Sequence[int],
         action_sizes: Sequence[int],
         actions: NDArray[np.integer[Any]],
+        naming: Naming | None = None,
     ) -> None:
         self.state_sizes = _sizes(state_sizes, "state")
         self.action_sizes = _sizes(action_sizes, "action")
+        self.naming = naming_for(naming, self.state_sizes, self.action_sizes)
         states, joint = count(self.state_sizes), count(self.action_sizes)
         try:
             actions = np.asarray(actions)
@@ -117,27 +131,36 @@ class TablePolicy:
         table = actions.astype(smallest_unsigned(joint), copy=True)
         table.flags.writeable = False
         self.actions: NDArray[np.unsignedinteger[Any]] = table
+        self._steps = strides(self.state_sizes)
 
-    def __call__(self, state: Sequence[int]) -> tuple[int, ...]:
+    @overload
+    def __call__(self, state: ByName) -> dict[str, str]: ...  # type: ignore[overload-overlap]
+    @overload
+    def __call__(self, state: ByNumber) -> tuple[int, ...]: ...
+    def __call__(self, state: Any) -> Any:
         """The action in a state.
 
         Parameters
         ----------
         state
-            One value a state variable, by number.
+            One value a state variable, by number or by name; or a mapping or a text by name, as in
+            `Structure.check_state`.
 
         Returns
         -------
-        tuple[int, ...]
-            One value an action variable, by number.
+        tuple[int, ...] or dict[str, str]
+            One value an action variable, by number; by name where a mapping or a text was asked.
 
         Raises
         ------
         InvalidParameter
             Where it is no state of the policy.
         """
-        values = check_values(state, self.state_sizes)
-        return decode(int(self.actions[encode(values, self.state_sizes)]), self.action_sizes)
+        place = 0
+        for value, step in zip(self.naming.states.check(state, "state"), self._steps, strict=True):
+            place += value * step
+        action = decode(int(self.actions[place]), self.action_sizes)
+        return self.naming.answer(action, state)
 
     def __eq__(self, other: object) -> bool:
         return (
@@ -167,8 +190,18 @@ class TablePolicy:
         """
         write_policy(path, self)
 
+    def take_names(self, naming: Naming) -> None:
+        """Be asked by these names from now on.
+
+        Parameters
+        ----------
+        naming
+            As `structure.naming` is, for variables of the same sizes.
+        """
+        self.naming = naming_for(naming, self.state_sizes, self.action_sizes)
+
     def parts(self) -> Parts:
-        """What its file holds: a header and arrays."""
+        """What its file holds beside the names: a header and arrays."""
         header = {"state_sizes": self.state_sizes, "action_sizes": self.action_sizes}
         return header, {"actions": self.actions}
 
@@ -190,32 +223,78 @@ class TablePolicy:
         return cls(states, actions, table)
 
 
+_R = TypeVar("_R", bound=Callable[[Any], Any])
+
+
+def named(rule: _R) -> _R:
+    """A rule of one's own that is asked by name: it receives a mapping, and not a tuple.
+
+    Made for a decorator: `@fmdp.named` above `def careful(state)`, which then reads
+    `state["pump"] == "worn"`. Any rule, with it or without, may answer by number or by name.
+
+    Parameters
+    ----------
+    rule
+        A function that takes a mapping from the name of every state variable to the name of its
+        value, and gives an action.
+
+    Returns
+    -------
+    Callable
+        The same rule, for wherever fmdp takes a rule.
+
+    Raises
+    ------
+    InvalidParameter
+        Where it is no function.
+    """
+    if isinstance(rule, type) or not callable(rule):
+        raise InvalidParameter(f"named takes a function state -> action; got {quoted(rule)}")
+
+    @functools.wraps(rule)
+    def asked(state: Mapping[str, str]) -> Any:
+        return rule(state)
+
+    asked.asked_by_name = True  # type: ignore[attr-defined]
+    return asked  # type: ignore[return-value]
+
+
 class Rule:
-    """A policy that is a function of one's own: state -> action, a tuple of ints.
+    """A policy that is a function of one's own: state -> action, by number or by name.
 
     Where there is one action variable its value alone is an answer too. The function is asked for
-    every state that is met; a policy must answer the same state with the same action.
+    every state that is met; a policy must answer the same state with the same action. It is given a
+    tuple of numbers, or a mapping of names where it is marked by `named`.
     """
 
-    def __init__(self, function: Callable[[tuple[int, ...]], Any], structure: Structure) -> None:
+    def __init__(self, function: Callable[[Any], Any], structure: Structure) -> None:
         if isinstance(function, type) or not callable(function):
             raise InvalidParameter(
                 f"a rule must be a function state -> action; got {quoted(function)}"
             )
         self.function = function
         self._structure = structure
+        self._by_name = getattr(function, "asked_by_name", False) is True
 
     def __repr__(self) -> str:
         return f"Rule({getattr(self.function, '__name__', type(self.function).__name__)})"
 
-    def __call__(self, state: Sequence[int]) -> tuple[int, ...]:
-        checked = self._structure.check_state(state)
-        answer = self.function(checked)
+    @overload
+    def __call__(self, state: ByName) -> dict[str, str]: ...  # type: ignore[overload-overlap]
+    @overload
+    def __call__(self, state: ByNumber) -> tuple[int, ...]: ...
+    def __call__(self, state: Any) -> Any:
+        naming = self._structure.naming
+        checked = naming.check_state(state)
+        asked = naming.name_state(checked) if self._by_name else checked
+        answer = self.function(asked)
         try:
-            return as_action(answer, self._structure)
+            action = as_action(answer, self._structure)
+            self._structure.check_allowed(checked, action)
         except FmdpError as error:
-            error.args = (f"{self!r} in state {checked}: {error}",)
+            error.args = (f"{self!r} in state {asked}: {error}",)
             raise
+        return naming.answer(action, state)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         raise InvalidParameter(
@@ -224,7 +303,8 @@ class Rule:
 
 
 def as_action(answer: Any, structure: Structure) -> tuple[int, ...]:
-    """An action from what a rule answers: values, or the value of the one action variable."""
+    """An action from what a rule answers: values by number or by name, or the value of the one
+    action variable."""
     alone = whole_number(answer)
     if alone is not None:
         if len(structure.action_sizes) > 1:
@@ -263,34 +343,32 @@ def has_sizes_of(policy: object, structure: Structure) -> bool:
             f"the policy is for state sizes {sizes[0]} and action sizes {sizes[1]}; "
             f"the model has {ours[0]} and {ours[1]}"
         )
+    naming = getattr(policy, "naming", None)
+    if isinstance(naming, Naming) and naming is not structure.naming:
+        naming.refuse_other(structure.naming, "the policy", "the model")
     return True
 
 
-def check_values(state: Any, sizes: Sequence[int]) -> tuple[int, ...]:
-    """A state as a tuple of ints, or InvalidParameter naming the variable."""
-    try:
-        values = () if isinstance(state, str | bytes) else tuple(state)
-    except TypeError:
-        values = ()
-    if len(values) != len(sizes):
-        got = f"{len(values)}: {shown_tuple(values)}" if values else quoted(state)
-        raise InvalidParameter(f"a state has {len(sizes)} values; got {got}")
-    checked: list[int] = []
-    for position, (value, size) in enumerate(zip(values, sizes, strict=True)):
-        whole = whole_number(value)
-        if whole is None:
-            names = "; values are given by number, not by name" if isinstance(value, str) else ""
-            raise InvalidParameter(
-                f"value {quoted(value)} of state variable {position} must be a whole number, "
-                f"0 to {size - 1}{names}"
-            )
-        if not 0 <= whole < size:
-            raise InvalidParameter(
-                f"value {whole} of state variable {position} is out of range; "
-                f"allowed: 0 to {size - 1}"
-            )
-        checked.append(whole)
-    return tuple(checked)
+def naming_for(
+    naming: Naming | None, state_sizes: tuple[int, ...], action_sizes: tuple[int, ...]
+) -> Naming:
+    """The names of a policy's variables: those that are given, of these sizes, or the default."""
+    if naming is None:
+        return _default_naming(state_sizes, action_sizes)
+    if not isinstance(naming, Naming):
+        raise InvalidParameter(
+            f"the naming of a policy must be as structure.naming is; got {quoted(naming)}"
+        )
+    sizes = naming.states.sizes, naming.actions.sizes
+    if sizes != (state_sizes, action_sizes):
+        raise InvalidParameter(
+            f"the naming of a policy is for state sizes {sizes[0]} and action sizes {sizes[1]}; "
+            f"must be for {state_sizes} and {action_sizes}"
+        )
+    return naming
+
+
+_default_naming = functools.lru_cache(maxsize=64)(Naming.default)
 
 
 def _sizes(sizes: Any, kind: str) -> tuple[int, ...]:
@@ -321,6 +399,12 @@ def _greedy(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Po
     return GreedyPolicy.from_archive(header, arrays)
 
 
+def _timed(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Policy:
+    from fmdp.planning.timed import TimedPolicy
+
+    return TimedPolicy.from_archive(header, arrays)
+
+
 def _randomised(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Any:
     from fmdp.planning import randomised
 
@@ -330,15 +414,19 @@ def _randomised(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -
 READERS: dict[str, Callable[[Mapping[str, Any], Mapping[str, NDArray[Any]]], Policy]] = {
     TablePolicy.kind: TablePolicy.from_archive,
     "greedy": _greedy,
+    "timed": _timed,
     "uniform": _randomised,
     "exploring": _randomised,
 }
 
 
 class Saved(Protocol):
-    """A policy whose file is an archive: its kind, and what the archive holds."""
+    """A policy whose file is an archive: its kind, its names, and what the archive holds."""
 
     kind: ClassVar[str]
+
+    @property
+    def naming(self) -> Naming: ...
 
     def parts(self) -> Parts: ...
 
@@ -357,7 +445,8 @@ def policy_bytes(policy: Any) -> bytes:
     """The content of a policy's file, to be kept inside another file."""
     if hasattr(policy, "parts"):
         header, arrays = policy.parts()
-        return pack(_header(policy, header, VERSION), arrays)
+        names = {"names": policy.naming.header()}
+        return pack(_header(policy, {**header, **names}, VERSION), arrays)
     # A policy of one's own is saved by path, in its own way.
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "policy.npz"
@@ -366,7 +455,7 @@ def policy_bytes(policy: Any) -> bytes:
 
 
 def policy_digest(policy: Any) -> str:
-    """A digest of what a policy is: of what its file holds."""
+    """A digest of what a policy does: of what its file holds but the names."""
     if not hasattr(policy, "parts"):
         return f"sha256:{hashlib.sha256(policy_bytes(policy)).hexdigest()}"
     digest = hashlib.sha256()
@@ -469,14 +558,45 @@ def policy_from_bytes(
                 f"{label} holds no policy: its part 'actions' has shape {shapes['actions']}; "
                 f"must have {states}"
             )
+        if kind == "timed":
+            if shapes.keys() != {"tables", "stages"}:
+                raise FileProblem(
+                    f"{label} holds no policy: its parts are not the two 'tables' and 'stages'"
+                )
+            if shapes["tables"][1:] != (states := _n_states(header, label)):
+                raise FileProblem(
+                    f"{label} holds no policy: its part 'tables' has shape {shapes['tables']}; "
+                    f"must have (any, {states[0]})"
+                )
 
     header, arrays = unpack(
-        content, label, what="policy", form=FORMAT, version=VERSION, expect=expect
+        content,
+        label,
+        what="policy",
+        form=FORMAT,
+        version=VERSION,
+        older=(_WITHOUT_NAMES,),
+        expect=expect,
     )
     try:
-        return READERS[header["kind"]](header, arrays)
+        found: Any = READERS[header["kind"]](header, arrays)
+        naming = names_in(header)
     except FmdpError as error:
         raise FileProblem(f"{label} holds no policy: {error}") from None
+    if structure is not None:
+        try:
+            naming.refuse_other(structure.naming, "its policy", "the problem")
+        except FmdpError as error:
+            raise FileProblem(f"{label} is a policy for other names: {error}") from None
+        naming = structure.naming if naming.is_default else naming
+    found.take_names(naming)
+    return found
+
+
+def names_in(header: Mapping[str, Any]) -> Naming:
+    """The names in the header of a policy file, which older ones do not have; or FmdpError."""
+    names = None if header["version"] == _WITHOUT_NAMES else header.get("names")
+    return Naming.from_header(names, *sizes_in(header))
 
 
 def _n_states(header: Mapping[str, Any], label: str) -> tuple[int]:
@@ -494,17 +614,19 @@ def load_policy(path: str | os.PathLike[str], structure: Structure | None = None
     path
         Where it is. Reading runs no code of the file.
     structure
-        Where given, the sizes of the policy must be those of this structure.
+        Where given, the sizes and the names of the policy must be those of this structure; a policy
+        without names takes those of the structure.
 
     Returns
     -------
     Policy
-        It answers every state as the saved one did.
+        It answers every state as the saved one did, by number and by name.
 
     Raises
     ------
     FileProblem
-        Where the file is missing, cut short, of another format or version, or for other sizes.
+        Where the file is missing, cut short, of another format or version, or for other sizes
+        or names.
     InvalidParameter
         Where it is no path, or no structure.
     """

@@ -14,7 +14,9 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from fmdp.elimination.backup import Backup, TimeUp
+from fmdp.elimination.backup import Backup, TimeUp, backup_of, shape_of
+from fmdp.elimination.decomposition import enumeration_reason
+from fmdp.elimination.effects import EffectsBackup
 from fmdp.errors import InvalidParameter
 from fmdp.model import OptimisticTables, Structure
 from fmdp.model.structure import LARGEST_REWARD, check_structure
@@ -62,12 +64,16 @@ def tolerance_of(tolerance: float | None, structure: Structure) -> float:
 
 def limits_of(settings: EngineSettings, structure: Structure, started: float) -> Limits:
     """When to stop, with the clock running since `started` (of time.perf_counter)."""
-    deadline = None
-    if settings.max_seconds is not None:
-        gone = time.perf_counter() - started
-        deadline = time.monotonic() + settings.max_seconds - gone
+    deadline = deadline_of(settings.max_seconds, started)
     tolerance = tolerance_of(settings.tolerance, structure)
     return Limits(tolerance, settings.max_iterations or DEFAULT_SWEEPS, deadline)
+
+
+def deadline_of(max_seconds: float | None, started: float) -> float | None:
+    """On time.monotonic's clock, with that of time.perf_counter at `started`."""
+    if max_seconds is None:
+        return None
+    return time.monotonic() + max_seconds - (time.perf_counter() - started)
 
 
 class PreparedOnEngine:
@@ -77,7 +83,7 @@ class PreparedOnEngine:
         check_structure(structure, "prepare")
         self.structure = structure
         self._engine_settings = settings
-        self._backups: dict[str, Backup] = {}
+        self._backups: dict[tuple[str, int], Backup] = {}
         self._warm: dict[str, Vector] = {}
 
     def _load(
@@ -86,20 +92,21 @@ class PreparedOnEngine:
         """The kind of the tables, the backup with them, the vector to start from, and whether the
         vector is new; it is kept, and what is written into it is where the next solve starts."""
         settings = self._engine_settings
-        kind, model = "plain", tables
+        kind, model, shape = "plain", tables, shape_of(tables)
         if isinstance(tables, OptimisticTables):
             kind = settings.targets
             if kind == "vertex":
                 model = tables.extended()
-        if kind not in self._backups:
-            self._backups[kind] = Backup(
+        if (kind, shape) not in self._backups:
+            self._backups[kind, shape] = backup_of(
                 model.structure,
                 nested=kind == "nested",
+                shape=shape,
                 memory_limit=settings.memory_limit,
                 threads=settings.threads,
                 deadline=deadline,
             )
-        backup = self._backups[kind]
+        backup = self._backups[kind, shape]
         backup.load(model)
         cold = kind not in self._warm
         return kind, backup, self._warm.setdefault(kind, np.zeros(backup.n_states)), cold
@@ -154,7 +161,7 @@ def greedy_policy(
     actions = backup.greedy_actions(h, value, settings.ties, settings.tie_seed, slack)
     # With vertex targets the joint action is (action, targets), targets fastest.
     actions //= backup.structure.n_actions // structure.n_actions
-    return TablePolicy(structure.state_sizes, structure.action_sizes, actions)
+    return TablePolicy(structure.state_sizes, structure.action_sizes, actions, structure.naming)
 
 
 def policy_in_time(
@@ -189,10 +196,16 @@ def policy_in_time(
 
 def engine_stats(backup: Backup) -> dict[str, Any]:
     """What a plan says about how it was computed."""
+    told = {}
+    if backup.structure.effects is not None:
+        reason = enumeration_reason(backup.structure) or "the intervals are not those of effects"
+        one_by_one = isinstance(backup, EffectsBackup)
+        told["joint_actions"] = "by components" if one_by_one else f"enumerated: {reason}"
     return {
         "memory_bytes": backup.predicted_bytes,
         "multiply_adds": backup.layout.multiply_adds,
         "elimination_order": backup.layout.order,
         "conditioned": backup.layout.branch,
         "threads": backup.threads,
+        **told,
     }

@@ -28,8 +28,8 @@ def tolerance_setting(
     return setting(None, meaning, low=0.0, low_open=True)
 
 
-def criterion_setting(default: str) -> Any:
-    return setting(default, "what is maximised", choices=("average", "discounted"))
+def criterion_setting(default: str, choices: tuple[str, ...] = ("average", "discounted")) -> Any:
+    return setting(default, "what is maximised", choices=choices)
 
 
 def discount_setting(

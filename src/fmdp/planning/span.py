@@ -32,7 +32,7 @@ from fmdp.model.factored import check_model
 from fmdp.model.structure import check_structure
 from fmdp.parameters import REQUIRED, quoted
 from fmdp.planning import iteration
-from fmdp.planning.plan import Plan, Planner, Progress, Status, Tables
+from fmdp.planning.plan import Plan, Planner, Progress, Status, Tables, of_model
 from fmdp.planning.policy import array_in
 from fmdp.planning.prepared import (
     KINDS,
@@ -139,7 +139,7 @@ class SpanConstrained(Limited, TieBreaking, OnEngine, Planner):
             return replace(nothing, stats={"budgets": budgets}, bounds_best_gain=False)
         run = _Run(self, backup, model.structure, progress, started)
         found = run.search(budgets) if self.split == "search" else run.solve(budgets)
-        return run.plan(found, describe=True, started=started)
+        return of_model(run.plan(found, describe=True, started=started), model, self)
 
 
 class PreparedSpan(PreparedOnEngine):

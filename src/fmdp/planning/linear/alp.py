@@ -25,11 +25,14 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fmdp.elimination.backup import TimeUp, check_clock
+from fmdp.elimination.classes import Look, nothing
 from fmdp.errors import InvalidParameter, TooLarge
 from fmdp.memory import available_memory, describe_bytes
 from fmdp.model import FactoredMDP, OptimisticTables, Structure
@@ -44,9 +47,9 @@ from fmdp.planning.linear.factored import Factored, emitted_size
 from fmdp.planning.linear.forms import Forms
 from fmdp.planning.linear.greedy import Extractor
 from fmdp.planning.linear.question import Answer, Question, Watch
-from fmdp.planning.plan import Plan, Planner, Progress, Status, Tables
+from fmdp.planning.plan import Plan, Planner, Progress, Status, Tables, of_model
 from fmdp.planning.policy import Policy
-from fmdp.planning.prepared import tolerance_of
+from fmdp.planning.prepared import GRACE_SECONDS, deadline_of, tolerance_of, unprepared
 from fmdp.planning.settings import (
     Distributions,
     Limited,
@@ -109,8 +112,13 @@ class ALP(Limited, TieBreaking, Planner):
     def plan(self, model: FactoredMDP, *, progress: Progress | None = None) -> Plan:
         # Actions with equal tables share their work.
         check_model(model, "plan")
-        prepared = PreparedALP(self, model.structure, share_for=model)
-        return prepared.solve(model, describe=True, progress=progress)
+        started = time.perf_counter()
+        try:
+            prepared = PreparedALP(self, model.structure, share_for=model)
+        except KeyboardInterrupt as error:
+            return _unprepared(self, model.structure, error, started)
+        found = prepared.solve(model, describe=True, progress=progress, started=started)
+        return of_model(found, model, self)
 
 
 class PreparedALP:
@@ -129,22 +137,41 @@ class PreparedALP:
         self._warm: dict[str, NDArray[Any]] = {}
 
     def solve(
-        self, tables: Tables, *, describe: bool = False, progress: Progress | None = None
+        self,
+        tables: Tables,
+        *,
+        describe: bool = False,
+        progress: Progress | None = None,
+        started: float | None = None,
     ) -> Plan:
-        """Plan with these tables. `describe` adds the spans of h_w."""
-        started = time.perf_counter()
-        stages = self._stages_for("optimistic" if isinstance(tables, OptimisticTables) else "plain")
-        stages.forms.load(tables)
-        watch = Watch(
-            iterations=self.settings.max_iterations,
-            seconds=self.settings.max_seconds,
-            progress=progress,
-            unit=stages.forms.unit,
-        )
-        found = stages.run(watch)
-        return self._plan(stages, found, describe, started)
+        """Plan with these tables. `describe` adds the spans of h_w; the clock runs since
+        `started` (of perf_counter), or begins now."""
+        if isinstance(tables, OptimisticTables) and tables.upper is not None:
+            raise InvalidParameter(
+                "planner alp takes sets of lower ends and free mass alone; these tables have upper "
+                "ends, which planner exact and span take"
+            )
+        settings = self.settings
+        started = time.perf_counter() if started is None else started
+        deadline = deadline_of(settings.max_seconds, started)
+        kind = "optimistic" if isinstance(tables, OptimisticTables) else "plain"
+        try:
+            stages = self._stages_for(kind, partial(check_clock, deadline))
+            stages.forms.load(tables)
+            check_clock(deadline)
+            found = stages.run(
+                Watch(
+                    iterations=settings.max_iterations,
+                    deadline=deadline,
+                    progress=progress,
+                    unit=stages.forms.unit,
+                )
+            )
+            return self._plan(stages, found, describe, started, deadline)
+        except (TimeUp, KeyboardInterrupt) as error:
+            return _unprepared(settings, self.structure, error, started)
 
-    def _stages_for(self, kind: str) -> _Stages:
+    def _stages_for(self, kind: str, look: Look = nothing) -> _Stages:
         if kind not in self._stages_of:
             settings = self.settings
             optimistic = kind == "optimistic"
@@ -155,27 +182,43 @@ class PreparedALP:
                 split=optimistic and settings.targets == "split",
                 model=None if optimistic else self._share_for,
                 memory_limit=settings.memory_limit,
+                look=look,
             )
-            self._stages_of[kind] = _Stages(settings, forms, self._relevance)
-            self._stages_of[kind].restore(_under(f"{kind}.", self._warm))
+            stages = _Stages(settings, forms, self._relevance, look)
+            stages.restore(_under(f"{kind}.", self._warm))
+            self._stages_of[kind] = stages
         return self._stages_of[kind]
 
-    def _plan(self, stages: _Stages, found: _Found, describe: bool, started: float) -> Plan:
+    def _plan(
+        self,
+        stages: _Stages,
+        found: _Found,
+        describe: bool,
+        started: float,
+        deadline: float | None,
+    ) -> Plan:
         settings, forms = self.settings, stages.forms
-        unit = forms.unit
+        unit, status = forms.unit, found.status
         weights = found.weights * unit
         gain_upper = forms.largest_residual(found.weights, 1.0) * unit
-        discount = settings.discount if settings.criterion == "discounted" else 1.0
-        greedy = stages.extractor.policy(found.weights, discount, settings.ties, settings.tie_seed)
-        few = TABULATED_ONCE if describe else TABULATED
-        policy: Policy = greedy.tabulate() if self.structure.n_states <= few else greedy
+        if deadline is not None:
+            deadline = max(deadline, time.monotonic() + GRACE_SECONDS)
+        look = partial(check_clock, deadline)
+        policy: Policy | None = None
         span = spans = None
-        if describe:
-            span = values.span(self.basis, weights, settings.memory_limit)
-            spans = values.factored_spans(self.basis, weights, settings.memory_limit)
+        try:
+            policy = self._policy(stages, found.weights, describe)
+            look()
+            if describe:
+                span = values.span(self.basis, weights, settings.memory_limit, look)
+                spans = values.factored_spans(self.basis, weights, settings.memory_limit, look)
+        except TimeUp:
+            status = Status.TIME_LIMIT if status is Status.CONVERGED else status
+        except KeyboardInterrupt:
+            status = Status.INTERRUPTED
         return Plan(
             planner=settings.name,
-            status=found.status,
+            status=status,
             policy=policy,
             gain=None,
             gain_lower=None,
@@ -200,6 +243,13 @@ class PreparedALP:
                 "relaxed": forms.optimistic and settings.targets == "split",
             },
         )
+
+    def _policy(self, stages: _Stages, weights: Floats, describe: bool) -> Policy:
+        settings = self.settings
+        discount = settings.discount if settings.criterion == "discounted" else 1.0
+        greedy = stages.extractor.policy(weights, discount, settings.ties, settings.tie_seed)
+        few = TABULATED_ONCE if describe else TABULATED
+        return greedy.tabulate() if self.structure.n_states <= few else greedy
 
     def forget(self) -> None:
         """Start the next solve from nothing."""
@@ -229,6 +279,16 @@ class PreparedALP:
                 self._stages_for(kind)
 
 
+def _unprepared(
+    settings: ALP, structure: Structure, error: TimeUp | KeyboardInterrupt, started: float
+) -> Plan:
+    """Weights of 0 satisfy every constraint where the scalar is the largest reward, summed up."""
+    nothing = unprepared(settings, structure, error, started)
+    best = structure.reward_bounds[1]
+    discounted = settings.criterion == "discounted"
+    return replace(nothing, objective=best / (1.0 - settings.discount) if discounted else best)
+
+
 @dataclass(frozen=True, eq=False)
 class _Found:
     """What a plan needs from the linear program, of one stage or two; in the unit of the forms,
@@ -246,10 +306,11 @@ class _Found:
 class _Stages:
     """The stages of one criterion over one network."""
 
-    def __init__(self, settings: ALP, forms: Forms, relevance: Floats) -> None:
+    def __init__(self, settings: ALP, forms: Forms, relevance: Floats, look: Look) -> None:
         self.settings = settings
         self.forms = forms
-        self.extractor = Extractor(forms)
+        self.extractor = Extractor(forms, look)
+        look()
         n = forms.basis.size
         average = settings.criterion == "average"
         limit = settings.memory_limit or available_memory() // 2
@@ -275,6 +336,7 @@ class _Stages:
             messages=self.emits,
         )
         self._value = np.append(relevance, 1.0)
+        look()
         if average:
             self._gain = np.append(np.zeros(n), 1.0)
             self.average = Constraints(forms, 1.0, rhs=n, first_column=n + 1, messages=self.emits)

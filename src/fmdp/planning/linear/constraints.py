@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from fmdp.compiled import njit
 from fmdp.elimination import maxsum
+from fmdp.elimination.classes import Look, nothing
 from fmdp.errors import InvalidParameter
 from fmdp.model.spaces import starts
 from fmdp.planning.linear.forms import Coefficients, Forms
@@ -117,13 +118,15 @@ class Constraints:
 
     # -- patterns --------------------------------------------------------------------------------
 
-    def emitted(self) -> Pattern:
-        """Every row of the elimination: one for each joint assignment of each item."""
+    def emitted(self, look: Look = nothing) -> Pattern:
+        """Every row of the elimination: one for each joint assignment of each item, less those of
+        what is forbidden."""
         schedule = self.network.schedule
         heads, lengths, reads = [], [], []
         for block, kind in enumerate(self.network.kinds):
             if kind not in ("up", "down", "close"):
                 continue
+            look()
             joint = int(schedule.block_joint[block])
             items = slice(int(schedule.block_items[block]), int(schedule.block_items[block + 1]))
             first, end = schedule.block_inputs[block], schedule.block_inputs[block + 1]
@@ -138,7 +141,16 @@ class Constraints:
             reads.append(inputs.ravel())
             lengths.append(np.full(n * joint, end - first))
         start = starts(np.concatenate(lengths))
-        return Pattern(np.concatenate(heads), start, np.concatenate(reads))
+        pattern = Pattern(np.concatenate(heads), start, np.concatenate(reads))
+        barred = np.isneginf(self.forms.coefficients.constant)
+        if not barred.any():
+            return pattern
+        # A row that reads what is forbidden says nothing.
+        of_functions = pattern.at < len(barred)
+        reads_barred = np.zeros(len(pattern.at), dtype=np.bool_)
+        reads_barred[of_functions] = barred[pattern.at[of_functions]]
+        row = np.repeat(np.arange(len(pattern)), np.diff(pattern.start))
+        return pattern.take(np.bincount(row, reads_barred, len(pattern)) == 0.0)
 
     def traced(self, heads: Ints) -> Pattern:
         """The rows behind these closing entries, as last evaluated, down to the functions."""

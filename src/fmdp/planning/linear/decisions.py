@@ -66,6 +66,11 @@ class Decisions:
                 f"decision lists are for one action variable; the model has "
                 f"{len(structure.action_sizes)}"
             )
+        if structure.constraints:
+            raise InvalidParameter(
+                f"decision lists know no constraints on actions, and the model has "
+                f"{structure.constraints[0].label()}; use planner exact or alp"
+            )
         m = structure.m
         self.forms = Forms(structure, basis, model=model, context=m, memory_limit=memory_limit)
         self.forms.load(model)

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fmdp.elimination.backup import TimeUp
 from fmdp.planning.linear.constraints import Constraints, Pattern, restored_basis
 from fmdp.planning.linear.forms import Forms
 from fmdp.planning.linear.highs import (
@@ -57,22 +58,12 @@ class Factored:
     def solve(self, question: Question, watch: Watch) -> Answer:
         """The constraints must have been made with their messages."""
         parts = [part for part in question.constraints if isinstance(part, Constraints)]
-        if self._patterns is None:
-            self._patterns = [part.emitted() for part in parts]
         n = question.n_weights
-        cost = np.zeros(question.n_columns)
-        cost[: n + 1] = question.cost
-        free = np.full(question.n_columns, INFINITY)
-        free[:n][question.fixed] = 0.0
-        joining = [row for part in parts if (row := part.joining_row()) is not None]
-        rows = [part.rows(own) for part, own in zip(parts, self._patterns, strict=True)]
-        self._lp.load(cost, -free, free, stack([*joining, *rows]))
-        if self._basis is not None:
-            self._lp.set_basis(self._basis)
         x = np.zeros(question.n_columns)
         objective = violation = np.inf
         iterations = 0
         try:
+            self._load(question, parts, watch)
             outcome = self._lp.solve(
                 seconds=watch.seconds_left(),
                 iterations=watch.iterations,
@@ -93,9 +84,30 @@ class Factored:
                 violation=violation,
                 rows=self._lp.n_rows,
             )
+        except TimeUp:
+            status = Status.TIME_LIMIT
         except KeyboardInterrupt:
             status = Status.INTERRUPTED
         return Answer(status, x[: n + 1], objective, violation, iterations, self._lp.n_rows)
+
+    def _load(self, question: Question, parts: Sequence[Constraints], watch: Watch) -> None:
+        if self._patterns is None:
+            self._patterns = [part.emitted(watch.look) for part in parts]
+        n = question.n_weights
+        cost = np.zeros(question.n_columns)
+        cost[: n + 1] = question.cost
+        free = np.full(question.n_columns, INFINITY)
+        free[:n][question.fixed] = 0.0
+        joining = [row for part in parts if (row := part.joining_row()) is not None]
+        rows = []
+        for part, own in zip(parts, self._patterns, strict=True):
+            watch.look()
+            rows.append(part.rows(own))
+        watch.look()
+        self._lp.load(cost, -free, free, stack([*joining, *rows]))
+        if self._basis is not None:
+            self._lp.set_basis(self._basis)
+        watch.look()
 
     def state(self) -> dict[str, NDArray[Any]]:
         return {} if self._basis is None else self._basis.arrays()

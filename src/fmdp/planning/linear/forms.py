@@ -14,6 +14,11 @@ Optimistic tables add one action variable for each factor, its target; a target 
 functions of that factor's variable, so it is eliminated after they are summed. With `split` each
 basis scope has targets of its own: a relaxation, never below, cheaper where scopes overlap.
 
+Constraints on actions are functions too: 0 where they allow x, minus infinity where they forbid it,
+so that the maximum is over the allowed x alone; sums of them are exact, and no row of a program
+reads a forbidden entry. A cap of K on many action variables is a chain of small functions over
+counters of those at work, c_j = c_{j-1} + 1{a_j not idle} <= K, one more variable for each.
+
 Everything here and in the programs made of it is in units of `Structure.reward_unit`, with rewards
 counted from the lower end of their ranges: (R_k - lo_k) / unit is what is loaded, and planners add
 `origin` and multiply what they hand out. So tolerances can be plain numbers and mean the same in
@@ -32,9 +37,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fmdp.compiled import njit
-from fmdp.elimination.classes import number_slices
+from fmdp.elimination.classes import Look, nothing, number_slices
 from fmdp.elimination.network import Network, choose_contexts
-from fmdp.model import FactoredMDP, OptimisticTables, Structure
+from fmdp.model import AtMost, FactoredMDP, OptimisticTables, Structure
+from fmdp.model.constraints import Mask
 from fmdp.model.spaces import starts, strides, weighted_index
 from fmdp.model.structure import Scope
 from fmdp.planning.linear.bases import Basis
@@ -95,6 +101,7 @@ class _Host:
     rewards: tuple[int, ...]
     own: tuple[int, ...]
     back: tuple[int, ...]
+    barred: tuple[int, ...] = ()
 
 
 class Forms:
@@ -110,10 +117,12 @@ class Forms:
         model: FactoredMDP | None = None,
         context: int = -1,
         memory_limit: int | None = None,
+        look: Look = nothing,
     ) -> None:
-        """With a model, contexts that see equal tables share their work; without one the network
-        is a function of the structure alone and fits any tables. `context` is the variable to
-        condition on, if it should not be left to the network."""
+        """With a model, contexts that see equal tables share their work; without one those that see
+        rows that the structure knows to be alike: then the network is a function of the structure
+        alone and fits any tables. `context` is the variable to condition on, if it should not be
+        left to the network; `look` is called between steps."""
         self.structure = structure
         self.basis = basis
         self.optimistic = optimistic
@@ -136,6 +145,7 @@ class Forms:
                 own = {i: len(sizes) + position for position, i in enumerate(block.scope)}
                 sizes += [structure.state_sizes[i] for i in block.scope]
             targets.append(own if optimistic else {})
+        self._bars = _bars(structure, sizes)
         self.sizes = tuple(sizes)
         self._targets = targets
         back_scopes = [
@@ -148,21 +158,31 @@ class Forms:
             for q, block in enumerate(basis.blocks)
         ]
         hosts = _hosts(
-            structure.reward_scopes, [block.scope for block in basis.blocks], back_scopes
+            structure.reward_scopes,
+            [block.scope for block in basis.blocks],
+            back_scopes,
+            [bar.scope for bar in self._bars],
         )
         scopes = [host.scope for host in hosts]
         contexts = choose_contexts(self.sizes, scopes, context)
         classes: dict[int, Ints] = {}
-        if model is not None:
-            classes = _classes(model, basis, hosts, contexts)
+        if model is not None or structure.alike is not None:
+            classes = _classes(
+                structure, model, basis, hosts, contexts, self._bars, self.sizes, look
+            )
         self.network = Network(
-            self.sizes, scopes, contexts=contexts, classes=classes, memory_limit=memory_limit
+            self.sizes,
+            scopes,
+            contexts=contexts,
+            classes=classes,
+            memory_limit=memory_limit,
+            look=look,
         )
-        self._build(hosts, classes)
+        self._build(hosts, classes, look)
 
     # -- preparation --------------------------------------------------------------------------
 
-    def _build(self, hosts: Sequence[_Host], classes: Mapping[int, Ints]) -> None:
+    def _build(self, hosts: Sequence[_Host], classes: Mapping[int, Ints], look: Look) -> None:
         structure, basis = self.structure, self.basis
         network = self.network
         table_sizes = [
@@ -191,6 +211,7 @@ class Forms:
         coefficient_end = 0
         coefficients: list[int] = []
         for f, host in enumerate(hosts):
+            look()
             function = network.functions[f]
             met = sorted({*host.own, *host.back})
             position: dict[int, int] = {}
@@ -241,12 +262,24 @@ class Forms:
         self.coefficient_arrays = tuple(self.coefficients)
         """The same as a plain tuple, whose type Numba tells in less time."""
         for f, q, place in own_terms:
+            look()
             function = network.functions[f]
             block = basis.blocks[q]
             rows = self._rows(f, block.scope, classes.get(f))
             first, shape = coefficients[f], (function.entries, counts[f])
             view = self.coefficients.own[first : first + math.prod(shape)].reshape(shape)
             view[:, place : place + block.size] += block.values[rows]
+        barred = [
+            network.functions[f].offset
+            + np.flatnonzero(
+                self._bars[c].table[self._rows(f, self._bars[c].scope, classes.get(f))]
+            )
+            for f, host in enumerate(hosts)
+            for c in host.barred
+        ]
+        self._barred: Ints = np.concatenate([*barred, np.zeros(0)]).astype(np.int64)
+        """Entries that a constraint forbids."""
+        self.coefficients.constant[self._barred] = -np.inf
         reward_array = np.array(reward, dtype=np.int64).reshape(-1, 3)
         back_array = np.array(back, dtype=np.int64).reshape(-1, 7)
         factor_array = np.array(factor, dtype=np.int64).reshape(-1, 2)
@@ -331,6 +364,7 @@ class Forms:
             self._tables, self._terms.values, self._rows_of_factors() * copies
         )
         _forms(self._terms, self._tables, self._rewards, self.coefficient_arrays)
+        self.coefficients.constant[self._barred] = -np.inf
 
     def _rows_of_factors(self) -> Ints:
         return np.array(self.structure.transition_rows, dtype=np.int64)
@@ -373,11 +407,53 @@ class Forms:
         _fill(self.coefficient_arrays, weights, discount, own_share, self.network.buffer)
 
 
-def _hosts(rewards: Sequence[Scope], own: Sequence[Scope], back: Sequence[Scope]) -> list[_Host]:
+class _Bar(NamedTuple):
+    """What is forbidden, over variables of the network: part of a constraint."""
+
+    scope: Scope
+    table: Mask
+
+
+_TABULATED_CAP = 64
+"""Joint actions up to which a cap is one function."""
+
+
+def _bars(structure: Structure, sizes: list[int]) -> list[_Bar]:
+    """The constraints as functions; counters that they need are appended to the sizes."""
+    bars: list[_Bar] = []
+    for constraint in structure.constraints:
+        small = math.prod(structure.sizes[v] for v in constraint.scope) <= _TABULATED_CAP
+        if not isinstance(constraint, AtMost) or small:
+            bars.append(_Bar(constraint.scope, constraint.forbidden_table(structure.sizes)))
+            continue
+        # Over [a, the counter so far, the counter with a]: what does not add up; at last, [a, the
+        # counter so far]: what is too much.
+        known: Scope = ()
+        counted = 1
+        *first, (last, idle_last) = constraint.pairs()
+        for v, idle in first:
+            after = min(counted, constraint.most) + 1
+            busy = (np.arange(sizes[v]) != idle)[:, None] + np.arange(counted)
+            table = busy[:, :, None] != np.arange(after)
+            bars.append(_Bar((v, *known, len(sizes)), table.reshape(-1)))
+            known, counted = (len(sizes),), after
+            sizes.append(after)
+        busy = (np.arange(sizes[last]) != idle_last)[:, None] + np.arange(counted)
+        bars.append(_Bar((last, *known), (busy > constraint.most).reshape(-1)))
+    return bars
+
+
+def _hosts(
+    rewards: Sequence[Scope],
+    own: Sequence[Scope],
+    back: Sequence[Scope],
+    barred: Sequence[Scope] = (),
+) -> list[_Host]:
     """Functions with maximal scopes, in the order of their first term, and what each carries."""
     terms = [(scope, "rewards", k) for k, scope in enumerate(rewards)]
     terms += [(scope, "own", q) for q, scope in enumerate(own)]
     terms += [(scope, "back", q) for q, scope in enumerate(back)]
+    terms += [(scope, "barred", c) for c, scope in enumerate(barred)]
     hosts: list[tuple[Scope, dict[str, list[int]], int]] = []
     containing: dict[int, list[int]] = {}
     # Longest first, so that a scope is kept exactly if no earlier one contains it.
@@ -391,7 +467,7 @@ def _hosts(rewards: Sequence[Scope], own: Sequence[Scope], back: Sequence[Scope]
         home = next((h for h in among if wanted.issubset(hosts[h][0])), None)
         if home is None:
             home = len(hosts)
-            hosts.append((scope, {"rewards": [], "own": [], "back": []}, t))
+            hosts.append((scope, {"rewards": [], "own": [], "back": [], "barred": []}, t))
             for v in scope:
                 containing.setdefault(v, []).append(home)
         hosts[home][1][kind].append(number)
@@ -399,19 +475,26 @@ def _hosts(rewards: Sequence[Scope], own: Sequence[Scope], back: Sequence[Scope]
         return [_Host((), (), (), ())]  # no rewards and no basis: the sum is 0
     hosts.sort(key=lambda host: host[2])
     return [
-        _Host(scope, tuple(parts["rewards"]), tuple(parts["own"]), tuple(parts["back"]))
+        _Host(scope, *(tuple(parts[kind]) for kind in ("rewards", "own", "back", "barred")))
         for scope, parts, _ in hosts
     ]
 
 
 def _classes(
-    model: FactoredMDP, basis: Basis, hosts: Sequence[_Host], contexts: Sequence[int]
+    structure: Structure,
+    model: FactoredMDP | None,
+    basis: Basis,
+    hosts: Sequence[_Host],
+    contexts: Sequence[int],
+    bars: Sequence[_Bar],
+    sizes: Sequence[int],
+    look: Look,
 ) -> dict[int, Ints]:
-    """For each function that mentions its context, which contexts show the same numbers there.
+    """For each function that mentions its context, which contexts show the same numbers there, or
+    without a model rows that are known to be alike.
 
     Class 0 is the one of most contexts: what the others are compared with.
     """
-    structure = model.structure
     of_factor: dict[tuple[str, int], Ints] = {}
 
     def classes(kind: str, number: int, context: int) -> Ints:
@@ -419,12 +502,19 @@ def _classes(
         if key not in of_factor:
             transition = kind == "transition"
             scopes = structure.transition_scopes if transition else structure.reward_scopes
-            table = model.transitions[number] if transition else model.rewards[number]
-            of_factor[key] = _equal_slices(table, structure, scopes[number], context)
+            table: NDArray[Any]
+            if model is not None:
+                table = model.transitions[number] if transition else model.rewards[number]
+            elif transition:
+                table = structure.transition_classes_of(number)
+            else:
+                table = structure.reward_classes_of(number)
+            of_factor[key] = _equal_slices(table, sizes, scopes[number], context)
         return of_factor[key]
 
     result: dict[int, Ints] = {}
     for f, (host, context) in enumerate(zip(hosts, contexts, strict=True)):
+        look()
         if context not in host.scope:
             continue
         n = structure.sizes[context] if context < len(structure.sizes) else 0
@@ -439,6 +529,9 @@ def _classes(
             continue
         for kind, number in parts:
             joint = _combine(joint, classes(kind, number, context))
+        for c in host.barred:
+            table = bars[c].table.astype(np.float64)
+            joint = _combine(joint, _equal_slices(table, sizes, bars[c].scope, context))
         counts = np.bincount(joint)
         common = int(counts.argmax())
         swapped = joint.copy()
@@ -454,12 +547,12 @@ def _combine(one: Ints, other: Ints) -> Ints:
     return numbered
 
 
-def _equal_slices(table: Floats, structure: Structure, scope: Scope, context: int) -> Ints:
-    n = structure.sizes[context]
+def _equal_slices(table: NDArray[Any], sizes: Sequence[int], scope: Scope, context: int) -> Ints:
+    n = sizes[context]
     if context not in scope:
         return np.zeros(n, dtype=np.int64)
     position = scope.index(context)
-    after = math.prod(structure.sizes[v] for v in scope[position + 1 :])
+    after = math.prod(sizes[v] for v in scope[position + 1 :])
     last = table.shape[1] if table.ndim == 2 else 1
     alike, first = number_slices(table.reshape(-1, n, after * last))
     return alike if len(first) <= _MOST_CLASSES else np.arange(n)

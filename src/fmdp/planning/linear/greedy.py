@@ -3,7 +3,8 @@
 Q is a sum of functions of few variables (R + g P h_w by factor), so nothing is tabulated over the
 states, and joint actions are never enumerated: with one action variable the sum is a vector over
 its values (most of which share most of their terms), with several it is a cost network over the
-action variables, prepared once. Targets of optimistic tables are eliminated with the actions.
+action variables, prepared once. Targets of optimistic tables, and counters of caps, are eliminated
+with the actions. What is forbidden is worth minus infinity.
 
 Ties: actions as good as the best up to `slack.tie_slack` are tied, and elimination/ties.py says
 which is taken; values are in the unit of the forms. With several action variables their values are
@@ -18,18 +19,20 @@ import itertools
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fmdp.compiled import njit
 from fmdp.elimination import maxsum
+from fmdp.elimination.classes import Look, nothing
 from fmdp.elimination.maxsum import Messages, Packed, Schedule
 from fmdp.elimination.network import Network
 from fmdp.elimination.ties import mix, rule_code, tie_hash
 from fmdp.errors import InvalidParameter
 from fmdp.memory import describe_count
+from fmdp.model.naming import ByName, ByNumber, Naming
 from fmdp.model.spaces import count, starts, strides
 from fmdp.model.structure import MAX_SIZE, Scope
 from fmdp.parameters import quoted
@@ -39,7 +42,7 @@ from fmdp.planning.policy import (
     Parts,
     TablePolicy,
     array_in,
-    check_values,
+    naming_for,
     sizes_in,
     whole_numbers_in,
     write_policy,
@@ -91,7 +94,7 @@ class Lookup:
 class Extractor:
     """Takes the values of Q out of the forms' network; prepared once for a network."""
 
-    def __init__(self, forms: Forms) -> None:
+    def __init__(self, forms: Forms, look: Look = nothing) -> None:
         structure = forms.structure
         m, n_actions = structure.m, len(structure.action_sizes)
         first_target = m + n_actions
@@ -111,6 +114,7 @@ class Extractor:
         decision_scopes: list[Scope] = []
         special: list[tuple[Ints, Ints]] = []
         for table in tables:
+            look()
             states = sorted(v for v in table.variables if v < m)
             chosen = sorted((v for v in table.variables if v in number), key=lambda v: number[v])
             hidden = [v for v in table.variables if v >= first_target and v not in number]
@@ -156,7 +160,8 @@ class Extractor:
         base = self.lookup.places.base
         values = np.empty(int(base[-1]))
         _extract(self._forms.network.buffer, self._pool, self._widths, base, values)
-        return GreedyPolicy(self.lookup, values, ties, tie_seed, self._network)
+        naming = self._forms.structure.naming
+        return GreedyPolicy(self.lookup, values, ties, tie_seed, self._network, naming)
 
 
 class _Table:
@@ -209,6 +214,7 @@ class GreedyPolicy:
         ties: str,
         tie_seed: int,
         network: Network | None = None,
+        naming: Naming | None = None,
     ) -> None:
         self.lookup = lookup
         self.values = values
@@ -216,6 +222,7 @@ class GreedyPolicy:
         self.tie_seed = tie_seed
         self.state_sizes = lookup.state_sizes
         self.action_sizes = lookup.decision_sizes[: lookup.n_actions]
+        self.naming = naming_for(naming, self.state_sizes, self.action_sizes)
         self._sizes = np.array(lookup.state_sizes, dtype=np.int64)
         query = _Query(
             sizes=self._sizes,
@@ -237,28 +244,52 @@ class GreedyPolicy:
         states, actions = (describe_count(count(s)) for s in (self.state_sizes, self.action_sizes))
         return f"GreedyPolicy({states} states, {actions} actions)"
 
-    def __call__(self, state: Sequence[int]) -> tuple[int, ...]:
-        try:
-            given = np.asarray(state)
-        except ValueError:  # lists of unequal length
-            given = np.empty(0)
-        if given.shape != self._sizes.shape or given.dtype.kind not in "iu":
-            given = np.array(check_values(state, self.state_sizes))
-        given = given.astype(np.int64)
-        outside = (given < 0) | (given >= self._sizes)
-        if outside.any():
-            v = int(outside.argmax())
-            raise InvalidParameter(
-                f"value {given[v]} of state variable {v} is out of range; "
-                f"allowed: 0 to {self._sizes[v] - 1}"
-            )
+    @overload
+    def __call__(self, state: ByName) -> dict[str, str]: ...  # type: ignore[overload-overlap]
+    @overload
+    def __call__(self, state: ByNumber) -> tuple[int, ...]: ...
+    def __call__(self, state: Any) -> Any:
+        given = np.array(self.naming.states.check(state, "state"), dtype=np.int64)
         if self._network is None:
             action = np.empty(1, dtype=np.int64)
             _choose_one(self._query, given, action)
-            return (int(action[0]),)
-        decisions = np.empty((1, len(self.lookup.decision_sizes)), dtype=np.int64)
-        _choose_jointly(self._query, self._network.packed, given, decisions)
-        return tuple(decisions[0, : self.lookup.n_actions].tolist())
+            chosen = (int(action[0]),)
+        else:
+            decisions = np.empty((1, len(self.lookup.decision_sizes)), dtype=np.int64)
+            _choose_jointly(self._query, self._network.packed, given, decisions)
+            chosen = tuple(decisions[0, : self.lookup.n_actions].tolist())
+        return self.naming.answer(chosen, state)
+
+    def functions_at(self, state: Sequence[int]) -> tuple[tuple[Scope, ...], tuple[Floats, ...]]:
+        """Q in one state as a sum of functions of action variables, from 0, in the unit of the
+        forms and up to a constant: their scopes and tables."""
+        lookup, places = self.lookup, self.lookup.places
+        scopes: list[Scope] = []
+        tables: list[Floats] = []
+        for f, scope in enumerate(lookup.decision_scopes):
+            at = int(places.base[f])
+            for position in range(int(places.state_start[f]), int(places.state_start[f + 1])):
+                variable = int(places.state_variables[position])
+                at += int(places.state_steps[position]) * int(state[variable])
+            if lookup.single:
+                table = np.full(lookup.decision_sizes[0], self.values[at])
+                special = slice(int(places.special_start[f]), int(places.special_start[f + 1]))
+                table[places.special_action[special]] = self.values[
+                    at + places.special_slice[special]
+                ]
+            else:
+                table = self.values[at : at + count([lookup.decision_sizes[d] for d in scope])]
+            if any(d >= lookup.n_actions for d in scope):
+                if not np.isin(table, (0.0, -np.inf)).all():
+                    raise InvalidParameter("a policy with optimistic targets has no such values")
+                continue  # counts for a cap, and no value
+            scopes.append((0,) if lookup.single else scope)
+            tables.append(table)
+        return tuple(scopes), tuple(tables)
+
+    def take_names(self, naming: Naming) -> None:
+        """Be asked by these names from now on."""
+        self.naming = naming_for(naming, self.state_sizes, self.action_sizes)
 
     def tabulate(self) -> TablePolicy:
         """The same policy as a table over all states."""
@@ -271,7 +302,7 @@ class GreedyPolicy:
             decisions = np.empty((n_states, len(self.lookup.decision_sizes)), dtype=np.int64)
             _choose_jointly(self._query, self._network.packed, first, decisions)
             actions = decisions[:, : self.lookup.n_actions] @ np.array(strides(self.action_sizes))
-        return TablePolicy(self.state_sizes, self.action_sizes, actions)
+        return TablePolicy(self.state_sizes, self.action_sizes, actions, self.naming)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         write_policy(path, self)
@@ -305,7 +336,12 @@ class GreedyPolicy:
         ties, seed = header.get("ties"), header.get("tie_seed")
         if not isinstance(ties, str) or type(seed) is not int or not 0 <= seed < 2**32:
             raise InvalidParameter(f"its ties {quoted(ties)} and tie_seed {quoted(seed)} are none")
-        values = array_in(arrays, "values", "f", (None,), -_LARGEST, _LARGEST)
+        values = arrays.get("values", np.zeros(0))
+        if values.dtype == np.float64:
+            # What is forbidden is minus infinity; all else must be numbers.
+            known = np.where(np.isneginf(values), 0.0, values)
+            arrays = {**arrays, "values": known}
+        array_in(arrays, "values", "f", (None,), -_LARGEST, _LARGEST)
         n_functions = len(array_in(arrays, "base", "i", (None,))) - 1
         scopes = _runs(arrays, "decision", "variables", n_functions, len(decision_sizes))
         lookup = Lookup(
@@ -440,22 +476,35 @@ def _choose_one(packed: Any, state: Ints, actions: Ints) -> None:
     places, values = Places(*query.places), query.values
     variables, steps = places.state_variables, places.state_steps
     q = np.empty(query.decision_sizes[0])
+    bars = np.empty(query.decision_sizes[0], dtype=np.int64)
     for asked in range(actions.shape[0]):
         total = 0.0
         size = 0.0
         q[:] = 0.0
+        # How many functions forbid an action, apart from the sums: infinities do not cancel.
+        bars_of_all = 0
+        bars[:] = 0
         for f in range(places.base.shape[0] - 1):
             at = places.base[f]
             for position in range(places.state_start[f], places.state_start[f + 1]):
                 at += steps[position] * state[variables[position]]
             usual = values[at]
+            barred = usual == -np.inf
+            if barred:
+                bars_of_all += 1
+                usual = 0.0
             total += usual
             size += abs(usual)
             for s in range(places.special_start[f], places.special_start[f + 1]):
-                q[places.special_action[s]] += values[at + places.special_slice[s]] - usual
+                own = values[at + places.special_slice[s]]
+                if own == -np.inf:
+                    bars[places.special_action[s]] += 0 if barred else 1
+                    continue
+                bars[places.special_action[s]] -= 1 if barred else 0
+                q[places.special_action[s]] += own - usual
         best = -np.inf
         for a in range(q.shape[0]):
-            q[a] += total
+            q[a] = q[a] + total if bars[a] + bars_of_all == 0 else -np.inf
             best = max(best, q[a])
         least = best - tie_slack(size)
         key = _key(state, query.sizes, query.indexed)
@@ -463,7 +512,7 @@ def _choose_one(packed: Any, state: Ints, actions: Ints) -> None:
         for a in range(q.shape[0]):
             if q[a] >= least and (chosen < 0 or _better(query.rule, query.seed, key, a, chosen)):
                 chosen = a
-        actions[asked] = chosen
+        actions[asked] = max(chosen, 0)
         _next_state(state, query.sizes)
 
 
@@ -492,8 +541,10 @@ def _choose_jointly(packed: Any, network: Packed, state: Ints, decisions: Any) -
                 rows //= query.sizes[variables[position]]
             largest = 0.0
             for entry in range(rows):
-                buffer[to] = values[at + entry]
-                largest = max(largest, abs(values[at + entry]))
+                value = values[at + entry]
+                buffer[to] = value
+                if value != -np.inf:
+                    largest = max(largest, abs(value))
                 to += 1
             size += largest
         maxsum.evaluate(network)
@@ -533,6 +584,7 @@ def _choose_jointly(packed: Any, network: Packed, state: Ints, decisions: Any) -
                         taken = option
                         lost = loss
                 slack -= lost
+                taken = max(taken, 0)  # only a file that lies forbids all
                 chosen[variable] = taken
                 j = first + taken
             for q in range(n_inputs):

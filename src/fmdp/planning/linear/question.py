@@ -14,6 +14,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from fmdp.elimination.backup import check_clock
 from fmdp.planning.linear.constraints import Ints, Pattern
 from fmdp.planning.linear.highs import LPStatus, Rows
 from fmdp.planning.plan import Progress, Status
@@ -103,19 +104,23 @@ class Watch:
         self,
         *,
         iterations: int | None = None,
-        seconds: float | None = None,
+        deadline: float | None = None,
         progress: Progress | None = None,
         unit: float = 1.0,
     ) -> None:
-        """What may still be used, iterations of one solve and seconds from now on; objective and
+        """Iterations of one solve, and when its time is up on time.monotonic's clock; objective and
         violation are multiples of the unit."""
         self.iterations = iterations
-        self._deadline = None if seconds is None else time.monotonic() + seconds
+        self._deadline = deadline
         self._progress = progress
         self._unit = unit
 
     def seconds_left(self) -> float | None:
         return None if self._deadline is None else self._deadline - time.monotonic()
+
+    def look(self) -> None:
+        """TimeUp where no time is left."""
+        check_clock(self._deadline)
 
     def out_of_time(self) -> bool:
         left = self.seconds_left()

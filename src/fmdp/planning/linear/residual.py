@@ -31,7 +31,7 @@ from fmdp.planning.linear.greedy import Extractor
 from fmdp.planning.linear.question import Part, Question, Watch
 from fmdp.planning.plan import Plan, Planner, Progress, Status, Tables
 from fmdp.planning.policy import Policy
-from fmdp.planning.prepared import tolerance_of
+from fmdp.planning.prepared import deadline_of, tolerance_of
 from fmdp.planning.settings import (
     Limited,
     TieBreaking,
@@ -102,7 +102,7 @@ class ResidualSearch:
         n = self.basis.size
         start = ALP(basis=settings.basis, discount=settings.discount, tolerance=settings.tolerance)
         weights = start.plan(self.model).stats["weights"] / unit
-        watch = Watch(seconds=settings.max_seconds)
+        watch = Watch(deadline=deadline_of(settings.max_seconds, time.perf_counter()))
         cost = np.zeros(n + 2)
         cost[n] = 1.0
         accuracy = max(tolerance * (1.0 - settings.discount), ROUNDING)

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from fmdp.elimination.classes import Look, nothing
 from fmdp.elimination.network import Network
 from fmdp.planning.linear.bases import Basis, Block
 
@@ -20,13 +21,19 @@ Floats = NDArray[np.float64]
 _TABULATED = 1 << 12
 
 
-def span(basis: Basis, weights: Floats, memory_limit: int | None = None) -> float:
+def span(
+    basis: Basis, weights: Floats, memory_limit: int | None = None, look: Look = nothing
+) -> float:
     """max h_w - min h_w."""
     scopes = [block.scope for block in basis.blocks]
     if not scopes:
         return 0.0
     network = Network(
-        basis.state_sizes, scopes, contexts=[-1] * len(scopes), memory_limit=memory_limit
+        basis.state_sizes,
+        scopes,
+        contexts=[-1] * len(scopes),
+        memory_limit=memory_limit,
+        look=look,
     )
     extremes = []
     for sign in (1.0, -1.0):
@@ -37,7 +44,7 @@ def span(basis: Basis, weights: Floats, memory_limit: int | None = None) -> floa
 
 
 def factored_spans(
-    basis: Basis, weights: Floats, memory_limit: int | None = None
+    basis: Basis, weights: Floats, memory_limit: int | None = None, look: Look = nothing
 ) -> tuple[float, ...]:
     """sp_i(h_w) of every state variable."""
     mentions: list[list[Block]] = [[] for _ in basis.state_sizes]
@@ -45,7 +52,7 @@ def factored_spans(
         for v in block.scope:
             mentions[v].append(block)
     return tuple(
-        _span_along(v, blocks, basis.state_sizes, weights, memory_limit)
+        _span_along(v, blocks, basis.state_sizes, weights, memory_limit, look)
         for v, blocks in enumerate(mentions)
     )
 
@@ -61,7 +68,9 @@ def _span_along(
     sizes: tuple[int, ...],
     weights: Floats,
     memory_limit: int | None,
+    look: Look,
 ) -> float:
+    look()
     if not blocks:
         return 0.0
     others = sorted({v for block in blocks for v in block.scope} - {i})
@@ -89,6 +98,7 @@ def _span_along(
         scopes,
         contexts=[-1] * len(scopes),
         memory_limit=memory_limit,
+        look=look,
     )
     for f, table in enumerate(tables):
         network.table(f)[0] = table
