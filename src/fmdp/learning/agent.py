@@ -14,24 +14,27 @@ Nobody inherits from Agent: what an algorithm says is in its Learner, and nothin
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, NamedTuple, final, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fmdp.errors import InvalidParameter
+from fmdp.interrupts import held
 from fmdp.learning.episodes import FOR_EVER
 from fmdp.learning.statistics import Statistics
 from fmdp.model import FactoredMDP, OptimisticTables, Structure
 from fmdp.model.entries import NO_LIMITS, NOT_COUNTED, Index
+from fmdp.model.naming import Assignment, ByName, ByNumber
 from fmdp.model.spaces import strides, whole_number
 from fmdp.parameters import quoted
 from fmdp.planning.plan import Plan, Planner, Prepared, Status, Tables, ready
 from fmdp.planning.playing import MOST_ACTIONS, NO_ACTIONS, ActionTable, Stretch, action_table
 from fmdp.planning.policy import Policy, Rule, has_sizes_of
 from fmdp.planning.randomised import RandomisedPolicy
+from fmdp.planning.timed import TimedPolicy
 
 if TYPE_CHECKING:
     from fmdp.learning.learner import Learner
@@ -44,8 +47,9 @@ class Decision:
     Parameters
     ----------
     policy
-        What is played: one that a planner made, a TablePolicy, an ExploringPolicy, or any function
-        state -> action, which is then asked in every step.
+        What is played: one that a planner made, a TablePolicy, an ExploringPolicy, a TimedPolicy
+        (the decision's first step is its step 0), or any function state -> action, which is then
+        asked in every step.
     steps
         How many steps at most; for ever by default.
     limits
@@ -56,6 +60,29 @@ class Decision:
     policy: Policy | RandomisedPolicy
     steps: int = FOR_EVER
     limits: Index = field(default_factory=lambda: NO_LIMITS)
+
+
+class _Before(NamedTuple):
+    """An agent before it decides."""
+
+    fields: dict[str, Any]
+    memory: dict[str, Any]
+    generator: Any
+    warm: Mapping[str, NDArray[Any]] | None
+
+
+_UNDONE = (
+    "decision",
+    "episodes",
+    "planner_calls",
+    "unconverged_plans",
+    "_taken",
+    "_over",
+    "_table",
+    "_random",
+    "_prepared",
+)
+"""What a decision changes, beside its planner's warm state, the generator and the memory."""
 
 
 @final
@@ -103,10 +130,10 @@ class Agent:
         self.structure = structure
         self.generator = generator
         self.model = model
-        self.statistics = Statistics(structure)
+        self.statistics: Statistics = learner.statistics_for(structure)
         self.planner: Planner | None
         self.planner_reason: str | None
-        self.planner, self.planner_reason = learner.planner_for(structure)
+        self.planner, self.planner_reason = learner.planner_for(self.statistics.structure)
         self.memory: dict[str, Any] = learner.remember(structure)
         self.steps = 0
         self.episodes = 0
@@ -142,6 +169,12 @@ class Agent:
         """Of the decision that is over; 1 before the first."""
         return self._taken if self.episodes else 1
 
+    @property
+    def changed_by_act(self) -> bool:
+        """Whether to be asked for an action now would decide or draw; otherwise `act` leaves the
+        agent as it is."""
+        return self._over or self.decision is None or (self._random and self._drawn is None)
+
     def plan(self, tables: Tables, **how: Any) -> Plan:
         """Plan with these tables; a plan that did not converge is used and counted.
 
@@ -160,7 +193,7 @@ class Agent:
         Raises
         ------
         InvalidParameter
-            Where the learner has no planner.
+            Where the learner has no planner, or the planner no policy within its limits.
         KeyboardInterrupt
             Where Ctrl-C ended the planning.
         """
@@ -177,7 +210,10 @@ class Agent:
         if plan.status is Status.INTERRUPTED:
             raise KeyboardInterrupt
         if plan.policy is None:
-            raise RuntimeError(f"planner {plan.planner} gave no policy: {plan.status.message}")
+            raise InvalidParameter(
+                f"{self.learner.owner()} needs a policy, and planner {plan.planner} gave none: "
+                f"{plan.status.message}"
+            )
         self.planner_calls += 1
         self.unconverged_plans += plan.status is not Status.CONVERGED
         return plan
@@ -188,7 +224,7 @@ class Agent:
         if self._prepared is None:
             if self.planner is None:
                 raise InvalidParameter(f"{self.learner.owner()} has no planner to plan with")
-            self._prepared = ready(self.planner, self.structure)
+            self._prepared = ready(self.planner, self.statistics.structure)
         return self._prepared
 
     # ---- decisions ------------------------------------------------------------------------------
@@ -207,17 +243,38 @@ class Agent:
             Where the learner gives what is no decision for this structure.
         """
         if self._over or self.decision is None:
-            before = None if self.generator is None else self.generator.bit_generator.state
+            before = self._snapshot()
             try:
                 self._begin(self._checked(self.learner.decide(self)))
+                self.episodes += self.learner.counts
             except BaseException:
-                # Asked again, after Ctrl-C in the middle of a plan, it must draw the same.
-                if self.generator is not None and before is not None:
-                    self.generator.bit_generator.state = before
+                with held():
+                    self._go_back(before)
                 raise
-            self.episodes += self.learner.counts
         assert self.decision is not None
         return self.decision
+
+    def _snapshot(self) -> _Before:
+        """What a decision may change before it stands: asked again, after Ctrl-C in the middle of a
+        plan, it must draw the same, and plan from the same start."""
+        prepared, drawn = self._prepared, self.generator
+        return _Before(
+            fields={name: getattr(self, name) for name in _UNDONE},
+            memory=dict(self.memory),
+            generator=None if drawn is None else drawn.bit_generator.state,
+            # Of a planner that is somebody's own `solve` alone is asked for.
+            warm=prepared.warm_state() if hasattr(prepared, "restore_warm_state") else None,  # type: ignore[union-attr]
+        )
+
+    def _go_back(self, before: _Before) -> None:
+        for name, value in before.fields.items():
+            setattr(self, name, value)
+        self.memory.clear()
+        self.memory.update(before.memory)
+        if self.generator is not None and before.generator is not None:
+            self.generator.bit_generator.state = before.generator
+        if self._prepared is not None and before.warm is not None:
+            self._prepared.restore_warm_state(before.warm)
 
     def _begin(self, decision: Decision, taken: int = 0, over: bool = False) -> None:
         """Follow this decision, of which so many steps have been taken."""
@@ -247,6 +304,8 @@ class Agent:
             if not callable(policy):
                 raise self._refusal(f"must give a policy; got {quoted(policy)}")
             policy = policy if isinstance(policy, Rule) else Rule(policy, self.structure)
+        if isinstance(policy, RandomisedPolicy):
+            policy = policy.under(self.structure)
         return Decision(policy, steps, limits)
 
     def _refusal(self, what: str) -> InvalidParameter:
@@ -254,50 +313,76 @@ class Agent:
 
     # ---- step by step ---------------------------------------------------------------------------
 
-    def act(self, state: Sequence[int]) -> tuple[int, ...]:
+    @overload
+    def act(self, state: ByName) -> dict[str, str]: ...  # type: ignore[overload-overlap]
+    @overload
+    def act(self, state: ByNumber) -> tuple[int, ...]: ...
+    def act(self, state: Any) -> Any:
         """The action to take in this state; asking again gives the same answer.
 
         Parameters
         ----------
         state
-            One value for each state variable, by number.
+            One value for each state variable, by number or by name; or a mapping or a text by name,
+            as in `Structure.check_state`.
 
         Returns
         -------
-        tuple[int, ...]
-            One value for each action variable, by number.
+        tuple[int, ...] or dict[str, str]
+            One value for each action variable, by number; by name where a mapping or a text was
+            given.
 
         Raises
         ------
         InvalidParameter
-            Where it is no state of the structure, or the learner draws and has no generator.
+            Where it is no state of the structure, the learner draws and has no generator, or its
+            policy answers with an action that a constraint forbids.
         """
+        naming = self.structure.naming
+        return naming.answer(self._action(naming.check_state(state)), state)
+
+    def _action(self, state: tuple[int, ...]) -> tuple[int, ...]:
         policy = self.decide().policy
+        if isinstance(policy, TimedPolicy):
+            return self._allowed(state, policy(state, step=self._taken))
         if not isinstance(policy, RandomisedPolicy):
-            return policy(state)
-        checked = self.structure.check_state(state)
+            return self._allowed(state, policy(state))
         if self._drawn is None:
-            self._drawn = policy.draw(self.randomness, 1)[0]
+            before = self.randomness.bit_generator.state
+            try:
+                self._drawn = policy.draw(self.randomness, 1)[0]
+            except BaseException:
+                self.randomness.bit_generator.state = before
+                raise
         if self._drawn[0] >= 0:
-            return tuple(self._drawn.tolist())
+            return policy.settle(self._drawn, state)
         assert policy.base is not None
-        return policy.base(checked)
+        return self._allowed(state, policy.base(state))
+
+    def _allowed(self, state: Sequence[int], action: tuple[int, ...]) -> tuple[int, ...]:
+        """What a policy answers, unless a constraint forbids it."""
+        s = self.structure
+        if s.constraints:
+            s.check_allowed(state, s.check_action(action))
+        return action
 
     def observe(
         self,
-        state: Sequence[int],
-        action: Sequence[int],
-        rewards: Sequence[float],
-        next_state: Sequence[int],
+        state: Assignment,
+        action: Assignment,
+        rewards: Sequence[float] | Mapping[str, float],
+        next_state: Assignment,
     ) -> None:
         """What came of an action, the agent's own or another's. A refused step leaves no trace.
 
         Parameters
         ----------
         state, action, next_state
-            One value for each variable, by number.
+            One value for each variable, by number or by name; or a mapping or a text by name, as in
+            `Structure.check_state`.
         rewards
-            One number for each reward factor, in the unit of the model, inside its range.
+            One number for each reward factor, in the unit of the model, inside its range; or a
+            mapping from the names of the reward factors.
 
         Raises
         ------
@@ -311,7 +396,14 @@ class Agent:
         self._advance(1, self._limit_reached())
         self._drawn = None
         if self._watched:
-            self.learner.watch(self, state, action, rewards, next_state)
+            s = self.structure
+            self.learner.watch(
+                self,
+                s.check_state(state),
+                s.check_action(action),
+                self.statistics.rewards_in_order(rewards),
+                s.check_state(next_state),
+            )
 
     # ---- many steps at once ---------------------------------------------------------------------
 
@@ -339,8 +431,13 @@ class Agent:
         left = 1 if self._limit_reached() else decision.steps - self._taken
         policy, steps = decision.policy, min(at_most, left)
         drawn, base = NO_ACTIONS, policy.base if self._random else policy  # type: ignore[union-attr]
-        if self.structure.n_actions > MOST_ACTIONS:
+        if self.structure.n_actions > MOST_ACTIONS or (self._random and policy.by_state):  # type: ignore[union-attr]
             return None
+        if isinstance(base, TimedPolicy):
+            steps = min(steps, base.steps_alike(self._taken))
+            base = base.stage(self._taken)
+            if self._table is not None and self._table.policy is not base:
+                self._table = None
         if base is not None:
             if self._table is None and not isinstance(base, Rule):
                 self._table = action_table(base, self.structure)  # type: ignore[arg-type]
@@ -351,7 +448,8 @@ class Agent:
             self._before = self.randomness.bit_generator.state
             drawn = self._joint(self._draw(policy, steps))
         counts = self.statistics.counts if self.learner.counts else NOT_COUNTED
-        return Stretch(steps, self._table, drawn, counts, decision.limits)
+        joined = self.statistics.joined
+        return Stretch(steps, self._table, drawn, counts, joined, decision.limits)
 
     def played(self, stretch: Stretch, taken: int) -> None:
         """Some steps of a stretch were played, all of them counted.

@@ -7,7 +7,7 @@ import numpy as np
 from fmdp.errors import InvalidParameter
 from fmdp.learning.statistics import Statistics
 from fmdp.model import FactoredMDP
-from fmdp.model.entries import split_cells, split_rows
+from fmdp.model.entries import split_cells, split_reward_entries
 from fmdp.parameters import quoted
 
 
@@ -40,4 +40,4 @@ def estimated_model(statistics: Statistics) -> FactoredMDP:
     rewards = np.where(statistics.reward_visits > 0, statistics.reward_means(), middle)
     # A mean of rewards at an end of the range may pass it by rounding.
     rewards = np.clip(rewards, statistics.reward_lo, statistics.reward_hi)
-    return FactoredMDP.trusted(s, split_cells(s, rows), split_rows(s.reward_rows, rewards))
+    return FactoredMDP.trusted(s, split_cells(s, rows), split_reward_entries(s, rewards))

@@ -17,11 +17,13 @@ import json
 import os
 import sys
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import connected_components
 
 from fmdp.archives import pack, read_file, unpack
 from fmdp.errors import FileProblem, FmdpError, InvalidParameter
@@ -29,13 +31,16 @@ from fmdp.learning.agent import Agent, Decision
 from fmdp.learning.follow import Follow
 from fmdp.learning.learner import Learner
 from fmdp.learning.registry import LEARNERS
-from fmdp.model import FactoredMDP, Structure
-from fmdp.model.entries import split_rows
+from fmdp.model import Alike, FactoredMDP, Structure
+from fmdp.model.constraints import from_plain, plain
+from fmdp.model.effects import effects_from_plain, effects_plain
+from fmdp.model.entries import entries_of, first_rows
 from fmdp.model.files import dumps, loads, path_of, write_atomically
-from fmdp.model.structure import Numerals
+from fmdp.model.naming import Numerals
 from fmdp.parameters import quoted
 from fmdp.planning.plan import Planner
 from fmdp.planning.policy import Rule, array_in, policy_bytes, policy_from_bytes
+from fmdp.planning.randomised import LOTS
 from fmdp.planning.registry import PLANNERS
 
 FORMAT = "fmdp-learner"
@@ -57,9 +62,9 @@ def save_agent(agent: Agent, path: str | os.PathLike[str]) -> None:
         "format": FORMAT,
         "version": VERSION,
         "learner": LEARNERS.place(type(learner)),
-        "settings": _settings_header(learner, agent.structure),
-        "learner_planner": _planner_header(getattr(learner, "planner", None)),
-        "planner": _planner_header(agent.planner),
+        "settings": settings_header(learner, agent.structure),
+        "learner_planner": planner_header(getattr(learner, "planner", None)),
+        "planner": planner_header(agent.planner),
         "generator": None if agent.generator is None else _plain(_generator_state(agent)),
         "state": values,
     }
@@ -67,8 +72,16 @@ def save_agent(agent: Agent, path: str | os.PathLike[str]) -> None:
         header["model"] = dumps(agent.model)
     else:
         header["structure"] = {
-            one.name: _compact(getattr(agent.structure, one.name)) for one in fields(Structure)
+            one.name: _compact(getattr(agent.structure, one.name))
+            for one in fields(Structure)
+            if one.name not in ("alike", "constraints", "effects")
         }
+        if agent.structure.alike is not None:
+            alike = agent.structure.alike
+            arrays["alike"] = np.concatenate([*alike.transitions, *alike.rewards])
+        header["structure"]["constraints"] = [plain(c) for c in agent.structure.constraints]
+        if agent.structure.effects is not None:
+            header["structure"]["effects"] = effects_plain(agent.structure.effects)
     policy = getattr(agent.decision, "policy", None)
     if isinstance(learner, Follow):
         policy = learner.found(agent.structure)
@@ -168,10 +181,22 @@ def _agent(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Agent:
     if kind.knows_model:
         told = loads(_text(header["model"], "model"), "its model")
     else:
+        given = {**_object(header["structure"], "structure")}
+        rules = given.pop("constraints", [])  # older files have none
+        if not isinstance(rules, list):
+            raise InvalidParameter(f"its 'constraints' must be a list; got {quoted(rules)}")
+        effects = given.pop("effects", None)
         told = Structure(
-            **{name: _tuples(v) for name, v in _object(header["structure"], "structure").items()}
+            **{name: _tuples(v) for name, v in given.items()},
+            constraints=tuple(from_plain(one) for one in rules),
         )
-    counts = _checked_counts(told if isinstance(told, Structure) else told.structure, arrays)
+        told = replace(
+            told,
+            alike=_alike(told, arrays) if "alike" in arrays else None,
+            effects=None if effects is None else effects_from_plain(effects),
+        )
+    acted_in = told if isinstance(told, Structure) else told.structure
+    counts = _checked_counts(learner.statistics_for(acted_in).structure, arrays)
     # As every learner starts: a baseline's own start would look for a policy or a rule by the name
     # that the file has for it, and the policy is in the file.
     agent = Learner.start(learner, told, _generator(header["generator"]))
@@ -183,35 +208,65 @@ def _agent(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Agent:
     return agent
 
 
+def _alike(structure: Structure, arrays: Mapping[str, NDArray[Any]]) -> Alike:
+    """The class of every row of the tables, end to end; the structure checks what it means."""
+    rows = [*structure.transition_rows, *structure.reward_rows]
+    classes = np.split(array_in(arrays, "alike", "i", (sum(rows),), 0), np.cumsum(rows)[:-1])
+    return Alike(tuple(classes[: structure.m]), tuple(classes[structure.m :]))
+
+
 def _checked_counts(
     structure: Structure, arrays: Mapping[str, NDArray[Any]]
 ) -> dict[str, NDArray[Any]]:
-    """The counts, which must be those of steps in this structure: every step is one visit of a row
-    of every factor, and one of the row's values, and pays within the factor's range."""
-    rows = [*structure.transition_rows, *structure.reward_rows]
-    n_cells, n_rewards = structure.transition_starts[-1], sum(structure.reward_rows)
-    cells = array_in(arrays, "counts.cells", "i", (n_cells,), 0, _MOST_STEPS)
-    visits = array_in(arrays, "counts.visits", "i", (sum(rows),), 0, _MOST_STEPS)
+    """The counts, which must be those of steps in this structure: every step is one visit of an
+    entry of every factor, and one of the entry's values, and pays within the factor's range."""
+    entries = entries_of(structure)
+    n_rewards = entries.n_entries - entries.n_transition_entries
+    cells = array_in(arrays, "counts.cells", "i", (entries.n_cells,), 0, _MOST_STEPS)
+    visits = array_in(arrays, "counts.visits", "i", (entries.n_entries,), 0, _MOST_STEPS)
     sums = array_in(arrays, "counts.reward_sums", "f", (n_rewards,))
     # In floats, which are exact here as long as they are allowed.
-    totals = {float(part.sum(dtype=np.float64)) for part in split_rows(rows, visits)}
+    totals = _steps_counted(structure, visits)
     most = cells.sum(dtype=np.float64) / structure.m
-    if len(totals) > 1 or max(*totals, most) > _MOST_STEPS:
+    if len(totals) > 1 or not min(totals).is_integer() or max(*totals, most) > _MOST_STEPS:
         raise InvalidParameter("its counts are not of the same number of steps for every factor")
-    start, at = 0, 0
-    for n, size in zip(structure.transition_rows, structure.state_sizes, strict=True):
-        seen = cells[start : start + n * size].reshape(n, size).sum(axis=1)
-        if not np.array_equal(seen, visits[at : at + n]):
-            raise InvalidParameter("its counts of values are not those of the visits to their rows")
-        start, at = start + n * size, at + n
-    places = zip(split_rows(rows, visits)[structure.m :], structure.reward_ranges, strict=True)
-    for (seen, (lo, hi)), paid in zip(places, split_rows(structure.reward_rows, sums), strict=True):
-        slack = np.maximum(1e-6, seen * 2.0**-52) * seen * max(abs(lo), abs(hi), hi - lo)
-        if not ((paid >= lo * seen - slack) & (paid <= hi * seen + slack)).all():
-            raise InvalidParameter(
-                f"its sums of rewards are outside the range [{lo!r}, {hi!r}] of what was counted"
-            )
+    seen = np.add.reduceat(cells, entries.first_cell[:-1])
+    if not np.array_equal(seen, visits[: entries.n_transition_entries]):
+        raise InvalidParameter("its counts of values are not those of the visits to their rows")
+    seen = visits[entries.n_transition_entries :]
+    ranges = np.array(structure.reward_ranges, dtype=np.float64).reshape(-1, 2)
+    ends = np.repeat(ranges, np.array(structure.reward_rows, dtype=np.int64), axis=0)
+    lo, hi = ends[first_rows(structure).rewards].T
+    size = np.maximum(np.maximum(np.abs(lo), np.abs(hi)), hi - lo)
+    slack = np.maximum(1e-6, seen * 2.0**-52) * seen * size
+    wrong = ~((sums >= lo * seen - slack) & (sums <= hi * seen + slack))
+    if wrong.any():
+        at = int(wrong.argmax())
+        raise InvalidParameter(
+            f"its sums of rewards are outside the range [{float(lo[at])!r}, {float(hi[at])!r}] of "
+            f"what was counted"
+        )
     return {"cells": cells, "visits": visits, "reward_sums": sums}
+
+
+def _steps_counted(structure: Structure, visits: NDArray[Any]) -> set[float]:
+    """How many steps the visits are of, by each set of factors that share entries with no other:
+    every step is one visit for each of them."""
+    s = structure
+    classes = [np.unique(s.transition_classes_of(i)) for i in range(s.m)]
+    first = s.n_transition_classes
+    classes += [first + np.unique(s.reward_classes_of(k)) for k in range(s.l)]
+    if s.alike is None:
+        return {float(visits[own].sum(dtype=np.float64)) for own in classes}
+    at = np.repeat(np.arange(len(classes)), [len(own) for own in classes])
+    shared = csr_array((np.ones(len(at)), (at, np.concatenate(classes))))
+    n, part = connected_components(shared @ shared.T, directed=False)
+    counted = set()
+    for number in range(n):
+        factors = np.flatnonzero(part == number)
+        own = np.unique(np.concatenate([classes[f] for f in factors]))
+        counted.add(float(visits[own].sum(dtype=np.float64) / len(factors)))
+    return counted
 
 
 def _restore(agent: Agent, values: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
@@ -266,8 +321,13 @@ def _limits(agent: Agent, arrays: Mapping[str, NDArray[Any]]) -> NDArray[np.int6
 
 
 def _drawn(agent: Agent, drawn: Any) -> NDArray[np.int64]:
-    """The action that was drawn and not yet taken; -1 all over where the policy's base is asked."""
+    """The action, or its lot, that was drawn and not yet taken; -1 all over where the policy's base
+    is asked."""
     sizes = agent.structure.action_sizes
+    if getattr(_played(agent), "by_state", False) and isinstance(drawn, list) and drawn[:1] != [-1]:
+        if len(drawn) != len(sizes) or any(drawn[1:]):
+            raise InvalidParameter(f"its drawn action {quoted(drawn)} is no lot")
+        return np.array([_whole(drawn[0], "drawn", 0, LOTS - 1), *drawn[1:]], dtype=np.int64)
     if drawn == [-1] * len(sizes) and getattr(_played(agent), "base", None) is not None:
         return np.array(drawn, dtype=np.int64)
     return np.array(agent.structure.check_action(drawn, "its drawn action"), dtype=np.int64)
@@ -303,7 +363,7 @@ def _text(value: Any, name: str) -> str:
     return value
 
 
-def _settings_header(learner: Any, structure: Structure) -> dict[str, str]:
+def settings_header(learner: Any, structure: Structure) -> dict[str, str]:
     """The settings as texts, which read back as what they are; a policy that is no file is in this
     one."""
     texts = {}
@@ -322,7 +382,7 @@ def _settings_header(learner: Any, structure: Structure) -> dict[str, str]:
     return texts
 
 
-def _planner_header(planner: Any) -> dict[str, Any] | None:
+def planner_header(planner: Any) -> dict[str, Any] | None:
     if planner is None:
         return None
     if not is_dataclass(planner) or not isinstance(planner, Planner):

@@ -30,6 +30,7 @@ from fmdp.learning.episodes import (
     episode_rule,
 )
 from fmdp.learning.registry import LEARNERS
+from fmdp.learning.statistics import Statistics
 from fmdp.model import FactoredMDP, OptimisticTables, Structure
 from fmdp.parameters import quoted
 from fmdp.planning.choice import choose_planner
@@ -171,6 +172,21 @@ class Learner(Settings, ABC):
                     f"{'an array' if isinstance(begun, np.ndarray) else 'a plain value'}"
                 )
 
+    def statistics_for(self, structure: Structure) -> Statistics:
+        """What `agent.statistics` begins with: counts factor by factor by default.
+
+        Parameters
+        ----------
+        structure
+            Of the model to act in.
+
+        Returns
+        -------
+        Statistics
+            Without a count; their structure is what is planned for.
+        """
+        return Statistics(structure)
+
     def planner_for(self, structure: Structure) -> tuple[Planner | None, str | None]:
         """The planner of an agent; none by default.
 
@@ -290,7 +306,7 @@ class PlanningLearner(Learner):
         Decision
             With the steps and the limits of the rule.
         """
-        rule = self.rule(agent.structure)
+        rule = self.rule(agent.statistics.structure)
         visits, previous = agent.statistics.visits, agent.steps_of_last_episode
         begun = rule.start(agent.episodes + 1, visits, previous)
         return Decision(policy, begun.length, begun.limits)
@@ -346,7 +362,10 @@ def for_learning(planner: Any, structure: Structure) -> Planner:
     if "tolerance" in names and planner.tolerance is None:
         changes["tolerance"] = TOLERANCE * (structure.reward_range_total or structure.reward_unit)
     # The iterations of a linear program are rounds or pivots, many of them cheap: no limit there.
-    if isinstance(planner, Exact | SpanConstrained) and planner.max_iterations is None:
+    # Nor where there are as many sweeps as steps to plan for.
+    finite = getattr(planner, "criterion", None) == "finite"
+    iterated = isinstance(planner, Exact | SpanConstrained) and not finite
+    if iterated and planner.max_iterations is None:
         changes["max_iterations"] = MAX_SWEEPS
     finished: Planner = replace(planner, **changes) if changes else planner
     return finished

@@ -5,7 +5,8 @@
 
 with R-hat in the middle of the range where nothing was observed. The paper has no prior, which
 leaves Dirichlet(0) at a count of zero, and N_P for N_R. c scales how fast the posterior narrows;
-at c = 1 the rows are the Bayesian posterior under a Dirichlet(prior) prior.
+at c = 1 the rows are the Bayesian posterior under a Dirichlet(prior) prior. Rows that are known to
+be alike are one x, and have one draw between them.
 
 A Dirichlet row is a row of gammas divided by its sum. Gammas of small parameters underflow: at
 .001 all of a row come out 0 in a fifth of the draws. So logarithms are drawn,
@@ -19,7 +20,7 @@ from numpy.typing import NDArray
 
 from fmdp.learning.statistics import Statistics
 from fmdp.model import FactoredMDP
-from fmdp.model.entries import Entries, split_cells, split_rows
+from fmdp.model.entries import Entries, split_cells, split_reward_entries
 
 Floats = NDArray[np.float64]
 
@@ -67,4 +68,4 @@ def sample_model(
     s = statistics.structure
     rows = sample_rows(dirichlet_parameters(statistics, c, prior), statistics.entries, generator)
     rewards = sample_rewards(statistics, c, generator)
-    return FactoredMDP.trusted(s, split_cells(s, rows), split_rows(s.reward_rows, rewards))
+    return FactoredMDP.trusted(s, split_cells(s, rows), split_reward_entries(s, rewards))

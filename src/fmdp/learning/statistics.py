@@ -3,14 +3,15 @@
     N_P(x, s'), N_P(x) for x in X[Z_i],    N_R(x) and the sum of the rewards for x in X[Z_k],
     P-hat(s' | x) = N_P(x, s') / max{1, N_P(x)},    R-hat(x) = (sum of rewards) / max{1, N_R(x)}.
 
-The arrays are flat over entries and cells (entries.py) and are filled in place, by `record` or by
-the simulator's compiled loop through the same `count` of model/entries.py. An entry that was never
-visited has a row of mass 0: what that means is for the confidence set or the posterior to say.
+Rows that are known to be alike are one x here: they are counted together. The arrays are flat over
+entries and cells (entries.py) and are filled in place, by `record` or by the simulator's compiled
+loop through the same `count` of model/entries.py. An entry that was never visited has a row of mass
+0: what that means is for the confidence set or the posterior to say.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,16 +19,19 @@ from numpy.typing import NDArray
 from fmdp.errors import InvalidParameter
 from fmdp.model import Structure
 from fmdp.model.entries import (
+    NOT_JOINED,
     Counts,
     Entries,
     Index,
     count,
     entries_of,
+    first_rows,
     locate,
     no_counts,
     split_cells,
-    split_rows,
+    split_reward_entries,
 )
+from fmdp.model.naming import Assignment, in_order
 from fmdp.parameters import quoted
 
 Floats = NDArray[np.float64]
@@ -39,8 +43,10 @@ RANGE_TOLERANCE = 1e-9
 class Statistics:
     """What has been counted in a structure: three arrays that only grow.
 
-    An entry is one row of one factor. The transition entries come first, factor by factor, then
-    those of the rewards; a cell is one next value of a transition entry.
+    An entry is one row of one factor, or a class of rows that the structure knows to be alike. The
+    transition entries come first, factor by factor, then those of the rewards; a cell is one next
+    value of a transition entry. An entry that several factors share is visited once for each of
+    them in a step.
 
     Parameters
     ----------
@@ -58,10 +64,13 @@ class Statistics:
         self.counts: Counts = no_counts(self.entries)
         lo, hi = zip(*structure.reward_ranges, strict=True) if structure.l else ((), ())
         rows = np.array(structure.reward_rows, dtype=np.int64)
-        self.reward_lo: Floats = np.repeat(np.array(lo, dtype=np.float64), rows)
+        firsts = first_rows(structure).rewards
+        self.reward_lo: Floats = np.repeat(np.array(lo, dtype=np.float64), rows)[firsts]
         """The lower end of the range of every reward entry: [reward entries]."""
-        self.reward_hi: Floats = np.repeat(np.array(hi, dtype=np.float64), rows)
+        self.reward_hi: Floats = np.repeat(np.array(hi, dtype=np.float64), rows)[firsts]
         """The upper end."""
+        self.joined: Entries = NOT_JOINED
+        """`entries`, where these are of joint states and actions; else nothing."""
         self._joint = np.zeros(len(structure.sizes), dtype=np.int64)
         self._next = np.zeros(structure.m, dtype=np.int64)
         self._found = np.zeros(structure.m + structure.l, dtype=np.int64)
@@ -83,19 +92,21 @@ class Statistics:
 
     def record(
         self,
-        state: Sequence[int],
-        action: Sequence[int],
-        rewards: Sequence[float],
-        next_state: Sequence[int],
+        state: Assignment,
+        action: Assignment,
+        rewards: Sequence[float] | Mapping[str, float],
+        next_state: Assignment,
     ) -> None:
         """Count one step; everything is checked first, so a refused step leaves no trace.
 
         Parameters
         ----------
         state, action, next_state
-            One value for each variable, by number.
+            One value for each variable, by number or by name; or a mapping or a text by name, as in
+            `Structure.check_state`.
         rewards
-            One number for each reward factor, in the unit of the model, inside its range.
+            One number for each reward factor, in the unit of the model, inside its range; or a
+            mapping from the names of the reward factors.
 
         Raises
         ------
@@ -108,19 +119,21 @@ class Statistics:
 
     def check(
         self,
-        state: Sequence[int],
-        action: Sequence[int],
-        rewards: Sequence[float],
-        next_state: Sequence[int],
+        state: Assignment,
+        action: Assignment,
+        rewards: Sequence[float] | Mapping[str, float],
+        next_state: Assignment,
     ) -> Floats:
         """Refuse a step that cannot be, and count nothing.
 
         Parameters
         ----------
         state, action, next_state
-            One value for each variable, by number.
+            One value for each variable, by number or by name; or a mapping or a text by name, as in
+            `Structure.check_state`.
         rewards
-            One number for each reward factor, in the unit of the model, inside its range.
+            One number for each reward factor, in the unit of the model, inside its range; or a
+            mapping from the names of the reward factors.
 
         Returns
         -------
@@ -130,10 +143,11 @@ class Statistics:
         Raises
         ------
         InvalidParameter
-            Where it is no step of this structure.
+            Where it is no step of this structure, or a constraint forbids the action.
         """
         s = self.structure
         before, done = s.check_state(state), s.check_action(action)
+        s.check_allowed(before, done)
         after = s.check_state(next_state, "next state")
         observed = self._check_rewards(rewards)
         self._joint[: s.m] = before
@@ -141,8 +155,27 @@ class Statistics:
         self._next[:] = after
         return observed
 
-    def _check_rewards(self, rewards: Sequence[float]) -> Floats:
+    def rewards_in_order(self, rewards: Sequence[float] | Mapping[str, float]) -> Sequence[float]:
+        """The rewards as they are given, or in the order of the factors where they come by name.
+
+        Parameters
+        ----------
+        rewards
+            One number for each reward factor, or a mapping from the names of the reward factors.
+
+        Raises
+        ------
+        InvalidParameter
+            Where a name is unknown, or one is missing.
+        """
+        if not isinstance(rewards, Mapping):
+            return rewards
+        numbers = {name: k for k, name in enumerate(self.structure.reward_names)}
+        return in_order(rewards.items(), numbers, "reward factor", "rewards")
+
+    def _check_rewards(self, rewards: Sequence[float] | Mapping[str, float]) -> Floats:
         s = self.structure
+        rewards = self.rewards_in_order(rewards)
         try:
             observed = np.asarray(rewards, dtype=np.float64)
         except (TypeError, ValueError):
@@ -196,7 +229,8 @@ class Statistics:
         Returns
         -------
         Index
-            [|X[Z_i]|, |S_i|]: a row for each assignment of the scope, a view.
+            [|X[Z_i]|, |S_i|]: a row for each assignment of the scope, a view; where rows are
+            alike, a copy in which each has the counts of its class.
         """
         return split_cells(self.structure, self.cell_counts)[i]
 
@@ -211,7 +245,11 @@ class Statistics:
         Returns
         -------
         tuple[Index, Floats]
-            Two views [|X[Z_k]|]: a number for each assignment of the scope.
+            Two views [|X[Z_k]|]: a number for each assignment of the scope; where rows are alike,
+            copies in which each has the numbers of its class.
         """
-        rows = self.structure.reward_rows
-        return split_rows(rows, self.reward_visits)[k], split_rows(rows, self.reward_sums)[k]
+        s = self.structure
+        return (
+            split_reward_entries(s, self.reward_visits)[k],
+            split_reward_entries(s, self.reward_sums)[k],
+        )

@@ -1,0 +1,27 @@
+"""REGAL.C (Bartlett & Tewari 2009): UCRL2's set, and of its models those with a small span.
+
+REGAL.C wants the best gain over the set among models whose optimal bias has a span of at most H;
+nobody has computed that. Solved here is the relaxation by SCAL's operator (Fruit et al. 2018), the
+truncated optimistic backup min(Lv, min Lv + H), which is planner `span` on one factor: its gain is
+at least REGAL.C's wherever the truth is in the set and H is enough, which is what the regret bound
+O~(H S sqrt(A T)) rests on. `budget` is H, in the unit of the reward; without one it is found, as
+FSRL's is. The set is UCRL2's (ucrl2.py), and episodes end as UCRL2's do.
+"""
+
+from __future__ import annotations
+
+from fmdp.learning.agent import Agent
+from fmdp.learning.budgeted import SpanBudgeted
+from fmdp.learning.flat import Flat
+from fmdp.learning.sets import SetLearner
+from fmdp.learning.ucrl2 import ucrl2_tables
+from fmdp.model import OptimisticTables
+
+
+class REGAL(Flat, SpanBudgeted, SetLearner):
+    """UCRL2's balls under a bound on the span, by Bartlett and Tewari, solved as SCAL: flat."""
+
+    name = "regal"
+
+    def tables(self, agent: Agent) -> OptimisticTables:
+        return ucrl2_tables(agent.statistics, agent.steps + 1, self.rho, self.c)

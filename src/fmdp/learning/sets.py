@@ -1,0 +1,67 @@
+"""What optimistic learners share whose sets have upper ends: boxes and balls around every row.
+
+At the start of an episode a learner of this kind plans over the models of its confidence set, which
+has the promise
+
+    P(the true rows and means are in the set at every step) >= 1 - rho
+
+for its constants as published. `c` multiplies every width and radius: with c < 1 the promise is
+given up for less exploration, and nothing else changes. Optimism is by nested targets: the corners
+of boxes and balls are too many to be actions of an extended FMDP, so neither targets=vertex nor the
+approximate planner can take them, and both are refused by name.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+
+from fmdp.errors import InvalidParameter
+from fmdp.learning.agent import Agent
+from fmdp.learning.learner import PlanningLearner
+from fmdp.model import OptimisticTables, Structure
+from fmdp.model.spaces import shown
+from fmdp.planning.exact import Exact
+from fmdp.planning.plan import Planner
+from fmdp.planning.span import SpanConstrained
+from fmdp.settings import setting
+
+
+class SetLearner(PlanningLearner):
+    """An optimistic learner whose sets are boxes or balls, planned with the exact planner."""
+
+    c: float = setting(
+        1.0, "times every width of the confidence set; 1 as published, less explores less", low=0.0
+    )
+    rho: float = setting(
+        0.1, "failure probability of the confidence set", low=0.0, high=1.0, low_open=True
+    )
+    episodes = "doubling"
+
+    def check_planner(self) -> None:
+        """Refuse a planner that does not take boxes and balls."""
+        planner = self.planner
+        if planner is None:
+            return
+        if not isinstance(planner, Exact | SpanConstrained):
+            raise InvalidParameter(
+                f"{self.owner()} plans over sets with upper ends; got planner "
+                f"{getattr(planner, 'name', planner)}, must be exact or span"
+            )
+        if planner.targets != "nested":
+            raise InvalidParameter(
+                f"{self.owner()} plans over sets with upper ends, whose corners are no targets; "
+                f"got targets={planner.targets}, must be nested"
+            )
+
+    @abstractmethod
+    def tables(self, agent: Agent) -> OptimisticTables: ...
+
+    def planner_for(self, structure: Structure) -> tuple[Planner | None, str | None]:
+        planner, reason = super().planner_for(structure)
+        if not isinstance(planner, Exact | SpanConstrained):
+            raise InvalidParameter(
+                f"{self.owner()} plans over sets with upper ends, which need the exact planner; "
+                f"{shown(structure.n_states)} states are too many for it here ({reason}); give "
+                f"planner=exact to try all the same"
+            )
+        return planner, reason

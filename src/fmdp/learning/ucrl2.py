@@ -1,0 +1,60 @@
+"""UCRL2 (Jaksch, Auer & Ortner 2010): optimism over a ball around every joint row, factors unused.
+
+    |P(. | s, a) - P-hat|_1 <= sqrt(14 S log(2 A t / rho) / max{1, N(s, a)})
+    |R(s, a) - R-hat| <= (hi - lo) sqrt(7 log(2 S A t / rho) / (2 max{1, N(s, a)}))
+
+with t the first step of the episode, and [lo, hi] the range of the summed reward. Episodes end when
+the count of a joint state and action has doubled. Regret O(D S sqrt(A T log(T / rho))) with
+probability 1 - rho.
+
+S A is the number of joint rows, or of classes of them where rows are known to be alike (and A that
+number divided by S); the paper has no such rows.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fmdp.learning.agent import Agent
+from fmdp.learning.confidence import scaled, shares_of, tables_of_balls
+from fmdp.learning.flat import Flat
+from fmdp.learning.sets import SetLearner
+from fmdp.learning.statistics import Statistics
+from fmdp.model import OptimisticTables
+
+Floats = NDArray[np.float64]
+
+
+def ball_radius(states: int, visits: ArrayLike, log_term: ArrayLike) -> Floats:
+    """sqrt(14 S log_term / max{1, N}); broadcasts."""
+    radius: Floats = np.sqrt(14.0 * states * np.asarray(log_term) / np.maximum(1, visits))
+    return radius
+
+
+def reward_width(visits: ArrayLike, log_term: ArrayLike) -> Floats:
+    """sqrt(7 log_term / (2 N)) in units of the range, infinite for N = 0; broadcasts."""
+    with np.errstate(divide="ignore"):
+        width: Floats = np.sqrt(3.5 * np.asarray(log_term) / np.asarray(visits))
+    return width
+
+
+def ucrl2_tables(statistics: Statistics, t: int, rho: float, c: float) -> OptimisticTables:
+    """The set at step t of a structure with one factor, its widths times c."""
+    shares, states = shares_of(statistics.structure), statistics.structure.n_states
+    log_terms = np.log(2.0 * np.maximum(1.0, shares.transitions / states) * t / rho)
+    reward_log_terms = np.log(2.0 * shares.rewards * t / rho)
+    return tables_of_balls(
+        statistics,
+        scaled(c, ball_radius(states, statistics.transition_visits, log_terms)),
+        scaled(c, reward_width(statistics.reward_visits, reward_log_terms)),
+    )
+
+
+class UCRL2(Flat, SetLearner):
+    """Optimism over balls around the joint rows, by Jaksch, Auer and Ortner: flat."""
+
+    name = "ucrl2"
+
+    def tables(self, agent: Agent) -> OptimisticTables:
+        return ucrl2_tables(agent.statistics, agent.steps + 1, self.rho, self.c)
