@@ -21,6 +21,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from typing import Any, Protocol
 
 from fmdp.errors import InvalidParameter
+from fmdp.interrupts import held
 from fmdp.parameters import quoted
 
 Report = Callable[[Any], None]
@@ -271,12 +272,16 @@ def showing(
 
     `compiles` is to be False where the work needs no Numba, which would be imported in vain.
     """
-    display = _display(what, line_of, first_line_after)
+    display: _Display | None = None
     try:
+        # A thread is started: an exception in the middle would release a lock twice.
+        with held():
+            display = _display(what, line_of, first_line_after)
         with _compilation_said(display) if compiles else nullcontext():
             yield display.tell
     finally:
-        display.close()
+        if display is not None:
+            display.close()
 
 
 @contextmanager

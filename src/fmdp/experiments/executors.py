@@ -164,8 +164,13 @@ class Processes(Workers):
             )
         # Submitting is what starts a process, which takes over the environment and the mask.
         # A signal in the middle of it would leave a pool that is half there.
-        with held(), _environment(ONE_THREAD), _interrupts_blocked(), _main_hidden():
-            return self._executor.submit(function, argument)
+        try:
+            with held(), _environment(ONE_THREAD), _interrupts_blocked(), _main_hidden():
+                return self._executor.submit(function, argument)
+        except OSError as error:
+            raise FmdpError(
+                f"worker processes cannot be started: {error.strerror or error}"
+            ) from None
 
     def rebuild(self) -> None:
         self.close(at_once=True)
@@ -192,8 +197,10 @@ class Dask(Workers):
 
     def __init__(self, address: str) -> None:
         distributed = needs("distributed", "dask")
-        # What Dask logs about a lost scheduler, `check` says in one line.
-        logging.getLogger("distributed.client").setLevel(logging.CRITICAL)
+        # What Dask, and Tornado for its callbacks, log about a lost scheduler, `check` says in one
+        # line.
+        for name in ("distributed", "distributed.client", "tornado.application"):
+            logging.getLogger(name).setLevel(logging.CRITICAL)
         self.lost = (distributed.scheduler.KilledWorker,)
         self._address = address
         try:

@@ -56,6 +56,11 @@ KEYS = ("name", "title", "steps", "seeds", "problems", "learners")
 LEARNER_KEYS = ("name", "policy", "rule", "label", "problems", "planner", "set")
 
 
+_UNSAID = (("horizon", None), ("intervals", "nominal"))
+"""Settings of our planners that came when runs were stored already: at the value that stands for
+what was before they are left out, so that those runs keep their keys and are not run again."""
+
+
 def resolved_learner(agent: Agent) -> dict[str, Any]:
     """Every parameter and planner setting that an agent really has, in JSON's types."""
     learner, planner = agent.learner, agent.planner
@@ -64,7 +69,12 @@ def resolved_learner(agent: Agent) -> dict[str, Any]:
     content: dict[str, Any] = {
         "learner": LEARNERS.place(type(learner)),
         "planner": None if planner is None else PLANNERS.place(type(planner)),
-        "planner_settings": {field.name: _plain(getattr(planner, field.name)) for field in own},
+        "planner_settings": {
+            field.name: _plain(getattr(planner, field.name))
+            for field in own
+            if not is_own(type(planner))
+            or (field.name, getattr(planner, field.name)) not in _UNSAID
+        },
     }
     if planner is not None and not is_dataclass(planner):  # it has not declared what it is
         content["planner_settings"] = {"content": content_digest(planner)}

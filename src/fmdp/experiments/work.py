@@ -202,18 +202,26 @@ def recording_of(trajectory: Trajectory) -> Recording:
 def knowledge(
     structure: Structure, states: NDArray[Any], actions: NDArray[Any], times: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """[K, m] each: rows of factor i visited by time t, and the mean of 1/sqrt(max(1, visits))."""
+    """[K, m] each: rows of factor i visited by time t, and the mean of 1/sqrt(max(1, visits)).
+
+    Rows that are known to be alike are one row, visited wherever one of them is.
+    """
     visited = np.zeros((len(times), structure.m), dtype=np.int64)
     uncertainty = np.ones((len(times), structure.m))
     steps = np.concatenate([states, actions], axis=1).astype(np.int64)
-    for i, scope in enumerate(structure.transition_scopes):
+    classes = [structure.transition_classes_of(i) for i in range(structure.m)]
+    told = [np.unique(own) for own in classes]
+    found = []
+    for own, scope in zip(classes, structure.transition_scopes, strict=True):
         weights = np.array(strides(structure.scope_sizes(scope)), dtype=np.int64)
-        rows = steps[:, list(scope)] @ weights
-        visits = np.zeros(structure.transition_rows[i], dtype=np.int64)
-        before = 0
-        for frame, t in enumerate(times.tolist()):
-            visits += np.bincount(rows[before:t], minlength=len(visits))
-            before = t
-            visited[frame, i] = np.count_nonzero(visits)
-            uncertainty[frame, i] = (1.0 / np.sqrt(np.maximum(visits, 1))).mean()
+        found.append(own[steps[:, list(scope)] @ weights])
+    visits = np.zeros(structure.n_transition_classes, dtype=np.int64)
+    before = 0
+    for frame, t in enumerate(times.tolist()):
+        for seen in found:
+            visits += np.bincount(seen[before:t], minlength=len(visits))
+        before = t
+        for i, own in enumerate(told):
+            visited[frame, i] = np.count_nonzero(visits[own])
+            uncertainty[frame, i] = (1.0 / np.sqrt(np.maximum(visits[own], 1))).mean()
     return visited, uncertainty

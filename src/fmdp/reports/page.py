@@ -251,7 +251,7 @@ def _replay(store: Store, cell: Cell) -> dict[str, Any] | None:
         "times": recording.times[frames].tolist(),
         "uncertainty": [_short(row) for row in recording.uncertainty[frames]],
         "visited": recording.visited[frames].tolist(),
-        "rows": list(found.model.structure.transition_rows),
+        "rows": list(found.model.structure.transition_class_counts),
     }
 
 

@@ -8,16 +8,16 @@ order however they are asked for.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 from numpy.typing import NDArray
 
 from fmdp.errors import InvalidParameter
 from fmdp.generators import generator_of
+from fmdp.interrupts import Held
 from fmdp.model import FactoredMDP
 from fmdp.model.entries import Entries, entries_of
 from fmdp.model.factored import check_model
+from fmdp.model.naming import Assignment
 from fmdp.parameters import Integer, quoted
 from fmdp.planning.playing import Stretch
 from fmdp.planning.policy import as_action
@@ -128,14 +128,14 @@ class Environment:
             self._used = 0
         return len(self._uniforms) - self._used
 
-    def step(self, action: Sequence[int] | int) -> tuple[tuple[float, ...], tuple[int, ...]]:
+    def step(self, action: Assignment | int) -> tuple[tuple[float, ...], tuple[int, ...]]:
         """Take an action.
 
         Parameters
         ----------
         action
-            One value an action variable; where there is one action variable, its value alone will
-            do.
+            One value an action variable, by number or by name, as in `Structure.check_action`;
+            where there is one action variable, its value alone will do.
 
         Returns
         -------
@@ -145,12 +145,15 @@ class Environment:
         Raises
         ------
         InvalidParameter
-            Where it is no action of the model.
+            Where it is no action of the model, or a constraint forbids it here.
         """
         structure = self.model.structure
         m = structure.m
+        done = as_action(action, structure)
+        if structure.constraints:
+            structure.check_allowed(self.state, done)
         self._joint[:m] = self._state
-        self._joint[m:] = as_action(action, structure)
+        self._joint[m:] = done
         self.ready()
         uniforms = self._uniforms[self._used]
         expected = kernels.draw(
@@ -167,8 +170,8 @@ class Environment:
         if self._gaps.size:
             sizes = structure.sizes
             before = np.ravel_multi_index(self._joint[:m].tolist(), sizes[:m])
-            done = np.ravel_multi_index(self._joint[m:].tolist(), sizes[m:])
-            self._totals[GAP] += self._gaps[before, done]
+            number = np.ravel_multi_index(self._joint[m:].tolist(), sizes[m:])
+            self._totals[GAP] += self._gaps[before, number]
         self._totals[STEPS] += 1.0
         if self._recorder is not None:
             rows = self._recorder.rows()
@@ -177,13 +180,15 @@ class Environment:
             self._recorder.written(1)
         return rewards, self.state
 
-    def play(self, stretch: Stretch) -> tuple[int, bool]:
+    def play(self, stretch: Stretch, signals: Held | None = None) -> tuple[int, bool]:
         """Play in compiled code, for at most `ready()` steps.
 
         Parameters
         ----------
         stretch
             What is done in every state, for how many steps at most, and what ends them sooner.
+        signals
+            Shut; they are let through while a policy is asked for an action.
 
         Returns
         -------
@@ -201,6 +206,7 @@ class Environment:
             try:
                 _, end = kernels.play(
                     self._plain_entries,
+                    tuple(stretch.joined),
                     self._plain_law,
                     stretch.actions,
                     stretch.drawn[taken:],
@@ -222,6 +228,10 @@ class Environment:
                     self._recorder.written(more)
             if end == kernels.UNKNOWN_ACTION:
                 assert stretch.table is not None
+                if signals is not None:
+                    signals.let_through()
                 stretch.table.ask(self.state)
+                if signals is not None:
+                    signals.shut = True
             elif end == kernels.LIMIT_REACHED or taken == steps:
                 return taken, end == kernels.LIMIT_REACHED

@@ -24,6 +24,7 @@ from fmdp.planning.exact import Exact
 from fmdp.planning.plan import Progress, Status
 from fmdp.planning.playing import ActionTable, Stretch, action_table
 from fmdp.planning.policy import Policy, policy_of
+from fmdp.planning.timed import TimedPolicy
 from fmdp.progress import reporting
 from fmdp.simulation.environment import Environment
 
@@ -55,7 +56,8 @@ def evaluate(
     """The gain of a policy: exact where it fits into memory, else simulated.
 
     Which of the two it is depends on the memory, so the arguments of both may be given; `kind` of
-    the result says which it was.
+    the result says which it was. A policy with a horizon has no gain but a value, the expected sum
+    over its steps, which is never simulated.
 
     Parameters
     ----------
@@ -91,6 +93,8 @@ def evaluate(
         what is no action.
     FileProblem
         Where the policy file is missing or of another format.
+    TooLarge
+        Where a policy with a horizon does not fit into the memory limit.
     """
     check_model(model, "evaluate")
     limits = resolve(
@@ -114,6 +118,8 @@ def _evaluated(
     seed: int,
     progress: Progress | None,
 ) -> Evaluation:
+    if isinstance(policy, TimedPolicy):
+        return evaluate_exactly(model, policy, **limits, progress=progress)
     if model.structure.n_states <= TABULATED_STATES:
         try:
             return evaluate_exactly(model, policy, **limits, progress=progress)

@@ -10,14 +10,14 @@ About 0.2 microseconds a step for seven machines, a tenth of it for the uniforms
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fmdp.compiled import njit
 from fmdp.model import FactoredMDP
-from fmdp.model.entries import Counts, Entries, count, locate
+from fmdp.model.entries import Counts, Entries, count, first_rows, locate
 from fmdp.simulation.trajectory import Rows
 
 DETERMINISTIC, BERNOULLI, GAUSSIAN = 0, 1, 2
@@ -31,7 +31,7 @@ REWARD, EXPECTED, GAP, STEPS = 0, 1, 2, 3
 
 
 class Law(NamedTuple):
-    """What is sampled from, flat over cells and reward entries."""
+    """What is sampled from, flat over cells and reward entries (model/entries.py)."""
 
     cumulative: NDArray[np.float64]
     """Sums of a row up to each value; infinite from its last possible value on."""
@@ -46,13 +46,22 @@ def law_of(model: FactoredMDP) -> Law:
     """The tables of a model, ready to be sampled from."""
     s = model.structure
     rows = np.array(s.reward_rows, dtype=np.int64)
+    cumulative = [_cumulative(table) for table in model.transitions]
+    firsts: Any = slice(None)
+    if s.alike is not None:
+        places, firsts = first_rows(s)
+        cumulative = [
+            table[places[(start <= places) & (places < start + len(table))] - start]
+            for table, start in zip(cumulative, s.row_starts[:-1], strict=True)
+        ]
 
     def repeated(values: list[float] | list[int], dtype: type) -> NDArray[np.generic]:
-        return np.repeat(np.array(values, dtype=dtype), rows)
+        everywhere: NDArray[np.generic] = np.repeat(np.array(values, dtype=dtype), rows)[firsts]
+        return everywhere
 
     return Law(
-        cumulative=np.concatenate([_cumulative(table).reshape(-1) for table in model.transitions]),
-        means=np.concatenate([*model.rewards, np.zeros(0)]),
+        cumulative=np.concatenate([table.reshape(-1) for table in cumulative]),
+        means=np.concatenate([*model.rewards, np.zeros(0)])[firsts],
         kind=repeated([_CODES[noise.kind] for noise in model.noise], np.int64),  # type: ignore[arg-type]
         scale=repeated([noise.scale for noise in model.noise], np.float64),  # type: ignore[arg-type]
         lo=repeated([lo for lo, _ in s.reward_ranges], np.float64),  # type: ignore[arg-type]
@@ -145,12 +154,13 @@ def draw(entries, law, joint, found, uniforms, next_state, rewards):  # type: ig
 
 @njit(nogil=True)
 def play(  # type: ignore[no-untyped-def]
-    entries, law, actions, drawn, steps, state, uniforms, counts, limits, gaps, totals, rows
+    entries, joined, law, actions, drawn, steps, state, uniforms, counts, limits, gaps, totals, rows
 ):
     """As `_play`, with entries, law, counts and rows as plain tuples: handing over a named tuple
     takes 2 microseconds, and an episode may be one step long."""
     return _play(
         Entries(*entries),
+        Entries(*joined),
         Law(*law),
         actions,
         drawn,
@@ -167,7 +177,7 @@ def play(  # type: ignore[no-untyped-def]
 
 @njit(nogil=True)
 def _play(  # type: ignore[no-untyped-def]
-    entries, law, actions, drawn, steps, state, uniforms, counts, limits, gaps, totals, rows
+    entries, joined, law, actions, drawn, steps, state, uniforms, counts, limits, gaps, totals, rows
 ):
     """Up to `steps` steps from `state` (moved in place), counted and written down where there is
     room for it.
@@ -175,7 +185,8 @@ def _play(  # type: ignore[no-untyped-def]
     The action of step t is drawn[t], or where that is negative actions[index of the state]. Ends
     before a step whose action is not known (negative too), and after one in which the visits of an
     entry reach its limit. Returns how many steps were taken and why it ended. An empty array stands
-    for no table, nothing drawn, no counting, no limits, no gaps, nothing written down.
+    for no table, nothing drawn, no counting, no limits, no gaps, nothing written down. Where
+    `joined` has variables, the counts are its: of joint states, joint actions and summed rewards.
     """
     m = state.shape[0]
     n_variables = entries.sizes.shape[0]
@@ -186,6 +197,11 @@ def _play(  # type: ignore[no-untyped-def]
     tabulated, drawing = actions.shape[0] > 0, drawn.shape[0] > 0
     counting, limited = counts.visits.shape[0] > 0, limits.shape[0] > 0
     with_gaps, recording = gaps.shape[0] > 0, rows.states.shape[0] > 0
+    joining = joined.sizes.shape[0] > 0
+    pair = np.empty(2, dtype=np.int64)
+    joint_found = np.empty(2, dtype=np.int64)
+    following = np.empty(1, dtype=np.int64)
+    summed = np.empty(1)
     for t in range(steps):
         index = 0
         for i in range(m):
@@ -218,7 +234,18 @@ def _play(  # type: ignore[no-untyped-def]
                 rows.actions[t, j - m] = joint[j]
             for k in range(rewards.shape[0]):
                 rows.rewards[t, k] = rewards[k]
-        if counting:
+        if counting and joining:
+            pair[0], pair[1], summed[0] = index, action, total
+            following[0] = 0
+            for i in range(m):
+                following[0] = following[0] * entries.sizes[i] + state[i]
+            locate(joined, pair, joint_found)
+            count(joined, joint_found, following, summed, counts)
+            if limited:
+                for f in range(2):
+                    if counts.visits[joint_found[f]] >= limits[joint_found[f]]:
+                        return t + 1, LIMIT_REACHED
+        elif counting:
             count(entries, found, state, rewards, counts)
             if limited:
                 for f in range(n_factors):

@@ -17,11 +17,13 @@ from typing import Any, Protocol
 import numpy as np
 
 from fmdp.errors import InvalidParameter
+from fmdp.interrupts import Held, held
 from fmdp.learning.agent import Agent
 from fmdp.learning.follow import learner_of
 from fmdp.learning.learner import Learner
 from fmdp.model import FactoredMDP, Structure
 from fmdp.model.factored import check_model
+from fmdp.model.files import path_of
 from fmdp.parameters import Flag, Integer, quoted
 from fmdp.planning.policy import Policy, as_action
 from fmdp.planning.randomised import RandomisedPolicy
@@ -104,7 +106,7 @@ class Simulation:
     reference
         What regret is measured against; made here if it is not handed in.
     record
-        Whether every step is kept.
+        Whether every step is kept, in memory; or the path of a folder to keep it in.
     checkpoints
         The steps at which the regret is noted; log-spaced by default. The last one always is.
     """
@@ -116,7 +118,7 @@ class Simulation:
         seed: int = 0,
         *,
         reference: Reference | None = None,
-        record: bool = False,
+        record: bool | str | os.PathLike[str] = False,
         checkpoints: Iterable[int] | None = None,
     ) -> None:
         check_model(model, "simulate")
@@ -129,10 +131,9 @@ class Simulation:
                 f"the reference of simulate must be what reference_for(model) gives, or None; "
                 f"got {quoted(reference)}"
             )
-        record = _RECORD.check(record, "simulate")
         self._marks = None if checkpoints is None else _checked_marks(checkpoints)
         self.reference = reference if reference is not None else reference_for(model)
-        self._recorder = Recorder(model.structure) if record else None
+        self._recorder = _recorder(model, record)
         self.environment = Environment(
             model, of_environment, gaps=self.reference.gaps, recorder=self._recorder
         )
@@ -162,20 +163,23 @@ class Simulation:
         """
         steps = STEPS.check(steps, "simulate")
         if self._recorder is not None:
-            self._recorder.refuse_too_many(steps)
+            self._recorder.reserve(steps)
         self.interrupted = False
         started = time.perf_counter()
         before, first = self.seconds, self.environment.steps
         due = 0.0
         try:
-            for mark in self._marks_between(first, first + steps):
-                while self.environment.steps < mark:
-                    self._advance(mark - self.environment.steps)
-                    self.seconds = before + time.perf_counter() - started
-                    if progress is not None and self.seconds >= due:
-                        due = self.seconds + _SECONDS_BETWEEN_REPORTS
-                        progress(self._news(first + steps))
-                self._mark()
+            with held(shut=False) as signals:
+                for mark in self._marks_between(first, first + steps):
+                    while self.environment.steps < mark:
+                        self._advance(mark - self.environment.steps, signals)
+                        self.seconds = before + time.perf_counter() - started
+                        if progress is not None and self.seconds >= due:
+                            due = self.seconds + _SECONDS_BETWEEN_REPORTS
+                            progress(self._news(first + steps))
+                    signals.shut = True
+                    self._mark()
+                    signals.let_through()
         except KeyboardInterrupt:
             self.interrupted = True
         finally:
@@ -185,22 +189,35 @@ class Simulation:
         chosen = checkpoints(last) if self._marks is None else (*self._marks, last)
         return sorted({mark for mark in chosen if first < mark <= last})
 
-    def _advance(self, steps: int) -> None:
-        """Some steps, at least one and at most so many."""
+    def _advance(self, steps: int, signals: Held) -> None:
+        """Some steps, at least one and at most so many.
+
+        Decisions, policies and rules can be interrupted; between what is drawn, done and counted no
+        signal comes. To an agent that is not fmdp's own a last observation can be lost.
+        """
         agent, environment = self.agent, self.environment
+        own = isinstance(agent, Agent)
         if isinstance(agent, Agent):
+            agent.decide()
+            signals.shut = True
             stretch = agent.stretch(min(steps, environment.ready()))
             if stretch is not None:
                 before = environment.steps
                 try:
-                    environment.play(stretch)
+                    environment.play(stretch, signals)
                 finally:  # a policy that is asked for an action may be interrupted
+                    signals.shut = True
                     agent.played(stretch, environment.steps - before)
+                signals.let_through()
                 return
+            signals.let_through()
         state = environment.state
         action = as_action(agent.act(state), self.model.structure)
+        signals.shut = True
         rewards, next_state = environment.step(action)
+        signals.shut = own
         agent.observe(state, action, rewards, next_state)
+        signals.let_through()
 
     def _mark(self) -> None:
         self._curve.append((self.environment.steps, self.regret))
@@ -253,7 +270,7 @@ def simulate(
     steps: int,
     seed: int = 0,
     *,
-    record: bool = False,
+    record: bool | str | os.PathLike[str] = False,
     checkpoints: Iterable[int] | None = None,
     reference: Reference | None = None,
     progress: bool | Progress | None = None,
@@ -275,7 +292,8 @@ def simulate(
     seed
         Of environment and learner; the same seed gives all learners the same luck.
     record
-        Whether every step is kept, in `run.trajectory`.
+        Whether every step is kept, in `run.trajectory`. The path of a folder, new or empty, keeps
+        it there, in three files that `numpy.load` reads, with memory for a few steps alone.
     checkpoints
         The steps at which the regret is noted, from 1 to `steps`; 20 a decade by default.
     reference
@@ -292,8 +310,10 @@ def simulate(
     ------
     InvalidParameter
         Where an argument is not as above, or not even a bound on the optimal gain was found.
+    FileProblem
+        Where a folder cannot be recorded into.
     TooLarge
-        Where a recorded run would not fit into half of the free memory.
+        Where a recorded run would not fit into half of the free memory, or onto the disk.
     """
     check_model(model, "simulate")
     n_steps = STEPS.check(steps, "simulate")
@@ -308,6 +328,12 @@ def simulate(
         )
         simulation.run(n_steps, progress=report)
     return simulation.result()
+
+
+def _recorder(model: FactoredMDP, record: bool | str | os.PathLike[str]) -> Recorder | None:
+    if isinstance(record, str | os.PathLike):
+        return Recorder(model.structure, path_of(record, "a recording"))
+    return Recorder(model.structure) if _RECORD.check(record, "simulate") else None
 
 
 def _checked_marks(given: Iterable[int], last: int | None = None) -> tuple[int, ...]:

@@ -1,24 +1,32 @@
 """Trajectories: every state, action and reward of a run, written down by the compiled loop.
 
-The loop writes into a chunk of plain 32-bit integers; full chunks are kept in the smallest type
-that holds the values, so that a step takes about (m + k) + 8 l bytes for m state variables, k
-action variables and l rewards. What a run will need is predicted and refused before it begins if
-it is more than half of the memory that is free.
+The loop writes into a chunk of plain 32-bit integers; full chunks go into arrays of the smallest
+type that holds the values, so that a step takes about (m + k) + 8 l bytes for m state variables, k
+action variables and l rewards, and the whole run no more than its steps. What it will need is
+known, and refused before it begins if it is more than half of the memory that is free; a recording
+into a folder takes the memory of a chunk, whatever its length.
 """
 
 from __future__ import annotations
 
+import io
+import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fmdp.errors import TooLarge
+from fmdp.archives import reason
+from fmdp.errors import FileProblem, TooLarge
 from fmdp.memory import available_memory, describe_bytes
 from fmdp.model import Structure
 from fmdp.simulation.frames import needs_pandas
+
+Columns: TypeAlias = tuple[tuple[int, np.dtype[Any]], ...]
+"""(width, type) of states, actions and rewards."""
 
 CHUNK = 1 << 14
 """Steps in a chunk."""
@@ -46,6 +54,8 @@ class Trajectory:
         [T, l]: the reward of every factor.
     structure
         Has the names of the variables and factors.
+
+    Recorded into a folder, the arrays are read from its files when they are looked at.
     """
 
     states: NDArray[np.unsignedinteger[Any]]
@@ -107,33 +117,46 @@ def columns_of(
 
 
 class Recorder:
-    """Writes steps down in chunks."""
+    """Writes steps down in chunks, and keeps them in memory, or in a folder with memory for a
+    chunk alone.
 
-    def __init__(self, structure: Structure) -> None:
+    Parameters
+    ----------
+    structure
+        Of the model.
+    folder
+        Where to keep the arrays, as files of NumPy; None is in memory.
+    """
+
+    def __init__(self, structure: Structure, folder: Path | None = None) -> None:
         self.structure = structure
+        widths = structure.m, len(structure.action_sizes), structure.l
+        real = np.dtype(np.float64)
+        types = _smallest(structure.state_sizes), _smallest(structure.action_sizes), real
         self._chunk = Rows(
-            np.zeros((CHUNK, structure.m), np.int32),
-            np.zeros((CHUNK, len(structure.action_sizes)), np.int32),
-            np.zeros((CHUNK, structure.l)),
+            np.zeros((CHUNK, widths[0]), np.int32),
+            np.zeros((CHUNK, widths[1]), np.int32),
+            np.zeros((CHUNK, widths[2])),
         )
         self._used = 0
-        self._types = (_smallest(structure.state_sizes), _smallest(structure.action_sizes))
-        self._full: list[Rows] = []
+        self._steps = 0
+        columns = tuple(zip(widths, types, strict=True))
+        self._kept: Kept = InMemory(columns) if folder is None else InFolder(columns, folder)
+        self._a_step = sum(width * kind.itemsize for width, kind in columns)
 
-    def refuse_too_many(self, steps: int) -> None:
-        """TooLarge if so many more steps would not fit into half of the free memory."""
-        s = self.structure
-        of_states, of_actions = (kind.itemsize for kind in self._types)
-        # Twice: the chunks are joined at the end.
-        a_step = 2 * (s.m * of_states + len(s.action_sizes) * of_actions + 8 * s.l)
-        limit = available_memory() // 2
-        if steps * a_step > limit:
+    def reserve(self, steps: int) -> None:
+        """Room for so many more steps; TooLarge where they would not fit."""
+        self._keep()
+        limit, of_what = self._kept.limit()
+        needed = steps * self._a_step
+        if needed > limit:
             raise TooLarge(
-                f"to record {steps:,} steps takes {describe_bytes(steps * a_step)}; the limit is "
-                f"{describe_bytes(limit)}, half of what is free: at most {limit // a_step:,} steps",
-                needed_bytes=steps * a_step,
+                f"to record {steps:,} steps takes {describe_bytes(needed)}; the limit is "
+                f"{describe_bytes(limit)}, {of_what}: at most {limit // self._a_step:,} steps",
+                needed_bytes=needed,
                 limit_bytes=limit,
             )
+        self._kept.lengthen(self._steps, self._steps + steps)
 
     def rows(self) -> Rows:
         """Room for the coming steps, at least one."""
@@ -147,21 +170,124 @@ class Recorder:
         self._used += steps
 
     def _keep(self) -> None:
-        states, actions, rewards = (part[: self._used] for part in self._chunk)
-        of_states, of_actions = self._types
-        self._full.append(
-            Rows(states.astype(of_states), actions.astype(of_actions), rewards.copy())  # type: ignore[arg-type]
-        )
-        self._used = 0
+        first, end = self._steps, self._steps + self._used
+        self._kept.lengthen(first, end)
+        self._kept.put(first, tuple(part[: self._used] for part in self._chunk))
+        self._steps, self._used = end, 0
 
     def trajectory(self, last: Sequence[int]) -> Trajectory:
-        """Everything so far; `last` is the state after the last step."""
+        """Everything so far; `last` is the state after the last step, and the one before the next:
+        what is written later changes nothing in it."""
         self._keep()
-        end = np.array([last], dtype=self._types[0])
-        states = np.concatenate([*(rows.states for rows in self._full), end])
-        actions = np.concatenate([rows.actions for rows in self._full])
-        rewards = np.concatenate([rows.rewards for rows in self._full])
+        states, actions, rewards = self._kept.whole(self._steps, last)
         return Trajectory(states, actions, rewards, self.structure)
+
+
+class Kept(Protocol):
+    """Where the three arrays of a recording are: states, actions, rewards."""
+
+    def limit(self) -> tuple[int, str]:
+        """How many bytes more there is room for, and what that is."""
+
+    def lengthen(self, used: int, steps: int) -> None:
+        """Room for so many steps in all, of which the first `used` are there."""
+
+    def put(self, first: int, parts: Sequence[NDArray[Any]]) -> None:
+        """Steps, from this one on."""
+
+    def whole(self, steps: int, last: Sequence[int]) -> tuple[NDArray[Any], ...]:
+        """The arrays of so many steps, and of the state after them."""
+
+
+class InMemory:
+    """Arrays that are as long as the run will be."""
+
+    def __init__(self, columns: Columns) -> None:
+        self._arrays = [np.empty((0, width), kind) for width, kind in columns]
+
+    def limit(self) -> tuple[int, str]:
+        return available_memory() // 2, "half of what is free"
+
+    def lengthen(self, used: int, steps: int) -> None:
+        # One more row for the state after the last. What is not yet written takes no memory; of
+        # many short runs each does not copy all that were before.
+        room = len(self._arrays[0])
+        if steps < room:
+            return
+        room = max(steps + 1, room + room // 2)
+        longer = [np.empty((room, part.shape[1]), part.dtype) for part in self._arrays]
+        for new, old in zip(longer, self._arrays, strict=True):
+            new[:used] = old[:used]
+        self._arrays = longer
+
+    def put(self, first: int, parts: Sequence[NDArray[Any]]) -> None:
+        for kept, part in zip(self._arrays, parts, strict=True):
+            kept[first : first + len(part)] = part
+
+    def whole(self, steps: int, last: Sequence[int]) -> tuple[NDArray[Any], ...]:
+        states, actions, rewards = self._arrays
+        states[steps] = last
+        return states[: steps + 1], actions[:steps], rewards[:steps]
+
+
+class InFolder:
+    """Three files of NumPy (`numpy.load`), whose heads say after every chunk how long they are:
+    what a kill leaves behind is a shorter recording."""
+
+    def __init__(self, columns: Columns, folder: Path) -> None:
+        self._columns = columns
+        self._folder = folder
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            taken = any(folder.iterdir())
+        except (OSError, ValueError) as error:
+            raise FileProblem(f"{folder}: cannot be recorded into ({reason(error)})") from None
+        if taken:
+            raise FileProblem(
+                f"{folder}: is not empty; a recording needs a folder of its own, new or empty"
+            )
+        self._paths = [folder / f"{name}.npy" for name in ("states", "actions", "rewards")]
+        self._heads = [len(_head(0, width, kind)) for width, kind in columns]
+        self.put(0, [np.empty((0, width), kind) for width, kind in columns])
+
+    def limit(self) -> tuple[int, str]:
+        return shutil.disk_usage(self._folder).free, "what is free on its disk"
+
+    def lengthen(self, used: int, steps: int) -> None:
+        pass
+
+    def put(self, first: int, parts: Sequence[NDArray[Any]]) -> None:
+        for place, part in enumerate(parts):
+            self._write(place, first, part)
+
+    def _write(self, place: int, first: int, part: NDArray[Any]) -> None:
+        width, kind = self._columns[place]
+        try:
+            path = self._paths[place]
+            with path.open("r+b" if path.exists() else "x+b") as file:
+                file.seek(self._heads[place] + first * width * kind.itemsize)
+                # Never shorter: an earlier trajectory may still look at the state after its end.
+                file.write(part.astype(kind).tobytes())
+                file.seek(0)
+                file.write(_head(first + len(part), width, kind))
+        except OSError as error:
+            raise FileProblem(
+                f"{self._paths[place]}: cannot be written ({reason(error)})"
+            ) from None
+
+    def whole(self, steps: int, last: Sequence[int]) -> tuple[NDArray[Any], ...]:
+        self._write(0, steps, np.array([last]))
+        return tuple(np.load(path, mmap_mode="r") for path in self._paths)
+
+
+def _head(rows: int, width: int, kind: np.dtype[Any]) -> bytes:
+    """The head of a file of NumPy, which has one length however many rows there are."""
+    head = io.BytesIO()
+    described = np.lib.format.dtype_to_descr(kind)
+    np.lib.format.write_array_header_1_0(
+        head, {"descr": described, "fortran_order": False, "shape": (rows, width)}
+    )
+    return head.getvalue()
 
 
 def _smallest(sizes: Sequence[int]) -> np.dtype[Any]:
