@@ -1,0 +1,304 @@
+"""The structure of a log: its variables, their values, and the scopes that score best.
+
+Transitions by BDeu (Buntine 1991; Heckerman, Geiger & Chickering 1995): the logarithm of the
+probability of the counts N(x, v) under a Dirichlet prior of equivalent sample size 1,
+
+    sum_x [ G(a_x) - G(a_x + N(x)) + sum_v G(a_xv + N(x, v)) - G(a_xv) ],   G = log Gamma,
+    a_x = 1/q, a_xv = 1/(q r),     q rows of r values; a row that was never visited adds 0.
+
+Rewards by BIC of independent normal errors of one variance, -n/2 log(RSS/n) - (q'/2) log n over the
+q' rows that were visited. Every set of at most K variables is scored, for every factor, and of
+equal scores the smaller set is taken. Both are consistent: as the log grows in every row, the
+scopes become the smallest true ones. For a short log they are a guess, and nothing here says how
+good; the intervals of a fit take the scopes for right.
+
+Cost: the log is kept in the smallest type that holds its values, and counted once for each set and
+factor. What that would take is predicted, and refused where it is too much.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import gammaln
+
+from fmdp.errors import InvalidParameter, TooLarge, did_you_mean
+from fmdp.logs.steps import MARKS, NEXT, Names, Steps, numbers_of, roles_of, steps_of, text_of
+from fmdp.logs.tables import Table
+from fmdp.memory import available_memory, describe_bytes, describe_count
+from fmdp.model import Structure
+from fmdp.model.spaces import strides
+from fmdp.parameters import quoted
+
+MOST_VALUES = 1000
+"""Of a variable that is found in a log."""
+MOST_SECONDS = 3600.0
+_SECONDS_A_COUNT = 1e-8
+_NEGLIGIBLE = 1e-5
+"""Of the range of a reward: smaller errors are none, since sums over a long log round."""
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Learned:
+    """What was found in a log."""
+
+    structure: Structure
+    steps: Steps
+    initial_state: tuple[int, ...]
+    notes: tuple[str, ...]
+
+
+def learned(
+    table: Table,
+    actions: Sequence[str],
+    rewards: Sequence[str],
+    max_parents: int,
+    ignored: Sequence[str],
+) -> Learned:
+    """Variables and values from the columns, scopes by their scores."""
+    states = _state_columns(table, actions, rewards, ignored)
+    names = Names(states, actions, rewards)
+    found = Found(table)
+    blocks = []
+    roles = roles_of(table, states, actions, rewards, ignored)
+    kept = 0
+    for block in steps_of(table, roles, names, found):
+        small = block._replace(
+            states=_small(block.states),
+            actions=_small(block.actions),
+            next_states=_small(block.next_states),
+            where=(),
+        )
+        blocks.append(small)
+        kept += 2 * small.states.nbytes + small.actions.nbytes + small.rewards.nbytes
+        if 2 * kept > available_memory() // 2:
+            raise TooLarge(
+                f"{table.name}: to learn its structure the log is kept, and takes more than "
+                f"{describe_bytes(2 * kept)}, half of the free memory; learn from a part of it",
+                needed_bytes=2 * kept,
+                limit_bytes=available_memory() // 2,
+            )
+    if not sum(len(block.states) for block in blocks):
+        raise InvalidParameter(
+            f"{table.name}: has no step; a step needs a row with its next state, or two rows"
+        )
+    values, orders = found.values(states + tuple(actions))
+    whole = _renumbered(blocks, orders, len(states))
+    sizes = tuple(map(len, values))
+    joint = np.concatenate([whole.states, whole.actions], axis=1)
+    _refuse_much(table, len(joint), sizes, len(states) + len(rewards), max_parents)
+    scopes = best_scopes(joint, sizes, whole.next_states, whole.rewards, max_parents)
+    ranges = tuple((float(column.min()), float(column.max())) for column in whole.rewards.T)
+    structure = Structure(
+        sizes[: len(states)],
+        sizes[len(states) :],
+        scopes[: len(states)],
+        scopes[len(states) :],
+        ranges,
+        states,
+        tuple(actions),
+        tuple(rewards),
+        values[: len(states)],
+        values[len(states) :],
+    )
+    chosen = (
+        f"scopes of at most {max_parents} variables were chosen by their scores, and the "
+        f"intervals take them for right"
+    )
+    notes = (
+        chosen,
+        *(
+            f"the range of reward {name!r} is what the log shows, [{lo:g}, {hi:g}], and its "
+            f"intervals take it for right"
+            for name, (lo, hi) in zip(rewards, ranges, strict=True)
+        ),
+    )
+    return Learned(structure, whole, tuple(whole.states[0].tolist()), notes)
+
+
+def _state_columns(
+    table: Table, actions: Sequence[str], rewards: Sequence[str], ignored: Sequence[str]
+) -> tuple[str, ...]:
+    """Whatever is no action, reward, next value or mark."""
+    for name, option in [*((n, "actions") for n in actions), *((n, "rewards") for n in rewards)]:
+        if name not in table.columns:
+            raise InvalidParameter(
+                f"{table.name}: there is no column {quoted(name)} for {option}; it has "
+                f"{', '.join(table.columns)}{did_you_mean(name, table.columns)}"
+            )
+    if not actions:
+        raise InvalidParameter(
+            f"{table.name}: say which columns are actions; it has {', '.join(table.columns)}"
+        )
+    both = [name for name in actions if name in rewards]
+    if both:
+        raise InvalidParameter(f"{table.name}: column {quoted(both[0])} is action and reward")
+    taken = {*actions, *rewards, *ignored, *MARKS}
+    left = [column for column in table.columns if column not in taken]
+    states = [name for name in left if not (name.startswith(NEXT) and name[len(NEXT) :] in left)]
+    if not states:
+        raise InvalidParameter(f"{table.name}: has no column left that could be a state variable")
+    return tuple(states)
+
+
+class Found:
+    """Values as they appear, numbered by first appearance."""
+
+    def __init__(self, table: Table) -> None:
+        self._table = table
+        self._codes: dict[str, dict[str, int]] = {}
+
+    def variable(
+        self, name: str, values: Sequence[Any], where: Sequence[int], column: str
+    ) -> NDArray[np.int64]:
+        codes = self._codes.setdefault(name, {})
+        found = np.empty(len(values), dtype=np.int64)
+        for place, value in enumerate(values):
+            text = text_of(value)
+            number = codes.get(text)
+            if number is None:
+                if not text:
+                    raise InvalidParameter(f"{self._table.at(where[place], column)}: is empty")
+                if len(codes) == MOST_VALUES:
+                    raise InvalidParameter(
+                        f"{self._table.at(where[place], column)}: has more than {MOST_VALUES:,} "
+                        f"different values; a variable must be discrete: put it into bins"
+                    )
+                number = codes[text] = len(codes)
+            found[place] = number
+        return found
+
+    def reward(
+        self, name: str, values: Sequence[Any], where: Sequence[int], column: str
+    ) -> NDArray[np.float64]:
+        return numbers_of(self._table, values, where, column)
+
+    def values(
+        self, names: Sequence[str]
+    ) -> tuple[tuple[tuple[str, ...], ...], list[NDArray[np.int64]]]:
+        """The names of the values of each variable in order, and the number that each value has
+        there, by first appearance."""
+        values, orders = [], []
+        for name in names:
+            texts = sorted(self._codes[name], key=_order(self._codes[name]))
+            values.append(tuple(texts))
+            order = np.empty(len(texts), dtype=np.int64)
+            order[[self._codes[name][text] for text in texts]] = np.arange(len(texts))
+            orders.append(order)
+        return tuple(values), orders
+
+
+def _order(texts: Sequence[str] | dict[str, int]) -> Any:
+    """By size where all are numbers, else by the alphabet."""
+    try:
+        if all(math.isfinite(float(text)) for text in texts):
+            return lambda text: (float(text), text)
+    except ValueError:
+        pass
+    return lambda text: (text.casefold(), text)
+
+
+def _small(part: NDArray[Any]) -> NDArray[Any]:
+    return part.astype(np.min_scalar_type(int(part.max()))) if part.size else part
+
+
+def _renumbered(blocks: list[Steps], orders: list[NDArray[np.int64]], m: int) -> Steps:
+    def joined(
+        parts: list[NDArray[np.int64]], orders: Sequence[NDArray[np.int64]]
+    ) -> NDArray[np.int64]:
+        whole = np.concatenate(parts)
+        kind = np.min_scalar_type(max(map(len, orders)))
+        return np.stack([order[whole[:, v]].astype(kind) for v, order in enumerate(orders)], axis=1)
+
+    return Steps(
+        joined([block.states for block in blocks], orders[:m]),
+        joined([block.actions for block in blocks], orders[m:]),
+        np.concatenate([block.rewards for block in blocks]),
+        joined([block.next_states for block in blocks], orders[:m]),
+        (),
+        blocks[-1].runs,
+    )
+
+
+# ---- scores --------------------------------------------------------------------------------------
+
+
+def bdeu(counts: NDArray[np.int64], rows: int) -> float:
+    """The score of a table of counts [visited rows, r] of a scope with so many rows."""
+    values = counts.shape[1]
+    of_row, of_cell = 1.0 / rows, 1.0 / (rows * values)
+    cells = gammaln(of_cell + counts).sum() - counts.size * gammaln(of_cell)
+    return float(cells + len(counts) * gammaln(of_row) - gammaln(of_row + counts.sum(axis=1)).sum())
+
+
+def normal_bic(visits: Floats, sums: Floats, squares: Floats, negligible: float) -> float:
+    """The score of rewards by row: [visited rows] each; variances below `negligible` are 0."""
+    n = float(visits.sum())
+    rest = float(squares.sum() - (sums * sums / visits).sum()) / n
+    return -0.5 * n * math.log(max(rest, negligible)) - 0.5 * len(visits) * math.log(n)
+
+
+def candidates(variables: int, most: int) -> Iterator[tuple[int, ...]]:
+    """All sets of at most so many variables, small ones first."""
+    for size in range(min(most, variables) + 1):
+        yield from itertools.combinations(range(variables), size)
+
+
+def best_scopes(
+    joint: NDArray[Any],
+    sizes: Sequence[int],
+    following: NDArray[Any],
+    rewards: Floats,
+    most: int,
+) -> tuple[tuple[int, ...], ...]:
+    """The scope of every transition factor and every reward factor that scores best."""
+    m, l = following.shape[1], rewards.shape[1]  # noqa: E741 - the paper's symbol
+    best: list[tuple[float, tuple[int, ...]]] = [(-math.inf, ())] * (m + l)
+    centred = rewards - rewards.mean(axis=0)
+    floors = [(_NEGLIGIBLE * float(np.ptp(column))) ** 2 or 1e-300 for column in rewards.T]
+    for scope in candidates(len(sizes), most):
+        own = [sizes[v] for v in scope]
+        rows = math.prod(own)
+        steps = np.array(strides(own), dtype=np.int64)
+        codes = joint[:, list(scope)].astype(np.int64) @ steps
+        seen, codes = np.unique(codes, return_inverse=True)
+        scores = []
+        for i in range(m):
+            cells = codes * sizes[i] + following[:, i]
+            counts = np.bincount(cells, minlength=len(seen) * sizes[i])
+            scores.append(bdeu(counts.reshape(len(seen), sizes[i]), rows))
+        visits = np.bincount(codes).astype(np.float64)
+        for k in range(l):
+            sums: Floats = np.bincount(codes, weights=centred[:, k]).astype(np.float64)
+            squares: Floats = np.bincount(codes, weights=centred[:, k] ** 2).astype(np.float64)
+            scores.append(normal_bic(visits, sums, squares, floors[k]))
+        for factor, score in enumerate(scores):
+            if score > best[factor][0] + 1e-9 * abs(score):
+                best[factor] = (score, scope)
+    return tuple(scope for _, scope in best)
+
+
+def _refuse_much(table: Table, steps: int, sizes: Sequence[int], factors: int, most: int) -> None:
+    sets = sum(math.comb(len(sizes), size) for size in range(min(most, len(sizes)) + 1))
+    seconds = sets * steps * (factors + 4) * _SECONDS_A_COUNT
+    if seconds > MOST_SECONDS:
+        raise InvalidParameter(
+            f"{table.name}: {describe_count(sets)} sets of at most {most} of {len(sizes)} "
+            f"variables over {steps:,} steps would take about "
+            f"{describe_count(round(seconds / 3600))} hours; must be at most one: fewer parents or "
+            f"steps"
+        )
+    largest = math.prod(sorted(sizes, reverse=True)[:most])
+    if largest > 2**62:
+        raise InvalidParameter(
+            f"{table.name}: a scope of {most} variables may have {describe_count(largest)} rows; "
+            f"must be at most 2^62: fewer parents"
+        )

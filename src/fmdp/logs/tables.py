@@ -1,0 +1,195 @@
+"""Logs as they come: a CSV file, a Parquet file, a data frame, or records; blocks of columns.
+
+A file is read as a stream, in constant memory. Whatever is wrong is one line that says where: line
+and column of a file, row of a frame, number of a record. What the columns mean is for steps.py.
+"""
+
+from __future__ import annotations
+
+import csv
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any
+
+from fmdp.archives import reason
+from fmdp.errors import FileProblem, InvalidParameter
+from fmdp.model.files import path_of
+from fmdp.parameters import quoted
+from fmdp.simulation.frames import needs_pandas
+
+ROWS = 4096
+"""Of a block."""
+_WHAT = "a log: a CSV file with a header, or a Parquet file (.parquet)"
+
+
+@dataclass(frozen=True)
+class Block:
+    """Some rows, column by column."""
+
+    columns: tuple[list[Any], ...]
+    where: Sequence[int]
+    """The line, row or number of each."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """A log with its columns: read once, from front to back."""
+
+    name: str
+    """How errors call it; the name of its file."""
+    columns: tuple[str, ...]
+    place: str
+    """What a row is called: line, row, record."""
+    blocks: Callable[[], Iterator[Block]]
+
+    def at(self, where: int, column: str | None = None) -> str:
+        """The beginning of an error."""
+        return f"{self.name}, {self.place} {where}" + (
+            "" if column is None else f", column {quoted(column)}"
+        )
+
+
+def table_of(log: Any) -> Table:
+    """A log from what a user hands over, or an error in one line."""
+    if isinstance(log, str | os.PathLike):
+        path = path_of(log, "a log")
+        return _parquet(path) if path.suffix in (".parquet", ".pq") else _csv(path)
+    if hasattr(log, "columns") and hasattr(log, "iloc"):
+        return _frame(log, "the frame")
+    try:
+        records = None if isinstance(log, Mapping) else iter(log)
+    except TypeError:
+        records = None
+    if records is not None:
+        return _records(records)
+    raise InvalidParameter(
+        f"a log must be the path of a CSV or Parquet file, a data frame, or an iterable of "
+        f"mappings; got {quoted(log)}"
+    )
+
+
+def _checked(columns: Sequence[Any], name: str) -> tuple[str, ...]:
+    for column in columns:
+        if not isinstance(column, str) or not column:
+            raise InvalidParameter(
+                f"{name}: the name of a column is {quoted(column)}; must be text"
+            )
+        if list(columns).count(column) > 1:
+            raise InvalidParameter(f"{name}: column {quoted(column)} is there twice")
+    return tuple(columns)
+
+
+# ---- CSV -----------------------------------------------------------------------------------------
+
+
+def _csv(path: Path) -> Table:
+    name = str(path)
+    rows = _csv_rows(path)
+    try:
+        _, header = next(rows)
+    except StopIteration:
+        raise FileProblem(f"{name}: is empty; must be {_WHAT}") from None
+    columns = _checked([column.strip() for column in header], name)
+
+    def blocks() -> Iterator[Block]:
+        while taken := list(islice(rows, ROWS)):
+            for line, row in taken:
+                if len(row) != len(columns):
+                    raise FileProblem(
+                        f"{name}, line {line}: has {len(row)} values; must have "
+                        f"{len(columns)}, one a column"
+                    )
+            yield Block(
+                tuple([row[place] for _, row in taken] for place in range(len(columns))),
+                [line for line, _ in taken],
+            )
+
+    return Table(name, columns, "line", blocks)
+
+
+def _csv_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
+    """(line, values) of every row that is not blank, the header first."""
+    line = 0
+    try:
+        if path.exists() and not path.is_file():
+            raise FileProblem(f"{path}: is no regular file; must be {_WHAT}")
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            first = file.readline()
+            delimiter = next((sign for sign in ",;\t" if sign in first), ",")
+            reader = csv.reader(chain([first], file), delimiter=delimiter, strict=True)
+            for row in reader:
+                line = reader.line_num
+                if row:
+                    yield line, row
+    except FileNotFoundError:
+        raise FileProblem(f"{path}: no such file; must be {_WHAT}") from None
+    except UnicodeDecodeError:
+        raise FileProblem(
+            f"{path}, after line {line}: is not UTF-8 text; must be {_WHAT}"
+        ) from None
+    except csv.Error as error:
+        raise FileProblem(f"{path}, line {line + 1}: is not CSV: {error}") from None
+    except (OSError, ValueError) as error:
+        raise FileProblem(f"{path}: cannot be read ({reason(error)})") from None
+
+
+# ---- frames and records --------------------------------------------------------------------------
+
+
+def _parquet(path: Path) -> Table:
+    pandas = needs_pandas()
+    try:
+        frame = pandas.read_parquet(path)
+    except FileNotFoundError:
+        raise FileProblem(f"{path}: no such file; must be {_WHAT}") from None
+    except ImportError:
+        raise FileProblem(
+            f"{path}: pandas reads Parquet with pyarrow or fastparquet, and neither is installed"
+        ) from None
+    except Exception as error:  # of whatever engine reads it
+        raise FileProblem(f"{path}: cannot be read ({' '.join(str(error).split())})") from None
+    return _frame(frame, str(path))
+
+
+def _frame(frame: Any, name: str) -> Table:
+    columns = _checked(list(frame.columns), name)
+
+    def blocks() -> Iterator[Block]:
+        for start in range(0, len(frame), ROWS):
+            part = frame.iloc[start : start + ROWS]
+            yield Block(
+                tuple(part[column].tolist() for column in columns),
+                range(start, start + len(part)),
+            )
+
+    return Table(name, columns, "row", blocks)
+
+
+def _records(source: Iterator[Any]) -> Table:
+    first = next(source, None)
+    if first is None:
+        raise InvalidParameter("the records: there is none; must be one mapping a step")
+    if not isinstance(first, Mapping):
+        raise InvalidParameter(
+            f"the records: must be mappings from columns to values; got {quoted(first)}"
+        )
+    columns = _checked(list(first), "the records")
+
+    def blocks() -> Iterator[Block]:
+        numbered = enumerate(chain([first], source))
+        while taken := list(islice(numbered, ROWS)):
+            for number, record in taken:
+                if not isinstance(record, Mapping) or record.keys() != first.keys():
+                    raise InvalidParameter(
+                        f"the records, record {number}: must have the columns "
+                        f"{', '.join(columns)}; got {quoted(record)}"
+                    )
+            yield Block(
+                tuple([record[column] for _, record in taken] for column in columns),
+                [number for number, _ in taken],
+            )
+
+    return Table("the records", columns, "record", blocks)

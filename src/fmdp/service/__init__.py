@@ -1,0 +1,5 @@
+"""A learner on a live system: durable, bit-exact after a kill, asked in Python or by lines."""
+
+from fmdp.service.service import Service
+
+__all__ = ["Service"]
