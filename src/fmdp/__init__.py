@@ -13,15 +13,25 @@ __version__ = "0.1.0"
 _HOME = {
     "ALP": "fmdp.planning.linear",
     "Agent": "fmdp.learning.agent",
+    "Alike": "fmdp.model",
+    "AtMost": "fmdp.model",
+    "DBNUCRL": "fmdp.learning.dbn_ucrl",
     "DORL": "fmdp.learning.dorl",
     "Decision": "fmdp.learning.agent",
+    "Effect": "fmdp.model",
+    "Effects": "fmdp.model",
     "Environment": "fmdp.simulation",
     "Exact": "fmdp.planning.exact",
+    "Explanation": "fmdp.planning.explain",
     "ExploringPolicy": "fmdp.planning.randomised",
     "FRmax": "fmdp.learning.frmax",
     "FSRL": "fmdp.learning.fsrl",
     "FactoredMDP": "fmdp.model",
+    "Fit": "fmdp.logs",
+    "Flat": "fmdp.learning.flat",
     "FmdpError": "fmdp.errors",
+    "Forbidden": "fmdp.model",
+    "Intervals": "fmdp.model",
     "Learner": "fmdp.learning.learner",
     "Noise": "fmdp.model",
     "OptimisticLearner": "fmdp.learning.learner",
@@ -34,22 +44,35 @@ _HOME = {
     "Policy": "fmdp.planning.policy",
     "Prepared": "fmdp.planning.plan",
     "Problem": "fmdp.problems",
+    "REGAL": "fmdp.learning.regal",
     "REQUIRED": "fmdp.parameters",
     "Random": "fmdp.learning.random",
     "Results": "fmdp.experiments.results",
     "Run": "fmdp.simulation",
+    "SCAL": "fmdp.learning.scal",
+    "Service": "fmdp.service",
     "SpanConstrained": "fmdp.planning.span",
     "Statistics": "fmdp.learning.statistics",
     "Status": "fmdp.planning.plan",
     "Structure": "fmdp.model",
+    "TSDE": "fmdp.learning.tsde",
     "TablePolicy": "fmdp.planning.policy",
+    "TimedPolicy": "fmdp.planning.timed",
     "Trajectory": "fmdp.simulation",
+    "UCRL2": "fmdp.learning.ucrl2",
+    "UCRL3": "fmdp.learning.ucrl3",
+    "UCRLFactored": "fmdp.learning.ucrl_factored",
+    "apart": "fmdp.model",
+    "at_most": "fmdp.model",
     "estimated_model": "fmdp.learning.estimate",
     "evaluate": "fmdp.simulation",
+    "fit": "fmdp.logs",
+    "forbid": "fmdp.model",
     "load": "fmdp.model",
     "load_agent": "fmdp.learning.files",
     "load_policy": "fmdp.planning.policy",
     "load_results": "fmdp.experiments.results",
+    "named": "fmdp.planning.policy",
     "plan": "fmdp.planning.choice",
     "problem": "fmdp.problems",
     "reference_for": "fmdp.simulation",
@@ -58,6 +81,7 @@ _HOME = {
     "setting": "fmdp.settings",
     "simulate": "fmdp.simulation",
     "sweep": "fmdp.experiments.api",
+    "warm": "fmdp.logs",
 }
 
 # Whole rooms: fmdp.problems.Circle without an import of its own.
@@ -72,9 +96,11 @@ if TYPE_CHECKING:  # the same names for type checkers and editors; a test compar
     from fmdp.experiments.results import load_results as load_results
     from fmdp.learning.agent import Agent as Agent
     from fmdp.learning.agent import Decision as Decision
+    from fmdp.learning.dbn_ucrl import DBNUCRL as DBNUCRL
     from fmdp.learning.dorl import DORL as DORL
     from fmdp.learning.estimate import estimated_model as estimated_model
     from fmdp.learning.files import load_agent as load_agent
+    from fmdp.learning.flat import Flat as Flat
     from fmdp.learning.frmax import FRmax as FRmax
     from fmdp.learning.fsrl import FSRL as FSRL
     from fmdp.learning.learner import Learner as Learner
@@ -83,16 +109,35 @@ if TYPE_CHECKING:  # the same names for type checkers and editors; a test compar
     from fmdp.learning.oracle import Oracle as Oracle
     from fmdp.learning.psrl import PSRL as PSRL
     from fmdp.learning.random import Random as Random
+    from fmdp.learning.regal import REGAL as REGAL
+    from fmdp.learning.scal import SCAL as SCAL
     from fmdp.learning.statistics import Statistics as Statistics
+    from fmdp.learning.tsde import TSDE as TSDE
+    from fmdp.learning.ucrl2 import UCRL2 as UCRL2
+    from fmdp.learning.ucrl3 import UCRL3 as UCRL3
+    from fmdp.learning.ucrl_factored import UCRLFactored as UCRLFactored
+    from fmdp.logs import Fit as Fit
+    from fmdp.logs import fit as fit
+    from fmdp.logs import warm as warm
+    from fmdp.model import Alike as Alike
+    from fmdp.model import AtMost as AtMost
+    from fmdp.model import Effect as Effect
+    from fmdp.model import Effects as Effects
     from fmdp.model import FactoredMDP as FactoredMDP
+    from fmdp.model import Forbidden as Forbidden
+    from fmdp.model import Intervals as Intervals
     from fmdp.model import Noise as Noise
     from fmdp.model import OptimisticTables as OptimisticTables
     from fmdp.model import Structure as Structure
+    from fmdp.model import apart as apart
+    from fmdp.model import at_most as at_most
+    from fmdp.model import forbid as forbid
     from fmdp.model import load as load
     from fmdp.model import save as save
     from fmdp.parameters import REQUIRED as REQUIRED
     from fmdp.planning.choice import plan as plan
     from fmdp.planning.exact import Exact as Exact
+    from fmdp.planning.explain import Explanation as Explanation
     from fmdp.planning.linear import ALP as ALP
     from fmdp.planning.plan import Plan as Plan
     from fmdp.planning.plan import Planner as Planner
@@ -101,11 +146,14 @@ if TYPE_CHECKING:  # the same names for type checkers and editors; a test compar
     from fmdp.planning.policy import Policy as Policy
     from fmdp.planning.policy import TablePolicy as TablePolicy
     from fmdp.planning.policy import load_policy as load_policy
+    from fmdp.planning.policy import named as named
     from fmdp.planning.randomised import ExploringPolicy as ExploringPolicy
     from fmdp.planning.span import SpanConstrained as SpanConstrained
+    from fmdp.planning.timed import TimedPolicy as TimedPolicy
     from fmdp.problems import Problem as Problem
     from fmdp.problems import problem as problem
     from fmdp.registries import register as register
+    from fmdp.service import Service as Service
     from fmdp.settings import setting as setting
     from fmdp.simulation import Environment as Environment
     from fmdp.simulation import Run as Run

@@ -18,15 +18,19 @@ import typer
 from typer.core import TyperGroup
 
 from fmdp import __version__
+from fmdp.cli.act import act
 from fmdp.cli.convert import convert
 from fmdp.cli.evaluate import evaluate
+from fmdp.cli.export import export
+from fmdp.cli.fit import fit
 from fmdp.cli.learn import learn
 from fmdp.cli.list import list_everything
 from fmdp.cli.measure import measure
-from fmdp.cli.output import prepare_streams
+from fmdp.cli.output import ReaderGone, prepare_streams
 from fmdp.cli.plan import plan
 from fmdp.cli.report import report
 from fmdp.cli.reproduce import reproduce
+from fmdp.cli.serve import serve
 from fmdp.cli.show import show
 from fmdp.cli.signals import into_nothing, say
 from fmdp.cli.sweep import sweep
@@ -50,6 +54,11 @@ class Commands(TyperGroup):
             return super().invoke(ctx)
         except KeyboardInterrupt as interrupt:
             raise Interrupted(interrupt) from None
+        except BrokenPipeError as error:
+            if isinstance(error, ReaderGone):
+                raise
+            # Typer takes any broken pipe for standard output, and ends without a word.
+            raise RuntimeError("a process that fmdp talks to has gone") from error
 
 
 app = typer.Typer(
@@ -79,8 +88,12 @@ app.command("list")(list_everything)
 app.command("show")(show)
 app.command("plan")(plan)
 app.command("evaluate")(evaluate)
+app.command("act")(act)
+app.command("export")(export)
 app.command("measure")(measure)
 app.command("learn")(learn)
+app.command("fit")(fit)
+app.command("serve")(serve)
 app.command("convert")(convert)
 app.command("sweep")(sweep)
 app.command("reproduce")(reproduce)
@@ -107,11 +120,11 @@ def run(arguments: Sequence[str] | None) -> int:
         return refuse(usage_line(error))
     except MemoryError:
         return refuse("out of memory; a smaller --memory-limit refuses such work beforehand")
-    except BrokenPipeError:
+    except ReaderGone:
         return reader_has_gone()
     except SystemExit as error:
         # Typer itself ends the program when the reader of a pipe goes away.
-        if isinstance(error.__context__, BrokenPipeError):
+        if isinstance(error.__context__, ReaderGone):
             return reader_has_gone()
         raise
     except Interrupted as error:

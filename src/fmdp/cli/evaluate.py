@@ -1,4 +1,5 @@
-"""`fmdp evaluate`: the gain of a saved policy, exact where it fits, else simulated."""
+"""`fmdp evaluate`: the gain of a saved policy, exact where it fits, else simulated; where it has a
+horizon, its value."""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ def evaluate(
     ],
     json: options.Json = False,
 ) -> int:
-    """The gain of a saved policy."""
+    """The gain of a saved policy; its value if it has a horizon."""
     from fmdp.planning.policy import load_policy
     from fmdp.problems import problem as problem_of
     from fmdp.simulation import evaluate as evaluate_policy
@@ -50,6 +51,10 @@ def evaluate(
                 "gain": found.gain,
                 "gain_lower": found.gain_lower,
                 "gain_upper": found.gain_upper,
+                "value": found.value,
+                "value_lower": None if found.value_bounds is None else found.value_bounds[0],
+                "value_upper": None if found.value_bounds is None else found.value_bounds[1],
+                "horizon": found.horizon,
                 "confidence": found.confidence,
                 "iterations": found.iterations,
                 "seconds": found.seconds,
@@ -58,12 +63,22 @@ def evaluate(
             }
         )
         return exit_status(found.status)
-    bounds = interval_text(found.gain_lower, found.gain_upper)
-    within = found.gain_bounds or (found.gain_lower, found.gain_upper)
-    gain = "not known" if found.gain is None else known_number(found.gain, *within)
     exact = found.kind == "exact"
     how = "by elimination" if exact else "simulated"
     unit = "sweeps" if exact else "steps"
+    if found.horizon is not None:
+        value = "not known"
+        if found.value is not None and found.value_bounds is not None:
+            value = known_number(found.value, *found.value_bounds)
+        rows = [("value", f"{value} over {found.horizon:,} steps from the initial state ({how})")]
+    else:
+        assert found.gain_lower is not None
+        assert found.gain_upper is not None
+        bounds = interval_text(found.gain_lower, found.gain_upper)
+        within = found.gain_bounds or (found.gain_lower, found.gain_upper)
+        gain = "not known" if found.gain is None else known_number(found.gain, *within)
+        label = "certified" if exact else f"{found.confidence:.0%} interval"
+        rows = [("gain", f"{gain} ({how})"), (label, bounds)]
     print_people(
         columns(
             [
@@ -71,8 +86,7 @@ def evaluate(
                 ("size", f"{describe_count(model.structure.n_states)} states"),
                 ("policy", str(policy)),
                 ("status", f"{found.status.value}: {found.status.message}"),
-                ("gain", f"{gain} ({how})"),
-                ("certified", bounds) if exact else (f"{found.confidence:.0%} interval", bounds),
+                *rows,
                 ("time", f"{seconds_text(found.seconds)}, {found.iterations:,} {unit}"),
             ]
         )

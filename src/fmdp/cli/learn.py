@@ -84,6 +84,7 @@ def learn(
     basis: options.Basis = None,
     method: options.Method = None,
     criterion: options.Criterion = None,
+    horizon: options.Horizon = None,
     discount: options.Discount = None,
     tolerance: options.Tolerance = None,
     max_iterations: options.MaxIterations = None,
@@ -94,6 +95,15 @@ def learn(
     out: Annotated[
         Path | None, typer.Option(metavar="LEARNER", help="Save the learner here at the end.")
     ] = None,
+    log: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="LOG",
+            help="Show the learner this log first (see `fmdp fit`): a warm start.",
+            show_default=False,
+        ),
+    ] = None,
     json: options.Json = False,
 ) -> int:
     """One run of a learner; regret."""
@@ -101,6 +111,7 @@ def learn(
     if out is not None:
         refuse_unwritable(out)
     started = time.perf_counter()
+    from fmdp.logs import warm
     from fmdp.problems import problem as problem_of
     from fmdp.simulation import Simulation, reference_for
     from fmdp.simulation.loop import SEED, STEPS
@@ -110,6 +121,8 @@ def learn(
         model = problem_of(problem)
         chosen, reason = learner_of(learner, set or (), planner, settings, model)
         agent = chosen.start(model)
+        if log is not None:
+            warm(agent, log)
         rehearse(chosen, agent)
         startup = time.perf_counter() - started
         reference = reference_for(model, progress=report)

@@ -22,6 +22,7 @@ from fmdp.progress import line_of_parts
 
 if TYPE_CHECKING:
     from fmdp.measures import Measures
+    from fmdp.model import Structure
 
 
 def measure(problem: options.Problem, json: options.Json = False) -> int:
@@ -62,7 +63,7 @@ def measure(problem: options.Problem, json: options.Json = False) -> int:
             }
         )
     else:
-        print_measures(problem, model.structure.n_states, found, seconds)
+        print_measures(problem, model.structure, found, seconds)
     # What is too large is null and no failure: the other measures are what was asked for.
     return 0 if found.status == "converged" else 1
 
@@ -72,7 +73,8 @@ def whole(number: float | None) -> Any:
     return number if number is None or math.isinf(number) else int(number)
 
 
-def print_measures(problem: str, states: int, found: Measures, seconds: float) -> None:
+def print_measures(problem: str, structure: Structure, found: Measures, seconds: float) -> None:
+    rows = "rows" if structure.alike is None else "classes of rows"
     multichain = found.status == "multichain"
     missing = "none: the gain depends on the state" if multichain else "out of reach"
 
@@ -97,7 +99,7 @@ def print_measures(problem: str, states: int, found: Measures, seconds: float) -
         columns(
             [
                 ("problem", problem),
-                ("states", describe_count(states)),
+                ("states", describe_count(structure.n_states)),
                 ("diameter", known(found.diameter)),
                 ("span", known(found.span)),
                 ("factored spans", missing if spans is None else numbers_text(spans)),
@@ -113,7 +115,7 @@ def print_measures(problem: str, states: int, found: Measures, seconds: float) -
                 ),
                 ("state variables (m)", f"{found.m:,}"),
                 ("reward factors (l)", f"{found.l:,}"),
-                ("rows of the largest table (L)", describe_count(found.L)),
+                (f"{rows} of the largest table (L)", describe_count(found.L)),
                 ("values of the largest variable (W)", describe_count(found.W)),
                 ("time", seconds_text(seconds)),
             ]

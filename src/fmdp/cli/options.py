@@ -93,13 +93,23 @@ Criterion = Annotated[
     str | None,
     _of_planner(
         "--criterion",
-        metavar="discounted|average",
-        help="Default: average for exact, discounted for alp.",
+        metavar="discounted|average|finite",
+        help="finite: the sum over --horizon steps, exact alone. "
+        "Default: average for exact, discounted for alp.",
     ),
+]
+Horizon = Annotated[
+    str | None,
+    _of_planner("--horizon", metavar="H", help="exact: steps of the finite criterion."),
 ]
 Discount = Annotated[
     str | None,
-    _of_planner("--discount", metavar="G", help="Of the discounted criterion. Default: 0.95."),
+    _of_planner(
+        "--discount",
+        metavar="G",
+        help="Of the discounted criterion, and of the finite one, which has none of its own. "
+        "Default: 0.95.",
+    ),
 ]
 Tolerance = Annotated[
     str | None,
@@ -108,6 +118,15 @@ Tolerance = Annotated[
         metavar="E",
         help="exact, span: largest gap between the bounds; alp: largest violation. "
         "Default: 1e-6 times the largest range of a reward factor.",
+    ),
+]
+Robust = Annotated[
+    bool,
+    typer.Option(
+        "--robust",
+        help="exact: plan for the worst case inside the model's intervals.",
+        show_default=False,
+        rich_help_panel="Planner",
     ),
 ]
 MaxIterations = Annotated[
@@ -156,6 +175,7 @@ SETTING_OF = {
     "basis": "basis",
     "method": "method",
     "criterion": "criterion",
+    "horizon": "horizon",
     "discount": "discount",
     "tolerance": "tolerance",
     "max_iterations": "max_iterations",
@@ -165,6 +185,8 @@ SETTING_OF = {
     "tie_seed": "tie_seed",
 }
 """The setting of a planner that each option stands for."""
+FLAGS = {"robust": ("intervals", "robust")}
+"""Options without a value: the setting, and what it is set to."""
 
 
 def planner_settings(arguments: Mapping[str, object]) -> dict[str, object]:
@@ -175,6 +197,9 @@ def planner_settings(arguments: Mapping[str, object]) -> dict[str, object]:
         for option, setting in SETTING_OF.items()
         if arguments[option] is not None
     }
+    for option, (setting, value) in FLAGS.items():
+        if arguments.get(option):
+            settings[setting] = value
     if "memory_limit" in settings:
         settings["memory_limit"] = bytes_of(str(settings["memory_limit"]))
     return settings
@@ -208,7 +233,8 @@ def asked_planner(
 
 def option_of(setting: str) -> str:
     """ "--span-budget" of "budget"."""
-    option = next(option for option, name in SETTING_OF.items() if name == setting)
+    names = {**SETTING_OF, **{option: name for option, (name, _) in FLAGS.items()}}
+    option = next(option for option, name in names.items() if name == setting)
     return f"--{option.replace('_', '-')}"
 
 

@@ -69,6 +69,10 @@ def prepare_streams() -> bool:
     return True
 
 
+class ReaderGone(BrokenPipeError):
+    """Nobody reads standard output any more; other pipes that break are other things."""
+
+
 class _Output(FileIO):
     """Standard output, whose failure (a full disk) is an error of the user's kind, and told once:
     what is still in the buffers then goes nowhere."""
@@ -80,8 +84,8 @@ class _Output(FileIO):
             return len(data)
         try:
             return super().write(data)
-        except BrokenPipeError:
-            raise
+        except BrokenPipeError as error:
+            raise ReaderGone(*error.args) from None
         except OSError as error:
             self.failed = True
             raise FileProblem(f"cannot write to standard output: {error.strerror}") from None

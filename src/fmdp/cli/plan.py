@@ -35,6 +35,7 @@ from fmdp.interrupts import held
 from fmdp.memory import describe_bytes, describe_count
 
 if TYPE_CHECKING:
+    from fmdp.model import Structure
     from fmdp.planning.plan import Plan, Planner, Status
 
 # Keys of the JSON object; the plan has the first lot under the same names.
@@ -50,13 +51,17 @@ OF_THE_PLAN = (
     "iterations",
     "ties",
 )
-# Of --planner span: the budget of every state variable, and whether a policy attains the gain.
+# Of --planner span: the budget of every state variable, and whether a policy attains the gain. Of
+# --criterion finite: the objective with what rounding and ties can have done.
 OF_THE_STATS = (
     "budgets",
     "truncated_states",
     "attained",
     "gain_from_initial_state",
     "gain_from_initial_state_bounds",
+    "horizon",
+    "objective_bounds",
+    "intervals",
 )
 KEYS = (
     "problem",
@@ -74,6 +79,7 @@ KEYS = (
 )
 
 _LEAST_SECONDS = 1e-3
+_CASES = {"robust": ", worst case", "optimistic": ", best case"}
 _SECONDS_BETWEEN_RINGS = 0.2
 
 
@@ -85,6 +91,7 @@ def plan(
     basis: options.Basis = None,
     method: options.Method = None,
     criterion: options.Criterion = None,
+    horizon: options.Horizon = None,
     discount: options.Discount = None,
     tolerance: options.Tolerance = None,
     max_iterations: options.MaxIterations = None,
@@ -92,6 +99,7 @@ def plan(
     memory_limit: options.MemoryLimit = None,
     ties: options.Ties = None,
     tie_seed: options.TieSeed = None,
+    robust: options.Robust = False,
     out: Annotated[
         Path | None,
         typer.Option(metavar="POLICY", help="Save the policy here (asked by `fmdp evaluate`)."),
@@ -162,7 +170,7 @@ def run(result: dict[str, Any], planner: str | None, given: Mapping[str, object]
             settings = {**settings, "max_seconds": left}
         chosen = kind.make(settings)
         result["planner"] = kind.name
-        warm_up(kind, settings, structure.n_states)
+        warm_up(kind, settings, structure)
         warm = clock()
         found = plan_for(model, chosen, progress=report)
     planned = clock()
@@ -234,11 +242,13 @@ def alarm(seconds: float | None) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-def warm_up(kind: type[Planner], settings: Mapping[str, object], n_states: int) -> None:
+def warm_up(kind: type[Planner], settings: Mapping[str, object], structure: Structure) -> None:
     """Compile what planning will run, or load it from the cache: the serial code by planning for
-    two machines, the threaded code by one sweep over the smallest model that uses it. A planner of
-    the user's own is not rehearsed: it may be made for one problem."""
+    two machines, which have effects and constraints where the model has some, the threaded code by
+    one sweep over the smallest model that uses it. A planner of the user's own is not rehearsed: it
+    may be made for one problem."""
     from fmdp.elimination.layout import PARALLEL_STATES
+    from fmdp.model import AtMost
     from fmdp.planning.choice import plan as plan_for
     from fmdp.planning.plan import Status
     from fmdp.problems import problem as problem_of
@@ -248,13 +258,21 @@ def warm_up(kind: type[Planner], settings: Mapping[str, object], n_states: int) 
         return
     unlimited = {**settings, **kind.on_any_model}
     unlimited.pop("memory_limit", None)
-    rehearsals = [("circle:2", unlimited)]
-    if n_states >= PARALLEL_STATES:
+    unlimited.pop("intervals", None)  # two machines have none
+    if unlimited.get("horizon") is not None:
+        unlimited["horizon"] = 2  # a million steps compile no more than two
+    family = "circle" if structure.effects is None else "maintenance"
+    rehearsals = [(f"{family}:2", unlimited)]
+    if structure.n_states >= PARALLEL_STATES:
         machines = PARALLEL_STATES.bit_length() - 1
         rehearsals.append((f"circle:{machines}", unlimited | {"max_iterations": 1}))
     for problem, used in rehearsals:
+        model = problem_of(problem)
+        if structure.constraints:
+            own = model.structure
+            model = model.with_constraints(AtMost(tuple(range(own.m, len(own.sizes))), 1))
         try:
-            found = plan_for(problem_of(problem), kind.make(used))
+            found = plan_for(model, kind.make(used))
         except FmdpError:
             return  # settings that only the user's model fits, such as scopes of a basis
         if found.status is Status.INTERRUPTED:
@@ -322,22 +340,32 @@ def print_plan(result: Mapping[str, Any], found: Plan, out: Path | None) -> None
         rows.append(("gain", f"{from_start} from the initial state; it depends on the state"))
     elif result["gain"] is not None and found.status.value in ("converged", "precision_limit"):
         name = "gain under the budgets" if result["budgets"] is not None else "gain"
+        name += _CASES.get(result["intervals"], "")
         own = result["gain"] == result["policy_gain"]  # an approximate plan's gain is its policy's
         of_gain = found.stats["policy_gain_bounds"] if own else (lower, upper)
         rows.append((name, known_number(result["gain"], *of_gain)))
     if lower is not None and upper is not None:
         rows.append(
             (
-                "certified" if result["budgets"] is None else "certified for it",
+                ("certified" if result["budgets"] is None else "certified for it")
+                + _CASES.get(result["intervals"], ""),
                 f"{interval_text(lower, upper)} (gap {upper - lower:.2g})",
             )
         )
     elif upper is not None:
         rows.append(("certified", f"at most {short_number(upper, 9)}"))
-    rows += row("objective", "objective")
+    if result["horizon"] is None:
+        rows += row("objective", "objective")
+    elif result["objective"] is not None:
+        value = known_number(result["objective"], *result["objective_bounds"])
+        rows.append(("value", f"{value} over {result['horizon']:,} steps from the initial state"))
+    else:
+        known = f"the last {found.stats['steps_planned']:,} of {result['horizon']:,} steps"
+        rows.append(("planned", f"{known}; no policy"))
     if result["policy_gain"] is not None:
         within = found.stats.get("policy_gain_bounds", (None, None))
-        rows.append(("gain of the policy", known_number(result["policy_gain"], *within)))
+        where = " in the model as it is" if result["intervals"] is not None else ""
+        rows.append((f"gain of the policy{where}", known_number(result["policy_gain"], *within)))
     rows += row("span", "span")
     if result["factored_spans"] is not None:
         rows.append(("factored spans", numbers_text(result["factored_spans"])))

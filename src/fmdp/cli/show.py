@@ -22,7 +22,7 @@ from fmdp.errors import InvalidParameter
 from fmdp.memory import describe_count
 
 if TYPE_CHECKING:
-    from fmdp.model import FactoredMDP, Structure
+    from fmdp.model import Constraint, FactoredMDP, Structure
 
 # A picture longer than a screen or two says less than the table of scopes above it.
 MOST_LINES_OF_NETWORK = 60
@@ -78,6 +78,8 @@ def description(model: FactoredMDP) -> dict[str, Any]:
         "l": structure.l,
         "L": structure.max_scope_size,
         "W": structure.max_state_size,
+        "transition_classes": classes_or_none(structure, structure.n_transition_classes),
+        "reward_classes": classes_or_none(structure, structure.n_reward_classes),
         "initial_state": model.initial_state,
         "state_variables": [
             {
@@ -86,6 +88,7 @@ def description(model: FactoredMDP) -> dict[str, Any]:
                 "values": names_json(structure.state_values[i]),
                 "scope": scope_names(structure, structure.transition_scopes[i]),
                 "rows": structure.transition_rows[i],
+                "classes": classes_or_none(structure, structure.transition_classes_of(i)),
             }
             for i in range(structure.m)
         ],
@@ -100,6 +103,7 @@ def description(model: FactoredMDP) -> dict[str, Any]:
                 "name": structure.reward_names[k],
                 "scope": scope_names(structure, structure.reward_scopes[k]),
                 "rows": structure.reward_rows[k],
+                "classes": classes_or_none(structure, structure.reward_classes_of(k)),
                 "range": structure.reward_ranges[k],
                 "noise": model.noise[k].kind,
                 "noise_scale": model.noise[k].scale,
@@ -107,16 +111,86 @@ def description(model: FactoredMDP) -> dict[str, Any]:
             for k in range(structure.l)
         ],
         "groups": [[structure.state_names[i] for i in group] for group in structure.groups],
+        "constraints": [constraint_json(structure, own) for own in structure.constraints],
+        "effects": None
+        if structure.effects is None
+        else [
+            {
+                "states": scope_names(structure, own.states),
+                "actions": scope_names(structure, own.actions),
+            }
+            for own in structure.effects.components
+        ],
+        "intervals": model.intervals is not None,
         "content_hash": model.content_hash,
     }
+
+
+def classes_or_none(structure: Structure, classes: Any) -> int | None:
+    """How many classes of alike rows; none where every row is its own."""
+    if structure.alike is None:
+        return None
+    return classes if isinstance(classes, int) else len(set(classes.tolist()))
+
+
+def constraint_json(structure: Structure, constraint: Constraint) -> dict[str, Any]:
+    """A constraint by names: a cap with its idle values, or how many assignments it forbids."""
+    from fmdp.model import AtMost
+
+    common = {"name": constraint.name, "scope": scope_names(structure, constraint.scope)}
+    if isinstance(constraint, AtMost):
+        idle = [structure.values[v][value] for v, value in constraint.pairs()]
+        return common | {"at_most": constraint.most, "idle": idle}
+    table = constraint.forbidden_table(structure.sizes)
+    return common | {"forbidden": int(table.sum()), "rows": len(table)}
+
+
+def constraint_text(structure: Structure, constraint: Constraint) -> str:
+    """What a constraint says, in a few words: a cap, or the first assignments that it forbids."""
+    from fmdp.model import AtMost
+    from fmdp.model.spaces import decode
+
+    if isinstance(constraint, AtMost):
+        pairs = constraint.pairs()
+        idle = {structure.values[v][value] for v, value in pairs}
+        rest = idle.pop() if len(idle) == 1 else "their idle value"
+        return f"at most {constraint.most} of {len(pairs)} not at {rest}"
+    table = constraint.forbidden_table(structure.sizes)
+    sizes = structure.scope_sizes(constraint.scope)
+    first = [
+        " ".join(
+            structure.values[v][value]
+            for v, value in zip(constraint.scope, decode(int(row), sizes), strict=True)
+        )
+        for row in table.nonzero()[0][:3]
+    ]
+    more = int(table.sum()) - len(first)
+    return "; ".join(first + ([f"{more:,} more"] if more else [])) or "nothing"
 
 
 def scope_names(structure: Structure, scope: tuple[int, ...]) -> list[str]:
     return [structure.names[variable] for variable in scope]
 
 
+def alike_text(structure: Structure) -> str:
+    """ "5 classes of 224 transition rows, 2 of 14 reward rows"."""
+    return (
+        f"{structure.n_transition_classes:,} classes of {structure.row_starts[-1]:,} transition "
+        f"rows, {structure.n_reward_classes:,} of {structure.reward_starts[-1]:,} reward rows"
+    )
+
+
+def rows_text(structure: Structure, rows: int, classes: Any) -> tuple[str, ...]:
+    """How many rows, and how many classes of them where some are alike."""
+    if structure.alike is None:
+        return (describe_count(rows),)
+    return describe_count(rows), f"{classes_or_none(structure, classes):,}"
+
+
 def print_model(model: FactoredMDP) -> None:
     structure = model.structure
+    alike = structure.alike
+    counted = ("rows",) if alike is None else ("rows", "classes")
     start = " ".join(
         values[value]
         for values, value in zip(structure.state_values, model.initial_state, strict=True)
@@ -129,23 +203,29 @@ def print_model(model: FactoredMDP) -> None:
                 ("actions", describe_count(structure.n_actions)),
                 ("state variables (m)", f"{structure.m:,}"),
                 ("reward factors (l)", f"{structure.l:,}"),
-                ("rows of the largest table (L)", describe_count(structure.max_scope_size)),
+                (
+                    f"{'rows' if alike is None else 'classes of rows'} of the largest table (L)",
+                    describe_count(structure.max_scope_size),
+                ),
                 ("values of the largest variable (W)", describe_count(structure.max_state_size)),
+                *([] if alike is None else [("alike rows", alike_text(structure))]),
                 ("initial state", start),
             ]
         ),
         table(
-            ("state variable", "values", "depends on", "rows"),
+            ("state variable", "values", "depends on", *counted),
             [
                 (
                     structure.state_names[i],
                     values_text(structure.state_values[i]),
                     ", ".join(scope_names(structure, structure.transition_scopes[i])),
-                    describe_count(structure.transition_rows[i]),
+                    *rows_text(
+                        structure, structure.transition_rows[i], structure.transition_classes_of(i)
+                    ),
                 )
                 for i in range(structure.m)
             ],
-            right=("rows",),
+            right=counted,
         ),
         table(
             ("action variable", "values"),
@@ -157,20 +237,40 @@ def print_model(model: FactoredMDP) -> None:
             ],
         ),
         table(
-            ("reward factor", "range", "noise", "depends on", "rows"),
+            ("reward factor", "range", "noise", "depends on", *counted),
             [
                 (
                     structure.reward_names[k],
                     f"[{short_number(lo)}, {short_number(hi)}]",
                     model.noise[k].kind,
                     ", ".join(scope_names(structure, structure.reward_scopes[k])) or "-",
-                    describe_count(structure.reward_rows[k]),
+                    *rows_text(structure, structure.reward_rows[k], structure.reward_classes_of(k)),
                 )
                 for k, (lo, hi) in enumerate(structure.reward_ranges)
             ],
-            right=("rows",),
+            right=counted,
         ),
     )
+    if structure.constraints:
+        rows = [
+            (
+                own.name or "-",
+                ", ".join(scope_names(structure, own.scope)),
+                constraint_text(structure, own),
+            )
+            for own in structure.constraints
+        ]
+        print()
+        print_people(table(("constraint", "on", "forbids, or allows"), rows))
+    if structure.effects is not None:
+        acting = [
+            tuple(", ".join(scope_names(structure, part)) for part in (own.actions, own.states))
+            for own in structure.effects.components
+        ]
+        print()
+        print_people(table(("acting first, surely", "on"), acting))
+    if model.intervals is not None:
+        print("\nthe numbers are known within intervals: --robust plans for the worst of them")
     parents = [structure.state_scope(i) for i in range(structure.m)]
     lines = draw(structure.state_names, parents, min(console().width, 100))
     print("\nnetwork (a → b: a influences b; (a): drawn elsewhere)")

@@ -16,6 +16,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from types import FrameType
 from typing import Any
 
@@ -25,6 +26,13 @@ INTERRUPTED = 130
 TERMINATED = 143
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_SOON_SECONDS = 0.002
+
+
+class Heard(KeyboardInterrupt):
+    """Ctrl-C or SIGTERM. A class of its own: if KeyboardInterrupt itself passes through code that
+    is compiled from a text, as dataclasses are, `python -m fmdp` ends by a SIGINT of Python's own,
+    whatever status is asked for (`unhandled_keyboard_interrupt` in pythonrun.c)."""
 
 
 class Signals:
@@ -35,6 +43,8 @@ class Signals:
         self.over = False
         self._whole_program = whole_program
         self._terminated = False
+        self._sent_again = False
+        """A signal that came at a bad moment is on its way once more; others are that one."""
         self._before: dict[signal.Signals, Any] = {}
         self._hook = sys.unraisablehook
 
@@ -56,18 +66,36 @@ class Signals:
         if not self._whole_program:
             sys.unraisablehook = self._hook
 
-    def _raise(self, number: int, _: FrameType | None) -> None:
+    def _raise(self, number: int, frame: FrameType | None) -> None:
         if self.over:
             return
         self._terminated = self._terminated or number == signal.SIGTERM
-        raise KeyboardInterrupt
+        while frame is not None:
+            if frame.f_code is Signals._unraisable.__code__:
+                self._send_again()  # from the hook it would be printed and lost
+                break
+            frame = frame.f_back
+        if not self._sent_again:
+            raise Heard
 
     def _unraisable(self, what: Any) -> None:
         """A signal that came inside a destructor or a callback from C would be printed and lost:
-        it is sent again."""
-        if what.exc_type is not KeyboardInterrupt:
+        it is sent again, when this, which is such a callback itself, has ended."""
+        if not issubclass(what.exc_type, KeyboardInterrupt):
             self._hook(what)
         elif not self.over:
+            self._send_again()
+
+    def _send_again(self) -> None:
+        if self._sent_again:
+            return
+        self._sent_again = True
+        _thread.start_new_thread(self._send_soon, ())
+
+    def _send_soon(self) -> None:
+        time.sleep(_SOON_SECONDS)
+        self._sent_again = False
+        if not self.over:
             _thread.interrupt_main(signal.SIGTERM if self._terminated else signal.SIGINT)
 
     def say(self, interrupt: KeyboardInterrupt) -> int:

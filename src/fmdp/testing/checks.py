@@ -316,6 +316,8 @@ def _actions(plan: Plan, structure: Structure, where: str) -> NDArray[np.int64]:
         )
         _require(inside, where, f"answers state {state} with an action; got {action}")
         _require(plan.policy(state) == action, where, f"answers state {state} the same twice")
+        allowed = structure.allowed(state, action)
+        _require(allowed, where, f"answers state {state} with an allowed action; got {action}")
         indices.append(_index(action, structure.action_sizes))
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "policy"

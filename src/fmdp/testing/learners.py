@@ -158,7 +158,7 @@ def _check_tables(learner: Learner, model: FactoredMDP, steps: int, seed: int) -
     for _ in range(6):
         tables = learner.tables(agent)
         if isinstance(tables, OptimisticTables):
-            OptimisticTables(tables.structure, tables.lower, tables.free, tables.rewards)
+            replace(tables)
         else:
             FactoredMDP(tables.structure, tables.transitions, tables.rewards)
         simulation.run(max(1, steps // 5))

@@ -5,19 +5,35 @@ variables and small scopes; the numbers of a table come from one drawn seed, sin
 hundreds of floats one by one is slow and shrinks badly. What is generated on purpose: cyclic
 scopes, several parents, scopes that miss the variable itself, empty scopes, variables with a
 single value, no reward factor, several action variables; deterministic, sparse, skewed and tied
-rows; periodic and multichain models.
+rows; periodic and multichain models; where asked for, rows that are known to be alike, within
+factors and between them.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import replace
+from typing import Any, get_args
 
 import numpy as np
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from fmdp.model import FactoredMDP, Noise, OptimisticTables, Structure
+from fmdp.errors import InvalidModel
+from fmdp.model import (
+    Alike,
+    AtMost,
+    Constraint,
+    Effect,
+    FactoredMDP,
+    Forbidden,
+    Noise,
+    OptimisticTables,
+    Structure,
+)
+from fmdp.model.alike import first_of_class
+from fmdp.model.effects import RewardKind
 
 Floats = NDArray[np.float64]
 
@@ -68,6 +84,7 @@ def structures(
     max_actions: int = 6,
     max_parents: int = 3,
     max_rewards: int = 3,
+    alike: bool = False,
 ) -> Structure:
     """A structure whose scopes are any sets of variables, or a ring of the state variables.
 
@@ -89,6 +106,8 @@ def structures(
         Most state variables in a scope.
     max_rewards
         Most reward factors; there may be none.
+    alike
+        Whether rows may be known to be alike.
     """
     state_sizes = draw(
         sizes(
@@ -117,13 +136,92 @@ def structures(
     else:
         scopes = [any_scope() for _ in range(m)]
     n_rewards = draw(st.integers(0, max_rewards))
-    return Structure(
+    made = Structure(
         state_sizes=state_sizes,
         action_sizes=action_sizes,
         transition_scopes=tuple(scopes),
         reward_scopes=tuple(any_scope() for _ in range(n_rewards)),
         reward_ranges=tuple(draw(st.sampled_from(REWARD_RANGES)) for _ in range(n_rewards)),
     )
+    return replace(made, alike=_alike(draw, made)) if alike else made
+
+
+def _alike(draw: st.DrawFn, structure: Structure) -> Alike:
+    """Classes of rows: a few of each kind of factor, shared between factors or not."""
+    shared = draw(st.booleans())
+    most = draw(st.integers(1, 8))
+    rng = np.random.default_rng(draw(_SEEDS))
+    known: dict[object, int] = {}
+
+    def classes(rows: Sequence[int], kinds: Sequence[object]) -> tuple[NDArray[np.int64], ...]:
+        return tuple(
+            np.array(
+                [
+                    known.setdefault((kind, 0 if shared else factor, number), len(known))
+                    for number in rng.integers(most, size=n).tolist()
+                ],
+                dtype=np.int64,
+            )
+            for factor, (n, kind) in enumerate(zip(rows, kinds, strict=True))
+        )
+
+    return Alike(
+        classes(structure.transition_rows, structure.state_sizes),
+        classes(structure.reward_rows, structure.reward_ranges),
+    )
+
+
+@st.composite
+def constrained(
+    draw: st.DrawFn,
+    structure: Structure | st.SearchStrategy[Structure] | None = None,
+    *,
+    max_constraints: int = 3,
+) -> Structure:
+    """A structure with constraints on its actions; every state keeps one.
+
+    The action that is kept may depend on the state. Constraints look at actions alone, or at one
+    or two state variables as well; some are caps.
+
+    Parameters
+    ----------
+    structure
+        The structure, or a strategy for one; None is `structures()`.
+    max_constraints
+        Most constraints; there is at least one.
+    """
+    chosen = _structure(draw, structure)
+    m, n = chosen.m, len(chosen.action_sizes)
+    rng = np.random.default_rng(draw(_SEEDS))
+    looked_at = draw(st.integers(0, m - 1))
+    # [values of that variable, action variables]: what stays allowed.
+    kept = np.stack(
+        [rng.integers(size, size=chosen.state_sizes[looked_at]) for size in chosen.action_sizes],
+        axis=1,
+    )
+    if draw(st.booleans()):
+        kept[:] = kept[0]
+    made: list[Constraint] = []
+    for number in range(draw(st.integers(1, max_constraints))):
+        acting = sorted(draw(st.sets(st.integers(m, m + n - 1), min_size=1, max_size=2)))
+        if draw(st.booleans()):
+            idle = kept[0, [v - m for v in acting]]
+            at_work = (kept[:, [v - m for v in acting]] != idle).sum(axis=1)
+            least = int(at_work.max())
+            most = draw(st.integers(least, len(acting)))
+            made.append(AtMost(tuple(acting), most, tuple(idle.tolist()), f"cap {number}"))
+            continue
+        states = sorted(draw(st.sets(st.integers(0, m - 1), max_size=2)))
+        scope = (*states, *acting)
+        table = rng.random(chosen.scope_sizes(scope)) < draw(st.sampled_from((0.3, 0.7, 1.0)))
+        for value, action in enumerate(kept):
+            place = tuple(
+                int(action[v - m]) if v >= m else value if v == looked_at else slice(None)
+                for v in scope
+            )
+            table[place] = False
+        made.append(Forbidden(scope, table.reshape(-1), f"rule {number}"))
+    return replace(chosen, constraints=tuple(made))
 
 
 @st.composite
@@ -154,8 +252,118 @@ def models(
     ]
     laws = (Noise(), Noise("bernoulli"), Noise("gaussian", 0.5))
     noise = [draw(st.sampled_from(laws)) for _ in range(chosen.l)]
+    if chosen.alike is not None:
+        _make_alike(chosen, transitions, rewards)
+        noise = noise[:1] * chosen.l  # factors that share a class have one law
     start = [draw(st.integers(0, size - 1)) for size in chosen.state_sizes]
     return FactoredMDP(chosen, transitions, rewards, noise, start, f"generated, {kind} rows")
+
+
+@st.composite
+def effect_models(
+    draw: st.DrawFn, *, constrained: bool = True, max_states: int = 36, max_actions: int = 12
+) -> FactoredMDP:
+    """A model whose actions act first (`FactoredMDP.from_effects`), that decomposes.
+
+    Components of several variables, next to each other or not; state variables that no action
+    changes; actions that no state tells apart; rewards of all four kinds.
+
+    Parameters
+    ----------
+    constrained
+        Whether there may be masks inside components and a cap across them.
+    max_states
+        Most joint states.
+    max_actions
+        Most joint actions.
+    """
+    state_sizes = draw(sizes(min_variables=1, max_variables=4, max_values=4, max_count=max_states))
+    m = len(state_sizes)
+    n_components = draw(st.integers(1, min(3, m)))
+    owner = draw(st.permutations([*range(n_components), *[-1] * (m - n_components)]))
+    owner = [draw(st.integers(-1, n_components - 1)) if c < 0 else c for c in owner]
+    action_sizes = draw(
+        sizes(
+            min_variables=n_components,
+            max_variables=n_components + 1,
+            max_values=3,
+            max_count=max_actions,
+        )
+    )
+    acting = [*range(n_components)]
+    acting += [draw(st.integers(0, n_components - 1)) for _ in action_sizes[n_components:]]
+    acting = draw(st.permutations(acting))
+    every = state_sizes + action_sizes
+    rng = np.random.default_rng(draw(_SEEDS))
+    effects = []
+    for c in range(n_components):
+        states = tuple(i for i in range(m) if owner[i] == c)
+        actions = tuple(m + j for j, own in enumerate(acting) if own == c)
+        n_states, n_actions = (_count(every, scope) for scope in (states, actions))
+        outcome = rng.integers(n_states, size=(n_states, n_actions))
+        if draw(st.booleans()):  # doing nothing leaves the state alone
+            outcome[:, 0] = np.arange(n_states)
+        effects.append(Effect(states, actions, outcome.reshape(-1)))
+    parents = st.lists(st.integers(0, m - 1), max_size=3, unique=True).map(sorted)
+    kind = draw(st.sampled_from(ROW_KINDS))
+    transitions = []
+    for size in state_sizes:
+        scope = draw(parents)
+        rows = [_row(rng, size, kind if kind != "mixed" else "sparse", None)
+                for _ in range(_count(every, scope))]  # fmt: skip
+        transitions.append((scope, np.array(rows)))
+    means_kind = draw(st.sampled_from(("uniform", "halves", "ends")))
+    rewards: list[tuple[Any, Any, Any]] = []
+    for reward in draw(st.lists(st.sampled_from(get_args(RewardKind)), max_size=4)):
+        scope = draw(parents) if reward in ("before", "after") else []
+        if reward == "cost":
+            scope = sorted(draw(st.sets(st.sampled_from(draw(st.sampled_from(effects)).scope))))
+        n_rows = 2 if reward == "setup" else _count(every, scope)
+        bounds = draw(st.sampled_from(REWARD_RANGES))
+        rewards.append((reward, scope, _means(rng, n_rows, bounds, means_kind)))
+    limits = _constraints(draw, rng, effects, every, m) if constrained else ()
+    # Without a way out in some state the masks go, and then the cap.
+    for kept in (limits, limits[:1], ()):
+        try:
+            return FactoredMDP.from_effects(
+                state_sizes,
+                action_sizes,
+                effects,
+                transitions,
+                rewards,
+                name=f"generated effects, {kind} rows",
+                constraints=kept,
+            )
+        except InvalidModel:
+            if not kept:
+                raise
+    raise AssertionError
+
+
+def _constraints(
+    draw: st.DrawFn,
+    rng: np.random.Generator,
+    effects: Sequence[Effect],
+    every: Sequence[int],
+    m: int,
+) -> tuple[Constraint, ...]:
+    """Perhaps a cap, which comes first, and perhaps masks inside components."""
+    found: list[Constraint] = []
+    if draw(st.booleans()):
+        actions = sorted(draw(st.sets(st.integers(m, len(every) - 1), min_size=1)))
+        idle = [draw(st.integers(0, every[v] - 1)) for v in actions]
+        most = draw(st.integers(0, len(actions)))
+        found.append(AtMost(tuple(actions), most, tuple(idle)))
+    for effect in effects:
+        if draw(st.booleans()):
+            own = draw(st.sets(st.sampled_from(effect.scope)))
+            scope = tuple(sorted(own | {draw(st.sampled_from(effect.actions))}))
+            found.append(Forbidden(scope, rng.random(_count(every, scope)) < 0.3))
+    return tuple(found)
+
+
+def _count(sizes: Sequence[int], scope: Sequence[int]) -> int:
+    return int(np.prod([sizes[v] for v in scope], dtype=np.int64))
 
 
 @st.composite
@@ -185,6 +393,9 @@ def optimistic_pairs(
         shares = rng.choice([0.0, 1.0, -1.0], size=len(means))
         shares = np.where(shares >= 0, shares, rng.random(len(means)))
         rewards.append(np.minimum(means + shares * (hi - means), hi))
+    if chosen.alike is not None:
+        _make_alike(chosen, lower, rewards)
+        free = [np.clip(1.0 - table.sum(axis=1), 0.0, None) for table in lower]
     return OptimisticTables(chosen, tuple(lower), tuple(free), tuple(rewards)), truth
 
 
@@ -199,6 +410,34 @@ def optimistic_tables(
         The structure, or a strategy for one; None is `structures()`.
     """
     return optimistic_pairs(structure).map(lambda pair: pair[0])
+
+
+@st.composite
+def box_pairs(
+    draw: st.DrawFn, structure: Structure | st.SearchStrategy[Structure] | None = None
+) -> tuple[OptimisticTables, FactoredMDP]:
+    """Tables with upper ends and a model in their set; ends may be 0, 1 or the model's own.
+
+    Parameters
+    ----------
+    structure
+        The structure, or a strategy for one; None is `structures()`.
+    """
+    truth = draw(models(structure))
+    rng = np.random.default_rng(draw(_SEEDS))
+    lower, free, upper = [], [], []
+    for table in truth.transitions:
+        below, above = (_shares(rng, table.shape) for _ in range(2))
+        lower.append(table * below)
+        free.append(np.clip(1.0 - lower[-1].sum(axis=1), 0.0, None))
+        upper.append(np.clip(table + above * (1.0 - table), lower[-1], 1.0))
+    rewards = []
+    for means, (lo, _) in zip(truth.rewards, truth.structure.reward_ranges, strict=True):
+        rewards.append(np.maximum(means - _shares(rng, means.shape) * (means - lo), lo))
+    tables = OptimisticTables(
+        truth.structure, tuple(lower), tuple(free), tuple(rewards), tuple(upper)
+    )
+    return tables, truth
 
 
 @st.composite
@@ -231,18 +470,28 @@ def values(draw: st.DrawFn, structure: Structure, *, additive: bool = False) -> 
 
 
 def policies(structure: Structure) -> st.SearchStrategy[NDArray[np.int64]]:
-    """One joint action index for every joint state: [S].
+    """One joint action index, of those that are allowed, for every joint state: [S].
 
     Parameters
     ----------
     structure
         Whose states and actions they are.
     """
-    return _SEEDS.map(
-        lambda seed: np.random.default_rng(seed).integers(
-            structure.n_actions, size=structure.n_states
-        )
-    )
+
+    def policy(seed: int) -> NDArray[np.int64]:
+        drawn = np.random.default_rng(seed).integers(structure.n_actions, size=structure.n_states)
+        pairs = np.arange(structure.n_states) * structure.n_actions + drawn
+        played: NDArray[np.int64] = structure.allowed_pairs()[pairs] % structure.n_actions
+        return played
+
+    return _SEEDS.map(policy)
+
+
+def _shares(rng: np.random.Generator, shape: tuple[int, ...]) -> Floats:
+    """None, all or some, entry by entry."""
+    shares = rng.choice([0.0, 1.0, 0.1, -1.0], size=shape)
+    mixed: Floats = np.where(shares >= 0, shares, rng.random(shape))
+    return mixed
 
 
 def _structure(
@@ -251,6 +500,20 @@ def _structure(
     if isinstance(structure, Structure):
         return structure
     return draw(structures() if structure is None else structure)
+
+
+def _make_alike(structure: Structure, transitions: list[Floats], rewards: list[Floats]) -> None:
+    """Every row becomes the first of its class."""
+    assert structure.alike is not None
+    for tables, classes in (
+        (transitions, structure.alike.transitions),
+        (rewards, structure.alike.rewards),
+    ):
+        rows = [row for table in tables for row in table]
+        source = first_of_class(classes).tolist()
+        ends = np.cumsum([0, *map(len, tables)])
+        for f, (start, end) in enumerate(itertools.pairwise(ends.tolist())):
+            tables[f] = np.array([rows[source[at]] for at in range(start, end)], dtype=np.float64)
 
 
 def _transition_table(rng: np.random.Generator, structure: Structure, i: int, kind: str) -> Floats:

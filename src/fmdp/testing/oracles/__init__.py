@@ -2,8 +2,8 @@
 
 They read only the scopes and the tables of a model. `dense` writes out the flat MDP, `average`
 has gain and bias, `hitting` expected times and the diameter, `targets` the optimistic backups,
-`truncation` the factored-span truncation and its constrained gain, `lower_bound` what any learner
-loses on JAO products.
+`boxes` those over boxes and balls, `truncation` the factored-span truncation and its constrained
+gain, `lower_bound` what any learner loses on JAO products.
 """
 
 from fmdp.testing.oracles.average import (
@@ -17,9 +17,17 @@ from fmdp.testing.oracles.average import (
     recurrent_classes,
     stationary_law,
 )
+from fmdp.testing.oracles.boxes import (
+    ball_value,
+    box_corners,
+    box_value,
+    box_values,
+    nested_box_values,
+)
 from fmdp.testing.oracles.dense import (
     DenseMDP,
     action_values,
+    allowed_table,
     assignments,
     bellman,
     dense,
@@ -43,8 +51,13 @@ __all__ = [
     "DenseMDP",
     "action_values",
     "all_policies",
+    "allowed_table",
     "assignments",
+    "ball_value",
     "bellman",
+    "box_corners",
+    "box_value",
+    "box_values",
     "constrained_gain",
     "damped_value_iteration",
     "dense",
@@ -57,6 +70,7 @@ __all__ = [
     "jao_least_regret",
     "jao_lower_bound",
     "limiting_matrix",
+    "nested_box_values",
     "nested_values",
     "next_law",
     "optimal",

@@ -141,14 +141,17 @@ def policy_bias(mdp: DenseMDP, policy: Sequence[int] | Actions) -> Floats:
 
 
 def all_policies(mdp: DenseMDP) -> Iterator[Actions]:
-    """Every deterministic policy: A^S of them.
+    """Every deterministic policy of allowed actions: A^S of them where all are.
 
     Parameters
     ----------
     mdp
         A dense MDP.
     """
-    for actions in itertools.product(range(mdp.n_actions), repeat=mdp.n_states):
+    choices: list[Sequence[int]] = [range(mdp.n_actions)] * mdp.n_states
+    if mdp.allowed is not None:
+        choices = [np.flatnonzero(own).tolist() for own in mdp.allowed.T]
+    for actions in itertools.product(*choices):
         yield np.array(actions, dtype=np.int64)
 
 

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fmdp.errors import TooLarge
-from fmdp.model import FactoredMDP, Structure
+from fmdp.model import AtMost, FactoredMDP, Structure
 
 Floats = NDArray[np.float64]
 Actions = NDArray[np.int64]
@@ -36,10 +36,15 @@ class DenseMDP:
         Probabilities [A, S, S]: of action, state, next state.
     rewards
         Expected rewards [A, S].
+    allowed
+        Whether the action is allowed in the state [A, S]; None where all are. A forbidden action
+        is written as a copy of the first that is allowed: every best value, gain and time is then
+        that of the allowed ones. Who holds a policy has to look here.
     """
 
     transitions: Floats
     rewards: Floats
+    allowed: NDArray[np.bool_] | None = None
 
     @property
     def n_states(self) -> int:
@@ -115,7 +120,37 @@ def dense(model: FactoredMDP) -> DenseMDP:
             transitions[a, s] = row
             for scope, means in zip(structure.reward_scopes, model.rewards, strict=True):
                 rewards[a, s] += means[scope_row(structure, scope, x)]
-    return DenseMDP(transitions, rewards)
+    if not structure.constraints:
+        return DenseMDP(transitions, rewards)
+    allowed = allowed_table(structure)
+    for s in range(n_states):
+        first = allowed[:, s].argmax()
+        transitions[~allowed[:, s], s] = transitions[first, s]
+        rewards[~allowed[:, s], s] = rewards[first, s]
+    return DenseMDP(transitions, rewards, allowed)
+
+
+def allowed_table(structure: Structure) -> NDArray[np.bool_]:
+    """Whether no constraint forbids the joint action in the joint state: [A, S].
+
+    Parameters
+    ----------
+    structure
+        Whose constraints they are.
+    """
+    allowed = np.ones((structure.n_actions, structure.n_states), dtype=np.bool_)
+    for a, action in enumerate(assignments(structure.action_sizes)):
+        for s, state in enumerate(assignments(structure.state_sizes)):
+            x = state + action
+            for constraint in structure.constraints:
+                if isinstance(constraint, AtMost):
+                    pairs = zip(constraint.actions, constraint.idle, strict=True)
+                    forbidden = sum(x[v] != idle for v, idle in pairs) > constraint.most
+                else:
+                    table = constraint.forbidden_table(structure.sizes)
+                    forbidden = bool(table[scope_row(structure, constraint.scope, x)])
+                allowed[a, s] &= not forbidden
+    return allowed
 
 
 def action_values(mdp: DenseMDP, h: Floats, discount: float = 1.0) -> Floats:

@@ -13,12 +13,18 @@ variables that come later in it. Cost S^2 and S for one pair: for small models o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from fmdp.model import OptimisticTables
-from fmdp.testing.oracles.dense import DenseMDP, Floats, assignments, scope_row
+from fmdp.testing.oracles.dense import (
+    DenseMDP,
+    Floats,
+    allowed_table,
+    assignments,
+    scope_row,
+)
 
 
 def extreme_transition(tables: OptimisticTables, i: int, x: Sequence[int], target: int) -> Floats:
@@ -79,7 +85,7 @@ def optimistic_reward(tables: OptimisticTables, x: Sequence[int]) -> float:
 
 
 def vertex_values(tables: OptimisticTables, h: Floats, discount: float = 1.0) -> Floats:
-    """q(a, s) with the best joint target for each pair: [A, S].
+    """q(a, s) with the best joint target for each pair, -inf where it is not allowed: [A, S].
 
     Parameters
     ----------
@@ -100,13 +106,14 @@ def vertex_values(tables: OptimisticTables, h: Floats, discount: float = 1.0) ->
                 for targets in assignments(structure.state_sizes)
             )
             values[a, s] = optimistic_reward(tables, x) + discount * best
+    values[~allowed_table(structure)] = -np.inf
     return values
 
 
 def nested_values(
     tables: OptimisticTables, h: Floats, order: Sequence[int], discount: float = 1.0
 ) -> Floats:
-    """q(a, s) with targets chosen during the elimination: [A, S].
+    """q(a, s) with targets chosen during the elimination, -inf where it is not allowed: [A, S].
 
     Parameters
     ----------
@@ -119,6 +126,22 @@ def nested_values(
     discount
         What the future is multiplied by.
     """
+
+    def best(i: int, row: int, ahead: Floats) -> float:
+        return float(tables.lower[i][row] @ ahead + tables.free[i][row] * ahead.max())
+
+    return by_elimination(tables, h, order, discount, best)
+
+
+def by_elimination(
+    tables: OptimisticTables,
+    h: Floats,
+    order: Sequence[int],
+    discount: float,
+    row_value: Callable[[int, int, Floats], float],
+) -> Floats:
+    """q(a, s) by plain recursion over the order; row_value(i, row, x) is what a row of factor i is
+    worth where its values are worth x."""
     structure = tables.structure
     tensor = h.reshape(structure.state_sizes)
     values = np.empty((structure.n_actions, structure.n_states))
@@ -136,9 +159,10 @@ def nested_values(
                     eliminated(k - 1, later | {i: value})
                     for value in range(structure.state_sizes[i])
                 ]
-                return float(tables.lower[i][row] @ ahead + tables.free[i][row] * max(ahead))
+                return row_value(i, row, np.array(ahead))
 
             values[a, s] = optimistic_reward(tables, x) + discount * eliminated(structure.m, {})
+    values[~allowed_table(structure)] = -np.inf
     return values
 
 
@@ -162,4 +186,11 @@ def extended(tables: OptimisticTables) -> DenseMDP:
         for s, state in enumerate(assignments(structure.state_sizes)):
             transitions[index, s] = next_law(tables, state + action, targets)
             rewards[index, s] = optimistic_reward(tables, state + action)
-    return DenseMDP(transitions, rewards)
+    if not structure.constraints:
+        return DenseMDP(transitions, rewards)
+    allowed = np.repeat(allowed_table(structure), structure.n_states, axis=0)
+    for s in range(structure.n_states):
+        first = allowed[:, s].argmax()
+        transitions[~allowed[:, s], s] = transitions[first, s]
+        rewards[~allowed[:, s], s] = rewards[first, s]
+    return DenseMDP(transitions, rewards, allowed)

@@ -1,0 +1,95 @@
+"""`fmdp export`: a saved policy as CSV, as a decision tree to read, or as a Python function."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fmdp.cli.progress import progress
+from fmdp.errors import InvalidParameter, did_you_mean
+from fmdp.parameters import Integer, Number
+
+_KINDS = ("csv", "tree", "python")
+_LEAVES = Integer("max_leaves", 1, "most leaves of the tree", low=1)
+_ERROR = Number("max_error", 0.0, "largest share of wrong states", low=0.0, high=1.0)
+
+
+def export(
+    policy: Annotated[
+        Path,
+        typer.Argument(
+            metavar="POLICY", help="A policy saved by `fmdp plan --out`.", show_default=False
+        ),
+    ],
+    out: Annotated[
+        str,
+        typer.Argument(
+            metavar="OUT", help="Where to write it; - is standard output.", show_default=False
+        ),
+    ],
+    kind: Annotated[
+        str | None,
+        typer.Option(
+            "--as",
+            metavar="csv|tree|python",
+            help="A row for every state; a decision tree; a function without any dependency.",
+            show_default=False,
+        ),
+    ] = None,
+    problem: Annotated[
+        str | None,
+        typer.Option(
+            "--problem",
+            metavar="PROBLEM",
+            help="Whose names to use for a policy that was saved without names.",
+            show_default=False,
+        ),
+    ] = None,
+    max_leaves: Annotated[
+        str | None,
+        typer.Option(
+            "--max-leaves",
+            metavar="N",
+            help="tree, python: a smaller tree, which may err. Default: as many as it takes.",
+            show_default=False,
+        ),
+    ] = None,
+    max_error: Annotated[
+        str | None,
+        typer.Option(
+            "--max-error",
+            metavar="E",
+            help="tree, python: the share of states in which it may err. Default: 0, or what "
+            "--max-leaves takes.",
+            show_default=False,
+        ),
+    ] = None,
+) -> int:
+    """Write a saved policy as something to read or to run."""
+    if kind not in _KINDS:
+        hint = "" if kind is None else did_you_mean(kind, _KINDS)
+        got = "" if kind is None else f"; got {kind!r}{hint}"
+        raise InvalidParameter(f"--as must be one of {', '.join(_KINDS)}{got}")
+    if kind == "csv" and (max_leaves, max_error) != (None, None):
+        raise InvalidParameter("--max-leaves and --max-error are for trees; a CSV is never wrong")
+    leaves = None if max_leaves is None else _LEAVES.parse(max_leaves, "fmdp export")
+    error = None if max_error is None else _ERROR.parse(max_error, "fmdp export")
+    from fmdp.model.files import write_atomically
+    from fmdp.planning.export import exported
+    from fmdp.planning.policy import load_policy
+    from fmdp.problems import problem as problem_of
+
+    structure = None if problem is None else problem_of(problem).structure
+    saved = load_policy(policy, structure)
+    with progress(f"writing {policy} as {kind}"):
+        parts, what = exported(saved, kind, max_leaves=leaves, max_error=error)
+        if out == "-":
+            for part in parts:
+                sys.stdout.write(part)
+            return 0
+        write_atomically(out, parts)
+    print(f"{kind}: {what}; saved in {out}")
+    return 0

@@ -1,0 +1,172 @@
+"""Boxes and balls by their definitions: every corner tried, or a linear program, and the nested
+backups by plain recursion.
+
+A box is {p : lower <= p <= upper, sum p = 1}. A linear function is largest and smallest at corners,
+and at a corner all values but one are at an end of their interval:
+
+    best  max over corners p of  sum_v p(v) x(v),     worst  the minimum
+    nested  N_m o ... o N_1 h,  (N_k u)(rest) = best (worst) of x(v) = u(v, rest)
+
+with v the next value of the k-th variable of the elimination order. Cost of a row: |S_i| 2^|S_i|.
+A ball is {p : |p - centre|_1 <= radius}; p = centre + u - w with u, w >= 0 and sums of at most half
+the radius makes a linear program of it.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+import numpy as np
+
+from fmdp.model import OptimisticTables
+from fmdp.testing.oracles.dense import Floats, allowed_table, assignments, scope_row
+from fmdp.testing.oracles.targets import by_elimination, optimistic_reward
+
+_MISSED = 1e-12
+
+
+def box_corners(lower: Floats, upper: Floats) -> list[Floats]:
+    """The corners of a box of distributions.
+
+    Parameters
+    ----------
+    lower, upper
+        The ends of every probability: [W], with sums of at most and at least 1.
+    """
+    corners = []
+    for rest in range(len(lower)):
+        others = [v for v in range(len(lower)) if v != rest]
+        for ends in itertools.product((False, True), repeat=len(others)):
+            corner = np.array(lower, dtype=np.float64)
+            for v, high in zip(others, ends, strict=True):
+                corner[v] = upper[v] if high else lower[v]
+            corner[rest] = 0.0
+            corner[rest] = 1.0 - corner.sum()
+            if lower[rest] - _MISSED <= corner[rest] <= upper[rest] + _MISSED:
+                corners.append(np.maximum(corner, 0.0))
+    return corners
+
+
+def box_value(lower: Floats, upper: Floats, x: Floats, *, worst: bool = False) -> float:
+    """The largest (smallest) expectation of x over a box.
+
+    Parameters
+    ----------
+    lower, upper
+        The ends of every probability: [W].
+    x
+        What every value is worth: [W].
+    worst
+        Whether the smallest is asked for.
+    """
+    worth = [float(corner @ x) for corner in box_corners(lower, upper)]
+    return min(worth) if worst else max(worth)
+
+
+def ball_value(centre: Floats, radius: float, x: Floats, *, worst: bool = False) -> float:
+    """The largest (smallest) expectation of x over a ball of distributions.
+
+    Parameters
+    ----------
+    centre
+        A distribution: [W].
+    radius
+        How far, in the sum of the absolute differences.
+    x
+        What every value is worth: [W].
+    worst
+        Whether the smallest is asked for.
+    """
+    from scipy.optimize import linprog
+
+    size, sign = len(x), 1.0 if worst else -1.0
+    ones, nothing = np.ones(size), np.zeros(size)
+    solved = linprog(
+        sign * np.concatenate([x, -x]),  # of u and w
+        A_ub=np.block([[ones, nothing], [-np.eye(size), np.eye(size)]]),
+        b_ub=np.concatenate([[0.5 * radius], centre]),
+        A_eq=np.concatenate([ones, -ones])[None],
+        b_eq=[0.0],
+    )
+    assert solved.fun is not None
+    return float(centre @ x + sign * solved.fun)
+
+
+def _row_value(tables: OptimisticTables, i: int, row: int, x: Floats, worst: bool) -> float:
+    if tables.centre is not None and tables.radius is not None:
+        return ball_value(tables.centre[i][row], tables.radius[i][row], x, worst=worst)
+    lower = tables.lower[i][row]
+    upper = np.ones_like(lower) if tables.upper is None else tables.upper[i][row]
+    return box_value(lower, upper, x, worst=worst)
+
+
+def nested_box_values(
+    tables: OptimisticTables,
+    h: Floats,
+    order: Sequence[int],
+    *,
+    worst: bool = False,
+    discount: float = 1.0,
+) -> Floats:
+    """q(a, s) with a factor's row chosen from its set while its variable is eliminated: [A, S];
+    -inf where an action is not allowed.
+
+    Parameters
+    ----------
+    tables
+        Tables with or without upper ends, or with balls.
+    h
+        A number for every state: [S].
+    order
+        A permutation of the state variables; order[0] is eliminated first.
+    worst
+        Whether the rows are chosen to make it small.
+    discount
+        What the future is multiplied by.
+    """
+
+    def chosen(i: int, row: int, ahead: Floats) -> float:
+        return _row_value(tables, i, row, ahead, worst)
+
+    return by_elimination(tables, h, order, discount, chosen)
+
+
+def box_values(
+    tables: OptimisticTables, h: Floats, *, worst: bool = False, discount: float = 1.0
+) -> Floats:
+    """q(a, s) over all models of the set, corners of all factors tried together: [A, S];
+    -inf where an action is not allowed.
+
+    Parameters
+    ----------
+    tables
+        Tables with or without upper ends.
+    h
+        A number for every state: [S].
+    worst
+        Whether the smallest is asked for.
+    discount
+        What the future is multiplied by.
+    """
+    structure = tables.structure
+    values = np.empty((structure.n_actions, structure.n_states))
+    for a, action in enumerate(assignments(structure.action_sizes)):
+        for s, state in enumerate(assignments(structure.state_sizes)):
+            x = state + action
+            corners = []
+            for i, scope in enumerate(structure.transition_scopes):
+                row = scope_row(structure, scope, x)
+                lower = tables.lower[i][row]
+                upper = np.ones_like(lower) if tables.upper is None else tables.upper[i][row]
+                corners.append(box_corners(lower, upper))
+            worth = []
+            for chosen in itertools.product(*corners):
+                law = np.ones(1)
+                for row_law in chosen:
+                    law = np.outer(law, row_law).ravel()
+                worth.append(float(law @ h))
+            extreme = min(worth) if worst else max(worth)
+            values[a, s] = optimistic_reward(tables, x) + discount * extreme
+    values[~allowed_table(structure)] = -np.inf
+    return values
