@@ -25,6 +25,8 @@ def trials(seed: int, scale: float, only: tuple[str, ...] = ()) -> Iterator[Tria
 
 
 def line(trial: Trial) -> str:
+    if trial.skipped:
+        return f"{trial.name:64}  skipped: {trial.skipped}"
     return f"{trial.name:64} {trial.tried:8,} {len(trial.failures):8,}"
 
 
@@ -40,12 +42,11 @@ def main() -> int:
     done = []
     for trial in trials(options.seed, options.scale, tuple(options.only)):
         print(line(trial), flush=True)
+        for failure in trial.failures[:MOST_SHOWN]:
+            print(f"{trial.name}: {failure}", file=sys.stderr, flush=True)
         done.append(trial)
     total = Trial("all", sum(t.tried for t in done), tuple(f for t in done for f in t.failures))
     print(line(total))
-    for trial in done:
-        for failure in trial.failures[:MOST_SHOWN]:
-            print(f"\n{trial.name}: {failure}")
     print(f"\nseed {options.seed}, scale {options.scale:g}, {time.perf_counter() - started:.0f} s")
     return 1 if total.failures else 0
 

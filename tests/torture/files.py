@@ -1,10 +1,12 @@
-"""Files that lie: models, policies and learners, mutated at random, in children with limits.
+"""Files that lie: models, specs, policies, learners, changed at random, in children with limits.
 
-Structured: JSON values and arrays are changed where they stand and the checksum is made anew, so
-that what is tried is what a file can say and not only whether a checksum is looked at. Bytes:
-flips, cuts and splices of whole files. What is refused must be one line of an FmdpError that names
-the file; what is taken must be what it was, or play on without a fault: a child that ends by a
-signal has failed. And what is no file, or is larger than it looks, through the command line.
+From the schema: models are changed along what their JSON schema declares, and what it forbids must
+be refused. Structured: values and arrays are changed where they stand and the checksum is made
+anew, so that what is tried is what a file can say and not only whether a checksum is looked at.
+Bytes: flips, cuts and splices of whole files. What is refused must be one line of an FmdpError
+that names the file; what is taken must be what it was, or play on without a fault: a child that
+ends by a signal has failed. And what is no file, or is larger than it looks, through the command
+line.
 """
 
 from __future__ import annotations
@@ -14,7 +16,6 @@ import json
 import math
 import os
 import random
-import resource
 import signal
 import socket
 import subprocess
@@ -26,29 +27,36 @@ from typing import Any
 
 import numpy as np
 
-from torture.trial import Trial
+from torture.nursery import MEMORY_BYTES, Nursery, limit, surroundings
+from torture.trial import SHORT, Trial
 
 SECONDS_A_CASE = 60
 SECONDS_A_CHILD = 900
-BYTES_A_CHILD = 6 << 30
 BATCH = 250
 COUNTS = {
-    "model files, structured": 6000,
-    "model files, bytes": 2000,
+    "model files, from the schema": 4000,
+    "model files, structured": 3000,
+    "model files, bytes": 1500,
+    "spec files, structured": 1500,
+    "spec files, bytes": 500,
     "policy files, structured": 1500,
     "policy files, bytes": 1500,
     "learner files, structured": 1000,
     "learner files, bytes": 500,
 }
+WARM = (["show", "circle:3"], ["plan", "circle:3"])
 PROBLEMS = ("circle:3", "machines:2,topology=circle", "jao:2", "riverswim:1", "random:4,seed=1")
 
 
 def rounds(seed: int, scale: float) -> Iterator[Trial]:
     """Everything here, `scale` times as often as the whole has it."""
     for name, count in COUNTS.items():
+        if scale < SHORT and name.endswith("bytes"):
+            continue  # tests/test_archives.py has every bit of one
         yield _in_children(name, seed, max(10, round(count * scale)))
-    yield _special_files()
-    yield _small_files()
+    with tempfile.TemporaryDirectory() as folder, Nursery(Path(folder), WARM) as nursery:
+        yield _special_files(nursery, seed, scale)
+        yield _small_files(nursery)
 
 
 def _in_children(name: str, seed: int, count: int) -> Trial:
@@ -73,16 +81,15 @@ def _in_children(name: str, seed: int, count: int) -> Trial:
 
 def _run(words: list[str], folder: str) -> subprocess.CompletedProcess[str]:
     """In a child with a limit on memory and one on time (status -9)."""
-    path = os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
     with subprocess.Popen(
         words,
         cwd=folder,
-        env={**os.environ, "PYTHONPATH": path, "FMDP_THREADS": "1"},
+        env={**os.environ, **surroundings(), "FMDP_THREADS": "1"},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        preexec_fn=_limited,
+        preexec_fn=lambda: limit(MEMORY_BYTES),
     ) as child:
         try:
             out, err = child.communicate(timeout=SECONDS_A_CHILD)
@@ -90,11 +97,6 @@ def _run(words: list[str], folder: str) -> subprocess.CompletedProcess[str]:
             child.kill()
             out, err = child.communicate()
         return subprocess.CompletedProcess(words, child.returncode, out, err)
-
-
-def _limited() -> None:
-    resource.setrlimit(resource.RLIMIT_AS, (BYTES_A_CHILD, BYTES_A_CHILD))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
 # ---- mutations -----------------------------------------------------------------------------------
@@ -301,6 +303,51 @@ def _look_at_model(path: Path) -> None:
     assert again == model
 
 
+def _look_at_spec(path: Path) -> None:
+    from fmdp.experiments.spec import read_spec
+
+    spec = read_spec(path)
+    first = next(iter(spec.runs()))
+    assert len(spec.hash) == len(first.key) == 64
+
+
+def _spec() -> dict[str, Any]:
+    return {
+        "name": "mutated",
+        "title": "A title",
+        "steps": 20,
+        "seeds": [0, 3],
+        "problems": ["circle:2", "riverswim:1", "jao:2,delta=0.1"],
+        "learners": [
+            "random",
+            {"name": "psrl", "label": "P", "planner": "exact", "set": {"c": [0.1, 0.75]}},
+            {"name": "dorl", "planner": {"name": "exact", "tolerance": 0.01}, "set": {"c": 0.03}},
+            {"name": "frmax", "problems": ["circle:2"], "set": {"m": 50}},
+        ],
+    }
+
+
+def toml(value: Any, top: bool = True) -> str:
+    """A JSON value as TOML would have it; what TOML cannot say is written all the same."""
+    if isinstance(value, dict):
+        if top:
+            return "".join(
+                f"{json.dumps(key)} = {toml(one, False)}\n" for key, one in value.items()
+            )
+        return (
+            "{"
+            + ", ".join(f"{json.dumps(k)} = {toml(one, False)}" for k, one in value.items())
+            + "}"
+        )
+    if isinstance(value, list):
+        return "[" + ", ".join(toml(one, False) for one in value) + "]"
+    if isinstance(value, float):
+        return json.dumps(value).replace("NaN", "nan").replace("Infinity", "inf")
+    # TOML has no surrogates; a lone one is written all the same.
+    text = json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    return text.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
+
+
 def _look_at_policy(path: Path) -> None:
     from fmdp.planning.policy import load_policy
     from fmdp.planning.randomised import RandomisedPolicy
@@ -332,6 +379,9 @@ def _cases(
 
         sources = [dumps(_problem(which)).encode() for which in PROBLEMS]
         look = _look_at_model
+    elif what == "spec":
+        sources = [toml(_spec()).encode()]
+        look = _look_at_spec
     elif what == "policy":
         from fmdp.planning.policy import policy_bytes
 
@@ -344,11 +394,37 @@ def _cases(
         source = dice.choice(sources)
         if how == "bytes":
             yield mutated_bytes(source, dice), look
+        elif how == "from the schema":
+            yield from _by_the_schema(json.loads(source), dice)
+        elif what == "spec":
+            yield toml(mutated_json(_spec(), dice)).encode("utf-8", "surrogatepass"), look
         elif what == "model":
             text = json.dumps(mutated_json(json.loads(source), dice))
             yield text.encode("utf-8", "surrogatepass"), look
         else:
             yield _lying(source, folder, dice), look
+
+
+def _by_the_schema(
+    document: Any, dice: random.Random
+) -> Iterator[tuple[bytes, Callable[[Path], None]]]:
+    import jsonschema
+
+    import fmdp
+    from torture.schema import changed
+
+    place = Path(fmdp.__file__).parent / "model" / "schema"
+    schemas = [json.loads(path.read_text()) for path in sorted(place.glob("*.schema.json"))]
+    schema = dice.choice(schemas)
+    # An older version's document says what a newer one may say as well.
+    made = changed({**document, "version": schema["properties"]["version"]["const"]}, schema, dice)
+    valid = any(jsonschema.Draft202012Validator(one).is_valid(made) for one in schemas)
+
+    def look(path: Path) -> None:
+        _look_at_model(path)
+        assert valid, "the schema forbids it, and it was read"
+
+    yield json.dumps(made).encode("utf-8", "surrogatepass"), look
 
 
 def child(name: str, seed: str, count: int) -> None:
@@ -383,41 +459,43 @@ def child(name: str, seed: str, count: int) -> None:
 # ---- the command line ----------------------------------------------------------------------------
 
 
-def _special_files() -> Trial:
+def _special_files(nursery: Nursery, seed: int, scale: float) -> Trial:
     """Devices, pipes, sockets and folders in the place of every file that is read."""
     tried, failures = 0, []
+    dice = random.Random(seed)
     with tempfile.TemporaryDirectory() as folder:
-        os.mkfifo(Path(folder) / "pipe")
-        (Path(folder) / "folder").mkdir()
+        place = Path(folder)
+        os.mkfifo(place / "pipe")
+        (place / "folder").mkdir()
+        (place / "store").mkdir()
+        os.mkfifo(place / "store" / "runs.sqlite")
         here = Path.cwd()
         os.chdir(folder)
         with socket.socket(socket.AF_UNIX) as made:
             made.bind("socket")
         os.chdir(here)
-        for file in ("pipe", "folder", "socket", "/dev/zero", "/dev/null", "/proc/self/mem"):
-            name = file if "/" in file else f"./{file}"
+        learner = ["learn", "circle:3", "--steps", "5", "--learner", "policy", "--set"]
+        cases = [
+            words
+            for file in ("pipe", "folder", "socket", "/dev/zero", "/dev/null", "/proc/self/mem")
+            for name in [file if "/" in file else f"./{file}"]
             for words in (
                 ["show", name],
                 ["plan", name],
                 ["convert", name, "out.json"],
                 ["evaluate", "circle:3", name],
-                [
-                    "learn",
-                    "circle:3",
-                    "--steps",
-                    "5",
-                    "--learner",
-                    "policy",
-                    "--set",
-                    f"policy={name}",
-                ],
+                [*learner, f"policy={name}"],
                 ["sweep", name, "--out", "out"],
-            ):
-                tried += 1
-                ran = _run([sys.executable, "-m", "fmdp", *words], folder)
-                said = ran.stderr.strip().splitlines()
-                if ran.returncode != 2 or len(said) != 1 or ran.stdout:
-                    failures.append(f"{' '.join(words)}: status {ran.returncode}: {said[-1:]}")
+                ["report", name],
+            )
+        ]
+        cases.append(["report", "store"])
+        for words in cases if scale >= SHORT else dice.sample(cases, 6):
+            tried += 1
+            ended = nursery.run(words, folder=place)
+            wrong = "took too long" if ended is None else ended.wrong(2)
+            if wrong or (ended and ended.output):
+                failures.append(f"{' '.join(words)}: {wrong or 'printed something'}")
     return Trial("what is no regular file", tried, tuple(failures))
 
 
@@ -425,7 +503,7 @@ MOST_MEMORY = 600 << 20
 """Of a child that reads a small file; an idle one has about 200 MB."""
 
 
-def _small_files() -> Trial:
+def _small_files(nursery: Nursery) -> Trial:
     """Files of some kilobytes that declare gigabytes: the most memory that a child has had."""
     from fmdp.archives import pack
 
@@ -448,6 +526,8 @@ def _small_files() -> Trial:
             ("many.json", json.dumps(model).encode()),
             ("wide.json", json.dumps(wide).encode()),
             ("bomb.npz", bomb),
+            ("deep.json", b"[" * 100_000),
+            ("seeds.toml", toml({**_spec(), "seeds": 2**31}).encode()),
         ):
             (Path(folder) / name).write_bytes(content)
         for words, status in (
@@ -455,23 +535,15 @@ def _small_files() -> Trial:
             (["convert", "many.json", "out.json"], 0),
             (["show", "wide.json"], 2),
             (["evaluate", "circle:3", "bomb.npz"], 2),
+            (["show", "deep.json"], 2),
+            (["sweep", "seeds.toml", "--out", "out"], 2),
         ):
             tried += 1
-            code = (
-                "import sys, resource, runpy\n"
-                "sys.argv = ['fmdp', *sys.argv[1:]]\n"
-                "try:\n"
-                "    runpy.run_module('fmdp', run_name='__main__')\n"
-                "finally:\n"
-                "    used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
-                "    print('USED', used, file=sys.stderr)\n"
-            )
-            ran = _run([sys.executable, "-c", code, *words], folder)
-            said = ran.stderr.split("USED")
-            used = int(said[-1]) << 10 if len(said) > 1 else 0
-            if ran.returncode != status or not 0 < used < MOST_MEMORY:
-                last = ran.stderr[-200:]
-                failures.append(f"{words}: status {ran.returncode}, {used >> 20} MB: {last}")
+            ended = nursery.run(words, folder=Path(folder))
+            wrong = "took too long" if ended is None else ended.wrong(status)
+            used = 0 if ended is None or ended.peak_bytes is None else ended.peak_bytes
+            if wrong or not 0 < used < MOST_MEMORY:
+                failures.append(f"{words}: {wrong}, {used >> 20} MB")
     return Trial("small files that declare gigabytes", tried, tuple(failures))
 
 

@@ -41,14 +41,17 @@ Found = list[Any]
 BATCH = 25
 
 
+SPEC = """
+    name = "NAME"
+    steps = 30
+    seeds = 4
+    problems = ["circle:2", "circle:3"]
+    learners = ["psrl", "random", "oracle"]
+"""
+
+
 def spec(name: str = "tortured") -> Spec:
-    return parse_spec(f"""
-        name = "{name}"
-        steps = 30
-        seeds = 4
-        problems = ["circle:2", "circle:3"]
-        learners = ["psrl", "random", "oracle"]
-    """)
+    return parse_spec(SPEC.replace("NAME", name))
 
 
 def rounds(seed: int, scale: float) -> Iterator[Trial]:
@@ -278,6 +281,8 @@ def change(raw: sqlite3.Connection, luck: random.Random) -> None:
     table = luck.choice(tables)
     key = [row[1] for row in raw.execute(f"PRAGMA table_info({table})") if row[5]]
     rows = raw.execute(f"SELECT {', '.join(key)} FROM {table}").fetchall()
+    if not rows:
+        return  # an earlier change has emptied it
     where = " AND ".join(f"{column} = ?" for column in key)
     row = luck.choice(rows)
     kind = luck.choice(["value"] * 6 + ["delete", "delete all", "copy", "drop", "rename", "strict"])
