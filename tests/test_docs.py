@@ -47,6 +47,15 @@ def test_the_python_of_the_first_page_runs(capsys: pytest.CaptureFixture[str]) -
     assert capsys.readouterr().out.startswith("Status.CONVERGED 2.933000")
 
 
+@pytest.mark.usefixtures("folder")
+def test_twenty_minutes_from_top_to_bottom(capsys: pytest.CaptureFixture[str]) -> None:
+    page = Page("twenty-minutes.md")
+    page.run(capsys)
+    assert (page.commands, page.printed) == (5, 6)
+    assert Path("runs/report/index.html").exists()
+    assert page.names["agent"].steps == 200
+
+
 def test_every_page_is_linked_from_another() -> None:
     reached = {
         (page.parent / link.partition("#")[0]).resolve() for page in PAGES for link in links(page)

@@ -1,5 +1,5 @@
 """Imports go one way: model -> {problems, elimination} -> planning -> {measures, learning}
--> simulation -> experiments -> reports -> cli.
+-> simulation -> {service, logs} -> experiments -> reports -> cli.
 
 `compiled`, `errors`, `interrupts`, `memory`, `numerals`, `archives`, `parameters`, `progress`,
 `settings`, `generators` and `registries` lie below all; `interop` and `testing` stand on everything
@@ -31,6 +31,7 @@ STOREYS = (
     ("planning",),
     ("measures", "learning"),
     ("simulation",),
+    ("service", "logs"),
     ("interop", "testing"),
     ("experiments",),
     ("reports",),

@@ -16,6 +16,14 @@ def test_an_id_becomes_a_file_and_a_file_another(run: Any, tmp_path: Path) -> No
     assert load(second) == problem("riverswim:2")
 
 
+def test_what_a_file_knows_is_in_the_next(run: Any, tmp_path: Path) -> None:
+    pumps = Path(__file__).parents[2] / "examples" / "pumps.json"
+    again = tmp_path / "again.json"
+    assert run("convert", str(pumps), str(again)).status == 0
+    assert load(again) == load(pumps)
+    assert "crew_1" in run("show", str(again)).out
+
+
 def test_an_unknown_ending_is_refused(run: Any, tmp_path: Path) -> None:
     assert ".json" in run("convert", "riverswim:2", str(tmp_path / "a.xyz")).refusal
     assert list(tmp_path.iterdir()) == []

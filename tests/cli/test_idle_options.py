@@ -21,9 +21,12 @@ BOTH_CONSTANTS = "--set transition_constant=1 --set reward_constant=1"
     [
         (
             "plan circle:3 --discount .9",
-            "of planner exact is used with criterion=discounted alone; got discount=0.9 with crit",
+            "of planner exact is used with criterion=discounted or finite alone; got discount=0.9",
         ),
-        ("plan circle:3 --planner exact --criterion average --discount .9", "discounted alone"),
+        (
+            "plan circle:3 --planner exact --criterion average --discount .9",
+            "discounted or finite alone",
+        ),
         ("plan circle:3 --ties first --tie-seed 3", "is used with ties=random alone"),
         ("plan circle:3 --planner alp --ties last --tie-seed 3", "tie_seed=3 with ties=last"),
         ("plan circle:3 --span-budget 3 --ties first --tie-seed 1", "ties=random alone"),
@@ -34,7 +37,7 @@ BOTH_CONSTANTS = "--set transition_constant=1 --set reward_constant=1"
         ("measure star:3,dynamics=ippc,alpha1=.3", "is used with dynamics=xu alone"),
         ("show circle:3 --rows 5", "--rows is for a table"),
         ("show circle:3 --table machine_0 --rows 5 --json", "--rows is for a table"),
-        ("learn jao:2 --learner dorl --discount .9", "criterion=discounted alone"),
+        ("learn jao:2 --learner dorl --discount .9", "criterion=discounted or finite alone"),
         ("learn jao:2 --learner dorl --ties first --tie-seed 3", "ties=random alone"),
         ("learn jao:2 --learner dorl --set length=5", "episodes=growing has no use for one"),
         ("learn jao:2 --learner frmax --set length=5", "episodes=known has no use for one"),
@@ -62,7 +65,7 @@ def spec(learner: str) -> str:
 @pytest.mark.parametrize(
     ("learner", "line"),
     [
-        ('planner = { name = "exact", discount = 0.9 }', "criterion=discounted alone"),
+        ('planner = { name = "exact", discount = 0.9 }', "criterion=discounted or finite alone"),
         ('planner = { name = "exact", ties = ["random", "first"], tie_seed = 3 }', "ties=first"),
         ('set = { episodes = ["arithmetic", "fixed"], length = 5 }', "has no use for one"),
         (

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import inspect
 import os
 import re
 import subprocess
@@ -16,8 +18,9 @@ from fmdp.planning.registry import PLANNERS
 
 from .conftest import Ran
 
-BY_TEXT_ALONE = {"targets", "threads", "relevance"}
-"""Settings for those who know: `--planner alp,targets=split`; the contract has no option."""
+BY_TEXT_ALONE = {"targets", "threads", "relevance", "intervals"}
+"""Settings for those who know: `--planner alp,targets=split`; the contract has no option, or one
+without a value (--robust)."""
 
 
 def declared(setting: str) -> dict[str, Parameter]:
@@ -86,6 +89,12 @@ def test_the_help_is_what_people_see(run: Callable[..., Ran]) -> None:
     for setting in options.SETTING_OF.values():
         option = options.option_of(setting)
         assert f"{option} {HELP[option][0]} {HELP[option][1]}" in words
+
+
+@pytest.mark.parametrize("command", ["plan", "learn", "serve"])
+def test_every_command_that_plans_takes_every_option(command: str) -> None:
+    taken = inspect.signature(getattr(importlib.import_module(f"fmdp.cli.{command}"), command))
+    assert set(options.SETTING_OF) <= set(taken.parameters)
 
 
 def test_the_shell_completes_the_name_of_a_planner() -> None:

@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
-from fmdp.model import FactoredMDP, save
+import fmdp
+from fmdp.cli.show import description, print_model
+from fmdp.model import FactoredMDP, at_most, forbid, save
 
 
 def test_the_circle_of_four(run: Any) -> None:
@@ -21,6 +23,27 @@ def test_the_circle_of_four(run: Any) -> None:
         shown["action_variables"][0]["name"],
     ]
     assert first["rows"] == 20
+
+
+def test_classes_of_alike_rows(run: Any) -> None:
+    name = "circle:4,dynamics=guestrin,alike={}"
+    untold = run("show", name.format("none"), "--json").json
+    assert untold["L"] == 20
+    assert untold["transition_classes"] is None
+    assert untold["state_variables"][0]["classes"] is None
+    # Restarted, or one of four by the machine and its parent; a machine pays if it works.
+    for alike, classes, rewards in (("rows", 20, 8), ("machines", 5, 2)):
+        told = run("show", name.format(alike), "--json").json
+        assert (told["L"], told["transition_classes"], told["reward_classes"]) == (
+            5,
+            classes,
+            rewards,
+        )
+        assert [one["classes"] for one in told["state_variables"]] == [5] * 4
+        assert [one["classes"] for one in told["reward_factors"]] == [2] * 4
+    text = run("show", name.format("machines")).out
+    assert "5 classes of 80 transition rows, 2 of 8 reward rows" in text
+    assert run("measure", name.format("rows"), "--json").json["L"] == 5
 
 
 def test_sizes_are_exact_however_long(run: Any) -> None:
@@ -76,3 +99,27 @@ def test_a_name_of_two_factors_needs_a_prefix(run: Any, tmp_path: Any) -> None:
     path = str(tmp_path / "model.json")
     assert '"reward:x"' in run("show", path, "--table", "x").refusal
     assert run("show", path, "--table", "reward:x", "--json").json["table"]["rows"] == [0, 1]
+
+
+def test_constraints_are_listed(capsys: Any, run: Any) -> None:
+    model = fmdp.problem("machines:3")
+    first, second, _ = model.structure.action_names
+    bound = model.with_constraints(
+        at_most(model, 2, name="crews"),
+        forbid(model, {first: 1, second: 1}, {"status_0": "good", first: 1}),
+    )
+    told = description(bound)["constraints"]
+    assert told[0] == {
+        "name": "crews",
+        "scope": list(model.structure.action_names),
+        "at_most": 2,
+        "idle": ["leave"] * 3,
+    }
+    assert told[1]["scope"] == ["status_0", first, second]
+    assert (told[1]["forbidden"], told[1]["rows"]) == (4, 12)
+    print_model(bound)
+    text = capsys.readouterr().out
+    assert "at most 2 of 3 not at leave" in text
+    assert "good reboot leave; good reboot reboot; fail reboot reboot; 1 more" in text
+    assert run("show", "circle:3", "--json").json["constraints"] == []
+    assert "constraint" not in run("show", "circle:3").out

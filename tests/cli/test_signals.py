@@ -15,6 +15,8 @@ import numpy as np
 import pytest
 
 import fmdp
+from fmdp import progress
+from fmdp.cli.signals import Signals
 from fmdp.elimination.backup import backup_for
 from fmdp.interrupts import held
 
@@ -52,6 +54,31 @@ def test_while_the_commands_are_imported(number: str, status: int) -> None:
         "sys.exit(main())\n"
     )
     ran = python(script)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (status, "", "fmdp: interrupted\n")
+
+
+@pytest.mark.parametrize(("number", "status"), [("SIGINT", 130), ("SIGTERM", 143)])
+def test_inside_code_that_is_made_of_a_text(number: str, status: int, tmp_path: Path) -> None:
+    """A dataclass that is being made while a module is run: Python noted KeyboardInterrupt as one
+    that nobody has caught, and ended by SIGINT."""
+    (tmp_path / "program.py").write_text(
+        "import signal, sys\n"
+        "class Finder:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name == 'typer':\n"
+        f"            exec('import signal; signal.raise_signal(signal.{number})')\n"
+        "sys.meta_path.insert(0, Finder())\n"
+        "from fmdp.cli import main\n"
+        "sys.exit(main())\n"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-m", "program"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
     assert (ran.returncode, ran.stdout, ran.stderr) == (status, "", "fmdp: interrupted\n")
 
 
@@ -207,6 +234,27 @@ def test_a_closed_standard_output_is_refused_before_the_work() -> None:
     assert (ran.returncode, ran.stderr) == (2, line)
 
 
+def test_a_pipe_that_is_not_standard_output_is_not_taken_for_it(
+    run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A sweep whose workers could not be started ended with status 0 and without a word."""
+
+    def broken(*_: Any, **__: Any) -> None:
+        raise BrokenPipeError(32, "Broken pipe")
+
+    (tmp_path / "spec.toml").write_text(
+        'steps = 5\nseeds = 1\nproblems = ["circle:2"]\nlearners = ["random"]'
+    )
+    with monkeypatch.context() as patch:
+        patch.setattr("concurrent.futures.ProcessPoolExecutor.submit", broken)
+        ran = run("sweep", str(tmp_path / "spec.toml"), "--out", str(tmp_path / "out"))
+    assert (ran.status, ran.out) == (2, "")
+    assert "fmdp: worker processes cannot be started: Broken pipe" in ran.err
+    monkeypatch.setattr("fmdp.problems.problem", broken)
+    with pytest.raises(RuntimeError, match="has gone"):
+        run("plan", "circle:3")
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="needs a shell that closes descriptors")
 def test_a_closed_standard_error_hides_nothing() -> None:
     ran = subprocess.run(
@@ -256,6 +304,16 @@ def test_time_is_looked_at_while_a_plan_is_prepared() -> None:
     assert span.status is fmdp.Status.TIME_LIMIT
 
 
+@pytest.mark.parametrize("settings", ["", ",method=factored", ",criterion=average"])
+def test_time_is_looked_at_while_a_linear_program_is_prepared(settings: str) -> None:
+    """Networks of two hundred machines were built, and policies taken out of them, when time was
+    long up."""
+    found = fmdp.plan(fmdp.problem("circle:200"), f"alp,max_seconds=0.001{settings}")
+    assert found.status is fmdp.Status.TIME_LIMIT
+    assert found.policy is None
+    assert found.gain_bounds == (0.0, 200.0)
+
+
 def test_time_is_looked_at_while_a_model_is_built(run: Any, monkeypatch: Any) -> None:
     def endless(text: str) -> None:
         while True:
@@ -274,9 +332,11 @@ def test_an_interrupt_while_a_plan_is_prepared_is_a_plan(monkeypatch: pytest.Mon
         raise KeyboardInterrupt
 
     monkeypatch.setattr("fmdp.elimination.backup.build_program", impatient)
-    found = fmdp.plan(fmdp.problem("circle:3"), "exact")
-    assert found.status is fmdp.Status.INTERRUPTED
-    assert found.gain_bounds == (0.0, 3.0)
+    monkeypatch.setattr("fmdp.planning.linear.alp.Forms", impatient)
+    for planner in ("exact", "alp"):
+        found = fmdp.plan(fmdp.problem("circle:3"), planner)
+        assert found.status is fmdp.Status.INTERRUPTED
+        assert found.gain_bounds == (0.0, 3.0)
 
 
 # ---- a cache that has no place ------------------------------------------------------------------
@@ -369,3 +429,41 @@ def test_what_is_no_address_of_a_scheduler(run: Any, tmp_path: Path, address: st
     spec.write_text('steps = 10\nseeds = 1\nproblems = ["circle:2"]\nlearners = ["random"]\n')
     ran = run("sweep", str(spec), "--out", str(tmp_path / "store"), "--dask", address)
     assert "--dask must be the address of a Dask scheduler" in ran.refusal
+
+
+class Unraisable:
+    """What the interpreter hands to its hook; a second signal comes while it is looked at."""
+
+    @property
+    def exc_type(self) -> type[BaseException]:
+        signal.raise_signal(signal.SIGTERM)
+        return KeyboardInterrupt
+
+
+def test_a_signal_inside_the_hook_for_lost_signals_is_sent_again() -> None:
+    """It was raised there, printed as a traceback by the interpreter, and lost."""
+    signals = Signals(whole_program=False)
+    signals.listen()
+    try:
+        signals._unraisable(Unraisable())
+        with pytest.raises(KeyboardInterrupt):
+            time.sleep(5)
+        assert signals.status(130) == 143
+    finally:
+        signals.leave()
+
+
+def test_a_display_is_started_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A signal while its thread starts comes when it has: inside, a lock was released twice."""
+    start = threading.Thread.start
+    started: list[str] = []
+
+    def interrupted(thread: threading.Thread) -> None:
+        signal.raise_signal(signal.SIGINT)
+        start(thread)
+        started.append(thread.name)
+
+    monkeypatch.setattr(threading.Thread, "start", interrupted)
+    with pytest.raises(KeyboardInterrupt), progress.showing("work", compiles=False):
+        pass
+    assert started

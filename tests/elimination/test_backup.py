@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fmdp
-from fmdp.elimination import layout
+from fmdp.elimination import kernels, layout
 from fmdp.elimination.backup import Backup, backup_for
 from fmdp.elimination.classes import (
     FlatTables,
@@ -243,9 +243,39 @@ def test_what_cannot_fit_is_refused_before_anything_is_made() -> None:
 def test_predicted_memory_covers_what_is_allocated() -> None:
     for name in ("circle:12", "bi-ring:10", "random:6,values=4,parents=3", "riverswim:3"):
         structure = problem(name).structure
-        backup = Backup(structure)
-        program = backup.program
-        arrays = [program.row_sources.at, program.reward_sources.at, *program.steps]
-        arrays += [array for room in backup._rooms for array in room]
-        vectors = 3 * 8 * structure.n_states
-        assert sum(array.nbytes for array in arrays) + vectors <= backup.predicted_bytes
+        for backup in (Backup(structure), Backup(structure, shape=kernels.BOX)):
+            program = backup.program
+            arrays = [program.row_sources.at, program.reward_sources.at, *program.steps]
+            arrays += [array for room in backup._rooms for array in room]
+            vectors = 3 * 8 * structure.n_states
+            assert sum(array.nbytes for array in arrays) + vectors <= backup.predicted_bytes
+
+
+@given(st.data())
+@settings(max_examples=80)
+def test_actions_that_read_alike_rows_share_for_any_tables(data: st.DataObject) -> None:
+    """By structure, without the tables; equal to the dense backup, plain and nested."""
+    structure = data.draw(strategies.structures(alike=True, max_actions=8))
+    model = data.draw(strategies.models(structure))
+    h = data.draw(strategies.values(structure))
+    scale = 1.0 + np.abs(h).max()
+    backup = Backup(structure)
+    backup.load(model)
+    q = oracles.action_values(oracles.dense(model), h, 1.0)
+    np.testing.assert_allclose(backup.apply(h), q.max(axis=0), atol=1e-12 * scale)
+    np.testing.assert_allclose(backup.action_values(h), q.T, atol=1e-12 * scale)
+    tables = data.draw(strategies.optimistic_tables(structure))
+    nested = Backup(structure, nested=True)
+    nested.load(tables)
+    expected = oracles.nested_values(tables, h, nested.layout.order).max(axis=0)
+    np.testing.assert_allclose(nested.apply(h), expected, atol=1e-12 * scale)
+
+
+def test_joint_actions_that_read_the_same_classes_are_one_class() -> None:
+    """A machine tells its own restart from all others; without knowing rows are alike, every
+    action from every other."""
+    told = problem("circle:5,dynamics=guestrin,alike=rows").structure
+    assert [len(set(row)) for row in action_classes(told).transitions.tolist()] == [2] * 5
+    untold = problem("circle:5,dynamics=guestrin").structure
+    assert [len(set(row)) for row in action_classes(untold).transitions.tolist()] == [6] * 5
+    assert Backup(told).layout.multiply_adds < Backup(untold).layout.multiply_adds

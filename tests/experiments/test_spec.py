@@ -436,3 +436,19 @@ def test_a_module_beside_the_spec_is_found_from_a_prompt(
     """There the path begins with "", which is where one stands, and not where the spec is."""
     monkeypatch.setattr(sys, "path", ["", *sys.path])
     assert read_spec(beside / "own.toml").cells
+
+
+def test_a_setting_that_came_later_moves_no_key_where_it_is_not_used() -> None:
+    """The key is that of a run which was stored before `horizon` and `intervals` came."""
+    text = """
+    steps = 10000
+    seeds = [0]
+    problems = ["circle:4"]
+
+    [[learners]]
+    name = "psrl"
+    set = { c = 0.75, episodes = "arithmetic" }
+    planner = "exact"
+    """
+    (planned,) = parse_spec(text, "old").runs()
+    assert planned.key.startswith("b5b574ae1c")

@@ -191,3 +191,10 @@ def test_a_decision_that_fails_changes_nothing() -> None:
     simulation.run(50 - 3)
     plain = simulate(MODEL, fmdp.DORL(), 50, 1, reference=FREE)
     assert simulation.result().total_reward == plain.total_reward
+
+
+@pytest.mark.parametrize("planner", ["exact", "alp"])
+def test_a_planner_without_time_is_one_line(planner: str) -> None:
+    learner = fmdp.PSRL(planner=f"{planner},max_seconds=1e-9")
+    with pytest.raises(InvalidParameter, match=f"planner {planner} gave none: stopped at"):
+        fmdp.simulate(fmdp.problem("circle:14"), learner, 10)

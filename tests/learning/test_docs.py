@@ -14,11 +14,12 @@ from ..pages import Page
 @pytest.mark.usefixtures("folder")
 def test_the_page_from_top_to_bottom(capsys: pytest.CaptureFixture[str]) -> None:
     page = Page("learning.md")
-    assert len(page.python) == 2
+    assert len(page.python) == 4
     page.run(capsys)
     assert Path("agent.npz").exists()
     assert page.names["agent"].steps == 100
     assert page.names["run"].steps == 2_000
+    assert page.names["model"].structure.max_scope_size == 5
 
 
 def test_every_parameter_is_explained() -> None:

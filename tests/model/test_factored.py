@@ -285,7 +285,9 @@ def test_from_factors_counts_rows_as_they_were_given() -> None:
         FactoredMDP.from_factors((2,), (3,), [(["a0", "s0"], rows)])
     means = [0, 0, 2, 0]
     with pytest.raises(InvalidModel, match=r"row 2 \(a0=1, s0=0\): mean is 2\.0"):
-        FactoredMDP.from_factors((2,), (2,), [((), [1, 0])], [((1, 0), means)])
+        FactoredMDP.from_factors(
+            (2,), (2,), [((), [1, 0])], [((1, 0), means)], reward_ranges=[(0, 1)]
+        )
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fmdp.errors import FileProblem, FmdpError, InvalidModel
-from fmdp.model import FactoredMDP, Noise, Structure, factored, files, load, save
+from fmdp.model import FactoredMDP, Noise, Structure, factored, files, load, save, tables
 from fmdp.model.files import dumps, loads, write_atomically
 from fmdp.problems import problem
 from fmdp.testing.strategies import models
@@ -170,13 +170,13 @@ def test_a_load_checks_every_part_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
         monkeypatch.setattr(owner, name, watching)
 
-    watched(factored, "as_distributions")
-    watched(factored, "_reward_table")
+    watched(tables, "as_distributions")
+    watched(factored, "reward_table")
     watched(Structure, "_settle_variables")
     assert loads(text) == model
     assert checked.count("_settle_variables") == 1
     assert checked.count("as_distributions") == model.structure.m
-    assert checked.count("_reward_table") == model.structure.l
+    assert checked.count("reward_table") == model.structure.l
 
 
 def test_errors_count_rows_as_the_file_does() -> None:
@@ -220,7 +220,7 @@ ROW = ("transitions", 0, "rows")
         (drop("format"), ['"format" is missing', "fmdp-model"]),
         (put("format", value="fmdp-policy"), ['"fmdp-policy"', '"fmdp-model"']),
         (drop("version"), ['"version" is missing']),
-        (put("version", value=2), ['"version" is 2', "up to version 1", "newer fmdp"]),
+        (put("version", value=3), ['"version" is 3', "up to version 2", "newer fmdp"]),
         (put("version", value=0), ['"version" is 0']),
         (put("version", value=True), ['"version" is true']),
         (put("version", value="1"), ['"version" is "1"']),
@@ -243,7 +243,13 @@ ROW = ("transitions", 0, "rows")
         (put("name", value=None), ['"name" is null', "string"]),
         (put("initial_state", value=[2]), ["initial state (2,)", '"machine" is 2', "0..1"]),
         (put("initial_state", value=[True]), ['"initial_state", entry 0 is true']),
-        (put("initial_state", value=["up"]), ['"initial_state", entry 0 is "up"', "whole number"]),
+        (put("initial_state", value=["u"]), ['"machine" has no value "u"', 'mean "up"?']),
+        (put("initial_state", value="up"), ['"initial_state" is "up"; must be an array']),
+        (put("initial_state", value=[[0]]), ['"initial_state", entry 0', "name of a value"]),
+        (put("initial_state", value={}), ['initial state: "machine" is missing']),
+        (put("initial_state", value={"machine": 2}), ['"machine" is 2; must be in 0..1']),
+        (put("initial_state", value={"machin": 1}), ['called "machin"', 'mean "machine"?']),
+        (put("initial_state", value={"machine": None}), ['"machine" is None; must be in 0..1']),
         (put("groups", value=[["act"]]), ["group 0", "0..0"]),
         (put("groups", value=[["machin"]]), ["group 0", '"machin"', 'did you mean "machine"?']),
         (put("groups", value=["machine"]), ['"groups", entry 0 is "machine"', "array"]),

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import fmdp
+from fmdp.model import Intervals
 from fmdp.numerals import lower_text, upper_text
 from fmdp.planning.plan import Plan, Status
 from fmdp.planning.policy import policy_of
@@ -102,3 +103,17 @@ def test_a_policy_is_one_line() -> None:
     assert repr(policy_of(nothing, model.structure, "it")) == "Rule(nothing)"
     table = fmdp.plan(fmdp.problem("circle:3")).policy
     assert repr(table) == "TablePolicy(8 states, 4 actions)"
+
+
+def test_a_plan_for_intervals_promises_its_lower_bound_and_no_more() -> None:
+    exact = fmdp.problem("jao:1")
+    off = np.zeros_like(exact.transitions[0])
+    off[:2] = 0.1
+    known = Intervals(
+        (exact.transitions[0] - off,), (exact.transitions[0] + off,), exact.rewards, exact.rewards
+    )
+    model = fmdp.FactoredMDP(exact.structure, exact.transitions, exact.rewards, intervals=known)
+    plan = fmdp.plan(model, fmdp.Exact(intervals="robust"))
+    assert plan.gain_lower < plan.policy_gain  # type: ignore[operator]
+    assert "sure to gain" not in str(plan)
+    assert "in the model as it is" in str(plan)

@@ -78,8 +78,11 @@ class Case:
         sizes = self.recipe.action_sizes
         found = []
         for state in truth.assignments(self.recipe.state_sizes):
+            action = policy(state)
+            if not self.recipe.allows(state, action):
+                raise AssertionError(f"{self.recipe.name}: {action} in {state} is forbidden")
             index = 0
-            for value, size in zip(policy(state), sizes, strict=True):
+            for value, size in zip(action, sizes, strict=True):
                 index = index * size + int(value)
             found.append(index)
         return found

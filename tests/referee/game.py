@@ -17,7 +17,7 @@ import numpy as np
 
 import fmdp
 from fmdp.measures import measure
-from referee import claims, recipes, replay
+from referee import claims, recipes, replay, truth
 from referee.claims import Case
 from referee.ledger import Ledger
 
@@ -70,8 +70,16 @@ def linear_programs(ledger: Ledger, case: Case, short: bool, turn: int) -> None:
 def evaluations(ledger: Ledger, case: Case, short: bool, turn: int) -> None:
     recipe = case.recipe
     draw = np.random.default_rng(turn)
+    may = [
+        [recipe.allows(state, action) for action in truth.assignments(recipe.action_sizes)]
+        for state in truth.assignments(recipe.state_sizes)
+    ]
     policies = [draw.integers(recipe.n_actions, size=recipe.n_states) for _ in range(2)]
     policies.append(np.array(case.best.policy))
+    for actions in policies:
+        for s, own in enumerate(may):
+            if not own[actions[s]]:
+                actions[s] = own.index(True)
     for actions in policies[:1] if short else policies:
         policy = fmdp.TablePolicy(recipe.state_sizes, recipe.action_sizes, actions)
         claims.judge_evaluation(ledger, case, actions.tolist(), fmdp.evaluate(case.model, policy))

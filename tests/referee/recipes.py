@@ -34,6 +34,8 @@ class Recipe:
     start: tuple[int, ...]
     noise: str = "deterministic"
     """gaussian: of a fifth of the unit."""
+    forbidden: tuple[tuple[tuple[int, ...], NDArray[np.bool_]], ...] = ()
+    """What may not be done: sorted scopes, and a table [rows] each."""
 
     @property
     def n_states(self) -> int:
@@ -65,7 +67,18 @@ class Recipe:
             initial_state=self.start,
             noise=fmdp.Noise(self.noise, 0.2 * self.unit * (self.noise == "gaussian")),
             name=self.name,
+            constraints=[fmdp.Forbidden(scope, table) for scope, table in self.forbidden],
         )
+
+    def allows(self, state: Sequence[int], action: Sequence[int]) -> bool:
+        joint, sizes = (*state, *action), self.state_sizes + self.action_sizes
+        for scope, table in self.forbidden:
+            row = 0
+            for v in scope:
+                row = row * sizes[v] + joint[v]
+            if table[row]:
+                return False
+        return True
 
     def in_unit(self, scale: float, shift: float = 0.0) -> Recipe:
         """The same model with rewards r * scale + shift * scale; a power of two loses nothing."""
@@ -91,12 +104,14 @@ class Recipe:
         def pairs(factors: Sequence[Factor]) -> str:
             return "[" + ", ".join(f"({scope}, {table.tolist()})" for scope, table in factors) + "]"
 
+        rules = [f"fmdp.Forbidden({scope}, {table.tolist()})" for scope, table in self.forbidden]
         return (
             f"model = fmdp.FactoredMDP.from_factors(\n"
             f"    {self.state_sizes}, {self.action_sizes},\n"
             f"    {pairs(self.transitions)},\n"
             f"    {pairs(self.rewards)},\n"
             f"    reward_ranges={self.ranges}, initial_state={self.start},\n"
+            f"    constraints=[{', '.join(rules)}],\n"
             f")"
         )
 
@@ -353,6 +368,27 @@ def random_factored(seed: int, rows: str = "dense", pay: str = "uniform") -> Rec
     )
 
 
+def constrained(seed: int, rows: str = "dense") -> Recipe:
+    """A random model in which about half of what could be done may not: by a state variable and the
+    actions, and by the actions alone."""
+    free = random_factored(seed, rows)
+    draw = np.random.default_rng((seed, 7))
+    m, sizes = len(free.state_sizes), free.state_sizes + free.action_sizes
+    acting = tuple(range(m, len(sizes)))
+    looked_at = int(draw.integers(m))
+    by_state = draw.random((sizes[looked_at], free.n_actions)) < 0.5
+    by_action = draw.random(free.n_actions) < 0.3
+    kept = draw.integers(free.n_actions, size=sizes[looked_at])
+    by_state[np.arange(len(kept)), kept] = False
+    by_action[kept] = False
+    return replace(
+        free,
+        name=f"constrained {rows} seed {seed}",
+        family="constrained",
+        forbidden=(((looked_at, *acting), by_state.reshape(-1)), (acting, by_action)),
+    )
+
+
 LEAKS = tuple(10.0**-k for k in range(3, 13))
 
 
@@ -384,6 +420,8 @@ def base(short: bool) -> list[Recipe]:
     found += [random_factored(seed, "sparse") for seed in range(few(2, 24))]
     found += [random_factored(seed, "sparse", "coarse") for seed in range(few(1, 12))]
     found += [random_factored(seed, "sure") for seed in range(few(2, 12))]
+    for rows in ("dense", "sparse", "sure"):
+        found += [constrained(seed, rows) for seed in range(few(2, 8))]
     for pay in ("zero", "constant", "negative"):
         found += [random_factored(seed, "dense", pay) for seed in range(few(1, 3))]
         found += [random_factored(seed, "sparse", pay) for seed in range(few(0, 3))]

@@ -45,6 +45,8 @@ def live(
     lived = Lived([], [], [])
     for _ in range(steps):
         action = tuple(int(v) for v in learner.act(state))
+        if not recipe.allows(state, action):
+            raise AssertionError(f"{recipe.name}: {action} in {state} is forbidden")
         joint = state + action
         following = []
         for scope, table in recipe.transitions:

@@ -133,8 +133,13 @@ def flatten(recipe: Recipe) -> Flat:
                         for (scope, _), table in zip(recipe.rewards, means, strict=True)
                     )
                 )
-            rows.append(of_state)
-            pays.append(paid)
+            # What may not be done is written as the first that may: the best of both is the same.
+            may = [recipe.allows(state, action) for action in actions]
+            first = may.index(True)
+            rows.append(
+                [row if ok else of_state[first] for row, ok in zip(of_state, may, strict=True)]
+            )
+            pays.append([pay if ok else paid[first] for pay, ok in zip(paid, may, strict=True)])
     return Flat(rows, pays, states.index(recipe.start), exact)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 import fmdp
 from fmdp.experiments.spec import resolved_learner
 from fmdp.experiments.work import Task, work
+from fmdp.learning.files import state_of
 from fmdp.learning.follow import Follow
 from fmdp.planning.plan import Plan, Status
 from fmdp.simulation import Reference, Simulation, environment, simulate
@@ -230,3 +232,80 @@ def test_a_run_of_a_sweep_that_is_interrupted_has_not_failed() -> None:
     task = Task("key", "circle:4", MODEL, learner, resolved, seed=0, steps=10, record=False)
     with pytest.raises(KeyboardInterrupt):
         work(task)
+
+
+# ---- at every line ------------------------------------------------------------------------------
+
+ROOMS = tuple(
+    str(Path(fmdp.__file__).parent / room) for room in ("simulation", "learning", "planning")
+)
+
+
+class AtLine:
+    """Ctrl-C at the n-th line of the run, of simulation, learning and planning."""
+
+    def __init__(self, number: int) -> None:
+        self.left = number
+
+    def __call__(self, frame: Any, event: str, _: Any) -> Any:
+        if not frame.f_code.co_filename.startswith(ROOMS):
+            return None
+        if event == "line":
+            self.left -= 1
+            if self.left == 0:
+                sys.settrace(None)
+                signal.raise_signal(signal.SIGINT)
+        return self
+
+
+def outcome(simulation: Simulation) -> tuple[Any, ...]:
+    run = simulation.result()
+    assert run.trajectory is not None
+    header, arrays = state_of(run.agent)
+    told = {name: array.tolist() for name, array in arrays.items()}
+    return run.trajectory.states.tolist(), run.regret, run.planner_calls, str(header), told
+
+
+@pytest.mark.parametrize(
+    ("learner", "step"),
+    [
+        ("psrl", 7),
+        ("fsrl", 29),
+        (fmdp.PSRL(planner="alp"), 37),
+        (fmdp.PSRL(planner="alp,criterion=average,method=factored"), 61),
+        (playing(lambda state: state[0]), 3),
+        ("random", 3),
+    ],
+)
+def test_at_any_line_nothing_is_lost_and_nothing_is_done_twice(learner: Any, step: int) -> None:
+    """Gone on with, it is the run that was never interrupted, to the last bit of what would be
+    saved. Lines that are tried are `step` apart, of a run that has gone on for some time."""
+    steps = 12
+
+    def begun() -> Simulation:
+        simulation = Simulation(MODEL, learner, 3, reference=FREE, record=True)
+        simulation.run(25)
+        return simulation
+
+    undisturbed = begun()
+    undisturbed.run(steps)
+    expected = outcome(undisturbed)
+    tried = 0
+    for number in range(1, 1_000_000, step):
+        simulation = begun()
+        trace = AtLine(number)
+        sys.settrace(trace)
+        try:
+            simulation.run(steps)
+        except KeyboardInterrupt:
+            pass  # after the last step, or before the first
+        finally:
+            sys.settrace(None)
+        if trace.left > 0:
+            break
+        tried += 1
+        done = simulation.environment.steps - 25
+        if done < steps:
+            simulation.run(steps - done)
+        assert outcome(simulation) == expected, f"Ctrl-C at line {number}"
+    assert tried > 20

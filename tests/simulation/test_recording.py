@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import builtins
 import importlib
+import shutil
+import tracemalloc
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 import fmdp
-from fmdp.errors import FmdpError, InvalidParameter, TooLarge
+from fmdp.errors import FileProblem, FmdpError, InvalidParameter, TooLarge
 from fmdp.learning.registry import LEARNERS
 from fmdp.model import FactoredMDP, Noise
 from fmdp.simulation import Reference, Simulation, simulate
 from fmdp.simulation import trajectory as trajectory_module
-from fmdp.simulation.trajectory import CHUNK
+from fmdp.simulation.trajectory import CHUNK, Recorder
 from fmdp.testing.learners import StepByStep
 
 MODEL = fmdp.problem("random:3,values=3,actions=2,seed=4,noise=gaussian")
@@ -119,9 +123,9 @@ def test_a_run_in_pieces_has_one_trajectory() -> None:
 def test_a_recording_that_does_not_fit_is_refused_before_it_begins(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """2 (3 + 1 + 8 l) bytes a step for three small variables and one action variable."""
+    """3 + 1 + 8 l bytes a step for three small variables and one action variable."""
     monkeypatch.setattr(trajectory_module, "available_memory", lambda: 2_000_000)
-    a_step = 2 * (3 + 1 + 8 * MODEL.structure.l)
+    a_step = 3 + 1 + 8 * MODEL.structure.l
     most = 1_000_000 // a_step
     assert simulate(MODEL, "random", most, record=True, reference=FREE).steps == most
     with pytest.raises(TooLarge, match=f"at most {most:,} steps") as refusal:
@@ -275,3 +279,96 @@ def test_a_model_without_rewards_is_recorded_too() -> None:
     found = simulate(model, "random", 30, record=True, reference=FREE).trajectory
     assert found is not None
     assert found.rewards.shape == (30, 0)
+
+
+def test_a_recording_takes_its_own_size_and_no_more() -> None:
+    """Chunks were joined at the end, which took as much again."""
+    simulation = Simulation(MODEL, "random", 1, reference=FREE, record=True)
+    simulation.run(1000)
+    tracemalloc.start()
+    simulation.run(400_000)
+    found = simulation.result().trajectory
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert found is not None
+    size = found.states.nbytes + found.actions.nbytes + found.rewards.nbytes
+    assert most < 1.2 * size
+
+
+def test_what_is_recorded_later_changes_no_trajectory() -> None:
+    simulation = Simulation(MODEL, "psrl", 1, reference=FREE, record=True)
+    kept = []
+    for steps in (1, 30, 7, 20_000, 3):
+        simulation.run(steps)
+        found = simulation.result().trajectory
+        assert found is not None
+        kept.append((found, found.states.copy(), found.actions.copy(), found.rewards.copy()))
+    whole = Simulation(MODEL, "psrl", 1, reference=FREE, record=True)
+    whole.run(1 + 30 + 7 + 20_000 + 3)
+    expected = whole.result().trajectory
+    assert expected is not None
+    for found, states, actions, rewards in kept:
+        assert np.array_equal(found.states, states)
+        assert np.array_equal(states, expected.states[: len(states)])
+        assert np.array_equal(found.actions, actions)
+        assert np.array_equal(actions, expected.actions[: len(actions)])
+        assert np.array_equal(found.rewards, rewards)
+        assert np.array_equal(rewards, expected.rewards[: len(rewards)])
+
+
+def test_a_folder_holds_what_memory_would(tmp_path: Path) -> None:
+    """More steps than a chunk has, and a learner that plans: both ways of running are in it."""
+    model = fmdp.problem("circle:3")
+    steps = CHUNK + 100
+    kept = fmdp.simulate(model, "psrl", steps, seed=3, record=True).trajectory
+    run = fmdp.simulate(model, "psrl", steps, seed=3, record=tmp_path / "run")
+    assert kept is not None
+    assert run.trajectory is not None
+    for name in ("states", "actions", "rewards"):
+        expected, found = getattr(kept, name), np.load(tmp_path / "run" / f"{name}.npy")
+        assert found.dtype == expected.dtype
+        np.testing.assert_array_equal(found, expected)
+        np.testing.assert_array_equal(getattr(run.trajectory, name), expected)
+
+
+def test_a_folder_goes_on_and_earlier_trajectories_stay(tmp_path: Path) -> None:
+    simulation = Simulation(fmdp.problem("circle:3"), "random", 0, record=tmp_path / "run")
+    simulation.run(10)
+    first = simulation.result().trajectory
+    assert first is not None
+    states = np.array(first.states)
+    simulation.run(7)
+    whole = simulation.result().trajectory
+    assert whole is not None
+    assert len(whole) == 17
+    np.testing.assert_array_equal(first.states, states)
+    np.testing.assert_array_equal(whole.states[:11], states)
+    alone = Simulation(fmdp.problem("circle:3"), "random", 0, record=True)
+    alone.run(17)
+    at_once = alone.result().trajectory
+    assert at_once is not None
+    np.testing.assert_array_equal(whole.states, at_once.states)
+    np.testing.assert_array_equal(whole.rewards, at_once.rewards)
+
+
+def test_what_a_kill_leaves_is_a_shorter_recording(tmp_path: Path) -> None:
+    """The files as they are between two chunks, which is all that a kill can see."""
+    recorder = Recorder(fmdp.problem("circle:3").structure, tmp_path / "run")
+    for _ in range(2):
+        recorder.written(len(recorder.rows().states))
+    assert len(np.load(tmp_path / "run" / "states.npy")) == CHUNK
+
+
+def test_a_folder_that_is_not_empty_is_left_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").write_text("mine")
+    with pytest.raises(FileProblem, match="is not empty"):
+        fmdp.simulate(fmdp.problem("circle:3"), "random", 5, record=tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
+
+
+def test_a_recording_that_does_not_fit_onto_the_disk_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=100))
+    with pytest.raises(TooLarge, match="what is free on its disk: at most 3 steps"):
+        fmdp.simulate(fmdp.problem("circle:3"), "random", 5, record=tmp_path / "run")

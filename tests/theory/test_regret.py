@@ -29,7 +29,7 @@ from fmdp.planning.plan import Plan, Tables
 from fmdp.planning.policy import TablePolicy
 from fmdp.planning.spans import factored_spans, span
 from fmdp.simulation import Environment, reference_for
-from fmdp.testing import oracles
+from fmdp.testing import oracles, strategies
 
 # ---- the lemma on episodes ----------------------------------------------------------------------
 
@@ -154,6 +154,75 @@ def test_growing_episodes_without_their_limits_lose_the_lemma() -> None:
     lengths = list(range(1, 301))
     symbols = [k for k in lengths for _ in range(k)]
     assert visits_over_roots(symbols, lengths) == len(symbols) > growing_lemma(300, len(symbols))
+
+
+# ---- alike rows: several visits of one class in a step ------------------------------------------
+
+STEPS_OF_THREE = st.lists(
+    st.tuples(*(st.integers(0, 3),) * 3), min_size=1, max_size=200
+) | st.lists(st.integers(0, 3).map(lambda x: (x, x, x)), min_size=1, max_size=200)
+"""Each step meets three elements, perhaps one of them three times."""
+
+
+def shared_sum(steps: list[tuple[int, ...]], lengths: list[int]) -> float:
+    """The sum of nu_k / sqrt(max(1, N_k)) over elements and episodes."""
+    total, start = 0.0, 0
+    before = np.zeros(4)
+    for length in lengths:
+        met = np.bincount([x for step in steps[start : start + length] for x in step], minlength=4)
+        total += float((met / np.sqrt(np.maximum(1, before))).sum())
+        before += met
+        start += length
+    return total
+
+
+@settings(max_examples=100)
+@given(STEPS_OF_THREE, st.integers(1, 40))
+def test_the_pigeonhole_where_a_step_meets_several(
+    steps: list[tuple[int, ...]], longest: int
+) -> None:
+    lengths = [min(longest, len(steps) - at) for at in range(0, len(steps), longest)]
+    most = max(max(step.count(x) for x in step) for step in steps)
+    bound = 2 * 4 * most * longest + (1 + math.sqrt(2)) * math.sqrt(4 * 3 * len(steps))
+    assert shared_sum(steps, lengths) <= bound
+
+
+@settings(max_examples=100)
+@given(STEPS_OF_THREE, st.sampled_from(("growing", "doubling")))
+def test_limits_keep_the_pigeonhole_though_they_are_passed(
+    steps: list[tuple[int, ...]], name: str
+) -> None:
+    structure = Structure((4,), (1,), ((0,),), ())
+    rule = episode_rule(name, None, structure)
+    visits = np.zeros(4, dtype=np.int64)
+    lengths: list[int] = []
+    episode, length = rule.start(1, visits, 1), 0
+    for step in steps:
+        for x in step:
+            visits[x] += 1
+        length += 1
+        if (visits >= episode.limits).any() or length == episode.length:
+            lengths.append(length)
+            episode, length = rule.start(len(lengths) + 1, visits, length), 0
+    if length:
+        lengths.append(length)
+    bound = 3 * 4 * 4 + (1 + math.sqrt(3)) * math.sqrt(4 * 3 * len(steps))
+    assert shared_sum(steps, lengths) <= bound
+    few = 0.0 if name == "doubling" else math.sqrt(2 * len(steps))
+    assert len(lengths) <= 1 + few + 4 * (1 + math.log2(3 * len(steps)))
+
+
+@given(strategies.structures(alike=True))
+def test_the_union_bound_over_classes_sums_to_at_most_one(structure: Structure) -> None:
+    """sum_c M_c / (m C_(c)) <= 1, with equality where nothing is alike."""
+    classes = [set(structure.transition_classes_of(i).tolist()) for i in range(structure.m)]
+    total = 0.0
+    for c in set().union(*classes):
+        having = [own for own in classes if c in own]
+        total += len(having) / (structure.m * max(map(len, having)))
+    assert total <= 1 + 1e-12
+    if structure.alike is None:
+        assert total == pytest.approx(1.0)
 
 
 # ---- DORL ---------------------------------------------------------------------------------------

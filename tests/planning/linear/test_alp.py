@@ -270,9 +270,13 @@ def test_limits_are_statuses_and_the_bound_still_holds() -> None:
     assert few.iterations == 2
     assert few.objective >= best.objective - 1e-6  # feasible, so an upper bound on alpha . V*
     assert few.gain_upper >= 0.84
-    short = ALP(basis="pairs", max_seconds=1e-9).plan(model)
-    assert short.status is Status.TIME_LIMIT
-    assert short.objective >= best.objective - 1e-6
+    for criterion in ("discounted", "average"):
+        short = ALP(basis="pairs", criterion=criterion, max_seconds=1e-9).plan(model)
+        assert short.status is Status.TIME_LIMIT
+        assert short.objective == (
+            1.0 if criterion == "average" else pytest.approx(1.0 / (1.0 - ALP().discount))
+        )
+        assert short.gain_upper == 1.0
     average = ALP(criterion="average", max_iterations=1).plan(model)
     assert average.status is Status.ITERATION_LIMIT
     assert average.objective >= average_lp(model, basis_matrix(model.structure, "singles")) - 1e-6

@@ -156,9 +156,9 @@ def test_large_models_keep_the_policy_as_functions() -> None:
 @pytest.mark.parametrize(
     ("state", "message"),
     [
-        ((1, 0), "a state has 3 values; got 2"),
-        ((0, 2, 0), "value 2 of state variable 1"),
-        ((0.5, 0, 0), "value 0.5 of state variable 0 must be a whole number"),
+        ((1, 0), "has 2 values; must have 3"),
+        ((0, 2, 0), '"machine_1" is 2; must be in 0..1'),
+        ((0.5, 0, 0), '"machine_0" is 0.5; must be in 0..1'),
     ],
 )
 def test_states_that_do_not_exist(state, message: str) -> None:

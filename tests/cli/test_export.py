@@ -1,0 +1,93 @@
+"""`fmdp export`: files that say what the policy says; a refusal leaves the disk as it was."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import fmdp
+
+from ..named import pumps
+from ..planning.test_export import function
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> str:
+    path = tmp_path / "policy.npz"
+    fmdp.plan(pumps()).policy.save(path)  # type: ignore[union-attr]
+    return str(path)
+
+
+def test_a_csv(run: Any, saved: str, tmp_path: Path) -> None:
+    said = run("export", saved, str(tmp_path / "p.csv"), "--as", "csv")
+    assert said.out == f"csv: 18 rows, one a state; saved in {tmp_path / 'p.csv'}\n"
+    policy: Any = fmdp.load_policy(saved)
+    with (tmp_path / "p.csv").open(newline="") as file:
+        for row in csv.DictReader(file):
+            crew = row.pop("crew")
+            assert policy(row) == {"crew": crew}
+
+
+def test_a_tree(run: Any, saved: str, tmp_path: Path) -> None:
+    said = run("export", saved, str(tmp_path / "p.txt"), "--as", "tree")
+    assert "6 leaves, depth 4; wrong in 0 of 18 states; saved in" in said.out
+    text = (tmp_path / "p.txt").read_text()
+    assert text.startswith("# 6 leaves, depth 4; wrong in 0 of 18 states\nif pump_b = new:\n")
+    assert run("export", saved, "-", "--as", "tree").out == text
+    smaller = run("export", saved, "-", "--as", "tree", "--max-leaves", "3").out
+    assert smaller.startswith("# 3 leaves, depth 2; wrong in 3 of 18 states (0.167 of them)")
+    erring = run("export", saved, "-", "--as", "tree", "--max-error", "0.1").out
+    assert "wrong in 1 of 18 states" in erring
+
+
+def test_a_function(run: Any, saved: str, tmp_path: Path) -> None:
+    assert run("export", saved, str(tmp_path / "p.py"), "--as", "python").status == 0
+    act = function((tmp_path / "p.py").read_text())
+    assert act(pump_a="worn", pump_b="broken", price="high") == {"crew": "pump_b"}
+
+
+def test_names_for_a_policy_without_names(run: Any, tmp_path: Path) -> None:
+    fmdp.save(pumps(), tmp_path / "pumps.json")
+    policy: Any = fmdp.plan(pumps()).policy
+    bare = fmdp.TablePolicy(policy.state_sizes, policy.action_sizes, policy.actions)
+    bare.save(tmp_path / "bare.npz")
+    assert "s1 = 0" in run("export", str(tmp_path / "bare.npz"), "-", "--as", "tree").out
+    options = "--as", "tree", "--problem", str(tmp_path / "pumps.json")
+    assert "pump_b = new" in run("export", str(tmp_path / "bare.npz"), "-", *options).out
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ((), "--as must be one of csv, tree, python"),
+        (("--as", "pythn"), 'did you mean "python"?'),
+        (("--as", "csv", "--max-leaves", "3"), "a CSV is never wrong"),
+        (("--as", "tree", "--max-leaves", "0"), "must be an integer >= 1"),
+        (("--as", "tree", "--max-error", "2"), "max_error"),
+        (("--as", "tree", "--max-leaves", "3", "--max-error", "0"), "no cut of the exact tree"),
+    ],
+)
+def test_refusals_leave_the_disk_as_it_was(
+    run: Any, saved: str, tmp_path: Path, options: tuple[str, ...], words: str
+) -> None:
+    target = tmp_path / "out"
+    target.write_text("precious")
+    assert words in run("export", saved, str(target), *options).refusal
+    assert target.read_text() == "precious"
+    assert {path.name for path in tmp_path.iterdir()} == {"out", "policy.npz"}
+
+
+def test_a_missing_policy_and_a_missing_folder(run: Any, saved: str, tmp_path: Path) -> None:
+    assert "no policy file" in run("export", "nowhere.npz", "x", "--as", "csv").refusal
+    place = str(tmp_path / "nowhere" / "x")
+    assert "cannot be written" in run("export", saved, place, "--as", "csv").refusal
+
+
+def test_a_policy_too_large_is_one_line(run: Any, tmp_path: Path) -> None:
+    fmdp.plan(fmdp.problem("circle:30"), "alp").policy.save(tmp_path / "p.npz")  # type: ignore[union-attr]
+    for kind in ("csv", "tree", "python"):
+        said = run("export", str(tmp_path / "p.npz"), str(tmp_path / "x"), "--as", kind)
+        assert "1,073,741,824 states" in said.refusal

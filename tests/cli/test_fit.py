@@ -1,0 +1,96 @@
+"""`fmdp fit` and `fmdp learn --from` as commands."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import fmdp
+
+from .conftest import Ran
+
+Run = Callable[..., Ran]
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    """Two machines at random, as a CSV file."""
+    run = fmdp.simulate(fmdp.problem("circle:2"), "random", 2000, seed=0, record=True)
+    assert run.trajectory is not None
+    s = run.trajectory.structure
+    lines = [",".join([*s.state_names, *s.action_names, *s.reward_names])]
+    for state, action, rewards in zip(
+        run.trajectory.states[:-1].tolist(),
+        run.trajectory.actions.tolist(),
+        run.trajectory.rewards.tolist(),
+        strict=True,
+    ):
+        lines.append(",".join(map(str, [*state, *action, *rewards])))
+    path = tmp_path / "log.csv"
+    path.write_text("\n".join(lines))
+    return path
+
+
+def test_a_model_from_a_log(log: Path, tmp_path: Path, run: Run) -> None:
+    out = tmp_path / "model.json"
+    ran = run("fit", str(log), "--model", "circle:2", "--out", str(out))
+    assert ran.status == 0
+    assert "1,999 steps in 1 stream\n" in ran.out
+    found = run("fit", str(log), "--model", "circle:2", "--out", str(out), "--json").json
+    assert (found["steps"], found["runs"], found["rho"], found["scopes"]) == (1999, 1, 0.1, None)
+    assert 0 < found["rows_seen"] <= found["rows"]
+    model = fmdp.load(out)
+    assert model.structure == fmdp.problem("circle:2").structure
+    fitted = fmdp.fit(log, "circle:2").model
+    assert model.intervals is not None
+    assert (model.transitions[0] == fitted.transitions[0]).all()
+    assert model.intervals == fitted.intervals
+
+
+def test_its_structure_learned(log: Path, tmp_path: Path, run: Run) -> None:
+    out = tmp_path / "model.json"
+    words = ["--structure", "learn", "--max-parents", "3", "--actions", "restart"]
+    names = fmdp.problem("circle:2").structure.reward_names
+    words += ["--rewards", ",".join(names), "--out", str(out)]
+    found = run("fit", str(log), *words, "--json").json
+    assert found["scopes"][names[0]] == [fmdp.problem("circle:2").structure.state_names[0]]
+    assert len(found["notes"]) == 3
+    assert "scope" in run("fit", str(log), *words).out
+    fmdp.load(out)
+
+
+def test_a_warm_learner(log: Path, run: Run) -> None:
+    words = ["learn", "circle:2", "--learner", "psrl", "--steps", "300", "--json"]
+    cold = run(*words).json
+    warm = run(*words, "--from", str(log)).json
+    assert warm["steps"] == 300
+    assert warm["regret"] < cold["regret"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([], "--model SKELETON or --structure learn, one of them"),
+        (["--model", "circle:2", "--structure", "learn"], "one of them"),
+        (["--structure", "guess"], "--structure must be learn"),
+        (["--structure", "learn"], "say which columns are actions"),
+        (["--model", "circle:3"], "lacks the column"),
+        (["--model", "circle:2", "--rho", "2"], "'rho' parameter"),
+        (["--model", "circle:2", "--prior", "-1"], "'prior' parameter"),
+        (["--model", "circle:2", "--max-parents", "2"], "structure=learn alone"),
+        (["--model", "circle:2", "--ignore", "nothing"], "no column 'nothing' to ignore"),
+    ],
+)
+def test_refusals(words: list[str], said: str, log: Path, tmp_path: Path, run: Run) -> None:
+    out = tmp_path / "model.json"
+    assert said in run("fit", str(log), *words, "--out", str(out)).refusal
+    assert not out.exists()
+
+
+def test_where_it_is_written(log: Path, tmp_path: Path, run: Run) -> None:
+    words = ["fit", str(log), "--model", "circle:2", "--out"]
+    assert "its ending, .json" in run(*words, str(tmp_path / "model.txt")).refusal
+    assert "no directory" in run(*words, str(tmp_path / "none" / "model.json")).refusal
+    assert "no such file" in run("fit", "none.csv", *words[2:], str(tmp_path / "m.json")).refusal
