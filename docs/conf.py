@@ -64,7 +64,7 @@ default_role = "py:obj"
 nitpick_ignore_regex = [
     ("py:obj", r".*"),
     # What a public signature names and is itself not public is told by name alone.
-    ("py:class", r"fmdp\.(learning|planning|elimination|parameters)\..*"),
+    ("py:class", r"fmdp\.(learning|planning|elimination|parameters|model\.(naming|entries))\..*"),
     ("py:class", r"\w+"),
     # Other projects, whose inventories would have to be fetched.
     ("py:.*", r"(numpy|np|npt|pd|scipy|hypothesis|st|collections|os|enum|typing|fractions)\..*"),

@@ -13,6 +13,8 @@ import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from sphinx.application import Sphinx
 
 _BACKTICKS_OR_BAR = re.compile(r"(`[^`]*`)|\|")
@@ -20,6 +22,8 @@ _SECTION = re.compile(r"^(Parameters|Attributes)\n-+\n(.*?)(?=^[A-Z]\w*\n-+$|\Z)
 _ATTRIBUTE = re.compile(
     r"^(\.\. attribute:: \w+\n)((?:(?!   :type:|\.\. ).*\n)*)(   :type: .*\n)", re.MULTILINE
 )
+_NAMES = re.compile(r"^(\*{0,2}\w+(?:, \w+)*)(?: : .*)?$", re.MULTILINE)
+_UNDERSCORE_AT_END = re.compile(r"(?<=\w)_(?!\w)")
 _RETURNS = re.compile(r"^:(returns?|rtype)\b", re.MULTILINE)
 _as_written: dict[str, list[str]] = {}
 
@@ -36,6 +40,18 @@ def _annotations(obj: object) -> dict[str, str]:
     }
 
 
+def _spelled(annotation: str) -> str:
+    """An annotation as text: `np.bool_` is no reference of reStructuredText."""
+    return _UNDERSCORE_AT_END.sub(r"\\_", annotation)
+
+
+def _with_type(found: re.Match[str], types: dict[str, str], spelled: Callable[[str], str]) -> str:
+    """The names of an entry, one or several that share a text, and their type if it is one."""
+    told = {types.get(name) for name in found[1].lstrip("*").split(", ")}
+    kind = told.pop()
+    return found[0] if told or kind is None else f"{found[1]} : {spelled(kind)}"
+
+
 def _before_napoleon(
     app: Sphinx, what: str, name: str, obj: object, options: object, lines: list[str]
 ) -> None:
@@ -43,12 +59,9 @@ def _before_napoleon(
     types = _annotations(obj)
 
     def typed(section: re.Match[str]) -> str:
-        return re.sub(
-            r"^(\*{0,2}(\w+))(?: : .*)?$",
-            lambda found: f"{found[1]} : {types[found[2]]}" if found[2] in types else found[0],
-            section[0],
-            flags=re.M,
-        )
+        # The type of an attribute is an option of its directive, that of an argument is text.
+        spelled = _spelled if section[1] == "Parameters" else str
+        return _NAMES.sub(lambda found: _with_type(found, types, spelled), section[0])
 
     escaped = [
         line
@@ -81,7 +94,7 @@ def _after_napoleon(
         if isinstance(answer, str) and answer != "None" and not is_told:
             raising = (n for n, line in enumerate(lines) if line.startswith(":raises"))
             place = next(raising, len(lines))
-            lines[place:place] = ["", f":rtype: {answer}"]
+            lines[place:place] = ["", f":rtype: {_spelled(answer)}"]
 
 
 _OF_EVERY_CLASS = ("noun", "parameters", "registry")
