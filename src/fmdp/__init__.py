@@ -18,6 +18,7 @@ _HOME = {
     "DBNUCRL": "fmdp.learning.dbn_ucrl",
     "DORL": "fmdp.learning.dorl",
     "Decision": "fmdp.learning.agent",
+    "Default": "fmdp.learning.default",
     "Effect": "fmdp.model",
     "Effects": "fmdp.model",
     "Environment": "fmdp.simulation",
@@ -68,6 +69,7 @@ _HOME = {
     "evaluate": "fmdp.simulation",
     "fit": "fmdp.logs",
     "forbid": "fmdp.model",
+    "learn": "fmdp.simulation",
     "load": "fmdp.model",
     "load_agent": "fmdp.learning.files",
     "load_policy": "fmdp.planning.policy",
@@ -97,6 +99,7 @@ if TYPE_CHECKING:  # the same names for type checkers and editors; a test compar
     from fmdp.learning.agent import Agent as Agent
     from fmdp.learning.agent import Decision as Decision
     from fmdp.learning.dbn_ucrl import DBNUCRL as DBNUCRL
+    from fmdp.learning.default import Default as Default
     from fmdp.learning.dorl import DORL as DORL
     from fmdp.learning.estimate import estimated_model as estimated_model
     from fmdp.learning.files import load_agent as load_agent
@@ -159,6 +162,7 @@ if TYPE_CHECKING:  # the same names for type checkers and editors; a test compar
     from fmdp.simulation import Run as Run
     from fmdp.simulation import Trajectory as Trajectory
     from fmdp.simulation import evaluate as evaluate
+    from fmdp.simulation import learn as learn
     from fmdp.simulation import reference_for as reference_for
     from fmdp.simulation import simulate as simulate
 

@@ -66,7 +66,7 @@ def learn(
             help="A learner (see `fmdp list`), e.g. psrl or psrl,c=0.1; one's own as module:Class.",
             autocompletion=options.complete_learner,
         ),
-    ],
+    ] = "default",
     steps: Annotated[str, typer.Option(metavar="T", help="Steps to take.")] = "10000",
     seed: Annotated[str, typer.Option(metavar="S", help="Seed of environment and learner.")] = "0",
     set: Annotated[

@@ -13,6 +13,7 @@ LEARNERS: Registry[Learner] = Registry(
     "learner",
     "fmdp.learning.learner:Learner",
     {
+        "default": "fmdp.learning.default:Default",
         "psrl": "fmdp.learning.psrl:PSRL",
         "dorl": "fmdp.learning.dorl:DORL",
         "fsrl": "fmdp.learning.fsrl:FSRL",

@@ -67,6 +67,7 @@ class Exact(Limited, TieBreaking, OnEngine, Planner):
     """
 
     summary = "relative value iteration by elimination; certified bounds on the optimal gain"
+    gives_marginals = True
 
     tolerance: float | None = tolerance_setting()
     criterion: str = criterion_setting("average", ("average", "discounted", "finite"))
@@ -149,9 +150,11 @@ class PreparedExact(PreparedOnEngine):
         tables: Tables,
         *,
         describe: bool = False,
+        marginals: bool = False,
         progress: Progress | None = None,
     ) -> Plan:
-        """Plan with these tables.  `describe` adds the bias in C order and its spans."""
+        """Plan with these tables.  `describe` adds the bias in C order and its spans, `marginals`
+        those of what the policy is greedy for."""
         started = time.perf_counter()
         if self.settings.intervals != "nominal":
             model = refuse_without_intervals(self.settings, tables)
@@ -163,16 +166,21 @@ class PreparedExact(PreparedOnEngine):
             _, backup, h, cold = self._load(tables, limits.deadline)
         except (TimeUp, KeyboardInterrupt) as error:
             return self.settings._unprepared(self.structure, error, started)
-        return _solve(
+        found = _solve(
             self.settings,
             backup,
             tables,
             h,
             cold=cold,
-            describe=describe,
+            # Over a horizon no vector stays warm: the values of the first step are asked for.
+            describe=describe or (marginals and self.settings.criterion == "finite"),
             progress=progress,
             started=started,
         )
+        if not marginals:
+            return found
+        values = found.bias if self.settings.criterion == "finite" else backup.to_canonical(h)
+        return found if values is None else self._with_marginals(found, values)
 
 
 def _solve(

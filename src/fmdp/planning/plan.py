@@ -115,6 +115,9 @@ class Plan:
         possible.
     bias : array or None
         [S] in C order; the value function under a discount. None where it is not tabulated.
+    marginals : tuple of array or None
+        For each state variable what its values are worth: the mean over the other variables of what
+        the policy is greedy for, up to a constant. None where it was not asked for.
     stats : mapping
         What else the planner has to say, by name.
     bounds_best_gain : bool
@@ -139,6 +142,7 @@ class Plan:
     ties: str | None = None
     policy_gain: float | None = None
     bias: NDArray[np.float64] | None = None
+    marginals: tuple[NDArray[np.float64], ...] | None = None
     stats: Mapping[str, Any] = field(default_factory=dict)
     bounds_best_gain: bool = True
     model: FactoredMDP | None = None
@@ -305,6 +309,8 @@ class Planner(Settings, ABC):
     on_any_model: ClassVar[Mapping[str, object]] = {}
     """What to use, on another model, in the place of settings that are made for one model, and of
     those that have to be given."""
+    gives_marginals: ClassVar[bool] = False
+    """Whether `solve(tables, marginals=True)` of what it prepares gives `Plan.marginals`."""
 
     @abstractmethod
     def prepare(self, structure: Structure) -> Prepared:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -24,6 +25,7 @@ from fmdp.parameters import quoted
 from fmdp.planning.iteration import Ending, Limits
 from fmdp.planning.plan import Plan, Planner, Status, Tables
 from fmdp.planning.policy import TablePolicy, array_in
+from fmdp.planning.spans import marginals
 
 Vector = NDArray[np.float64]
 
@@ -110,6 +112,9 @@ class PreparedOnEngine:
         backup.load(model)
         cold = kind not in self._warm
         return kind, backup, self._warm.setdefault(kind, np.zeros(backup.n_states)), cold
+
+    def _with_marginals(self, plan: Plan, values: Vector) -> Plan:
+        return replace(plan, marginals=marginals(values, self.structure.state_sizes))
 
     def forget(self) -> None:
         """Start the next solve from zero."""

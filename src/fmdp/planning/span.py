@@ -73,6 +73,7 @@ class SpanConstrained(Limited, TieBreaking, OnEngine, Planner):
 
     name = "span"
     summary = "value iteration under a budget for the factored span of the bias, as FSRL needs it"
+    gives_marginals = True
     on_any_model: ClassVar[Mapping[str, object]] = {"budget": 1.0, "split": None}
 
     budget: Budget = setting(
@@ -156,12 +157,13 @@ class PreparedSpan(PreparedOnEngine):
         *,
         budget: Budget | None = None,
         describe: bool = False,
+        marginals: bool = False,
         progress: Progress | None = None,
     ) -> Plan:
         """Plan with these tables.
 
         `budget` takes the place of the one in the settings, for this call.  `describe` adds u in C
-        order, its spans, and how many states are truncated.
+        order, its spans, and how many states are truncated; `marginals` those of u.
         """
         started = time.perf_counter()
         settings = self.settings
@@ -185,7 +187,8 @@ class PreparedSpan(PreparedOnEngine):
         else:
             found = run.solve(budgets)
         h[:] = found.outcome.h
-        return run.plan(found, describe=describe, started=started)
+        plan = run.plan(found, describe=describe, started=started)
+        return self._with_marginals(plan, backup.to_canonical(h)) if marginals else plan
 
     def forget(self) -> None:
         """Start the next solve from zero, and its search from the settings."""

@@ -1,7 +1,8 @@
-"""The span of a function over the states, and its factored spans (Xu & Tewari 2020).
+"""The span of a function over the states, its factored spans (Xu & Tewari 2020), its marginals.
 
     sp(h) = max h - min h,    sp_i(h) = max over s_-i of (max - min over s_i of h(s_i, s_-i)),
     Q(h) = sum_i sp_i(h),     sp(h) <= Q(h) <= m sp(h)   (Proposition 1).
+    The marginal of variable i: the mean over s_-i of h(s_i, s_-i), for each value of s_i.
 
 Cost: one pass over h for each variable.
 """
@@ -50,6 +51,30 @@ def factored_spans(h: Vector, sizes: Sequence[int]) -> tuple[float, ...]:
         inner //= size
         spans.append(float(_axis_span(h.reshape(-1, size, inner))))
     return tuple(spans)
+
+
+def marginals(h: Vector, sizes: Sequence[int]) -> tuple[Vector, ...]:
+    """For each state variable, the mean of h over the others: what its values are worth.
+
+    Parameters
+    ----------
+    h
+        A number for every joint state, in C order: [S].
+    sizes
+        Number of values of each state variable.
+
+    Returns
+    -------
+    tuple[Vector, ...]
+        One array a state variable, with one number a value.
+    """
+    found = []
+    inner = h.size
+    for size in sizes:
+        inner //= size
+        # Over the inner values first: contiguous sums, whose order is a function of the sizes.
+        found.append(h.reshape(-1, size, inner).mean(axis=2).mean(axis=0))
+    return tuple(found)
 
 
 @njit(nogil=True)

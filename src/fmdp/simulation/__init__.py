@@ -2,7 +2,7 @@
 
 from fmdp.simulation.environment import Environment
 from fmdp.simulation.evaluate import evaluate, evaluate_by_simulation
-from fmdp.simulation.loop import Simulation, simulate
+from fmdp.simulation.loop import Simulation, learn, simulate
 from fmdp.simulation.regret import Reference, reference_for
 from fmdp.simulation.run import Run
 from fmdp.simulation.trajectory import Trajectory
@@ -15,6 +15,7 @@ __all__ = [
     "Trajectory",
     "evaluate",
     "evaluate_by_simulation",
+    "learn",
     "reference_for",
     "simulate",
 ]

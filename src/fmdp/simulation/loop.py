@@ -19,12 +19,14 @@ import numpy as np
 from fmdp.errors import InvalidParameter
 from fmdp.interrupts import Held, held
 from fmdp.learning.agent import Agent
+from fmdp.learning.default import Default
 from fmdp.learning.follow import learner_of
 from fmdp.learning.learner import Learner
 from fmdp.model import FactoredMDP, Structure
 from fmdp.model.factored import check_model
 from fmdp.model.files import path_of
 from fmdp.parameters import Flag, Integer, quoted
+from fmdp.planning.plan import Planner
 from fmdp.planning.policy import Policy, as_action
 from fmdp.planning.randomised import RandomisedPolicy
 from fmdp.progress import line_of_run, reporting
@@ -328,6 +330,55 @@ def simulate(
         )
         simulation.run(n_steps, progress=report)
     return simulation.result()
+
+
+def learn(
+    model: FactoredMDP,
+    steps: int = 10_000,
+    seed: int = 0,
+    *,
+    planner: Planner | str | None = None,
+    record: bool | str | os.PathLike[str] = False,
+    checkpoints: Iterable[int] | None = None,
+    reference: Reference | None = None,
+    progress: bool | Progress | None = None,
+) -> Run:
+    """Run the default learner, which needs no tuning: `simulate` with `fmdp.Default()`.
+
+    Parameters
+    ----------
+    model
+        What is acted in.
+    steps
+        How many steps to take.
+    seed
+        Of environment and learner.
+    planner
+        What it plans with, such as fmdp.ALP(basis="pairs") or "alp"; by default exact where that
+        fits, else approximate.
+    record, checkpoints, reference, progress
+        As for `simulate`.
+
+    Returns
+    -------
+    Run
+        The regret and what else was measured, so far where it was interrupted.
+
+    Raises
+    ------
+    InvalidParameter
+        Where an argument is not as above.
+    """
+    return simulate(
+        model,
+        Default(planner=planner),
+        steps,
+        seed,
+        record=record,
+        checkpoints=checkpoints,
+        reference=reference,
+        progress=progress,
+    )
 
 
 def _recorder(model: FactoredMDP, record: bool | str | os.PathLike[str]) -> Recorder | None:

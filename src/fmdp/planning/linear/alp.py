@@ -87,6 +87,7 @@ class ALP(Limited, TieBreaking, Planner):
     """
 
     summary = "approximate linear programming; certified upper bound, for state spaces of any size"
+    gives_marginals = True
 
     basis: str | tuple[NamedScope, ...] = basis_setting()
     method: str = setting(
@@ -141,11 +142,12 @@ class PreparedALP:
         tables: Tables,
         *,
         describe: bool = False,
+        marginals: bool = False,
         progress: Progress | None = None,
         started: float | None = None,
     ) -> Plan:
-        """Plan with these tables. `describe` adds the spans of h_w; the clock runs since
-        `started` (of perf_counter), or begins now."""
+        """Plan with these tables. `describe` adds the spans of h_w, `marginals` those of h_w; the
+        clock runs since `started` (of perf_counter), or begins now."""
         if isinstance(tables, OptimisticTables) and tables.upper is not None:
             raise InvalidParameter(
                 "planner alp takes sets of lower ends and free mass alone; these tables have upper "
@@ -167,7 +169,11 @@ class PreparedALP:
                     unit=stages.forms.unit,
                 )
             )
-            return self._plan(stages, found, describe, started, deadline)
+            plan = self._plan(stages, found, describe, started, deadline)
+            if marginals:
+                worths = values.marginals(self.basis, plan.stats["weights"])
+                plan = replace(plan, marginals=worths)
+            return plan
         except (TimeUp, KeyboardInterrupt) as error:
             return _unprepared(settings, self.structure, error, started)
 

@@ -3,6 +3,7 @@
     sp_i(h) = max over the others of (max over s_i - min over s_i),
 
 where only the basis functions that mention s_i matter (the others cancel). Both by elimination.
+Its marginals are sums of the basis functions' own, up to a constant.
 """
 
 from __future__ import annotations
@@ -55,6 +56,18 @@ def factored_spans(
         _span_along(v, blocks, basis.state_sizes, weights, memory_limit, look)
         for v, blocks in enumerate(mentions)
     )
+
+
+def marginals(basis: Basis, weights: Floats) -> tuple[Floats, ...]:
+    """For each state variable the mean of h_w over the others, up to a constant: functions that do
+    not mention the variable are left out."""
+    found = tuple(np.zeros(size) for size in basis.state_sizes)
+    for block in basis.blocks:
+        table = _values(block, weights).reshape([basis.state_sizes[v] for v in block.scope])
+        for position, v in enumerate(block.scope):
+            others = tuple(axis for axis in range(table.ndim) if axis != position)
+            found[v][:] += table.mean(axis=others)
+    return found
 
 
 def _values(block: Block, weights: Floats) -> Floats:

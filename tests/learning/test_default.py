@@ -1,0 +1,215 @@
+"""The default learner: its formulas by hand, and what it promises of runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import fmdp
+from fmdp.errors import InvalidParameter
+from fmdp.learning.default import optimistic_model, optimistic_rewards, upper_end
+from fmdp.learning.noise import Batches, no_batches, noise_variance, with_batch
+from fmdp.learning.statistics import Statistics
+from fmdp.planning.spans import marginals
+from fmdp.testing import strategies
+from fmdp.testing.units import in_units
+
+units = st.floats(0.0, 1.0)
+
+
+def test_the_upper_end_by_hand() -> None:
+    # sd .1 above a mean of .5, where Wilson's end is lower: ratio .04, (.52 + .102) / 1.04 = .598.
+    assert upper_end(0.5, 0.01, 1.0) == pytest.approx(0.6)
+    # 0 of 5 under Beta(1/2, 1/2): mean 1/12, sd .1045; c^2 / N = 1/7, and Wilson's end is
+    # (.08333 + .07143 + sqrt(.010913 + .005102)) / 1.142857 = .24615.
+    assert upper_end(1 / 12, 11 / 144 / 7, 1.0) == pytest.approx(0.246147, abs=1e-6)
+    assert upper_end(0.99, 0.04, 1.0) == 1.0
+    assert upper_end([0.0, 1.0], 0.0, 1.0) == pytest.approx([0.0, 1.0])
+
+
+@given(units, units, st.floats(0.0, 10.0))
+def test_the_upper_end_is_above_the_mean_and_grows(mean: float, share: float, c: float) -> None:
+    variance = share * mean * (1 - mean)
+    found = float(upper_end(mean, variance, c))
+    assert mean - 1e-12 <= found <= 1.0
+    assert float(upper_end(mean, variance, c + 1.0)) >= found - 1e-12
+
+
+@given(units, st.floats(1e-6, 1.0), st.floats(0.0, 4.0))
+def test_wilsons_end_solves_its_equation(mean: float, share: float, c: float) -> None:
+    """Where it is the larger one: (q - mu)^2 = c^2 q (1 - q) / N."""
+    variance = share * mean * (1 - mean)
+    q = float(upper_end(mean, variance, c))
+    if mean * (1 - mean) > 1e-9 and mean + c * np.sqrt(variance) < q < 1.0:
+        assert (q - mean) ** 2 == pytest.approx(c * c * q * (1 - q) * share, abs=1e-9)
+
+
+def test_noise_from_batches_by_hand() -> None:
+    """Sums 2 and 6 of 4 visits and 8: means .5 and .75, of all 2/3; spread 4/36 + 8/144 = 1/6."""
+    batches = Batches(*(np.array([x]) for x in (2.0, 2.0**2 / 4 + 6.0**2 / 8, 12.0, 8.0)))
+    mean = np.array([2 / 3])
+    assert noise_variance(batches, mean) == pytest.approx([(2 / 9 + 1 / 6) / 2])
+    # Nothing seen: as noisy as it can be.
+    assert noise_variance(no_batches(1), np.array([0.5])) == pytest.approx([0.25])
+
+
+def test_noise_is_found_and_its_absence_too() -> None:
+    """Batches of a few visits each, of a coin and of a constant."""
+    model = fmdp.FactoredMDP.from_factors(
+        [2], [2], [([0], np.full((2, 2), 0.5))], [([1], np.array([0.3, 0.3]))]
+    )
+    statistics = Statistics(model.structure)
+    generator = np.random.default_rng(0)
+    batches = no_batches(2)
+    for _ in range(400):
+        for _ in range(3):
+            statistics.record((0,), (0,), [float(generator.random() < 0.3)], (0,))
+            statistics.record((0,), (1,), [0.3], (0,))
+        batches = with_batch(batches, statistics)
+    coin, constant = noise_variance(batches, np.array([0.3, 0.3]))
+    assert coin == pytest.approx(0.21, rel=0.15)
+    assert constant == pytest.approx(0.21 / 400, rel=1e-6)
+
+
+@given(strategies.models(strategies.structures(max_states=12, max_actions=4)))
+def test_the_model_is_optimistic_in_every_row(model: fmdp.FactoredMDP) -> None:
+    """In every row the worth of the values is at least that of the posterior mean, which c = 0
+    gives; rewards lie in their ranges and above their means."""
+    s = model.structure
+    statistics = Statistics(s)
+    generator = np.random.default_rng(1)
+    environment = fmdp.Environment(model, generator)
+    state = model.initial_state
+    for _ in range(30):
+        allowed = [a for a in np.ndindex(*s.action_sizes) if s.allowed(state, a)]
+        action = allowed[generator.integers(len(allowed))]
+        rewards, after = environment.step(action)
+        statistics.record(state, action, rewards, after)
+        state = after
+    worths = generator.random(sum(s.state_sizes))
+    batches = with_batch(no_batches(s.n_reward_classes), statistics)
+    plain = optimistic_model(statistics, worths, batches, 0.0)
+    raised = optimistic_model(statistics, worths, batches, 1.0)
+    first = 0
+    for i, size in enumerate(s.state_sizes):
+        worth = worths[first : first + size]
+        first += size
+        assert raised.transitions[i].sum(axis=-1) == pytest.approx(np.ones(s.transition_rows[i]))
+        assert (raised.transitions[i] >= 0.0).all()
+        assert (raised.transitions[i] @ worth >= plain.transitions[i] @ worth - 1e-9).all()
+    for (lo, hi), low, high in zip(s.reward_ranges, plain.rewards, raised.rewards, strict=True):
+        assert (high >= low).all()
+        assert (high <= hi).all()
+        assert (low >= lo).all()
+
+
+def test_rewards_are_in_their_unit() -> None:
+    """Once 3 of [1, 5]: half of the range, as before it was seen; a coin's variance over 3."""
+    model = fmdp.FactoredMDP.from_factors(
+        [2], [1], [([0], np.full((2, 2), 0.5))], [([], np.array([3.0]))], reward_ranges=[(1, 5)]
+    )
+    statistics = Statistics(model.structure)
+    statistics.record((0,), (0,), [3.0], (0,))
+    batches = with_batch(no_batches(1), statistics)
+    expected = 1.0 + 4.0 * (0.5 + np.sqrt(0.25 / 3))
+    assert optimistic_rewards(statistics, batches, 1.0) == pytest.approx([expected])
+
+
+def test_marginals_by_hand() -> None:
+    """h(s_0, s_1) = 10 s_0 + s_1 over 2 x 3 values."""
+    h = np.array([0.0, 1, 2, 10, 11, 12])
+    first, second = marginals(h, (2, 3))
+    assert first == pytest.approx([1.0, 11.0])
+    assert second == pytest.approx([5.0, 6.0, 7.0])
+
+
+@pytest.mark.parametrize("planner", ["exact", "alp", "alp,basis=pairs", "span,budget=20"])
+def test_planners_tell_the_marginals_of_what_they_found(planner: str) -> None:
+    """Up to a constant they are those of the table that `describe` gives, or of h_w."""
+    model = fmdp.problem("circle:3,dynamics=guestrin")
+    made = fmdp.learning.learner.planner_of(planner, "test")
+    prepared = made.prepare(model.structure)
+    plan = prepared.solve(model, marginals=True)
+    assert plan.marginals is not None
+    if planner.startswith("alp"):
+        table, axes = np.zeros((2, 2, 2)), range(3)
+        for block in prepared.basis.blocks:
+            own = block.values @ plan.stats["weights"][block.first : block.first + block.size]
+            table += own.reshape([2 if v in block.scope else 1 for v in axes])
+        h = table.ravel()
+    else:
+        described = made.prepare(model.structure).solve(model, describe=True)
+        assert described.bias is not None
+        h = described.bias
+    for found, expected in zip(plan.marginals, marginals(h, (2, 2, 2)), strict=True):
+        assert found - found[0] == pytest.approx(expected - expected[0], abs=1e-3)
+
+
+def test_it_is_what_learn_runs() -> None:
+    model = fmdp.problem("circle:3")
+    run, same = fmdp.learn(model, 300, 4), fmdp.simulate(model, "default", 300, 4)
+    assert (run.regret, run.gap_regret) == (same.regret, same.gap_regret)
+    approximate = fmdp.learn(model, 300, 4, planner="alp")
+    assert approximate.regret != run.regret
+
+
+@pytest.mark.parametrize(
+    "problem",
+    ["circle:3", "jao:2", "riverswim:1", "machines:2", "maintenance:2", "random:3,values=3"],
+)
+def test_it_learns(problem: str) -> None:
+    """A tenth of what random actions lose, in 3,000 steps; summed over three seeds."""
+    model = fmdp.problem(problem)
+    lost = [
+        sum(fmdp.simulate(model, learner, 3_000, seed).gap_regret or 0.0 for seed in range(3))
+        for learner in ("default", "random")
+    ]
+    assert lost[0] < 0.15 * lost[1]
+
+
+@pytest.mark.parametrize("unit", [2.0**-40, 2.0**30])
+@pytest.mark.parametrize("planner", ["exact", "alp"])
+def test_the_unit_of_the_reward_does_not_matter(unit: float, planner: str) -> None:
+    model = fmdp.problem("circle:3,dynamics=guestrin")
+    base = fmdp.learn(model, 500, planner=planner)
+    scaled = fmdp.learn(in_units(model, unit), 500, planner=planner)
+    assert base.gap_regret is not None
+    assert scaled.gap_regret == base.gap_regret * unit
+    assert scaled.planner_calls == base.planner_calls
+
+
+def test_a_planner_that_tells_nothing_is_refused_by_name() -> None:
+    class Silent(fmdp.Planner):
+        """Gives a policy and nothing else."""
+
+        name = "silent"
+
+        def prepare(self, structure: fmdp.Structure) -> object:  # type: ignore[override]
+            inner = fmdp.Exact().prepare(structure)
+
+            class Prepared:
+                def solve(self, tables: object, **_: object) -> fmdp.Plan:
+                    plan = inner.solve(tables)  # type: ignore[arg-type]
+                    return fmdp.Plan(planner="silent", status=plan.status, policy=plan.policy)
+
+            return Prepared()
+
+    with pytest.raises(InvalidParameter, match="planner silent says neither"):
+        fmdp.learn(fmdp.problem("circle:2"), 10, planner=Silent())
+
+
+def test_a_file_with_a_strange_memory_is_refused(tmp_path: Path) -> None:
+    agent = fmdp.Default().start(fmdp.problem("circle:3"))
+    for name, wrong in (
+        ("worths", np.zeros(5)),
+        ("worths", np.full(6, np.nan)),
+        ("batches", np.full(6, -1.0)),
+    ):
+        memory = dict(agent.memory)
+        memory[name] = wrong
+        with pytest.raises(InvalidParameter, match=f"finite numbers as '{name}'"):
+            agent.learner.check_memory(agent.structure, memory)
