@@ -189,7 +189,7 @@ def print_standings(written: Report) -> None:
 
 def print_problem(own: Sequence[Standing]) -> None:
     from fmdp.reports.cells import MEASURES
-    from fmdp.reports.standings import per_step
+    from fmdp.reports.standings import number_text, per_step, ratio_text
 
     first = own[0]
     print(
@@ -200,9 +200,9 @@ def print_problem(own: Sequence[Standing]) -> None:
         (
             "" if one.place is None else str(one.place),
             one.label,
-            *(_number(v) for v in (one.median, one.mean, one.worst)),
-            f"{_number(one.lower_quartile)} to {_number(one.upper_quartile)}",
-            _ratio(one.ratio),
+            *(number_text(v) for v in (one.median, one.mean, one.worst)),
+            f"{number_text(one.lower_quartile)} to {number_text(one.upper_quartile)}",
+            ratio_text(one.ratio),
             per_step(one.seconds_per_step),
             "-" if one.planner_calls is None else f"{one.planner_calls:,.0f}",
             "-" if one.unconverged_plans is None else f"{one.unconverged_plans:,}",
@@ -229,12 +229,15 @@ def print_problem(own: Sequence[Standing]) -> None:
 def print_winners(written: Report) -> None:
     """The first and the second of each problem."""
     from fmdp.reports.cells import MEASURES
-    from fmdp.reports.standings import by_problem, verdict
+    from fmdp.reports.standings import by_problem, number_text, verdict
 
     rows = []
     for (name, _), own in by_problem(written.runs.standings).items():
         learners = [one for one in own if one.role == "learner"]
-        told = [f"{one.label} {_number(one.median)} ({_number(one.worst)})" for one in learners[:2]]
+        told = [
+            f"{one.label} {number_text(one.median)} ({number_text(one.worst)})"
+            for one in learners[:2]
+        ]
         what = MEASURES[own[0].measure]
         rows.append((name, what, *(*told, "-", "-")[:2], verdict(own, written.analysis)))
     heads = ("problem", "median (worst run) of", "lowest", "second", "on the same seeds")
@@ -243,7 +246,7 @@ def print_winners(written: Report) -> None:
 
 
 def print_overall(rows: Sequence[Overall], of: int) -> None:
-    from fmdp.reports.standings import per_step
+    from fmdp.reports.standings import per_step, ratio_text
 
     print("over the problems: medians in units of the best learner's, geometric mean and largest")
     print_people(
@@ -254,8 +257,8 @@ def print_overall(rows: Sequence[Overall], of: int) -> None:
                     one.label,
                     f"{one.problems} of {of}",
                     str(one.wins) if one.role == "learner" else "",
-                    _ratio(one.ratio_mean),
-                    _ratio(one.ratio_largest),
+                    ratio_text(one.ratio_mean),
+                    ratio_text(one.ratio_largest),
                     per_step(one.seconds_per_step),
                 )
                 for one in rows
@@ -267,11 +270,3 @@ def print_overall(rows: Sequence[Overall], of: int) -> None:
 
 def _time(own: Sequence[Standing]) -> str:
     return "processor time" if own[0].clock == "processor" else "wall clock"
-
-
-def _number(value: float) -> str:
-    return f"{value:,.0f}" if 10 <= abs(value) < 1e15 else f"{value:.3g}"
-
-
-def _ratio(value: float | None) -> str:
-    return "-" if value is None else f"{value:,.0f}" if value >= 99.5 else f"{value:.2f}"

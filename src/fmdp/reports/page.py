@@ -54,8 +54,8 @@ def page(
     runs: Runs,
     analysis: Analysis,
     paragraphs: Sequence[str] = (),
-    ahead: Sequence[str] = (),
     featured: Collection[str] = (),
+    ahead: Sequence[str] = (),
 ) -> str:
     """The page of a report; `paragraphs` about the paper and about who is ahead stand on top,
     before the curves, and the curves of the `featured` labels are shown even where there are too

@@ -104,7 +104,7 @@ def _report(store: Store, folder: Path, new: Replacement, spec: str | None) -> R
         ahead = standings.sentences(runs, analysis)
         featured = {cell.label for panel in paper.panels(runs) for cell in panel.papers}
         contents: dict[str, str | bytes] = {
-            "index.html": page(store, runs, analysis, paragraphs, ahead, featured)
+            "index.html": page(store, runs, analysis, paragraphs, featured, ahead)
         }
     contents |= tables(runs, analysis)
     reason = None
@@ -124,8 +124,8 @@ def _report(store: Store, folder: Path, new: Replacement, spec: str | None) -> R
 def _figures(runs: Runs) -> dict[str, str | bytes]:
     drawings: list[Drawing] = draw(runs)
     found = paper.panels(runs)
-    if standings.is_comparison(runs):
-        drawings.insert(0, standings.figure(runs))
+    if standings.is_comparison(runs.standings):
+        drawings.insert(0, standings.figure(runs.standings, runs.left_out))
     if found:
         drawings.insert(0, paper.figure(runs, found))
     contents: dict[str, str | bytes] = {

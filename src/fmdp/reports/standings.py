@@ -11,12 +11,13 @@ as many problems, where curves do not.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fmdp.experiments.standings import Overall, Standing, overall
+from fmdp.experiments.store import LeftOut
 from fmdp.reports.analysis import Analysis
 from fmdp.reports.cells import MEASURES, Runs
 from fmdp.reports.figures import FONT_SIZE, SETTINGS, Drawing, saved, titled
@@ -28,14 +29,15 @@ if TYPE_CHECKING:
 COLOUR_MAP = "YlOrBr"  # light to dark in one direction, so that grey printers keep the order
 MOST_RATIO = 100.0
 """Where the colours end: what is a hundred times worse is not told from what is a thousand."""
+_TOP = -1.6  # of both panels: a line above the first row is for what a 1 stands for
 MOST_NAMED = 6
 """Problems that a sentence lists by name."""
 
 
-def is_comparison(runs: Runs) -> bool:
+def is_comparison(found: Sequence[Standing]) -> bool:
     """Whether two learners meet on some problem."""
     learners: dict[tuple[str, int], set[str]] = {}
-    for one in runs.standings:
+    for one in found:
         if one.role == "learner":
             learners.setdefault((one.problem, one.steps), set()).add(one.label)
     return any(len(labels) > 1 for labels in learners.values())
@@ -61,12 +63,13 @@ def ranked(found: Sequence[Standing]) -> list[Overall]:
 
 def sentences(runs: Runs, analysis: Analysis) -> tuple[str, ...]:
     """Who has the lowest medians, and what a step costs; nothing where no two learners meet."""
-    if not is_comparison(runs):
+    found = runs.standings
+    if not is_comparison(found):
         return ()
-    problems = by_problem(runs.standings)
+    problems = by_problem(found)
     if len(problems) == 1:
-        return (_of_one(next(iter(problems.values())), analysis), _of_cost(runs))
-    return (_of_all(problems), *_of_means(runs, len(problems)), _of_cost(runs))
+        return (_of_one(next(iter(problems.values())), analysis), _of_cost(found))
+    return (_of_all(problems), *_of_means(found, len(problems)), _of_cost(found))
 
 
 def first_of(own: Sequence[Standing]) -> list[Standing]:
@@ -92,13 +95,15 @@ def verdict(own: Sequence[Standing], analysis: Analysis) -> str:
 def _of_one(own: Sequence[Standing], analysis: Analysis) -> str:
     learners = [one for one in own if one.role == "learner"]
     first, second = learners[0], learners[1]
-    what = MEASURES[first.measure]
+
+    def told(one: Standing) -> str:
+        mean, worst = number_text(one.mean), number_text(one.worst)
+        return f"{number_text(one.median)} (mean {mean}, worst run {worst})"
+
     return (
-        f"On {first.problem} {first.label} has the lowest median {what}, "
-        f"{_number(first.median)} (mean {_number(first.mean)}, worst run {_number(first.worst)}), "
-        f"before {second.label} with {_number(second.median)} (mean {_number(second.mean)}, worst "
-        f"{_number(second.worst)}); on the same seeds (signed-rank, Holm): "
-        f"{verdict(own, analysis)}."
+        f"On {first.problem} {first.label} has the lowest median {MEASURES[first.measure]}, "
+        f"{told(first)}, before {second.label} with {told(second)}; on the same seeds "
+        f"(signed-rank, Holm): {verdict(own, analysis)}."
     )
 
 
@@ -114,16 +119,16 @@ def _of_all(problems: Mapping[tuple[str, int], Sequence[Standing]]) -> str:
     return f"The lowest median of {len(problems)} problems: {'; '.join(told)}."
 
 
-def _of_means(runs: Runs, many: int) -> tuple[str, ...]:
+def _of_means(found: Sequence[Standing], many: int) -> tuple[str, ...]:
     rows = [
         one
-        for one in ranked(runs.standings)
+        for one in ranked(found)
         if one.role == "learner" and one.problems == many and one.ratio_mean is not None
     ]
     if len(rows) < 2:
         return ()
     told = ", ".join(
-        f"{one.label} {_ratio(one.ratio_mean)} (at most {_ratio(one.ratio_largest)})"
+        f"{one.label} {ratio_text(one.ratio_mean)} (at most {ratio_text(one.ratio_largest)})"
         for one in rows[:3]
     )
     sentence = (
@@ -133,11 +138,11 @@ def _of_means(runs: Runs, many: int) -> tuple[str, ...]:
     return (sentence,)
 
 
-def _of_cost(runs: Runs) -> str:
-    rows = [one for one in overall(runs.standings) if one.role == "learner"]
+def _of_cost(found: Sequence[Standing]) -> str:
+    rows = [one for one in overall(found) if one.role == "learner"]
     by_cost = sorted(rows, key=lambda one: one.seconds_per_step)
     cheap, dear = by_cost[0], by_cost[-1]
-    clocks = {one.clock for one in runs.standings}
+    clocks = {one.clock for one in found}
     clock = "processor time" if clocks == {"processor"} else "wall clock, at least in part,"
     return (
         f"A step costs from {per_step(cheap.seconds_per_step)} ({cheap.label}) to "
@@ -154,11 +159,11 @@ def per_step(seconds: float) -> str:
     raise AssertionError("the last unit takes everything")
 
 
-def _number(value: float) -> str:
+def number_text(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 10 else f"{value:.3g}"
 
 
-def _ratio(value: float | None) -> str:
+def ratio_text(value: float | None) -> str:
     if value is None:
         return "-"
     return f"{value:,.0f}" if value >= 9.95 else f"{value:.2f}" if value < 2 else f"{value:.1f}"
@@ -167,33 +172,36 @@ def _ratio(value: float | None) -> str:
 # ---- the figure ---------------------------------------------------------------------------------
 
 
-def figure(runs: Runs) -> Drawing:
+def figure(found: Sequence[Standing], left_out: Sequence[LeftOut]) -> Drawing:
     """Every learner on every problem, and what a step costs."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
-    problems = by_problem(runs.standings)
-    rows = [one for one in ranked(runs.standings) if one.role != "upper"]
+    problems = by_problem(found)
+    rows = [one for one in ranked(found) if one.role != "upper"]
     with mpl.rc_context(SETTINGS):
         drawing = Figure(layout="constrained")
         widths = (len(problems) + 1.4, 4.2)
         left, right = drawing.subplots(1, 2, width_ratios=widths, squeeze=False)[0]
-        _table(left, rows, problems, runs)
-        _costs(right, rows, runs.standings)
+        _table(left, rows, problems, {(one.problem, one.label) for one in left_out})
+        _costs(right, rows, found)
         drawing.set_size_inches(4.6 + 0.5 * len(problems), 1.9 + 0.25 * len(rows))
         files = saved(drawing)
-    counts = sorted({one.runs for one in runs.standings})
+    return Drawing("standings", files, caption(found))
+
+
+def caption(found: Sequence[Standing]) -> str:
+    """The words that belong under the figure."""
+    counts = sorted({one.runs for one in found})
     many = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
-    steps = sorted({one.steps for one in runs.standings})
-    caption = (
-        f"Median {_measures(runs.standings)} after {' and '.join(f'{n:,}' for n in steps)} steps "
-        f"over {many} runs, divided by that of the best learner of the problem, which is below the "
-        f"name of the problem; colours are logarithmic up to {MOST_RATIO:g}. The first column is "
-        f"the geometric mean over the problems on which the learner ran; hatched: the pair does "
-        f"not fit. Right: {_clock(runs.standings)} a step, the median over the problems and the "
-        f"range."
+    steps = sorted({one.steps for one in found})
+    return (
+        f"Median {_measures(found)} after {' and '.join(f'{n:,}' for n in steps)} steps over "
+        f"{many} runs, divided by that of the best learner of the problem, which is the first "
+        f"line; colours are logarithmic up to {MOST_RATIO:g}. The first column is the geometric "
+        f"mean over the problems on which the learner ran; hatched: the pair does not fit. Right: "
+        f"{_clock(found)} a step, the median over the problems and the range."
     )
-    return Drawing("standings", files, caption)
 
 
 def _measures(found: Sequence[Standing]) -> str:
@@ -209,22 +217,25 @@ def _table(
     ax: Axes,
     rows: Sequence[Overall],
     problems: Mapping[tuple[str, int], Sequence[Standing]],
-    runs: Runs,
+    left_out: Collection[tuple[str, str]],
 ) -> None:
     import matplotlib as mpl
     from matplotlib.colors import LogNorm
     from matplotlib.patches import Rectangle
 
     colours, scale = mpl.colormaps[COLOUR_MAP], LogNorm(1.0, MOST_RATIO, clip=True)
-    left_out = {(one.problem, one.label) for one in runs.left_out}
+
+    def patch(x: float, y: int, **looks: Any) -> None:
+        own = Rectangle((x - 0.5, y - 0.5), 1, 1, **looks)
+        own.set_in_layout(False)  # hundreds of them, all inside the axes
+        ax.add_patch(own)
 
     def field(x: float, y: int, ratio: float | None, text: str, *, best: bool = False) -> None:
         colour: Any = "white" if ratio is None else colours(scale(max(ratio, 1.0)) * 0.85)
-        ax.add_patch(
-            Rectangle((x - 0.5, y - 0.5), 1, 1, facecolor=colour, edgecolor="white", linewidth=0.8)
-        )
-        light = sum(w * c for w, c in zip((0.3, 0.59, 0.11), mpl.colors.to_rgb(colour))) > 0.5  # noqa: B905
-        ax.text(
+        patch(x, y, facecolor=colour, edgecolor="white", linewidth=0.8)
+        red, green, blue = mpl.colors.to_rgb(colour)
+        light = 0.3 * red + 0.59 * green + 0.11 * blue > 0.5
+        written = ax.text(
             x,
             y,
             text,
@@ -234,44 +245,36 @@ def _table(
             fontweight="bold" if best else "normal",
             color="black" if light else "white",
         )
+        written.set_in_layout(False)
 
     for y, row in enumerate(rows):
-        field(-1.2, y, row.ratio_mean, _ratio(row.ratio_mean))
+        field(-1.2, y, row.ratio_mean, ratio_text(row.ratio_mean))
         for x, ((name, _), own) in enumerate(problems.items()):
             found = next((one for one in own if one.label == row.label), None)
             if found is not None:
-                text = _number(found.median) if found.ratio is None else _ratio(found.ratio)
+                text = number_text(found.median) if found.ratio is None else ratio_text(found.ratio)
                 field(x, y, found.ratio, text, best=found.place == 1)
             elif (name, row.label) in left_out:
-                ax.add_patch(
-                    Rectangle(
-                        (x - 0.5, y - 0.5),
-                        1,
-                        1,
-                        facecolor="white",
-                        edgecolor="#BBBBBB",
-                        hatch="////",
-                        linewidth=0.0,
-                    )
-                )
-    names = [f"{titled(name, 20)}\n({_best(own)})" for (name, _), own in problems.items()]
-    ax.set_xticks([-1.2, *range(len(names))], ["geometric mean", *names], rotation=45, ha="right")
-    ax.set_yticks(range(len(rows)), [row.label for row in rows])
+                patch(x, y, facecolor="white", edgecolor="#BBBBBB", hatch="////", linewidth=0.0)
+    for x, own in enumerate(problems.values()):
+        ax.text(x, -1.1, _best(own), ha="center", va="center", fontsize=FONT_SIZE - 1.5)
+    names = [titled(name, 20) for name, _ in problems]
+    ax.set_xticks([-1.2, *range(len(names))], ["geometric mean", *names], rotation=90)
+    ax.set_yticks([-1.1, *range(len(rows))], ["lowest median", *(row.label for row in rows)])
     for tick in (*ax.get_xticklabels(), *ax.get_yticklabels()):
         tick.set_parse_math(False)
-        tick.set_rotation_mode("anchor")
     ax.set_xlim(-1.75, len(names) - 0.45)
-    ax.set_ylim(len(rows) - 0.45, -0.55)
+    ax.set_ylim(len(rows) - 0.45, _TOP)
     ax.tick_params(length=0)
     ax.grid(visible=False)
     for spine in ax.spines.values():
         spine.set_visible(False)
-    ax.set_title("median regret by that of the best learner", loc="left", parse_math=False)
+    ax.set_title("median regret, best = 1", loc="left", parse_math=False)
 
 
 def _best(own: Sequence[Standing]) -> str:
     first = first_of(own)
-    return f"best {_number(first[0].median)}" if first else "no learner"
+    return number_text(first[0].median) if first else "-"
 
 
 def _costs(ax: Axes, rows: Sequence[Overall], found: Sequence[Standing]) -> None:
@@ -286,11 +289,9 @@ def _costs(ax: Axes, rows: Sequence[Overall], found: Sequence[Standing]) -> None
     ax.set_xscale("log")
     ax.set_xlim(10 ** (math.floor(low) - 0.1), 10 ** (math.ceil(high) + 0.1))
     decades = [10.0**n for n in range(math.floor(low), math.ceil(high) + 1)]
-    ax.set_xticks(decades, [per_step(value) for value in decades], rotation=45, ha="right")
+    ax.set_xticks(decades, [per_step(value) for value in decades], rotation=90)
     ax.minorticks_off()
-    for tick in ax.get_xticklabels():
-        tick.set_rotation_mode("anchor")
     ax.set_yticks(range(len(rows)), [""] * len(rows))
-    ax.set_ylim(len(rows) - 0.45, -0.55)
+    ax.set_ylim(len(rows) - 0.45, _TOP)
     ax.tick_params(axis="y", length=0)
-    ax.set_title(f"{_clock(found)} a step", loc="left", parse_math=False)
+    ax.set_title("time a step", loc="left", parse_math=False)
