@@ -3,15 +3,30 @@
 from __future__ import annotations
 
 import copy
+import importlib.util
 import json
+import sys
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 
-from benchmarks import compare_wide as script
 from fmdp.experiments.suites import SUITES
 from fmdp.problems import problem
 
+
+def _load(path: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"fmdp_tests_{path.stem}", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+script = _load(Path(__file__).resolve().parent.parent / "benchmarks" / "compare_wide.py")
 NUMBERS: dict[str, Any] = json.loads(script.FILE.read_text(encoding="utf-8"))
 TEXT = script.PAGE.read_text(encoding="utf-8")
 
