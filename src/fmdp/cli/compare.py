@@ -102,7 +102,7 @@ def compare(
         print_standings(written)
         print()
         print_summary(summary, retry_failed)
-        print(f"page    {printable(str(written.page))}")
+        print(f"page   {printable(str(written.page))}")
     if written.without_figures is not None:
         print(f"fmdp: {written.without_figures}", file=sys.stderr)
         return 1
