@@ -9,8 +9,8 @@ it was, and learners that came since are the only ones to be run. The numbers go
 docs/figures/compare-wide.json; the figure, and what stands between `<!-- compare: NAME -->` and
 `<!-- compare ends: NAME -->` in the page, are made from them alone (tests/test_compare_wide.py
 compares). Times are processor times of the machine that ran it, each run on one thread. Cost of all
-with eleven learners: under an hour on two idle cores, three quarters of it TSDE and UCRL3 on the
-three problems of 128 states.
+with eleven learners, estimated from one seed: 35 minutes of processor time, more than half of it
+TSDE and UCRL3 on the two problems of 128 states.
 """
 
 from __future__ import annotations
