@@ -56,6 +56,14 @@ def test_twenty_minutes_from_top_to_bottom(capsys: pytest.CaptureFixture[str]) -
     assert page.names["agent"].steps == 200
 
 
+@pytest.mark.usefixtures("folder")
+def test_the_page_about_comparing_from_top_to_bottom(capsys: pytest.CaptureFixture[str]) -> None:
+    page = Page("compare.md")
+    page.run(capsys)
+    assert (page.commands, page.printed) == (2, 1)
+    assert Path("compared/report/standings.png").exists()
+
+
 def test_every_page_is_linked_from_another() -> None:
     reached = {
         (page.parent / link.partition("#")[0]).resolve() for page in PAGES for link in links(page)

@@ -65,6 +65,7 @@ _HOME = {
     "UCRLFactored": "fmdp.learning.ucrl_factored",
     "apart": "fmdp.model",
     "at_most": "fmdp.model",
+    "compare": "fmdp.experiments.comparison",
     "estimated_model": "fmdp.learning.estimate",
     "evaluate": "fmdp.simulation",
     "fit": "fmdp.logs",
@@ -94,6 +95,7 @@ __all__ = sorted([*_HOME, "__version__"])
 if TYPE_CHECKING:  # the same names for type checkers and editors; a test compares the two
     from fmdp.errors import FmdpError as FmdpError
     from fmdp.experiments.api import sweep as sweep
+    from fmdp.experiments.comparison import compare as compare
     from fmdp.experiments.results import Results as Results
     from fmdp.experiments.results import load_results as load_results
     from fmdp.learning.agent import Agent as Agent

@@ -25,6 +25,7 @@ from fmdp.errors import FileProblem
 from fmdp.experiments import opening, schema, work
 from fmdp.experiments.cells import sorted_runs
 from fmdp.experiments.executors import InThisProcess
+from fmdp.experiments.measures import repeatable
 from fmdp.experiments.results import Results
 from fmdp.experiments.spec import parse_spec
 from fmdp.experiments.store import FILE_NAME, Damaged, Store, StoredRun
@@ -63,7 +64,7 @@ def everything(directory: Path) -> list[object]:
         found: list[object] = [sorted_runs(store).missing]
         for run in store.runs():
             curve, recording = store.curve(run.key), store.recording(run.key)
-            found += [run.key, run.status, dict(run.measures), curve.t.tolist()]
+            found += [run.key, run.status, repeatable(run.measures), curve.t.tolist()]
             found.append({name: values.tolist() for name, values in curve.values.items()})
             found.append(None if recording is None else recording.states.tolist())
             found.append(store.model(run.model).content_hash)

@@ -65,7 +65,6 @@ def test_a_new_measure_is_one_declaration(mean_reward: Measure[float], tmp_path:
         assert results.runs()["mean_reward"].tolist() == [r.measures["mean_reward"] for r in runs]
         assert results.curves("mean_reward").columns[-1] == "mean_reward"
         assert "mean_reward" in results.summary()["measure"].tolist()
-        assert "mean_reward" in repr(results)
 
 
 def test_a_measure_that_this_fmdp_does_not_know_is_read_all_the_same(

@@ -11,6 +11,7 @@ import sqlite3
 import subprocess
 import sys
 import textwrap
+from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -203,6 +204,10 @@ def downgraded(directory: Path, to: Path) -> Path:
     return path
 
 
+def _known(measures: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in measures.items() if name in RESULTS}
+
+
 def test_a_sweep_finds_the_runs_of_an_old_store_done(tmp_path: Path) -> None:
     spec = parse_spec("""
         steps = 30
@@ -219,7 +224,10 @@ def test_a_sweep_finds_the_runs_of_an_old_store_done(tmp_path: Path) -> None:
     assert (summary.done, summary.already) == (6, 6)
     with Store.open(tmp_path / "new") as new, Store.open(path.parent) as found:
         assert {run.key: run for run in found.runs()} == before
-        assert {run.key: run for run in new.runs()} == before
+        # The old schema has no place for measures that came later.
+        known = {run.key: replace(run, measures=_known(run.measures)) for run in new.runs()}
+        assert known == before
+        assert all("cpu_seconds" in run.measures for run in new.runs())
         assert any(run.measure(GAP_REGRET) for run in before.values())
     more = parse_spec(spec.text.replace("seeds = 2", "seeds = 3"))
     assert run_sweep(more, path.parent, workers=InThisProcess()).already == 6

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from fmdp.experiments.executors import InThisProcess
+from fmdp.experiments.measures import repeatable
 from fmdp.experiments.spec import Spec, parse_spec
 from fmdp.experiments.store import Store
 from fmdp.experiments.sweep import run_sweep
@@ -29,6 +30,7 @@ def everything(directory: Path) -> dict[str, Any]:
             row = asdict(run)
             for name in ("seconds", "finished", "machine"):
                 del row[name]
+            row["measures"] = repeatable(run.measures)
             curve, recording = store.curve(run.key), store.recording(run.key)
             kept = {"t": curve.t, **curve.values, **(vars(recording) if recording else {})}
             found[run.key] = row, {name: array.tobytes() for name, array in kept.items()}

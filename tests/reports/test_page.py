@@ -76,9 +76,17 @@ def test_numbers_of_the_page_are_those_of_the_report(two_problems: Path) -> None
                         np.testing.assert_allclose(
                             drawn["curves"][measure][name], exact, rtol=1e-5, atol=1e-12
                         )
-    assert [row["median"] for row in data["summaries"]] == [
-        summary.median for found in analysis.summaries for summary in found.by_measure.values()
+    shown = [
+        (row["problem"], row["label"], row["measure"], row["median"]) for row in data["summaries"]
     ]
+    assert sorted(shown) == sorted(
+        (found.cell.problem, found.cell.label, measure, summary.median)
+        for found in analysis.summaries
+        for measure, summary in found.by_measure.items()
+    )
+    for name in {row["problem"] for row in data["summaries"]}:
+        medians = [median for problem, _, _, median in shown if problem == name]
+        assert medians == sorted(medians)
     assert [row["adjusted"] for row in data["comparisons"]] == [
         comparison.adjusted for comparison in analysis.comparisons
     ]

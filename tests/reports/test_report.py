@@ -18,7 +18,7 @@ from fmdp.reports import figures
 from fmdp.reports.cells import gather
 from fmdp.reports.report import write_report
 
-TABLES = {"cells.csv", "comparisons.csv", "curves.csv", "runs.csv"}
+TABLES = {"cells.csv", "comparisons.csv", "curves.csv", "runs.csv", "standings.csv"}
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ def test_files_and_printed_table(
     # On a machine under load the work may take long enough to be told.
     assert all(line.startswith("report of ") for line in printed.err.splitlines())
     names = {path.name for path in out.iterdir()}
-    drawn = {"regret", "regret-linear", "gap-regret", "gap-regret-linear", "figure-2"}
+    drawn = {"regret", "regret-linear", "gap-regret", "gap-regret-linear", "figure-2", "standings"}
     assert names == TABLES | {f"{name}.svg" for name in drawn} | {
         "index.html",
         "captions.txt",

@@ -29,6 +29,7 @@ from fmdp.errors import FileProblem, FmdpError
 from fmdp.experiments import opening
 from fmdp.experiments.cells import sorted_runs
 from fmdp.experiments.executors import InThisProcess
+from fmdp.experiments.measures import repeatable
 from fmdp.experiments.spec import Spec, parse_spec
 from fmdp.experiments.store import FILE_NAME, Store
 from fmdp.experiments.sweep import run_sweep
@@ -98,9 +99,8 @@ def everything(directory: Path) -> Found:
         found: Found = [sorted_runs(store).missing]
         for run in sorted(store.runs(skipping=store.damaged()), key=lambda run: run.key):
             curve, recording = store.curve(run.key), store.recording(run.key)
-            found.append(
-                [run.key, run.status, run.problem, run.learner, sorted(run.measures.items())]
-            )
+            measures = sorted(repeatable(run.measures).items())
+            found.append([run.key, run.status, run.problem, run.learner, measures])
             found.append(
                 [curve.t.tolist(), {n: v.tolist() for n, v in sorted(curve.values.items())}]
             )

@@ -19,6 +19,7 @@ from typer.core import TyperGroup
 
 from fmdp import __version__
 from fmdp.cli.act import act
+from fmdp.cli.compare import compare
 from fmdp.cli.convert import convert
 from fmdp.cli.evaluate import evaluate
 from fmdp.cli.export import export
@@ -96,6 +97,7 @@ app.command("fit")(fit)
 app.command("serve")(serve)
 app.command("convert")(convert)
 app.command("sweep")(sweep)
+app.command("compare")(compare)
 app.command("reproduce")(reproduce)
 app.command("report")(report)
 

@@ -96,6 +96,18 @@ def sweep(
         nothing is run then.
     """
     spec = spec_of(problems, learners, seeds=seeds, steps=steps, name=name, title=title)
+    return run_spec(spec, out, workers=workers, retry_failed=retry_failed, progress=progress)
+
+
+def run_spec(
+    spec: Spec,
+    out: str | os.PathLike[str],
+    *,
+    workers: int | None,
+    retry_failed: bool,
+    progress: Any,
+) -> Results:
+    """Run what is missing of a spec for somebody in Python: a bar, a warning of failures."""
     team = _team(spec, workers)
     with reporting(progress, spec.name, "sweep", line_of) as report:
         summary = run_sweep(spec, out, workers=team, retry_failed=retry_failed, progress=report)
@@ -105,7 +117,7 @@ def sweep(
             f"{summary.failed} of {summary.total} runs failed, such as {run}: "
             f"{error.strip().splitlines()[-1]}; failures of the results has them all, "
             f"retry_failed=True runs them again",
-            stacklevel=2,
+            stacklevel=3,
         )
     return Results.open(out)
 
@@ -120,19 +132,21 @@ def spec_of(
     title: str | None = None,
 ) -> Spec:
     """The validated sweep that `sweep` runs, without running it."""
-    found = _problems(problems)
-    labelled = _learners(learners)
+    found = problems_of(problems, "a sweep")
+    labelled = learners_of(learners, "a sweep")
     n_steps, all_seeds = whole(steps, "steps", 1), check_seeds(seeds)
     cells = tuple(
         cell_of(one, label, learner, n_steps)
         for one, (label, learner) in itertools.product(found, labelled)
     )
     refuse_repeated(cells)
-    text = _toml(name, n_steps, all_seeds, found, labelled)
+    asked = {label: (learner, found) for label, learner in labelled}
+    text = as_toml("made in Python", name, n_steps, all_seeds, found, asked)
     return Spec(name, title or name, text, n_steps, all_seeds, found, cells)
 
 
-def _problems(given: Any) -> tuple[NamedModel, ...]:
+def problems_of(given: Any, what: str) -> tuple[NamedModel, ...]:
+    """The problems that somebody hands over for a sweep or a comparison, each by its name."""
     if isinstance(given, Mapping):
         named = {text_line(label, "a problem"): one for label, one in given.items()}
         found = [replace(_problem(one, label), id=label) for label, one in named.items()]
@@ -141,7 +155,7 @@ def _problems(given: Any) -> tuple[NamedModel, ...]:
         several = [given] if single or not isinstance(given, Iterable) else given
         found = [_problem(one, f"model {number + 1}") for number, one in enumerate(several)]
     if not found:
-        raise InvalidParameter("a sweep needs at least one problem")
+        raise InvalidParameter(f"{what} needs at least one problem")
     names = [one.id for one in found]
     for repeated in {name for name in names if names.count(name) > 1}:
         raise InvalidParameter(
@@ -159,7 +173,8 @@ def _problem(given: Any, name: str) -> NamedModel:
     return NamedModel(model.name or name, model)
 
 
-def _learners(given: Any) -> tuple[tuple[str, Learner], ...]:
+def learners_of(given: Any, what: str) -> tuple[tuple[str, Learner], ...]:
+    """(label, learner) of what somebody hands over."""
     if isinstance(given, Mapping):
         pairs = [(text_line(label, "a label"), _learner(one)) for label, one in given.items()]
     else:
@@ -167,7 +182,7 @@ def _learners(given: Any) -> tuple[tuple[str, Learner], ...]:
         found = [_learner(one) for one in (given if several else [given])]
         pairs = [(label_of(one), one) for one in found]
     if not pairs:
-        raise InvalidParameter("a sweep needs at least one learner")
+        raise InvalidParameter(f"{what} needs at least one learner")
     return tuple(pairs)
 
 
@@ -204,23 +219,29 @@ def _not_travelling(learner: Learner) -> Iterable[str]:
             yield thing.__qualname__
 
 
-def _toml(
+def as_toml(
+    made: str,
     name: str,
     steps: int,
     seeds: Sequence[int],
     problems: Sequence[NamedModel],
-    learners: Sequence[tuple[str, Learner]],
+    learners: Mapping[str, tuple[Learner, Sequence[NamedModel]]],
+    others: str = "",
 ) -> str:
-    """The sweep in words, as a spec would have it, for those who read the store later."""
+    """The sweep in words, as a spec would have it, for those who read the store later: learners by
+    label, with where they run; `others` is the TOML of learners that are written down already."""
     lines = [
-        "# made in Python",
+        f"# {made}",
         f"name = {_quoted(name)}",
         f"steps = {steps}",
         f"seeds = [{', '.join(map(str, seeds))}]",
-        f"problems = [{', '.join(_quoted(one.id) for one in problems)}]",
+        f"problems = {_list(problems)}",
+        *([others.rstrip()] if others else []),
     ]
-    for label, learner in learners:
+    for label, (learner, where) in learners.items():
         lines += ["", "[[learners]]", f"label = {_quoted(label)}"]
+        if len(where) < len(problems):
+            lines.append(f"problems = {_list(where)}")
         if isinstance(learner, Follow):
             lines.append(f"# plays {learner.label}")
             continue
@@ -232,6 +253,10 @@ def _toml(
         if planner is not None:
             lines.append(f"# planner {planner!r}")
     return "\n".join(lines) + "\n"
+
+
+def _list(problems: Sequence[NamedModel]) -> str:
+    return f"[{', '.join(_quoted(one.id) for one in problems)}]"
 
 
 def _quoted(text: str) -> str:

@@ -15,7 +15,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from fmdp.experiments.store import Damaged, Store, StoredRun, StoredSpec, canonical_json
+from fmdp.experiments.store import (
+    Damaged,
+    LeftOut,
+    Store,
+    StoredRun,
+    StoredSpec,
+    canonical_json,
+)
 
 CellKey = tuple[str, int, str, str, str, str, str]
 
@@ -42,8 +49,10 @@ class SortedRuns:
     """Runs that the specs ask for and that are not there yet."""
     damaged: int
     """Runs that are not what was stored and that no spec asks for; they are left out."""
-    left_out: int
+    superseded: int
     """Runs of an older results version, or of older code, where there is a newer one."""
+    left_out: tuple[LeftOut, ...]
+    """Pairs that a comparison asked for and that do not fit; none that there are runs of."""
 
 
 def sorted_runs(store: Store, specs: Sequence[StoredSpec] | None = None) -> SortedRuns:
@@ -62,7 +71,8 @@ def _sorted(store: Store, specs: Sequence[StoredSpec] | None) -> SortedRuns:
     first: dict[tuple[str, str, str], int] = {}
     codes: dict[str, str] = {}
     asked: dict[str, int] = {}
-    for number, spec in enumerate(store.specs() if specs is None else specs):
+    all_specs = store.specs() if specs is None else specs
+    for number, spec in enumerate(all_specs):
         own_code = _codes(spec)
         for member in store.members(spec.hash):
             labels.setdefault(member.key, member.label)
@@ -108,7 +118,8 @@ def _sorted(store: Store, specs: Sequence[StoredSpec] | None) -> SortedRuns:
         failed=tuple(failed),
         missing=len(set(places) - {run.key for run in stored} - store.keys("failed")),
         damaged=len(damaged),
-        left_out=len(stored) - sum(len(runs) for runs in kept.values()),
+        superseded=len(stored) - sum(len(runs) for runs in kept.values()),
+        left_out=_left_out(all_specs, named.values()),
     )
 
 
@@ -119,6 +130,16 @@ def _codes(spec: StoredSpec) -> dict[tuple[str, str], str]:
         for cell in spec.resolved.get("cells", ())
         if "code" in cell
     }
+
+
+def _left_out(specs: Iterable[StoredSpec], cells: Iterable[CellRuns]) -> tuple[LeftOut, ...]:
+    running = {(cell.problem, cell.label) for cell in cells}
+    found = {
+        (one["problem"], one["label"]): LeftOut(**one)
+        for spec in specs
+        for one in spec.resolved.get("left_out", ())
+    }
+    return tuple(one for pair, one in found.items() if pair not in running)
 
 
 def cell_key(run: StoredRun, code: str = "") -> CellKey:

@@ -39,6 +39,8 @@ class Measure(Generic[T]):
     required: bool = False
     choices: tuple[str, ...] = ()
     """All values that a text may have; empty: any."""
+    repeatable: bool = True
+    """Whether the same run has the same value, to the last bit; a time has not."""
 
     def check(self, value: object) -> T:
         """The value in the measure's own type, or an error that names the measure."""
@@ -106,6 +108,12 @@ def curves_of(run: Run) -> dict[str, Points]:
     return {name: points for name, points in found.items() if points is not None}
 
 
+def repeatable(measures: Mapping[str, Value]) -> dict[str, Value]:
+    """Of the measures of a run those that it has again when it is made again: no times."""
+    times = {measure.name for measure in declared() if not measure.repeatable}
+    return {name: value for name, value in measures.items() if name not in times}
+
+
 def checked(measures: Mapping[str, object], *, done: bool) -> dict[str, Value]:
     """The measures of a run as they are stored: known, of their type, none that is required
     missing; of a failed run none at all."""
@@ -168,5 +176,15 @@ UNCONVERGED_PLANS = declare(
         int,
         "plans among them that did not converge and were used all the same",
         of=lambda run: run.unconverged_plans,
+    )
+)
+CPU_SECONDS = declare(
+    Measure(
+        "cpu_seconds",
+        float,
+        "processor time of acting, observing and planning, of all threads of the process; not "
+        "there in runs of stores that are older than it",
+        of=lambda run: run.cpu_seconds,
+        repeatable=False,
     )
 )

@@ -4,6 +4,7 @@
     results.runs()          # a row a run: problem, label, learner, ..., every measure
     results.curves()        # a row a checkpoint of a run
     results.summary()       # a row a problem, label and measure: median and quartiles
+    results.standings()     # a row a problem and label: who is ahead, and what a step costs
     results.recording("circle:4", "PSRL")     # a row a step of a run that is kept whole
 
 Frames are pandas' (the extra `frames`). Each has a twin that ends in `_table` and needs NumPy
@@ -17,7 +18,7 @@ from __future__ import annotations
 import os
 import weakref
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from textwrap import shorten
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
@@ -28,6 +29,7 @@ from numpy.typing import NDArray
 from fmdp.errors import InvalidParameter, UnknownName, did_you_mean
 from fmdp.experiments.cells import SortedRuns, sorted_runs
 from fmdp.experiments.measures import declared
+from fmdp.experiments.standings import Standing, standings
 from fmdp.experiments.store import Store, StoredRun, StoredSpec
 from fmdp.parameters import quoted
 from fmdp.simulation.frames import needs_pandas
@@ -130,6 +132,12 @@ class Results:
             for problem, label, run in sorted_runs(self.store).failed
         }
 
+    @property
+    def left_out(self) -> dict[str, str]:
+        """Why a learner that was to be compared does not fit a problem, by "problem, label"."""
+        found = sorted_runs(self.store)
+        return {f"{one.problem}, {one.label}": one.reason for one in found.left_out}
+
     # ---- frames -----------------------------------------------------------------------------
 
     def runs(self, spec: str | None = None, *, parameters: Parameters = "varied") -> pd.DataFrame:
@@ -209,6 +217,33 @@ class Results:
             Where pandas is not installed.
         """
         return _frame(self.summary_table(measure, spec))
+
+    def standings(self, spec: str | None = None) -> pd.DataFrame:
+        """A row a problem and label: who is ahead, and what a step costs.
+
+        Parameters
+        ----------
+        spec
+            The name or the hash of a spec: the runs that it asks for, in its words. None: all.
+
+        Returns
+        -------
+        pd.DataFrame
+            Problem by problem, the lowest median first. Columns problem, steps; measure, what is
+            compared: gap_regret, or regret where a gap is not known of all; place, 1 for the
+            learner with the lowest median, none for what does not learn; label, learner, role;
+            runs, how many; median, mean, worst, lower_quartile, upper_quartile; ratio, of the
+            median to that of the best learner there; seconds_per_step and clock, processor or wall;
+            planner_calls, the median, and unconverged_plans, the sum over the runs.
+
+        Raises
+        ------
+        UnknownName
+            Where the store has no such spec.
+        ImportError
+            Where pandas is not installed.
+        """
+        return _frame(self.standings_table(spec))
 
     def recording(
         self,
@@ -367,6 +402,29 @@ class Results:
             "most",
         )
         return {name: _array(row[place] for row in found) for place, name in enumerate(head)}
+
+    def standings_table(self, spec: str | None = None) -> Table:
+        """As `standings`, without pandas.
+
+        Parameters
+        ----------
+        spec
+            The name or the hash of a spec: the runs that it asks for, in its words. None: all.
+
+        Returns
+        -------
+        Table
+            The columns of `standings`, arrays of one length by name.
+
+        Raises
+        ------
+        UnknownName
+            Where the store has no such spec.
+        """
+        specs = None if spec is None else [self._spec(spec)]
+        found = standings(sorted_runs(self.store, specs).cells)
+        names = [one.name for one in fields(Standing)]
+        return {name: _array(getattr(one, name) for one in found) for name in names}
 
     def recording_table(
         self,

@@ -21,14 +21,14 @@ import re
 import sys
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import asdict, dataclass, fields, is_dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from fmdp.errors import FileProblem, FmdpError, InvalidParameter, UnknownName, did_you_mean
 from fmdp.experiments import RESULTS_VERSION
-from fmdp.experiments.store import canonical_json
+from fmdp.experiments.store import LeftOut, canonical_json
 from fmdp.learning.agent import Agent
 from fmdp.learning.follow import Follow
 from fmdp.learning.learner import Learner
@@ -133,9 +133,16 @@ class Spec:
     seeds: tuple[int, ...]
     problems: tuple[NamedModel, ...]
     cells: tuple[Cell, ...]
+    left_out: tuple[LeftOut, ...] = ()
+    """Pairs that were asked for and are no cells; only a comparison has any."""
 
     @cached_property
     def resolved(self) -> dict[str, Any]:
+        left_out = [asdict(one) for one in self.left_out]
+        return self._asked | ({"left_out": left_out} if left_out else {})
+
+    @property
+    def _asked(self) -> dict[str, Any]:
         return {
             "name": self.name,
             "title": self.title,
@@ -150,7 +157,10 @@ class Spec:
 
     @cached_property
     def hash(self) -> str:
-        return _hash(self.resolved)
+        # Why a pair is left out may be told in bytes of free memory, which change; that it is
+        # stays.
+        pairs = [[one.problem, one.label] for one in self.left_out]
+        return _hash(self._asked | ({"left_out": pairs} if pairs else {}))
 
     def runs(self) -> Iterator[PlannedRun]:
         """Every run, all cells with one seed before the next: early results compare everything."""

@@ -47,6 +47,15 @@ ROLES: tuple[Role, ...] = get_args(Role)
 
 
 @dataclass(frozen=True)
+class LeftOut:
+    """A learner that does not fit a problem, in one line; a comparison goes on without the pair."""
+
+    problem: str
+    label: str
+    reason: str
+
+
+@dataclass(frozen=True)
 class StoredSpec:
     """A spec that was run into the store."""
 

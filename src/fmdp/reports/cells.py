@@ -8,7 +8,7 @@ failed or missing, regret against an upper bound) is collected as a note, in wor
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,7 +25,8 @@ from fmdp.experiments.measures import (
     REGRET,
     UNCONVERGED_PLANS,
 )
-from fmdp.experiments.store import Recording, Role, Store, StoredRun, StoredSpec
+from fmdp.experiments.standings import Standing, standings
+from fmdp.experiments.store import LeftOut, Recording, Role, Store, StoredRun, StoredSpec
 from fmdp.model import FactoredMDP
 
 REALISED, GAP = REGRET.name, GAP_REGRET.name
@@ -85,6 +86,10 @@ class Runs:
     missing: int
     notes: tuple[str, ...]
     """What a reader must know, most important first."""
+    standings: tuple[Standing, ...] = ()
+    """Problem by problem, the lowest median first."""
+    left_out: tuple[LeftOut, ...] = ()
+    """Pairs that a comparison asked for and that do not fit."""
 
     @property
     def cells(self) -> tuple[Cell, ...]:
@@ -122,9 +127,9 @@ def replay(store: Store, cell: Cell) -> Replay | None:
     return Replay(run, store.model(cell.model), recording)
 
 
-def gather(store: Store) -> Runs:
-    """Everything that is done in the store, as cells."""
-    found = sorted_runs(store)
+def gather(store: Store, specs: Sequence[StoredSpec] | None = None) -> Runs:
+    """Everything that is done in the store, or what these specs ask for of it, as cells."""
+    found = sorted_runs(store, specs)
     if not found.cells:
         raise FileProblem(f"{store.path}: has no run that is done, so there is nothing to report")
     recorded = store.recorded()
@@ -132,10 +137,12 @@ def gather(store: Store) -> Runs:
     failed = tuple(run for _, _, run in found.failed)
     return Runs(
         problems=_problems(cells),
-        specs=tuple(store.specs()),
+        specs=tuple(store.specs() if specs is None else specs),
         failed=failed,
         missing=found.missing,
         notes=tuple(_notes(cells, failed, found)),
+        standings=tuple(standings(found.cells)),
+        left_out=found.left_out,
     )
 
 
@@ -183,7 +190,7 @@ def _problems(cells: Iterable[Cell]) -> tuple[Compared, ...]:
 
 
 def _notes(cells: list[Cell], failed: tuple[StoredRun, ...], found: SortedRuns) -> Iterable[str]:
-    missing, left_out = found.missing, found.left_out
+    missing, superseded = found.missing, found.superseded
     runs = [run for cell in cells for run in cell.runs]
     versions = Counter(run.results_version for run in runs)
     if len(versions) > 1:
@@ -192,9 +199,9 @@ def _notes(cells: list[Cell], failed: tuple[StoredRun, ...], found: SortedRuns) 
             f"Results versions are mixed: {parts}. A newer version gives other numbers for the "
             f"same run; compare with care, or sweep again with one version."
         )
-    if left_out:
+    if superseded:
         yield (
-            f"{_runs(left_out)} of an older results version, or of older code of one's own, left "
+            f"{_runs(superseded)} of an older results version, or of older code of one's own, left "
             f"out: the same run is there with a newer one."
         )
     if failed:
@@ -204,6 +211,12 @@ def _notes(cells: list[Cell], failed: tuple[StoredRun, ...], found: SortedRuns) 
         yield f"{_runs(n)} that no spec asks for {_are(n)} damaged and {_are(n)} left out."
     if missing:
         yield f"{_runs(missing)} that the spec asks for {_are(missing)} not in the store (yet)."
+    if found.left_out:
+        pairs = len(found.left_out)
+        yield (
+            f"{pairs:,} pair{'' if pairs == 1 else 's'} of learner and problem that {_were(pairs)} "
+            f"to be compared {_do(pairs)} not fit and {_are(pairs)} left out; left-out.csv has why."
+        )
     sizes = Counter(len(cell.runs) for cell in cells)
     if len(sizes) > 1:
         yield (
@@ -228,3 +241,11 @@ def _runs(n: int) -> str:
 
 def _are(n: int) -> str:
     return "is" if n == 1 else "are"
+
+
+def _were(n: int) -> str:
+    return "was" if n == 1 else "were"
+
+
+def _do(n: int) -> str:
+    return "does" if n == 1 else "do"

@@ -24,13 +24,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fmdp import __version__
-from fmdp.experiments.measures import GAIN, PLANNER_CALLS
+from fmdp.experiments.measures import GAIN, PLANNER_CALLS, UNCONVERGED_PLANS
 from fmdp.experiments.store import Store, StoredSpec
 from fmdp.memory import describe_count
-from fmdp.reports.analysis import Analysis
+from fmdp.reports.analysis import Analysis, CellSummary
 from fmdp.reports.cells import GAP, MEASURES, REALISED, Cell, Compared, Runs, replay
 from fmdp.reports.figures import drawn_cells
 from fmdp.reports.network import network, touched_nodes
+from fmdp.reports.statistics import Summary
 from fmdp.reports.style import styles
 
 SCRIPTS = ("dom.js", "curves.js", "tables.js", "replay.js", "start.js")
@@ -54,9 +55,11 @@ def page(
     analysis: Analysis,
     paragraphs: Sequence[str] = (),
     featured: Collection[str] = (),
+    ahead: Sequence[str] = (),
 ) -> str:
-    """The page of a report; `paragraphs` stand on top, before the curves, and the curves of the
-    `featured` labels are shown even where there are too many to show all at first."""
+    """The page of a report; `paragraphs` about the paper and about who is ahead stand on top,
+    before the curves, and the curves of the `featured` labels are shown even where there are too
+    many to show all at first."""
     assets = resources.files("fmdp.reports") / "assets"
     style = (assets / "page.css").read_text("utf-8")
     parts = [(assets / name).read_text("utf-8") for name in SCRIPTS]
@@ -70,7 +73,8 @@ def page(
         generator=f"fmdp {__version__}",
         title=escape(title(runs)),
         facts=escape(" · ".join(facts(runs))),
-        paper=_card(paragraphs),
+        paper=_card("paper", "Against the paper", paragraphs)
+        + _card("ahead", "Who is ahead", ahead),
         notes=_notes((*runs.notes, *analysis.notes)),
         provenance=_provenance(runs),
         style=style,
@@ -108,6 +112,7 @@ def facts(runs: Runs) -> Iterable[str]:
 
 def data(store: Store, runs: Runs, analysis: Analysis, featured: Collection[str]) -> dict[str, Any]:
     looks = styles(runs.cells)
+    step_seconds = {(one.problem, one.label): one.seconds_per_step for one in runs.standings}
     learner_of = {cell.label: cell.learner for cell in runs.cells}
     role_of = {cell.label: cell.role for cell in runs.cells}
     # Too many curves to read: the figures' choice is shown at first, the others can be switched on.
@@ -143,12 +148,14 @@ def data(store: Store, runs: Runs, analysis: Analysis, featured: Collection[str]
                 "median": summary.median,
                 "interval": summary.interval,
                 "quartiles": [summary.lower_quartile, summary.upper_quartile],
+                "mean": summary.mean,
                 "worst": summary.worst,
                 "plans": _median(run.measure(PLANNER_CALLS) for run in found.cell.runs),
+                "unconverged": _sum(run.measure(UNCONVERGED_PLANS) for run in found.cell.runs),
+                "microseconds": 1e6 * step_seconds[found.cell.problem, found.cell.label],
                 "seconds": _median(run.seconds for run in found.cell.runs),
             }
-            for found in analysis.summaries
-            for measure, summary in found.by_measure.items()
+            for found, measure, summary in _by_median(runs, analysis)
         ],
         "comparisons": [
             {
@@ -176,6 +183,22 @@ def _chosen(runs: Runs) -> set[str]:
         for measure in runs.measures
         for cell in drawn_cells(problem, measure, "linear")
     }
+
+
+def _by_median(runs: Runs, analysis: Analysis) -> list[tuple[CellSummary, str, Summary]]:
+    """Every cell with every measure: problem by problem, the lowest median first."""
+    order = [problem.name for problem in runs.problems]
+    found = [
+        (cell, measure, summary)
+        for cell in analysis.summaries
+        for measure, summary in cell.by_measure.items()
+    ]
+    return sorted(found, key=lambda one: (order.index(one[0].cell.problem), one[2].median))
+
+
+def _sum(values: Iterable[int | None]) -> int | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None
 
 
 def _median(values: Iterable[float | None]) -> float | None:
@@ -266,13 +289,13 @@ def packed(array: NDArray[Any]) -> dict[str, str]:
     return {"type": kind, "data": base64.b64encode(zlib.compress(flat, level=9)).decode()}
 
 
-def _card(paragraphs: Sequence[str]) -> str:
+def _card(name: str, head: str, paragraphs: Sequence[str]) -> str:
     if not paragraphs:
         return ""
     body = "".join(f"<p>{escape(paragraph)}</p>\n" for paragraph in paragraphs)
     return (
-        '<section class="paper" aria-labelledby="paper-title">'
-        f'<h2 id="paper-title">Against the paper</h2>\n{body}</section>\n'
+        f'<section class="paper" aria-labelledby="{name}-title">'
+        f'<h2 id="{name}-title">{head}</h2>\n{body}</section>\n'
     )
 
 
@@ -303,6 +326,12 @@ def _provenance(runs: Runs) -> str:
         for cell in runs.cells
     )
     text += f"<details><summary>All parameters of every cell</summary>{cells}</details>\n"
+    if runs.left_out:
+        pairs = "".join(
+            f"<li>{escape(one.label)} on {escape(one.problem)}: {escape(one.reason)}</li>\n"
+            for one in runs.left_out
+        )
+        text += f"<details><summary>Pairs that do not fit</summary><ul>{pairs}</ul></details>\n"
     if runs.failed:
         failures = "".join(
             f"<li>{escape(run.problem)}, {escape(run.learner)}, seed {run.seed}: "

@@ -4,6 +4,8 @@
 
     index.html                                     the page
     cells.csv comparisons.csv curves.csv runs.csv  the tables
+    standings.csv, left-out.csv                    who is ahead where; pairs that do not fit, if any
+    standings.png .svg .pdf                        the same as a figure, where two learners meet
     regret.png .svg .pdf, regret-linear, ...       the figures, gap regret too where it is known
     figure-2.png .svg .pdf, paper.txt              for a store with the paper's runs
     captions.txt                                   the words under the figures
@@ -20,7 +22,7 @@ from pathlib import Path
 
 from fmdp.experiments.opening import Say, warn
 from fmdp.experiments.store import Store
-from fmdp.reports import paper
+from fmdp.reports import paper, standings
 from fmdp.reports.analysis import Analysis, analyse
 from fmdp.reports.cells import Runs, gather
 from fmdp.reports.figures import FORMATS, Drawing, MissingPlots, draw, require_matplotlib
@@ -30,12 +32,19 @@ from fmdp.reports.tables import tables
 
 FOLDER = "report"
 
-_FIGURES = ("figure-2", *(f"{m}{s}" for m in ("regret", "gap-regret") for s in ("", "-linear")))
+_FIGURES = (
+    "figure-2",
+    "standings",
+    *(f"{m}{s}" for m in ("regret", "gap-regret") for s in ("", "-linear")),
+)
 _NAMES = {
     "index.html",
     "captions.txt",
     "paper.txt",
-    *(f"{name}.csv" for name in ("cells", "comparisons", "curves", "runs")),
+    *(
+        f"{name}.csv"
+        for name in ("cells", "comparisons", "curves", "left-out", "runs", "standings")
+    ),
     *(f"{name}.{kind}" for name in _FIGURES for kind in FORMATS),
     ".DS_Store",  # of whoever looked at it
 }
@@ -58,6 +67,8 @@ class Report:
     analysis: Analysis
     paragraphs: tuple[str, ...]
     """How the numbers stand to the paper's claims; empty for any other store."""
+    standings: tuple[str, ...]
+    """Who is ahead, in words; empty where no two learners meet."""
     without_figures: str | None
     """Why there are no figures; None if there are."""
 
@@ -71,25 +82,29 @@ def write_report(
     directory: str | os.PathLike[str],
     out: str | os.PathLike[str] | None = None,
     *,
+    spec: str | None = None,
     waiting: Say = warn,
 ) -> Report:
     """Read the store in `directory`, write its report into `out` (default: directory/report).
 
-    `waiting` is told when a lock on the store is waited for.
+    With `spec`, the hash of one, only of what that asks for. `waiting` is told when a lock on the
+    store is waited for.
     """
     folder = Path(directory) / FOLDER if out is None else Path(out)
     with Store.open(directory, waiting=waiting) as store, Replacement(folder, is_ours) as new:
-        return _report(store, folder, new)
+        return _report(store, folder, new, spec)
 
 
-def _report(store: Store, folder: Path, new: Replacement) -> Report:
+def _report(store: Store, folder: Path, new: Replacement, spec: str | None) -> Report:
     with store.snapshot():
-        runs = gather(store)
+        asked = None if spec is None else [one for one in store.specs() if one.hash == spec]
+        runs = gather(store, asked)
         analysis = analyse(runs)
         paragraphs = paper.paragraphs(runs, analysis)
+        ahead = standings.sentences(runs, analysis)
         featured = {cell.label for panel in paper.panels(runs) for cell in panel.papers}
         contents: dict[str, str | bytes] = {
-            "index.html": page(store, runs, analysis, paragraphs, featured)
+            "index.html": page(store, runs, analysis, paragraphs, featured, ahead)
         }
     contents |= tables(runs, analysis)
     reason = None
@@ -103,12 +118,14 @@ def _report(store: Store, folder: Path, new: Replacement) -> Report:
         contents["paper.txt"] = "\n\n".join(paragraphs) + "\n"
     new.write(contents)
     files = tuple(folder / name for name in contents)
-    return Report(folder, files[0], files, runs, analysis, paragraphs, reason)
+    return Report(folder, files[0], files, runs, analysis, paragraphs, ahead, reason)
 
 
 def _figures(runs: Runs) -> dict[str, str | bytes]:
     drawings: list[Drawing] = draw(runs)
     found = paper.panels(runs)
+    if standings.is_comparison(runs.standings):
+        drawings.insert(0, standings.figure(runs.standings, runs.left_out))
     if found:
         drawings.insert(0, paper.figure(runs, found))
     contents: dict[str, str | bytes] = {

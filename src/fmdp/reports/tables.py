@@ -1,4 +1,4 @@
-"""The numbers of a report as CSV: cells, comparisons, curves and single runs.
+"""The numbers of a report as CSV: cells, comparisons, curves, single runs, who is ahead where.
 
 Every number is written so that reading it back gives the same float; a column that does not apply
 is empty. A text that a spreadsheet would take for a formula gets an apostrophe in front. Rows
@@ -10,15 +10,20 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterable, Sequence
+from dataclasses import astuple, fields
 
 import numpy as np
 
 from fmdp.experiments.measures import declared
-from fmdp.experiments.store import canonical_json
+from fmdp.experiments.standings import Standing
+from fmdp.experiments.store import LeftOut, canonical_json
 from fmdp.reports.analysis import Analysis
 from fmdp.reports.cells import Runs
 
 Row = Sequence[object]
+
+_STANDINGS = tuple(one.name for one in fields(Standing))
+_LEFT_OUT = tuple(one.name for one in fields(LeftOut))
 
 
 def tables(runs: Runs, analysis: Analysis) -> dict[str, str]:
@@ -28,7 +33,8 @@ def tables(runs: Runs, analysis: Analysis) -> dict[str, str]:
         "comparisons.csv": as_csv(_COMPARISONS, _comparisons(analysis)),
         "curves.csv": as_csv(_CURVES, _curves(runs)),
         "runs.csv": as_csv(_runs_head(), _runs(runs)),
-    }
+        "standings.csv": as_csv(_STANDINGS, map(astuple, runs.standings)),
+    } | ({"left-out.csv": as_csv(_LEFT_OUT, map(astuple, runs.left_out))} if runs.left_out else {})
 
 
 def as_csv(head: Row, rows: Iterable[Row]) -> str:

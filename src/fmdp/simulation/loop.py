@@ -143,6 +143,7 @@ class Simulation:
             self.agent.generator = of_learner
         self._before = {name: getattr(self.agent, name, None) for name in _COUNTERS}
         self.seconds = 0.0
+        self.cpu_seconds = 0.0
         self.interrupted = False
         self._curve: list[tuple[int, float]] = []
         self._gap_curve: list[tuple[int, float]] = []
@@ -167,8 +168,9 @@ class Simulation:
         if self._recorder is not None:
             self._recorder.reserve(steps)
         self.interrupted = False
-        started = time.perf_counter()
-        before, first = self.seconds, self.environment.steps
+        started, started_cpu = time.perf_counter(), time.process_time()
+        before, before_cpu = self.seconds, self.cpu_seconds
+        first = self.environment.steps
         due = 0.0
         try:
             with held(shut=False) as signals:
@@ -186,6 +188,7 @@ class Simulation:
             self.interrupted = True
         finally:
             self.seconds = before + time.perf_counter() - started
+            self.cpu_seconds = before_cpu + time.process_time() - started_cpu
 
     def _marks_between(self, first: int, last: int) -> list[int]:
         chosen = checkpoints(last) if self._marks is None else (*self._marks, last)
@@ -260,6 +263,7 @@ class Simulation:
             gap_curve=tuple(self._gap_curve) if with_gaps else None,
             total_reward=environment.total_reward,
             seconds=self.seconds,
+            cpu_seconds=self.cpu_seconds,
             interrupted=self.interrupted,
             trajectory=None if recorder is None else recorder.trajectory(environment.state),
             agent=agent,

@@ -32,6 +32,8 @@ class Run:
         Of the learner; None for what is no learner.
     seconds
         Acting, observing and planning; what regret is measured against is made before.
+    cpu_seconds
+        Processor time of the same, of all threads of this process.
     interrupted
         Whether Ctrl-C ended it before its last step.
     problem, learner, seed
@@ -54,6 +56,7 @@ class Run:
     gap_curve: tuple[tuple[int, float], ...] | None
     total_reward: float
     seconds: float
+    cpu_seconds: float
     interrupted: bool = False
     problem: str | None = None
     learner: str = ""

@@ -89,8 +89,11 @@ function startTables() {
     { head: "Median", key: "median" },
     { head: "95 % interval", key: "interval", show: range("interval"), order: (row) => row.interval[0] },
     { head: "Quartiles", key: "quartiles", show: range("quartiles"), order: (row) => row.quartiles[0] },
+    { head: "Mean", key: "mean" },
     { head: "Worst run", key: "worst" },
+    { head: "µs a step", key: "microseconds" },
     { head: "Plans a run", key: "plans" },
+    { head: "Unconverged, in all", key: "unconverged" },
     { head: "Seconds a run", key: "seconds" },
   ], report.summaries, 0, (row, column) =>
     column.key === "median" && row.role !== "upper" && row.median === lowest.get(`${row.measure} ${row.problem}`));

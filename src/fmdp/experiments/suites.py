@@ -1,0 +1,72 @@
+"""Suites of `fmdp compare`: problems, and the learners that belong to them, under one name.
+
+`paper` has the four problems of Xu & Tewari (2020) and the runs of `fmdp reproduce` (paper.py),
+with the same keys, and beside them whoever else is registered. `wide` has no learner of its own:
+all that are registered meet on problems of every family, several topologies and dynamics, two to
+six values a variable, rewards by state and with costs. All but the last are small enough for flat
+learners, whose tables have A S^2 numbers, and whose plans go through them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fmdp.errors import UnknownName, did_you_mean
+from fmdp.experiments import paper
+from fmdp.parameters import quoted
+
+
+@dataclass(frozen=True)
+class Suite:
+    """What is compared under a name."""
+
+    name: str
+    title: str
+    problems: tuple[str, ...]
+    learners: str = ""
+    """TOML of the learners that belong to it; empty: none but those that are asked for."""
+
+
+SUITES = {
+    suite.name: suite
+    for suite in (
+        Suite(
+            "paper",
+            "The problems of Xu & Tewari (2020): its learners and their rivals",
+            ("circle:4", "circle:7", "three-leg:4", "three-leg:7"),
+            paper.THEIRS + paper.THIRD + paper.OURS + paper.BETTER + paper.ENDS,
+        ),
+        Suite(
+            "wide",
+            "Every learner on problems of every family",
+            (
+                "circle:4",
+                "circle:7",
+                "circle:7,dynamics=guestrin",
+                "three-leg:6,dynamics=talebi",
+                "star:5,dynamics=ippc",
+                "bi-ring:5,dynamics=guestrin",
+                "tree:6,dynamics=talebi",
+                "grid:6",
+                "machines:2",
+                "maintenance:3",
+                "jao:3",
+                "jao:2,delta=0.1,epsilon=0.1,actions=3",
+                "riverswim:1",
+                "riverswim:2",
+                "random:5,seed=7",
+                "random:3,values=3,seed=2",
+                "circle:11,dynamics=talebi",
+            ),
+        ),
+    )
+}
+
+
+def suite_named(name: str) -> Suite:
+    """The suite, or an error that names them all."""
+    if name not in SUITES:
+        raise UnknownName(
+            f"no suite {quoted(name)}; there are {', '.join(SUITES)}{did_you_mean(name, SUITES)}"
+        )
+    return SUITES[name]
