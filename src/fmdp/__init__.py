@@ -18,6 +18,7 @@ _HOME = {
     "DBNUCRL": "fmdp.learning.dbn_ucrl",
     "DORL": "fmdp.learning.dorl",
     "Decision": "fmdp.learning.agent",
+    "E3": "fmdp.learning.e3",
     "Effect": "fmdp.model",
     "Effects": "fmdp.model",
     "Environment": "fmdp.simulation",
@@ -98,6 +99,7 @@ if TYPE_CHECKING:  # the same names for type checkers and editors; a test compar
     from fmdp.learning.agent import Decision as Decision
     from fmdp.learning.dbn_ucrl import DBNUCRL as DBNUCRL
     from fmdp.learning.dorl import DORL as DORL
+    from fmdp.learning.e3 import E3 as E3
     from fmdp.learning.estimate import estimated_model as estimated_model
     from fmdp.learning.files import load_agent as load_agent
     from fmdp.learning.flat import Flat as Flat

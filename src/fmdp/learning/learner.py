@@ -187,6 +187,22 @@ class Learner(Settings, ABC):
         """
         return Statistics(structure)
 
+    def planned_structure(self, structure: Structure) -> Structure:
+        """What `tables` are of: the structure itself, unless a learner plans in a larger model.
+
+        Parameters
+        ----------
+        structure
+            Of the statistics.
+
+        Returns
+        -------
+        Structure
+            What the planner is prepared for; the policy of a `Decision` is for the model to act in
+            all the same.
+        """
+        return structure
+
     def planner_for(self, structure: Structure) -> tuple[Planner | None, str | None]:
         """The planner of an agent; none by default.
 

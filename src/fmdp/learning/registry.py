@@ -17,6 +17,7 @@ LEARNERS: Registry[Learner] = Registry(
         "dorl": "fmdp.learning.dorl:DORL",
         "fsrl": "fmdp.learning.fsrl:FSRL",
         "frmax": "fmdp.learning.frmax:FRmax",
+        "e3": "fmdp.learning.e3:E3",
         "ucrl-factored": "fmdp.learning.ucrl_factored:UCRLFactored",
         "dbn-ucrl": "fmdp.learning.dbn_ucrl:DBNUCRL",
         "ucrl2": "fmdp.learning.ucrl2:UCRL2",
