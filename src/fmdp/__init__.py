@@ -15,6 +15,7 @@ _HOME = {
     "Agent": "fmdp.learning.agent",
     "Alike": "fmdp.model",
     "AtMost": "fmdp.model",
+    "CPSRL": "fmdp.learning.cpsrl",
     "DBNUCRL": "fmdp.learning.dbn_ucrl",
     "DORL": "fmdp.learning.dorl",
     "Decision": "fmdp.learning.agent",
@@ -97,6 +98,7 @@ if TYPE_CHECKING:  # the same names for type checkers and editors; a test compar
     from fmdp.experiments.results import load_results as load_results
     from fmdp.learning.agent import Agent as Agent
     from fmdp.learning.agent import Decision as Decision
+    from fmdp.learning.cpsrl import CPSRL as CPSRL
     from fmdp.learning.dbn_ucrl import DBNUCRL as DBNUCRL
     from fmdp.learning.dorl import DORL as DORL
     from fmdp.learning.e3 import E3 as E3

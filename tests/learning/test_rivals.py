@@ -260,7 +260,12 @@ class FlatDBN(Flat, fmdp.DBNUCRL):
     """DBN-UCRL on joint states and actions."""
 
 
+class FlatCPSRL(Flat, fmdp.CPSRL):
+    """Continuing PSRL on joint states and actions."""
+
+
 PAIRS = [
+    (FlatCPSRL, fmdp.CPSRL),
     (FlatPSRL, fmdp.PSRL),
     (FlatDORL, fmdp.DORL),
     (FlatFSRL, fmdp.FSRL),
@@ -316,6 +321,41 @@ def test_flat_counts_are_of_joint_states_and_actions(problem: str, bulk: bool) -
     visits, totals = agent.statistics.reward_totals(0)
     assert np.array_equal(visits, counts.sum(axis=2).reshape(-1))
     np.testing.assert_allclose(totals, sums.reshape(-1), atol=1e-9)
+
+
+@pytest.mark.parametrize("problem", ["riverswim:1", "circle:3"])
+def test_continuing_psrl_is_psrl_with_another_plan_and_other_times(problem: str) -> None:
+    """The settings that it stands for, one by one, give the same run."""
+    model = fmdp.problem(problem)
+    planner = fmdp.Exact(
+        criterion="discounted",
+        discount=0.9,
+        tolerance=1e-3 * model.structure.reward_range_total / (1 - 0.9),
+        max_iterations=10_000,
+    )
+    spelled = fmdp.PSRL(c=1.0, prior=0.1, episodes="geometric", length=10, planner=planner)
+    runs = [
+        fmdp.simulate(model, learner, 500, seed=4, record=True)
+        for learner in (fmdp.CPSRL(discount=0.9, length=10), spelled)
+    ]
+    actions = [run.trajectory.actions.tolist() for run in runs if run.trajectory is not None]
+    assert actions[0] == actions[1]
+    assert runs[0].unconverged_plans == 0
+    # A chance of 1 - .9 is that of a length of 10, but for its last bit.
+    by_discount = fmdp.simulate(model, fmdp.CPSRL(discount=0.9), 500, seed=4)
+    assert by_discount.gap_regret == runs[0].gap_regret
+
+
+def test_continuing_psrl_says_what_it_cannot_do() -> None:
+    for planner, said in (
+        ("span,budget=1", "got planner span, must be one that has criterion=discounted"),
+        ("exact,criterion=finite,horizon=3", "got planner exact,criterion=finite"),
+        ("alp,discount=0.5", "must be given once; got 0.99 for the learner and 0.5"),
+    ):
+        with pytest.raises(FmdpError, match=said):
+            fmdp.CPSRL(planner=planner)
+    with pytest.raises(FmdpError, match="episodes=fixed needs one"):
+        fmdp.CPSRL(episodes="fixed")
 
 
 @pytest.mark.parametrize("kind", [FlatDORL, FlatFSRL, FlatPSRL], ids=lambda kind: kind.__name__)

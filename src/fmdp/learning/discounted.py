@@ -20,8 +20,7 @@ from fmdp.parameters import number_text
 from fmdp.planning.choice import choose_planner
 from fmdp.planning.exact import Exact
 from fmdp.planning.plan import Planner
-from fmdp.planning.settings import DISCOUNT
-from fmdp.settings import setting
+from fmdp.planning.settings import DISCOUNT, discount_setting
 
 
 def sweeps_enough(discount: float) -> int:
@@ -64,16 +63,17 @@ def for_learning_discounted(planner: Any, structure: Structure) -> Planner:
     return for_learning(planner, structure)
 
 
+def plan_discount_setting(default: float = DISCOUNT) -> Any:
+    """The discount of the plans inside a learner."""
+    return discount_setting(
+        default, "of the next step's reward in plans; 1 / (1 - discount) is how far they look"
+    )
+
+
 class Discounted(PlanningLearner):
     """A planning learner whose plans are discounted; a base to be named before the learner's."""
 
-    discount: float = setting(
-        DISCOUNT,
-        "of the next step's reward in plans; 1 / (1 - discount) is how far they look",
-        low=0.0,
-        high=1.0,
-        high_open=True,
-    )
+    discount: float = plan_discount_setting()
 
     def check_planner(self) -> None:
         """Refuse a planner that has no discount, or another one."""

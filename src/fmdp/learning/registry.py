@@ -25,6 +25,7 @@ LEARNERS: Registry[Learner] = Registry(
         "scal": "fmdp.learning.scal:SCAL",
         "regal": "fmdp.learning.regal:REGAL",
         "tsde": "fmdp.learning.tsde:TSDE",
+        "cpsrl": "fmdp.learning.cpsrl:CPSRL",
         "oracle": "fmdp.learning.oracle:Oracle",
         "random": "fmdp.learning.random:Random",
         "policy": "fmdp.learning.follow:Follow",
