@@ -36,6 +36,7 @@ _HOME = {
     "Intervals": "fmdp.model",
     "Learner": "fmdp.learning.learner",
     "Noise": "fmdp.model",
+    "OPSRL": "fmdp.learning.opsrl",
     "OptimisticLearner": "fmdp.learning.learner",
     "OptimisticTables": "fmdp.model",
     "Oracle": "fmdp.learning.oracle",
@@ -110,6 +111,7 @@ if TYPE_CHECKING:  # the same names for type checkers and editors; a test compar
     from fmdp.learning.learner import Learner as Learner
     from fmdp.learning.learner import OptimisticLearner as OptimisticLearner
     from fmdp.learning.learner import PlanningLearner as PlanningLearner
+    from fmdp.learning.opsrl import OPSRL as OPSRL
     from fmdp.learning.oracle import Oracle as Oracle
     from fmdp.learning.psrl import PSRL as PSRL
     from fmdp.learning.random import Random as Random

@@ -26,6 +26,7 @@ LEARNERS: Registry[Learner] = Registry(
         "regal": "fmdp.learning.regal:REGAL",
         "tsde": "fmdp.learning.tsde:TSDE",
         "cpsrl": "fmdp.learning.cpsrl:CPSRL",
+        "opsrl": "fmdp.learning.opsrl:OPSRL",
         "oracle": "fmdp.learning.oracle:Oracle",
         "random": "fmdp.learning.random:Random",
         "policy": "fmdp.learning.follow:Follow",
