@@ -149,6 +149,17 @@ def test_sweeps_enough_by_hand() -> None:
     )
 
 
+def test_no_discount_makes_a_plan_that_never_ends() -> None:
+    s = fmdp.problem("circle:2").structure
+    near = fmdp.Exact(criterion="discounted", discount=1 - 2.0**-50)
+    limited = for_learning_discounted(near, s)
+    assert isinstance(limited, fmdp.Exact)
+    assert limited.max_iterations == 20_000
+    own = for_learning_discounted(replace(near, max_iterations=7, tolerance=0.5), s)
+    assert isinstance(own, fmdp.Exact)
+    assert (own.max_iterations, own.tolerance) == (7, 0.5)
+
+
 @settings(max_examples=20, deadline=None)
 @given(model=strategies.models(), discount=st.sampled_from([0.0, 0.5, 0.9, 0.99]))
 def test_no_discounted_plan_meets_the_limit_of_sweeps(model: FactoredMDP, discount: float) -> None:

@@ -218,7 +218,7 @@ def episode_rule(
 ) -> EpisodeRule:
     """The rule of this name."""
     if length is not None:
-        return Geometric(1.0 / length) if name == "geometric" else Fixed(length)
+        return Geometric(1.0 / min(length, FOR_EVER)) if name == "geometric" else Fixed(length)
     if name == "arithmetic":
         return Arithmetic(structure.max_scope_size)
     return Known(enough) if name == "known" else _RULES[name]

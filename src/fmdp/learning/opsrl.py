@@ -39,6 +39,7 @@ from numpy.typing import ArrayLike
 
 from fmdp.errors import TooLarge
 from fmdp.learning.agent import Agent, Decision
+from fmdp.learning.episodes import FOR_EVER
 from fmdp.learning.flat import Flat
 from fmdp.learning.posterior import reward_posterior, sample_logarithms
 from fmdp.learning.statistics import Floats
@@ -55,12 +56,13 @@ CELLS = 1 << 22
 
 def number_of_samples(states: int, rows: int, rho: float, c: float = 1.0) -> int:
     """psi = S log(S A / rho), times c, at least 1; `rows` is S A."""
-    return max(1, math.ceil(c * states * math.log(rows / rho)))
+    samples = c * states * (math.log(rows) - math.log(rho))
+    return max(1, math.ceil(min(samples, FOR_EVER)))
 
 
 def confidence_term(t: int, rho: float) -> float:
     """kappa and omega: log(t / rho), at least 1."""
-    return max(1.0, math.log(t / rho))
+    return max(1.0, math.log(t) - math.log(rho))
 
 
 def enough_visits(states: int, rows: int, t: int, omega: float) -> float:
@@ -106,8 +108,7 @@ class OPSRL(Flat):
         1.0,
         "times the number of samples, their spread and the visits that a row needs for them; 1 as "
         "published, less explores less",
-        low=0.0,
-        low_open=True,
+        low=1e-9,
     )
     rho: float = setting(0.1, "failure probability of the bound", low=0.0, high=1.0, low_open=True)
     episodes = "doubling"
