@@ -4,9 +4,9 @@ A plan whose bounds on the discounted value V* are within epsilon / (1 - discoun
 loses epsilon a step, so the tolerance of plans inside learners, 1e-3 times the sum of the reward
 ranges, is divided by 1 - discount. Value iteration gets there: from a start of span at most
 R / (1 - discount), R the sum of the ranges, n sweeps bring MacQueen's bounds within
-3 R discount^n / (1 - discount)^2, so `sweeps_enough` is a limit that no plan meets. Above a discount
-of .999 that may be too long to wait for: 20,000 sweeps are the most, and a plan that they do not
-finish is used and counted, as everywhere.
+3 R discount^n / (1 - discount)^2, so `sweeps_enough` is a limit that no plan meets. Above a
+discount of .999 that may be too long to wait for: 20,000 sweeps are the most, and a plan that they
+do not finish is used and counted, as everywhere.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from fmdp.planning.choice import choose_planner
 from fmdp.planning.exact import Exact
 from fmdp.planning.plan import Planner
 from fmdp.planning.settings import DISCOUNT, discount_setting
-
 
 MOST_SWEEPS = 20_000
 """Of discounted plans inside learners, however near to 1 the discount is."""
