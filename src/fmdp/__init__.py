@@ -15,10 +15,12 @@ _HOME = {
     "Agent": "fmdp.learning.agent",
     "Alike": "fmdp.model",
     "AtMost": "fmdp.model",
+    "CPSRL": "fmdp.learning.cpsrl",
     "DBNUCRL": "fmdp.learning.dbn_ucrl",
     "DORL": "fmdp.learning.dorl",
     "Decision": "fmdp.learning.agent",
     "Default": "fmdp.learning.default",
+    "E3": "fmdp.learning.e3",
     "Effect": "fmdp.model",
     "Effects": "fmdp.model",
     "Environment": "fmdp.simulation",
@@ -35,6 +37,7 @@ _HOME = {
     "Intervals": "fmdp.model",
     "Learner": "fmdp.learning.learner",
     "Noise": "fmdp.model",
+    "OPSRL": "fmdp.learning.opsrl",
     "OptimisticLearner": "fmdp.learning.learner",
     "OptimisticTables": "fmdp.model",
     "Oracle": "fmdp.learning.oracle",
@@ -100,9 +103,11 @@ if TYPE_CHECKING:  # the same names for type checkers and editors; a test compar
     from fmdp.experiments.results import load_results as load_results
     from fmdp.learning.agent import Agent as Agent
     from fmdp.learning.agent import Decision as Decision
+    from fmdp.learning.cpsrl import CPSRL as CPSRL
     from fmdp.learning.dbn_ucrl import DBNUCRL as DBNUCRL
     from fmdp.learning.default import Default as Default
     from fmdp.learning.dorl import DORL as DORL
+    from fmdp.learning.e3 import E3 as E3
     from fmdp.learning.estimate import estimated_model as estimated_model
     from fmdp.learning.files import load_agent as load_agent
     from fmdp.learning.flat import Flat as Flat
@@ -111,6 +116,7 @@ if TYPE_CHECKING:  # the same names for type checkers and editors; a test compar
     from fmdp.learning.learner import Learner as Learner
     from fmdp.learning.learner import OptimisticLearner as OptimisticLearner
     from fmdp.learning.learner import PlanningLearner as PlanningLearner
+    from fmdp.learning.opsrl import OPSRL as OPSRL
     from fmdp.learning.oracle import Oracle as Oracle
     from fmdp.learning.psrl import PSRL as PSRL
     from fmdp.learning.random import Random as Random

@@ -17,7 +17,12 @@ from fmdp.parameters import Choice
 FURTHER = (
     "psrl,episodes=fixed,length=7",
     "dorl,episodes=fixed,length=7",
+    "dorl,episodes=geometric,length=7",
+    "cpsrl,discount=0.8",
+    "cpsrl,episodes=geometric,length=7",
+    "e3,m=2,eps=0.2",
     "frmax,m=3",
+    "frmax,m=3,form=heaven",
     "frmax,episodes=fixed,length=7",
     "dorl,transition_constant=18,reward_constant=12",
     "fsrl,budget=4,split=search,episodes=doubling",

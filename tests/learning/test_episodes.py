@@ -16,6 +16,7 @@ from fmdp.learning.episodes import (
     check_length,
     doubling_limits,
     episode_rule,
+    geometric_length,
     growing_limits,
     known_limits,
     tsde_limits,
@@ -52,9 +53,10 @@ def test_rules_by_hand() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "length"), [("fixed", None), ("arithmetic", 3), ("growing", 3), ("tsde", 3)]
+    ("name", "length"),
+    [("fixed", None), ("geometric", None), ("arithmetic", 3), ("growing", 3), ("tsde", 3)],
 )
-def test_a_length_is_for_fixed_alone(name: str, length: int | None) -> None:
+def test_a_length_is_for_fixed_and_geometric_alone(name: str, length: int | None) -> None:
     with pytest.raises(InvalidParameter, match="'length'"):
         check_length(name, length, "learner dorl")
     with pytest.raises(InvalidParameter, match="'length' parameter of learner dorl"):
@@ -117,3 +119,62 @@ def test_growing_episodes_are_few(name: str) -> None:
         assert agent.episodes <= math.sqrt(2 * agent.steps) + 1 + doublings.sum()
     assert agent.episodes == agent.planner_calls
     assert agent.episodes < math.sqrt(3 * model.structure.max_scope_size * agent.steps)
+
+
+def test_geometric_lengths_by_hand() -> None:
+    # 1 - u against 1/2, 1/4, 1/8, ...
+    lengths = [geometric_length(0.5, u) for u in (0.0, 0.3, 0.5, 0.6, 0.75, 0.8)]
+    assert lengths == [1, 1, 1, 2, 2, 3]
+    assert geometric_length(1.0, 0.9) == 1
+    assert geometric_length(1e-300, 0.9) == FOR_EVER
+
+
+def geometric_lengths(learner: fmdp.PlanningLearner, steps: int) -> list[int]:
+    """Those of the episodes of a run, as they were begun."""
+    model = fmdp.problem("random:1,values=2,actions=2")
+    agent = learner.start(model, 5)
+    simulation = Simulation(model, agent, reference=Reference(0.0, "exact", None, 0.0))
+    lengths = []
+    for _ in range(steps):
+        before = agent.episodes
+        simulation.run(1)
+        if agent.episodes > before:
+            assert agent.decision is not None
+            lengths.append(agent.decision.steps)
+    return lengths
+
+
+def test_geometric_episodes_end_with_the_same_chance_after_every_step() -> None:
+    """Of n draws with chance p about n (1 - p)^j exceed j; and not those of another chance."""
+    for learner, chance in (
+        (fmdp.PSRL(episodes="geometric", length=4), 0.25),
+        (fmdp.CPSRL(discount=0.75), 0.25),
+        (fmdp.CPSRL(discount=0.99, length=4), 0.25),
+        (fmdp.DORL(episodes="geometric", length=4), 0.25),
+    ):
+        lengths = np.array(geometric_lengths(learner, 3000))
+        n = len(lengths)
+        assert n > 500
+
+        def apart(j: int, p: float, n: int = n, lengths: np.ndarray = lengths) -> float:
+            """In standard deviations."""
+            share = (1 - p) ** j
+            return abs((lengths > j).sum() - n * share) / math.sqrt(n * share * (1 - share))
+
+        assert max(apart(j, chance) for j in (1, 2, 4, 8)) < 4
+        assert max(apart(j, 0.6 * chance) for j in (1, 2, 4, 8)) > 4
+
+
+def test_one_step_episodes_are_the_fixed_ones_of_length_one() -> None:
+    model = fmdp.problem("circle:3")
+    always = fmdp.simulate(model, fmdp.DORL(episodes="geometric", length=1), 60, seed=1)
+    fixed = fmdp.simulate(model, fmdp.DORL(episodes="fixed", length=1), 60, seed=1)
+    assert always.episodes == fixed.episodes == 60
+    assert always.gap_regret == fixed.gap_regret
+
+
+def test_what_draws_needs_a_generator() -> None:
+    model = fmdp.problem("circle:3")
+    agent = fmdp.DORL(episodes="geometric", length=5).start(model)
+    with pytest.raises(InvalidParameter, match="draws at random and has no generator"):
+        agent.act(model.initial_state)

@@ -181,7 +181,8 @@ class Agent:
         Parameters
         ----------
         tables
-            A model, or optimistic tables, of the agent's structure.
+            A model, or optimistic tables, of the agent's structure, or of the one that its learner
+            plans in (`Learner.planned_structure`).
         **how
             What the planner's `solve` takes beside them.
 
@@ -224,7 +225,8 @@ class Agent:
         if self._prepared is None:
             if self.planner is None:
                 raise InvalidParameter(f"{self.learner.owner()} has no planner to plan with")
-            self._prepared = ready(self.planner, self.statistics.structure)
+            planned = self.learner.planned_structure(self.statistics.structure)
+            self._prepared = ready(self.planner, planned)
         return self._prepared
 
     # ---- decisions ------------------------------------------------------------------------------

@@ -8,6 +8,8 @@
 * tsde (Ouyang et al. 2017): until N(x) > 2 N_k(x) for some entry, at most T_{k-1} + 1 steps, where
   T_0 = 1.
 * fixed: T_k = a given length.
+* geometric (Xu, Dong & Van Roy 2022): after every step with the same chance, 1 / length by default;
+  drawn at the start, P(T_k > n) = (1 - chance)^n.
 * known (f-Rmax): until an entry has been visited `enough` times.
 
 An episode ends after the step in which its length or a limit is reached. docs/learning.md says why
@@ -17,9 +19,11 @@ is large. The guarantees of DORL hold for it too (docs/theory.md).
 
 from __future__ import annotations
 
+import math
 import sys
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -29,12 +33,13 @@ from fmdp.model.entries import NO_LIMITS, Index
 
 FOR_EVER = sys.maxsize
 
-RULES = ("growing", "arithmetic", "doubling", "tsde", "fixed")
+RULES = ("growing", "arithmetic", "doubling", "tsde", "fixed", "geometric")
+WITH_LENGTH = ("fixed", "geometric")
 DEFAULT_RULE = "growing"
 RULES_MEANING = (
     "when to plan again: after k steps or when a count of at least 4 has doubled, after ceil(k/L) "
     "steps (the paper's), when a count doubles, that or one step more than last time, at fixed "
-    "times"
+    "times, at random times"
 )
 FEW = 4
 """Visits that do not end a growing episode by themselves: in a large model every step of the
@@ -53,8 +58,17 @@ class Episode:
 class EpisodeRule(ABC):
     """What a new episode looks like, from its number and the counts at its start."""
 
+    draws: ClassVar[bool] = False
+    """Whether it needs a generator."""
+
     @abstractmethod
-    def start(self, k: int, visits: Index, previous_length: int) -> Episode:
+    def start(
+        self,
+        k: int,
+        visits: Index,
+        previous_length: int,
+        generator: np.random.Generator | None = None,
+    ) -> Episode:
         """Episode k = 1, 2, ...; the one before took previous_length steps (1 for k = 1)."""
 
 
@@ -87,9 +101,23 @@ def known_limits(visits: Index, enough: int) -> Index:
     return limits
 
 
+def geometric_length(chance: float, uniform: float) -> int:
+    """The smallest n >= 1 with (1 - chance)^n <= 1 - uniform, for a uniform number in [0, 1)."""
+    if chance == 1.0:
+        return 1
+    steps = math.log1p(-uniform) / math.log1p(-chance)
+    return max(1, math.ceil(steps)) if steps < FOR_EVER else FOR_EVER
+
+
 @dataclass(frozen=True)
 class Growing(EpisodeRule):
-    def start(self, k: int, visits: Index, previous_length: int) -> Episode:
+    def start(
+        self,
+        k: int,
+        visits: Index,
+        previous_length: int,
+        generator: np.random.Generator | None = None,
+    ) -> Episode:
         return Episode(k, growing_limits(visits))
 
 
@@ -97,19 +125,37 @@ class Growing(EpisodeRule):
 class Arithmetic(EpisodeRule):
     largest_scope: int
 
-    def start(self, k: int, visits: Index, previous_length: int) -> Episode:
+    def start(
+        self,
+        k: int,
+        visits: Index,
+        previous_length: int,
+        generator: np.random.Generator | None = None,
+    ) -> Episode:
         return Episode(arithmetic_length(k, self.largest_scope), NO_LIMITS)
 
 
 @dataclass(frozen=True)
 class Doubling(EpisodeRule):
-    def start(self, k: int, visits: Index, previous_length: int) -> Episode:
+    def start(
+        self,
+        k: int,
+        visits: Index,
+        previous_length: int,
+        generator: np.random.Generator | None = None,
+    ) -> Episode:
         return Episode(FOR_EVER, doubling_limits(visits))
 
 
 @dataclass(frozen=True)
 class Tsde(EpisodeRule):
-    def start(self, k: int, visits: Index, previous_length: int) -> Episode:
+    def start(
+        self,
+        k: int,
+        visits: Index,
+        previous_length: int,
+        generator: np.random.Generator | None = None,
+    ) -> Episode:
         return Episode(previous_length + 1, tsde_limits(visits))
 
 
@@ -117,25 +163,53 @@ class Tsde(EpisodeRule):
 class Fixed(EpisodeRule):
     length: int
 
-    def start(self, k: int, visits: Index, previous_length: int) -> Episode:
+    def start(
+        self,
+        k: int,
+        visits: Index,
+        previous_length: int,
+        generator: np.random.Generator | None = None,
+    ) -> Episode:
         return Episode(self.length, NO_LIMITS)
+
+
+@dataclass(frozen=True)
+class Geometric(EpisodeRule):
+    chance: float
+    draws: ClassVar[bool] = True
+
+    def start(
+        self,
+        k: int,
+        visits: Index,
+        previous_length: int,
+        generator: np.random.Generator | None = None,
+    ) -> Episode:
+        assert generator is not None
+        return Episode(geometric_length(self.chance, generator.random()), NO_LIMITS)
 
 
 @dataclass(frozen=True)
 class Known(EpisodeRule):
     enough: int
 
-    def start(self, k: int, visits: Index, previous_length: int) -> Episode:
+    def start(
+        self,
+        k: int,
+        visits: Index,
+        previous_length: int,
+        generator: np.random.Generator | None = None,
+    ) -> Episode:
         return Episode(FOR_EVER, known_limits(visits, self.enough))
 
 
 def check_length(rule: str, length: int | None, owner: str) -> None:
-    """A length is for `fixed` alone, and `fixed` needs one."""
-    if (rule == "fixed") != (length is not None):
-        asked = "needs" if rule == "fixed" else "has no use for"
+    """A length is for `fixed` and `geometric` alone, and these need one."""
+    if (rule in WITH_LENGTH) != (length is not None):
+        asked = "needs" if rule in WITH_LENGTH else "has no use for"
         raise InvalidParameter(
-            f"the 'length' parameter of {owner} is for episodes=fixed alone; "
-            f"episodes={rule} {asked} one, got {'none' if length is None else length}"
+            f"the 'length' parameter of {owner} is for episodes=fixed and episodes=geometric "
+            f"alone; episodes={rule} {asked} one, got {'none' if length is None else length}"
         )
 
 
@@ -144,7 +218,7 @@ def episode_rule(
 ) -> EpisodeRule:
     """The rule of this name."""
     if length is not None:
-        return Fixed(length)
+        return Geometric(1.0 / min(length, FOR_EVER)) if name == "geometric" else Fixed(length)
     if name == "arithmetic":
         return Arithmetic(structure.max_scope_size)
     return Known(enough) if name == "known" else _RULES[name]

@@ -1,17 +1,42 @@
 """f-Rmax (Guestrin et al. 2002; Strehl 2007): an entry is unknown until it has m visits.
 
-Unknown entries have all their mass free and the highest reward; known ones are as estimated, with
-no width. The same optimistic planner as DORL's serves, so the plan is optimistic for the model
-whose known entries are as estimated. Plans again whenever an entry becomes known.
+Known entries are as estimated, with no width. Plans again whenever an entry becomes known.
+
+* form=extreme: unknown entries have all their mass free and the highest reward. The same optimistic
+  planner as DORL's serves, so the plan is optimistic for the model whose known entries are as
+  estimated, under average reward too.
+* form=heaven (Strehl 2007, made for a discount): unknown entries lead to heaven, which pays the
+  most for ever, so that with one factor they are worth R_max / (1 - discount). In factored form
+  every variable has a heaven of its own, which spreads along the scopes (elsewhere.py): optimistic
+  by the theorem there, and less so than a heaven of the joint state, which would forget what the
+  other factors are known to do. Under average reward every plan that ever reaches heaven gains the
+  most, however rarely it gets there, and all of them tie: refused.
 """
 
 from __future__ import annotations
 
-from fmdp.learning.agent import Agent
+import numpy as np
+
+from fmdp.errors import InvalidParameter
+from fmdp.learning.agent import Agent, Decision
 from fmdp.learning.confidence import all_or_nothing_tables
+from fmdp.learning.discounted import for_learning_discounted, with_discount
+from fmdp.learning.elsewhere import (
+    estimated_parts,
+    known_entries,
+    model_with_elsewhere,
+    states_here,
+    structure_with_elsewhere,
+)
 from fmdp.learning.episodes import RULES, EpisodeRule, episode_rule
-from fmdp.learning.learner import OptimisticLearner
+from fmdp.learning.learner import EXACT_STATES, OptimisticLearner
 from fmdp.model import OptimisticTables, Structure
+from fmdp.model.spaces import shown
+from fmdp.planning.choice import choose_planner
+from fmdp.planning.exact import Exact
+from fmdp.planning.plan import Planner
+from fmdp.planning.policy import TablePolicy
+from fmdp.planning.settings import DISCOUNT
 from fmdp.settings import setting
 
 
@@ -26,9 +51,71 @@ class FRmax(OptimisticLearner):
         "when to plan again: when an entry becomes known, or as in other learners",
         choices=("known", *RULES),
     )
+    form: str = setting(
+        "extreme",
+        "what an unknown entry leads to: any next value, the best one, or heaven, which pays the "
+        "most for ever, under a discount (0.95 unless the planner has another)",
+        choices=("extreme", "heaven"),
+    )
 
     def rule(self, structure: Structure) -> EpisodeRule:
         return episode_rule(self.episodes, self.length, structure, enough=self.m)
 
+    def check_planner(self) -> None:
+        """Heaven takes an exact plan under a discount, and has no free mass."""
+        super().check_planner()
+        planner = self.planner
+        if self.form != "heaven":
+            return
+        if self.targets is not None:
+            raise InvalidParameter(
+                f"the 'targets' parameter of {self.owner()} is for form=extreme alone; "
+                f"form=heaven has no free mass, got targets={self.targets}"
+            )
+        if planner is not None and getattr(planner, "criterion", None) != "discounted":
+            raise InvalidParameter(
+                f"the 'form' parameter of {self.owner()}: under average reward whatever ever "
+                f"reaches heaven is best; form=heaven needs planner=exact,criterion=discounted"
+            )
+        if planner is not None and not isinstance(planner, Exact):
+            raise InvalidParameter(
+                f"{self.owner()} with form=heaven plays a table of states; got planner "
+                f"{getattr(planner, 'name', planner)}, must be exact with criterion=discounted"
+            )
+
+    def planned_structure(self, structure: Structure) -> Structure:
+        return structure if self.form == "extreme" else structure_with_elsewhere(structure)
+
+    def planner_for(self, structure: Structure) -> tuple[Planner | None, str | None]:
+        if self.form == "extreme":
+            return super().planner_for(structure)
+        larger = structure_with_elsewhere(structure)
+        planner = self.planner
+        if planner is None:
+            planner, reason = choose_planner(larger, most_states=EXACT_STATES)
+            if not isinstance(planner, Exact):
+                raise InvalidParameter(
+                    f"{self.owner()} with form=heaven needs the exact planner, for "
+                    f"{shown(larger.n_states)} states with one value more for each variable "
+                    f"({reason}); give planner=exact,criterion=discounted to try all the same"
+                )
+            planner = with_discount(planner, DISCOUNT, self.owner())
+        return for_learning_discounted(planner, larger), None
+
     def tables(self, agent: Agent) -> OptimisticTables:
-        return all_or_nothing_tables(agent.statistics, self.m)
+        seen = agent.statistics
+        if self.form == "extreme":
+            return all_or_nothing_tables(seen, self.m)
+        highs = [hi for _, hi in seen.structure.reward_ranges]
+        parts = estimated_parts(seen, known_entries(seen, self.m))
+        heaven = model_with_elsewhere(*parts, highs)
+        free = [np.zeros(rows) for rows in heaven.structure.transition_rows]
+        return OptimisticTables.trusted(heaven.structure, heaven.transitions, free, heaven.rewards)
+
+    def decide(self, agent: Agent) -> Decision:
+        if self.form == "extreme":
+            return super().decide(agent)
+        policy, s = agent.plan(self.tables(agent)).policy, agent.statistics.structure
+        assert isinstance(policy, TablePolicy)
+        actions = np.asarray(policy.actions[states_here(s)], dtype=np.int64)
+        return self.episode(agent, TablePolicy(s.state_sizes, s.action_sizes, actions))

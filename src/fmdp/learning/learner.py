@@ -187,6 +187,22 @@ class Learner(Settings, ABC):
         """
         return Statistics(structure)
 
+    def planned_structure(self, structure: Structure) -> Structure:
+        """What `tables` are of: the structure itself, unless a learner plans in a larger model.
+
+        Parameters
+        ----------
+        structure
+            Of the statistics.
+
+        Returns
+        -------
+        Structure
+            What the planner is prepared for; the policy of a `Decision` is for the model to act in
+            all the same.
+        """
+        return structure
+
     def planner_for(self, structure: Structure) -> tuple[Planner | None, str | None]:
         """The planner of an agent; none by default.
 
@@ -254,14 +270,26 @@ class PlanningLearner(Learner):
     """
 
     episodes: str = setting(DEFAULT_RULE, RULES_MEANING, choices=RULES)
-    length: int | None = setting(None, "steps of an episode, for episodes=fixed", low=1)
+    length: int | None = setting(
+        None, "steps of an episode, for episodes=fixed; on average, for episodes=geometric", low=1
+    )
     planner: Planner | str | None = part(None, PLANNER_MEANING)
 
     def check(self) -> None:
         super().check()
-        check_length(self.episodes, self.length, self.owner())
+        self.check_episodes()
         object.__setattr__(self, "planner", planner_of(self.planner, self.owner()))
         self.check_planner()
+
+    def check_episodes(self) -> None:
+        """Refuse a length that the episode rule has no use for, or that it lacks.
+
+        Raises
+        ------
+        InvalidParameter
+            Where it is so.
+        """
+        check_length(self.episodes, self.length, self.owner())
 
     def check_planner(self) -> None:
         """Refuse a planner that is set for what this learner does not do.
@@ -308,7 +336,8 @@ class PlanningLearner(Learner):
         """
         rule = self.rule(agent.statistics.structure)
         visits, previous = agent.statistics.visits, agent.steps_of_last_episode
-        begun = rule.start(agent.episodes + 1, visits, previous)
+        generator = agent.randomness if rule.draws else None
+        begun = rule.start(agent.episodes + 1, visits, previous, generator)
         return Decision(policy, begun.length, begun.limits)
 
     def rule(self, structure: Structure) -> EpisodeRule:

@@ -31,11 +31,17 @@ def dirichlet_parameters(statistics: Statistics, c: float, prior: float) -> Floa
     return parameters
 
 
-def sample_rows(parameters: Floats, entries: Entries, generator: np.random.Generator) -> Floats:
-    """One Dirichlet row for every transition entry, flat over the cells."""
+def sample_logarithms(parameters: Floats, generator: np.random.Generator) -> Floats:
+    """log G(a) for every parameter a, of any shape."""
     gammas = generator.standard_gamma(parameters + 1.0)
     uniforms = 1.0 - generator.random(parameters.shape)  # in (0, 1]
-    logarithms = np.log(gammas) + np.log(uniforms) / parameters
+    logarithms: Floats = np.log(gammas) + np.log(uniforms) / parameters
+    return logarithms
+
+
+def sample_rows(parameters: Floats, entries: Entries, generator: np.random.Generator) -> Floats:
+    """One Dirichlet row for every transition entry, flat over the cells."""
+    logarithms = sample_logarithms(parameters, generator)
     starts = entries.first_cell[:-1]
     largest = np.maximum.reduceat(logarithms, starts)
     weights = np.exp(logarithms - largest[entries.cell_entry])

@@ -1,0 +1,41 @@
+"""Continuing PSRL (Xu, Dong & Van Roy 2022): a new model at any step, by chance.
+
+PSRL with c = 1, plans under a discount, and geometric episodes of the same discount: after every
+step the model is replaced by another draw from the posterior with probability 1 - discount. So an
+episode is as long as a plan looks ahead, on average, and no count has to be kept to end it.
+Bayesian regret O~(tau S sqrt(A T)) against the best average reward, tau the time in which every
+policy's average shows, if the discount is chosen for T (the paper has joint states; `Flat` makes it
+theirs). With a fixed discount, as here, there stays the part that a discounted plan loses a step.
+
+The paper leaves the prior to its user; here it is Dirichlet(.1) in every cell, as TSDE's. The
+discount .99 is ours. `length` sets the mean length of an episode without the discount.
+"""
+
+from __future__ import annotations
+
+from fmdp.learning.discounted import Discounted, plan_discount_setting
+from fmdp.learning.episodes import RULES, RULES_MEANING, EpisodeRule, Geometric
+from fmdp.learning.psrl import PSRL
+from fmdp.model import Structure
+from fmdp.settings import setting
+
+
+class CPSRL(Discounted, PSRL):
+    """Posterior sampling at random times, by Xu, Dong and Van Roy: plans under a discount."""
+
+    name = "cpsrl"
+
+    c = 1.0
+    prior = 0.1
+    discount: float = plan_discount_setting(0.99)
+    episodes: str = setting("geometric", RULES_MEANING, choices=RULES)
+
+    def check_episodes(self) -> None:
+        """The discount says how long episodes are, where no length does."""
+        if self.episodes != "geometric" or self.length is not None:
+            super().check_episodes()
+
+    def rule(self, structure: Structure) -> EpisodeRule:
+        if self.episodes == "geometric" and self.length is None:
+            return Geometric(1.0 - self.discount)
+        return super().rule(structure)

@@ -1,0 +1,95 @@
+"""What learners share that plan under a discount: one setting, and plans precise enough.
+
+A plan whose bounds on the discounted value V* are within epsilon / (1 - discount) has a policy that
+loses epsilon a step, so the tolerance of plans inside learners, 1e-3 times the sum of the reward
+ranges, is divided by 1 - discount. Value iteration gets there: from a start of span at most
+R / (1 - discount), R the sum of the ranges, n sweeps bring MacQueen's bounds within
+3 R discount^n / (1 - discount)^2, so `sweeps_enough` is a limit that no plan meets. Above a
+discount of .999 that may be too long to wait for: 20,000 sweeps are the most, and a plan that they
+do not finish is used and counted, as everywhere.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import fields, is_dataclass, replace
+from typing import Any
+
+from fmdp.errors import InvalidParameter
+from fmdp.learning.learner import EXACT_STATES, TOLERANCE, PlanningLearner, for_learning
+from fmdp.model import Structure
+from fmdp.parameters import number_text
+from fmdp.planning.choice import choose_planner
+from fmdp.planning.exact import Exact
+from fmdp.planning.plan import Planner
+from fmdp.planning.settings import DISCOUNT, discount_setting
+
+MOST_SWEEPS = 20_000
+"""Of discounted plans inside learners, however near to 1 the discount is."""
+
+
+def sweeps_enough(discount: float) -> int:
+    """The least n with 3 discount^n / (1 - discount) <= 1e-3."""
+    if discount == 0.0:
+        return 1
+    return max(1, math.ceil(math.log(TOLERANCE * (1.0 - discount) / 3.0) / math.log(discount)))
+
+
+def with_discount(planner: Any, discount: float, owner: str) -> Planner:
+    """The planner with a learner's discount, which may be given in one place alone."""
+    names = {one.name for one in fields(planner)} if is_dataclass(planner) else set()
+    if not {"criterion", "discount"} <= names or planner.criterion == "finite":
+        named = getattr(planner, "name", planner)
+        finite = ",criterion=finite" if "criterion" in names else ""
+        raise InvalidParameter(
+            f"{owner} plans under a discount; got planner {named}{finite}, must be one that has "
+            f"criterion=discounted"
+        )
+    if planner.criterion == "discounted" and planner.discount not in (DISCOUNT, discount):
+        raise InvalidParameter(
+            f"the 'discount' of {owner} must be given once; got {number_text(discount)} for the "
+            f"learner and {number_text(planner.discount)} for its planner"
+        )
+    changed: Planner = replace(planner, criterion="discounted", discount=discount)
+    return changed
+
+
+def for_learning_discounted(planner: Any, structure: Structure) -> Planner:
+    """A planner for plans by the hundred under its discount, as `for_learning` without one."""
+    if isinstance(planner, Exact):
+        assert planner.discount is not None
+        total = structure.reward_range_total or structure.reward_unit
+        fine: dict[str, Any] = {}
+        if planner.tolerance is None:
+            fine["tolerance"] = TOLERANCE * total / (1.0 - planner.discount)
+        if planner.max_iterations is None:
+            fine["max_iterations"] = min(sweeps_enough(planner.discount), MOST_SWEEPS)
+        planner = replace(planner, **fine)
+    return for_learning(planner, structure)
+
+
+def plan_discount_setting(default: float = DISCOUNT) -> Any:
+    """The discount of the plans inside a learner."""
+    return discount_setting(
+        default, "of the next step's reward in plans; 1 / (1 - discount) is how far they look"
+    )
+
+
+class Discounted(PlanningLearner):
+    """A planning learner whose plans are discounted; a base to be named before the learner's."""
+
+    discount: float = plan_discount_setting()
+
+    def check_planner(self) -> None:
+        """Refuse a planner that has no discount, or another one."""
+        super().check_planner()
+        if self.planner is not None:
+            with_discount(self.planner, self.discount, self.owner())
+
+    def planner_for(self, structure: Structure) -> tuple[Planner | None, str | None]:
+        planner: Any = self.planner
+        reason = None
+        if planner is None:
+            planner, reason = choose_planner(structure, most_states=EXACT_STATES)
+        planner = with_discount(planner, self.discount, self.owner())
+        return for_learning_discounted(planner, structure), reason
