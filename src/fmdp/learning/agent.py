@@ -71,6 +71,9 @@ class _Before(NamedTuple):
     warm: Mapping[str, NDArray[Any]] | None
 
 
+_SOLVED = (Status.CONVERGED, Status.MULTICHAIN, Status.DISCOUNTED)
+"""How a plan ends whose policy is proved to be best, from every state if gains differ."""
+
 _UNDONE = (
     "decision",
     "episodes",
@@ -216,7 +219,7 @@ class Agent:
                 f"{plan.status.message}"
             )
         self.planner_calls += 1
-        self.unconverged_plans += plan.status is not Status.CONVERGED
+        self.unconverged_plans += plan.status not in _SOLVED
         return plan
 
     @property

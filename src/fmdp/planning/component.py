@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,6 +38,13 @@ REFINEMENTS = 3
 """How often what rounding leaves of an equation is solved for again."""
 _BLAS = ThreadpoolController()
 _NO_REWARDS = np.zeros((0, 1))
+
+
+def one_thread() -> AbstractContextManager[object]:
+    """In which BLAS works on one thread."""
+    limited: AbstractContextManager[object] = _BLAS.limit(limits=1, user_api="blas")
+    return limited
+
 
 Check = Callable[[], None]
 """Called between policies; raises where time is up."""
@@ -228,7 +236,7 @@ def solver(
         if anchor is not None:
             matrix[:, anchor] = 1.0
         # On one thread: on several the last bits would depend on how many there are.
-        with warnings.catch_warnings(), _BLAS.limit(limits=1, user_api="blas"):
+        with warnings.catch_warnings(), one_thread():
             warnings.simplefilter("error", LinAlgWarning)
             try:
                 factors = lu_factor(matrix)
@@ -258,5 +266,5 @@ def solver(
 
 
 def _solved(factors: Any, right: Floats) -> Floats:
-    with _BLAS.limit(limits=1, user_api="blas"):
+    with one_thread():
         return np.asarray(lu_solve(factors, right))

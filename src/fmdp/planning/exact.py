@@ -34,6 +34,7 @@ from fmdp.model.factored import check_model
 from fmdp.planning import iteration
 from fmdp.planning.finish import Finish
 from fmdp.planning.finite import refuse_stages, solve_finite
+from fmdp.planning.improvement import STATES, Improved, improved
 from fmdp.planning.intervals import refuse_without_intervals, solve_intervals
 from fmdp.planning.plan import Plan, Planner, Progress, Status, Tables, of_model
 from fmdp.planning.policy import TablePolicy
@@ -56,6 +57,8 @@ from fmdp.planning.settings import (
 from fmdp.planning.spans import factored_spans, span
 from fmdp.settings import setting
 
+PATIENCE = 64
+"""Sweeps after which a plan that need not describe its bias is left to policy iteration."""
 POLISHED_PAIRS = 1 << 12
 """States x actions up to which a plan that is to be described is solved directly as well."""
 
@@ -210,11 +213,33 @@ def _solve(
     if cold:
         h[:] = 0.0
     finish: Finish | None = None
+    better: Improved | None = None
+    model: FactoredMDP | None = None
+    # A tie may cost the policy so much.
+    room = min(TIE_TOLERANCE * structure.reward_unit, 0.25 * limits.tolerance)
 
     def rescue(stuck: NDArray[np.float64]) -> iteration.Rescue | None:
-        nonlocal finish
-        finish = _finish(settings, backup, tables, limits)
-        return None if finish is None else finish(stuck)
+        nonlocal finish, better, model
+        model = _model_of(settings, tables)
+        if model is None:
+            return None
+        if not describe:
+            better = improved(model, backup, stuck, limits.tolerance - room, limits.deadline)
+            if better is not None and better.h is not None:
+                return iteration.Rescue(start=better.h)
+        finish = Finish(
+            model,
+            backup,
+            limits.tolerance,
+            settings.ties,
+            settings.tie_seed,
+            settings.memory_limit,
+            limits.deadline,
+        )
+        found = finish(stuck)
+        if found is not None or better is None:
+            return found
+        return iteration.Rescue(bounds=better.bounds, discounted=True)
 
     outcome = iteration.solve(
         iteration.OptimalOperator(backup),
@@ -223,10 +248,8 @@ def _solve(
         discount=discount,
         cold=cold,
         rescue=rescue if discount == 1.0 else None,
-        # A tie may cost the policy so much.
-        room=min(TIE_TOLERANCE * structure.reward_unit, 0.25 * limits.tolerance)
-        if discount == 1.0
-        else 0.0,
+        patience=None if describe or structure.n_states > STATES else PATIENCE,
+        room=room if discount == 1.0 else 0.0,
         progress=progress,
     )
     small = structure.n_states * structure.n_actions <= POLISHED_PAIRS
@@ -252,10 +275,14 @@ def _solve(
         low, high = finish.gain_from(start)
         stats["gain_from_initial_state"] = 0.5 * (low + high)
         stats["gain_from_initial_state_bounds"] = (low, high)
-        policy = _policy_of(finish, structure)
+        policy = _policy_of(finish.actions, finish.model, structure)
+    elif outcome.status is Status.DISCOUNTED:
+        assert better is not None
+        assert model is not None
+        policy = _policy_of(better.actions, model, structure)
     elif outcome.rescued:
         assert finish is not None
-        policy = _policy_of(finish, structure)
+        policy = _policy_of(finish.actions, finish.model, structure)
         solved = solved and finish.solved
     else:
         source = outcome.h if discount == 1.0 else outcome.h * discount
@@ -282,7 +309,8 @@ def _solve(
         bias -= bias.min()
     if bias is not None and (not outcome.rescued or (finish is not None and finish.unique_bias)):
         spans = factored_spans(bias, structure.state_sizes)
-    one_number = discount == 1.0 and outcome.status is not Status.MULTICHAIN
+    several = outcome.status in (Status.MULTICHAIN, Status.DISCOUNTED)
+    one_number = discount == 1.0 and not several
     return Plan(
         planner=settings.name,
         status=outcome.status,
@@ -301,33 +329,23 @@ def _solve(
     )
 
 
-def _finish(
-    settings: Exact, backup: Backup, tables: Tables, limits: iteration.Limits
-) -> Finish | None:
-    """What may finish the plan where value iteration cannot; nested targets are no model."""
+def _model_of(settings: Exact, tables: Tables) -> FactoredMDP | None:
+    """What may be planned for by policies where sweeps do not do; nested targets are no model."""
     if isinstance(tables, FactoredMDP):
-        model = tables
-    elif settings.targets == "vertex":
-        model = tables.extended()
-    elif not any(free.any() for free in tables.free):
-        model = FactoredMDP.trusted(tables.structure, tables.lower, tables.rewards)
-    else:
-        return None
-    return Finish(
-        model,
-        backup,
-        limits.tolerance,
-        settings.ties,
-        settings.tie_seed,
-        settings.memory_limit,
-        limits.deadline,
-    )
+        return tables
+    if settings.targets == "vertex":
+        return tables.extended()
+    if not any(free.any() for free in tables.free):
+        return FactoredMDP.trusted(tables.structure, tables.lower, tables.rewards)
+    return None
 
 
-def _policy_of(finish: Finish, structure: Structure) -> TablePolicy:
-    assert finish.actions is not None
+def _policy_of(
+    chosen: NDArray[np.int64] | None, model: FactoredMDP, structure: Structure
+) -> TablePolicy:
+    assert chosen is not None
     # With vertex targets the joint action is (action, targets), targets fastest.
-    actions = finish.actions // (finish.model.structure.n_actions // structure.n_actions)
+    actions = chosen // (model.structure.n_actions // structure.n_actions)
     return TablePolicy(structure.state_sizes, structure.action_sizes, actions, structure.naming)
 
 

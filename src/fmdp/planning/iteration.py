@@ -92,6 +92,10 @@ class Rescue:
     """A solution of the optimality equation, where one was found."""
     differ: tuple[float, float] | None = None
     """The least and the largest gain of a state, where they are proved to be different."""
+    start: Vector | None = None
+    """From where sweeps are to go on: their bounds meet there."""
+    discounted: bool = False
+    """Whether the bounds are those of a policy that is best under a discount near 1."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,6 +132,7 @@ def solve(
     cold: bool = True,
     dampings: Sequence[float] = (1.0, DAMPING),
     rescue: Callable[[Vector], Rescue | None] | None = None,
+    patience: int | None = None,
     room: float = 0.0,
     progress: Progress | None = None,
 ) -> Ending:
@@ -135,8 +140,9 @@ def solve(
 
     `cold`: h is zero, and a change to damping starts from zero again, so that the bias is the one
     that damped value iteration from zero converges to, which is a definition where the bias is not
-    unique.  `dampings`: what tau is at first, and after each stall.  `rescue`: see above.  `room`:
-    how much of the tolerance the caller needs for itself.
+    unique.  `dampings`: what tau is at first, and after each stall.  `rescue`: see above;
+    `patience`: after how many sweeps it is asked even if the gap still shrinks.  `room`: how much
+    of the tolerance the caller needs for itself.
     """
     backup = operator.backup
     new, scratch = np.empty_like(h), np.empty_like(h)
@@ -199,17 +205,25 @@ def solve(
                 break
             history.append((sweeps, gap))
             before = next((g for n, g in reversed(history) if n <= sweeps - _WINDOW), None)
+            impatient = rescue is not None and patience is not None and sweeps >= patience
             if discount == 1.0 and before is not None:
-                if lower_taus and gap >= _STALLED * before:
+                if lower_taus and gap >= _STALLED * before and not impatient:
                     tau = lower_taus.pop(0)
                     history.clear()
                     if cold:
                         whole = False
                         h[:] = 0.0
                         continue
-                elif rescue is not None and not lower_taus and gap >= _SLOW * before:
+                elif rescue is not None and (
+                    impatient or (not lower_taus and gap >= _SLOW * before)
+                ):
                     found = rescue(h)
                     rescue = None
+                    if found is not None and found.start is not None:
+                        whole = False
+                        h[:] = found.start
+                        history.clear()
+                        continue
                     if found is not None and found.differ is not None:
                         lower, upper = found.differ
                         status = Status.MULTICHAIN
@@ -221,6 +235,9 @@ def solve(
                         # The lower one is that of the policy that was found with them.
                         lower, upper = found.bounds[0], min(upper, found.bounds[1])
                         precise = upper - lower <= tolerance
+                        if found.discounted:
+                            status = Status.DISCOUNTED
+                            break
                         status = Status.CONVERGED if precise else Status.PRECISION_LIMIT
                         rescued = True
                         break

@@ -63,6 +63,10 @@ class Status(enum.Enum):
         "no more sweeps would bring the bounds closer; they hold",
     )
     MULTICHAIN = "multichain", "the gain depends on the starting state; the bounds enclose all"
+    DISCOUNTED = (
+        "discounted",
+        "no one gain for millions of steps: best under a discount of 1 - 1e-7; the bounds hold",
+    )
     INFEASIBLE = "infeasible", "the linear program has no solution"
     UNBOUNDED = "unbounded", "the linear program has no finite optimum"
     TOO_LARGE = "too_large", "the predicted need is above the memory limit"
