@@ -195,3 +195,31 @@ def test_a_new_default_of_an_inherited_setting_is_one_line() -> None:
     assert Eager().words() == ()
     with pytest.raises(FmdpError, match="the 'c' parameter of learner Own, by default, must be"):
         type("Own", (fmdp.PSRL,), {"c": -1.0})
+
+
+def test_of_two_bases_the_one_counts_that_says_something() -> None:
+    """As a flat rival: how it is counted from one base, its set and its episodes from the other."""
+
+    class Counted(fmdp.PlanningLearner):
+        """Says nothing of episodes."""
+
+        def tables(self, agent: fmdp.Agent) -> fmdp.FactoredMDP:
+            raise NotImplementedError
+
+    class Doubling(fmdp.PlanningLearner):
+        """Says when to plan again."""
+
+        width: float = fmdp.setting(1.0, "a setting of its own")
+        episodes = "doubling"
+
+    class Both(Counted, Doubling):
+        """Has a word of each."""
+
+    class Narrow(Both):
+        """And one of its own."""
+
+        width = 0.5
+
+    assert (Both().episodes, Both().width) == ("doubling", 1.0)
+    assert (Narrow().episodes, Narrow().width) == ("doubling", 0.5)
+    assert Counted().episodes == fmdp.PSRL().episodes

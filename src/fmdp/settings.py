@@ -182,16 +182,23 @@ class Settings:
 
 
 def _take_new_defaults(cls: type[Settings]) -> None:
-    """`c = 0.1` in a subclass, without an annotation, is a new default of the inherited setting."""
-    inherited = {one.name: one for base in cls.__bases__ for one in _fields_of(base)}
+    """`c = 0.1` in a subclass, without an annotation, is a new default of the inherited setting.
+
+    Of several bases the one counts that says something, as everywhere in Python: a dataclass would
+    take the whole of the first one, with what that has from further up.
+    """
+    inherited = {one.name: one for base in cls.__mro__[:0:-1] for one in _fields_of(base)}
     annotations = inspect.get_annotations(cls)
     for name, one in inherited.items():
-        if name in cls.__dict__ and name not in annotations:
-            field = dataclasses.field(
-                default=cls.__dict__[name], kw_only=True, metadata=dict(one.metadata)
-            )
+        if name in annotations:
+            continue
+        says = next(base for base in cls.__mro__[1:] if name in inspect.get_annotations(base))
+        said = next(field for field in _fields_of(says) if field.name == name)
+        default = cls.__dict__.get(name, said.default)
+        if name in cls.__dict__ or said.default is not one.default:
+            field = dataclasses.field(default=default, kw_only=True, metadata=dict(said.metadata))
             setattr(cls, name, field)
-            annotations = {**annotations, name: one.type}
+            annotations = {**annotations, name: said.type}
             cls.__annotations__ = annotations
 
 
