@@ -50,7 +50,7 @@ class Default(PlanningLearner):
     name = "default"
 
     c: float = setting(1.0, "standard deviations of optimism: larger explores more", low=0.0)
-    episodes: str = setting("tsde", RULES_MEANING, choices=RULES)
+    episodes: str = setting("paced", RULES_MEANING, choices=RULES)
 
     def remember(self, structure: Structure) -> dict[str, Any]:
         worths = np.zeros(sum(structure.state_sizes))

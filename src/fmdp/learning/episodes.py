@@ -7,6 +7,9 @@
   the episode, N(x) >= max{1, 2 N_k(x)}, for any entry of any factor.
 * tsde (Ouyang et al. 2017): until N(x) > 2 N_k(x) for some entry, at most T_{k-1} + 1 steps, where
   T_0 = 1.
+* paced (the default learner's): as tsde, but a count ends an episode only where it has also grown by
+  a two-hundredth of the largest count. In a model with thousands of rows nearly every step is the first
+  visit of one; after t steps there are O(200 log t + sqrt t) plans whatever L is.
 * fixed: T_k = a given length.
 * geometric (Xu, Dong & Van Roy 2022): after every step with the same chance, 1 / length by default;
   drawn at the start, P(T_k > n) = (1 - chance)^n.
@@ -33,14 +36,16 @@ from fmdp.model.entries import NO_LIMITS, Index
 
 FOR_EVER = sys.maxsize
 
-RULES = ("growing", "arithmetic", "doubling", "tsde", "fixed", "geometric")
+RULES = ("growing", "arithmetic", "doubling", "tsde", "paced", "fixed", "geometric")
 WITH_LENGTH = ("fixed", "geometric")
 DEFAULT_RULE = "growing"
 RULES_MEANING = (
     "when to plan again: after k steps or when a count of at least 4 has doubled, after ceil(k/L) "
-    "steps (the paper's), when a count doubles, that or one step more than last time, at fixed "
-    "times, at random times"
+    "steps (the paper's), when a count doubles, that or one step more than last time, the same but "
+    "not for a few visits late in a run, at fixed times, at random times"
 )
+PACE = 200
+"""Of paced episodes: a new plan is made for no less than one visit in so many."""
 FEW = 4
 """Visits that do not end a growing episode by themselves: in a large model every step of the
 beginning is the first visit of some entry."""
@@ -92,6 +97,12 @@ def growing_limits(visits: Index) -> Index:
 def tsde_limits(visits: Index) -> Index:
     """The smallest count above 2 N_k(x)."""
     limits: Index = 2 * visits + 1
+    return limits
+
+
+def paced_limits(visits: Index) -> Index:
+    """The smallest count above 2 N_k(x) that is above N_k(x) by a two-hundredth of the largest count."""
+    limits: Index = np.maximum(2 * visits + 1, visits + visits.max(initial=0) // PACE)
     return limits
 
 
@@ -160,6 +171,18 @@ class Tsde(EpisodeRule):
 
 
 @dataclass(frozen=True)
+class Paced(EpisodeRule):
+    def start(
+        self,
+        k: int,
+        visits: Index,
+        previous_length: int,
+        generator: np.random.Generator | None = None,
+    ) -> Episode:
+        return Episode(previous_length + 1, paced_limits(visits))
+
+
+@dataclass(frozen=True)
 class Fixed(EpisodeRule):
     length: int
 
@@ -224,4 +247,9 @@ def episode_rule(
     return Known(enough) if name == "known" else _RULES[name]
 
 
-_RULES: dict[str, EpisodeRule] = {"growing": Growing(), "doubling": Doubling(), "tsde": Tsde()}
+_RULES: dict[str, EpisodeRule] = {
+    "growing": Growing(),
+    "doubling": Doubling(),
+    "tsde": Tsde(),
+    "paced": Paced(),
+}
