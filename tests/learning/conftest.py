@@ -17,6 +17,9 @@ from fmdp.parameters import Choice
 FURTHER = (
     "psrl,episodes=fixed,length=7",
     "dorl,episodes=fixed,length=7",
+    "psrl,episodes=fixed,horizon=7",
+    "dorl,episodes=fixed,horizon=7,targets=vertex",
+    "ucrl-factored,c=.1,episodes=fixed,horizon=7",
     "frmax,m=3",
     "frmax,episodes=fixed,length=7",
     "dorl,transition_constant=18,reward_constant=12",

@@ -7,7 +7,9 @@
   the episode, N(x) >= max{1, 2 N_k(x)}, for any entry of any factor.
 * tsde (Ouyang et al. 2017): until N(x) > 2 N_k(x) for some entry, at most T_{k-1} + 1 steps, where
   T_0 = 1.
-* fixed: T_k = a given length.
+* fixed: T_k = a given length, or the horizon H that is planned for (Osband & Van Roy 2014): the
+  episode is H undiscounted backups played to their end. Nothing is reset: the next one begins in
+  the state where this one ended.
 * known (f-Rmax): until an entry has been visited `enough` times.
 
 An episode ends after the step in which its length or a limit is reached. docs/learning.md says why
@@ -137,6 +139,16 @@ def check_length(rule: str, length: int | None, owner: str) -> None:
             f"the 'length' parameter of {owner} is for episodes=fixed alone; "
             f"episodes={rule} {asked} one, got {'none' if length is None else length}"
         )
+
+
+def horizon_length(horizon: int, length: int | None, owner: str) -> int:
+    """Episodes over a horizon are as long as it: what was planned for is played to its end."""
+    if length is not None and length != horizon:
+        raise InvalidParameter(
+            f"the 'length' parameter of {owner} must be its horizon, or not be given; got "
+            f"length={length} with horizon={horizon}"
+        )
+    return horizon
 
 
 def episode_rule(
