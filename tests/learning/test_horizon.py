@@ -16,6 +16,7 @@ from fmdp.experiments.spec import resolved_learner
 from fmdp.learning.agent import Agent
 from fmdp.learning.budgeted import SpanBudgeted
 from fmdp.learning.learner import PlanningLearner
+from fmdp.learning.pmevi import LearnedDifferences
 from fmdp.learning.registry import LEARNERS
 from fmdp.learning.sets import SetLearner
 from fmdp.model.products import flat_model
@@ -24,10 +25,12 @@ from fmdp.testing import check_learner, oracles
 
 from .test_rivals import PAIRS, looking_on
 
+OF_A_BIAS = (SpanBudgeted, LearnedDifferences)
+"""Learners that know something about the bias, which plans over a horizon have not."""
 EPISODIC = [
     kind
     for kind in LEARNERS.own()
-    if issubclass(kind, PlanningLearner) and not issubclass(kind, SpanBudgeted)
+    if issubclass(kind, PlanningLearner) and not issubclass(kind, OF_A_BIAS)
 ]
 ONE = fmdp.problem("random:1,values=3,parents=1,actions=2,seed=4,noise=bernoulli")
 TWO = fmdp.problem("random:2,values=2,parents=2,actions=2,seed=3,noise=bernoulli")
@@ -228,6 +231,7 @@ def test_an_episode_is_as_long_as_the_horizon() -> None:
         ("psrl,episodes=fixed,horizon=5,length=4", "got length=4 with horizon=5"),
         ("fsrl,episodes=fixed,horizon=5", "learner fsrl bounds the span .* got horizon=5"),
         ("scal,episodes=fixed,horizon=5", "learner scal bounds the span"),
+        ("pmevi,episodes=fixed,horizon=5", "learner pmevi learns the bias, .* got horizon=5"),
     ],
 )
 def test_what_contradicts_is_refused(text: str, message: str) -> None:
