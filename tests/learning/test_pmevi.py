@@ -457,3 +457,4 @@ def test_it_is_flat_and_has_a_name() -> None:
     assert LEARNERS.find("pmevi") is fmdp.PMEVI
     assert issubclass(fmdp.PMEVI, Flat)
     assert issubclass(fmdp.PMEVI, LearnedDifferences)
+    assert fmdp.PMEVI().episodes == "doubling"

@@ -225,7 +225,6 @@ class LearnedDifferences(SetLearner):
         rewards: Sequence[float],
         next_state: Sequence[int],
     ) -> None:
-        """Count the ways that this step ends and begins."""
         memory, sizes = agent.memory, agent.structure.state_sizes
         ways = [memory[name] for name in ("passages", "lengths", "rewards", "begun", "held")]
         before, after = encode(state, sizes), encode(next_state, sizes)
@@ -240,7 +239,13 @@ class LearnedDifferences(SetLearner):
     # ---- what is planned with -------------------------------------------------------------------
 
     def span_bound(self, agent: Agent) -> float:
-        """c0: the span that is given, or the range of the reward times the fifth root of t."""
+        """c0: the span that is given, or the range of the reward times the fifth root of t.
+
+        Parameters
+        ----------
+        agent
+            The run so far: t is the number of the coming step.
+        """
         if self.span is not None:
             return self.span
         return float(agent.structure.reward_range_total * (agent.steps + 1) ** 0.2)
@@ -326,6 +331,8 @@ class PMEVI(Flat, LearnedDifferences):
     """UCRL2's balls with a Bernstein bound and a learned bias, by Boone and Zhang: flat."""
 
     name = "pmevi"
+
+    episodes = "doubling"
 
     def statistics_for(self, structure: Structure) -> Statistics:
         if structure.n_states > STATES:
