@@ -172,17 +172,15 @@ class LearnedDifferences(SetLearner):
 
     def check_planner(self) -> None:
         """Refuse all but the exact planner of the average reward."""
-        super().check_planner()
         planner = self.planner
-        if planner is None:
-            return
         criterion = getattr(planner, "criterion", None)
-        if not isinstance(planner, Exact) or criterion != "average":
+        if planner is not None and (not isinstance(planner, Exact) or criterion != "average"):
             named = f"{planner.name},criterion={criterion}" if criterion else planner.name  # type: ignore[union-attr]
             raise InvalidParameter(
                 f"{self.owner()} projects the bias of the average reward; got planner {named}, "
                 f"must be exact,criterion=average"
             )
+        super().check_planner()
 
     def planner_for(self, structure: Structure) -> tuple[Planner | None, str | None]:
         planner, reason = super().planner_for(structure)
