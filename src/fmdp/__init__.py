@@ -41,6 +41,7 @@ _HOME = {
     "OptimisticLearner": "fmdp.learning.learner",
     "OptimisticTables": "fmdp.model",
     "Oracle": "fmdp.learning.oracle",
+    "PMEVI": "fmdp.learning.pmevi",
     "PSRL": "fmdp.learning.psrl",
     "Plan": "fmdp.planning.plan",
     "Planner": "fmdp.planning.plan",
@@ -118,6 +119,7 @@ if TYPE_CHECKING:  # the same names for type checkers and editors; a test compar
     from fmdp.learning.learner import PlanningLearner as PlanningLearner
     from fmdp.learning.opsrl import OPSRL as OPSRL
     from fmdp.learning.oracle import Oracle as Oracle
+    from fmdp.learning.pmevi import PMEVI as PMEVI
     from fmdp.learning.psrl import PSRL as PSRL
     from fmdp.learning.random import Random as Random
     from fmdp.learning.regal import REGAL as REGAL

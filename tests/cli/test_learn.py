@@ -96,6 +96,18 @@ def test_the_budget_of_fsrl_may_be_an_option_or_a_parameter(run: Runner) -> None
         (("--learner", "dorl", "--set", "c"), "must be given as key=value"),
         (("--learner", "dorl", "--set", "c=1", "--set", "c=2"), "must be given once"),
         (("--learner", "dorl", "--set", "episodes=fixed"), "'length' parameter"),
+        (("--learner", "psrl", "--set", "horizon=9"), "is used with episodes=fixed alone"),
+        (
+            ("--learner", "psrl,episodes=fixed", "--set", "horizon=9", "--set", "length=8"),
+            "must be its horizon, or not be given; got length=8 with horizon=9",
+        ),
+        (
+            (
+                *("--learner", "psrl,episodes=fixed,horizon=9"),
+                *("--criterion", "finite", "--horizon", "8"),
+            ),
+            "got horizon=9 for the learner and horizon=8 for its planner",
+        ),
         (("--learner", "dorl", "--steps", "1e3"), "must be an integer"),
         (("--learner", "dorl", "--seed", "-1"), "must be an integer >= 0"),
         (("--learner", "dorl", "--planner", "exakt"), 'did you mean "exact"'),
@@ -121,6 +133,17 @@ def test_the_budget_of_fsrl_may_be_an_option_or_a_parameter(run: Runner) -> None
 )
 def test_refusals_are_one_line(run: Runner, arguments: tuple[str, ...], said: str) -> None:
     assert said in run("learn", "jao:2", *arguments).refusal
+
+
+def test_a_horizon_is_the_planners_or_the_learners(run: Runner) -> None:
+    """The same plans and the same episodes, said in either place."""
+    base = ("learn", "jao:2", "--steps", "60", "--json", "--learner", "psrl,episodes=fixed")
+    own = run(*base, "--set", "horizon=6").json
+    planners = run(*base, "--set", "length=6", "--criterion", "finite", "--horizon", "6").json
+    assert own["parameters"]["horizon"] == own["parameters"]["length"] == 6
+    assert planners["parameters"]["horizon"] is None
+    assert (own["regret"], own["episodes"]) == (planners["regret"], planners["episodes"])
+    assert own["episodes"] == 10
 
 
 MINE = """

@@ -102,6 +102,9 @@ def _variants(kind: type[Learner]) -> Iterator[tuple[str, Making]]:
     base = base_of(kind)
     for words, settings in _choices(kind.parameters, base):
         yield f"{kind.name} {words} | its own", _making(kind, {**base, **settings})
+    if "horizon" in {one.name for one in kind.parameters}:
+        over = {"episodes": "fixed", "horizon": 8}
+        yield f"{kind.name} horizon=8 | its own", _making(kind, {**base, **over})
     for own in _planners_of(kind):
         for words, settings in _choices(own.parameters, {}):
             given = {**own.on_any_model, **settings}

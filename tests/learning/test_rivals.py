@@ -502,8 +502,6 @@ def test_flat_learners_say_how_much_is_too_much() -> None:
         fmdp.TSDE().start(fmdp.problem("circle:11"))
     with pytest.raises(FmdpError, match=r"is flat: .* got planner alp"):
         fmdp.TSDE(planner="alp")
-    with pytest.raises(FmdpError, match="criterion=finite"):
-        fmdp.TSDE(planner=fmdp.Exact(criterion="finite", horizon=5))
 
 
 @pytest.mark.parametrize("name", ["scal", "regal"])

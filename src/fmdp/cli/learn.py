@@ -195,7 +195,8 @@ def learner_of(
                 f"got {name}={parameters[name]} with --learner, and --set {name}={value}"
             )
         parameters[name] = value
-    own = {one.name for one in kind.parameters}
+    # --horizon is the planner's, whatever the episodes are; a learner's own is said with --set.
+    own = {one.name for one in kind.parameters} - {"horizon"}
     for key in [key for key in settings if key in own]:
         # FSRL plans under a span budget, which may be given as an option or with --set.
         if key in parameters:

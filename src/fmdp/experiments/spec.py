@@ -59,6 +59,8 @@ LEARNER_KEYS = ("name", "policy", "rule", "label", "problems", "planner", "set")
 _UNSAID = (("horizon", None), ("intervals", "nominal"))
 """Settings of our planners that came when runs were stored already: at the value that stands for
 what was before they are left out, so that those runs keep their keys and are not run again."""
+_UNSAID_OF_LEARNERS = (("horizon", None),)
+"""The same of planning learners."""
 
 
 def resolved_learner(agent: Agent) -> dict[str, Any]:
@@ -82,7 +84,11 @@ def resolved_learner(agent: Agent) -> dict[str, Any]:
     if isinstance(learner, Follow):
         parameters["policy"], rule = learner.identity(agent.structure)
         code += [] if rule is None else [rule]
-    content["parameters"] = {name: _plain(value) for name, value in parameters.items()}
+    content["parameters"] = {
+        name: _plain(value)
+        for name, value in parameters.items()
+        if (name, value) not in _UNSAID_OF_LEARNERS
+    }
     # RESULTS_VERSION stands for fmdp's own code; other code stands for itself.
     digests = {place_of(thing): code_digest(thing) for thing in code if not is_own(thing)}
     return {**content, "code": digests} if digests else content

@@ -51,6 +51,11 @@ class SpanBudgeted(PlanningLearner):
     )
 
     def check(self) -> None:
+        if self.horizon is not None:
+            raise InvalidParameter(
+                f"{self.owner()} bounds the span of a bias, which plans over a horizon have not; "
+                f"got horizon={self.horizon}, must be none"
+            )
         if isinstance(self.planner, str) and self.planner == "span":
             # By its name alone the planner has no budget of its own, as without a name.
             object.__setattr__(self, "planner", None)

@@ -54,6 +54,15 @@ def with_discount(planner: Any, discount: float, owner: str) -> Planner:
     return changed
 
 
+def refuse_horizon(horizon: int | None, owner: str) -> None:
+    """A discount and a horizon are two ways to end what is planned for."""
+    if horizon is not None:
+        raise InvalidParameter(
+            f"{owner} plans under a discount, not over a horizon; got horizon={horizon}, must be "
+            f"none"
+        )
+
+
 def for_learning_discounted(planner: Any, structure: Structure) -> Planner:
     """A planner for plans by the hundred under its discount, as `for_learning` without one."""
     if isinstance(planner, Exact):
@@ -81,7 +90,8 @@ class Discounted(PlanningLearner):
     discount: float = plan_discount_setting()
 
     def check_planner(self) -> None:
-        """Refuse a planner that has no discount, or another one."""
+        """Refuse a planner that has no discount, or another one, and a horizon."""
+        refuse_horizon(self.horizon, self.owner())
         super().check_planner()
         if self.planner is not None:
             with_discount(self.planner, self.discount, self.owner())

@@ -7,10 +7,12 @@
   the episode, N(x) >= max{1, 2 N_k(x)}, for any entry of any factor.
 * tsde (Ouyang et al. 2017): until N(x) > 2 N_k(x) for some entry, at most T_{k-1} + 1 steps, where
   T_0 = 1.
-* paced (the default learner's): as tsde, but a count ends an episode only where it has also grown by
-  a two-hundredth of the largest count. In a model with thousands of rows nearly every step is the first
-  visit of one; after t steps there are O(200 log t + sqrt t) plans whatever L is.
-* fixed: T_k = a given length.
+* paced (the default learner's): as tsde, but a count ends an episode only where it has also grown
+  by a two-hundredth of the largest count. In a model with thousands of rows nearly every step is
+  the first visit of one; t steps take O(200 log t + sqrt t) plans whatever L is.
+* fixed: T_k = a given length, or the horizon H that is planned for (Osband & Van Roy 2014): the
+  episode is H undiscounted backups played to their end. Nothing is reset: the next one begins in
+  the state where this one ended.
 * geometric (Xu, Dong & Van Roy 2022): after every step with the same chance, 1 / length by default;
   drawn at the start, P(T_k > n) = (1 - chance)^n.
 * known (f-Rmax): until an entry has been visited `enough` times.
@@ -101,7 +103,7 @@ def tsde_limits(visits: Index) -> Index:
 
 
 def paced_limits(visits: Index) -> Index:
-    """The smallest count above 2 N_k(x) that is above N_k(x) by a two-hundredth of the largest count."""
+    """Above 2 N_k(x), and above N_k(x) by a two-hundredth of the largest count."""
     limits: Index = np.maximum(2 * visits + 1, visits + visits.max(initial=0) // PACE)
     return limits
 
@@ -234,6 +236,16 @@ def check_length(rule: str, length: int | None, owner: str) -> None:
             f"the 'length' parameter of {owner} is for episodes=fixed and episodes=geometric "
             f"alone; episodes={rule} {asked} one, got {'none' if length is None else length}"
         )
+
+
+def horizon_length(horizon: int, length: int | None, owner: str) -> int:
+    """Episodes over a horizon are as long as it: what was planned for is played to its end."""
+    if length is not None and length != horizon:
+        raise InvalidParameter(
+            f"the 'length' parameter of {owner} must be its horizon, or not be given; got "
+            f"length={length} with horizon={horizon}"
+        )
+    return horizon
 
 
 def episode_rule(

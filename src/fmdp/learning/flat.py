@@ -7,8 +7,8 @@ in C order, last variable fastest) are the values of one variable each, the rewa
 factors' rewards, with the sum of their ranges: the structure is that of `flat_model`, and the
 learner is the factored one on it, with its own sets, posterior, episodes and planner. What is
 counted, by the compiled loop as by `observe`, are joint states and actions; what is played is the
-plan's table, which is the same table in either numbering. Rows that are known to be alike in every
-factor are one row here too, and constraints hold.
+plan's table (over a horizon, one a step), which is the same table in either numbering. Rows that
+are known to be alike in every factor are one row here too, and constraints hold.
 
 On a model with one factor flat and factored are the same learner, step by step. Otherwise the
 counts cost A S^2 numbers, a sweep of the planner A S^2 operations: refused above 2^24 cells.
@@ -33,6 +33,7 @@ from fmdp.planning.exact import Exact
 from fmdp.planning.plan import Planner
 from fmdp.planning.policy import TablePolicy
 from fmdp.planning.span import SpanConstrained
+from fmdp.planning.timed import TimedPolicy
 
 CELLS = 1 << 24
 """Up to so many numbers are counted, A S^2."""
@@ -78,12 +79,10 @@ class Flat(PlanningLearner):
         """Refuse a planner that makes no table of the joint states."""
         super().check_planner()
         planner = self.planner
-        finite = getattr(planner, "criterion", None) == "finite"
-        if planner is not None and (finite or not isinstance(planner, Exact | SpanConstrained)):
-            named = f"{getattr(planner, 'name', planner)}{',criterion=finite' * finite}"
+        if planner is not None and not isinstance(planner, Exact | SpanConstrained):
             raise InvalidParameter(
                 f"{self.owner()} is flat: it plays a table of the joint states; got planner "
-                f"{named}, must be exact or span"
+                f"{getattr(planner, 'name', planner)}, must be exact or span"
             )
 
     def statistics_for(self, structure: Structure) -> Statistics:
@@ -109,6 +108,14 @@ class Flat(PlanningLearner):
 
     def decide(self, agent: Agent) -> Decision:
         made = super().decide(agent)
-        s, table = agent.structure, made.policy
-        assert isinstance(table, TablePolicy)
-        return replace(made, policy=TablePolicy(s.state_sizes, s.action_sizes, table.actions))
+        s, planned = agent.structure, made.policy
+
+        def told(table: TablePolicy) -> TablePolicy:
+            return TablePolicy(s.state_sizes, s.action_sizes, table.actions)
+
+        if isinstance(planned, TimedPolicy):
+            stages = [told(table) for table in planned.stages]
+            steps = [stages[number] for number in planned.stage_numbers.tolist()]
+            return replace(made, policy=TimedPolicy(steps, planned.discount))
+        assert isinstance(planned, TablePolicy)
+        return replace(made, policy=told(planned))

@@ -20,7 +20,7 @@ import numpy as np
 from fmdp.errors import InvalidParameter
 from fmdp.learning.agent import Agent, Decision
 from fmdp.learning.confidence import all_or_nothing_tables
-from fmdp.learning.discounted import for_learning_discounted, with_discount
+from fmdp.learning.discounted import for_learning_discounted, refuse_horizon, with_discount
 from fmdp.learning.elsewhere import (
     estimated_parts,
     known_entries,
@@ -67,6 +67,7 @@ class FRmax(OptimisticLearner):
         planner = self.planner
         if self.form != "heaven":
             return
+        refuse_horizon(self.horizon, f"{self.owner()} with form=heaven")
         if self.targets is not None:
             raise InvalidParameter(
                 f"the 'targets' parameter of {self.owner()} is for form=extreme alone; "

@@ -28,6 +28,7 @@ from fmdp.learning.episodes import (
     EpisodeRule,
     check_length,
     episode_rule,
+    horizon_length,
 )
 from fmdp.learning.registry import LEARNERS
 from fmdp.learning.statistics import Statistics
@@ -271,14 +272,30 @@ class PlanningLearner(Learner):
 
     episodes: str = setting(DEFAULT_RULE, RULES_MEANING, choices=RULES)
     length: int | None = setting(
-        None, "steps of an episode, for episodes=fixed; on average, for episodes=geometric", low=1
+        None,
+        "steps of an episode, for episodes=fixed (the horizon, where there is one); on average, "
+        "for episodes=geometric",
+        low=1,
+    )
+    horizon: int | None = setting(
+        None,
+        "steps to plan for: as many undiscounted backups, and a policy that depends on the time; "
+        "none: for ever",
+        low=1,
+        high=2**53,
+        only_with=("episodes", ("fixed",)),
     )
     planner: Planner | str | None = part(None, PLANNER_MEANING)
 
     def check(self) -> None:
         super().check()
+        if self.horizon is not None:
+            length = horizon_length(self.horizon, self.length, self.owner())
+            object.__setattr__(self, "length", length)
         self.check_episodes()
         object.__setattr__(self, "planner", planner_of(self.planner, self.owner()))
+        if self.horizon is not None and self.planner is not None:
+            over_horizon(self.planner, self.horizon, self.owner())
         self.check_planner()
 
     def check_episodes(self) -> None:
@@ -354,6 +371,8 @@ class PlanningLearner(Learner):
         planner, reason = self.planner, None
         if planner is None:
             planner, reason = choose_planner(structure, most_states=EXACT_STATES)
+        if self.horizon is not None:
+            planner = over_horizon(planner, self.horizon, self.owner(), reason)
         return for_learning(planner, structure), reason
 
 
@@ -398,6 +417,27 @@ def for_learning(planner: Any, structure: Structure) -> Planner:
         changes["max_iterations"] = MAX_SWEEPS
     finished: Planner = replace(planner, **changes) if changes else planner
     return finished
+
+
+def over_horizon(planner: Any, horizon: int, owner: str, reason: str | None = None) -> Planner:
+    """The exact planner over a learner's horizon, which may be given in one place alone; `reason`:
+    why it is not the exact one, where nobody chose."""
+    if not isinstance(planner, Exact):
+        named = getattr(planner, "name", planner)
+        chosen = f"got planner {named}" if reason is None else f"{reason}; give planner=exact"
+        raise InvalidParameter(
+            f"{owner} with horizon={horizon} plans by so many backups, which the exact planner "
+            f"alone does; {chosen}"
+        )
+    if planner.criterion == "average":
+        return replace(planner, criterion="finite", horizon=horizon)
+    if planner.horizon != horizon:
+        other = planner.criterion if planner.horizon is None else f"horizon={planner.horizon}"
+        raise InvalidParameter(
+            f"the 'horizon' parameter of {owner} must be that of its planner; got "
+            f"horizon={horizon} for the learner and {other} for its planner"
+        )
+    return planner
 
 
 def with_targets(planner: Any, targets: str | None) -> Planner:

@@ -1,7 +1,8 @@
 """PSRL (Xu & Tewari 2020, Algorithm 1; Osband & Van Roy 2014): plan for a sampled model.
 
 At the start of an episode one model is drawn from the posterior (posterior.py) and its best policy
-is played. Bayesian regret O~(D (l + m sqrt W) sqrt(L T)) when the prior is the true one. Several
+is played: over a horizon as published in 2014 (`episodes=fixed` with `horizon`), else for ever.
+Bayesian regret O~(D (l + m sqrt W) sqrt(L T)) when the prior is the true one. Several
 constants are heuristic, as in the paper's experiments: c = 0.75, a prior of 0.01 a value (larger
 ones explore more).
 """

@@ -25,6 +25,7 @@ LEARNERS: Registry[Learner] = Registry(
         "ucrl3": "fmdp.learning.ucrl3:UCRL3",
         "scal": "fmdp.learning.scal:SCAL",
         "regal": "fmdp.learning.regal:REGAL",
+        "pmevi": "fmdp.learning.pmevi:PMEVI",
         "tsde": "fmdp.learning.tsde:TSDE",
         "cpsrl": "fmdp.learning.cpsrl:CPSRL",
         "opsrl": "fmdp.learning.opsrl:OPSRL",

@@ -4,11 +4,12 @@
     |R_k(x) - R-hat_k(x)| <= (hi - lo) sqrt(log(4 l |X[Z_k]| t / rho) / N(x))
 
 The second is the paper's 4 sigma^2 log(4 l |X[Z_k]| k / rho) at sigma = (hi - lo) / 2, which every
-reward inside [lo, hi] has. Two things differ from the paper, which has episodes of a fixed length
-and k, their number, in both logarithms. Episodes end when a count has doubled (`episodes=fixed`
-with a length has the paper's); and t, the number of the first step of the episode, stands for k.
-It is at least N(x) + 1 (m t is, where factors share a row), so that by Weissman et al. 2003 one
-union over N = 1, 2, ... gives the promise, with room: a row fails with probability at most
+reward inside [lo, hi] has. Two things differ from the paper, which plans for a fixed number of
+steps and has k, the number of the episode, in both logarithms. By default plans are for ever and
+episodes end when a count has doubled (`episodes=fixed` with `horizon` has the paper's, but for its
+resets); and t, the number of the first step of the episode, stands for k. It is at least N(x) + 1
+(m t is, where factors share a row), so that by Weissman et al. 2003 one union over N = 1, 2, ...
+gives the promise, with room: a row fails with probability at most
 
     sum_N 2^|S_i| (rho / (4 m |X[Z_i]| N))^(2 |S_i|)  <=  rho^2 / (4 m^2 |X[Z_i]|^2).
 

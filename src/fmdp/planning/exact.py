@@ -126,6 +126,8 @@ class Exact(Limited, TieBreaking, OnEngine, Planner):
             )
         except (TimeUp, KeyboardInterrupt) as error:
             return self._unprepared(model.structure, error, started)
+        if self.criterion == "finite":
+            refuse_stages(self, model.structure, backup.predicted_bytes)
         h = np.zeros(backup.n_states)
         found = _solve(
             self, backup, model, h, cold=True, describe=True, progress=progress, started=started
@@ -147,6 +149,7 @@ class PreparedExact(PreparedOnEngine):
     def __init__(self, settings: Exact, structure: Structure) -> None:
         super().__init__(settings, structure)
         self.settings = settings
+        self._room_for: set[int] = set()  # predicted bytes of the backups beside which stages fit
 
     def solve(
         self,
@@ -169,6 +172,10 @@ class PreparedExact(PreparedOnEngine):
             _, backup, h, cold = self._load(tables, limits.deadline)
         except (TimeUp, KeyboardInterrupt) as error:
             return self.settings._unprepared(self.structure, error, started)
+        # Once: what is free is read from files, which takes longer than a small plan.
+        if self.settings.criterion == "finite" and backup.predicted_bytes not in self._room_for:
+            refuse_stages(self.settings, self.structure, backup.predicted_bytes)
+            self._room_for.add(backup.predicted_bytes)
         found = _solve(
             self.settings,
             backup,

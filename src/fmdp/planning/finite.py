@@ -14,6 +14,7 @@ Cost: 2 H sweeps.  A plan that is stopped knows the last steps alone, and has no
 
 from __future__ import annotations
 
+import hashlib
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +32,7 @@ from fmdp.planning.iteration import Limits
 from fmdp.planning.plan import Plan, Progress, Status, Tables
 from fmdp.planning.policy import TablePolicy
 from fmdp.planning.prepared import engine_stats
-from fmdp.planning.timed import TimedPolicy, stage_bytes, stage_digest
+from fmdp.planning.timed import TimedPolicy, stage_bytes
 
 if TYPE_CHECKING:
     from fmdp.planning.exact import Exact
@@ -66,10 +67,9 @@ def solve_finite(
     progress: Progress | None,
     started: float,
 ) -> Plan:
-    """Plan backwards from the last step."""
+    """Plan backwards from the last step; `refuse_stages` has been asked."""
     structure, horizon = tables.structure, settings.horizon
     assert horizon is not None
-    refuse_stages(settings, structure, backup.predicted_bytes)
     discount = 1.0 if settings.discount is None else settings.discount
     most_sweeps = horizon if settings.max_iterations is None else settings.max_iterations
     value = np.zeros(backup.n_states)
@@ -96,10 +96,12 @@ def solve_finite(
             actions = backup.greedy_actions(value, worth, settings.ties, settings.tie_seed, slack)
             # With vertex targets the joint action is (action, targets), targets fastest.
             actions //= backup.structure.n_actions // structure.n_actions
-            stage = TablePolicy(
-                structure.state_sizes, structure.action_sizes, actions, structure.naming
-            )
-            stages.append(held.setdefault(stage_digest(stage), stage))
+            digest = hashlib.sha256(actions.tobytes()).digest()
+            if digest not in held:
+                held[digest] = TablePolicy(
+                    structure.state_sizes, structure.action_sizes, actions, structure.naming
+                )
+            stages.append(held[digest])
             allowance = rounding_allowance(size + structure.reward_size, backup.roundings)
             error = discount * error + allowance
             np.subtract(new, worth, out=worth)
