@@ -289,9 +289,7 @@ def _migrated(
             with only_writer(path):
                 patience(lambda: schema.migrate(connection))
             return connection
-        copy = sqlite3.connect(
-            ":memory:", isolation_level=None, check_same_thread=_ONE_THREAD_ONLY
-        )
+        copy = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=_ONE_THREAD_ONLY)
         copy.text_factory = connection.text_factory
         with contextlib.closing(connection):
             connection.backup(copy)
