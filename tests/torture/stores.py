@@ -8,6 +8,7 @@ old one or the new one. Nothing here looks into the code of the store, only at w
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import random
@@ -44,12 +45,13 @@ BATCH = 25
 SPEC = """
     name = "NAME"
     steps = 30
-    seeds = 4
+    seeds = 2
     problems = ["circle:2", "circle:3"]
     learners = ["psrl", "random", "oracle"]
 """
 
 
+@functools.cache
 def spec(name: str = "tortured") -> Spec:
     return parse_spec(SPEC.replace("NAME", name))
 
@@ -96,6 +98,7 @@ def everything(directory: Path) -> Found:
     """All that a reader can ask for; times apart, as JSON would have it."""
     with Store.open(directory, waiting=str) as store, store.snapshot():
         found: Found = [sorted_runs(store).missing]
+        models = functools.cache(lambda key: store.model(key).content_hash)
         for run in sorted(store.runs(skipping=store.damaged()), key=lambda run: run.key):
             curve, recording = store.curve(run.key), store.recording(run.key)
             found.append(
@@ -105,7 +108,7 @@ def everything(directory: Path) -> Found:
                 [curve.t.tolist(), {n: v.tolist() for n, v in sorted(curve.values.items())}]
             )
             found.append(None if recording is None else recording.states.tolist())
-            found.append(store.model(run.model).content_hash)
+            found.append(models(run.model))
     return json.loads(json.dumps(found))  # type: ignore[no-any-return]
 
 
