@@ -19,6 +19,7 @@ from fmdp import progress
 from fmdp.cli.signals import Signals
 from fmdp.elimination.backup import backup_for
 from fmdp.interrupts import held
+from fmdp.simulation import Simulation
 
 HUGE = "0x" + 5000 * "f"
 ANSWER_SECONDS = 300.0  # of a machine that has much else to do; the work would take far longer
@@ -126,6 +127,26 @@ def test_what_a_learner_knows_is_saved(number: int, status: int, tmp_path: Path)
     assert "Traceback" not in errors
     assert fmdp.load_agent(out).steps > 0 or "interrupted" in errors
     assert "interrupted" in output + errors
+
+
+def test_an_interrupt_of_the_rehearsal_is_not_lost(
+    run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The two steps that load compiled code took it for their own, and the run went on."""
+    once = [KeyboardInterrupt]
+    play = Simulation._advance
+
+    def impatient(self: Simulation, *arguments: Any) -> None:
+        if once:
+            raise once.pop()
+        play(self, *arguments)
+
+    monkeypatch.setattr(Simulation, "_advance", impatient)
+    out = tmp_path / "learner.npz"
+    ran = run("learn", "circle:3", "--learner", "random", "--steps", "20", "--out", str(out))
+    assert (ran.status, ran.out) == (130, "")
+    assert not once
+    assert not out.exists()
 
 
 def test_signals_are_noted_while_they_are_held() -> None:
