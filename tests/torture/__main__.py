@@ -12,6 +12,7 @@ import importlib
 import json
 import os
 import queue
+import signal
 import subprocess
 import sys
 import threading
@@ -89,6 +90,9 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=cores, help="modules at a time")
     parser.add_argument("--module", choices=MODULES, help=argparse.SUPPRESS)
     options = parser.parse_args()
+    # A shell starts what is to run in the background with Ctrl-C ignored, and programs keep that:
+    # nothing here would ever be interrupted.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     if options.module:
         tried(options.module, options.seed, options.scale)
         return 0
