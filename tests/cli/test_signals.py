@@ -223,6 +223,39 @@ def test_an_interrupted_backup_can_be_used_again() -> None:
     assert np.array_equal(good, after)
 
 
+def test_a_signal_while_machine_code_is_made_waits_for_it(tmp_path: Path) -> None:
+    """It was lost in LLVM's call back into Python, and Numba then missed the code."""
+    (tmp_path / "program.py").write_text(
+        "import signal\n"
+        "from numba.core import codegen\n"
+        "kind = codegen.CPUCodeLibrary\n"
+        "real = kind._object_compiled_hook.__func__\n"
+        "once = [signal.SIGINT]\n"
+        "def hook(cls, *arguments):\n"
+        "    if once and 'after' in arguments[0].name:\n"
+        "        signal.raise_signal(once.pop())\n"
+        "    return real(cls, *arguments)\n"
+        "kind._object_compiled_hook = classmethod(hook)\n"
+        "from fmdp.compiled import njit\n"
+        "@njit()\n"
+        "def after(number):\n"
+        "    return number + 1\n"
+        "try:\n"
+        "    after(1)\n"
+        "except KeyboardInterrupt:\n"
+        "    print('heard', after(2))\n"
+    )
+    ran = subprocess.run(
+        [sys.executable, "program.py"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "heard 3\n", "")
+
+
 # ---- streams ------------------------------------------------------------------------------------
 
 
