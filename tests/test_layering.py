@@ -22,8 +22,8 @@ SOURCE = Path(fmdp.__file__).parent
 
 # Rooms of one storey do not know each other.
 STOREYS = (
-    ("compiled", "errors", "interrupts", "memory", "numerals"),
-    ("archives", "parameters"),
+    ("errors", "interrupts", "memory", "numerals"),
+    ("archives", "compiled", "parameters"),
     ("progress", "settings", "generators"),
     ("registries",),
     ("model",),

@@ -188,7 +188,7 @@ import time, warnings
 from fmdp.progress import showing
 with showing("work", compiles=False) as report:
     report({"sweeps": 7, "gap": 0.1, "tolerance": 0.01})
-    time.sleep(1.2)
+    time.sleep(1.95)
 """
 
 

@@ -4,17 +4,57 @@ Numba keeps what it has compiled beside the source, or else in the user's cache 
 refuses to begin where it can write to neither: a read-only installation in a container without a
 home.  There everything is compiled again in every run, which is slow and nothing else; it is said
 once, in one line.
+
+LLVM hands over the machine code of a function by a call back into Python, where an exception is
+thrown away: a Ctrl-C in it was lost, and the function with it ("no compiled object yet").  Signals
+wait while one function's code is made.
 """
 
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numba
+from numba.core import event
+
+from fmdp.interrupts import Held, held
 
 _said = False
+
+
+class _SignalsWait(event.Listener):
+    """Between the events of Numba's pass that makes the code; one may be inside another."""
+
+    def __init__(self) -> None:
+        self._here = threading.local()
+
+    def on_start(self, event: Any) -> None:
+        if _makes_code(event):
+            waiting = held()
+            waiting.__enter__()
+            self._inside().append(waiting)
+
+    def on_end(self, event: Any) -> None:
+        if _makes_code(event) and self._inside():
+            self._inside().pop().__exit__(None, None, None)
+
+    def _inside(self) -> list[AbstractContextManager[Held]]:
+        if not hasattr(self._here, "stack"):
+            self._here.stack = []
+        stack: list[AbstractContextManager[Held]] = self._here.stack
+        return stack
+
+
+def _makes_code(event: Any) -> bool:
+    """The pass native_lowering, and its like for parallel loops."""
+    return "lowering" in event.data["name"].partition(" ")[0]
+
+
+event.register("numba:run_pass", _SignalsWait())  # type: ignore[no-untyped-call]
 
 
 def njit(**flags: Any) -> Callable[[Callable[..., Any]], Any]:

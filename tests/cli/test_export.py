@@ -80,10 +80,21 @@ def test_refusals_leave_the_disk_as_it_was(
     assert {path.name for path in tmp_path.iterdir()} == {"out", "policy.npz"}
 
 
-def test_a_missing_policy_and_a_missing_folder(run: Any, saved: str, tmp_path: Path) -> None:
+def test_a_missing_policy(run: Any) -> None:
     assert "no policy file" in run("export", "nowhere.npz", "x", "--as", "csv").refusal
+
+
+def test_a_missing_folder_is_noticed_before_the_work(
+    run: Any, saved: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A tree was searched for seconds, and then there was nowhere to write it."""
+
+    def work(*_: Any, **__: Any) -> None:
+        pytest.fail("the work was begun")
+
+    monkeypatch.setattr("fmdp.planning.export.exported", work)
     place = str(tmp_path / "nowhere" / "x")
-    assert "cannot be written" in run("export", saved, place, "--as", "csv").refusal
+    assert f"cannot write {place}" in run("export", saved, place, "--as", "tree").refusal
 
 
 def test_a_policy_too_large_is_one_line(run: Any, tmp_path: Path) -> None:

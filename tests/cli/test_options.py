@@ -111,7 +111,7 @@ def test_the_shell_completes_the_name_of_a_planner() -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=300,
         env={**os.environ, **asked},
     )
     assert ran.stdout.split() == ["span", "[]"], ran.stderr

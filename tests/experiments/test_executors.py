@@ -35,6 +35,25 @@ def test_workers_have_one_thread_ignore_interrupts_and_end_at_once() -> None:
     assert dict(os.environ) == before
 
 
+def test_a_second_interrupt_waits_until_the_workers_have_gone() -> None:
+    """One that was still starting found its parent's semaphores gone, and printed a traceback."""
+    workers = Processes(1)
+    workers.submit(time.sleep, 3600.0)
+    executor = workers._executor
+    assert executor is not None
+    gone = []
+
+    def impatient(**how: Any) -> None:
+        signal.raise_signal(signal.SIGINT)
+        type(executor).shutdown(executor, **how)
+        gone.append(True)
+
+    executor.shutdown = impatient  # type: ignore[method-assign]
+    with pytest.raises(KeyboardInterrupt):
+        workers.close(at_once=True)
+    assert gone
+
+
 def test_the_number_of_workers_is_checked() -> None:
     with pytest.raises(InvalidParameter, match="at least 1; got 0"):
         Processes(0)

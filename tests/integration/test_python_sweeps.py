@@ -460,10 +460,9 @@ print("done")
         assert program.poll() is None
         time.sleep(0.02)
     time.sleep(0.2)
-    interrupted = time.monotonic()
     os.killpg(program.pid, signal.SIGINT)
-    _, errors = program.communicate(timeout=60)
-    assert time.monotonic() - interrupted < 30  # the run under way would take many minutes
+    _, errors = program.communicate(timeout=300)
+    assert stored(tmp_path / "runs") == 1  # the run under way was not waited for
     assert errors.rstrip().endswith("KeyboardInterrupt")
     assert program.returncode != 0
     (tmp_path / "steps").write_text("50")

@@ -88,7 +88,7 @@ def test_killed_at_any_file_it_is_the_old_report_or_the_new(tmp_path: Path, exch
             replacement.write({"a": "1", "b": "1"})
         assert list(tmp_path.iterdir()) == [target]  # the kill's leftovers are gone
         words = [sys.executable, "-c", program, str(target), str(last), str(exchange)]
-        status = subprocess.run(words, check=False, timeout=60).returncode
+        status = subprocess.run(words, check=False, timeout=300).returncode
         # Without an exchange there is a moment without any report; there is none with two in one.
         seen.append(contents(target) if exchange or target.exists() else old)
         assert seen[-1] in (old, new)

@@ -18,8 +18,6 @@ import os
 import random
 import signal
 import socket
-import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -27,7 +25,10 @@ from typing import Any
 
 import numpy as np
 
-from torture.nursery import MEMORY_BYTES, Nursery, limit, surroundings
+os.environ.setdefault("FMDP_THREADS", "1")  # children are forked: no threads before
+
+from torture import child
+from torture.nursery import Nursery
 from torture.trial import SHORT, Trial
 
 SECONDS_A_CASE = 60
@@ -60,43 +61,25 @@ def rounds(seed: int, scale: float) -> Iterator[Trial]:
 
 
 def _in_children(name: str, seed: int, count: int) -> Trial:
+    """Forked from this process, which has made the sound files once; many to a child."""
     tried, failures = 0, []
-    for first in range(0, count, BATCH):
-        size = min(BATCH, count - first)
-        with tempfile.TemporaryDirectory() as folder:
-            ran = _run(
-                [sys.executable, "-m", "torture.files", name, f"{seed}:{first}", f"{size}"], folder
+    with tempfile.TemporaryDirectory() as text:
+        folder = Path(text)
+        case = folder / "case"
+        sound = _sound(name.split(" files, ")[0], folder)
+        for first in range(0, count, BATCH):
+            size = min(BATCH, count - first)
+            case.write_text("the start")
+            ended = child.run(
+                lambda first=first, size=size: many(name, sound, folder, f"{seed}:{first}", size),  # type: ignore[misc]
+                seconds=SECONDS_A_CHILD,
             )
-            lines = [line for line in ran.stdout.splitlines() if line.startswith("{")]
             tried += size
-            if ran.returncode == 0 and lines:
-                failures += json.loads(lines[-1])["failures"]
+            if ended.bad is None:
+                failures += ended.result
             else:
-                case = Path(folder) / "case"
-                at = case.read_text() if case.exists() else "the start"
-                last = (ran.stderr.strip().splitlines() or [""])[-1]
-                failures.append(f"seed {seed}:{first}: status {ran.returncode} in {at}: {last}")
+                failures.append(f"seed {seed}:{first}: in {case.read_text()}: {ended.bad}")
     return Trial(name, tried, tuple(failures))
-
-
-def _run(words: list[str], folder: str) -> subprocess.CompletedProcess[str]:
-    """In a child with a limit on memory and one on time (status -9)."""
-    with subprocess.Popen(
-        words,
-        cwd=folder,
-        env={**os.environ, **surroundings(), "FMDP_THREADS": "1"},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        preexec_fn=lambda: limit(MEMORY_BYTES),
-    ) as child:
-        try:
-            out, err = child.communicate(timeout=SECONDS_A_CHILD)
-        except subprocess.TimeoutExpired:
-            child.kill()
-            out, err = child.communicate()
-        return subprocess.CompletedProcess(words, child.returncode, out, err)
 
 
 # ---- mutations -----------------------------------------------------------------------------------
@@ -370,26 +353,35 @@ def _look_at_learner(path: Path) -> None:
     Simulation(_problem("circle:3"), agent, 0).run(60)
 
 
-def _cases(
-    name: str, folder: Path, dice: random.Random
-) -> Iterator[tuple[bytes, Callable[[Path], None]]]:
-    what, how = name.split(" files, ")
+Sound = tuple[list[bytes], Callable[[Path], None]]
+
+
+def _sound(what: str, folder: Path) -> Sound:
+    """Files as they should be, and how one is looked at; it compiles what the children will run."""
+    sources: list[bytes]
     if what == "model":
         from fmdp.model.files import dumps
 
-        sources = [dumps(_problem(which)).encode() for which in PROBLEMS]
-        look = _look_at_model
+        sources, look = [dumps(_problem(which)).encode() for which in PROBLEMS], _look_at_model
     elif what == "spec":
-        sources = [toml(_spec()).encode()]
-        look = _look_at_spec
+        sources, look = [toml(_spec()).encode()], _look_at_spec
     elif what == "policy":
         from fmdp.planning.policy import policy_bytes
 
-        sources = [policy_bytes(policy) for policy in _policies()]
-        look = _look_at_policy
+        sources, look = [policy_bytes(policy) for policy in _policies()], _look_at_policy
     else:
-        sources = _learner_files(folder)
-        look = _look_at_learner
+        sources, look = _learner_files(folder), _look_at_learner
+    for source in sources:
+        (folder / "tried").write_bytes(source)
+        look(folder / "tried")
+    return sources, look
+
+
+def _cases(
+    name: str, sound: Sound, folder: Path, dice: random.Random
+) -> Iterator[tuple[bytes, Callable[[Path], None]]]:
+    what, how = name.split(" files, ")
+    sources, look = sound
     while True:
         source = dice.choice(sources)
         if how == "bytes":
@@ -427,14 +419,13 @@ def _by_the_schema(
     yield json.dumps(made).encode("utf-8", "surrogatepass"), look
 
 
-def child(name: str, seed: str, count: int) -> None:
-    """Try `count` files; one JSON object at the end."""
+def many(name: str, sound: Sound, folder: Path, seed: str, count: int) -> list[str]:
+    """In a child: try `count` files; what went wrong."""
     from fmdp.errors import FileProblem, FmdpError
 
-    folder = Path.cwd()
     dice = random.Random(f"{name} {seed}")
-    cases = _cases(name, folder, dice)
-    failures = []
+    cases = _cases(name, sound, folder, dice)
+    failures: list[str] = []
     for number in range(count):
         (folder / "case").write_text(f"case {number}")
         content, look = next(cases)
@@ -453,7 +444,7 @@ def child(name: str, seed: str, count: int) -> None:
         except Exception as error:
             failures.append(f"{seed}, case {number}: {type(error).__name__}: {error}")
         signal.alarm(0)
-    print(json.dumps({"failures": failures}))
+    return failures
 
 
 # ---- the command line ----------------------------------------------------------------------------
@@ -545,7 +536,3 @@ def _small_files(nursery: Nursery) -> Trial:
             if wrong or not 0 < used < MOST_MEMORY:
                 failures.append(f"{words}: {wrong}, {used >> 20} MB")
     return Trial("small files that declare gigabytes", tried, tuple(failures))
-
-
-if __name__ == "__main__":
-    child(sys.argv[1], sys.argv[2], int(sys.argv[3]))

@@ -25,6 +25,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -83,10 +84,11 @@ class Nursery:
             [sys.executable, "-m", "torture.nursery"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            text=True,
+            bufsize=0,
             cwd=self._folder,
             env={**os.environ, **surroundings(), "FMDP_THREADS": "1"},
         )
+        self._held = b""
         self._tell({"warm": [list(words) for words in warm], "modules": list(modules)})
         told = self._hear(600)
         if told is None or "warm" not in told:
@@ -102,16 +104,24 @@ class Nursery:
 
     def _tell(self, order: Mapping[str, Any]) -> None:
         assert self._parent.stdin is not None
-        self._parent.stdin.write(json.dumps(order) + "\n")
-        self._parent.stdin.flush()
+        line = json.dumps(order).encode() + b"\n"
+        while line:
+            line = line[self._parent.stdin.write(line) :]
 
     def _hear(self, seconds: float) -> dict[str, Any] | None:
+        """The next line. Not by `readline`, whose buffer may hold one that `select` knows not of:
+        a program that ends at once is told of twice before anybody listens."""
         assert self._parent.stdout is not None
-        if not select.select([self._parent.stdout], [], [], seconds)[0]:
-            return None
-        line = self._parent.stdout.readline()
-        if not line:
-            raise RuntimeError(f"the nursery has ended with {self._parent.wait()}")
+        until = time.monotonic() + seconds
+        while b"\n" not in self._held:
+            left = max(0.0, until - time.monotonic())
+            if not select.select([self._parent.stdout], [], [], left)[0]:
+                return None
+            data = os.read(self._parent.stdout.fileno(), 1 << 16)
+            if not data:
+                raise RuntimeError(f"the nursery has ended with {self._parent.wait()}")
+            self._held += data
+        line, self._held = self._held.split(b"\n", 1)
         found: dict[str, Any] = json.loads(line)
         return found
 
@@ -122,28 +132,32 @@ class Nursery:
         folder: Path | None = None,
         settings: Mapping[str, str] | None = None,
         memory: int = MEMORY_BYTES,
-    ) -> Running:
-        """The program is at its first line when this returns."""
+        to_the_end: bool = True,
+    ) -> Forked:
+        """The program is inside `main` when this returns, as early as signals are its own. What
+        follows `main`, the exit of the interpreter, takes longer than many a command, and is left
+        out unless it is to go `to_the_end`."""
         self._tell(
             {
                 "arguments": [word.encode("utf-8", "surrogateescape").hex() for word in arguments],
                 "folder": str(folder or self._folder),
                 "settings": {"FMDP_THREADS": "2", **(settings or {})},
                 "memory": memory,
+                "to_the_end": to_the_end,
                 "out": str(self._folder / "out"),
                 "err": str(self._folder / "err"),
             }
         )
         told = self._hear(60)
         assert told is not None
-        return _Forked(self, told["pid"], self._folder)
+        return Forked(self, told["pid"], self._folder)
 
     def run(self, arguments: Sequence[str], seconds: float = 600.0, **how: Any) -> Ended | None:
         """To its end."""
         return self.start(arguments, **how).wait(seconds)
 
 
-class _Forked:
+class Forked:
     def __init__(self, nursery: Nursery, pid: int, folder: Path) -> None:
         self.pid = pid
         self._nursery = nursery
@@ -156,6 +170,9 @@ class _Forked:
         if self._handle is not None:
             with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self._handle, number)
+
+    def ends_within(self, seconds: float) -> bool:
+        return self._handle is None or bool(select.select([self._handle], [], [], seconds)[0])
 
     def wait(self, seconds: float) -> Ended | None:
         told = self._nursery._hear(seconds)
@@ -177,16 +194,23 @@ class _Forked:
         )
 
 
-PROGRAM = (
-    "import sys\n"
-    "from fmdp.cli import main\n"
-    "sys.stderr.write('started\\n'); sys.stderr.flush()\n"
-    "sys.exit(main())\n"
-)
+PROGRAM = """
+import sys
+from fmdp.cli import main
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if name == "fmdp.cli.signals":
+            sys.stderr.write("started\\n")
+            sys.stderr.flush()
+sys.meta_path.insert(0, Finder())
+sys.exit(main())
+"""
+"""It says that it has started where `main` imports its first module: the first line at which a
+signal is fmdp's own. Before that, in these lines too, the answer is Python's."""
 
 
 class Fresh:
-    """The program in a process of its own, at its first line."""
+    """The program in a process of its own, inside `main`."""
 
     def __init__(
         self,
@@ -297,6 +321,22 @@ def _become(order: Mapping[str, Any]) -> None:
     os.environ.update(order["settings"])
     sys.argv = ["fmdp", *(os.fsdecode(bytes.fromhex(word)) for word in order["arguments"])]
     limit(order["memory"])
+    _say_when_it_starts(order["start"])
+
+
+def _say_when_it_starts(start: int) -> None:
+    """From inside `main`, as `Fresh` does: at the first thing that it calls."""
+    from fmdp.cli import signals
+
+    real = signals.Signals
+
+    def first(*, whole_program: bool) -> signals.Signals:
+        signals.Signals = real  # type: ignore[misc]
+        os.write(start, b"!")
+        os.close(start)
+        return real(whole_program=whole_program)
+
+    signals.Signals = first  # type: ignore[assignment, misc]
 
 
 if __name__ == "__main__":
@@ -305,6 +345,9 @@ if __name__ == "__main__":
         _become(own)
         from fmdp.cli import main
 
-        os.write(own["start"], b"!")
-        os.close(own["start"])
-        sys.exit(main())
+        status = main()
+        if own["to_the_end"]:
+            sys.exit(status)
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)

@@ -73,7 +73,7 @@ def alive(pid: int) -> bool:
     return False
 
 
-def left_over(pids: Sequence[int], seconds: float = 20.0) -> list[int]:
+def left_over(pids: Sequence[int], seconds: float = 120.0) -> list[int]:
     """Those that still live after a while; none is to be spared."""
     until = time.monotonic() + seconds
     while (left := [pid for pid in pids if alive(pid)]) and time.monotonic() < until:

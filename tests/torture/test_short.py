@@ -23,7 +23,7 @@ def test_nothing_goes_wrong_in_a_few_rounds(module: str) -> None:
         env={**os.environ, "PYTHONPATH": os.pathsep.join([str(HERE.parent), *sys.path])},
         capture_output=True,
         text=True,
-        timeout=600,
+        timeout=1800,
         check=False,
     )
     assert ended.returncode == 0, ended.stdout + ended.stderr

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from fmdp.cli.plan import refuse_unwritable
 from fmdp.cli.progress import progress
 from fmdp.errors import InvalidParameter, did_you_mean
 from fmdp.parameters import Integer, Number
@@ -84,6 +85,8 @@ def export(
 
     structure = None if problem is None else problem_of(problem).structure
     saved = load_policy(policy, structure)
+    if out != "-":
+        refuse_unwritable(Path(out))
     with progress(f"writing {policy} as {kind}"):
         parts, what = exported(saved, kind, max_leaves=leaves, max_error=error)
         if out == "-":

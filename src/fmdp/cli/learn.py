@@ -247,7 +247,10 @@ def rehearse(learner: Learner, agent: Agent) -> None:
         others["planner"] = type(planner).make({"ties": "first", **type(planner).on_any_model})
     small = problem_of("circle:2")
     copy = kind.make(kind.example, **others)
-    Simulation(small, copy, reference=Reference(0.0, "exact", None, 0.0)).run(2)
+    rehearsal = Simulation(small, copy, reference=Reference(0.0, "exact", None, 0.0))
+    rehearsal.run(2)
+    if rehearsal.interrupted:
+        raise KeyboardInterrupt  # the run itself would go on as if nothing had been said
 
 
 def print_run(result: dict[str, Any], run: Run, chosen: Learner, out: Path | None) -> None:

@@ -181,11 +181,14 @@ class Processes(Workers):
         if executor is None or lifeline is None:
             return
         reader, writer = lifeline
-        if at_once:
+        # Whoever is impatient waits for them all the same, once they are to go: one that still
+        # starts would find nothing of this process, and say so in a traceback of its own.
+        with held(shut=at_once):
+            if at_once:
+                writer.close()
+            executor.shutdown(wait=True, cancel_futures=True)
             writer.close()
-        executor.shutdown(wait=True, cancel_futures=True)
-        writer.close()
-        reader.close()
+            reader.close()
 
 
 class Dask(Workers):
