@@ -6,7 +6,7 @@ import os
 import signal
 import time
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from pathlib import Path
 from typing import Any
 
@@ -114,6 +114,23 @@ class Mortal(InThisProcess):
 def quick(monkeypatch: pytest.MonkeyPatch) -> Spec:
     monkeypatch.setattr("fmdp.experiments.sweep._TICK_SECONDS", 0.01)
     return parse_spec('steps = 5\nseeds = 6\nproblems = ["circle:2"]\nlearners = ["random"]')
+
+
+def test_an_interrupt_comes_after_the_wait_for_runs(
+    quick: Spec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Inside, it met an event whose lock was half released: "release unlocked lock"."""
+    waited = []
+
+    def impatient(*what: Any, **how: Any) -> Any:
+        signal.raise_signal(signal.SIGINT)
+        waited.append(True)
+        return wait(*what, **how)
+
+    monkeypatch.setattr("fmdp.experiments.sweep.wait", impatient)
+    with pytest.raises(KeyboardInterrupt):
+        run_sweep(quick, tmp_path, workers=InThisProcess())
+    assert waited == [True]
 
 
 def test_runs_that_lost_their_worker_go_again(quick: Spec, tmp_path: Path) -> None:

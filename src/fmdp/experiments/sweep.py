@@ -29,6 +29,7 @@ from fmdp.experiments.opening import Say, warn
 from fmdp.experiments.spec import PlannedRun, Spec
 from fmdp.experiments.store import Member, Store, StoredRun, StoredSpec, Unstorable
 from fmdp.experiments.work import MadeRun, Task, failed, now, work
+from fmdp.interrupts import held
 
 ATTEMPTS = 3
 """How often a run may lose its worker before it counts as failed."""
@@ -129,7 +130,8 @@ class _Driver:
         self._say()
         while self.queue or self.alone or self.running:
             self._fill()
-            ended, _ = wait(self.running, timeout=_TICK_SECONDS, return_when=FIRST_COMPLETED)
+            with held():  # it would come between the two halves of a lock's release
+                ended, _ = wait(self.running, timeout=_TICK_SECONDS, return_when=FIRST_COMPLETED)
             self.workers.check()
             self._collect(ended)
             self._say()
