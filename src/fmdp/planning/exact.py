@@ -244,8 +244,12 @@ def _solve(
             limits.deadline,
         )
         found = finish(stuck)
-        if found is not None or better is None:
+        if better is None:
             return found
+        if found is not None:
+            low, high = found.bounds
+            if found.differ is not None or high - low <= limits.tolerance:
+                return found
         return iteration.Rescue(bounds=better.bounds, discounted=True)
 
     outcome = iteration.solve(

@@ -12,7 +12,8 @@ from oracle import average_lp, basis_matrix, residuals
 
 import fmdp
 from fmdp.model import OptimisticTables
-from fmdp.planning.linear import ALP
+from fmdp.planning.linear import ALP, cuts
+from fmdp.planning.plan import Status
 
 
 def half_known(name: str) -> OptimisticTables:
@@ -83,3 +84,23 @@ def test_targets_depend_on_the_sign_of_the_weights() -> None:
     plan = ALP(basis="indicators", criterion="average").prepare(base.structure).solve(flipped)
     assert plan.objective == pytest.approx(average_lp(flipped.extended(), phi), abs=1e-6)
     assert (plan.stats["weights"][0::2] > plan.stats["weights"][1::2]).all()
+
+
+def test_a_flat_program_ends_because_cuts_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few counts: nearly every weight is as good as any, and each round finds two cuts an action.
+    A bundle of four cuts a weight forgets them faster than it learns."""
+    structure = fmdp.problem("circle:30").structure
+    seen = []
+
+    class Looking(fmdp.DORL):
+        def tables(self, agent: fmdp.Agent) -> OptimisticTables:
+            seen.append(super().tables(agent))
+            return seen[-1]
+
+    hurried = Looking(planner=ALP(max_iterations=2))
+    fmdp.simulate(fmdp.problem("circle:30"), hurried, steps=40, seed=0)
+    planner = ALP(tolerance=0.03, max_iterations=300)
+    found = planner.prepare(structure).solve(seen[-1])
+    assert found.status is Status.CONVERGED
+    monkeypatch.setattr(cuts, "_GROW", 0.0)
+    assert planner.prepare(structure).solve(seen[-1]).status is Status.ITERATION_LIMIT

@@ -9,7 +9,11 @@ Without enough rows the program is unbounded, so the weights start in a box. A b
 something at the end (a reduced cost at the bound) is widened and the search goes on: the answer
 does not depend on it. With many weights the box is a trust region around the best point so far
 (Marsten, Hogan & Blankenship 1975), since the corners of a large box are poor places to cut, and
-every round cuts at a second point nearer to that centre.
+every round cuts at a second point nearer to that centre. Cuts that have not been tight for long are
+dropped, since a round costs as much as it has rows; but how many may stay grows from round to
+round, and a hard plan leaves more of them to the next. With as many actions as weights a round
+finds two cuts an action: under optimism, where the program is flat, four cuts a weight were
+forgotten in two rounds, and plans of forty machines took thousands.
 
 Rows are kept as positions in the network. For new tables their numbers are computed afresh and the
 last basis is the start: a re-plan seldom needs more than a few rounds.
@@ -51,6 +55,12 @@ _TRUST = 0.025
 _BETWEEN = 0.3
 _WIDEN = 10.0
 _WIDEST = 1e9
+_LEAST = 4
+"""Cuts that are kept at a time, for each weight, at first,"""
+_GROW = 0.5
+"""so many more with every round,"""
+_MOST = 60
+"""and at most so many: a model that forgets faster than it learns goes round in circles."""
 
 
 class Cuts:
@@ -118,6 +128,10 @@ class _Solve:
         self.idle: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
         """For how many solutions each cut has not been tight."""
         self.n_joining = 0
+        self.room = _LEAST * self.n
+        """Cuts that may be kept at a time; what was left by the last solve was worth keeping."""
+        if self.stabilised:
+            self.room = max(self.room, sum(map(len, self.patterns)) * 5 // 4)
         self.seen: set[tuple[int, bytes]] = set()
         self.merit = np.inf
         """The objective at the centre of the trust region, its scalar raised until feasible."""
@@ -233,7 +247,8 @@ class _Solve:
                 held = self.box_holds()
                 self.look_at_slacks()
                 if self.stabilised:
-                    self.prune(4 * self.n, 2 * self.n)
+                    self.room = max(self.room, min(int(_GROW * rounds), _MOST) * self.n)
+                    self.prune(self.room, self.room // 2)
                 before = len(self.owner)
                 violations = self.separate(x, question.accuracy)
                 violation = max(violations)
@@ -325,7 +340,7 @@ class _Solve:
     def finish(self, x: Floats) -> None:
         """Leave the cuts, constraint by constraint, and the basis in the same order."""
         kept = self.kept
-        self.prune(4 * self.n + 24, 3 * self.n + 16)
+        self.prune(self.room // 2 + 2 * self.n + 24, self.room // 2 + self.n + 16)
         basis = self.lp.basis()
         if basis is not None and len(self.parts) > 1:
             order = np.argsort(self.owner, kind="stable") + self.n_joining
