@@ -162,13 +162,13 @@ def test_it_is_what_learn_runs() -> None:
     ["circle:3", "jao:2", "riverswim:1", "machines:2", "maintenance:2", "random:3,values=3"],
 )
 def test_it_learns(problem: str) -> None:
-    """A tenth of what random actions lose, in 3,000 steps; summed over three seeds."""
+    """A quarter of what random actions lose, in 3,000 steps; summed over three seeds."""
     model = fmdp.problem(problem)
     lost = [
         sum(fmdp.simulate(model, learner, 3_000, seed).gap_regret or 0.0 for seed in range(3))
         for learner in ("default", "random")
     ]
-    assert lost[0] < 0.15 * lost[1]
+    assert lost[0] < 0.25 * lost[1]
 
 
 @pytest.mark.parametrize("unit", [2.0**-40, 2.0**30])

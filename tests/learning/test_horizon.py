@@ -15,6 +15,7 @@ from fmdp.errors import FmdpError, InvalidParameter
 from fmdp.experiments.spec import resolved_learner
 from fmdp.learning.agent import Agent
 from fmdp.learning.budgeted import SpanBudgeted
+from fmdp.learning.discounted import Discounted
 from fmdp.learning.learner import PlanningLearner
 from fmdp.learning.pmevi import LearnedDifferences
 from fmdp.learning.registry import LEARNERS
@@ -27,10 +28,11 @@ from .test_rivals import PAIRS, looking_on
 
 OF_A_BIAS = (SpanBudgeted, LearnedDifferences)
 """Learners that know something about the bias, which plans over a horizon have not."""
+WITHOUT = (*OF_A_BIAS, Discounted)
 EPISODIC = [
     kind
     for kind in LEARNERS.own()
-    if issubclass(kind, PlanningLearner) and not issubclass(kind, OF_A_BIAS)
+    if issubclass(kind, PlanningLearner) and not issubclass(kind, WITHOUT)
 ]
 ONE = fmdp.problem("random:1,values=3,parents=1,actions=2,seed=4,noise=bernoulli")
 TWO = fmdp.problem("random:2,values=2,parents=2,actions=2,seed=3,noise=bernoulli")
@@ -187,8 +189,8 @@ def test_it_learns(name: str) -> None:
 def test_on_one_factor_flat_and_factored_are_the_same_over_a_horizon(
     pair: Any, problem: str
 ) -> None:
-    if issubclass(pair[1], SpanBudgeted):
-        pytest.skip("no horizon under a span budget")
+    if issubclass(pair[1], WITHOUT):
+        pytest.skip("no horizon under a span budget or a discount")
     model = fmdp.problem(problem)
     model = model if model.structure.m == 1 else flat_model(model)
     flat, factored = pair
@@ -231,6 +233,8 @@ def test_an_episode_is_as_long_as_the_horizon() -> None:
         ("psrl,episodes=fixed,horizon=5,length=4", "got length=4 with horizon=5"),
         ("fsrl,episodes=fixed,horizon=5", "learner fsrl bounds the span .* got horizon=5"),
         ("scal,episodes=fixed,horizon=5", "learner scal bounds the span"),
+        ("cpsrl,episodes=fixed,horizon=5", "learner cpsrl plans under a discount, .* horizon=5"),
+        ("frmax,form=heaven,episodes=fixed,horizon=5", "form=heaven plans under a discount"),
         ("pmevi,episodes=fixed,horizon=5", "learner pmevi learns the bias, .* got horizon=5"),
     ],
 )

@@ -133,7 +133,7 @@ def test_an_honest_learner_is_not_told_the_model() -> None:
 
 def test_every_registered_learner_says_what_it_is() -> None:
     kinds = LEARNERS.own()
-    assert [kind.name for kind in kinds][:4] == ["psrl", "dorl", "fsrl", "frmax"]
+    assert [kind.name for kind in kinds][:5] == ["default", "psrl", "dorl", "fsrl", "frmax"]
     for kind in kinds:
         assert kind.summary
         assert all(parameter.meaning for parameter in kind.parameters)

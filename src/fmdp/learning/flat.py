@@ -16,7 +16,7 @@ counts cost A S^2 numbers, a sweep of the planner A S^2 operations: refused abov
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -113,9 +113,16 @@ class Flat(PlanningLearner):
         def told(table: TablePolicy) -> TablePolicy:
             return TablePolicy(s.state_sizes, s.action_sizes, table.actions)
 
-        if isinstance(planned, TimedPolicy):
-            stages = [told(table) for table in planned.stages]
-            steps = [stages[number] for number in planned.stage_numbers.tolist()]
-            return replace(made, policy=TimedPolicy(steps, planned.discount))
-        assert isinstance(planned, TablePolicy)
-        return replace(made, policy=told(planned))
+        return replace(made, policy=each_table(planned, told))
+
+
+def each_table(
+    policy: object, changed: Callable[[TablePolicy], TablePolicy]
+) -> TablePolicy | TimedPolicy:
+    """The policy with its table changed, or each of those that it plays one after the other."""
+    if isinstance(policy, TimedPolicy):
+        stages = [changed(table) for table in policy.stages]
+        steps = [stages[number] for number in policy.stage_numbers.tolist()]
+        return TimedPolicy(steps, policy.discount)
+    assert isinstance(policy, TablePolicy)
+    return changed(policy)

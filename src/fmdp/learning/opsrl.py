@@ -40,7 +40,7 @@ from numpy.typing import ArrayLike
 from fmdp.errors import TooLarge
 from fmdp.learning.agent import Agent, Decision
 from fmdp.learning.episodes import FOR_EVER
-from fmdp.learning.flat import Flat
+from fmdp.learning.flat import Flat, each_table
 from fmdp.learning.posterior import reward_posterior, sample_logarithms
 from fmdp.learning.statistics import Floats
 from fmdp.model import Alike, FactoredMDP, Structure
@@ -180,7 +180,10 @@ class OPSRL(Flat):
 
     def episode(self, agent: Agent, policy: Any) -> Decision:
         s = agent.statistics.structure
-        assert isinstance(policy, TablePolicy)
-        # The joint action is (action, sample), the sample fastest.
-        actions = policy.actions // self.samples(s)
-        return super().episode(agent, TablePolicy(s.state_sizes, s.action_sizes, actions))
+        samples = self.samples(s)
+
+        def without_sample(table: TablePolicy) -> TablePolicy:
+            # The joint action is (action, sample), the sample fastest.
+            return TablePolicy(s.state_sizes, s.action_sizes, table.actions // samples)
+
+        return super().episode(agent, each_table(policy, without_sample))

@@ -80,7 +80,10 @@ def projection(v: Vector, distances: Matrix) -> Vector:
 
 def mitigated(optimistic: Matrix, estimated: Matrix, mitigation: Matrix) -> Matrix:
     """min(max p u, p-hat u + beta), rewards in both: [S, A]."""
-    values: Matrix = np.minimum(optimistic, estimated + mitigation)
+    # Where beta is infinite it says nothing, of actions that are not allowed (-inf) neither.
+    above = np.full(optimistic.shape, np.inf)
+    np.add(estimated, mitigation, out=above, where=np.isfinite(mitigation))
+    values: Matrix = np.minimum(optimistic, above)
     return values
 
 
