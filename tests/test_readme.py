@@ -21,7 +21,7 @@ def test_the_example_runs(capsys: pytest.CaptureFixture[str]) -> None:
     README.run_python()
     out = capsys.readouterr().out
     assert "6.7443" in out
-    assert "Run of DORL(planner=Exact())" in out
+    assert "Run of Default()" in out
 
 
 def test_every_command_shown_exists() -> None:

@@ -243,7 +243,7 @@ def test_where_nobody_fits_it_is_refused(
     monkeypatch.setattr("fmdp.experiments.comparison.why_not", lambda learner, model: (
         None if learner.role in ("upper", "lower") else f"{learner.owner()} cannot"
     ))  # fmt: skip
-    assert "no learner fits: psrl on circle:3, for one: learner psrl cannot" in refused(
+    assert "no learner fits: default on circle:3, for one: learner default cannot" in refused(
         run, tmp_path, "circle:3"
     )
 

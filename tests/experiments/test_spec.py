@@ -438,8 +438,12 @@ def test_a_module_beside_the_spec_is_found_from_a_prompt(
     assert read_spec(beside / "own.toml").cells
 
 
-def test_a_setting_that_came_later_moves_no_key_where_it_is_not_used() -> None:
-    """The key is that of a run which was stored before `horizon` and `intervals` came."""
+def test_a_setting_that_came_later_moves_no_key_where_it_is_not_used(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The key is that of a run which was stored before `horizon` and `intervals` came, with the
+    results version of that day."""
+    monkeypatch.setattr("fmdp.experiments.spec.RESULTS_VERSION", 2)
     text = """
     steps = 10000
     seeds = [0]

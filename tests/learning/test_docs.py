@@ -1,4 +1,5 @@
-"""docs/learning.md is true: its Python runs, and it names every parameter of every learner."""
+"""docs/learning.md and docs/default-learner.md are true: their Python runs, and the first of them
+names every parameter of every learner."""
 
 from __future__ import annotations
 
@@ -27,3 +28,10 @@ def test_every_parameter_is_explained() -> None:
     for kind in LEARNERS.own():
         for parameter in kind.parameters:
             assert f"`{parameter.name}`" in text, (kind.name, parameter.name)
+
+
+def test_the_page_of_the_default_learner_runs() -> None:
+    page = Page("default-learner.md")
+    page.run_python()
+    assert page.names["run"].steps == 1_000
+    assert page.names["agent"].learner.name == "default"

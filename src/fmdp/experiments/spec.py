@@ -59,8 +59,8 @@ LEARNER_KEYS = ("name", "policy", "rule", "label", "problems", "planner", "set")
 _UNSAID = (("horizon", None), ("intervals", "nominal"))
 """Settings of our planners that came when runs were stored already: at the value that stands for
 what was before they are left out, so that those runs keep their keys and are not run again."""
-_UNSAID_OF_LEARNERS = (("horizon", None),)
-"""The same of planning learners."""
+_UNSAID_OF_LEARNERS = (("horizon", None), ("form", "extreme"))
+"""The same of learners."""
 
 
 def resolved_learner(agent: Agent) -> dict[str, Any]:

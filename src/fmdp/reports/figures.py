@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-FORMATS: tuple[str, ...] = ("png", "svg", "pdf")
+KINDS = ("png", "svg", "pdf")
+"""Of files that a figure is ever written to."""
+FORMATS: tuple[str, ...] = KINDS
 MOST_CURVES = 8
 """Curves that one panel can hold and still be read."""
 

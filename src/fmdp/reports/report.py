@@ -25,7 +25,7 @@ from fmdp.experiments.store import Store
 from fmdp.reports import paper, standings
 from fmdp.reports.analysis import Analysis, analyse
 from fmdp.reports.cells import Runs, gather
-from fmdp.reports.figures import FORMATS, Drawing, MissingPlots, draw, require_matplotlib
+from fmdp.reports.figures import KINDS, Drawing, MissingPlots, draw, require_matplotlib
 from fmdp.reports.folder import Replacement
 from fmdp.reports.page import page
 from fmdp.reports.tables import tables
@@ -45,7 +45,7 @@ _NAMES = {
         f"{name}.csv"
         for name in ("cells", "comparisons", "curves", "left-out", "runs", "standings")
     ),
-    *(f"{name}.{kind}" for name in _FIGURES for kind in FORMATS),
+    *(f"{name}.{kind}" for name in _FIGURES for kind in KINDS),
     ".DS_Store",  # of whoever looked at it
 }
 
