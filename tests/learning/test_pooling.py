@@ -42,8 +42,8 @@ def test_the_likelihood_of_a_sequence() -> None:
 
 def test_variances_add() -> None:
     # 1/5 + 1/20 = 1/4; nothing known of the mean: hardly more than a prior of one sample.
-    assert with_uncertain_mean(np.array(4.0), np.array(19.0)) == pytest.approx(3.0)
-    assert with_uncertain_mean(np.array(1e12), np.array(1.0)) == pytest.approx(1.0)
+    assert with_uncertain_mean(4.0, 19.0) == pytest.approx(3.0)
+    assert with_uncertain_mean(1e12, 1.0) == pytest.approx(1.0)
 
 
 def test_rows_that_look_alike_lend_each_other_their_samples() -> None:

@@ -67,13 +67,9 @@ def for_learning_discounted(planner: Any, structure: Structure) -> Planner:
     """A planner for plans by the hundred under its discount, as `for_learning` without one."""
     if isinstance(planner, Exact):
         assert planner.discount is not None
-        total = structure.reward_range_total or structure.reward_unit
-        fine: dict[str, Any] = {}
-        if planner.tolerance is None:
-            fine["tolerance"] = TOLERANCE * total / (1.0 - planner.discount)
         if planner.max_iterations is None:
-            fine["max_iterations"] = min(sweeps_enough(planner.discount), MOST_SWEEPS)
-        planner = replace(planner, **fine)
+            enough = min(sweeps_enough(planner.discount), MOST_SWEEPS)
+            planner = replace(planner, max_iterations=enough)
     return for_learning(planner, structure)
 
 

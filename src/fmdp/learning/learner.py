@@ -402,13 +402,17 @@ class OptimisticLearner(PlanningLearner):
 
 def for_learning(planner: Any, structure: Structure) -> Planner:
     """A planner for plans by the hundred: a tolerance at its default becomes 1e-3 times the sum of
-    the reward ranges, and where no limit is set value iteration gets one of 200 sweeps; whatever
-    was set otherwise stays."""
+    the reward ranges (over 1 - discount, of discounted values), and where no limit is set value
+    iteration gets one of 200 sweeps; whatever was set otherwise stays."""
     # A planner of the user's own need not be a dataclass; it is then used as it is.
     names = {one.name for one in fields(planner)} if is_dataclass(planner) else set()
     changes: dict[str, Any] = {}
     if "tolerance" in names and planner.tolerance is None:
-        changes["tolerance"] = TOLERANCE * (structure.reward_range_total or structure.reward_unit)
+        total = structure.reward_range_total or structure.reward_unit
+        # An error of epsilon / (1 - discount) in discounted values costs epsilon a step.
+        discounted = getattr(planner, "criterion", None) == "discounted"
+        steps = 1.0 / (1.0 - planner.discount) if discounted else 1.0
+        changes["tolerance"] = TOLERANCE * total * steps
     # The iterations of a linear program are rounds or pivots, many of them cheap: no limit there.
     # Nor where there are as many sweeps as steps to plan for.
     finite = getattr(planner, "criterion", None) == "finite"

@@ -27,14 +27,15 @@ Cost: a few passes over the cells, six Dirichlet-multinomial likelihoods a row a
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import gammaln
 
+from fmdp.compiled import njit
 from fmdp.learning.statistics import Statistics
 from fmdp.model import Structure
 from fmdp.model.entries import Index, entries_of
@@ -50,6 +51,10 @@ PRIOR_ROWS = 2.0
 ROW_WEIGHT = 1.0
 """Of the prior of a row for itself, in samples, evenly on the values."""
 ROUNDS = 3
+FACTORS = 40
+"""Up to so many the rising factorial is multiplied out; more of them could overflow."""
+SERIES = 16.0
+"""From here on four terms of Stirling's series are log Gamma to the last digit."""
 
 
 class Pools(NamedTuple):
@@ -101,61 +106,138 @@ def posterior(statistics: Statistics) -> Iterator[Mixture]:
 def pooled(pools: Pools, counts: Floats, n_factors: int) -> Mixture:
     """The mixture of every row of these pools, from its counts [G, K, W]."""
     n_pools, n_rows, n_values = counts.shape
-    alone = np.full(n_values, ROW_WEIGHT / n_values)
     if n_rows == 1:
-        return Mixture(pools, np.ones((1, n_pools, 1)), (counts + alone)[None])
+        alone = counts + ROW_WEIGHT / n_values
+        return Mixture(pools, np.ones((1, n_pools, 1)), alone[None])
+    kappas = np.array(CONCENTRATIONS)
+    laws = np.array([FOR_ITSELF, *[(1.0 - FOR_ITSELF) / len(kappas)] * len(kappas)])
+    odds = np.empty((len(laws), n_pools, n_rows))
+    parameters = np.empty((len(laws), *counts.shape))
+    _mixtures(counts, pools.factor, n_factors, kappas, laws, (odds, parameters))
+    return Mixture(pools, odds, parameters)
+
+
+@njit(nogil=True)
+def _mixtures(
+    counts: Floats, factor: Index, n_factors: int, kappas: Floats, laws: Floats, found: Any
+) -> None:
+    """Fill odds [C, G, K] and parameters [C, G, K, W]; law 0 is "for itself"."""
+    odds, parameters = found
+    n_pools, n_rows, n_values = counts.shape
+    n_laws = laws.shape[0]
+    alone = np.full(n_values, ROW_WEIGHT / n_values)
     visits = counts.sum(axis=-1)
-    kappas = np.array(CONCENTRATIONS)[:, None, None]
-    first = np.array([FOR_ITSELF, *[(1.0 - FOR_ITSELF) / len(kappas)] * len(kappas)])
-    proportions = np.tile(first, (n_factors, 1))  # [factors, C]
-    odds = np.repeat(proportions[pools.factor].T[:, :, None], n_rows, axis=2)
-    prior = np.empty((len(first), *counts.shape))
-    prior[0] = alone
-    likelihood = np.empty(odds.shape)
-    likelihood[0] = log_likelihood(counts, prior[0])
-    prior[1:] = _of_the_others(counts, visits, odds[1:], kappas, alone)
-    seen = visits > 0
+    prior = np.empty((n_pools, n_rows, n_values))  # counts of the others, and `alone`
+    for_itself = np.empty((n_pools, n_rows))
+    own = np.empty(n_laws)
+    proportions = np.empty((n_factors, n_laws))
+    shares = np.empty((n_factors, n_laws))
+    for g in range(n_pools):
+        for k in range(n_rows):
+            for_itself[g, k] = log_likelihood(counts[g, k], alone)
+            for law in range(n_laws):
+                odds[law, g, k] = laws[law]
+        _of_the_others(g, counts, visits, odds, kappas, prior)
+    for f in range(n_factors):
+        proportions[f] = laws
     for _ in range(ROUNDS):
-        likelihood[1:] = log_likelihood(counts, prior[1:])
-        odds = likelihood + np.log(proportions[pools.factor].T)[:, :, None]
-        odds = np.exp(odds - odds.max(axis=0))
-        odds /= odds.sum(axis=0)
-        for law, share in enumerate(odds):
-            found = np.bincount(pools.factor, (share * seen).sum(axis=1), n_factors)
-            proportions[:, law] = found + PRIOR_ROWS * first[law]
-        proportions /= proportions.sum(axis=1, keepdims=True)
-        prior[1:] = _of_the_others(counts, visits, odds[1:], kappas, alone)
-    return Mixture(pools, odds, counts + prior)
+        for f in range(n_factors):
+            shares[f] = PRIOR_ROWS * laws
+        for g in range(n_pools):
+            log_odds = np.log(proportions[factor[g]])
+            for k in range(n_rows):
+                samples = 0.0
+                for v in range(n_values):
+                    samples += prior[g, k, v]
+                own[0] = log_odds[0] + for_itself[g, k]
+                best = own[0]
+                for law in range(1, n_laws):
+                    concentration = with_uncertain_mean(kappas[law - 1], samples)
+                    likelihood = -_log_rising(concentration, visits[g, k])
+                    for v in range(n_values):
+                        likelihood += _log_rising(
+                            concentration / samples * prior[g, k, v], counts[g, k, v]
+                        )
+                    own[law] = log_odds[law] + likelihood
+                    best = max(best, own[law])
+                size = 0.0
+                for law in range(n_laws):
+                    own[law] = math.exp(own[law] - best)
+                    size += own[law]
+                for law in range(n_laws):
+                    odds[law, g, k] = own[law] / size
+                    if visits[g, k] > 0.0:
+                        shares[factor[g], law] += own[law] / size
+            _of_the_others(g, counts, visits, odds, kappas, prior)
+        for f in range(n_factors):
+            proportions[f] = shares[f] / shares[f].sum()
+    for g in range(n_pools):
+        for k in range(n_rows):
+            samples = prior[g, k].sum()
+            for v in range(n_values):
+                parameters[0, g, k, v] = counts[g, k, v] + alone[v]
+            for law in range(1, n_laws):
+                scale = with_uncertain_mean(kappas[law - 1], samples) / samples
+                for v in range(n_values):
+                    parameters[law, g, k, v] = counts[g, k, v] + scale * prior[g, k, v]
 
 
-def log_likelihood(counts: Floats, parameters: Floats) -> Floats:
-    """log of the Dirichlet-multinomial probability of a sequence with these counts; the last axis
-    is that of the values. Broadcasts."""
-    totals = parameters.sum(axis=-1)
-    each: Floats = (gammaln(counts + parameters) - gammaln(parameters)).sum(axis=-1)
-    likelihood: Floats = each - (gammaln(counts.sum(axis=-1) + totals) - gammaln(totals))
+@njit(nogil=True)
+def _of_the_others(
+    g: int, counts: Floats, visits: Floats, odds: Floats, kappas: Floats, prior: Floats
+) -> None:
+    """What every row of pool g hears of mu from the other rows, in samples of each value."""
+    n_rows, n_values = counts.shape[1:]
+    total = np.zeros(n_values)
+    for k in range(n_rows):
+        tells = 0.0
+        for c in range(kappas.shape[0]):
+            tells += odds[c + 1, g, k] * (kappas[c] / (visits[g, k] + kappas[c]))
+        for v in range(n_values):
+            prior[g, k, v] = tells * counts[g, k, v]
+            total[v] += prior[g, k, v]
+    for k in range(n_rows):
+        for v in range(n_values):
+            # What is left of a sum after its largest part is rounding, at worst a little below 0.
+            prior[g, k, v] = max(total[v] - prior[g, k, v], 0.0) + ROW_WEIGHT / n_values
+
+
+@njit(nogil=True)
+def log_likelihood(counts: Floats, parameters: Floats) -> float:
+    """log of the Dirichlet-multinomial probability of a sequence with these counts."""
+    likelihood = -_log_rising(parameters.sum(), counts.sum())
+    for v in range(counts.shape[0]):
+        likelihood += _log_rising(parameters[v], counts[v])
     return likelihood
 
 
-def with_uncertain_mean(kappa: Floats, samples: Floats) -> Floats:
+@njit(nogil=True)
+def _log_rising(start: float, count: float) -> float:
+    """log of start (start + 1) ... (start + count - 1), the one function of all likelihoods."""
+    product = 1.0
+    if count <= FACTORS:
+        for j in range(int(count)):
+            product *= start + j
+        return math.log(product)
+    end = start + count
+    while start < SERIES:
+        product *= start
+        start += 1.0
+    return math.log(product) + _log_gamma(end) - _log_gamma(start)
+
+
+@njit(nogil=True)
+def _log_gamma(x: float) -> float:
+    """log Gamma(x) less log(2 pi) / 2, by Stirling's series; to 16 digits from SERIES on."""
+    y = 1.0 / (x * x)
+    series = (1.0 / 12.0 - y * (1.0 / 360.0 - y * (1.0 / 1260.0 - y / 1680.0))) / x
+    return (x - 0.5) * math.log(x) - x + series
+
+
+@njit(nogil=True)
+def with_uncertain_mean(kappa: float, samples: float) -> float:
     """k with 1 / (k + 1) = 1 / (kappa + 1) + 1 / (samples + 1)."""
-    concentration: Floats = 1.0 / (1.0 / (kappa + 1.0) + 1.0 / (samples + 1.0)) - 1.0
-    return concentration
-
-
-def _of_the_others(
-    counts: Floats, visits: Floats, odds: Floats, kappas: Floats, alone: Floats
-) -> Floats:
-    """The prior that every row has from the other rows of its pool, for each kappa: [C - 1, ...]"""
-    tells = (odds * (kappas / (visits + kappas))).sum(axis=0)  # [G, K]
-    told = tells[..., None] * counts
-    others = told.sum(axis=1, keepdims=True) - told + alone
-    # What is left of a sum after its largest part is rounding, at worst a little below zero.
-    others = np.maximum(others, alone)
-    samples = others.sum(axis=-1)
-    concentration = with_uncertain_mean(kappas, samples)
-    prior: Floats = (concentration / samples)[..., None] * others
-    return prior
+    return 1.0 / (1.0 / (kappa + 1.0) + 1.0 / (samples + 1.0)) - 1.0
 
 
 @lru_cache(maxsize=8)  # asked for in every plan

@@ -283,6 +283,32 @@ def test_limits_are_statuses_and_the_bound_still_holds() -> None:
     assert ALP(method="factored", max_iterations=1).plan(model).status is Status.ITERATION_LIMIT
 
 
+def test_a_plan_that_is_cut_short_is_the_best_point_so_far() -> None:
+    """Weights of 0 satisfy every constraint at 24 / (1 - .95); no later answer is worse, where the
+    vertices of the first rounds are far out."""
+    model = fmdp.problem("circle:24")
+    best = ALP().plan(model)
+    values = [ALP(max_iterations=rounds).plan(model).objective for rounds in (1, 2, 3, 6, 9)]
+    assert values == sorted(values, reverse=True)
+    assert values[0] <= 480.0 + 1e-6
+    assert best.objective - 1e-6 <= values[-1] < 0.5 * (best.objective + values[0])
+
+
+def test_what_a_hurried_plan_calls_converged_is_within_its_tolerance() -> None:
+    """Of the optimum, which the factored program finds without any cut; plan after plan, from the
+    cuts and the centre of the one before."""
+    base = fmdp.problem("circle:24")
+    rng = np.random.default_rng(5)
+    prepared = ALP(tolerance=0.5).prepare(base.structure)
+    for _ in range(8):
+        rows = [0.9 * table + 0.1 * rng.dirichlet([1, 1], len(table)) for table in base.transitions]
+        model = FactoredMDP(base.structure, rows, base.rewards)
+        plan = prepared.solve(model)
+        optimum = ALP(method="factored").plan(model).objective
+        assert plan.status is Status.CONVERGED
+        assert optimum - 1e-6 <= plan.objective <= optimum + 0.5
+
+
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("criterion", ["discounted", "average"])
 @pytest.mark.parametrize("outcome", ["UNBOUNDED", "INFEASIBLE", "UNKNOWN"])

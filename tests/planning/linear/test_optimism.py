@@ -13,6 +13,7 @@ from oracle import average_lp, basis_matrix, residuals
 import fmdp
 from fmdp.model import OptimisticTables
 from fmdp.planning.linear import ALP, cuts
+from fmdp.planning.linear.alp import HURRIED_ROUNDS
 from fmdp.planning.plan import Status
 
 
@@ -99,8 +100,12 @@ def test_a_flat_program_ends_because_cuts_are_kept(monkeypatch: pytest.MonkeyPat
 
     hurried = Looking(planner=ALP(max_iterations=2))
     fmdp.simulate(fmdp.problem("circle:30"), hurried, steps=40, seed=0)
+    # A plan that nobody looks at does not go on for ever, and is a feasible point all the same.
+    few = ALP(tolerance=0.03).prepare(structure).solve(seen[-1])
+    assert (few.status, few.iterations) == (Status.ITERATION_LIMIT, HURRIED_ROUNDS)
     planner = ALP(tolerance=0.03, max_iterations=300)
     found = planner.prepare(structure).solve(seen[-1])
     assert found.status is Status.CONVERGED
+    assert found.objective - 0.03 <= few.objective <= 30.0 / (1.0 - planner.discount)
     monkeypatch.setattr(cuts, "_GROW", 0.0)
     assert planner.prepare(structure).solve(seen[-1]).status is Status.ITERATION_LIMIT

@@ -42,7 +42,7 @@ from fmdp.parameters import quoted
 from fmdp.planning.linear import values
 from fmdp.planning.linear.bases import Basis, make_basis
 from fmdp.planning.linear.constraints import FIXED, Constraints
-from fmdp.planning.linear.cuts import Cuts
+from fmdp.planning.linear.cuts import STABILISED, Cuts
 from fmdp.planning.linear.factored import Factored, emitted_size
 from fmdp.planning.linear.forms import Forms
 from fmdp.planning.linear.greedy import Extractor
@@ -75,6 +75,8 @@ ROUNDING = 4e-9
 """Violation below which rounding and the solver's own tolerance decide, in the forms' unit."""
 PINNED = 1e-7
 """Room above lambda, relative to it and the forms' unit, that the second stage has."""
+HURRIED_ROUNDS = 20
+"""Rounds of a plan inside a learner, with many weights: the next one goes on from there."""
 _MANY_WEIGHTS, _EMITTED_ROWS = 64, 200
 _FEW_WEIGHTS, _EMITTED_ROWS_ALONE = 8, 16
 """See `_emission_pays`; measured on circles, multi-agent networks and products."""
@@ -167,7 +169,8 @@ class PreparedALP:
                     deadline=deadline,
                     progress=progress,
                     unit=stages.forms.unit,
-                )
+                ),
+                hurried=not describe,
             )
             plan = self._plan(stages, found, describe, started, deadline)
             if marginals:
@@ -356,7 +359,7 @@ class _Stages:
         self._scale = likely_weight(forms, discount)
         self._tolerance = tolerance_of(settings.tolerance, forms.structure) / forms.unit
 
-    def _question(self, cost: Floats, *constraints: Constraints) -> Question:
+    def _question(self, cost: Floats, hurried: bool, *constraints: Constraints) -> Question:
         tolerance = self._tolerance
         # A violation v of the discounted constraint is worth v / (1 - g) in the objective.
         accuracy = max(tolerance * min(part.coefficient for part in constraints), ROUNDING)
@@ -370,14 +373,17 @@ class _Stages:
             self._scale,
             self.forms.basis.needless,
             shift=self.forms.origin * charges[0],
+            rounds=HURRIED_ROUNDS if hurried and len(cost) - 1 > STABILISED else None,
         )
 
-    def run(self, watch: Watch) -> _Found:
+    def run(self, watch: Watch, hurried: bool = False) -> _Found:
         n = self.forms.basis.size
         if self.settings.criterion == "discounted":
-            answer = self._first_solver.solve(self._question(self._value, self.discounted), watch)
+            answer = self._first_solver.solve(
+                self._question(self._value, hurried, self.discounted), watch
+            )
             return self._of_discounted(answer)
-        first = self._first_solver.solve(self._question(self._gain, self.average), watch)
+        first = self._first_solver.solve(self._question(self._gain, hurried, self.average), watch)
         violation, missing = self._missing(self.average, first)
         gain = float(first.x[n])
         bound = gain + missing + self.forms.origin
@@ -387,7 +393,7 @@ class _Stages:
             )
         slack = max(self._tolerance, PINNED) * (1.0 + abs(gain))
         self.pinned.fixed = gain + slack
-        question = self._question(self._value, self.discounted, self.pinned)
+        question = self._question(self._value, hurried, self.discounted, self.pinned)
         second = self._second_solver.solve(replace(question, start=first.x[:n]), watch)
         x = second.x if np.isfinite(second.objective) else first.x
         return _Found(

@@ -9,7 +9,10 @@ Without enough rows the program is unbounded, so the weights start in a box. A b
 something at the end (a reduced cost at the bound) is widened and the search goes on: the answer
 does not depend on it. With many weights the box is a trust region around the best point so far
 (Marsten, Hogan & Blankenship 1975), since the corners of a large box are poor places to cut, and
-every round cuts at a second point nearer to that centre. Cuts that have not been tight for long are
+every round cuts at a second point nearer to that centre. The centre, its scalar raised until every
+constraint holds, bounds the optimum from above; once no box holds it up, the program from below.
+Where they are as near as asked, or a limit is met, the centre is the answer: the last vertex may be
+far out. Cuts that have not been tight for long are
 dropped, since a round costs as much as it has rows; but how many may stay grows from round to
 round, and a hard plan leaves more of them to the next. With as many actions as weights a round
 finds two cuts an action: under optimism, where the program is flat, four cuts a weight were
@@ -135,6 +138,10 @@ class _Solve:
         self.seen: set[tuple[int, bytes]] = set()
         self.merit = np.inf
         """The objective at the centre of the trust region, its scalar raised until feasible."""
+        self.least = -np.inf
+        """What the optimum is at least: the objective of a relaxation that no box holds up."""
+        self.trusted = self.stabilised and len(self.parts) == 1
+        """Whether the centre is an answer: raising the scalar makes every constraint hold."""
 
     # -- the LP ----------------------------------------------------------------------------------
 
@@ -225,7 +232,7 @@ class _Solve:
         objective = violation = np.inf
         status = Status.ITERATION_LIMIT
         rounds = 0
-        most = self.watch.iterations or DEFAULT_ROUNDS
+        most = self.watch.iterations or question.rounds or DEFAULT_ROUNDS
         try:
             if self.stabilised or not len(self.owner):
                 worst = self.separate(x, -np.inf)
@@ -252,6 +259,8 @@ class _Solve:
                 before = len(self.owner)
                 violations = self.separate(x, question.accuracy)
                 violation = max(violations)
+                if not held:
+                    self.least = max(self.least, objective)
                 self.watch.report(
                     iteration=rounds,
                     objective=objective + question.shift,
@@ -272,9 +281,15 @@ class _Solve:
                 if self.stabilised:
                     self.move(x, objective, violations, held)
                     self.separate_between(x)
+                    if self.trusted and self.merit - self.least <= question.tolerance:
+                        status = Status.CONVERGED
+                        break
                     self.lp.set_bounds(*self.box())
         except KeyboardInterrupt:
             status = Status.INTERRUPTED
+        if self.trusted and violation > question.accuracy and np.isfinite(self.merit):
+            # The last vertex may be far out; the best point so far is not.
+            x, objective, violation = self.centre_raised(), self.merit, 0.0
         self.finish(x)
         return Answer(status, x[: self.n + 1], objective, violation, rounds, self.lp.n_rows)
 
@@ -306,6 +321,13 @@ class _Solve:
         """The objective at a point, and what it would cost to make it feasible."""
         charged = zip(self.question.charges, violations, strict=True)
         return objective + max(charge * max(violation, 0.0) for charge, violation in charged)
+
+    def centre_raised(self) -> Floats:
+        assert self.kept._centre is not None
+        x = np.zeros(self.question.n_columns)
+        x[: self.n] = self.kept._centre
+        x[self.n] = (self.merit - self.value(x)) / self.question.cost[self.n]
+        return x
 
     def separate_between(self, x: Floats) -> None:
         """Cut at a point between the centre and x as well (Ben-Ameur & Neto 2007): near the centre

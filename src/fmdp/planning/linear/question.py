@@ -66,13 +66,16 @@ class Question:
     accuracy: float
     """Violation at which to stop: small enough for the objective to be as close as asked."""
     tolerance: float
-    """Violation that may be left if rounding allows no better."""
+    """Violation that may be left if rounding allows no better; and how far the objective of a point
+    that satisfies all constraints may be above the optimum."""
     scale: float
     """A size that weights of this problem may well have; only a place to start from."""
     fixed: NDArray[np.bool_]
     """[K]: weights that stay 0."""
     shift: float = 0.0
     """What the objective lacks because rewards are counted from the forms' origin."""
+    rounds: int | None = None
+    """After how many the best point so far has to do."""
     start: Floats | None = None
     """[K]: weights known to satisfy the constraints that no scalar can make good."""
 
