@@ -208,7 +208,7 @@ def log_likelihood(counts: Floats, parameters: Floats) -> float:
     likelihood = -_log_rising(parameters.sum(), counts.sum())
     for v in range(counts.shape[0]):
         likelihood += _log_rising(parameters[v], counts[v])
-    return likelihood
+    return float(likelihood)
 
 
 @njit(nogil=True)
@@ -223,7 +223,7 @@ def _log_rising(start: float, count: float) -> float:
     while start < SERIES:
         product *= start
         start += 1.0
-    return math.log(product) + _log_gamma(end) - _log_gamma(start)
+    return float(math.log(product) + _log_gamma(end) - _log_gamma(start))
 
 
 @njit(nogil=True)
