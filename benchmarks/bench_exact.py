@@ -1,12 +1,19 @@
-"""Exact planning against a dense NumPy planner and QuantEcon's DiscreteDP: time and memory.
+"""Exact planning against what else one could write or use: time and memory.
+
+Dense NumPy and QuantEcon's DiscreteDP build the matrix over all pairs of states. `smart` does not:
+thirty lines of NumPy for a directed ring alone, blocks of four machines as 16 x 16 products of
+BLAS, what actions have in common done once. That is what a clever user would write.
 
 Every measurement is a process of its own, so that its peak memory is its own, and the planners
 take turns at each size, so that a busy machine slows them alike.  Clocks start when the problem's
 id is read and stop when the plan is there: building the model counts, imports and compilation do
-not (a model of two machines is planned first).  Dense planners stop where their matrix would not
+not (models of two machines are planned first).  Dense planners stop where their matrix would not
 fit; DiscreteDP has no average reward, so it solves the nearest thing that it has (discount .999).
 
     python -m benchmarks.bench_exact [--largest 20] [--out FILE.json] [--figure FILE.png]
+    python -m benchmarks.bench_exact --sweeps           how many, accelerated and not
+    python -m benchmarks.bench_exact --beside PYTHON    against another build of fmdp, by that
+                                                        build's Python; one thread each, by turns
 """
 
 from __future__ import annotations
@@ -39,7 +46,8 @@ def plan_fmdp(name: str) -> dict[str, Any]:
     from fmdp.planning.exact import Exact
     from fmdp.problems import problem
 
-    Exact().plan(problem("circle:2"))
+    for kind in ("circle:2", "circle:2,dynamics=guestrin"):
+        Exact().plan(problem(kind))
     started = time.perf_counter()
     found = Exact(tolerance=TOLERANCE).plan(problem(name))
     seconds = time.perf_counter() - started
@@ -135,7 +143,93 @@ def plan_quantecon(name: str) -> dict[str, Any]:
     }
 
 
-PLANNERS = {"fmdp": plan_fmdp, "dense": plan_dense, "quantecon": plan_quantecon}
+def plan_smart(name: str) -> dict[str, Any]:
+    """Relative value iteration for a directed ring, matrix-free, the same stopping rule."""
+    import numpy as np
+
+    from fmdp.problems import problem
+
+    model = problem(name)
+    started = time.perf_counter()
+    n, size = model.structure.m, 16
+    blocks = n // 4
+    if n % 4:
+        raise SystemExit("the smart planner takes rings of a multiple of four machines")
+    # factor[i][own, parent, action]: rows; machine i looks at itself and at machine i - 1.
+    factor = [
+        np.asarray(table)
+        .reshape(2, 2, n + 1, 2)
+        .transpose((0, 1, 2, 3) if i == 0 else (1, 0, 2, 3))
+        for i, table in enumerate(model.transitions)
+    ]
+
+    def matrix(block: int, before: int, action: int) -> Any:
+        """Rows of four machines at once, [s, s'], given the machine before them."""
+        rows = np.ones((size, size))
+        for s in range(size):
+            bits = [before, *(s >> shift & 1 for shift in (3, 2, 1, 0))]
+            row = np.ones(1)
+            for j in range(4):
+                row = np.outer(row, factor[4 * block + j][bits[j + 1], bits[j], action]).ravel()
+            rows[s] = row
+        return rows
+
+    idle = [[matrix(k, before, n) for before in (0, 1)] for k in range(blocks)]
+    busy = [[matrix(a // 4, before, a) for before in (0, 1)] for a in range(n)]
+    rewards = sum(
+        np.asarray(table).reshape([2 if v in scope else 1 for v in range(n)])
+        for scope, table in zip(model.structure.reward_scopes, model.rewards, strict=True)
+    )
+    rewards = np.broadcast_to(rewards, (2,) * n).reshape(-1)
+
+    def eliminate(tensor: Any, k: int, both: Any, closing: int) -> Any:
+        """Block k from next to current values; the machine before it is known by now."""
+        if k == 0:
+            return both[closing] @ tensor.reshape(size, -1)
+        parts = tensor.reshape(size**k // 2, 2, size, -1)
+        done = np.empty_like(parts)
+        for before in (0, 1):
+            np.matmul(both[before], parts[:, before], out=done[:, before])
+        return done
+
+    def sweep(h: Any) -> Any:
+        best = np.full(len(h), -np.inf)
+        for closing in (0, 1):  # the last machine, which the first one looks at
+            own = best.reshape(-1, 2)[:, closing]
+
+            def finish(tensor: Any, k: int, closing: int = closing, own: Any = own) -> None:
+                for later in range(k, blocks):
+                    tensor = eliminate(tensor, later, idle[later], closing)
+                np.maximum(own, tensor.reshape(-1, 2)[:, closing], out=own)
+
+            tensor = h
+            for k in range(blocks):
+                for a in range(4 * k, 4 * k + 4):
+                    finish(eliminate(tensor, k, busy[a], closing), k + 1)
+                tensor = eliminate(tensor, k, idle[k], closing)
+            finish(tensor, blocks)
+        return rewards + best
+
+    h = np.zeros(2**n)
+    sweeps, low, high = 0, 0.0, 1.0
+    while high - low > TOLERANCE:
+        sweeps += 1
+        new = sweep(h)
+        low, high = (new - h).min(), (new - h).max()
+        h = new - new[0]
+    return {
+        "seconds": time.perf_counter() - started,
+        "gain": float(0.5 * (low + high)),
+        "sweeps": sweeps,
+    }
+
+
+PLANNERS = {
+    "fmdp": plan_fmdp,
+    "smart": plan_smart,
+    "dense": plan_dense,
+    "quantecon": plan_quantecon,
+}
 
 
 def dense_bytes(name: str, copies: int) -> int:
@@ -145,9 +239,17 @@ def dense_bytes(name: str, copies: int) -> int:
     return copies * 8 * structure.n_actions * structure.n_states**2
 
 
+def problem_size(name: str) -> int:
+    from fmdp.problems import problem
+
+    return problem(name).structure.m
+
+
 def measure(planner: str, name: str, time_limit: float) -> dict[str, Any] | None:
     """One process; None if it does not fit or does not end."""
-    copies = {"fmdp": 0, "dense": 1, "quantecon": 2}[planner]
+    copies = {"fmdp": 0, "smart": 0, "dense": 1, "quantecon": 2}[planner]
+    if planner == "smart" and problem_size(name) % 4:
+        return None
     if copies and dense_bytes(name, copies) > DENSE_BYTES:
         return None
     command = [sys.executable, "-m", "benchmarks.bench_exact", "--one", planner, name]
@@ -178,11 +280,87 @@ def compare(largest: int, time_limit: float) -> dict[str, Any]:
         row = {planner: measure(planner, name, time_limit) for planner in ("fmdp", "dense")}
         results["general"][name] = row
         print(f"{name:42s} " + "   ".join(describe(p, r) for p, r in row.items()), flush=True)
-    twelve = results["circle"].get(12)
-    if twelve and twelve["dense"]:
-        ratio = twelve["dense"]["seconds"] / twelve["fmdp"]["seconds"]
-        print(f"at n = 12 fmdp is {ratio:.0f} times as fast as the dense planner")
+    for n, row in results["circle"].items():
+        ratios = [
+            f"{row[other]['seconds'] / row['fmdp']['seconds']:.1f} times {other}"
+            for other in ("smart", "dense")
+            if row["fmdp"] and row[other] and n >= 12
+        ]
+        if ratios:
+            print(f"at n = {n} fmdp is as fast as {', '.join(ratios)}")
     return results
+
+
+SWEPT = (
+    *(f"circle:{n},dynamics=guestrin" for n in (10, 14, 18)),
+    "bi-ring:10,dynamics=guestrin",
+    "grid:9,dynamics=talebi",
+    "star:9,dynamics=ippc",
+    "tree:12,dynamics=talebi",
+    "riverswim:3",
+    "random:10,seed=1",
+    "circle:10",
+    "machines:3",
+)
+
+
+def sweeps() -> None:
+    """A table for the page: sweeps to the default tolerance, accelerated and not."""
+    import fmdp
+    from fmdp.planning import exact
+
+    print("| problem | states | plain | accelerated |\n|---|---|---|---|")
+    accelerated = exact.acceleration_for
+    for name in SWEPT:
+        model = fmdp.problem(name)
+        found = {}
+        for kind, made in (("plain", lambda *_: None), ("accelerated", accelerated)):
+            exact.acceleration_for = made  # type: ignore[assignment]
+            plan = fmdp.Exact().plan(model)
+            found[kind] = f"{plan.iterations}"
+        kept = plan.stats["accelerated"]
+        told = found["accelerated"] if kept else "as before: no such state"
+        print(
+            f"| `{name}` | {model.structure.n_states:,} | {found['plain']} | {told} |", flush=True
+        )
+
+
+BESIDE = (
+    "circle:12,dynamics=guestrin,reward=mean",
+    "circle:16,dynamics=guestrin,reward=mean",
+    "circle:20,dynamics=guestrin,reward=mean",
+    "circle:20,reward=mean",
+    "bi-ring:16,dynamics=guestrin",
+    "grid:16,dynamics=talebi",
+    "random:16,seed=1",
+    "maintenance:6",
+)
+_ONCE = """
+import sys, time, fmdp
+for kind in ("circle:2", "circle:2,dynamics=guestrin"):
+    fmdp.Exact(threads=1).plan(fmdp.problem(kind))
+started = time.process_time()
+plan = fmdp.Exact(threads=1).plan(fmdp.problem(sys.argv[1]))
+print(time.process_time() - started, plan.iterations, plan.gain)
+"""
+
+
+def beside(other: str) -> None:
+    """Processor time of this build and another one, by turns, one thread; the better of two."""
+    print("| problem | that build: s, sweeps | this one | ratio |\n|---|---|---|---|")
+    for name in BESIDE:
+        best: dict[str, tuple[float, int]] = {}
+        for python in (other, sys.executable) * 2:
+            done = subprocess.run(
+                [python, "-c", _ONCE, name], capture_output=True, check=True, text=True
+            )
+            seconds, count, _ = done.stdout.split()
+            best[python] = min(best.get(python, (float("inf"), 0)), (float(seconds), int(count)))
+        (before, many), (now, few) = best[other], best[sys.executable]
+        print(
+            f"| `{name}` | {before:.3g}, {many} | {now:.3g}, {few} | {before / now:.1f} |",
+            flush=True,
+        )
 
 
 def describe(planner: str, result: dict[str, Any] | None) -> str:
@@ -201,6 +379,7 @@ def draw(results: dict[str, Any], path: Path) -> None:
 
     styles = {
         "fmdp": ("fmdp, exact", "#0072B2", "o", "-"),
+        "smart": ("a clever user's NumPy, for rings", "#CC79A7", "D", "-."),
         "dense": ("dense NumPy value iteration", "#D55E00", "s", "--"),
         "quantecon": ("QuantEcon DiscreteDP (discount .999)", "#009E73", "^", ":"),
     }
@@ -241,7 +420,15 @@ def main() -> None:
     parser.add_argument("--figure", type=Path)
     parser.add_argument("--redraw", type=Path, help="draw the figure from an earlier --out file")
     parser.add_argument("--one", nargs=2, metavar=("PLANNER", "PROBLEM"), help=argparse.SUPPRESS)
+    parser.add_argument("--sweeps", action="store_true", help="how many, accelerated and not")
+    parser.add_argument("--beside", metavar="PYTHON", help="the Python of another build of fmdp")
     given = parser.parse_args()
+    if given.sweeps:
+        sweeps()
+        return
+    if given.beside:
+        beside(given.beside)
+        return
     if given.one:
         run_one(*given.one)
         return

@@ -18,6 +18,8 @@ from fmdp.elimination import backup as backup_module
 from fmdp.elimination.backup import Backup, TimeUp, backup_for
 from fmdp.measures import measure
 from fmdp.model import FactoredMDP
+from fmdp.planning import exact
+from fmdp.planning.acceleration import Anderson
 from fmdp.planning.evaluate import evaluate_exactly
 from fmdp.planning.flat import end_components, flat_of
 from fmdp.planning.gains import best_gains
@@ -353,20 +355,23 @@ def test_one_gain_without_an_h_is_still_a_gain() -> None:
     assert plan.gain == pytest.approx(1.0, abs=1e-9)
 
 
+@pytest.mark.parametrize("owner", [Backup, Anderson])
 def test_ctrl_c_between_two_sweeps_gives_a_policy_of_one_h(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, owner: type[Backup | Anderson]
 ) -> None:
     """Interrupted when h has moved on and L h has not: it is made again, not mixed."""
     model = problem("circle:5,dynamics=guestrin")
-    advance, calls = Backup.advance, iter(range(1000))
+    advance, calls = owner.advance, iter(range(1000))
 
-    def interrupted(self: Backup, *args: object, **settings: object) -> None:
+    def interrupted(self: Backup | Anderson, *args: object, **settings: object) -> None:
         advance(self, *args, **settings)  # type: ignore[arg-type]
         if next(calls) == 1:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(Backup, "advance", interrupted)
+    monkeypatch.setattr(owner, "advance", interrupted)
     monkeypatch.setattr("fmdp.planning.iteration._CHUNK_SECONDS", 0.0)
+    if owner is Backup:
+        monkeypatch.setattr(exact, "acceleration_for", lambda *_: None)
     plan = fmdp.Exact().plan(model)
     assert plan.status is Status.INTERRUPTED
     assert isinstance(plan.policy, TablePolicy)

@@ -246,9 +246,9 @@ class Backup:
 
     def _over_branches(self, work: Callable[[Share], object]) -> None:
         """Run the work on all threads, each on its parts of the branches."""
-        self._over(self.layout.n_branches, work)
+        self.over(self.layout.n_branches, work)
 
-    def _over(self, branches: int, work: Callable[[Share], object]) -> None:
+    def over(self, branches: int, work: Callable[[Share], object]) -> None:
         """Run the work on all threads, each on its parts of so many independent pieces."""
         threads = min(self.threads, branches)
         self._stop[0] = 0  # nobody is at work now, whatever became of the last call

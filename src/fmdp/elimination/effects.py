@@ -324,7 +324,7 @@ class EffectsBackup(Backup):
             if low >= high:
                 continue
             pieces = blocks or int(self._held.shapes[low, ek.FIBRES])
-            self._over(pieces, partial(work, low=low, high=high, blocks=blocks))
+            self.over(pieces, partial(work, low=low, high=high, blocks=blocks))
 
     def _grouped(self) -> list[tuple[int, int, int]]:
         """(first, end, blocks) of components that are worked on together, in order of work.
@@ -354,7 +354,7 @@ class EffectsBackup(Backup):
         self._maximise(tensor, 0, len(self.parts.components))
         tables: tuple[Any, ...] = tuple(self._held)
         n = self.n_states
-        self._over(n, lambda part: ek.collect(tensor, n, tables, out, part[1], part[2]))
+        self.over(n, lambda part: ek.collect(tensor, n, tables, out, part[1], part[2]))
 
     def _tensor(self, out: Vector) -> Vector:
         return self._layers if self.parts.n_layers > 1 else out
@@ -404,14 +404,14 @@ class EffectsBackup(Backup):
         layers, actions = np.zeros(n, dtype=np.int64), np.zeros(n, dtype=np.int64)
         found = (places, layers, actions, pays)
         for c, tensor in enumerate(self._stages(chance)):
-            self._over(
+            self.over(
                 int(self._held.shapes[c, ek.FIBRES]),
                 lambda part, c=c, tensor=tensor: ek.decide(  # type: ignore[misc]
                     *(tensor, n, tables, c, value, choice, canonical, found, part[1], part[2])
                 ),
             )
-        self._over(n, lambda part: ek.settle(tables, layers, pays, part[1], part[2]))
-        self._over(n, lambda part: ek.gather(chance, places, pays, value, part[1], part[2]))
+        self.over(n, lambda part: ek.settle(tables, layers, pays, part[1], part[2]))
+        self.over(n, lambda part: ek.gather(chance, places, pays, value, part[1], part[2]))
         return actions
 
     def _stages(self, chance: Vector) -> Iterator[Vector]:
@@ -442,7 +442,7 @@ class EffectsBackup(Backup):
     def _follow(self, actions: NDArray[np.int64], places: Index, pays: Vector) -> None:
         tables: tuple[Any, ...] = tuple(self._held)
         canonical = self._c_order()
-        self._over(
+        self.over(
             self.n_states,
             lambda part: ek.follow(tables, canonical, actions, places, pays, part[1], part[2]),
         )
@@ -458,7 +458,7 @@ class EffectsBackup(Backup):
             self._followed = (taken.copy(), places, pays, np.empty(n))
         _, places, pays, chance = self._followed
         self._chance(h, chance)
-        self._over(n, lambda part: ek.gather(chance, places, pays, out, part[1], part[2]))
+        self.over(n, lambda part: ek.gather(chance, places, pays, out, part[1], part[2]))
 
     def action_values(self, h: Vector, discount: float = 1.0) -> Vector:
         """R + discount * P h for every state and joint action, -inf where it is not allowed:

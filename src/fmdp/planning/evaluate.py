@@ -26,6 +26,7 @@ from fmdp.errors import InvalidParameter
 from fmdp.model import FactoredMDP
 from fmdp.model.spaces import encode
 from fmdp.planning import iteration
+from fmdp.planning.acceleration import acceleration_for
 from fmdp.planning.plan import Progress, Status
 from fmdp.planning.policy import Policy, TablePolicy, has_sizes_of
 from fmdp.planning.prepared import DEFAULT_SWEEPS, tolerance_of
@@ -153,6 +154,7 @@ def evaluate_exactly(
         np.zeros(backup.n_states),
         iteration.Limits(goal, max_iterations or DEFAULT_SWEEPS, deadline),
         rescue=chain.rescue,
+        accelerate=acceleration_for(backup, memory_limit),
         progress=progress,
     )
     if chain.bounds is not None:

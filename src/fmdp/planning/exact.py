@@ -32,6 +32,7 @@ from fmdp.errors import InvalidParameter
 from fmdp.model import FactoredMDP, Structure
 from fmdp.model.factored import check_model
 from fmdp.planning import iteration
+from fmdp.planning.acceleration import Anderson, acceleration_for
 from fmdp.planning.finish import Finish
 from fmdp.planning.finite import refuse_stages, solve_finite
 from fmdp.planning.improvement import STATES, Improved, improved
@@ -45,6 +46,7 @@ from fmdp.planning.prepared import (
     policy_in_time,
     unprepared,
 )
+from fmdp.planning.recurrence import always_reached
 from fmdp.planning.settings import (
     DISCOUNT,
     Limited,
@@ -252,6 +254,13 @@ def _solve(
                 return found
         return iteration.Rescue(bounds=better.bounds, discounted=True)
 
+    accelerate: Anderson | None = None
+    # Not where it could change which of several biases is found.
+    one_bias = isinstance(tables, FactoredMDP) and (
+        discount != 1.0 or always_reached(tables) is not None
+    )
+    if describe and cold and one_bias:
+        accelerate = acceleration_for(backup, settings.memory_limit)
     outcome = iteration.solve(
         iteration.OptimalOperator(backup),
         h,
@@ -261,6 +270,7 @@ def _solve(
         rescue=rescue if discount == 1.0 else None,
         patience=None if describe or structure.n_states > STATES else PATIENCE,
         room=room if discount == 1.0 else 0.0,
+        accelerate=accelerate,
         progress=progress,
     )
     small = structure.n_states * structure.n_actions <= POLISHED_PAIRS
@@ -274,6 +284,8 @@ def _solve(
             if found.h is not None and finish is not None and finish.unique_bias:
                 outcome = replace(outcome, h=found.h, lower=low, rescued=True)
     stats: dict[str, Any] = {"damping": outcome.damping, **engine_stats(backup)}
+    stats["accelerated"] = 0 if accelerate is None else accelerate.kept
+    stats["memory_bytes"] += 0 if accelerate is None else accelerate.bytes
     policy: TablePolicy | None
     lower: float | None = outcome.lower
     upper: float | None = outcome.upper

@@ -2,8 +2,9 @@
 constants (L(h + c) = L h + c): the optimal backup, that of one policy, the nested, the truncated.
 
 For every h:  min(L h - h) <= gain(s) <= max(L h - h) for all s  (Puterman 2014, theorem 8.5.5),
-so the bounds hold wherever the iteration stands, damped or not, converged or not.  They are widened
-by what rounding can have done to L h, and the best of all sweeps are kept.
+so the bounds hold wherever the iteration stands, damped, accelerated (acceleration.py) or neither,
+converged or not.  They are widened by what rounding can have done to L h, and the best of all
+sweeps are kept.
 
 Undamped sweeps come first.  If the gap stalls, the chain may be periodic: start again with
 h <- (1 - tau) h + tau L h, which has the same gain and no period.  If it stalls there too, nothing
@@ -26,6 +27,7 @@ from numpy.typing import NDArray
 from fmdp.elimination.backup import Backup, TimeUp, advance, iterate_by_sweeps
 from fmdp.elimination.kernels import Pace
 from fmdp.elimination.rounding import rounding_allowance
+from fmdp.planning.acceleration import Anderson
 from fmdp.planning.plan import Progress, Status
 
 Vector = NDArray[np.float64]
@@ -134,6 +136,7 @@ def solve(
     rescue: Callable[[Vector], Rescue | None] | None = None,
     patience: int | None = None,
     room: float = 0.0,
+    accelerate: Anderson | None = None,
     progress: Progress | None = None,
 ) -> Ending:
     """Iterate from h (changed in place) until the gap is at most the tolerance or a limit is hit.
@@ -142,7 +145,8 @@ def solve(
     that damped value iteration from zero converges to, which is a definition where the bias is not
     unique.  `dampings`: what tau is at first, and after each stall.  `rescue`: see above;
     `patience`: after how many sweeps it is asked even if the gap still shrinks.  `room`: how much
-    of the tolerance the caller needs for itself.
+    of the tolerance the caller needs for itself.  `accelerate`: which chooses the next h for as
+    long as that helps; whatever bias it comes to should then be the only one.
     """
     backup = operator.backup
     new, scratch = np.empty_like(h), np.empty_like(h)
@@ -165,8 +169,9 @@ def solve(
         while True:
             before_sweeps, begun = sweeps, time.monotonic()
             whole = False
+            at_once = 1 if accelerate is not None and accelerate.on else chunk
             pace = Pace(
-                sweeps=max(1, min(chunk, limits.max_sweeps - sweeps)),
+                sweeps=max(1, min(at_once, limits.max_sweeps - sweeps)),
                 tolerance=tolerance - room - 2.0 * slack,
                 tau=tau,
                 discount=discount,
@@ -206,7 +211,11 @@ def solve(
             history.append((sweeps, gap))
             before = next((g for n, g in reversed(history) if n <= sweeps - _WINDOW), None)
             impatient = rescue is not None and patience is not None and sweeps >= patience
-            if discount == 1.0 and before is not None:
+            stalled = before is not None and gap >= _STALLED * before
+            if stalled and accelerate is not None:
+                accelerate = None
+                history.clear()
+            elif discount == 1.0 and before is not None:
                 if lower_taus and gap >= _STALLED * before and not impatient:
                     tau = lower_taus.pop(0)
                     history.clear()
@@ -246,7 +255,10 @@ def solve(
                     status = Status.PRECISION_LIMIT
                     break
             whole = False  # from here on new is no longer L h
-            operator.advance(h, new, pace._replace(tau=tau))
+            if accelerate is not None and accelerate.on:
+                accelerate.advance(h, new, low, high)
+            else:
+                operator.advance(h, new, pace._replace(tau=tau))
     except KeyboardInterrupt:
         status = Status.INTERRUPTED
     except TimeUp:

@@ -1,0 +1,204 @@
+"""Anderson acceleration of value iteration (Anderson 1965; Walker & Ni 2011, type II).
+
+The bounds of a sweep hold for whatever h it began from, so the next h may be chosen freely. With
+g = L h less the middle of the bounds, and f = g - h, plain iteration goes on from g. Here the last
+few differences of f and g are kept, the residual f is made as small as their combinations allow,
+
+    gamma = argmin |f - dF gamma|_2 up to constants,    h <- g - dG gamma,
+
+and the next sweep says what that was worth. (Constants add nothing to the gap, and the middle of
+the bounds is not linear in h: with them in the norm a chain of three states would not be solved by
+two differences.) On SysAdmin rings it takes a sixth of the sweeps.
+
+L is a maximum of linear maps, and where another policy becomes best the differences are those of a
+map that is gone: a gap that has grown to twice the least one is answered by forgetting them, which
+makes the next step a plain one. After `MOST_RESTARTS` of these without a smaller gap it gives up,
+and the iteration is plain from there on.
+
+Differences are kept in single precision: what is lost by that is a ten-millionth of the last steps,
+and enters no bound. Sums over states are taken in blocks whose borders do not depend on the number
+of threads.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fmdp.compiled import njit
+from fmdp.elimination.backup import Backup
+from fmdp.memory import available_memory
+
+Floats = NDArray[np.float64]
+Vector = NDArray[np.float64]
+Singles = NDArray[np.float32]
+OverPieces = Callable[[int, Callable[[tuple[int, int, int]], object]], None]
+"""Runs work((thread, first, end)) over so many independent pieces."""
+
+KEPT = 10
+"""Differences that are kept."""
+LEAST_KEPT = 2
+GROWN = 2.0
+MOST_RESTARTS = 4
+_RIDGE = 1e-10
+_BLOCK = 1 << 14
+"""States in a block: what is read again while it is summed up stays in the cache."""
+
+
+def acceleration_for(backup: Backup, memory_limit: int | None) -> Anderson | None:
+    """With as many differences as there is room for beside the backup; None: too little for any."""
+    limit = memory_limit if memory_limit is not None else available_memory() // 2
+    room = limit - backup.predicted_bytes
+    kept = min(KEPT, (room // backup.n_states - 2 * 8) // (2 * 4))
+    if kept < LEAST_KEPT:
+        return None
+    return Anderson(backup.n_states, kept, backup.over, backup.structure.reward_unit)
+
+
+class Anderson:
+    """What is kept of the last sweeps of one iteration."""
+
+    def __init__(self, n_states: int, kept: int, over: OverPieces, unit: float = 1.0) -> None:
+        """`over`: see `Backup.over`. `unit`: of the rewards."""
+        self._over = over
+        # Singles end at 1e38: a power of 2 brings the differences near 1 and changes no digit.
+        self._scale = 2.0 ** -math.frexp(unit)[1]
+        self._f, self._g = np.empty(n_states), np.empty(n_states)
+        self._df: Singles = np.empty((kept, n_states), dtype=np.float32)
+        self._dg: Singles = np.empty((kept, n_states), dtype=np.float32)
+        self._blocks = -(-n_states // _BLOCK)
+        self._sums = np.zeros((self._blocks, 3, kept))
+        self._gram = np.zeros((kept, kept))
+        self._totals = np.zeros(kept)
+        self._used = 0
+        """Differences so far; the latest is at (used - 1) % kept."""
+        self._begun = False
+        self._least = np.inf
+        self._restarts = 0
+
+    @property
+    def kept(self) -> int:
+        """Differences that there is room for."""
+        return len(self._df)
+
+    @property
+    def bytes(self) -> int:
+        return sum(array.nbytes for array in (self._f, self._g, self._df, self._dg, self._sums))
+
+    @property
+    def on(self) -> bool:
+        """Whether it still helps."""
+        return self._restarts <= MOST_RESTARTS
+
+    def restart(self) -> None:
+        """Forget the differences: h is about to be somewhere else."""
+        self._used, self._begun, self._least = 0, False, np.inf
+
+    def advance(self, h: Vector, new: Vector, low: float, high: float) -> None:
+        """h <- where to go on from, after new = L h whose residuals are in [low, high]."""
+        gap = high - low
+        if gap > GROWN * self._least:
+            self._restarts += 1
+            self.restart()
+        elif gap < self._least:
+            self._restarts = 0
+        self._least = min(self._least, gap)
+        kept = self.kept
+        middle = 0.5 * (low + high)
+        slot = self._used % kept if self._begun else -1
+        count = min(self._used + (slot >= 0), kept)
+        state = (h, new, middle, self._scale, self._f, self._g, self._df, self._dg)
+        self._over(
+            self._blocks,
+            lambda part: _note(*state, slot, count, part[1], part[2], self._sums),
+        )
+        self._begun = True
+        if slot < 0:
+            h[:] = self._g
+            return
+        self._used += 1
+        sums = self._sums.sum(axis=0)
+        self._gram[slot, :count] = self._gram[:count, slot] = sums[0, :count]
+        self._totals[slot] = sums[2, 0]
+        totals = self._totals[:count]
+        without_constants = self._gram[:count, :count] - np.outer(totals, totals) / len(h)
+        weights = _least_squares(
+            without_constants, sums[1, :count] - totals * (sums[2, 1] / len(h))
+        )
+        self._over(
+            self._blocks,
+            lambda part: _combine(self._g, self._dg, weights / self._scale, part[1], part[2], h),
+        )
+
+
+def _least_squares(gram: Floats, products: Floats) -> Floats:
+    """argmin |f - dF gamma|, from dF' dF and dF' f; columns scaled to one length and a little
+    ridge, since those of a late stage are nearly dependent."""
+    size = np.sqrt(np.maximum(np.diag(gram), 0.0))
+    scale = np.divide(1.0, size, out=np.zeros_like(size), where=size > 0.0)
+    normal = gram * scale[:, None] * scale
+    normal[np.diag_indices(len(normal))] += _RIDGE
+    found: Floats = scale * np.linalg.solve(normal, scale * products)
+    return found
+
+
+@njit(nogil=True, fastmath={"reassoc", "contract"})
+def _note(
+    h: Vector,
+    new: Vector,
+    middle: float,
+    scale: float,
+    last_f: Vector,
+    last_g: Vector,
+    df: Singles,
+    dg: Singles,
+    slot: int,
+    count: int,
+    first: int,
+    end: int,
+    sums: Floats,
+) -> None:
+    """f and g of these blocks; where slot >= 0 the differences to the last ones and, in sums, the
+    products of the new difference, and of f, with all, and the totals of these two."""
+    n_states = h.shape[0]
+    for block in range(first, end):
+        begin, stop = block * _BLOCK, min((block + 1) * _BLOCK, n_states)
+        for s in range(begin, stop):
+            g = new[s] - middle
+            f = g - h[s]
+            if slot >= 0:
+                df[slot, s] = (f - last_f[s]) * scale
+                dg[slot, s] = (g - last_g[s]) * scale
+            last_f[s] = f
+            last_g[s] = g
+        if slot < 0:
+            continue
+        for j in range(count):
+            with_difference = with_f = 0.0
+            for s in range(begin, stop):
+                with_difference += np.float64(df[j, s]) * np.float64(df[slot, s])
+                with_f += np.float64(df[j, s]) * (last_f[s] * scale)
+            sums[block, 0, j] = with_difference
+            sums[block, 1, j] = with_f
+        total = total_f = 0.0
+        for s in range(begin, stop):
+            total += np.float64(df[slot, s])
+            total_f += last_f[s] * scale
+        sums[block, 2, 0] = total
+        sums[block, 2, 1] = total_f
+
+
+@njit(nogil=True, fastmath={"reassoc", "contract"})
+def _combine(g: Vector, dg: Singles, weights: Floats, first: int, end: int, h: Vector) -> None:
+    """h <- g - dG weights, on these blocks."""
+    n_states = g.shape[0]
+    for block in range(first, end):
+        begin, stop = block * _BLOCK, min((block + 1) * _BLOCK, n_states)
+        for s in range(begin, stop):
+            h[s] = g[s]
+        for j in range(weights.shape[0]):
+            for s in range(begin, stop):
+                h[s] -= weights[j] * np.float64(dg[j, s])

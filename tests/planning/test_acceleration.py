@@ -1,0 +1,169 @@
+"""Accelerated sweeps: the same answers in fewer of them, and when that is safe to do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import fmdp
+from fmdp.model import FactoredMDP
+from fmdp.planning import exact
+from fmdp.planning.acceleration import KEPT, MOST_RESTARTS, Anderson
+from fmdp.planning.plan import Status
+from fmdp.planning.recurrence import always_reached
+from fmdp.testing import oracles, strategies
+
+Share = tuple[int, int, int]
+
+
+def in_one_piece(branches: int, work: Callable[[Share], object]) -> None:
+    work((0, 0, branches))
+
+
+def piece_by_piece(branches: int, work: Callable[[Share], object]) -> None:
+    for piece in reversed(range(branches)):
+        work((piece % 3, piece, piece + 1))
+
+
+def iterated(matrix: np.ndarray, rewards: np.ndarray, kept: int, sweeps: int) -> list[float]:
+    """The gaps of accelerated sweeps of one policy's chain."""
+    h, gaps = np.zeros(len(rewards)), []
+    anderson = Anderson(len(rewards), kept, in_one_piece)
+    for _ in range(sweeps):
+        new = rewards + matrix @ h
+        low, high = float((new - h).min()), float((new - h).max())
+        gaps.append(high - low)
+        anderson.advance(h, new, low, high)
+    return gaps
+
+
+def test_a_chain_of_three_states_is_solved_at_the_fourth_sweep() -> None:
+    """f lives in two dimensions (constants apart): two differences span them, and the combination
+    that follows has none left, but for what single precision loses."""
+    chain = np.array([[0.9, 0.1, 0.0], [0.0, 0.8, 0.2], [0.3, 0.0, 0.7]])
+    gaps = iterated(chain, np.array([1.0, 0.0, 0.5]), 2, 4)
+    assert gaps[2] > 0.01
+    assert gaps[3] < 1e-6 * gaps[0]
+
+
+def test_a_sixth_of_the_sweeps_on_a_ring() -> None:
+    model = fmdp.problem("circle:10,dynamics=guestrin")
+    plan = fmdp.Exact().plan(model)
+    assert plan.status is Status.CONVERGED
+    assert plan.stats["accelerated"] == KEPT
+    assert plan.iterations < 30  # 140 without
+
+
+def test_the_same_plan_with_and_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = ("circle:8,dynamics=guestrin", "riverswim:2", "tree:7,dynamics=talebi", "jao:3")
+    for name in names:
+        model = fmdp.problem(name)
+        fast = fmdp.Exact(tolerance=1e-9).plan(model)
+        with monkeypatch.context() as plain:
+            plain.setattr(exact, "acceleration_for", lambda *_: None)
+            slow = fmdp.Exact(tolerance=1e-9).plan(model)
+        assert fast.iterations < slow.iterations
+        assert fast.gain == pytest.approx(slow.gain, abs=1e-9)
+        assert fast.bias == pytest.approx(slow.bias, abs=1e-6)
+        discounted = fmdp.Exact(criterion="discounted", discount=0.99).plan(model)
+        with monkeypatch.context() as plain:
+            plain.setattr(exact, "acceleration_for", lambda *_: None)
+            expected = fmdp.Exact(criterion="discounted", discount=0.99).plan(model)
+        assert discounted.iterations < expected.iterations
+        assert discounted.bias == pytest.approx(expected.bias, abs=1e-5)
+
+
+@settings(max_examples=150)
+@given(strategies.models())
+def test_plans_of_all_kinds_of_models_are_what_they_were(model: FactoredMDP) -> None:
+    plan = fmdp.Exact().plan(model)
+    truth = oracles.optimal(oracles.dense(model)).gain
+    if plan.status is Status.CONVERGED:
+        assert plan.gain_lower - 1e-9 <= truth.min()
+        assert truth.max() <= plan.gain_upper + 1e-9
+    if always_reached(model) is not None:
+        assert plan.status is Status.CONVERGED
+        assert np.ptp(truth) < 1e-7
+    else:
+        assert plan.stats["accelerated"] == 0
+
+
+def test_where_it_does_not_help_it_gives_up() -> None:
+    """A gap that grows is forgotten about; the fifth in a row is the last."""
+    anderson = Anderson(3, 2, in_one_piece)
+    h, gap = np.zeros(3), 1.0
+    steps = 0
+    while anderson.on:
+        anderson.advance(h, h + np.array([0.0, 0.5, 1.0]) * gap, 0.0, gap)
+        gap *= 3.0
+        steps += 1
+    assert steps == MOST_RESTARTS + 2
+    anderson = Anderson(3, 2, in_one_piece)
+    for gap in (1.0, 3.0, 0.9, 2.7, 0.8, 2.6, 0.7, 2.5, 0.6, 2.4, 0.5, 2.3):
+        anderson.advance(h, h + np.array([0.0, 0.5, 1.0]) * gap, 0.0, gap)
+    assert anderson.on  # each time it came to something
+
+
+def test_threads_do_not_change_a_bit() -> None:
+    rng = np.random.default_rng(3)
+    n = 40_000  # three blocks
+    kinds = [Anderson(n, 3, over) for over in (in_one_piece, piece_by_piece)]
+    points = [np.zeros(n), np.zeros(n)]
+    for _ in range(6):
+        noise = rng.normal(size=n)
+        for anderson, h in zip(kinds, points, strict=True):
+            new = 0.5 * h + noise
+            low, high = float((new - h).min()), float((new - h).max())
+            anderson.advance(h, new, low, high)
+        assert points[0].tobytes() == points[1].tobytes()
+
+
+def test_it_takes_the_memory_that_is_left() -> None:
+    model = fmdp.problem("circle:10,dynamics=guestrin")
+    least = fmdp.Exact().plan(model).stats["memory_bytes"]
+    for limit, kept in ((least, KEPT), (least - 8 * 2 * 1024, 8), (least - 8 * 9 * 1024, 0)):
+        plan = fmdp.Exact(memory_limit=limit).plan(model)
+        assert plan.status is Status.CONVERGED
+        assert plan.stats["memory_bytes"] <= limit
+        assert abs(plan.stats["accelerated"] - kept) <= 1
+
+
+# -- a state that is always reached ---------------------------------------------------------------
+
+
+def test_states_that_are_always_reached() -> None:
+    """RiverSwim: the left bank; SysAdmin: all machines up, or all down. A machine that stays down
+    until it is restarted, and up when it is, has neither; nor has what only oscillates."""
+    assert always_reached(fmdp.problem("riverswim:2")) == (0, 0)
+    assert always_reached(fmdp.problem("circle:3,dynamics=guestrin")) == (1, 1, 1)
+    assert always_reached(fmdp.problem("circle:3,dynamics=talebi")) == (0, 0, 0)
+    assert always_reached(fmdp.problem("circle:3")) is None
+    turning = FactoredMDP.from_factors((2,), (1,), [((0,), [[0, 1], [1, 0]])], [((0,), [0, 1])])
+    assert always_reached(turning) is None
+
+
+@settings(max_examples=200)
+@given(strategies.models(rows=("sparse", "lazy", "deterministic", "quarters", "mixed")), st.data())
+def test_such_a_state_is_reached_under_every_policy(
+    model: FactoredMDP, data: st.DataObject
+) -> None:
+    """Brute force: the states from which all actions lead to it with some probability, sooner or
+    later, are all; and it lies in the one recurrent class of a policy at random."""
+    state = always_reached(model)
+    if state is None:
+        return
+    mdp = oracles.dense(model)
+    target = int(np.ravel_multi_index(state, model.structure.state_sizes))
+    reached = np.arange(mdp.n_states) == target
+    for _ in range(mdp.n_states):
+        goes = (mdp.transitions[:, :, reached].sum(axis=2) > 0.0).all(axis=0)
+        reached = reached | goes
+    assert reached.all()
+    policy = data.draw(strategies.policies(model.structure))
+    chain = mdp.transitions[policy, np.arange(mdp.n_states)]
+    (alone,) = oracles.recurrent_classes(chain)
+    assert target in alone
