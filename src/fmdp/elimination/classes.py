@@ -28,6 +28,10 @@ def nothing() -> None:
     """Looks at no clock."""
 
 
+_FEW = 256
+"""Keys up to which a loop is faster than sorting."""
+
+
 class FlatTables(NamedTuple):
     """The tables of a model, all factors end to end (`Structure.transition_starts` and so on)."""
 
@@ -104,6 +108,16 @@ def number_rows(rows: NDArray[Any]) -> tuple[Index, Index]:
 
 def _number(keys: NDArray[Any]) -> tuple[Index, Index]:
     """`number_rows` of one column; sorted, for a million joint actions are too many for a loop."""
+    if len(keys) <= _FEW and keys.dtype.kind == "i":
+        seen: dict[int, int] = {}
+        firsts: list[int] = []
+        numbers = []
+        for at, key in enumerate(keys.tolist()):
+            if key not in seen:
+                seen[key] = len(firsts)
+                firsts.append(at)
+            numbers.append(seen[key])
+        return np.array(numbers, dtype=np.int64), np.array(firsts, dtype=np.int64)
     _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
     order = np.argsort(first)
     number = np.empty(len(order), dtype=np.int64)

@@ -13,7 +13,8 @@ need: their value depends on it.
 
 from __future__ import annotations
 
-from functools import lru_cache
+from collections.abc import Callable, Sequence
+from functools import cache, lru_cache
 
 from fmdp.model import Structure
 
@@ -31,22 +32,8 @@ def elimination_order(structure: Structure) -> tuple[int, ...]:
     actions = [_mask(v - m for v in structure.action_scope(i)) for i in range(m)]
     beam_width = BEAM if m <= 12 else BEAM_LARGE
 
-    volume_cache: dict[tuple[int, bool], float] = {}
-
-    def volume(mask: int, of_actions: bool) -> float:
-        key = (mask, of_actions)
-        if key not in volume_cache:
-            table = structure.action_sizes if of_actions else sizes
-            product = 1.0
-            rest, position = mask, 0
-            while rest:
-                if rest & 1:
-                    product *= table[position]
-                rest >>= 1
-                position += 1
-            volume_cache[key] = product
-        return volume_cache[key]
-
+    open_volume = _volumes(sizes)
+    told_volume = _volumes(structure.action_sizes)
     # done -> (cost so far, order, union of parents, union of action variables)
     frontier: dict[int, tuple[float, tuple[int, ...], int, int]] = {0: (0.0, (), 0, 0)}
     for _ in range(m):
@@ -58,14 +45,33 @@ def elimination_order(structure: Structure) -> tuple[int, ...]:
                 after = done | 1 << i
                 needed_after = needed | parents[i]
                 told_after = told | actions[i]
-                step = sizes[i] * volume(needed_after & ~after, False) * volume(told_after, True)
-                candidate = (cost + step, (*order, i), needed_after, told_after)
-                if after not in following or candidate[:2] < following[after][:2]:
-                    following[after] = candidate
+                total = cost + sizes[i] * open_volume(needed_after & ~after) * told_volume(
+                    told_after
+                )
+                other = following.get(after)
+                # Most sets are met at a worse price than before; orders are made for the others.
+                if other is not None and total > other[0]:
+                    continue
+                longer = (*order, i)
+                if other is None or (total, longer) < other[:2]:
+                    following[after] = (total, longer, needed_after, told_after)
         kept = sorted(following.items(), key=lambda item: item[1][:2])[:beam_width]
         frontier = dict(kept)
     (best,) = frontier.values()
     return best[1]
+
+
+def _volumes(sizes: Sequence[int]) -> Callable[[int], float]:
+    """The number of joint values of the variables in a mask, each mask multiplied out once."""
+
+    @cache
+    def volume(mask: int) -> float:
+        if not mask:
+            return 1.0
+        highest = mask.bit_length() - 1
+        return volume(mask ^ 1 << highest) * sizes[highest]
+
+    return volume
 
 
 def _mask(variables: object) -> int:
