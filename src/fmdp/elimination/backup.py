@@ -26,18 +26,19 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fmdp.elimination import kernels, ties
-from fmdp.elimination.classes import FlatTables, action_classes
+from fmdp.elimination.classes import FlatTables, Look, action_classes
 from fmdp.elimination.decomposition import decompose
 from fmdp.elimination.forbidden import charges, charging
 from fmdp.elimination.layout import PARALLEL_STATES, VECTORS, Layout, choose_layout
 from fmdp.elimination.program import Program, build_program
 from fmdp.elimination.rounding import tie_slack
+from fmdp.elimination.split import Rotated, bytes_of, split_layout, take_larger, tiles, transpose
 from fmdp.elimination.truncation import Truncation, make_truncation, truncate
 from fmdp.errors import InvalidParameter, TooLarge
 from fmdp.interrupts import held
@@ -60,6 +61,32 @@ _NO_CHOICE = tuple(kernels.Chosen(np.zeros(0, dtype=np.int64), 0.0, 0, 0))
 
 class TimeUp(Exception):
     """A deadline passed inside a sweep or a preparation, which is left half done."""
+
+
+class _Part(NamedTuple):
+    """Some joint actions, with a program of their own."""
+
+    rotated: Rotated
+    program: Program
+    rooms: list[tuple[NDArray[Any], ...]]
+
+    def sweep(
+        self,
+        over: Callable[[int, Callable[[Share], object]], None],
+        h: Vector,
+        out: Vector,
+    ) -> None:
+        """out <- the best of these joint actions, both in the part's own order."""
+        steps = tuple(self.program.steps)
+
+        def work(share: Share) -> None:
+            thread, first, end = share
+            room = self.rooms[thread]
+            kernels.run(
+                kernels.BACKUP, h, out, _EMPTY, first, end, steps, room, _ONE_SWEEP, _NO_CHOICE
+            )
+
+        over(self.rotated.layout.n_branches, work)
 
 
 class Backup:
@@ -118,7 +145,7 @@ class Backup:
             classes=classes,
             look=look,
         )
-        self.roundings = self._count_roundings()
+        self.roundings = self._count_roundings(self.layout)
         """How often a number is rounded, at most, on its way through a backup."""
         caps = 8 * self.layout.table_entries if shape == kernels.BOX else 0
         self.predicted_bytes = self.layout.memory(self.threads) + caps
@@ -126,6 +153,9 @@ class Backup:
         if self.predicted_bytes > limit:
             self._refuse(self.predicted_bytes, limit)
 
+        rotated: tuple[Rotated, ...] = ()
+        if share_for is not None and not nested:
+            rotated = split_layout(self.layout, self.threads, limit - self.predicted_bytes, look)
         self.program: Program = build_program(self.layout, look, shape=shape, worst=worst)
         self.deadline: float | None = None
         """When a sweep is cut off with TimeUp, on time.monotonic's clock."""
@@ -133,7 +163,14 @@ class Backup:
         self.extremes = np.zeros(3)
         """Smallest and largest residual of the last sweep, and the largest |h|."""
         self._steps = tuple(self.program.steps)
-        self._rooms = [self._new_room() for _ in range(self.threads)]
+        self._rooms = [self._new_room(self.program) for _ in range(self.threads)]
+        self.rotations = [self._part(own, look) for own in rotated]
+        """How joint actions are swept, where that is faster in parts."""
+        if rotated:
+            self._turned = np.empty(structure.n_states), np.empty(structure.n_states)
+            self.roundings = max(self._count_roundings(own.layout) for own in rotated)
+            self.predicted_bytes += bytes_of(rotated, self.threads)
+            self.predicted_seconds = sum(own.layout.seconds(self.threads) for own in rotated)
 
         sizes = structure.state_sizes
         self._in_order = self.layout.order == tuple(range(structure.m))
@@ -143,17 +180,22 @@ class Backup:
         if share_for is not None:
             self._arrange()
 
-    def _new_room(self) -> tuple[NDArray[Any], ...]:
-        arena, best = np.empty(self.program.arena_size), np.empty(self.layout.leaf_size)
+    def _part(self, rotated: Rotated, look: Look) -> _Part:
+        program = build_program(rotated.layout, look)
+        rooms = [self._new_room(program) for _ in range(self.threads)]
+        return _Part(rotated, program, rooms)
+
+    def _new_room(self, program: Program) -> tuple[NDArray[Any], ...]:
+        arena, best = np.empty(program.arena_size), np.empty(program.layout.leaf_size)
         order = np.zeros(self.structure.max_state_size + 1, dtype=np.int64)
         return tuple(kernels.Room(arena, best, self.extremes, self._stop, order))
 
-    def _count_roundings(self) -> int:
+    def _count_roundings(self, layout: Layout) -> int:
         """A step sums the values of its group one after the other, each times a product of the
         group's rows; rows sum to 1 up to a rounding a value; rewards are sums of their factors."""
         sizes = self.structure.state_sizes
         total = 2 * self.structure.l + 2
-        for group in self.layout.groups:
+        for group in layout.groups:
             own = [sizes[i] for i in group.members]
             total += math.prod(own) + sum(own) + 2 * len(own) + 4
             # A cap is a difference, and every value that is poured over leaves another.
@@ -224,6 +266,10 @@ class Backup:
             room = np.maximum(tables.upper - tables.transitions, 0.0)
             kernels.gather_products(room, program.row_sources, steps.caps)
         kernels.gather_sums(tables.rewards, program.reward_sources, steps.rewards)
+        for part in self.rotations:
+            own = part.program
+            kernels.gather_products(tables.transitions, own.row_sources, own.steps.rows)
+            kernels.gather_sums(tables.rewards, own.reward_sources, own.steps.rewards)
 
     # ---- vectors in elimination order -----------------------------------------------------------
 
@@ -306,6 +352,25 @@ class Backup:
 
     def sweep(self, h: Vector, out: Vector) -> None:
         """out <- L h (no discount), both in elimination order."""
+        if not self.rotations:
+            self._sweep_whole(h, out)
+            return
+        turned, found = self._turned
+        for part in self.rotations:
+            if part.rotated.rows == 1:
+                part.sweep(self.over, h, out)
+                continue
+            self._by_tiles(transpose, part.rotated, h, turned)
+            part.sweep(self.over, turned, found)
+            self._by_tiles(take_larger, part.rotated, found, out)
+
+    def _by_tiles(
+        self, move: Callable[..., None], rotated: Rotated, source: Vector, out: Vector
+    ) -> None:
+        rows, columns = rotated.rows, rotated.columns
+        self.over(tiles(rows), lambda piece: move(source, rows, columns, *piece[1:], out))
+
+    def _sweep_whole(self, h: Vector, out: Vector) -> None:
         self._over_branches(lambda part: self._run(kernels.BACKUP, h, out, part))
 
     def iterate(self, h: Vector, new: Vector, scratch: Vector, pace: kernels.Pace) -> int:
@@ -329,7 +394,7 @@ class Backup:
         # min_a (R + P h) = -max_a (-R + P (-h)), and a nested maximum of -h is a minimum of h.
         self._turn_rewards()
         try:
-            self.sweep(-h, out)
+            self._sweep_whole(-h, out)
         finally:
             self._turn_rewards()
         np.negative(out, out=out)

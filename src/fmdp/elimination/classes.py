@@ -76,6 +76,12 @@ class ActionClasses:
     def __hash__(self) -> int:
         return hash((self.transitions.tobytes(), self.rewards.tobytes()))
 
+    def taken(self, which: NDArray[Any]) -> ActionClasses:
+        """Those of some of the joint actions."""
+        return ActionClasses(
+            self.transitions[:, which], self.rewards[:, which], self.actions[which]
+        )
+
     def of_group(self, step: Step) -> tuple[Index, Index]:
         """Class of every joint action in a step, and the first joint action of each class."""
         if step not in self._groups:

@@ -231,9 +231,11 @@ def _cut(
 
 
 @lru_cache(maxsize=16)
-def _candidates(structure: Structure, nested: bool, classes: ActionClasses) -> tuple[Layout, ...]:
+def _candidates(
+    structure: Structure, nested: bool, classes: ActionClasses, order: tuple[int, ...] | None
+) -> tuple[Layout, ...]:
     """The layouts to choose from.  Choosing a planner, planning and evaluating ask for the same."""
-    order = elimination_order(structure)
+    order = elimination_order(structure) if order is None else order
     found: list[Layout] = []
     for limit, last_limit in ((1, 1),) if nested else _GROUP_LIMITS:
         make = partial(
@@ -260,20 +262,21 @@ def choose_layout(
     threads: int = 1,
     memory_limit: int | None = None,
     classes: ActionClasses | None = None,
+    order: tuple[int, ...] | None = None,
     look: Look = nothing,
 ) -> Layout:
     """The leanest of the fastest layouts that fit; the leanest of all if none does.
 
     Candidates: sizes of groups, and as branches every beginning of the sequence in which current
     variables come into play (the first ones cost nothing extra; each later one trades time for
-    memory), as far as conditioning pays at all.
+    memory), as far as conditioning pays at all.  `order`: another one than the cheapest.
     """
     structure = charging(structure)
     if classes is None:
         classes = action_classes(structure, look=look)
     few = classes.transitions.size + classes.rewards.size <= _REMEMBERED
     search = _candidates if few else _candidates.__wrapped__
-    candidates = search(structure, nested, classes)
+    candidates = search(structure, nested, classes, order)
     fitting = []
     for layout in candidates:
         look()
