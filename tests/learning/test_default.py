@@ -22,11 +22,14 @@ units = st.floats(0.0, 1.0)
 
 
 def test_the_upper_end_by_hand() -> None:
-    # sd .1 above a mean of .5, where Wilson's end is lower: ratio .04, (.52 + .102) / 1.04 = .598.
-    assert upper_end(0.5, 0.01, 1.0) == pytest.approx(0.6)
+    # sd .1 above a mean of .5, where Wilson's end is lower: ratio .04, (.52 + .102) / 1.04 = .598;
+    # and 1 / 25^2 more.
+    assert upper_end(0.5, 0.01, 1.0) == pytest.approx(0.6016)
     # 0 of 5 under Beta(1/2, 1/2): mean 1/12, sd .1045; c^2 / N = 1/7, and Wilson's end is
-    # (.08333 + .07143 + sqrt(.010913 + .005102)) / 1.142857 = .24615.
-    assert upper_end(1 / 12, 11 / 144 / 7, 1.0) == pytest.approx(0.246147, abs=1e-6)
+    # (.08333 + .07143 + sqrt(.010913 + .005102)) / 1.142857 = .24615; and 1 / 49 more.
+    assert upper_end(1 / 12, 11 / 144 / 7, 1.0) == pytest.approx(0.246147 + 1 / 49, abs=1e-6)
+    # 0 of 1, of a row for itself: mean 1/4, sd 1/4, N = 3.
+    assert upper_end(0.25, 0.0625, 1.0) == pytest.approx(0.5 + 1 / 9, abs=0.05)
     assert upper_end(0.99, 0.04, 1.0) == 1.0
     assert upper_end([0.0, 1.0], 0.0, 1.0) == pytest.approx([0.0, 1.0])
 
@@ -41,9 +44,12 @@ def test_the_upper_end_is_above_the_mean_and_grows(mean: float, share: float, c:
 
 @given(units, st.floats(1e-6, 1.0), st.floats(0.0, 4.0))
 def test_wilsons_end_solves_its_equation(mean: float, share: float, c: float) -> None:
-    """Where it is the larger one: (q - mu)^2 = c^2 q (1 - q) / N."""
+    """Where it is the larger one: (q - mu)^2 = c^2 q (1 - q) / N, for q less c^4 / N^2."""
     variance = share * mean * (1 - mean)
     q = float(upper_end(mean, variance, c))
+    if q == 1.0:
+        return
+    q -= (c * c * share) ** 2
     if mean * (1 - mean) > 1e-9 and mean + c * np.sqrt(variance) < q < 1.0:
         assert (q - mean) ** 2 == pytest.approx(c * c * q * (1 - q) * share, abs=1e-9)
 
@@ -108,14 +114,15 @@ def test_the_model_is_optimistic_in_every_row(model: fmdp.FactoredMDP) -> None:
 
 
 def test_rewards_are_in_their_unit() -> None:
-    """Once 3 of [1, 5]: half of the range, as before it was seen; a coin's variance over 3."""
+    """Once 3 of [1, 5]: half of the range, as before it was seen; a coin's variance over 3, which
+    is that of 3 samples."""
     model = fmdp.FactoredMDP.from_factors(
         [2], [1], [([0], np.full((2, 2), 0.5))], [([], np.array([3.0]))], reward_ranges=[(1, 5)]
     )
     statistics = Statistics(model.structure)
     statistics.record((0,), (0,), [3.0], (0,))
     batches = with_batch(no_batches(1), statistics)
-    expected = 1.0 + 4.0 * (0.5 + np.sqrt(0.25 / 3))
+    expected = 1.0 + 4.0 * (0.5 + np.sqrt(0.25 / 3) + 1 / 9)
     assert optimistic_rewards(statistics, batches, 1.0) == pytest.approx([expected])
 
 

@@ -132,6 +132,24 @@ def test_it_takes_the_memory_that_is_left() -> None:
         assert abs(plan.stats["accelerated"] - kept) <= 1
 
 
+@pytest.mark.parametrize("unit", [5e-324, 1e-310, 5e-309, 1e-300, 1e290])
+def test_units_at_the_ends_of_what_numbers_can_be(unit: float) -> None:
+    rows = [[0.6, 0.4], [0.3, 0.7]]
+    model = FactoredMDP.from_factors(
+        (2,), (1,), [((0,), rows)], [((0,), [0.0, unit])], reward_ranges=[(0.0, unit)]
+    )
+    plan = fmdp.Exact().plan(model)
+    assert plan.gain_lower <= unit * 4 / 7 <= plan.gain_upper
+
+
+def test_plans_inside_learners_do_not_ask(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exact, "always_reached", lambda *_: pytest.fail("asked"))
+    model = fmdp.problem("circle:4,dynamics=guestrin")
+    prepared = fmdp.Exact().prepare(model.structure)
+    for _ in range(2):
+        assert prepared.solve(model).status is Status.CONVERGED
+
+
 # -- a state that is always reached ---------------------------------------------------------------
 
 
@@ -142,6 +160,16 @@ def test_states_that_are_always_reached() -> None:
     assert always_reached(fmdp.problem("circle:3,dynamics=guestrin")) == (1, 1, 1)
     assert always_reached(fmdp.problem("circle:3,dynamics=talebi")) == (0, 0, 0)
     assert always_reached(fmdp.problem("circle:3")) is None
+    long = np.eye(40, k=1) * 0.5 + np.eye(40) * 0.5
+    long[-1, -1] = 1.0
+    chain = FactoredMDP.from_factors((40,), (1,), [((0,), long)], [((0,), np.zeros(40))])
+    assert always_reached(chain) == (39,)
+    idle = tuple(range(1, 71))
+    wide = FactoredMDP.from_factors(
+        (2,), (1,) * 70, [((0, *idle), [[0.5, 0.5], [0.0, 1.0]])], [((0,), [0, 1])]
+    )
+    assert always_reached(wide) == (1,)
+    assert fmdp.Exact().plan(wide).status is Status.CONVERGED
     turning = FactoredMDP.from_factors((2,), (1,), [((0,), [[0, 1], [1, 0]])], [((0,), [0, 1])])
     assert always_reached(turning) is None
 

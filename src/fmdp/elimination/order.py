@@ -66,10 +66,11 @@ def _volumes(sizes: Sequence[int]) -> Callable[[int], float]:
 
     @cache
     def volume(mask: int) -> float:
-        if not mask:
-            return 1.0
-        highest = mask.bit_length() - 1
-        return volume(mask ^ 1 << highest) * sizes[highest]
+        product = 1.0
+        for position in range(mask.bit_length()):
+            if mask >> position & 1:
+                product *= sizes[position]
+        return product
 
     return volume
 

@@ -4,15 +4,17 @@ At the start of an episode every row has a posterior that knows how alike rows a
 With g_i the marginal of the last plan's bias along variable i, scaled to [0, 1] (what each value of
 s_i is worth), the worth <theta, g_i> of a row has a posterior mean mu and a deviation sd, and
 
-    u = max(mu + c sd, Wilson(mu, sd, c)),    at most 1,    c = 1,
+    u = max(mu + c sd, Wilson(mu, sd, c)) + c^4 / N^2,    at most 1,    c = 1,
 
 is what the row is planned with: the mean row, of which so much goes to the best value that its
-worth is u. Wilson's upper end, the largest q with (q - mu)^2 <= c^2 q (1 - q) / N for the N with
-sd^2 = mu (1 - mu) / N, is the larger one where mu < 1/2: a row that failed five times of five has a
-mean near 0 and hardly any variance, and yet it may be good. Rewards: the same, in units of their
-range, with the variance of their noise learned from the sums of the episodes (noise.py). The rest
-is an ordinary plan of an ordinary model, so that any planner serves, with alike rows, constraints
-and effects.
+worth is u. N is the number of samples that this is worth: sd^2 = mu (1 - mu) / N. Wilson's upper
+end, the largest q with (q - mu)^2 <= c^2 q (1 - q) / N, is the larger one where mu < 1/2: a row
+that failed five times of five has a mean near 0 and hardly any variance, and yet it may be good.
+The last term is gone after a few samples: what went wrong the first time is tried a second time,
+where otherwise one step of bad luck could rule out the best action for good. Rewards: the same, in
+units of their range, with the variance of their noise learned from the sums of the episodes
+(noise.py). The rest is an ordinary plan of an ordinary model, so that any planner serves, with
+alike rows, constraints and effects.
 
 Nothing is to be tuned: the scale c = 1 is the posterior's own. Everything is in units of the
 bias, so that the unit of the reward does not matter. docs/default-learner.md has the evidence and
@@ -127,14 +129,14 @@ def optimistic_rewards(statistics: Statistics, batches: Batches, c: float) -> Fl
 
 
 def upper_end(mean: ArrayLike, variance: ArrayLike, c: float) -> Floats:
-    """The larger of mean + c sd and Wilson's upper end, at most 1; for a number in [0, 1] with this
-    posterior mean and variance. Broadcasts."""
+    """The larger of mean + c sd and Wilson's upper end, and c^4 / N^2 more, at most 1; for a number
+    in [0, 1] with this posterior mean and variance. Broadcasts."""
     mu, var = np.asarray(mean, dtype=np.float64), np.asarray(variance, dtype=np.float64)
     coin = mu * (1.0 - mu)
     # c^2 / N: no variance says that there is nothing to learn.
     ratio = c * c * np.divide(var, coin, out=np.zeros_like(mu * var), where=coin > 0.0)
     wilson = (mu + 0.5 * ratio + np.sqrt(ratio * coin + 0.25 * ratio**2)) / (1.0 + ratio)
-    upper: Floats = np.minimum(np.maximum(mu + c * np.sqrt(var), wilson), 1.0)
+    upper: Floats = np.minimum(np.maximum(mu + c * np.sqrt(var), wilson) + ratio**2, 1.0)
     return upper
 
 

@@ -51,7 +51,8 @@ _BLOCK = 1 << 14
 def acceleration_for(backup: Backup, memory_limit: int | None) -> Anderson | None:
     """With as many differences as there is room for beside the backup; None: too little for any."""
     limit = memory_limit if memory_limit is not None else available_memory() // 2
-    room = limit - backup.predicted_bytes
+    blocks = -(-backup.n_states // _BLOCK)
+    room = limit - backup.predicted_bytes - 8 * 3 * KEPT * blocks
     kept = min(KEPT, (room // backup.n_states - 2 * 8) // (2 * 4))
     if kept < LEAST_KEPT:
         return None
@@ -65,7 +66,7 @@ class Anderson:
         """`over`: see `Backup.over`. `unit`: of the rewards."""
         self._over = over
         # Singles end at 1e38: a power of 2 brings the differences near 1 and changes no digit.
-        self._scale = 2.0 ** -math.frexp(unit)[1]
+        self._scale = math.ldexp(1.0, min(-math.frexp(unit)[1], 1000))
         self._f, self._g = np.empty(n_states), np.empty(n_states)
         self._df: Singles = np.empty((kept, n_states), dtype=np.float32)
         self._dg: Singles = np.empty((kept, n_states), dtype=np.float32)
@@ -76,7 +77,7 @@ class Anderson:
         self._used = 0
         """Differences so far; the latest is at (used - 1) % kept."""
         self._begun = False
-        self._least = np.inf
+        self._least = self._least_ever = np.inf
         self._restarts = 0
 
     @property
@@ -103,7 +104,8 @@ class Anderson:
         if gap > GROWN * self._least:
             self._restarts += 1
             self.restart()
-        elif gap < self._least:
+        if gap < self._least_ever:
+            self._least_ever = gap
             self._restarts = 0
         self._least = min(self._least, gap)
         kept = self.kept
@@ -128,10 +130,15 @@ class Anderson:
         weights = _least_squares(
             without_constants, sums[1, :count] - totals * (sums[2, 1] / len(h))
         )
-        self._over(
-            self._blocks,
-            lambda part: _combine(self._g, self._dg, weights / self._scale, part[1], part[2], h),
-        )
+        weights = weights / self._scale
+        try:
+            self._over(
+                self._blocks,
+                lambda part: _combine(self._g, self._dg, weights, part[1], part[2], h),
+            )
+        except BaseException:
+            h[:] = self._g  # not some of this and some of that: a plain step, which is sound
+            raise
 
 
 def _least_squares(gram: Floats, products: Floats) -> Floats:

@@ -19,13 +19,14 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fmdp.elimination import kernels
-from fmdp.elimination.backup import Backup, TimeUp, backup_for
+from fmdp.elimination.backup import Backup, TimeUp, backup_for, check_clock
 from fmdp.elimination.rounding import rounding_allowance
 from fmdp.elimination.ties import TIE_TOLERANCE
 from fmdp.errors import InvalidParameter
@@ -254,13 +255,18 @@ def _solve(
                 return found
         return iteration.Rescue(bounds=better.bounds, discounted=True)
 
-    accelerate: Anderson | None = None
-    # Not where it could change which of several biases is found.
-    one_bias = isinstance(tables, FactoredMDP) and (
-        discount != 1.0 or always_reached(tables) is not None
-    )
-    if describe and cold and one_bias:
-        accelerate = acceleration_for(backup, settings.memory_limit)
+    acceleration: Anderson | None = None
+
+    def accelerate() -> Anderson | None:
+        nonlocal acceleration
+        # Not where it could change which of several biases is found.
+        look = partial(check_clock, limits.deadline)
+        if isinstance(tables, FactoredMDP) and (
+            discount != 1.0 or always_reached(tables, look) is not None
+        ):
+            acceleration = acceleration_for(backup, settings.memory_limit)
+        return acceleration
+
     outcome = iteration.solve(
         iteration.OptimalOperator(backup),
         h,
@@ -270,7 +276,7 @@ def _solve(
         rescue=rescue if discount == 1.0 else None,
         patience=None if describe or structure.n_states > STATES else PATIENCE,
         room=room if discount == 1.0 else 0.0,
-        accelerate=accelerate,
+        accelerate=accelerate if describe and cold else None,
         progress=progress,
     )
     small = structure.n_states * structure.n_actions <= POLISHED_PAIRS
@@ -284,8 +290,8 @@ def _solve(
             if found.h is not None and finish is not None and finish.unique_bias:
                 outcome = replace(outcome, h=found.h, lower=low, rescued=True)
     stats: dict[str, Any] = {"damping": outcome.damping, **engine_stats(backup)}
-    stats["accelerated"] = 0 if accelerate is None else accelerate.kept
-    stats["memory_bytes"] += 0 if accelerate is None else accelerate.bytes
+    stats["accelerated"] = 0 if acceleration is None else acceleration.kept
+    stats["memory_bytes"] += 0 if acceleration is None else acceleration.bytes
     policy: TablePolicy | None
     lower: float | None = outcome.lower
     upper: float | None = outcome.upper

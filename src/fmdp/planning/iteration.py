@@ -136,7 +136,7 @@ def solve(
     rescue: Callable[[Vector], Rescue | None] | None = None,
     patience: int | None = None,
     room: float = 0.0,
-    accelerate: Anderson | None = None,
+    accelerate: Callable[[], Anderson | None] | None = None,
     progress: Progress | None = None,
 ) -> Ending:
     """Iterate from h (changed in place) until the gap is at most the tolerance or a limit is hit.
@@ -145,8 +145,8 @@ def solve(
     that damped value iteration from zero converges to, which is a definition where the bias is not
     unique.  `dampings`: what tau is at first, and after each stall.  `rescue`: see above;
     `patience`: after how many sweeps it is asked even if the gap still shrinks.  `room`: how much
-    of the tolerance the caller needs for itself.  `accelerate`: which chooses the next h for as
-    long as that helps; whatever bias it comes to should then be the only one.
+    of the tolerance the caller needs for itself.  `accelerate`: makes what chooses the next h
+    for as long as that helps; whatever bias it comes to should then be the only one.
     """
     backup = operator.backup
     new, scratch = np.empty_like(h), np.empty_like(h)
@@ -166,10 +166,11 @@ def solve(
 
     # Wherever Ctrl-C or the clock finds it, the bounds of the whole sweeps before hold.
     try:
+        faster = None if accelerate is None else accelerate()
         while True:
             before_sweeps, begun = sweeps, time.monotonic()
             whole = False
-            at_once = 1 if accelerate is not None and accelerate.on else chunk
+            at_once = 1 if faster is not None and faster.on else chunk
             pace = Pace(
                 sweeps=max(1, min(at_once, limits.max_sweeps - sweeps)),
                 tolerance=tolerance - room - 2.0 * slack,
@@ -212,8 +213,8 @@ def solve(
             before = next((g for n, g in reversed(history) if n <= sweeps - _WINDOW), None)
             impatient = rescue is not None and patience is not None and sweeps >= patience
             stalled = before is not None and gap >= _STALLED * before
-            if stalled and accelerate is not None:
-                accelerate = None
+            if stalled and faster is not None and faster.on:
+                faster = None
                 history.clear()
             elif discount == 1.0 and before is not None:
                 if lower_taus and gap >= _STALLED * before and not impatient:
@@ -255,8 +256,8 @@ def solve(
                     status = Status.PRECISION_LIMIT
                     break
             whole = False  # from here on new is no longer L h
-            if accelerate is not None and accelerate.on:
-                accelerate.advance(h, new, low, high)
+            if faster is not None and faster.on:
+                faster.advance(h, new, low, high)
             else:
                 operator.advance(h, new, pace._replace(tau=tau))
     except KeyboardInterrupt:

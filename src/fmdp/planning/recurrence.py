@@ -18,46 +18,56 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from fmdp.elimination.classes import Look, nothing
 from fmdp.model import FactoredMDP
+from fmdp.model.spaces import count
 
 
-def always_reached(model: FactoredMDP) -> tuple[int, ...] | None:
-    """Such a joint state, or None."""
+def always_reached(model: FactoredMDP, look: Look = nothing) -> tuple[int, ...] | None:
+    """Such a joint state, or None; `look` is called now and then, and may raise."""
     structure = model.structure
     found = []
     for i, (scope, table) in enumerate(
         zip(structure.transition_scopes, model.transitions, strict=True)
     ):
         possible = np.asarray(table) > 0.0
-        sizes = [structure.sizes[v] for v in scope]
+        n_values = possible.shape[1]
         if i in scope:
             own = scope.index(i)
-            rows = np.moveaxis(possible.reshape(*sizes, -1), own, 0)
-            by_value = rows.reshape(sizes[own], -1, possible.shape[1])
+            after = count(structure.scope_sizes(scope[own + 1 :]))
+            rows = possible.reshape(-1, n_values, after, n_values)
+            by_value = rows.transpose(1, 0, 2, 3).reshape(n_values, -1, n_values)
         else:
             # What s_i was does not matter.
-            by_value = np.broadcast_to(possible, (structure.state_sizes[i], *possible.shape))
-        value = _attractor(by_value)
+            by_value = np.broadcast_to(possible, (n_values, *possible.shape))
+        value = _attractor(by_value, look)
         if value is None:
             return None
         found.append(value)
     return tuple(found)
 
 
-def _attractor(possible: NDArray[np.bool_]) -> int | None:
+def _attractor(possible: NDArray[np.bool_], look: Look) -> int | None:
     """A value of one variable that may stay and is reached from all; possible[u, row, v]."""
-    n_values = possible.shape[0]
+    n_values = len(possible)
+    hopeless = np.zeros(n_values, dtype=np.bool_)
     for value in range(n_values):
-        if not possible[value, :, value].all():
+        if hopeless[value] or not possible[value, :, value].all():
             continue
         reached = np.zeros(n_values, dtype=np.bool_)
         reached[value] = True
-        grows = True
-        while grows and not reached.all():
-            goes = np.asarray(possible[:, :, reached].any(axis=2))
-            nearer = goes.all(axis=1) | reached
-            grows = bool((nearer != reached).any())
-            reached = nearer
+        # Rows (u, row) that give the set some probability; a value joins when all of its rows do.
+        hits = possible[:, :, value].copy()
+        joins = hits.all(axis=1) & ~reached
+        while joins.any():
+            look()
+            reached |= joins
+            for joined in np.flatnonzero(joins):
+                hits |= possible[:, :, joined]
+            joins = hits.all(axis=1) & ~reached
         if reached.all():
             return value
+        # From all of these the value is reached: could all values come to one of them, they could
+        # come to it.
+        hopeless |= reached
     return None

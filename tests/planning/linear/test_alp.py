@@ -15,7 +15,7 @@ from fmdp.errors import InvalidParameter, TooLarge
 from fmdp.model import FactoredMDP, OptimisticTables, Structure
 from fmdp.model.products import product
 from fmdp.planning.linear import ALP, chains
-from fmdp.planning.linear.highs import LinearProgram, LPStatus, Solution
+from fmdp.planning.linear.highs import LinearProgram, LPStatus, Rows, Solution
 from fmdp.planning.plan import Status
 from fmdp.testing.strategies import models, optimistic_tables, structures
 
@@ -292,6 +292,42 @@ def test_a_plan_that_is_cut_short_is_the_best_point_so_far() -> None:
     assert values == sorted(values, reverse=True)
     assert values[0] <= 480.0 + 1e-6
     assert best.objective - 1e-6 <= values[-1] < 0.5 * (best.objective + values[0])
+    # Where the box has to be widened the centre is moved to a worse point.
+    ring, average = fmdp.problem("bi-ring:18,dynamics=guestrin"), ALP(criterion="average")
+    for planner, chosen in ((ALP(), ring), (average, model)):
+        limited = [
+            dataclasses.replace(planner, max_iterations=rounds) for rounds in (1, 2, 3, 5, 8)
+        ]
+        values = [one.plan(chosen).objective for one in limited]
+        assert values == sorted(values, reverse=True)
+        assert values[-1] >= planner.plan(chosen).objective - 1e-6
+
+
+def test_rows_without_a_weight_have_a_slack_too() -> None:
+    """Under a fixed bound a state and action may matter to no weight."""
+    nowhere = np.zeros(3, dtype=np.int32)
+    rows = Rows(
+        np.array([1.0, -2.0, 0.5]),
+        np.full(3, np.inf),
+        np.array([0, 2, 2], dtype=np.int32),
+        np.array([0, 1], dtype=np.int32),
+        np.array([3.0, 4.0]),
+    )
+    assert rows.slack(np.array([1.0, 2.0])).tolist() == [10.0, 2.0, -0.5]
+    empty = Rows(np.zeros(3), np.zeros(3), nowhere, nowhere[:0], np.zeros(0))
+    assert empty.slack(np.zeros(2)).tolist() == [0.0, 0.0, 0.0]
+    learner = fmdp.DORL(planner=ALP(criterion="average"))
+    assert fmdp.simulate(fmdp.problem("circle:17"), learner, steps=60, seed=0).steps == 60
+
+
+def test_a_first_stage_that_is_cut_short_is_followed_by_the_second() -> None:
+    """Its weights alone say nothing about what to do."""
+    model = fmdp.problem("circle:24")
+    plan = ALP(criterion="average", max_iterations=3).plan(model)
+    assert plan.status is Status.ITERATION_LIMIT
+    assert plan.iterations > 3
+    assert plan.objective >= ALP(criterion="average").plan(model).objective - 1e-6
+    assert plan.gain_upper <= plan.objective + 1e-6
 
 
 def test_what_a_hurried_plan_calls_converged_is_within_its_tolerance() -> None:

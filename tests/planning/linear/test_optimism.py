@@ -108,4 +108,4 @@ def test_a_flat_program_ends_because_cuts_are_kept(monkeypatch: pytest.MonkeyPat
     assert found.status is Status.CONVERGED
     assert found.objective - 0.03 <= few.objective <= 30.0 / (1.0 - planner.discount)
     monkeypatch.setattr(cuts, "_GROW", 0.0)
-    assert planner.prepare(structure).solve(seen[-1]).status is Status.ITERATION_LIMIT
+    assert planner.prepare(structure).solve(seen[-1]).iterations > 2 * found.iterations

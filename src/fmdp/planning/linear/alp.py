@@ -373,6 +373,7 @@ class _Stages:
             self._scale,
             self.forms.basis.needless,
             shift=self.forms.origin * charges[0],
+            raisable=tuple(part.rhs != FIXED for part in constraints),
             rounds=HURRIED_ROUNDS if hurried and len(cost) - 1 > STABILISED else None,
         )
 
@@ -387,17 +388,19 @@ class _Stages:
         violation, missing = self._missing(self.average, first)
         gain = float(first.x[n])
         bound = gain + missing + self.forms.origin
-        if first.status is not Status.CONVERGED:
+        if first.status not in (Status.CONVERGED, Status.ITERATION_LIMIT):
             return _Found(
                 first.status, first.x[:n], None, bound, violation, first.iterations, first.n_rows
             )
-        slack = max(self._tolerance, PINNED) * (1.0 + abs(gain))
+        # What a first stage that was cut short leaves has to be feasible for the second, too.
+        short = first.status is Status.ITERATION_LIMIT
+        slack = max(self._tolerance, PINNED) * (1.0 + abs(gain)) + (missing if short else 0.0)
         self.pinned.fixed = gain + slack
         question = self._question(self._value, hurried, self.discounted, self.pinned)
         second = self._second_solver.solve(replace(question, start=first.x[:n]), watch)
         x = second.x if np.isfinite(second.objective) else first.x
         return _Found(
-            second.status,
+            first.status if short else second.status,
             x[:n],
             None,
             bound,
@@ -409,9 +412,7 @@ class _Stages:
     def _missing(self, constraints: Constraints, answer: Answer) -> tuple[float, float]:
         """The worst violation, and by how much the right-hand side has to be raised for every
         constraint to hold whatever rounding has done."""
-        violation = answer.violation
-        if answer.status is not Status.CONVERGED:
-            violation = constraints.violation(answer.x)
+        violation = constraints.violation(answer.x)
         return violation, max(violation, 0.0) + self.forms.rounding(answer.x, constraints.discount)
 
     def _of_discounted(self, answer: Answer) -> _Found:

@@ -3,16 +3,16 @@
 One pass of the network gives, for every component and every value of its context, the (state,
 action) that violates the constraint most; all that are violated become rows of a warm HiGHS model
 (Schuurmans & Patrascu 2002). What is left at the end is certified by elimination, not by the
-solver. The objective never falls from round to round and is a lower bound on the optimum.
+solver. The objective of the program is a lower bound on the optimum where no box holds it up.
 
 Without enough rows the program is unbounded, so the weights start in a box. A box that still costs
 something at the end (a reduced cost at the bound) is widened and the search goes on: the answer
 does not depend on it. With many weights the box is a trust region around the best point so far
 (Marsten, Hogan & Blankenship 1975), since the corners of a large box are poor places to cut, and
-every round cuts at a second point nearer to that centre. The centre, its scalar raised until every
-constraint holds, bounds the optimum from above; once no box holds it up, the program from below.
-Where they are as near as asked, or a limit is met, the centre is the answer: the last vertex may be
-far out. Cuts that have not been tight for long are
+every round cuts at a second point nearer to that centre. The best of these points, its scalar
+raised until every constraint holds, bounds the optimum from above; the program, once no box holds
+it up, from below. Where they are as near as asked, or a limit is met, the best point is the answer:
+the last vertex may be far out. Cuts that have not been tight for long are
 dropped, since a round costs as much as it has rows; but how many may stay grows from round to
 round, and a hard plan leaves more of them to the next. With as many actions as weights a round
 finds two cuts an action: under optimism, where the program is flat, four cuts a weight were
@@ -140,8 +140,10 @@ class _Solve:
         """The objective at the centre of the trust region, its scalar raised until feasible."""
         self.least = -np.inf
         """What the optimum is at least: the objective of a relaxation that no box holds up."""
-        self.trusted = self.stabilised and len(self.parts) == 1
-        """Whether the centre is an answer: raising the scalar makes every constraint hold."""
+        self.best = np.zeros(self.n)
+        """The best weights so far for which raising the scalar makes every constraint hold,"""
+        self.best_merit = np.inf
+        """and the objective there. Only with many weights; else the last vertex is the answer."""
 
     # -- the LP ----------------------------------------------------------------------------------
 
@@ -237,6 +239,7 @@ class _Solve:
             if self.stabilised or not len(self.owner):
                 worst = self.separate(x, -np.inf)
                 self.merit = self.raised(self.value(x), worst)
+                self.consider(x, worst)
             while rounds < most:
                 outcome = self.lp.solve(seconds=self.watch.seconds_left())
                 rounds += 1
@@ -245,7 +248,7 @@ class _Solve:
                     break
                 if outcome.status is not LPStatus.OPTIMAL:
                     # Infeasible in this box, a component without a cut, or hopeless numbers.
-                    if not self.widen(x):
+                    if not self.widen():
                         status = STATUS[outcome.status]
                         break
                     self.separate(x, -np.inf)
@@ -261,6 +264,7 @@ class _Solve:
                 violation = max(violations)
                 if not held:
                     self.least = max(self.least, objective)
+                self.consider(x, violations)
                 self.watch.report(
                     iteration=rounds,
                     objective=objective + question.shift,
@@ -268,11 +272,15 @@ class _Solve:
                     rows=self.lp.n_rows,
                 )
                 if violation <= question.accuracy or len(self.owner) == before:
-                    if held and self.widen(x):
+                    if held and self.widen():
+                        if self.stabilised:
+                            kept._centre = x[: self.n].copy()
+                            self.merit = self.raised(objective, violations)
+                            self.lp.set_bounds(*self.box())
                         continue
                     # Without a new cut, or in a box as wide as numbers allow, nothing gets better.
                     status = Status.PRECISION_LIMIT
-                    if not held and violation <= question.tolerance:
+                    if self.good_enough(violation, held):
                         status = Status.CONVERGED
                     break
                 if self.watch.out_of_time():
@@ -281,15 +289,16 @@ class _Solve:
                 if self.stabilised:
                     self.move(x, objective, violations, held)
                     self.separate_between(x)
-                    if self.trusted and self.merit - self.least <= question.tolerance:
+                    if self.best_merit - self.least <= question.tolerance:
                         status = Status.CONVERGED
                         break
                     self.lp.set_bounds(*self.box())
         except KeyboardInterrupt:
             status = Status.INTERRUPTED
-        if self.trusted and violation > question.accuracy and np.isfinite(self.merit):
+        if violation > question.accuracy and np.isfinite(self.best_merit):
             # The last vertex may be far out; the best point so far is not.
-            x, objective, violation = self.centre_raised(), self.merit, 0.0
+            x, objective = self.best_raised(), self.best_merit
+            violation = max(part.violation(x) for part in self.parts)
         self.finish(x)
         return Answer(status, x[: self.n + 1], objective, violation, rounds, self.lp.n_rows)
 
@@ -302,15 +311,45 @@ class _Solve:
                 self.add(number, part.traced(part.violated(x, threshold)))
         return violations
 
-    def widen(self, x: Floats) -> bool:
+    def widen(self) -> bool:
         kept = self.kept
         if kept._radius > _WIDEST * self.question.scale:
             return False
         kept._radius *= _WIDEN
-        if self.stabilised:
-            kept._centre = x[: self.n].copy()
         self.lp.set_bounds(*self.box())
         return True
+
+    def good_enough(self, violation: float, held: bool) -> bool:
+        """Whether the answer is known to be within the tolerance of the optimum."""
+        question = self.question
+        if held:
+            return False
+        if violation <= question.accuracy or not np.isfinite(self.best_merit):
+            return violation <= question.tolerance
+        return self.best_merit - self.least <= question.tolerance
+
+    # -- the best point --------------------------------------------------------------------------
+
+    def consider(self, x: Floats, violations: list[float]) -> None:
+        """Keep these weights if they are the best that raising the scalar makes feasible."""
+        question = self.question
+        if not self.stabilised or question.raisable is None:
+            return
+        missing = 0.0
+        for raised, violation in zip(question.raisable, violations, strict=True):
+            if raised:
+                missing = max(missing, violation)
+            elif violation > question.accuracy:
+                return
+        merit = self.value(x) + question.charges[0] * missing
+        if merit < self.best_merit:
+            self.best, self.best_merit = x[: self.n].copy(), merit
+
+    def best_raised(self) -> Floats:
+        x = np.zeros(self.question.n_columns)
+        x[: self.n] = self.best
+        x[self.n] = (self.best_merit - self.value(x)) / self.question.cost[self.n]
+        return x
 
     # -- the trust region ------------------------------------------------------------------------
 
@@ -321,13 +360,6 @@ class _Solve:
         """The objective at a point, and what it would cost to make it feasible."""
         charged = zip(self.question.charges, violations, strict=True)
         return objective + max(charge * max(violation, 0.0) for charge, violation in charged)
-
-    def centre_raised(self) -> Floats:
-        assert self.kept._centre is not None
-        x = np.zeros(self.question.n_columns)
-        x[: self.n] = self.kept._centre
-        x[self.n] = (self.merit - self.value(x)) / self.question.cost[self.n]
-        return x
 
     def separate_between(self, x: Floats) -> None:
         """Cut at a point between the centre and x as well (Ben-Ameur & Neto 2007): near the centre
@@ -341,6 +373,7 @@ class _Solve:
             violations.append(part.violation(between))
             pattern = part.traced(part.violated(between, -np.inf))
             self.add(number, pattern.take(part.rows(pattern).slack(x) < -self.question.accuracy))
+        self.consider(between, violations)
         merit = self.raised(self.value(between), violations)
         if merit < self.merit:
             self.merit = merit

@@ -68,11 +68,12 @@ class Rows:
 
     def slack(self, x: Floats) -> Floats:
         """A x - lower."""
-        if not len(self):
-            return np.zeros(0)
-        products = self.value * x[self.index]
-        # No row is empty: each has at least the column it bounds.
-        return np.add.reduceat(products, self.start) - self.lower
+        # A row may be empty: a state and action that no weight matters to, under a fixed bound.
+        lengths = np.diff(np.append(self.start, len(self.index)))
+        row = np.repeat(np.arange(len(self)), lengths)
+        sums = np.bincount(row, self.value * x[self.index], len(self)).astype(np.float64)
+        slack: Floats = sums - self.lower
+        return slack
 
 
 @dataclass(frozen=True, eq=False)

@@ -74,6 +74,9 @@ class Question:
     """[K]: weights that stay 0."""
     shift: float = 0.0
     """What the objective lacks because rewards are counted from the forms' origin."""
+    raisable: tuple[bool, ...] | None = None
+    """For each constraint, whether a larger scalar makes it hold; None where that is not so simple
+    that the best point so far could be an answer."""
     rounds: int | None = None
     """After how many the best point so far has to do."""
     start: Floats | None = None
@@ -90,7 +93,7 @@ class Question:
 
 @dataclass(frozen=True, eq=False)
 class Answer:
-    """The last point (w, scalar), its objective, and how much it violates the constraints."""
+    """A point (w, scalar), its objective, and how much it violates the constraints."""
 
     status: Status
     x: Floats  # [K + 1]
