@@ -6,7 +6,8 @@
 For every problem the median, mean and worst gap regret after 10,000 steps over the seeds is divided
 by that of the better of PSRL c=.75 and DORL c=.03 (both exact), chosen with hindsight problem by
 problem and statistic by statistic.  Over the problems of a suite: geometric mean and maximum, with
-bootstrap intervals over the seeds.  `tuning` is for looking at; `held-back` was looked at once.
+bootstrap intervals over the seeds.  `tuning` is for looking at; `held-back` was looked at twice,
+and `fresh` was made for the last change of the learner, and looked at once.
 
 Runs are stored one JSON file a learner and suite, and only what is missing is run. Set
 OMP_NUM_THREADS=1 where processes share a machine.
@@ -54,6 +55,21 @@ SUITES: dict[str, tuple[str, ...]] = {
         "random:5,seed=7",
         "random:4,values=3,parents=2,actions=2,seed=5",
         "machines:2",
+    ),
+    "fresh": (
+        "circle:5",
+        "tree:5",
+        "bi-ring:4",
+        "grid:6,dynamics=talebi",
+        "star:6,dynamics=guestrin",
+        "tree:7,dynamics=ippc",
+        "circle:8,dynamics=ippc",
+        "jao:4",
+        "jao:2,delta=0.3,epsilon=0.2,actions=4",
+        "riverswim:3",
+        "random:6,seed=11",
+        "random:3,values=4,seed=9",
+        "machines:3",
     ),
 }
 STATISTICS = {"median": np.median, "mean": np.mean, "worst": np.max}

@@ -116,8 +116,8 @@ Tolerance = Annotated[
     _of_planner(
         "--tolerance",
         metavar="E",
-        help="exact, span: largest gap between the bounds; alp: largest violation. "
-        "Default: 1e-6 times the largest range of a reward factor.",
+        help="exact, span: largest gap between the bounds; alp: how far the objective may be above "
+        "its optimum. Default: 1e-6 times the largest range of a reward factor.",
     ),
 ]
 Robust = Annotated[

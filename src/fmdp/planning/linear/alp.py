@@ -100,7 +100,7 @@ class ALP(Limited, TieBreaking, Planner):
     criterion: str = criterion_setting("discounted")
     discount: float = discount_setting()
     tolerance: float | None = tolerance_setting(
-        "largest violation of a constraint that is left; by default 1e-6 times the largest range "
+        "how far the objective may be above the optimum; by default 1e-6 times the largest range "
         "of a reward factor (the factored program is solved to the solver's own precision, and "
         "its status says if that is worse)"
     )
