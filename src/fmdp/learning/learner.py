@@ -414,7 +414,8 @@ def for_learning(planner: Any, structure: Structure) -> Planner:
         steps = 1.0 / (1.0 - planner.discount) if discounted else 1.0
         changes["tolerance"] = TOLERANCE * total * steps
     # The iterations of a linear program are rounds or pivots, many of them cheap: it has a limit of
-    # its own where they are not (linear/alp.py). Nor is there one where there are as many sweeps as steps to plan for.
+    # its own where they are not (linear/alp.py). None either where there are as many sweeps as
+    # steps to plan for.
     finite = getattr(planner, "criterion", None) == "finite"
     iterated = isinstance(planner, Exact | SpanConstrained) and not finite
     if iterated and planner.max_iterations is None:
