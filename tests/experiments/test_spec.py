@@ -271,7 +271,7 @@ def test_the_keys_of_runs_stay_what_they_are(
         (
             "circle:3",
             "psrl fixed (alp basis=pairs method=factored discount=0.9)",
-        ): "3e159a80110ea70c",
+        ): "65c4f9ceb630bc17",  # with results version 4 its tolerance is one of discounted values
         (
             "circle:3",
             "psrl fixed (exact tolerance=0.25 max_iterations=11 ties=first)",
