@@ -244,11 +244,20 @@ def test_predicted_memory_covers_what_is_allocated() -> None:
     for name in ("circle:12", "bi-ring:10", "random:6,values=4,parents=3", "riverswim:3"):
         structure = problem(name).structure
         for backup in (Backup(structure), Backup(structure, shape=kernels.BOX)):
-            program = backup.program
-            arrays = [program.row_sources.at, program.reward_sources.at, *program.steps]
-            arrays += [array for room in backup._rooms for array in room]
-            vectors = 3 * 8 * structure.n_states
-            assert sum(array.nbytes for array in arrays) + vectors <= backup.predicted_bytes
+            assert _allocated(backup) <= backup.predicted_bytes
+    ring = problem("circle:20,dynamics=guestrin")
+    in_parts = Backup(ring.structure, share_for=ring)
+    assert in_parts.rotations
+    assert _allocated(in_parts) <= in_parts.predicted_bytes
+
+
+def _allocated(backup: Backup) -> int:
+    arrays = [*getattr(backup, "_turned", ())]
+    for part in (backup._whole, *backup._parts):
+        program = part.program
+        arrays += [program.row_sources.at, program.reward_sources.at, *program.steps]
+        arrays += [array for room in part.rooms for array in room]
+    return sum(array.nbytes for array in arrays) + 3 * 8 * backup.n_states
 
 
 @given(st.data())

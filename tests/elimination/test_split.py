@@ -50,9 +50,9 @@ def test_a_ring_in_parts(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
     model = fmdp.problem("circle:9,dynamics=guestrin")
     backup = Backup(model.structure, share_for=model, threads=threads)
     assert len(backup.rotations) > 1
-    actions = [part.rotated.layout.classes.actions[:, 0] for part in backup.rotations]
+    actions = [part.layout.classes.actions[:, 0] for part in backup.rotations]
     assert sorted(np.concatenate(actions).tolist()) == list(range(10))
-    steps = sum(part.rotated.layout.multiply_adds for part in backup.rotations)
+    steps = sum(part.layout.multiply_adds for part in backup.rotations)
     assert steps < 0.8 * backup.layout.multiply_adds
     h = np.random.default_rng(1).normal(size=512)
     expected = oracles.bellman(oracles.dense(model), h)
@@ -72,9 +72,19 @@ def test_plans_in_parts_are_certified(monkeypatch: pytest.MonkeyPatch) -> None:
     assert parts.stats["memory_bytes"] > whole.stats["memory_bytes"]
 
 
-def test_not_where_it_costs_more() -> None:
+def test_certificates_allow_for_the_roundings_of_all_programs() -> None:
+    """Policies are found by the whole program, and its groups are not those of the parts."""
+    model = fmdp.problem("circle:20,dynamics=guestrin")
+    backup = Backup(model.structure, share_for=model, threads=1)
+    layouts = [backup.layout, *(part.layout for part in backup.rotations)]
+    assert len(layouts) > 2
+    assert backup.roundings == max(map(backup._count_roundings, layouts))
+
+
+def test_not_where_it_costs_more(monkeypatch: pytest.MonkeyPatch) -> None:
     """Learned tables: every action matters to every machine. Grids: a rotation leaves variables
     open. And not where there is no memory for it."""
+    monkeypatch.setattr(split, "WORTH_SECONDS", 0.0)
     model = fmdp.problem("circle:16,dynamics=guestrin")
     rng = np.random.default_rng(0)
     rows = [rng.dirichlet([1, 1], len(table)) for table in model.transitions]

@@ -32,7 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fmdp.elimination import kernels, ties
-from fmdp.elimination.classes import FlatTables, Look, action_classes
+from fmdp.elimination.classes import FlatTables, action_classes
 from fmdp.elimination.decomposition import decompose
 from fmdp.elimination.forbidden import charges, charging
 from fmdp.elimination.layout import PARALLEL_STATES, VECTORS, Layout, choose_layout
@@ -64,29 +64,11 @@ class TimeUp(Exception):
 
 
 class _Part(NamedTuple):
-    """Some joint actions, with a program of their own."""
+    """A program for all joint actions, or for some, with room for every thread."""
 
-    rotated: Rotated
     program: Program
+    steps: tuple[Any, ...]
     rooms: list[tuple[NDArray[Any], ...]]
-
-    def sweep(
-        self,
-        over: Callable[[int, Callable[[Share], object]], None],
-        h: Vector,
-        out: Vector,
-    ) -> None:
-        """out <- the best of these joint actions, both in the part's own order."""
-        steps = tuple(self.program.steps)
-
-        def work(share: Share) -> None:
-            thread, first, end = share
-            room = self.rooms[thread]
-            kernels.run(
-                kernels.BACKUP, h, out, _EMPTY, first, end, steps, room, _ONE_SWEEP, _NO_CHOICE
-            )
-
-        over(self.rotated.layout.n_branches, work)
 
 
 class Backup:
@@ -96,6 +78,9 @@ class Backup:
     their steps.  Such a backup serves that model alone; without, it serves every model of the
     structure, as learners need, and joint actions share where the structure knows rows to be alike.
     """
+
+    rotations: tuple[Rotated, ...] = ()
+    """How joint actions are swept, where that is faster in parts."""
 
     def __init__(
         self,
@@ -162,13 +147,14 @@ class Backup:
         self._stop = np.zeros(1, dtype=np.int64)
         self.extremes = np.zeros(3)
         """Smallest and largest residual of the last sweep, and the largest |h|."""
-        self._steps = tuple(self.program.steps)
-        self._rooms = [self._new_room(self.program) for _ in range(self.threads)]
-        self.rotations = [self._part(own, look) for own in rotated]
-        """How joint actions are swept, where that is faster in parts."""
+        self._whole = self._part(self.program)
+        self.rotations = rotated
+        self._parts = [self._part(build_program(own.layout, look)) for own in rotated]
         if rotated:
             self._turned = np.empty(structure.n_states), np.empty(structure.n_states)
-            self.roundings = max(self._count_roundings(own.layout) for own in rotated)
+            # Policies are found and certified by the whole program.
+            layouts = [self.layout, *(own.layout for own in rotated)]
+            self.roundings = max(map(self._count_roundings, layouts))
             self.predicted_bytes += bytes_of(rotated, self.threads)
             self.predicted_seconds = sum(own.layout.seconds(self.threads) for own in rotated)
 
@@ -180,10 +166,9 @@ class Backup:
         if share_for is not None:
             self._arrange()
 
-    def _part(self, rotated: Rotated, look: Look) -> _Part:
-        program = build_program(rotated.layout, look)
+    def _part(self, program: Program) -> _Part:
         rooms = [self._new_room(program) for _ in range(self.threads)]
-        return _Part(rotated, program, rooms)
+        return _Part(program, tuple(program.steps), rooms)
 
     def _new_room(self, program: Program) -> tuple[NDArray[Any], ...]:
         arena, best = np.empty(program.arena_size), np.empty(program.layout.leaf_size)
@@ -258,18 +243,16 @@ class Backup:
     def _arrange(self) -> None:
         """Bring the flat tables into the order in which the steps read them."""
         program, tables, steps = self.program, self._tables, self.program.steps
-        kernels.gather_products(tables.transitions, program.row_sources, steps.rows)
+        for part in (self._whole, *self._parts):
+            own = part.program
+            kernels.gather_products(tables.transitions, own.row_sources, own.steps.rows)
+            kernels.gather_sums(tables.rewards, own.reward_sources, own.steps.rewards)
         if self.nested:
             kernels.gather_sums(tables.free, program.free_sources, steps.free)
         if self.shape == kernels.BOX:
             # Nothing is fused in nested layouts: a row of a step is a row of the table.
             room = np.maximum(tables.upper - tables.transitions, 0.0)
             kernels.gather_products(room, program.row_sources, steps.caps)
-        kernels.gather_sums(tables.rewards, program.reward_sources, steps.rewards)
-        for part in self.rotations:
-            own = part.program
-            kernels.gather_products(tables.transitions, own.row_sources, own.steps.rows)
-            kernels.gather_sums(tables.rewards, own.reward_sources, own.steps.rewards)
 
     # ---- vectors in elimination order -----------------------------------------------------------
 
@@ -340,29 +323,38 @@ class Backup:
         mode: int,
         h: Vector,
         new: Vector,
-        part: Share,
+        share: Share,
         *,
+        part: _Part | None = None,
         scratch: Vector = _EMPTY,
         pace: tuple[Any, ...] = _ONE_SWEEP,
         choice: tuple[Any, ...] = _NO_CHOICE,
     ) -> int:
-        thread, first, end = part
-        room, steps = self._rooms[thread], self._steps
-        return int(kernels.run(mode, h, new, scratch, first, end, steps, room, pace, choice))
+        thread, first, end = share
+        own = self._whole if part is None else part
+        room = own.rooms[thread]
+        return int(kernels.run(mode, h, new, scratch, first, end, own.steps, room, pace, choice))
 
     def sweep(self, h: Vector, out: Vector) -> None:
         """out <- L h (no discount), both in elimination order."""
         if not self.rotations:
-            self._sweep_whole(h, out)
+            self._sweep_part(self._whole, h, out)
             return
         turned, found = self._turned
-        for part in self.rotations:
-            if part.rotated.rows == 1:
-                part.sweep(self.over, h, out)
+        for rotated, part in zip(self.rotations, self._parts, strict=True):
+            if rotated.rows == 1:
+                self._sweep_part(part, h, out)
                 continue
-            self._by_tiles(transpose, part.rotated, h, turned)
-            part.sweep(self.over, turned, found)
-            self._by_tiles(take_larger, part.rotated, found, out)
+            self._by_tiles(transpose, rotated, h, turned)
+            self._sweep_part(part, turned, found)
+            self._by_tiles(take_larger, rotated, found, out)
+
+    def _sweep_part(self, part: _Part, h: Vector, out: Vector) -> None:
+        """out <- the best of the part's joint actions, both in the part's own order."""
+        self.over(
+            part.program.layout.n_branches,
+            lambda share: self._run(kernels.BACKUP, h, out, share, part=part),
+        )
 
     def _by_tiles(
         self, move: Callable[..., None], rotated: Rotated, source: Vector, out: Vector
@@ -370,12 +362,10 @@ class Backup:
         rows, columns = rotated.rows, rotated.columns
         self.over(tiles(rows), lambda piece: move(source, rows, columns, *piece[1:], out))
 
-    def _sweep_whole(self, h: Vector, out: Vector) -> None:
-        self._over_branches(lambda part: self._run(kernels.BACKUP, h, out, part))
-
     def iterate(self, h: Vector, new: Vector, scratch: Vector, pace: kernels.Pace) -> int:
         """Mode ITERATE of the kernel: on one thread in one compiled call, else sweep by sweep."""
-        if self.threads == 1 and self.predicted_seconds < _SHORT_SECONDS:
+        short = self.threads == 1 and self.predicted_seconds < _SHORT_SECONDS
+        if short and not self.rotations:
             everything = (0, 0, self.layout.n_branches)
             return self._run(kernels.ITERATE, h, new, everything, scratch=scratch, pace=tuple(pace))
         return iterate_by_sweeps(self.sweep, h, new, scratch, self.extremes, pace)
@@ -394,7 +384,7 @@ class Backup:
         # min_a (R + P h) = -max_a (-R + P (-h)), and a nested maximum of -h is a minimum of h.
         self._turn_rewards()
         try:
-            self._sweep_whole(-h, out)
+            self._sweep_part(self._whole, -h, out)
         finally:
             self._turn_rewards()
         np.negative(out, out=out)

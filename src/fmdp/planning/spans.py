@@ -9,7 +9,7 @@ Cost: one pass over h for each variable.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,12 +45,7 @@ def factored_spans(h: Vector, sizes: Sequence[int]) -> tuple[float, ...]:
     tuple[float, ...]
         One number a state variable.
     """
-    spans = []
-    inner = h.size
-    for size in sizes:
-        inner //= size
-        spans.append(float(_axis_span(h.reshape(-1, size, inner))))
-    return tuple(spans)
+    return tuple(float(_axis_span(cube)) for cube in _along_each(h, sizes))
 
 
 def marginals(h: Vector, sizes: Sequence[int]) -> tuple[Vector, ...]:
@@ -68,13 +63,16 @@ def marginals(h: Vector, sizes: Sequence[int]) -> tuple[Vector, ...]:
     tuple[Vector, ...]
         One array a state variable, with one number a value.
     """
-    found = []
+    # Over the inner values first: contiguous sums, whose order is a function of the sizes.
+    return tuple(cube.mean(axis=2).mean(axis=0) for cube in _along_each(h, sizes))
+
+
+def _along_each(h: Vector, sizes: Sequence[int]) -> Iterator[Vector]:
+    """h as [outer, values, inner], for each variable."""
     inner = h.size
     for size in sizes:
         inner //= size
-        # Over the inner values first: contiguous sums, whose order is a function of the sizes.
-        found.append(h.reshape(-1, size, inner).mean(axis=2).mean(axis=0))
-    return tuple(found)
+        yield h.reshape(-1, size, inner)
 
 
 @njit(nogil=True)
