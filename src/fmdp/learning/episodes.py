@@ -26,7 +26,6 @@ from __future__ import annotations
 
 import math
 import sys
-from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -62,13 +61,13 @@ class Episode:
     """[entries], or empty for no limit."""
 
 
-class EpisodeRule(ABC):
-    """What a new episode looks like, from its number and the counts at its start."""
+class EpisodeRule:
+    """What a new episode looks like, from its number and the counts at its start: as long as it
+    takes and without limits, where a rule says nothing else."""
 
     draws: ClassVar[bool] = False
     """Whether it needs a generator."""
 
-    @abstractmethod
     def start(
         self,
         k: int,
@@ -77,6 +76,15 @@ class EpisodeRule(ABC):
         generator: np.random.Generator | None = None,
     ) -> Episode:
         """Episode k = 1, 2, ...; the one before took previous_length steps (1 for k = 1)."""
+        return Episode(self.steps(k, previous_length, generator), self.limits(visits))
+
+    def steps(self, k: int, previous: int, generator: np.random.Generator | None) -> int:
+        """At most so many."""
+        return FOR_EVER
+
+    def limits(self, visits: Index) -> Index:
+        """Counts at which it ends: [entries], or empty for none."""
+        return NO_LIMITS
 
 
 def arithmetic_length(k: int, largest_scope: int) -> int:
@@ -124,78 +132,48 @@ def geometric_length(chance: float, uniform: float) -> int:
 
 @dataclass(frozen=True)
 class Growing(EpisodeRule):
-    def start(
-        self,
-        k: int,
-        visits: Index,
-        previous_length: int,
-        generator: np.random.Generator | None = None,
-    ) -> Episode:
-        return Episode(k, growing_limits(visits))
+    def steps(self, k: int, previous: int, generator: np.random.Generator | None) -> int:
+        return k
+
+    def limits(self, visits: Index) -> Index:
+        return growing_limits(visits)
 
 
 @dataclass(frozen=True)
 class Arithmetic(EpisodeRule):
     largest_scope: int
 
-    def start(
-        self,
-        k: int,
-        visits: Index,
-        previous_length: int,
-        generator: np.random.Generator | None = None,
-    ) -> Episode:
-        return Episode(arithmetic_length(k, self.largest_scope), NO_LIMITS)
+    def steps(self, k: int, previous: int, generator: np.random.Generator | None) -> int:
+        return arithmetic_length(k, self.largest_scope)
 
 
 @dataclass(frozen=True)
 class Doubling(EpisodeRule):
-    def start(
-        self,
-        k: int,
-        visits: Index,
-        previous_length: int,
-        generator: np.random.Generator | None = None,
-    ) -> Episode:
-        return Episode(FOR_EVER, doubling_limits(visits))
+    def limits(self, visits: Index) -> Index:
+        return doubling_limits(visits)
 
 
 @dataclass(frozen=True)
 class Tsde(EpisodeRule):
-    def start(
-        self,
-        k: int,
-        visits: Index,
-        previous_length: int,
-        generator: np.random.Generator | None = None,
-    ) -> Episode:
-        return Episode(previous_length + 1, tsde_limits(visits))
+    def steps(self, k: int, previous: int, generator: np.random.Generator | None) -> int:
+        return previous + 1
+
+    def limits(self, visits: Index) -> Index:
+        return tsde_limits(visits)
 
 
 @dataclass(frozen=True)
-class Paced(EpisodeRule):
-    def start(
-        self,
-        k: int,
-        visits: Index,
-        previous_length: int,
-        generator: np.random.Generator | None = None,
-    ) -> Episode:
-        return Episode(previous_length + 1, paced_limits(visits))
+class Paced(Tsde):
+    def limits(self, visits: Index) -> Index:
+        return paced_limits(visits)
 
 
 @dataclass(frozen=True)
 class Fixed(EpisodeRule):
     length: int
 
-    def start(
-        self,
-        k: int,
-        visits: Index,
-        previous_length: int,
-        generator: np.random.Generator | None = None,
-    ) -> Episode:
-        return Episode(self.length, NO_LIMITS)
+    def steps(self, k: int, previous: int, generator: np.random.Generator | None) -> int:
+        return self.length
 
 
 @dataclass(frozen=True)
@@ -203,29 +181,17 @@ class Geometric(EpisodeRule):
     chance: float
     draws: ClassVar[bool] = True
 
-    def start(
-        self,
-        k: int,
-        visits: Index,
-        previous_length: int,
-        generator: np.random.Generator | None = None,
-    ) -> Episode:
+    def steps(self, k: int, previous: int, generator: np.random.Generator | None) -> int:
         assert generator is not None
-        return Episode(geometric_length(self.chance, generator.random()), NO_LIMITS)
+        return geometric_length(self.chance, generator.random())
 
 
 @dataclass(frozen=True)
 class Known(EpisodeRule):
     enough: int
 
-    def start(
-        self,
-        k: int,
-        visits: Index,
-        previous_length: int,
-        generator: np.random.Generator | None = None,
-    ) -> Episode:
-        return Episode(FOR_EVER, known_limits(visits, self.enough))
+    def limits(self, visits: Index) -> Index:
+        return known_limits(visits, self.enough)
 
 
 def check_length(rule: str, length: int | None, owner: str) -> None:
