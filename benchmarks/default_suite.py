@@ -7,7 +7,7 @@ For every problem the median, mean and worst gap regret after 10,000 steps over 
 by that of the better of PSRL c=.75 and DORL c=.03 (both exact), chosen with hindsight problem by
 problem and statistic by statistic.  Over the problems of a suite: geometric mean and maximum, with
 bootstrap intervals over the seeds.  `tuning` is for looking at; `held-back` was looked at twice,
-and `fresh` was made for the last change of the learner, and looked at once.
+and `fresh` was made for the last change of the learner, which it decided.
 
 Runs are stored one JSON file a learner and suite, and only what is missing is run. Set
 OMP_NUM_THREADS=1 where processes share a machine.
