@@ -27,7 +27,7 @@ def test_two_workers_of_which_one_is_killed_give_what_one_process_gives(
     killed: list[int] = []
 
     def kill_one(news: SweepNews) -> None:
-        if news.done == 4 and not killed:
+        if news.done >= 4 and not killed:  # two runs may end in the same breath
             victim = multiprocessing.active_children()[0]
             assert victim.pid is not None
             killed.append(victim.pid)
