@@ -4,9 +4,18 @@ The environment owns its generator and draws m uniforms for the next state and l
 every step, whatever the action, so that two learners with the same seed meet the same luck. They
 are drawn in blocks; the size of a block changes nothing, as the doubles of a generator come in one
 order however they are asked for.
+
+Many steps are played by compiled code. To call it for a single one takes a hundred times as long
+as the step, so `step` stays in Python where it can: what a pair of state and action comes to is
+kept when it is met for the second time, and the state after it is found by the cuts (kernels.py)
+that the uniforms have reached. About a microsecond for seven machines.
 """
 
 from __future__ import annotations
+
+from bisect import bisect_right
+from operator import ge
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,17 +27,58 @@ from fmdp.model import FactoredMDP
 from fmdp.model.entries import Entries, entries_of
 from fmdp.model.factored import check_model
 from fmdp.model.naming import Assignment
+from fmdp.model.spaces import encode
 from fmdp.parameters import Integer, quoted
 from fmdp.planning.playing import Stretch
-from fmdp.planning.policy import as_action
+from fmdp.planning.policy import as_action, only_ints
 from fmdp.simulation import kernels
-from fmdp.simulation.kernels import EXPECTED, GAP, REWARD, STEPS
+from fmdp.simulation.kernels import EXPECTED, FEW_VALUES, GAP, REWARD, STEPS
+from fmdp.simulation.luck import Luck
 from fmdp.simulation.trajectory import Recorder, Rows
 
 BLOCK = 1 << 14
 """Uniforms drawn at a time."""
+_LISTED = 64
+"""Rows of uniforms made into lists at a time."""
+_KEPT = 1 << 18
+"""Numbers in what `step` keeps: some ten megabytes at most."""
 
 _NOT_WRITTEN = Rows(np.zeros((0, 0), np.int32), np.zeros((0, 0), np.int32), np.zeros((0, 0)))
+
+
+class _Outcome:
+    """What an action in a state comes to."""
+
+    __slots__ = ("action", "cuts", "expected", "first_cells", "gap", "rewards")
+
+    def __init__(
+        self,
+        action: tuple[int, ...],
+        cuts: tuple[float, ...],
+        first_cells: tuple[int, ...],
+        rewards: tuple[float, ...],
+        expected: float,
+        gap: float,
+    ) -> None:
+        self.action = action
+        self.cuts = cuts
+        self.first_cells = first_cells
+        """Of the variables of many values."""
+        self.rewards = rewards
+        """Their means, which are what is observed where there is no noise."""
+        self.expected = expected
+        self.gap = gap
+
+
+class _Place:
+    """A state that was met, and what the actions that were taken in it come to; None for one that
+    was taken once."""
+
+    __slots__ = ("outcomes", "state")
+
+    def __init__(self, state: tuple[int, ...]) -> None:
+        self.state = state
+        self.outcomes: dict[Any, _Outcome | None] = {}
 
 
 class Environment:
@@ -81,52 +131,72 @@ class Environment:
             )
         self.model = model
         self.entries: Entries = entries_of(structure)
-        self._law = kernels.law_of(model)
+        self._law, uniforms = kernels.law_of(model)
+        self._met = kernels.nothing_met(model, self._law)
         self._plain_entries, self._plain_law = tuple(self.entries), tuple(self._law)
-        self._generator = source
-        self._width = structure.m + structure.l
-        self._rows = max(1, block // self._width)
-        self._uniforms = np.empty((0, self._width))
+        self._plain_met = tuple(self._met)
+        width = structure.m + structure.l
+        self._luck = Luck(source, width, uniforms, max(1, block // width))
+        self._uniforms = np.empty((0, len(uniforms)))
         self._used = 0
-        self._state = np.array(model.initial_state, dtype=np.int64)
-        self._joint = np.zeros(len(structure.sizes), dtype=np.int64)
-        self._found = np.zeros(self._width, dtype=np.int64)
-        self._rewards = np.zeros(structure.l)
+        self._coming: list[list[float]] = []
         self._gaps = np.zeros((0, 0)) if gaps is None else gaps
-        self._totals = np.zeros(4)
         self._recorder = recorder
+        # Where it is and the sums so far are in these arrays, which compiled code moves, or while
+        # there is a place in the numbers below, which single steps move.
+        self._state = np.array(model.initial_state, dtype=np.int64)
+        self._totals = np.zeros(4)
+        self._place: _Place | None = None
+        self._state_of: _Place | None = None
+        self._reward = self._expected = self._gap = 0.0
+        self._steps = 0
+        self._alone = kernels.nothing_met(model, self._law, 0)
+        self._plain_alone = tuple(self._alone)
+        self._joint = np.zeros(len(structure.sizes), dtype=np.int64)
+        self._means = np.zeros(structure.l)
+        self._many = tuple(i for i, n in enumerate(structure.state_sizes) if n > FEW_VALUES)
+        law = self._law
+        noise = (law.column[structure.m :], law.kind, law.scale, law.lo, law.hi)
+        self._noise = tuple(zip(*(part.tolist() for part in noise), strict=True))
+        self._noisy = any(column >= 0 for column, *_ in self._noise)
+        # States that were met, as they are and by what was reached: of two values that is the same,
+        # as False is 0 and True is 1.
+        self._places: dict[tuple[int, ...], _Place] = {}
+        self._by_reached = self._places if set(structure.state_sizes) <= {2} else {}
+        self._room = self._most = max(1, _KEPT // (len(self._law.weights) + width + 16))
 
     @property
     def state(self) -> tuple[int, ...]:
         """Where it is now, one value a state variable."""
-        return tuple(self._state.tolist())
+        return tuple(self._state.tolist()) if self._place is None else self._place.state
 
     @property
     def steps(self) -> int:
         """Steps taken."""
-        return int(self._totals[STEPS])
+        return int(self._totals[STEPS]) if self._place is None else self._steps
 
     @property
     def total_reward(self) -> float:
         """Sum of all observed rewards."""
-        return float(self._totals[REWARD])
+        return float(self._totals[REWARD]) if self._place is None else self._reward
 
     @property
     def total_expected_reward(self) -> float:
         """Sum of R(s_t, a_t): what the rewards would have been without their noise."""
-        return float(self._totals[EXPECTED])
+        return float(self._totals[EXPECTED]) if self._place is None else self._expected
 
     @property
     def total_gap(self) -> float:
         """Sum of the gaps of what was done; 0 where no gaps were given."""
-        return float(self._totals[GAP])
+        return float(self._totals[GAP]) if self._place is None else self._gap
 
     def ready(self) -> int:
         """Steps for which uniforms are drawn, at least one: the longest offer to play at once."""
-        if self._used == len(self._uniforms):
-            self._uniforms = self._generator.random((self._rows, self._width))
-            self._used = 0
-        return len(self._uniforms) - self._used
+        left = len(self._uniforms) - self._used + len(self._coming)
+        if left == 0:
+            self._uniforms = self._luck.block()
+            self._used, left = 0, len(self._uniforms)
+        return left
 
     def step(self, action: Assignment | int) -> tuple[tuple[float, ...], tuple[int, ...]]:
         """Take an action.
@@ -147,38 +217,177 @@ class Environment:
         InvalidParameter
             Where it is no action of the model, or a constraint forbids it here.
         """
-        structure = self.model.structure
-        m = structure.m
-        done = as_action(action, structure)
-        if structure.constraints:
-            structure.check_allowed(self.state, done)
-        self._joint[:m] = self._state
-        self._joint[m:] = done
-        self.ready()
-        uniforms = self._uniforms[self._used]
-        expected = kernels.draw(
-            self.entries, self._law, self._joint, self._found, uniforms, self._state, self._rewards
-        )
-        self._used += 1
-        # One reward after the other, as the compiled loop adds: np.sum would add in pairs.
-        rewards = tuple(self._rewards.tolist())
-        total = 0.0
-        for reward in rewards:
-            total += reward
-        self._totals[REWARD] += total
-        self._totals[EXPECTED] += expected
-        if self._gaps.size:
-            sizes = structure.sizes
-            before = np.ravel_multi_index(self._joint[:m].tolist(), sizes[:m])
-            number = np.ravel_multi_index(self._joint[m:].tolist(), sizes[m:])
-            self._totals[GAP] += self._gaps[before, number]
-        self._totals[STEPS] += 1.0
+        place = self._place
+        if place is None:
+            place = self._enter()
+        try:
+            outcome = place.outcomes.get(action)
+        except TypeError:  # a list, a mapping
+            outcome = None
+        # (1.0,) and (True,) are equal to (1,), and yet no actions.
+        if outcome is None or (outcome.action is not action and not only_ints(action)):
+            done = as_action(action, self.model.structure)
+            outcome = place.outcomes.get(done)
+        if outcome is None:
+            rewards, total, expected, gap, after = self._compiled_step(place, done)
+        else:
+            if not self._coming:
+                self._list_coming()
+            uniforms = self._coming.pop()
+            reached: tuple[int, ...] = tuple(map(ge, uniforms, outcome.cuts))
+            if self._many:
+                reached += self._values_of_many(uniforms, outcome)
+            known = self._by_reached.get(reached)
+            after = self._arrive(reached) if known is None else known
+            rewards, done = outcome.rewards, outcome.action
+            total = expected = outcome.expected
+            gap = outcome.gap
+            if self._noisy:
+                rewards, total = self._observed(uniforms, rewards)
+        self._reward += total
+        self._expected += expected
+        self._gap += gap
+        self._steps += 1
+        self._place = after
         if self._recorder is not None:
             rows = self._recorder.rows()
-            rows.states[0], rows.actions[0] = self._joint[:m], self._joint[m:]
-            rows.rewards[0] = self._rewards
+            rows.states[0], rows.actions[0], rows.rewards[0] = place.state, done, rewards
             self._recorder.written(1)
-        return rewards, self.state
+        return rewards, after.state
+
+    def _enter(self) -> _Place:
+        """From now on single steps move."""
+        self._reward, self._expected, self._gap, steps = self._totals.tolist()
+        self._steps = int(steps)
+        self._place = self._state_of = self._place_of(tuple(self._state.tolist()))
+        return self._place
+
+    def _leave(self) -> None:
+        """From now on compiled code moves."""
+        if self._place is not None:
+            self._state[:] = self._place.state
+            self._totals[:] = self._reward, self._expected, self._gap, self._steps
+            self._place = self._state_of = None
+        self._used -= len(self._coming)
+        self._coming.clear()
+
+    def _list_coming(self) -> None:
+        """Some of the uniforms that are ready, the next ones last."""
+        self.ready()
+        first, self._used = self._used, min(self._used + _LISTED, len(self._uniforms))
+        self._coming = self._uniforms[first : self._used].tolist()
+        self._coming.reverse()
+
+    def _place_of(self, state: tuple[int, ...]) -> _Place:
+        place = self._places.get(state)
+        if place is None:
+            self._make_room()
+            place = self._places[state] = _Place(state)
+        return place
+
+    def _make_room(self) -> None:
+        """For one more state or outcome; all are forgotten where there are too many."""
+        self._room -= 1
+        if self._room < 0:
+            self._places.clear()
+            self._by_reached.clear()
+            self._room = self._most
+
+    def _arrive(self, reached: tuple[int, ...]) -> _Place:
+        """The state where these cuts are reached, followed by the values of those of many."""
+        values, first = [], 0
+        for size in self.model.structure.state_sizes:
+            cuts = size - 1 if size <= FEW_VALUES else 0
+            values.append(sum(reached[first : first + cuts]))
+            first += cuts
+        for i, value in zip(self._many, reached[first:], strict=True):
+            values[i] = value
+        place = self._place_of(tuple(values))
+        self._by_reached[reached] = place
+        return place
+
+    def _values_of_many(self, uniforms: list[float], outcome: _Outcome) -> tuple[int, ...]:
+        """The next values of the variables of many values."""
+        column, sizes = len(self._law.weights), self.model.structure.state_sizes
+        sums = self._law.cumulative.data  # as floats of Python
+        return tuple(
+            bisect_right(sums, uniforms[column + n], first, first + sizes[i] - 1) - first
+            for n, (i, first) in enumerate(zip(self._many, outcome.first_cells, strict=True))
+        )
+
+    def _observed(
+        self, uniforms: list[float], means: tuple[float, ...]
+    ) -> tuple[tuple[float, ...], float]:
+        """Rewards with their noise, and their sum: one after the other, as compiled code adds."""
+        rewards = []
+        total = 0.0
+        for mean, (column, kind, scale, lo, hi) in zip(means, self._noise, strict=True):
+            reward = mean
+            if column >= 0:
+                reward = kernels.observed(kind, mean, scale, lo, hi, uniforms[column])
+            rewards.append(reward)
+            total += reward
+        return tuple(rewards), total
+
+    def _compiled_step(
+        self, place: _Place, action: tuple[int, ...]
+    ) -> tuple[tuple[float, ...], float, float, float, _Place]:
+        """What `step` needs of a step whose outcome is not kept, and is if it was taken before; or
+        InvalidParameter where a constraint forbids it."""
+        structure = self.model.structure
+        again = action in place.outcomes
+        if structure.constraints and not again:
+            structure.check_allowed(place.state, action)
+        m = structure.m
+        if self._state_of is not place:
+            self._state[:] = place.state
+        self._state_of = None  # until the step is done: Ctrl-C may come in between
+        self._joint[:m], self._joint[m:] = self._state, action
+        self.ready()
+        row = self._used - len(self._coming)
+        kernels.draw(
+            self._plain_entries,
+            self._plain_law,
+            self._plain_alone,
+            self._joint,
+            self._uniforms,
+            row,
+            self._state,
+            self._means,
+        )
+        if self._coming:
+            self._coming.pop()
+        else:
+            self._used += 1
+        means = tuple(self._means.tolist())
+        rewards, expected, gap = means, float(self._alone.expected[0]), 0.0
+        total = expected
+        if self._noisy:
+            rewards, total = self._observed(self._uniforms[row].tolist(), means)
+        if self._gaps.size:
+            before = encode(place.state, structure.state_sizes)
+            gap = float(self._gaps[before, encode(action, structure.action_sizes)])
+        outcome = self._outcome(action, means, expected, gap) if again else None
+        place.outcomes[action] = outcome
+        if len(action) == 1:
+            place.outcomes[action[0]] = outcome
+        self._make_room()
+        self._state_of = self._place_of(tuple(self._state.tolist()))
+        return rewards, total, expected, gap, self._state_of
+
+    def _outcome(
+        self, action: tuple[int, ...], means: tuple[float, ...], expected: float, gap: float
+    ) -> _Outcome:
+        """What compiled code has just looked up."""
+        found = self._alone.found[0]
+        return _Outcome(
+            action,
+            tuple(self._alone.cuts[0].tolist()),
+            tuple(self.entries.first_cell[found[list(self._many)]].tolist()),
+            means,
+            expected,
+            gap,
+        )
 
     def play(self, stretch: Stretch, signals: Held | None = None) -> tuple[int, bool]:
         """Play in compiled code, for at most `ready()` steps.
@@ -196,6 +405,7 @@ class Environment:
             How many steps were taken, and whether a limit was reached.
         """
         steps = min(stretch.steps, self.ready())
+        self._leave()
         taken = 0
         while True:
             rows = _NOT_WRITTEN if self._recorder is None else self._recorder.rows()
@@ -208,6 +418,7 @@ class Environment:
                     self._plain_entries,
                     tuple(stretch.joined),
                     self._plain_law,
+                    self._plain_met,
                     stretch.actions,
                     stretch.drawn[taken:],
                     least,

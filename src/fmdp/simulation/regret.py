@@ -26,6 +26,7 @@ from fmdp.model.factored import check_model
 from fmdp.planning.choice import default_planner
 from fmdp.planning.exact import Exact
 from fmdp.planning.plan import Plan, Progress, Status
+from fmdp.planning.settings import without_search
 
 TOLERANCE = 1e-8
 """Of the optimal gain, in units of the sum of the reward ranges: a million steps add up to .01."""
@@ -72,7 +73,7 @@ def reference_for(model: FactoredMDP, *, progress: Progress | None = None) -> Re
     """
     check_model(model, "reference_for")
     started = time.perf_counter()
-    planner = default_planner(model)
+    planner = without_search(default_planner(model))
     if not isinstance(planner, Exact):
         bound = planner.plan(model, progress=progress)
         return _bounded(bound, started)
