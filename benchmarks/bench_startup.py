@@ -1,0 +1,92 @@
+"""Start-up: the processor time of whole commands in fresh processes, as ratios in one run.
+
+Nearly all of the time of a small plan is imports and the loading of compiled code. Every command is
+run once to fill the caches and then again and again, all of them by turns, so that a busy machine
+slows them alike; told is the median of user and system time, and how many bare starts of Python,
+imports of NumPy and imports of Numba that is.
+
+    python -m benchmarks.bench_startup [--repeats 15]
+    python -m benchmarks.bench_startup --beside PYTHON    against another build of fmdp, by that
+                                                          build's Python
+    python -m benchmarks.bench_startup --empty [...]      the first run ever as well, with an empty
+                                                          cache: some ten seconds each
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+
+YARDSTICKS = {
+    "python -c pass": ["-c", "pass"],
+    "import numpy": ["-c", "import numpy"],
+    "import numba": ["-c", "import numba"],
+}
+COMMANDS = {
+    "import fmdp": ["-c", "import fmdp"],
+    "fmdp --help": ["-m", "fmdp", "--help"],
+    "fmdp list": ["-m", "fmdp", "list"],
+    "fmdp plan circle:4": ["-m", "fmdp", "plan", "circle:4", "--json"],
+    "fmdp plan circle:7": ["-m", "fmdp", "plan", "circle:7", "--json"],
+    "fmdp plan circle:12": ["-m", "fmdp", "plan", "circle:12", "--json"],
+    "fmdp learn circle:4": ["-m", "fmdp", "learn", "circle:4", "--steps", "2000", "--json"],
+}
+FIRST = "fmdp plan circle:4"
+
+
+def processor_seconds(python: str, arguments: list[str], **settings: str) -> float:
+    """User and system time of one process."""
+    # Bytecode is kept, as in any installation.
+    env = {name: own for name, own in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run([python, *arguments], check=True, capture_output=True, env=env | settings)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def measured(pythons: list[str], repeats: int) -> dict[tuple[str, str], float]:
+    """The median of every command by every Python; the yardsticks by the first alone."""
+    asked = [(name, pythons[0]) for name in YARDSTICKS]
+    asked += [(name, python) for name in COMMANDS for python in pythons]
+    every = YARDSTICKS | COMMANDS
+    times: dict[tuple[str, str], list[float]] = {one: [] for one in asked}
+    for turn in range(repeats + 2):  # the first fills Numba's cache, the second what is kept of it
+        for name, python in asked:
+            took = processor_seconds(python, every[name])
+            if turn >= 2:
+                times[name, python].append(took)
+    return {one: statistics.median(own) for one, own in times.items()}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--repeats", type=int, default=15)
+    parser.add_argument("--beside", metavar="PYTHON")
+    parser.add_argument("--empty", action="store_true")
+    given = parser.parse_args()
+    pythons = [sys.executable] + ([given.beside] if given.beside else [])
+    found = measured(pythons, given.repeats)
+    own = pythons[0]
+    units = [found[name, own] for name in YARDSTICKS]
+    print(f"{'':22}{'seconds':>9}{'pythons':>9}{'numpys':>9}{'numbas':>9}{'beside':>9}{'ratio':>8}")
+    for name in (*YARDSTICKS, *COMMANDS):
+        took = found[name, own]
+        line = f"{name:22}{took:9.3f}" + "".join(f"{took / unit:9.2f}" for unit in units)
+        if given.beside and name in COMMANDS:
+            other = found[name, given.beside]
+            line += f"{other:9.3f}{took / other:8.2f}"
+        print(line)
+    if given.empty:
+        for python in pythons:
+            with tempfile.TemporaryDirectory() as folder:
+                took = processor_seconds(python, COMMANDS[FIRST], NUMBA_CACHE_DIR=folder)
+            print(f"{FIRST}, empty cache: {took:.2f} s by {python}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,221 @@
+"""Machine code that was kept: it is Numba's own, it is used where nothing has changed, and small
+plans then load neither Numba nor the large parts of SciPy."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections import namedtuple
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fmdp import compiled, machine_code
+
+HEAVY = ("numba", "scipy.linalg", "scipy.sparse", "highspy", "numpy.ma")
+CLOCKS = ("seconds", "seconds_startup", "seconds_evaluation", "peak_memory_bytes")
+COMMAND = (
+    "import json, sys\n"
+    "from fmdp.cli import main\n"
+    "status = main(sys.argv[1:])\n"
+    f"print(json.dumps([m for m in {HEAVY!r} if m in sys.modules]), file=sys.stderr)\n"
+    "sys.exit(status)\n"
+)
+
+
+def python(*arguments: str, cwd: Path | None = None, **settings: str) -> Any:
+    """A fresh process, in which nothing is set that changes what Numba makes."""
+    env = {name: value for name, value in os.environ.items() if not name.startswith("NUMBA_")}
+    ran = subprocess.run(
+        [sys.executable, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=600,
+        cwd=cwd,
+        env=env | settings,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr
+    return ran
+
+
+def planned(*arguments: str, **settings: str) -> tuple[dict[str, Any], list[str]]:
+    """What `fmdp plan --json` prints but for its clocks, and what of HEAVY it has loaded."""
+    ran = python("-c", COMMAND, "plan", *arguments, "--json", **settings)
+    found = json.loads(ran.stdout)
+    loaded = json.loads(ran.stderr.splitlines()[-1])
+    return {key: found[key] for key in found if key not in CLOCKS}, loaded
+
+
+@pytest.mark.parametrize("problem", ["circle:4", "circle:7", "riverswim:6"])
+def test_a_small_plan_loads_nothing_heavy_the_second_time(problem: str) -> None:
+    planned(problem)
+    assert planned(problem)[1] == []
+
+
+def test_a_setting_of_numbas_is_obeyed_and_the_bits_are_the_same() -> None:
+    for problem in ("circle:4", "random:4"):
+        planned(problem)
+        kept, loaded = planned(problem)
+        plain, with_numba = planned(problem, NUMBA_CAPTURED_ERRORS="new_style")
+        assert "numba" not in loaded
+        assert "numba" in with_numba
+        assert kept == plain
+
+
+# ---- a function from its first call to its last --------------------------------------------------
+
+KERNEL = """
+import sys
+import numpy as np
+from fmdp import compiled
+from fmdp.compiled import njit
+
+@njit()
+def scale(row):
+    return row[0] * 3.0
+
+@njit(nogil=True, fastmath={"contract"})
+def total(rows, weights, out):
+    found = 0
+    for i in range(rows.shape[0]):
+        for j in range(rows.shape[1]):
+            out[i] += weights[0] * rows[i, j]
+            found += 1
+        out[i] += scale(rows[i])
+    return found
+
+@njit()
+def allocates(n):
+    return np.ones(n).sum()
+
+rows = np.random.default_rng(0).random((7, 5))
+out = np.zeros(7)
+compiled.CALLS_WITHOUT_NUMBA = int(sys.argv[2])
+for _ in range(3):
+    found = total(rows, (0.1, 5), out)
+if sys.argv[1] == "allocates":
+    allocates(3)
+print(found, out.tobytes().hex(), "numba" in sys.modules)
+"""
+
+
+def kernel(folder: Path, mode: str = "plain", calls: int = 1000, **settings: str) -> list[str]:
+    cache = str(folder / "cache")
+    ran = python("kernel.py", mode, str(calls), cwd=folder, NUMBA_CACHE_DIR=cache, **settings)
+    assert ran.stderr == ""
+    found: list[str] = ran.stdout.split()
+    return found
+
+
+def test_what_was_kept_is_used_as_long_as_it_is_right(tmp_path: Path) -> None:
+    script = tmp_path / "kernel.py"
+    script.write_text(KERNEL)
+    *first, loaded = kernel(tmp_path)
+    assert loaded == "True"
+    assert kernel(tmp_path) == [*first, "False"]
+    assert kernel(tmp_path, calls=2) == [*first, "True"]  # many calls are faster with Numba
+    assert kernel(tmp_path, "allocates")[-1] == "True"
+    assert kernel(tmp_path, "allocates")[-1] == "True"  # its own memory is Numba's
+    (tmp_path / ".numba_config.yaml").write_text("captured_errors: new_style\n")
+    assert kernel(tmp_path)[-1] == "True"
+    (tmp_path / ".numba_config.yaml").unlink()
+    # A damaged file is not used, and is written again.
+    (file,) = (tmp_path / "cache" / "fmdp").glob("*total*.nbo")
+    good = file.read_bytes()
+    file.write_bytes(good[:-1] + bytes([good[-1] ^ 1]))
+    assert kernel(tmp_path) == [*first, "True"]
+    assert file.read_bytes() == good
+    file.write_bytes(b"[]\n")
+    assert kernel(tmp_path) == [*first, "True"]
+    assert kernel(tmp_path) == [*first, "False"]
+    # Another source, of the same length.
+    script.write_text(KERNEL.replace("weights[0] *", "weights[0] -"))
+    changed = kernel(tmp_path)
+    assert changed[-1] == "True"
+    assert changed[1] != first[1]
+    assert kernel(tmp_path) == [*changed[:-1], "False"]
+
+
+def test_where_numba_is_not_as_expected_nothing_is_kept_and_all_works(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def surprise(*_: object) -> None:
+        raise AttributeError("_cache")
+
+    written: list[object] = []
+    monkeypatch.setattr(machine_code, "_read", lambda *_: None)
+    monkeypatch.setattr(machine_code, "_kept", surprise)
+    monkeypatch.setattr(machine_code, "_write", lambda *_: written.append(_))
+    from fmdp.elimination.ties import tie_hash
+
+    tie_hash(1, 2, 3)
+    compiled.load_numba()
+    compiled._keep()
+    assert written == []
+
+
+# ---- arguments -----------------------------------------------------------------------------------
+
+Pair = namedtuple("Pair", ["first", "second"])
+
+
+def arguments() -> list[Any]:
+    whole = np.arange(24.0).reshape(2, 3, 4)
+    frozen = np.zeros(3, dtype=np.int32)
+    frozen.flags.writeable = False
+    return [
+        whole,
+        whole.T,
+        whole[:, ::2],
+        whole[:0],
+        np.zeros((), dtype=np.float32),
+        np.zeros(3, dtype=np.bool_),
+        np.asfortranarray(np.zeros((2, 2), dtype=np.uint64)),
+        frozen,
+        3,
+        -(2**63),
+        np.int64(4),
+        2.5,
+        np.float64(0.0),
+        True,
+        (1, 2.0, whole),
+        ((), (False,)),
+        Pair(whole, 3),
+    ]
+
+
+@pytest.mark.parametrize("number", range(len(arguments())))
+def test_types_are_told_as_numba_tells_them(number: int) -> None:
+    from numba import typeof
+
+    own = arguments()[number]
+    found = machine_code.flattened([own])
+    assert found is not None
+    assert found[0] == machine_code._text_of(typeof(own))
+    assert len(found[1]) == len(machine_code._c_types(found[0]))
+
+
+@pytest.mark.parametrize(
+    "own",
+    [
+        None,
+        "text",
+        2**63,
+        1j,
+        np.float32(1.0),
+        np.uint64(3),
+        np.zeros(2, dtype=np.complex128),
+        np.zeros(2, dtype=">f8"),
+        np.zeros(17, dtype=np.uint8)[1:].view(np.float64),
+        np.zeros(2, dtype=[("a", np.float64)]),
+        (1, None),
+        [1, 2],
+    ],
+)
+def test_other_arguments_are_left_to_numba(own: Any) -> None:
+    assert machine_code.flattened([own]) is None
