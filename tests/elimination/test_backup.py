@@ -246,7 +246,7 @@ def test_predicted_memory_covers_what_is_allocated() -> None:
         for backup in (Backup(structure), Backup(structure, shape=kernels.BOX)):
             assert _allocated(backup) <= backup.predicted_bytes
     ring = problem("circle:20,dynamics=guestrin")
-    in_parts = Backup(ring.structure, share_for=ring)
+    in_parts = Backup(ring.structure, share_for=ring, threads=1)
     assert in_parts.rotations
     assert _allocated(in_parts) <= in_parts.predicted_bytes
 

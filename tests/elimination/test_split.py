@@ -92,7 +92,7 @@ def test_not_where_it_costs_more(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not Backup(model.structure, share_for=learned, threads=1).rotations
     grid = fmdp.problem("grid:16,dynamics=talebi")
     assert not Backup(grid.structure, share_for=grid, threads=1).rotations
-    ring = fmdp.problem("circle:18,dynamics=guestrin")
+    ring = fmdp.problem("circle:20,dynamics=guestrin")
     layout = Backup(ring.structure, share_for=ring, threads=1).layout
     found = split_layout(layout, 1, 1 << 40)
     assert len(found) > 1

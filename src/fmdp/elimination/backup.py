@@ -24,9 +24,8 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,6 +35,7 @@ from fmdp.elimination.classes import FlatTables, action_classes
 from fmdp.elimination.decomposition import decompose
 from fmdp.elimination.forbidden import charges, charging
 from fmdp.elimination.layout import PARALLEL_STATES, VECTORS, Layout, choose_layout
+from fmdp.elimination.places import aligned
 from fmdp.elimination.program import Program, build_program
 from fmdp.elimination.rounding import tie_slack
 from fmdp.elimination.split import Rotated, bytes_of, split_layout, take_larger, tiles, transpose
@@ -44,6 +44,9 @@ from fmdp.errors import InvalidParameter, TooLarge
 from fmdp.interrupts import held
 from fmdp.memory import available_memory, describe_bytes, describe_count
 from fmdp.model import FactoredMDP, OptimisticTables, Structure
+
+if TYPE_CHECKING:  # threads are for large models
+    from concurrent.futures import Future, ThreadPoolExecutor
 
 Vector = NDArray[np.float64]
 
@@ -151,7 +154,7 @@ class Backup:
         self.rotations = rotated
         self._parts = [self._part(build_program(own.layout, look)) for own in rotated]
         if rotated:
-            self._turned = np.empty(structure.n_states), np.empty(structure.n_states)
+            self._turned = aligned(structure.n_states), aligned(structure.n_states)
             # Policies are found and certified by the whole program.
             layouts = [self.layout, *(own.layout for own in rotated)]
             self.roundings = max(map(self._count_roundings, layouts))
@@ -171,7 +174,7 @@ class Backup:
         return _Part(program, tuple(program.steps), rooms)
 
     def _new_room(self, program: Program) -> tuple[NDArray[Any], ...]:
-        arena, best = np.empty(program.arena_size), np.empty(program.layout.leaf_size)
+        arena, best = aligned(program.arena_size), aligned(program.layout.leaf_size)
         order = np.zeros(self.structure.max_state_size + 1, dtype=np.int64)
         return tuple(kernels.Room(arena, best, self.extremes, self._stop, order))
 
@@ -284,6 +287,8 @@ class Backup:
         if threads == 1 and self.predicted_seconds < _SHORT_SECONDS:
             work((0, 0, branches))
             return
+        from concurrent.futures import wait
+
         # Small pieces, taken as threads come free: the pieces cost the same, the cores may not.
         pieces = min(branches, 8 * threads)
         bounds = [branches * piece // pieces for piece in range(pieces + 1)]
@@ -605,6 +610,8 @@ def _pool(threads: int) -> ThreadPoolExecutor:
     """One pool a process and size: threads are cheap to keep and dear to start in every sweep."""
     key = (os.getpid(), threads)
     if key not in _POOLS:
+        from concurrent.futures import ThreadPoolExecutor
+
         _POOLS[key] = ThreadPoolExecutor(threads, thread_name_prefix="fmdp-sweep")
     return _POOLS[key]
 

@@ -24,15 +24,19 @@ from fmdp.elimination import kernels as k
 from fmdp.elimination.classes import ActionClasses, Look, Step, action_classes, nothing
 from fmdp.elimination.forbidden import charging
 from fmdp.elimination.order import elimination_order
+from fmdp.elimination.places import LINE, ROOM_BETWEEN
 from fmdp.model import Structure
 
 # Seconds, measured on one core of an ordinary server; only their ratios matter, for the choices.
 _NODE_SECONDS = 1.5e-7  # setting up one step
 _RUN_SECONDS = 3e-9  # one inner loop
-_MADD_SECONDS = 1.2e-10  # one multiply-add in cache, where the kernels are unrolled
+_LANES_MADD_SECONDS = 4.5e-11  # one multiply-add in cache, where it is one of eight (steps.py)
+_MADD_SECONDS = 1.2e-10  # where the kernels are unrolled
 _PLAIN_MADD_SECONDS = 2.5e-10  # and where they are not
-_MISS_SECONDS = 8e-10  # one tensor element read and written beyond the second-level cache
+_MISS_SECONDS = 5e-10  # one tensor element read and written beyond the second-level cache
+_READ_SECONDS = 1.2e-10  # one element of h read from there
 _CACHE_BYTES = 1 << 20
+_SHORT = 1 << 13
 _GATHER_SECONDS = 2e-9  # one table entry brought into place, once a solve
 _SWEEPS_A_SOLVE = 20
 _GROUP_LIMITS = ((1, 1), (4, 8), (8, 8))  # joint values of a group, and of the last group
@@ -65,10 +69,14 @@ class Group:
 
     @property
     def seconds(self) -> float:
-        runs = self.outer * self.rep * (self.n_u if self.inner > 1 else 1)
-        rate = _MADD_SECONDS if self.n_v in _UNROLLED else _PLAIN_MADD_SECONDS
+        # What is small is measured by its overheads, which stay what they are.
+        in_lanes = self.n_u > 1 and self.inner >= LINE and self.out_size >= _SHORT
+        runs = self.outer * self.rep * (1 if self.inner == 1 or in_lanes else self.n_u)
+        rate = _PLAIN_MADD_SECONDS
+        if self.n_v in _UNROLLED:
+            rate = _LANES_MADD_SECONDS if in_lanes else _MADD_SECONDS
         work = self.out_size * self.n_v * rate + runs * _RUN_SECONDS
-        if 16 * self.out_size > _CACHE_BYTES:
+        if 8 * self.out_size > _CACHE_BYTES:
             work += self.out_size * _MISS_SECONDS
         return work + _NODE_SECONDS
 
@@ -140,6 +148,8 @@ class Layout:
             for nodes, group in zip(self.node_counts, self.groups, strict=True)
         )
         states = self.structure.n_states
+        if 8 * states > _CACHE_BYTES:
+            sweep += self.n_branches * self.node_counts[0] * states * _READ_SECONDS
         if threads > 1 and states >= PARALLEL_STATES:
             sweep /= min(threads, self.n_branches)
         return sweep + self.table_entries * _GATHER_SECONDS / _SWEEPS_A_SOLVE
@@ -147,7 +157,8 @@ class Layout:
     def memory(self, threads: int) -> int:
         """Bytes needed to plan: vectors over all states, buffers, tables with their indices."""
         vectors = VECTORS * 8 * self.structure.n_states
-        buffers = 8 * threads * (sum(self.buffer_sizes) + self.leaf_size)
+        between = ROOM_BETWEEN * len(self.groups)
+        buffers = 8 * threads * (sum(self.buffer_sizes) + between + self.leaf_size)
         contexts = 16 * sum(group.outer * group.rep for group in self.groups)
         leaves = 16 * self.leaf_size
         nodes = 8 * k.N_NODE_FIELDS * sum(self.node_counts)
@@ -171,8 +182,10 @@ def make_layout(
     limit: int,
     last_limit: int,
     branch: tuple[int, ...],
+    first_full: bool = False,
 ) -> Layout:
-    """Groups of at most `limit` (the last of `last_limit`) joint values, with these branches."""
+    """Groups of at most `limit` (the last of `last_limit`) joint values, with these branches; the
+    odd piece comes first, or second with `first_full`."""
     m, sizes = structure.m, structure.state_sizes
     waiting = list(range(structure.l))
     eliminated: set[int] = set()
@@ -181,7 +194,8 @@ def make_layout(
     groups: list[Group] = []
     left = m
     # Nested targets are chosen variable by variable: nothing is fused, not even single values.
-    for members in _cut(order, sizes, 0 if nested else limit, 0 if nested else last_limit):
+    limits = (0, 0) if nested else (limit, last_limit)
+    for members in _cut(order, sizes, *limits, first_full):
         joint = volume(members, sizes)
         left -= len(members)
         parents = {j for i in members for j in structure.state_scope(i)}
@@ -214,20 +228,26 @@ def make_layout(
 
 
 def _cut(
-    order: tuple[int, ...], sizes: Sequence[int], limit: int, last_limit: int
+    order: tuple[int, ...], sizes: Sequence[int], limit: int, last_limit: int, first_full: bool
 ) -> list[tuple[int, ...]]:
     """The order cut into groups from its end, so that odd pieces come where runs are longest."""
+    first = 0
+    if first_full:
+        first, joint = 1, sizes[order[0]]
+        while first < len(order) and joint * sizes[order[first]] <= limit:
+            joint *= sizes[order[first]]
+            first += 1
     pieces: list[tuple[int, ...]] = []
     end = len(order)
-    while end:
+    while end > first:
         start, joint = end - 1, sizes[order[end - 1]]
         most = limit if pieces else last_limit
-        while start and joint * sizes[order[start - 1]] <= most:
+        while start > first and joint * sizes[order[start - 1]] <= most:
             start -= 1
             joint *= sizes[order[start]]
         pieces.append(order[start:end])
         end = start
-    return pieces[::-1]
+    return ([order[:first]] if first else []) + pieces[::-1]
 
 
 @lru_cache(maxsize=16)
@@ -237,7 +257,11 @@ def _candidates(
     """The layouts to choose from.  Choosing a planner, planning and evaluating ask for the same."""
     order = elimination_order(structure) if order is None else order
     found: list[Layout] = []
-    for limit, last_limit in ((1, 1),) if nested else _GROUP_LIMITS:
+    cuts = [(*limits, False) for limits in (((1, 1),) if nested else _GROUP_LIMITS)]
+    # Where h is read from afar, the more of it goes in the first step the better.
+    if not nested and 8 * structure.n_states > _CACHE_BYTES:
+        cuts += [(*limits, True) for limits in _GROUP_LIMITS[1:]]
+    for limit, last_limit, first_full in cuts:
         make = partial(
             make_layout,
             structure,
@@ -246,6 +270,7 @@ def _candidates(
             nested=nested,
             limit=limit,
             last_limit=last_limit,
+            first_full=first_full,
         )
         axes = make(branch=()).axes
         for length in range(len(axes) + 1):

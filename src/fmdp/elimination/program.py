@@ -16,6 +16,7 @@ import numpy as np
 from fmdp.elimination import kernels as k
 from fmdp.elimination.classes import Index, Look, nothing
 from fmdp.elimination.layout import Group, Layout, volume
+from fmdp.elimination.places import next_place
 from fmdp.model.spaces import all_assignments, starts, strides
 
 
@@ -47,7 +48,7 @@ def build_program(
     branch_values = all_assignments([sizes[j] for j in layout.branch])  # [branches, len(branch)]
     branch_rows = np.zeros((2, len(branch_values), len(layout.groups)), dtype=np.int64)
     axes: list[int] = []
-    context_base = buffer = 0
+    context_base = buffer = arena_size = 0
 
     for g, group in enumerate(layout.groups):
         look()
@@ -71,7 +72,8 @@ def build_program(
             free.add(_free_index(layout, group, representatives))
         rewards.add(_reward_index(layout, group, representatives))
         context_base += group.outer * group.rep
-        buffer += group.out_size
+        arena_size = buffer + group.out_size
+        buffer = next_place(buffer, arena_size)
         axes += [*group.opened, *group.own]
 
     look()
@@ -96,7 +98,7 @@ def build_program(
         caps=np.empty(rows.size if shape == k.BOX else 0),
         shape=np.array([shape, worst], dtype=np.int64),
     )
-    return Program(layout, steps, rows.sources(), free.sources(), rewards.sources(), buffer)
+    return Program(layout, steps, rows.sources(), free.sources(), rewards.sources(), arena_size)
 
 
 class _Gathering:

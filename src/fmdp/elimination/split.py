@@ -30,7 +30,7 @@ WORTH_SECONDS = 0.05
 """Sweeps that are predicted to be shorter are not looked at: finding out takes a third of a second,
 and a plan has some thirty sweeps."""
 _PARTS = (2, 3, 4)
-_GAIN = 1.2
+_GAIN = 1.1
 _TURN_SECONDS = 1e-8
 """To transpose one number, there and back."""
 _TILE = 32

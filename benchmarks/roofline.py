@@ -1,0 +1,221 @@
+"""How near a sweep comes to what one core can do.
+
+The limits are measured in the same run: multiply-adds a second of the step's own inner loop on data
+that stays in the first cache, and bytes a second of reading a vector that fits into no cache but
+the last, and one that fits into none. Then the sweep of a model, by its steps: a step is bound by
+whichever takes longer, its multiply-adds at the first rate, or what it reads and writes beyond the
+second cache at the second.
+
+    python -m benchmarks.roofline [PROBLEM ...] [--beside PYTHON]
+
+With --beside the sweep of another build of fmdp, by that build's Python, follows: processor time of
+one thread each, by turns.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+PROBLEMS = ("circle:20,dynamics=guestrin", "circle:20", "bi-ring:16,dynamics=guestrin")
+SECOND_CACHE = 1 << 20
+TURNS = 3
+ONE_SWEEP = """
+import json, sys, time
+import numpy as np
+import fmdp
+from fmdp.elimination.backup import backup_for
+backup = backup_for(fmdp.problem(sys.argv[1]), threads=1)
+h, out = np.random.default_rng(0).random(backup.n_states), np.empty(backup.n_states)
+backup.sweep(h, out)
+seconds = []
+for _ in range(3):
+    started = time.process_time()
+    backup.sweep(h, out)
+    seconds.append(time.process_time() - started)
+print(json.dumps(min(seconds)))
+"""
+
+
+def least(work: Callable[[], object], repeats: int = 7) -> float:
+    """Processor seconds."""
+    found = []
+    for _ in range(repeats):
+        started = time.process_time()
+        work()
+        found.append(time.process_time() - started)
+    return min(found)
+
+
+def limits() -> dict[str, float]:
+    """Multiply-adds a second, and bytes a second read from the last cache and from memory."""
+    from numba import njit
+
+    from fmdp.elimination import steps
+    from fmdp.elimination.places import aligned
+
+    in_lanes, place, shape, tables = steps._in_lanes, steps.Place, steps.Shape, steps.Tables
+    eight, zero = np.uint64(8), np.uint64(0)
+
+    @njit
+    def steps_in_first_cache(arena, rows, contexts, times):  # type: ignore[no-untyped-def]
+        own = tables(rows, rows[:0], rows[:0], contexts, rows[:0])
+        at = place(zero, np.uint64(512 + 128), zero, zero, zero, zero)
+        for _ in range(times):
+            in_lanes(
+                arena, arena, own, at, shape(eight, np.uint64(1), eight, eight, eight), False, eight
+            )
+
+    arena, rows = aligned(2048), np.full(64, 0.125)
+    arena[:] = 1.0
+    contexts = np.zeros((2, 8), dtype=np.int64)
+    steps_in_first_cache(arena, rows, contexts, 1)
+    times = 20_000
+    seconds = least(lambda: steps_in_first_cache(arena, rows, contexts, times))
+    found = {"multiply-adds": times * 8 * 8 * 8 * 8 / seconds}
+
+    for name, size in (("last cache", 1 << 20), ("memory", 1 << 25)):
+        vector = np.ones(size)
+        found[name] = 8 * size / least(lambda own=vector: own @ own)
+    return found
+
+
+def by_steps(name: str, bounds: dict[str, float]) -> list[dict[str, Any]]:
+    """Every group of a model's program: its multiply-adds, seconds and bound."""
+    from numba import njit
+
+    import fmdp
+    from fmdp.elimination import kernels as k
+    from fmdp.elimination import steps
+    from fmdp.elimination.backup import backup_for
+    from fmdp.elimination.places import aligned
+
+    backup = backup_for(fmdp.problem(name), threads=1)
+    h = aligned(backup.n_states)
+    h[:] = np.random.default_rng(0).random(backup.n_states)
+    backup.sweep(h, np.empty_like(h))
+    as_steps, step_last, step_vector = k.Steps, steps.step_last, steps.step_vector
+    one, zero = np.uint64(1), np.uint64(0)
+    level_, row_, r_row_ = k.LEVEL, k.M_ROW, k.R_ROW
+    outer_, rep_, v_, u_, inner_, buffer_ = k.OUTER, k.REP, k.V, k.U, k.INNER, k.BUFFER
+    m_, f_, r_, ctx_, has_ = k.M_BASE, k.F_BASE, k.R_BASE, k.CTX_BASE, k.HAS_R
+    tables_, place_, shape_ = steps.Tables, steps.Place, steps.Shape
+
+    @njit
+    def group(wanted, branch, h, given, arena):  # type: ignore[no-untyped-def]
+        own = as_steps(*given)
+        levels, nodes = own.levels, own.nodes
+        tables = tables_(own.rows, own.free, own.rewards, own.contexts, own.caps)
+        for n in range(nodes.shape[0]):
+            g = nodes[n, level_]
+            if g != wanted:
+                continue
+            n_v, n_u = np.uint64(levels[g, v_]), np.uint64(levels[g, u_])
+            shape = shape_(
+                np.uint64(levels[g, outer_]),
+                np.uint64(levels[g, rep_]),
+                n_v,
+                n_u,
+                np.uint64(levels[g, inner_]),
+            )
+            row = np.uint64(nodes[n, row_] + own.branch_rows[0, branch, g])
+            r_row = np.uint64(nodes[n, r_row_] + own.branch_rows[1, branch, g])
+            source, s0 = h, zero
+            if g > 0:
+                source, s0 = arena, np.uint64(levels[g - 1, buffer_])
+            place = place_(
+                s0,
+                np.uint64(levels[g, buffer_]),
+                np.uint64(levels[g, m_]) + row * n_v * n_u,
+                np.uint64(levels[g, f_]) + row * n_u,
+                np.uint64(levels[g, r_]) + r_row * n_u,
+                np.uint64(levels[g, ctx_]),
+            )
+            has_r = levels[g, has_] != 0
+            if shape.inner == one:
+                step_last(source, arena, tables, place, shape, has_r)
+            else:
+                step_vector(source, arena, tables, place, shape, has_r)
+
+    found = []
+    for part in backup._parts or [backup._whole]:
+        layout = part.program.layout
+        tried = min(4, layout.n_branches)
+        for g, (own, nodes) in enumerate(zip(layout.groups, layout.node_counts, strict=True)):
+
+            def work(g: int = g, part: Any = part, tried: int = tried) -> None:
+                for branch in range(tried):
+                    group(g, branch, h, part.steps, part.rooms[0][0])
+
+            work()
+            all_nodes = layout.n_branches * nodes
+            adds = all_nodes * own.out_size * own.n_v
+            read = own.outer * own.n_v * own.inner
+            # What a step reads is what the last one wrote; both stay in the second cache or not.
+            far = 8 * (read + own.out_size) if 8 * max(read, own.out_size) > SECOND_CACHE else 0
+            rate = bounds["memory" if 8 * backup.n_states > 1 << 25 else "last cache"]
+            found.append(
+                {
+                    "shape": f"{own.n_v} x {own.n_u} on {own.inner:,}",
+                    "multiply-adds": adds,
+                    "seconds": least(work, TURNS) * layout.n_branches / tried,
+                    "bound": max(adds / bounds["multiply-adds"], all_nodes * far / rate),
+                }
+            )
+    return found
+
+
+def one_sweep(python: str, name: str) -> float:
+    command = [python, "-c", ONE_SWEEP, name]
+    return float(json.loads(subprocess.run(command, capture_output=True, check=True).stdout))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("problems", nargs="*", default=list(PROBLEMS))
+    parser.add_argument("--beside", metavar="PYTHON", help="of another build of fmdp")
+    given = parser.parse_args()
+    bounds = limits()
+    print("one core, measured:")
+    print(f"  {bounds['multiply-adds'] / 1e9:.0f} billion multiply-adds a second")
+    for name in ("last cache", "memory"):
+        print(f"  {bounds[name] / 1e9:.0f} GB a second from the {name}")
+    for name in given.problems:
+        steps = by_steps(name, bounds)
+        print(f"\n{name}\n\n| step | million multiply-adds | ms | limit | share |")
+        print("|---|---|---|---|---|")
+        for own in steps:
+            share = own["bound"] / own["seconds"]
+            adds = own["multiply-adds"] / 1e6
+            print(
+                f"| {own['shape']} | {adds:.0f} | {1e3 * own['seconds']:.1f} | "
+                f"{1e3 * own['bound']:.1f} | {share:.0%} |"
+            )
+        adds = sum(own["multiply-adds"] for own in steps)
+        bound = sum(own["bound"] for own in steps)
+        sweeps = [(one_sweep(sys.executable, name), None) for _ in range(1)]
+        if given.beside:
+            sweeps = [
+                (one_sweep(sys.executable, name), one_sweep(given.beside, name))
+                for _ in range(TURNS)
+            ]
+        now = min(own for own, _ in sweeps)
+        print(
+            f"\na sweep: {1e3 * now:.0f} ms for {adds / 1e6:,.0f} million multiply-adds, "
+            f"{adds / now / 1e9:.1f} billion a second; the limit of its steps is "
+            f"{1e3 * bound:.0f} ms, of which that is {bound / now:.0%}"
+        )
+        if given.beside:
+            other = min(other for _, other in sweeps if other is not None)
+            print(f"the other build: {1e3 * other:.0f} ms, {other / now:.1f} times as long")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,470 @@
+"""Compiled steps of the elimination engine.
+
+A step eliminates a group of next-state variables from a tensor laid out as [outer, V, inner]
+(V = joint values of the group, inner = variables still to be eliminated):
+
+    out[o, r, u, i] = reward[o, r, u] + sum_v M[ctx(o, r), v, u] in[o, v, i]
+                      (+ free[ctx(o, r), u] * max_v in[o, v, i]   for nested targets)
+
+Where a row is chosen from another set, the values of a cell are sorted, best first, and a small
+function says what the best p of the set is worth (worst first: the worst p): boxes,
+M <= p <= M + caps, pour the free mass in that order, each value up to its cap; balls,
+|p - M|_1 <= 2 free, take it from the last values and give it to the first.
+
+where u runs over the values of the group's own current variables and r over current variables that
+are needed as parents before their own turn.  Rewards are added as soon as their scope is known:
+every row has mass one, so a constant passes through the later steps unchanged.
+
+Cost of a step: outer * rep * U * V * inner multiply-adds; docs/exact.md says how near they come to
+what the machine can do.
+
+Numba's cache knows `run`, into which all of this is compiled, by the file kernels.py alone: after a
+change here delete the `*.nb[ico]` files (`make install` does, after a change of pyproject.toml).
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fmdp.compiled import njit
+from fmdp.elimination.lanes import EIGHT_LANES, FOUR_LANES, operations
+
+Index = NDArray[np.int64]
+Vector = NDArray[np.float64]
+
+# Unsigned, as all offsets are: signed ones would be checked for counting from the end.
+ZERO, ONE, TWO, THREE, FOUR, FIVE, SIX, SEVEN, EIGHT = (np.uint64(number) for number in range(9))
+
+FLAGS: dict[str, Any] = {
+    "nogil": True,
+    "fastmath": {"contract"},
+    "error_model": "numpy",
+}
+# Only called from compiled code: the wrappers for Python would double the time to compile.
+INSIDE: dict[str, Any] = {**FLAGS, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+
+_load, _store, _spread, _plus, _times = operations(EIGHT_LANES)
+_load_4, _store_4, _spread_4, _plus_4, _times_4 = operations(FOUR_LANES)
+
+
+class Tables(NamedTuple):
+    """What of a program a single step reads: arguments are copied in every call."""
+
+    rows: Vector
+    free: Vector
+    rewards: Vector
+    contexts: Index
+    caps: Vector
+
+
+class Shape(NamedTuple):
+    """Of one step: see above for the axes."""
+
+    outer: Any
+    rep: Any
+    n_v: Any
+    n_u: Any
+    inner: Any
+
+
+class Place(NamedTuple):
+    """Where one step begins in each of the arrays that it reads and writes."""
+
+    source: Any
+    arena: Any
+    rows: Any
+    free: Any
+    rewards: Any
+    contexts: Any
+
+
+@njit(**INSIDE)
+def step_vector(S, D, tables, place, shape, has_r):
+    """inner > 1: vectorised over the innermost axis."""
+    n_v, n_u, inner = shape.n_v, shape.n_u, shape.inner
+    unrolled = n_v in (TWO, FOUR, EIGHT)
+    begin = ZERO
+    if unrolled and n_u > ONE and inner >= EIGHT:
+        begin = inner - inner % EIGHT
+        _in_lanes(S, D, tables, place, shape, has_r, begin)
+    if begin < inner:
+        _row_by_row(S, D, tables, place, shape, has_r, begin)
+
+
+@njit(**INSIDE)
+def _in_lanes(S, D, tables, place, shape, has_r, end):
+    """The first `end` numbers of every run, eight at a time, all rows of eight together."""
+    M, R, contexts = tables.rows, tables.rewards, tables.contexts
+    s0, d0, m0, r0, c0 = place.source, place.arena, place.rows, place.rewards, place.contexts
+    outer, rep, n_v, n_u, inner = shape
+    block, table = n_v * inner, n_v * n_u
+    for o in range(outer):
+        for r in range(rep):
+            q = o * rep + r
+            row = m0 + np.uint64(contexts[0, c0 + q]) * table
+            reward = r0
+            if has_r:
+                reward += np.uint64(contexts[1, c0 + q]) * n_u
+            for i in range(ZERO, end, EIGHT):
+                s, d = s0 + o * block + i, d0 + q * n_u * inner + i
+                y0, y1 = _load(S, s), _load(S, s + inner)
+                if n_v == TWO:
+                    for u in range(n_u):
+                        a = row + u
+                        x = _spread(R[reward + u] if has_r else 0.0)
+                        x = _plus(_plus(x, _times(M[a], y0)), _times(M[a + n_u], y1))
+                        _store(D, d + u * inner, x)
+                    continue
+                y2, y3 = _load(S, s + TWO * inner), _load(S, s + THREE * inner)
+                if n_v == FOUR:
+                    for u in range(n_u):
+                        a = row + u
+                        x = _spread(R[reward + u] if has_r else 0.0)
+                        x = _plus(x, _plus(_times(M[a], y0), _times(M[a + n_u], y1)))
+                        x = _plus(
+                            x, _plus(_times(M[a + TWO * n_u], y2), _times(M[a + THREE * n_u], y3))
+                        )
+                        _store(D, d + u * inner, x)
+                    continue
+                y4, y5 = _load(S, s + FOUR * inner), _load(S, s + FIVE * inner)
+                y6, y7 = _load(S, s + SIX * inner), _load(S, s + SEVEN * inner)
+                for u in range(n_u):
+                    a = row + u
+                    x = _spread(R[reward + u] if has_r else 0.0)
+                    x = _plus(x, _plus(_times(M[a], y0), _times(M[a + n_u], y1)))
+                    x = _plus(
+                        x, _plus(_times(M[a + TWO * n_u], y2), _times(M[a + THREE * n_u], y3))
+                    )
+                    x = _plus(
+                        x, _plus(_times(M[a + FOUR * n_u], y4), _times(M[a + FIVE * n_u], y5))
+                    )
+                    x = _plus(
+                        x, _plus(_times(M[a + SIX * n_u], y6), _times(M[a + SEVEN * n_u], y7))
+                    )
+                    _store(D, d + u * inner, x)
+
+
+@njit(**INSIDE)
+def _row_by_row(S, D, tables, place, shape, has_r, begin):
+    """Every run from `begin` on, in the compiler's own vectors."""
+    M, R, contexts = tables.rows, tables.rewards, tables.contexts
+    s0, d0, m0, r0, c0 = place.source, place.arena, place.rows, place.rewards, place.contexts
+    outer, rep, n_v, n_u, inner = shape
+    block, table = n_v * inner, n_v * n_u
+    for o in range(outer):
+        s = s0 + o * block
+        for r in range(rep):
+            q = o * rep + r
+            row = m0 + np.uint64(contexts[0, c0 + q]) * table
+            for u in range(n_u):
+                c = 0.0
+                if has_r:
+                    c = R[r0 + np.uint64(contexts[1, c0 + q]) * n_u + u]
+                d = d0 + (q * n_u + u) * inner
+                a = row + u
+                if n_v == TWO:
+                    x0, x1 = M[a], M[a + n_u]
+                    s1 = s + inner
+                    for i in range(begin, inner):
+                        D[d + i] = c + x0 * S[s + i] + x1 * S[s1 + i]
+                elif n_v == FOUR:
+                    x0, x1, x2, x3 = M[a], M[a + n_u], M[a + TWO * n_u], M[a + THREE * n_u]
+                    s1, s2, s3 = s + inner, s + TWO * inner, s + THREE * inner
+                    for i in range(begin, inner):
+                        x = c + (x0 * S[s + i] + x1 * S[s1 + i])
+                        D[d + i] = x + (x2 * S[s2 + i] + x3 * S[s3 + i])
+                elif n_v == EIGHT:
+                    x0, x1, x2, x3 = M[a], M[a + n_u], M[a + TWO * n_u], M[a + THREE * n_u]
+                    e = a + FOUR * n_u
+                    x4, x5, x6, x7 = M[e], M[e + n_u], M[e + TWO * n_u], M[e + THREE * n_u]
+                    s1, s2, s3 = s + inner, s + TWO * inner, s + THREE * inner
+                    s4 = s + FOUR * inner
+                    s5, s6, s7 = s4 + inner, s4 + TWO * inner, s4 + THREE * inner
+                    for i in range(begin, inner):
+                        x = c + (x0 * S[s + i] + x1 * S[s1 + i])
+                        x = x + (x2 * S[s2 + i] + x3 * S[s3 + i])
+                        x = x + (x4 * S[s4 + i] + x5 * S[s5 + i])
+                        D[d + i] = x + (x6 * S[s6 + i] + x7 * S[s7 + i])
+                else:
+                    for i in range(inner):
+                        D[d + i] = c
+                    for v in range(n_v):
+                        x = M[a + v * n_u]
+                        # Many rows of real models are sparse (sure moves, neighbours only).
+                        if x != 0.0:
+                            sv = s + v * inner
+                            for i in range(inner):
+                                D[d + i] += x * S[sv + i]
+
+
+@njit(**INSIDE)
+def step_last(S, D, tables, place, shape, has_r):
+    """inner == 1, the last group: vectorised over u."""
+    n_v, n_u = shape.n_v, shape.n_u
+    if n_u == EIGHT and n_v == EIGHT:
+        _last_eight(S, D, tables, place, shape, has_r, EIGHT)
+    elif n_u == EIGHT and n_v == FOUR:
+        _last_eight(S, D, tables, place, shape, has_r, FOUR)
+    elif n_u == FOUR and n_v == EIGHT:
+        _last_four(S, D, tables, place, shape, has_r, EIGHT)
+    elif n_u == FOUR and n_v == FOUR:
+        _last_four(S, D, tables, place, shape, has_r, FOUR)
+    else:
+        _last_of_any(S, D, tables, place, shape, has_r)
+
+
+@njit(**INSIDE)
+def _last_eight(S, D, tables, place, shape, has_r, n_v):
+    """Eight values of u; n_v is a constant in both calls, and the loop over it is none."""
+    M, R, contexts = tables.rows, tables.rewards, tables.contexts
+    s0, d0, m0, r0, c0 = place.source, place.arena, place.rows, place.rewards, place.contexts
+    for o in range(shape.outer):
+        s = s0 + o * n_v
+        for r in range(shape.rep):
+            q = o * shape.rep + r
+            a = m0 + np.uint64(contexts[0, c0 + q]) * n_v * EIGHT
+            x = _plus(_times(S[s], _load(M, a)), _times(S[s + ONE], _load(M, a + EIGHT)))
+            for v in range(TWO, n_v, TWO):
+                b = a + v * EIGHT
+                y = _times(S[s + v], _load(M, b))
+                x = _plus(x, _plus(y, _times(S[s + v + ONE], _load(M, b + EIGHT))))
+            if has_r:
+                x = _plus(x, _load(R, r0 + np.uint64(contexts[1, c0 + q]) * EIGHT))
+            _store(D, d0 + q * EIGHT, x)
+
+
+@njit(**INSIDE)
+def _last_four(S, D, tables, place, shape, has_r, n_v):
+    """As `_last_eight`, line by line, in vectors of four: with one function for both, and eight
+    values as two fours, a sweep of a tree of 18 machines takes half as long again."""
+    M, R, contexts = tables.rows, tables.rewards, tables.contexts
+    s0, d0, m0, r0, c0 = place.source, place.arena, place.rows, place.rewards, place.contexts
+    for o in range(shape.outer):
+        s = s0 + o * n_v
+        for r in range(shape.rep):
+            q = o * shape.rep + r
+            a = m0 + np.uint64(contexts[0, c0 + q]) * n_v * FOUR
+            x = _plus_4(_times_4(S[s], _load_4(M, a)), _times_4(S[s + ONE], _load_4(M, a + FOUR)))
+            for v in range(TWO, n_v, TWO):
+                b = a + v * FOUR
+                y = _times_4(S[s + v], _load_4(M, b))
+                x = _plus_4(x, _plus_4(y, _times_4(S[s + v + ONE], _load_4(M, b + FOUR))))
+            if has_r:
+                x = _plus_4(x, _load_4(R, r0 + np.uint64(contexts[1, c0 + q]) * FOUR))
+            _store_4(D, d0 + q * FOUR, x)
+
+
+@njit(**INSIDE)
+def _last_of_any(S, D, tables, place, shape, has_r):
+    M, R, contexts = tables.rows, tables.rewards, tables.contexts
+    s0, d0, m0, r0, c0 = place.source, place.arena, place.rows, place.rewards, place.contexts
+    outer, rep, n_v, n_u = shape.outer, shape.rep, shape.n_v, shape.n_u
+    table = n_v * n_u
+    for o in range(outer):
+        s = s0 + o * n_v
+        for r in range(rep):
+            q = o * rep + r
+            a = m0 + np.uint64(contexts[0, c0 + q]) * table
+            d = d0 + q * n_u
+            if n_v == TWO:
+                x0, x1 = S[s], S[s + ONE]
+                a1 = a + n_u
+                for u in range(n_u):
+                    D[d + u] = x0 * M[a + u] + x1 * M[a1 + u]
+            elif n_v == FOUR:
+                x0, x1, x2, x3 = S[s], S[s + ONE], S[s + TWO], S[s + THREE]
+                a1, a2, a3 = a + n_u, a + TWO * n_u, a + THREE * n_u
+                for u in range(n_u):
+                    D[d + u] = (x0 * M[a + u] + x1 * M[a1 + u]) + (x2 * M[a2 + u] + x3 * M[a3 + u])
+            elif n_v == EIGHT:
+                x0, x1, x2, x3 = S[s], S[s + ONE], S[s + TWO], S[s + THREE]
+                t = s + FOUR
+                x4, x5, x6, x7 = S[t], S[t + ONE], S[t + TWO], S[t + THREE]
+                a1, a2, a3, a4 = a + n_u, a + TWO * n_u, a + THREE * n_u, a + FOUR * n_u
+                a5, a6, a7 = a4 + n_u, a4 + TWO * n_u, a4 + THREE * n_u
+                for u in range(n_u):
+                    D[d + u] = (
+                        (x0 * M[a + u] + x1 * M[a1 + u])
+                        + (x2 * M[a2 + u] + x3 * M[a3 + u])
+                        + (x4 * M[a4 + u] + x5 * M[a5 + u])
+                        + (x6 * M[a6 + u] + x7 * M[a7 + u])
+                    )
+            else:
+                for u in range(n_u):
+                    D[d + u] = 0.0
+                for v in range(n_v):
+                    x = S[s + v]
+                    av = a + v * n_u
+                    for u in range(n_u):
+                        D[d + u] += x * M[av + u]
+            if has_r:
+                b = r0 + np.uint64(contexts[1, c0 + q]) * n_u
+                for u in range(n_u):
+                    D[d + u] += R[b + u]
+
+
+@njit(**INSIDE)
+def step_nested(S, D, tables, place, shape, has_r):
+    """The free mass goes to the best next value, given everything not yet eliminated."""
+    F, f0 = tables.free, place.free
+    M, R, contexts = tables.rows, tables.rewards, tables.contexts
+    s0, d0, m0, r0, c0 = place.source, place.arena, place.rows, place.rewards, place.contexts
+    outer, rep, n_v, n_u, inner = shape
+    block, table = n_v * inner, n_v * n_u
+    for o in range(outer):
+        s = s0 + o * block
+        for r in range(rep):
+            q = o * rep + r
+            row = np.uint64(contexts[0, c0 + q])
+            for u in range(n_u):
+                c = 0.0
+                if has_r:
+                    c = R[r0 + np.uint64(contexts[1, c0 + q]) * n_u + u]
+                f = F[f0 + row * n_u + u]
+                d = d0 + (q * n_u + u) * inner
+                a = m0 + row * table + u
+                if n_v == TWO:
+                    x0, x1 = M[a], M[a + n_u]
+                    s1 = s + inner
+                    for i in range(inner):
+                        x, y = S[s + i], S[s1 + i]
+                        D[d + i] = c + (x0 * x + x1 * y) + f * (x if x > y else y)
+                else:
+                    for i in range(inner):
+                        D[d + i] = S[s + i]
+                    for v in range(ONE, n_v):
+                        sv = s + v * inner
+                        for i in range(inner):
+                            x, y = D[d + i], S[sv + i]
+                            D[d + i] = x if x > y else y
+                    for i in range(inner):
+                        D[d + i] = c + f * D[d + i]
+                    for v in range(n_v):
+                        w = M[a + v * n_u]
+                        if w != 0.0:
+                            sv = s + v * inner
+                            for i in range(inner):
+                                D[d + i] += w * S[sv + i]
+
+
+@njit(**INSIDE)
+def _sort(order, S, at, stride, n_v, worst):
+    """order <- the values v by S[at + v * stride], best first (`worst`: last), equal ones by v."""
+    for k in range(1, n_v):
+        v = order[k]
+        x = S[at + np.uint64(v) * stride]
+        j = k
+        while j > 0:
+            w = order[j - 1]
+            y = S[at + np.uint64(w) * stride]
+            if y == x:
+                if w < v:
+                    break
+            elif (y < x) == worst:
+                break
+            order[j] = w
+            j -= 1
+        order[j] = v
+
+
+@njit(**INSIDE)
+def _pour(order, S, at, stride, tables, a, n_u, free, n_v):
+    """sum_v (M + what v gets of the free mass) S, poured in `order`, each up to its cap."""
+    M, caps = tables.rows, tables.caps
+    total, left = 0.0, free
+    for k in range(n_v):
+        v = np.uint64(order[k])
+        # The last one takes what rounding has left over: the mass of a row stays what it is.
+        cap = caps[a + v * n_u]
+        take = cap if cap < left and k < n_v - 1 else left
+        left -= take
+        total += (M[a + v * n_u] + take) * S[at + v * stride]
+    return total
+
+
+@njit(**INSIDE)
+def _move(order, S, at, stride, tables, a, n_u, half, n_v):
+    """sum_v p S with the mass `half` moved from the last values in `order` to the first one, as far
+    as they have it."""
+    M = tables.rows
+    first = np.uint64(order[0])
+    left = min(half, 1.0 - M[a + first * n_u])
+    total = (M[a + first * n_u] + left) * S[at + first * stride]
+    for k in range(n_v - 1, 0, -1):
+        v = np.uint64(order[k])
+        p = M[a + v * n_u]
+        take = p if p < left else left
+        left -= take
+        total += (p - take) * S[at + v * stride]
+    return total
+
+
+@njit(**INSIDE)
+def step_sorted(S, D, tables, place, shape, has_r, order, ball, worst):
+    """As step_nested, for boxes and balls.  Another shape of set is another function as `_pour`,
+    which is given the values of a cell in their order and says what the row is worth."""
+    M, F, C, R = tables.rows, tables.free, tables.caps, tables.rewards
+    contexts = tables.contexts
+    s0, d0, m0, f0 = place.source, place.arena, place.rows, place.free
+    r0, c0 = place.rewards, place.contexts
+    outer, rep, n_v, n_u, inner = shape
+    block, table = n_v * inner, n_v * n_u
+    n_values = np.int64(n_v)
+    if order[order.shape[0] - 1] != n_values:
+        order[order.shape[0] - 1] = n_values
+        for v in range(n_values):
+            order[v] = v
+    for o in range(outer):
+        s = s0 + o * block
+        if n_v == TWO:
+            s1 = s + inner
+            for r in range(rep):
+                q = o * rep + r
+                row = np.uint64(contexts[0, c0 + q])
+                for u in range(n_u):
+                    c = 0.0
+                    if has_r:
+                        c = R[r0 + np.uint64(contexts[1, c0 + q]) * n_u + u]
+                    f = F[f0 + row * n_u + u]
+                    a = m0 + row * table + u
+                    b = a + n_u
+                    # The two ends of the segment that any set of two values is.
+                    if ball:
+                        first, second = min(f, M[b]), min(f, M[a])
+                        x0, x1 = M[a] + first, M[b] - first
+                        y0, y1 = M[a] - second, M[b] + second
+                    else:
+                        first, second = min(f, C[a]), min(f, C[b])
+                        x0, x1 = M[a] + first, M[b] + (f - first)
+                        y0, y1 = M[a] + (f - second), M[b] + second
+                    d = d0 + (q * n_u + u) * inner
+                    if worst:
+                        for i in range(inner):
+                            x = x0 * S[s + i] + x1 * S[s1 + i]
+                            y = y0 * S[s + i] + y1 * S[s1 + i]
+                            D[d + i] = c + (x if x < y else y)
+                    else:
+                        for i in range(inner):
+                            x = x0 * S[s + i] + x1 * S[s1 + i]
+                            y = y0 * S[s + i] + y1 * S[s1 + i]
+                            D[d + i] = c + (x if x > y else y)
+            continue
+        for i in range(inner):
+            _sort(order, S, s + i, inner, n_values, worst)
+            for r in range(rep):
+                q = o * rep + r
+                row = np.uint64(contexts[0, c0 + q])
+                for u in range(n_u):
+                    c = 0.0
+                    if has_r:
+                        c = R[r0 + np.uint64(contexts[1, c0 + q]) * n_u + u]
+                    f = F[f0 + row * n_u + u]
+                    a = m0 + row * table + u
+                    if ball:
+                        worth = _move(order, S, s + i, inner, tables, a, n_u, f, n_values)
+                    else:
+                        worth = _pour(order, S, s + i, inner, tables, a, n_u, f, n_values)
+                    D[d0 + (q * n_u + u) * inner + i] = c + worth
