@@ -211,7 +211,7 @@ def replan(plans: int = 300) -> None:
     model = problem("circle:7")
     for learner_of in (PSRL, DORL):
         # The paper's episodes: many plans, each after few steps.
-        learner = learner_of(planner=ALP(), episodes="arithmetic")
+        learner = learner_of(planner=ALP(basis="singles"), episodes="arithmetic")
         simulate(model, learner, steps=50, seed=1)
         started = time.process_time()
         run = simulate(model, learner, steps=2_000, seed=0)
@@ -272,11 +272,11 @@ def relatives() -> None:
 def unshared() -> None:
     from fmdp.planning.linear import ALP
 
-    ALP().plan(model_of("circle:20"))
+    ALP(basis="singles").plan(model_of("circle:70"))
     for n in (40, 100, 200, 400):
         model = model_of(f"circle:{n},reward=mean")
         started = time.process_time()
-        found = ALP().plan(model)
+        found = ALP(basis="singles").plan(model)
         print(
             f"circle:{n},reward=mean  {time.process_time() - started:8.2f} s of processor time  "
             f"{found.iterations} rounds  bound {found.gain_upper:.6f}  {found.status.value}",

@@ -10,11 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fmdp
+from fmdp.elimination.backup import backup_for
 from fmdp.model import FactoredMDP
 from fmdp.planning import exact
 from fmdp.planning.acceleration import KEPT, MOST_RESTARTS, Anderson
 from fmdp.planning.plan import Status
-from fmdp.planning.recurrence import always_reached
+from fmdp.planning.recurrence import always_reached, in_every_best_class
 from fmdp.testing import oracles, strategies
 
 Share = tuple[int, int, int]
@@ -88,8 +89,6 @@ def test_plans_of_all_kinds_of_models_are_what_they_were(model: FactoredMDP) -> 
     if always_reached(model) is not None:
         assert plan.status is Status.CONVERGED
         assert np.ptp(truth) < 1e-7
-    else:
-        assert plan.stats["accelerated"] == 0
 
 
 def test_where_it_does_not_help_it_gives_up() -> None:
@@ -195,3 +194,93 @@ def test_such_a_state_is_reached_under_every_policy(
     chain = mdp.transitions[policy, np.arange(mdp.n_states)]
     (alone,) = oracles.recurrent_classes(chain)
     assert target in alone
+
+
+# -- a state in every class of the best gain ------------------------------------------------------
+
+
+def best_classes(mdp: oracles.DenseMDP, least: float) -> list[set[int]]:
+    """All recurrent classes of all policies whose gain is at least so much, by enumeration."""
+    found = []
+    for policy in oracles.all_policies(mdp):
+        gains = oracles.policy_gain(mdp, policy)
+        for own in oracles.recurrent_classes(oracles.policy_chain(mdp, policy)[0]):
+            if gains[own[0]] >= least:
+                found.append({int(s) for s in own})
+    return found
+
+
+@settings(max_examples=150)
+@given(strategies.models(rows=("sparse", "lazy", "deterministic", "quarters", "mixed")))
+def test_no_class_of_the_best_gain_is_without_it(model: FactoredMDP) -> None:
+    """Brute force over all policies, for every state that is shown to be in every best class."""
+    structure = model.structure
+    if structure.n_actions**structure.n_states > 2_000:
+        return
+    mdp = oracles.dense(model)
+    best = oracles.optimal(mdp).gain
+    backup = backup_for(model, threads=1)
+    h, new = np.zeros(backup.n_states), np.empty(backup.n_states)
+    for _ in range(30):
+        backup.sweep(h, new)
+        lower = float((new - h).min()) - 1e-12
+        h[:] = 0.5 * h + 0.5 * new
+    shown = [s for s in range(len(h)) if in_every_best_class(backup, h, lower, s)[0]]
+    if not shown:
+        return
+    assert np.ptp(best) < 1e-9
+    for own in best_classes(mdp, float(best.max()) - 1e-9):
+        for state in shown:
+            place = np.zeros(len(h))
+            place[state] = 1.0
+            assert int(backup.to_canonical(place).argmax()) in own
+
+
+def two_rooms(second: float) -> FactoredMDP:
+    """In the first room one earns .6; a door, that costs nothing, leads to the second and back."""
+    stay, leave = [[1.0, 0.0], [0.0, 1.0]], [[0.0, 1.0], [1.0, 0.0]]
+    rows = [row for pair in zip(stay, leave, strict=True) for row in pair]
+    return FactoredMDP.from_factors((2,), (2,), [((0, 1), rows)], [((0,), [0.6, second])])
+
+
+def test_two_rooms_and_their_classes() -> None:
+    """With .5 in the second room the first one is in every best class, and the second is not; with
+    .6 neither is, and the plan is that of plain sweeps."""
+    for second, shown in ((0.5, [True, False]), (0.6, [False, False])):
+        backup = backup_for(two_rooms(second), threads=1)
+        h = np.array([0.0, second - 0.6])
+        found = [in_every_best_class(backup, h, 0.6 - 1e-9, state)[0] for state in range(2)]
+        assert found == shown
+    assert fmdp.Exact().plan(two_rooms(0.5)).stats["accelerated"] == KEPT
+    plain = fmdp.Exact().plan(two_rooms(0.6))
+    assert plain.status is Status.CONVERGED
+    assert plain.stats["accelerated"] == 0
+
+
+@pytest.mark.parametrize("name", ["circle:7", "three-leg:7", "machines:3", "bi-ring:6"])
+def test_fewer_sweeps_where_no_state_is_always_reached(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = fmdp.problem(name)
+    assert always_reached(model) is None
+    fast = fmdp.Exact(tolerance=1e-9).plan(model)
+    monkeypatch.setattr(exact, "acceleration_for", lambda *_: None)
+    slow = fmdp.Exact(tolerance=1e-9).plan(model)
+    assert fast.stats["accelerated"] == KEPT
+    assert fast.iterations < slow.iterations  # those that show it are counted
+    assert fast.gain == pytest.approx(slow.gain, abs=1e-9)
+    assert fast.bias == pytest.approx(slow.bias, abs=1e-6)
+
+
+def test_what_cannot_be_shown_is_swept_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Told at the last moment that there may be another bias, a plan is that of plain sweeps, and
+    the sweeps until then are counted."""
+    model = fmdp.problem("circle:7")
+    monkeypatch.setattr(exact, "in_every_best_class", lambda *_: (False, 6))
+    found = fmdp.Exact(tolerance=1e-9).plan(model)
+    monkeypatch.setattr(exact, "acceleration_for", lambda *_: None)
+    plain = fmdp.Exact(tolerance=1e-9).plan(model)
+    assert found.stats["accelerated"] == 0
+    assert found.iterations > plain.iterations + 6
+    assert found.gain == plain.gain
+    assert found.bias.tobytes() == plain.bias.tobytes()

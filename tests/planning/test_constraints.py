@@ -337,7 +337,13 @@ def test_planners_that_know_no_constraints_say_so(planner: fmdp.Planner) -> None
 
 
 @pytest.mark.parametrize(
-    "planner", [Exact(), ALP(), ALP(method="factored"), SpanConstrained(budget=1.0)]
+    "planner",
+    [
+        Exact(),
+        ALP(basis="singles"),
+        ALP(basis="singles", method="factored"),
+        SpanConstrained(budget=1.0),
+    ],
 )
 def test_planners_keep_their_contract_under_constraints(planner: fmdp.Planner) -> None:
     crews = two_crews()

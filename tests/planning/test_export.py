@@ -248,7 +248,7 @@ def test_the_function_runs_without_fmdp(tmp_path: Path) -> None:
 
 def test_a_policy_by_elimination_is_written_out_where_it_fits() -> None:
     model = fmdp.problem("circle:6,dynamics=guestrin")
-    small: Any = fmdp.plan(model, fmdp.ALP(ties="first")).policy
+    small: Any = fmdp.plan(model, fmdp.ALP(basis="singles", ties="first")).policy
     assert "leaves" in exported(small, "tree")[1]
     large = fmdp.plan(fmdp.problem("circle:30"), "alp").policy
     for kind in export.KINDS:

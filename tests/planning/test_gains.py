@@ -18,7 +18,7 @@ from fmdp.elimination import backup as backup_module
 from fmdp.elimination.backup import Backup, TimeUp, backup_for
 from fmdp.measures import measure
 from fmdp.model import FactoredMDP
-from fmdp.planning import exact
+from fmdp.planning import component, exact, flat
 from fmdp.planning.acceleration import Anderson
 from fmdp.planning.evaluate import evaluate_exactly
 from fmdp.planning.flat import end_components, flat_of
@@ -377,3 +377,66 @@ def test_ctrl_c_between_two_sweeps_gives_a_policy_of_one_h(
     assert isinstance(plan.policy, TablePolicy)
     gain = oracles.policy_gain(oracles.dense(model), plan.policy.actions.astype(np.int64))
     assert plan.gain_lower <= gain.min() + 1e-9
+
+
+# ---- graphs of few nodes, and of many ------------------------------------------------------------
+
+
+def random_edges(n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    origin, target = np.nonzero(rng.random((n, n)) < rng.choice([0.05, 1.5 / n, 3.0 / n]))
+    return origin, target
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_connected_sets_are_those_of_scipy(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(1, 40))
+    origin, target = random_edges(n, rng)
+    reached = flat.reachable(n, origin, target)
+    assert reached is not None
+    longer = np.eye(n, dtype=bool)
+    for _ in range(n):  # ways of at most so many edges, one edge at a time
+        for a, b in zip(origin, target, strict=True):
+            longer[a] |= longer[b]
+    assert np.array_equal(reached, longer)
+    sets = flat.connected_sets(n, origin, target)
+    count, label = flat.strongly_connected(n, origin, target)
+    assert len(np.unique(sets)) == count
+    assert np.array_equal(sets[:, None] == sets, label[:, None] == label)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_few_states_are_understood_as_many_are(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Components with their numbers, recurrent classes and certified gains, to the last bit."""
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(2, 12))
+    transitions = np.zeros((n, 2, n))
+    for row in transitions.reshape(-1, n):
+        row[rng.integers(0, n, size=int(rng.integers(1, 3)))] += 1.0
+        row /= row.sum()
+    written = flat_of(one_variable(transitions, rng.random((n, 2))))
+    assert written is not None
+    policy = rng.integers(0, 2, size=n)
+    everyone = np.arange(n)
+
+    def found() -> tuple[object, ...]:
+        parts = end_components(written)
+        rows = written.successors[everyone, policy], written.possible[everyone, policy]
+        label, closed = component._classes(*rows)
+        gains = best_gains(written)
+        assert gains is not None
+        return (
+            parts.count,
+            parts.label.tolist(),
+            parts.inside.tolist(),
+            # Where one class is closed, only who is in it counts.
+            label.tolist() if len(closed) > 1 else (label == closed[0]).tolist(),
+            closed if len(closed) > 1 else None,
+            gains.lower.tolist(),
+            gains.upper.tolist(),
+            gains.actions.tolist(),
+        )
+
+    here = found()
+    monkeypatch.setattr(flat, "REACHABLE_STATES", 0)
+    assert found() == here

@@ -45,7 +45,9 @@ GROWN = 2.0
 MOST_RESTARTS = 4
 _RIDGE = 1e-10
 _BLOCK = 1 << 14
-"""States in a block: what is read again while it is summed up stays in the cache."""
+"""States in a block, which one thread sums up."""
+_INSIDE = 1 << 10
+"""States of which all differences are taken together: they stay in the first cache meanwhile."""
 
 
 def acceleration_for(backup: Backup, memory_limit: int | None) -> Anderson | None:
@@ -183,13 +185,16 @@ def _note(
             last_g[s] = g
         if slot < 0:
             continue
-        for j in range(count):
-            with_difference = with_f = 0.0
-            for s in range(begin, stop):
-                with_difference += np.float64(df[j, s]) * np.float64(df[slot, s])
-                with_f += np.float64(df[j, s]) * (last_f[s] * scale)
-            sums[block, 0, j] = with_difference
-            sums[block, 1, j] = with_f
+        sums[block, :2, :count] = 0.0
+        for inside in range(begin, stop, _INSIDE):
+            last = min(inside + _INSIDE, stop)
+            for j in range(count):
+                with_difference = with_f = 0.0
+                for s in range(inside, last):
+                    with_difference += np.float64(df[j, s]) * np.float64(df[slot, s])
+                    with_f += np.float64(df[j, s]) * (last_f[s] * scale)
+                sums[block, 0, j] += with_difference
+                sums[block, 1, j] += with_f
         total = total_f = 0.0
         for s in range(begin, stop):
             total += np.float64(df[slot, s])
@@ -204,8 +209,10 @@ def _combine(g: Vector, dg: Singles, weights: Floats, first: int, end: int, h: V
     n_states = g.shape[0]
     for block in range(first, end):
         begin, stop = block * _BLOCK, min((block + 1) * _BLOCK, n_states)
-        for s in range(begin, stop):
-            h[s] = g[s]
-        for j in range(weights.shape[0]):
-            for s in range(begin, stop):
-                h[s] -= weights[j] * np.float64(dg[j, s])
+        for inside in range(begin, stop, _INSIDE):
+            last = min(inside + _INSIDE, stop)
+            for s in range(inside, last):
+                h[s] = g[s]
+            for j in range(weights.shape[0]):
+                for s in range(inside, last):
+                    h[s] -= weights[j] * np.float64(dg[j, s])

@@ -14,15 +14,16 @@ a sparse factorisation with refinement, used where it reaches the same precision
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array, identity
-from scipy.sparse.linalg import splu
 
 from fmdp.model import FactoredMDP
 from fmdp.model.spaces import project_some, strides
+
+if TYPE_CHECKING:  # SciPy's sparse matrices take their time to load
+    from scipy.sparse import csr_array
 
 Matrix = NDArray[np.float64]
 Vector = NDArray[np.float64]
@@ -137,6 +138,8 @@ class Successors:
 
     def matrix(self, actions: Actions) -> csr_array:
         """The sparse transition matrix of a policy."""
+        from scipy.sparse import csr_array
+
         columns, weights = self.rows(actions)
         n_states = len(columns)
         starts = np.arange(n_states + 1) * self.width
@@ -151,6 +154,9 @@ def sparse_hitting_times(matrix: csr_array, target: int, tolerance: float) -> Ve
     The residual 1 + P E - E is computed with differences from the largest time, in which rounding
     is small, and is the relative error of the result at most.
     """
+    from scipy.sparse import identity
+    from scipy.sparse.linalg import splu
+
     n = matrix.shape[0]
     others = np.delete(np.arange(n), target)
     inside = matrix[others][:, others]

@@ -11,20 +11,13 @@ widened by what rounding can have done.  Cost: a linear solve over the states fo
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from scipy.linalg import LinAlgWarning, lu_factor, lu_solve
-from scipy.sparse import csc_array
-from scipy.sparse.csgraph import connected_components
-from scipy.sparse.linalg import splu
-from threadpoolctl import ThreadpoolController
 
-from fmdp.planning.flat import Flat, Floats, Indices, Mask, routes
+from fmdp.planning import dense
+from fmdp.planning.flat import Flat, Floats, Indices, Mask, reachable, routes, strongly_connected
 
 DENSE_STATES = 1500
 """Systems up to this many unknowns are solved as dense ones,"""
@@ -36,14 +29,7 @@ ROUNDS = 500
 """Policies that policy iteration may try."""
 REFINEMENTS = 3
 """How often what rounding leaves of an equation is solved for again."""
-_BLAS = ThreadpoolController()
 _NO_REWARDS = np.zeros((0, 1))
-
-
-def one_thread() -> AbstractContextManager[object]:
-    """In which BLAS works on one thread."""
-    limited: AbstractContextManager[object] = _BLAS.limit(limits=1, user_api="blas")
-    return limited
 
 
 Check = Callable[[], None]
@@ -163,14 +149,20 @@ def _with_one_class(flat: Flat, allowed: Mask, policy: Indices) -> tuple[Indices
 
 
 def _classes(rows: Indices, possible: Mask) -> tuple[Indices, list[int]]:
-    """Strongly connected sets of a chain, and the numbers of those that it never leaves."""
+    """Strongly connected sets of a chain, and the numbers of those that it never leaves; where that
+    is one set, all states outside it may have one number."""
     n = len(rows)
     origin, place = np.nonzero(possible)
     successor = rows[origin, place]
-    graph = csc_array((np.ones(len(origin), dtype=np.int8), (origin, successor)), shape=(n, n))
-    count, label = connected_components(graph, connection="strong")
+    reached = reachable(n, origin, successor)
+    if reached is not None:
+        # In a set that is never left: whoever is reached from there comes back.
+        recurrent = ~(reached & ~reached.T).any(axis=1)
+        if reached[np.ix_(recurrent, recurrent)].all():
+            return np.where(recurrent, 0, 1), [0]
+    count, label = strongly_connected(n, origin, successor)
     left = np.unique(label[origin][label[origin] != label[successor]])
-    return label.astype(np.int64), np.setdiff1d(np.arange(count), left).tolist()
+    return label, np.setdiff1d(np.arange(count), left).tolist()
 
 
 def _class_gain(flat: Flat, policy: Indices, inside: Indices) -> float | None:
@@ -227,7 +219,7 @@ def solver(
     origin = np.repeat(np.arange(n), rows.shape[1])
     target, weight = rows.ravel(), weights.ravel()
     away = (target != origin) & (weight > 0.0)
-    diagonal = np.bincount(origin[away], weight[away], n)
+    diagonal: Floats = np.bincount(origin[away], weight[away], n).astype(np.float64, copy=False)
     diagonal[~weights.any(axis=1)] = 1.0
     origin, target, weight = origin[away], target[away], weight[away]
     if n <= DENSE_STATES or (n <= FULL_STATES and 20 * len(weight) > n * n):
@@ -235,16 +227,12 @@ def solver(
         np.subtract.at(matrix, (origin, target), weight)
         if anchor is not None:
             matrix[:, anchor] = 1.0
-        # On one thread: on several the last bits would depend on how many there are.
-        with warnings.catch_warnings(), one_thread():
-            warnings.simplefilter("error", LinAlgWarning)
-            try:
-                factors = lu_factor(matrix)
-            except (LinAlgWarning, ValueError):
-                return None
-        return lambda right: _solved(factors, right)
+        return dense.factored(matrix)
     if n > SPARSE_STATES:
         return None
+    from scipy.sparse import csc_array
+    from scipy.sparse.linalg import splu
+
     kept = np.ones(len(target), dtype=np.bool_) if anchor is None else target != anchor
     places = np.arange(n) if anchor is None else np.delete(np.arange(n), anchor)
     column = np.zeros(0, dtype=np.int64) if anchor is None else np.arange(n)
@@ -263,8 +251,3 @@ def solver(
     except RuntimeError:  # exactly singular
         return None
     return lambda right: np.asarray(sparse.solve(right))
-
-
-def _solved(factors: Any, right: Floats) -> Floats:
-    with one_thread():
-        return np.asarray(lu_solve(factors, right))

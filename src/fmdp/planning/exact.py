@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 
 from fmdp.elimination import kernels
 from fmdp.elimination.backup import Backup, TimeUp, backup_for, check_clock
+from fmdp.elimination.places import aligned
 from fmdp.elimination.rounding import rounding_allowance
 from fmdp.elimination.ties import TIE_TOLERANCE
 from fmdp.errors import InvalidParameter
@@ -47,7 +48,7 @@ from fmdp.planning.prepared import (
     policy_in_time,
     unprepared,
 )
-from fmdp.planning.recurrence import always_reached
+from fmdp.planning.recurrence import always_reached, in_every_best_class
 from fmdp.planning.settings import (
     DISCOUNT,
     Limited,
@@ -131,7 +132,7 @@ class Exact(Limited, TieBreaking, OnEngine, Planner):
             return self._unprepared(model.structure, error, started)
         if self.criterion == "finite":
             refuse_stages(self, model.structure, backup.predicted_bytes)
-        h = np.zeros(backup.n_states)
+        h = aligned(backup.n_states)
         found = _solve(
             self, backup, model, h, cold=True, describe=True, progress=progress, started=started
         )
@@ -256,16 +257,22 @@ def _solve(
         return iteration.Rescue(bounds=better.bounds, discounted=True)
 
     acceleration: Anderson | None = None
+    # Acceleration could change which of several biases is found.
+    unique = discount != 1.0
 
     def accelerate() -> Anderson | None:
-        nonlocal acceleration
-        # Not where it could change which of several biases is found.
-        look = partial(check_clock, limits.deadline)
-        if isinstance(tables, FactoredMDP) and (
-            discount != 1.0 or always_reached(tables, look) is not None
-        ):
+        nonlocal acceleration, unique
+        if isinstance(tables, FactoredMDP):
+            look = partial(check_clock, limits.deadline)
+            unique = unique or always_reached(tables, look) is not None
             acceleration = acceleration_for(backup, settings.memory_limit)
         return acceleration
+
+    def settle(found: NDArray[np.float64], lower: float) -> tuple[bool, int]:
+        # A state that is worth most is most likely one where things are well, and stay so.
+        if unique:
+            return True, 0
+        return in_every_best_class(backup, found, lower, int(found.argmax()))
 
     outcome = iteration.solve(
         iteration.OptimalOperator(backup),
@@ -277,6 +284,7 @@ def _solve(
         patience=None if describe or structure.n_states > STATES else PATIENCE,
         room=room if discount == 1.0 else 0.0,
         accelerate=accelerate if describe and cold else None,
+        settle=settle,
         progress=progress,
     )
     small = structure.n_states * structure.n_actions <= POLISHED_PAIRS
@@ -290,8 +298,10 @@ def _solve(
             if found.h is not None and finish is not None and finish.unique_bias:
                 outcome = replace(outcome, h=found.h, lower=low, rescued=True)
     stats: dict[str, Any] = {"damping": outcome.damping, **engine_stats(backup)}
-    stats["accelerated"] = 0 if acceleration is None else acceleration.kept
-    stats["memory_bytes"] += 0 if acceleration is None else acceleration.bytes
+    stats["accelerated"] = 0
+    if acceleration is not None:
+        stats["accelerated"] = acceleration.kept if outcome.accelerated else 0
+        stats["memory_bytes"] += acceleration.bytes
     policy: TablePolicy | None
     lower: float | None = outcome.lower
     upper: float | None = outcome.upper

@@ -14,8 +14,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import connected_components
 
 from fmdp.model import FactoredMDP
 from fmdp.model.spaces import project_some
@@ -29,6 +27,8 @@ ENTRIES = 1 << 23
 """States x actions x successors up to which a model is written out."""
 BYTES_AN_ENTRY = 64
 """Of the lists and of what is computed from them."""
+REACHABLE_STATES = 256
+"""Up to which all ways between states are written out."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,23 +147,57 @@ def end_components(flat: Flat, allowed: Mask | None = None) -> Components:
     inside = everything if allowed is None else allowed.copy()
     while True:
         state, action, _ = edge = np.nonzero(flat.possible & inside[:, :, None])
-        graph = csr_array(
-            (np.ones(len(state), dtype=np.int8), (state, flat.successors[edge])),
-            shape=(n_states, n_states),
-        )
-        _, label = connected_components(graph, connection="strong")
+        successor = flat.successors[edge]
+        label = connected_sets(n_states, state, successor)
         # A successor without an action that stays is in no component.
-        label = np.where(inside.any(axis=1), label, -1)
+        label[~inside.any(axis=1)] = -1
         leaves = np.zeros_like(inside)
-        elsewhere = label[flat.successors[edge]] != label[state]
+        elsewhere = label[successor] != label[state]
         leaves[state[elsewhere], action[elsewhere]] = True
         if not leaves.any():
             break
         inside &= ~leaves
     held = label >= 0
+    if (label[held] == label[held].max(initial=0)).all():
+        return Components(np.where(held, 0, -1), inside, int(held.any()))
+    # Sums over several components are taken in the order of SciPy's numbers.
+    label = strongly_connected(n_states, state, successor)[1]
     numbers = np.full(n_states, -1, dtype=np.int64)
     names, numbers[held] = np.unique(label[held], return_inverse=True)
     return Components(numbers, inside, len(names))
+
+
+def strongly_connected(n: int, origin: Indices, target: Indices) -> tuple[int, Indices]:
+    """How many strongly connected sets the edges between n nodes make, and the one of each node,
+    numbered as SciPy does."""
+    from scipy.sparse import csr_array
+    from scipy.sparse.csgraph import connected_components
+
+    graph = csr_array((np.ones(len(origin), dtype=np.int8), (origin, target)), shape=(n, n))
+    count, label = connected_components(graph, connection="strong")
+    return int(count), label.astype(np.int64)
+
+
+def connected_sets(n: int, origin: Indices, target: Indices) -> Indices:
+    """The same sets, numbered anyhow."""
+    reached = reachable(n, origin, target)
+    if reached is None:
+        return strongly_connected(n, origin, target)[1]
+    first: Indices = (reached & reached.T).argmax(axis=1)
+    return first
+
+
+def reachable(n: int, origin: Indices, target: Indices) -> Mask | None:
+    """[n, n]: whether a way leads from one node to another, or it is the same; None where there are
+    many nodes.  Most small graphs are understood by it alone, and SciPy need not be loaded, which
+    takes longer than to plan for a small model.  Cost: n^3."""
+    if n > REACHABLE_STATES:
+        return None
+    reached = np.eye(n, dtype=np.bool_)
+    reached[origin, target] = True
+    for node in range(n):  # Warshall (1962): ways through the nodes so far
+        reached |= reached[:, node, None] & reached[node]
+    return reached
 
 
 def routes(flat: Flat, allowed: Mask, target: Mask) -> Indices:

@@ -32,6 +32,7 @@ from fmdp.elimination.backup import Backup, check_clock
 from fmdp.elimination.rounding import rounding_allowance
 from fmdp.model import FactoredMDP
 from fmdp.model.spaces import project_some
+from fmdp.planning import dense
 
 Vector = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -190,25 +191,14 @@ def _factored(
     origin: Indices, target: Indices, weight: Vector, diagonal: Vector
 ) -> Callable[[Vector], Vector] | None:
     """Solves with a matrix of these entries, none of them twice; None where it is singular."""
-    from scipy.linalg import lu_factor, lu_solve
-    from scipy.sparse import csc_array
-    from scipy.sparse.linalg import splu
-
-    from fmdp.planning.component import one_thread
-
     n = len(diagonal)
     if n <= _DENSE_STATES or _DENSE_SHARE * len(weight) > n * n:
         matrix = np.diag(diagonal)
         matrix[origin, target] = weight
-        # On one thread: on several the last bits would depend on how many there are.
-        with one_thread():
-            factors = lu_factor(matrix, overwrite_a=True, check_finite=False)
+        return dense.factored(matrix)
+    from scipy.sparse import csc_array
+    from scipy.sparse.linalg import splu
 
-        def dense(right: Vector) -> Vector:
-            with one_thread():
-                return np.asarray(lu_solve(factors, right, check_finite=False))
-
-        return dense
     places = np.arange(n)
     entries = np.concatenate([weight, diagonal])
     where = (np.concatenate([origin, places]), np.concatenate([target, places]))

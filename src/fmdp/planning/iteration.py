@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 
 from fmdp.elimination.backup import Backup, TimeUp, advance, iterate_by_sweeps
 from fmdp.elimination.kernels import Pace
+from fmdp.elimination.places import aligned
 from fmdp.elimination.rounding import rounding_allowance
 from fmdp.planning.acceleration import Anderson
 from fmdp.planning.plan import Progress, Status
@@ -38,6 +39,7 @@ _STALLED = 0.99  # the gap has shrunk by less than this factor over the window
 _SLOW = 0.9  # and by less than this, damped, where there is a rescue
 _NOISE = 16.0  # a gap of so many rounding allowances is not worth going on for
 _CHUNK_SECONDS = 0.05  # how long compiled code may run before signals and clocks are looked at
+_SMALL = 1.0 / 64.0  # of the first gap: where `settle` is asked
 _SWEEPS_IN_HAND = 2.2  # time kept back before a deadline: the next sweep and the policy's
 
 
@@ -116,6 +118,8 @@ class Ending:
     slack: float
     """What rounding can have done, part of the bounds already."""
     rescued: bool = False
+    accelerated: bool = False
+    """Whether it came there by accelerated sweeps."""
 
 
 @dataclass(frozen=True)
@@ -137,6 +141,7 @@ def solve(
     patience: int | None = None,
     room: float = 0.0,
     accelerate: Callable[[], Anderson | None] | None = None,
+    settle: Callable[[Vector, float], tuple[bool, int]] | None = None,
     progress: Progress | None = None,
 ) -> Ending:
     """Iterate from h (changed in place) until the gap is at most the tolerance or a limit is hit.
@@ -147,9 +152,12 @@ def solve(
     `patience`: after how many sweeps it is asked even if the gap still shrinks.  `room`: how much
     of the tolerance the caller needs for itself.  `accelerate`: makes what chooses the next h
     for as long as that helps; whatever bias it comes to should then be the only one.
+    `settle`: told h and the lower bound when the gap is small, says whether it is, and after how
+    many sweeps; if not, or if acceleration ends before, everything so far was in vain but for the
+    bounds, and plain sweeps begin from zero.
     """
     backup = operator.backup
-    new, scratch = np.empty_like(h), np.empty_like(h)
+    new, scratch = aligned(len(h)), aligned(len(h))
     # MacQueen: V* lies in L V + discount / (1 - discount) * [min, max] of (L V - V).
     scale = 1.0 if discount == 1.0 else discount / (1.0 - discount)
     tolerance = limits.tolerance / scale if scale > 0.0 else np.inf
@@ -161,12 +169,15 @@ def solve(
     status = Status.ITERATION_LIMIT
     lower, upper = backup.structure.reward_bounds if discount == 1.0 else (-np.inf, np.inf)
     slack, whole = 0.0, False
-    rescued = False
+    rescued = accelerated = False
     backup.deadline = limits.deadline
 
     # Wherever Ctrl-C or the clock finds it, the bounds of the whole sweeps before hold.
     try:
         faster = None if accelerate is None else accelerate()
+        accelerated = faster is not None
+        small: float | None = None
+        in_vain = False  # what acceleration came to
         while True:
             before_sweeps, begun = sweeps, time.monotonic()
             whole = False
@@ -199,7 +210,15 @@ def solve(
                         "damping": tau,
                     }
                 )
-            if gap + 2.0 * slack + room <= tolerance:
+            done = gap + 2.0 * slack + room <= tolerance
+            small = _SMALL * gap if small is None else small
+            if settle is not None and faster is not None and (done or gap <= small):
+                unique, more = settle(h, lower)
+                sweeps += more
+                settle = None
+                if not unique:
+                    in_vain = True
+            if done and not in_vain:
                 status = Status.CONVERGED
                 break
             if sweeps >= limits.max_sweeps:
@@ -213,6 +232,13 @@ def solve(
             before = next((g for n, g in reversed(history) if n <= sweeps - _WINDOW), None)
             impatient = rescue is not None and patience is not None and sweeps >= patience
             stalled = before is not None and gap >= _STALLED * before
+            gave_up = faster is not None and (stalled or not faster.on)
+            if in_vain or (gave_up and settle is not None):
+                faster = settle = None
+                accelerated = in_vain = whole = False
+                h[:] = 0.0
+                history.clear()
+                continue
             if stalled and faster is not None and faster.on:
                 faster = None
                 history.clear()
@@ -266,4 +292,4 @@ def solve(
         status = Status.TIME_LIMIT
     finally:
         backup.deadline = None
-    return Ending(status, lower, upper, sweeps, tau, h, new, whole, slack, rescued)
+    return Ending(status, lower, upper, sweeps, tau, h, new, whole, slack, rescued, accelerated)

@@ -36,6 +36,8 @@ _WITHOUT_NAMES = 2
 """The version of files that hold no names; they are read as those of default names."""
 _VERSION_IN_DIGESTS = 1
 """Runs in stores are known by digests of policies, whatever becomes of the files."""
+MOST_ANSWERED = 1 << 12
+"""States whose action a table keeps as it is answered, since most are asked for again."""
 
 
 Parts = tuple[Mapping[str, Any], Mapping[str, NDArray[Any]]]
@@ -132,6 +134,7 @@ class TablePolicy:
         table.flags.writeable = False
         self.actions: NDArray[np.unsignedinteger[Any]] = table
         self._steps = strides(self.state_sizes)
+        self._answered: dict[Any, tuple[tuple[int, ...], tuple[int, ...]]] = {}
 
     @overload
     def __call__(self, state: ByName) -> dict[str, str]: ...  # type: ignore[overload-overlap]
@@ -156,11 +159,26 @@ class TablePolicy:
         InvalidParameter
             Where it is no state of the policy.
         """
+        try:
+            known = self._answered.get(state)
+        except TypeError:  # a list, a mapping
+            known = None
+        # (1.0,) and (True,) are equal to (1,), and yet no states.
+        if known is not None and (known[0] is state or only_ints(state)):
+            return known[1]
         place = 0
-        for value, step in zip(self.naming.states.check(state, "state"), self._steps, strict=True):
+        checked = self.naming.states.check(state, "state")
+        for value, step in zip(checked, self._steps, strict=True):
             place += value * step
         action = decode(int(self.actions[place]), self.action_sizes)
+        if checked is state:
+            if len(self._answered) >= MOST_ANSWERED:
+                self._answered.clear()
+            self._answered[checked] = checked, action
         return self.naming.answer(action, state)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_answered": {}}
 
     def __eq__(self, other: object) -> bool:
         return (
@@ -300,6 +318,16 @@ class Rule:
         raise InvalidParameter(
             "a rule of one's own cannot be saved: a policy file holds numbers and no code"
         )
+
+
+def only_ints(given: Any) -> bool:
+    """Whether it is a number or a tuple of numbers, all of them plain ones of Python."""
+    if type(given) is tuple:
+        return {*map(type, given)} == _INT
+    return type(given) is int
+
+
+_INT = {int}
 
 
 def as_action(answer: Any, structure: Structure) -> tuple[int, ...]:

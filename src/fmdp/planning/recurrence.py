@@ -1,4 +1,6 @@
-"""A state that is reached from everywhere whatever is done, if the tables show one at sight.
+"""When solutions of the optimality equation differ by constants alone.
+
+**At sight**: a state that is reached from everywhere whatever is done, if the tables show one.
 
 For every state variable i a value v_i is looked for such that
 
@@ -11,6 +13,12 @@ value and those that are there wait for the others: (v_1, .., v_m) is reached. S
 under every policy, there is one recurrent class under each, the gain is one number, no policy is
 periodic, and solutions of the optimality equation differ by constants alone (docs/exact.md). The
 condition is sufficient and not necessary: a false answer says nothing.
+
+**By sweeps**: a state that lies in every recurrent class of gain g, the optimal one. A class
+without it avoids, besides, all states from which every action may lead to it, and so on; on those
+that are left its gain is at most max (L w - w), whatever w is there. If that is less than a lower
+bound on g, there is no optimal class without the state. With w = h of an iteration under way, its
+penalty on what is to be avoided, that takes two or three sweeps where the tables show nothing.
 """
 
 from __future__ import annotations
@@ -18,9 +26,21 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from fmdp.compiled import njit
+from fmdp.elimination.backup import Backup
 from fmdp.elimination.classes import Look, nothing
+from fmdp.elimination.places import aligned
+from fmdp.elimination.rounding import rounding_allowance
 from fmdp.model import FactoredMDP
 from fmdp.model.spaces import count
+
+Vector = NDArray[np.float64]
+
+SWEEPS = 6
+"""After which `in_every_best_class` has no answer."""
+_PENALTY = 2.0**200
+_LEFT_OUT = 2.0
+"""Sizes of w below 0 at which a value must have the penalty in it."""
 
 
 def always_reached(model: FactoredMDP, look: Look = nothing) -> tuple[int, ...] | None:
@@ -71,3 +91,58 @@ def _attractor(possible: NDArray[np.bool_], look: Look) -> int | None:
         # come to it.
         hopeless |= reached
     return None
+
+
+def in_every_best_class(backup: Backup, h: Vector, lower: float, state: int) -> tuple[bool, int]:
+    """Whether all recurrent classes of optimal policies are shown to contain the state, and the
+    sweeps that it took.
+
+    `h`, near a solution, and `state` are in elimination order; `lower` is at most the optimal gain
+    from every state.  A false answer says nothing.
+
+    Rounding: with |w| and the rewards at most `size`, a value below -2 size can only be one in
+    which every action meets the penalty, since one that does not is at least -size.  A value above
+    is not further below the true one than five allowances: actions whose share of the penalty is
+    more than 4 size are worth less than -3 size, and lose; for the others everything that is
+    summed up is at most 5 size.
+    """
+    w, new = np.array(h), aligned(len(h))
+    avoided = np.zeros(len(h), dtype=np.bool_)
+    avoided[state] = True
+    for sweeps in range(SWEEPS):
+        size = _largest(w, avoided) + backup.structure.reward_size
+        penalty = size * _PENALTY
+        if not np.isfinite(penalty):
+            return False, sweeps
+        w[avoided] = -penalty
+        backup.sweep(w, new)
+        highest = _avoid(w, new, avoided, lower, -_LEFT_OUT * size)
+        if highest + 5.0 * rounding_allowance(size, backup.roundings) < lower:
+            return True, sweeps + 1
+    return False, SWEEPS
+
+
+@njit(nogil=True)
+def _largest(w: Vector, avoided: NDArray[np.bool_]) -> float:
+    """max |w| where it is not avoided."""
+    size = 0.0
+    for s in range(w.shape[0]):
+        if not avoided[s]:
+            size = max(size, abs(w[s]))
+    return size
+
+
+@njit(nogil=True)
+def _avoid(w: Vector, new: Vector, avoided: NDArray[np.bool_], lower: float, least: float) -> float:
+    """Largest new - w of the states that are left, less those below `least`, which join the avoided
+    ones; w <- new less a constant."""
+    highest = -np.inf
+    for s in range(w.shape[0]):
+        if avoided[s]:
+            continue
+        if new[s] < least:
+            avoided[s] = True
+        else:
+            highest = max(highest, new[s] - w[s])
+            w[s] = new[s] - lower
+    return highest

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
 from fmdp.errors import InvalidParameter
@@ -49,13 +49,39 @@ def targets_setting(default: str, choices: tuple[str, ...]) -> Any:
     )
 
 
-def basis_setting() -> Any:
+FAMILIES = ("singles", "indicators", "pairs", "local")
+"""Bases by name; see linear/bases.py."""
+SEARCHED = "auto"
+"""The basis that is looked for, one model at a time; see linear/growth.py."""
+GAP = 0.01
+"""Share of the bound that the policy may miss when the search ends."""
+
+
+def basis_setting(default: str = "singles") -> Any:
+    searched = default == SEARCHED
     return setting(
-        "singles",
-        "the functions whose weighted sum approximates the value",
+        default,
+        "the functions whose weighted sum approximates the value"
+        + (
+            "; auto adds neighbours where the Bellman error is largest (inside learners: singles)"
+            if searched
+            else ""
+        ),
         kind=BasisChoice,
-        choices=("singles", "indicators", "pairs", "local"),
+        choices=(SEARCHED, *FAMILIES) if searched else FAMILIES,
     )
+
+
+def with_basis(planner: Any, basis: Any) -> Any:
+    """The planner with this basis in the place of one that it would look for."""
+    return replace(planner, basis=basis, gap=GAP)
+
+
+def without_search(planner: Any) -> Any:
+    """For plans by the hundred, and for bounds that are to stay what they were: the planner with
+    singles, where it would look for a basis."""
+    searches = getattr(planner, "basis", None) == SEARCHED and is_dataclass(planner)
+    return with_basis(planner, FAMILIES[0]) if searches else planner
 
 
 class Limited(Settings):

@@ -231,9 +231,9 @@ def test_variables_that_nothing_depends_on_and_empty_scopes() -> None:
     stay = np.array([[1.0, 0.0], [0.0, 1.0]])
     model = FactoredMDP(structure, [stay, np.full((1, 3), 1 / 3)], [np.array([2.0]), [0.0, 1.0]])
     for method in METHODS:
-        plan = ALP(method=method, criterion="average").plan(model)
+        plan = ALP(basis="singles", method=method, criterion="average").plan(model)
         assert plan.objective == pytest.approx(3.0, abs=1e-6)
-        plan = ALP(method=method, discount=0.5).plan(model)
+        plan = ALP(basis="singles", method=method, discount=0.5).plan(model)
         # Half of the states pay 0 in the first step: 2/(1-g) + g/(1-g) + 1/2.
         assert plan.objective == pytest.approx(4.0 + 1.0 + 0.5, abs=1e-6)
         assert plan.policy((0, 0))[0] == 1
@@ -244,7 +244,7 @@ def test_no_rewards_at_all() -> None:
     model = FactoredMDP(structure, [np.full((4, 2), 0.5)], [])
     for method in METHODS:
         for criterion in ("discounted", "average"):
-            plan = ALP(method=method, criterion=criterion).plan(model)
+            plan = ALP(basis="singles", method=method, criterion=criterion).plan(model)
             assert plan.status is Status.CONVERGED
             assert plan.objective == pytest.approx(0.0, abs=1e-9)
 
@@ -277,24 +277,33 @@ def test_limits_are_statuses_and_the_bound_still_holds() -> None:
             1.0 if criterion == "average" else pytest.approx(1.0 / (1.0 - ALP().discount))
         )
         assert short.gain_upper == 1.0
-    average = ALP(criterion="average", max_iterations=1).plan(model)
+    average = ALP(basis="singles", criterion="average", max_iterations=1).plan(model)
     assert average.status is Status.ITERATION_LIMIT
     assert average.objective >= average_lp(model, basis_matrix(model.structure, "singles")) - 1e-6
-    assert ALP(method="factored", max_iterations=1).plan(model).status is Status.ITERATION_LIMIT
+    assert (
+        ALP(basis="singles", method="factored", max_iterations=1).plan(model).status
+        is Status.ITERATION_LIMIT
+    )
 
 
 def test_a_plan_that_is_cut_short_is_the_best_point_so_far() -> None:
     """Weights of 0 satisfy every constraint at 24 / (1 - .95); no later answer is worse, where the
     vertices of the first rounds are far out."""
     model = fmdp.problem("circle:24")
-    best = ALP().plan(model)
-    values = [ALP(max_iterations=rounds).plan(model).objective for rounds in (1, 2, 3, 6, 9)]
+    best = ALP(basis="singles").plan(model)
+    values = [
+        ALP(basis="singles", max_iterations=rounds).plan(model).objective
+        for rounds in (1, 2, 3, 6, 9)
+    ]
     assert values == sorted(values, reverse=True)
     assert values[0] <= 480.0 + 1e-6
     assert best.objective - 1e-6 <= values[-1] < 0.5 * (best.objective + values[0])
     # Where the box has to be widened the centre is moved to a worse point.
-    ring, average = fmdp.problem("bi-ring:18,dynamics=guestrin"), ALP(criterion="average")
-    for planner, chosen in ((ALP(), ring), (average, model)):
+    ring, average = (
+        fmdp.problem("bi-ring:18,dynamics=guestrin"),
+        ALP(basis="singles", criterion="average"),
+    )
+    for planner, chosen in ((ALP(basis="singles"), ring), (average, model)):
         limited = [
             dataclasses.replace(planner, max_iterations=rounds) for rounds in (1, 2, 3, 5, 8)
         ]
@@ -316,17 +325,17 @@ def test_rows_without_a_weight_have_a_slack_too() -> None:
     assert rows.slack(np.array([1.0, 2.0])).tolist() == [10.0, 2.0, -0.5]
     empty = Rows(np.zeros(3), np.zeros(3), nowhere, nowhere[:0], np.zeros(0))
     assert empty.slack(np.zeros(2)).tolist() == [0.0, 0.0, 0.0]
-    learner = fmdp.DORL(planner=ALP(criterion="average"))
+    learner = fmdp.DORL(planner=ALP(basis="singles", criterion="average"))
     assert fmdp.simulate(fmdp.problem("circle:17"), learner, steps=60, seed=0).steps == 60
 
 
 def test_a_first_stage_that_is_cut_short_is_followed_by_the_second() -> None:
     """Its weights alone say nothing about what to do."""
     model = fmdp.problem("circle:24")
-    plan = ALP(criterion="average", max_iterations=3).plan(model)
+    plan = ALP(basis="singles", criterion="average", max_iterations=3).plan(model)
     assert plan.status is Status.ITERATION_LIMIT
     assert plan.iterations > 3
-    assert plan.objective >= ALP(criterion="average").plan(model).objective - 1e-6
+    assert plan.objective >= ALP(basis="singles", criterion="average").plan(model).objective - 1e-6
     assert plan.gain_upper <= plan.objective + 1e-6
 
 
@@ -335,12 +344,12 @@ def test_what_a_hurried_plan_calls_converged_is_within_its_tolerance() -> None:
     cuts and the centre of the one before."""
     base = fmdp.problem("circle:24")
     rng = np.random.default_rng(5)
-    prepared = ALP(tolerance=0.5).prepare(base.structure)
+    prepared = ALP(basis="singles", tolerance=0.5).prepare(base.structure)
     for _ in range(8):
         rows = [0.9 * table + 0.1 * rng.dirichlet([1, 1], len(table)) for table in base.transitions]
         model = FactoredMDP(base.structure, rows, base.rewards)
         plan = prepared.solve(model)
-        optimum = ALP(method="factored").plan(model).objective
+        optimum = ALP(basis="singles", method="factored").plan(model).objective
         assert plan.status is Status.CONVERGED
         assert optimum - 1e-6 <= plan.objective <= optimum + 0.5
 
@@ -353,7 +362,7 @@ def test_a_solver_that_gives_up_leaves_a_policy_and_bounds(
 ) -> None:
     """Every program has a finite optimum: whatever the solver says, rounding has said it."""
     model = fmdp.problem("circle:20,dynamics=guestrin")
-    prepared = ALP(method=method, criterion=criterion).prepare(model.structure)
+    prepared = ALP(basis="singles", method=method, criterion=criterion).prepare(model.structure)
     good = prepared.solve(model)
     prepared.forget()
     with monkeypatch.context() as broken:
@@ -377,8 +386,8 @@ def test_a_width_that_does_not_fit_is_refused() -> None:
     # The network of a circle is small; one row for each of its joint entries is not.
     circle = fmdp.problem("circle:12")
     with pytest.raises(TooLarge, match="factored linear program has"):
-        ALP(method="factored", memory_limit=100_000).plan(circle)
-    assert ALP(memory_limit=100_000).plan(circle).status is Status.CONVERGED
+        ALP(basis="singles", method="factored", memory_limit=100_000).plan(circle)
+    assert ALP(basis="singles", memory_limit=100_000).plan(circle).status is Status.CONVERGED
 
 
 @pytest.mark.parametrize(
@@ -410,7 +419,7 @@ def test_what_it_takes_on_the_hard_circle() -> None:
     best = fmdp.plan(model, fmdp.Exact()).gain
     assert best == pytest.approx(0.844975, abs=2e-6)
     for ties in ("random", "first", "last"):
-        assert fmdp.plan(model, ALP(ties=ties)).policy_gain < 0.86 * best
+        assert fmdp.plan(model, ALP(basis="singles", ties=ties)).policy_gain < 0.86 * best
         local = fmdp.plan(model, ALP(basis=chains(model.structure, 4), ties=ties))
         assert local.policy_gain > 0.98 * best
         assert local.gain_upper >= best - 1e-6

@@ -146,7 +146,7 @@ def test_saved_policies_answer_the_same(problem: str, tmp_path) -> None:
 def test_large_models_keep_the_policy_as_functions() -> None:
     """2^60 states: asked at a state, one restart; the planner never made a table."""
     model = fmdp.problem("circle:60,dynamics=guestrin,reward=mean")
-    policy = ALP().plan(model).policy
+    policy = ALP(basis="singles").plan(model).policy
     assert isinstance(policy, GreedyPolicy)
     state = [1] * 60
     state[17] = 0

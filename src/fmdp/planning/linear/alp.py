@@ -46,11 +46,15 @@ from fmdp.planning.linear.cuts import STABILISED, Cuts
 from fmdp.planning.linear.factored import Factored, emitted_size
 from fmdp.planning.linear.forms import Forms
 from fmdp.planning.linear.greedy import Extractor
+from fmdp.planning.linear.growth import plan_by_growth
+from fmdp.planning.linear.interior import Interior, fits, memory_needed
 from fmdp.planning.linear.question import Answer, Question, Watch
 from fmdp.planning.plan import Plan, Planner, Progress, Status, Tables, of_model
 from fmdp.planning.policy import Policy
 from fmdp.planning.prepared import GRACE_SECONDS, deadline_of, tolerance_of, unprepared
 from fmdp.planning.settings import (
+    GAP,
+    SEARCHED,
     Distributions,
     Limited,
     TieBreaking,
@@ -59,6 +63,7 @@ from fmdp.planning.settings import (
     discount_setting,
     targets_setting,
     tolerance_setting,
+    without_search,
 )
 from fmdp.settings import setting
 
@@ -91,7 +96,13 @@ class ALP(Limited, TieBreaking, Planner):
     summary = "approximate linear programming; certified upper bound, for state spaces of any size"
     gives_marginals = True
 
-    basis: str | tuple[NamedScope, ...] = basis_setting()
+    basis: str | tuple[NamedScope, ...] = basis_setting(SEARCHED)
+    gap: float = setting(
+        GAP,
+        "share of the bound that the policy may miss before the basis stops growing",
+        low=0.0,
+        only_with=("basis", (SEARCHED,)),
+    )
     method: str = setting(
         "cuts",
         "constraint generation, or the factored linear program",
@@ -115,11 +126,13 @@ class ALP(Limited, TieBreaking, Planner):
     def plan(self, model: FactoredMDP, *, progress: Progress | None = None) -> Plan:
         # Actions with equal tables share their work.
         check_model(model, "plan")
+        if self.basis == SEARCHED:
+            return plan_by_growth(self, model, progress)
         started = time.perf_counter()
         try:
             prepared = PreparedALP(self, model.structure, share_for=model)
         except KeyboardInterrupt as error:
-            return _unprepared(self, model.structure, error, started)
+            return without_program(self, model.structure, error, started)
         found = prepared.solve(model, describe=True, progress=progress, started=started)
         return of_model(found, model, self)
 
@@ -128,12 +141,21 @@ class PreparedALP:
     """The linear program of one structure; keeps networks, rows and bases between calls."""
 
     def __init__(
-        self, settings: ALP, structure: Structure, *, share_for: FactoredMDP | None = None
+        self,
+        settings: ALP,
+        structure: Structure,
+        *,
+        share_for: FactoredMDP | None = None,
+        dense: bool = False,
     ) -> None:
+        """`dense`: solve a plan that is described by interior points wherever that can be done,
+        however few the rows that elimination would emit."""
         check_structure(structure, "prepare")
+        settings = without_search(settings)
         self.settings = settings
         self.structure = structure
         self.basis: Basis = make_basis(structure, settings.basis)
+        self._dense = dense and settings.method == "cuts"
         self._relevance = self.basis.means(relevance_of(structure, settings.relevance))
         self._share_for = share_for
         self._stages_of: dict[str, _Stages] = {}
@@ -178,7 +200,22 @@ class PreparedALP:
                 plan = replace(plan, marginals=worths)
             return plan
         except (TimeUp, KeyboardInterrupt) as error:
-            return _unprepared(settings, self.structure, error, started)
+            return without_program(settings, self.structure, error, started)
+
+    def tightest(self, tables: FactoredMDP, progress: Progress | None = None) -> Plan:
+        """After a described `solve` of the same tables: the plan whose weights have the least
+        `gain_upper`, of the average criterion without its second stage."""
+        settings, started = self.settings, time.perf_counter()
+        deadline = deadline_of(settings.max_seconds, started)
+        stages = self._stages_for("plain", partial(check_clock, deadline))
+        watch = Watch(
+            iterations=settings.max_iterations,
+            deadline=deadline,
+            progress=progress,
+            unit=stages.forms.unit,
+        )
+        found = stages.run_average(watch)
+        return self._plan(stages, found, True, started, deadline, discount=1.0)
 
     def _stages_for(self, kind: str, look: Look = nothing) -> _Stages:
         if kind not in self._stages_of:
@@ -193,7 +230,7 @@ class PreparedALP:
                 memory_limit=settings.memory_limit,
                 look=look,
             )
-            stages = _Stages(settings, forms, self._relevance, look)
+            stages = _Stages(settings, forms, self._relevance, look, self._dense)
             stages.restore(_under(f"{kind}.", self._warm))
             self._stages_of[kind] = stages
         return self._stages_of[kind]
@@ -205,8 +242,11 @@ class PreparedALP:
         describe: bool,
         started: float,
         deadline: float | None,
+        discount: float | None = None,
     ) -> Plan:
         settings, forms = self.settings, stages.forms
+        if discount is None:
+            discount = settings.discount if settings.criterion == "discounted" else 1.0
         unit, status = forms.unit, found.status
         weights = found.weights * unit
         gain_upper = forms.largest_residual(found.weights, 1.0) * unit
@@ -216,7 +256,7 @@ class PreparedALP:
         policy: Policy | None = None
         span = spans = None
         try:
-            policy = self._policy(stages, found.weights, describe)
+            policy = self._policy(stages, found.weights, discount, describe)
             look()
             if describe:
                 span = values.span(self.basis, weights, settings.memory_limit, look)
@@ -253,9 +293,8 @@ class PreparedALP:
             },
         )
 
-    def _policy(self, stages: _Stages, weights: Floats, describe: bool) -> Policy:
+    def _policy(self, stages: _Stages, weights: Floats, discount: float, describe: bool) -> Policy:
         settings = self.settings
-        discount = settings.discount if settings.criterion == "discounted" else 1.0
         greedy = stages.extractor.policy(weights, discount, settings.ties, settings.tie_seed)
         few = TABULATED_ONCE if describe else TABULATED
         return greedy.tabulate() if self.structure.n_states <= few else greedy
@@ -288,7 +327,7 @@ class PreparedALP:
                 self._stages_for(kind)
 
 
-def _unprepared(
+def without_program(
     settings: ALP, structure: Structure, error: TimeUp | KeyboardInterrupt, started: float
 ) -> Plan:
     """Weights of 0 satisfy every constraint where the scalar is the largest reward, summed up."""
@@ -315,7 +354,9 @@ class _Found:
 class _Stages:
     """The stages of one criterion over one network."""
 
-    def __init__(self, settings: ALP, forms: Forms, relevance: Floats, look: Look) -> None:
+    def __init__(
+        self, settings: ALP, forms: Forms, relevance: Floats, look: Look, dense: bool = False
+    ) -> None:
         self.settings = settings
         self.forms = forms
         self.extractor = Extractor(forms, look)
@@ -323,8 +364,10 @@ class _Stages:
         n = forms.basis.size
         average = settings.criterion == "average"
         limit = settings.memory_limit or available_memory() // 2
-        self.emits = settings.method == "factored" or _emission_pays(forms, limit)
-        if settings.method == "factored":
+        factored = settings.method == "factored"
+        dense = dense and n > STABILISED and memory_needed(n) <= limit
+        self.emits = factored or (not dense and _emission_pays(forms, limit))
+        if factored:
             rows, needed = emitted_size(forms)
             if needed > limit:
                 raise TooLarge(
@@ -335,6 +378,8 @@ class _Stages:
                 )
         solver = Factored if self.emits else Cuts
         self._first_solver, self._second_solver = solver(), solver()
+        many = not self.emits and n > _MANY_WEIGHTS and memory_needed(n) <= limit
+        self._dense = dense or many
         discount = settings.discount
         self.discounted = Constraints(
             forms,
@@ -380,11 +425,9 @@ class _Stages:
     def run(self, watch: Watch, hurried: bool = False) -> _Found:
         n = self.forms.basis.size
         if self.settings.criterion == "discounted":
-            answer = self._first_solver.solve(
-                self._question(self._value, hurried, self.discounted), watch
-            )
-            return self._of_discounted(answer)
-        first = self._first_solver.solve(self._question(self._gain, hurried, self.average), watch)
+            question = self._question(self._value, hurried, self.discounted)
+            return self._of_discounted(self._first(question, hurried, watch))
+        first = self._first(self._question(self._gain, hurried, self.average), hurried, watch)
         violation, missing = self._missing(self.average, first)
         gain = float(first.x[n])
         bound = gain + missing + self.forms.origin
@@ -408,6 +451,33 @@ class _Stages:
             first.iterations + second.iterations,
             first.n_rows + second.n_rows,
         )
+
+    def run_average(self, watch: Watch) -> _Found:
+        """The first stage of the average criterion alone, whatever the criterion."""
+        n = self.forms.basis.size
+        gain = np.append(np.zeros(n), 1.0)
+        own = Constraints(self.forms, 1.0, rhs=n, first_column=n + 1)
+        question = self._question(gain, False, own)
+        dense = self._dense and fits(question)
+        answer = Interior().solve(question, watch) if dense else Cuts().solve(question, watch)
+        if dense and answer.status is Status.PRECISION_LIMIT:
+            answer = Cuts().solve(replace(question, start=answer.x[:-1]), watch)
+        violation, missing = self._missing(own, answer)
+        bound = float(answer.x[n]) + missing + self.forms.origin
+        return _Found(
+            answer.status, answer.x[:n], None, bound, violation, answer.iterations, answer.n_rows
+        )
+
+    def _first(self, question: Question, hurried: bool, watch: Watch) -> Answer:
+        """Of many weights and dense cuts by interior points; what rounding leaves to simplex. Plans
+        inside learners go on from the cuts of the last one, which simplex does better."""
+        if hurried or not self._dense or not fits(question):
+            return self._first_solver.solve(question, watch)
+        answer = Interior().solve(question, watch)
+        if answer.status is not Status.PRECISION_LIMIT:
+            return answer
+        rest = self._first_solver.solve(replace(question, start=answer.x[:-1]), watch)
+        return replace(rest, iterations=answer.iterations + rest.iterations)
 
     def _missing(self, constraints: Constraints, answer: Answer) -> tuple[float, float]:
         """The worst violation, and by how much the right-hand side has to be raised for every

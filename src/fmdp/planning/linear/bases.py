@@ -28,10 +28,10 @@ from fmdp.errors import InvalidParameter, TooLarge, did_you_mean
 from fmdp.model import Structure
 from fmdp.model.spaces import all_assignments, whole_number
 from fmdp.model.structure import Scope
+from fmdp.planning.settings import FAMILIES
 
 Floats = NDArray[np.float64]
 
-FAMILIES = ("singles", "indicators", "pairs", "local")
 LARGEST_SCOPE = 1 << 11
 """Assignments of one scope of a basis; backprojection enumerates them."""
 

@@ -260,6 +260,16 @@ class GreedyPolicy:
             chosen = tuple(decisions[0, : self.lookup.n_actions].tolist())
         return self.naming.answer(chosen, state)
 
+    def actions_of(self, states: Ints) -> Ints:
+        """The actions of many states, [states, action variables]."""
+        given = np.ascontiguousarray(states, dtype=np.int64)
+        decisions = np.empty((len(given), len(self.lookup.decision_sizes)), dtype=np.int64)
+        if self._network is None:
+            _choose_one_each(self._query, given, decisions)
+        else:
+            _choose_jointly_each(self._query, self._network.packed, given, decisions)
+        return decisions[:, : self.lookup.n_actions]
+
     def functions_at(self, state: Sequence[int]) -> tuple[tuple[Scope, ...], tuple[Floats, ...]]:
         """Q in one state as a sum of functions of action variables, from 0, in the unit of the
         forms and up to a constant: their scopes and tables."""
@@ -600,6 +610,19 @@ def _choose_jointly(packed: Any, network: Packed, state: Ints, decisions: Any) -
                     if _better(query.rule, query.seed, own_key, option, chosen[variable]):
                         chosen[variable] = option
         _next_state(state, query.sizes)
+
+
+@njit(nogil=True)
+def _choose_one_each(packed: Any, states: Ints, decisions: Ints) -> None:
+    """As `_choose_one`, of every row of states alone."""
+    for r in range(states.shape[0]):
+        _choose_one(packed, states[r].copy(), decisions[r])
+
+
+@njit(nogil=True)
+def _choose_jointly_each(packed: Any, network: Packed, states: Ints, decisions: Ints) -> None:
+    for r in range(states.shape[0]):
+        _choose_jointly(packed, network, states[r].copy(), decisions[r : r + 1])
 
 
 @njit(nogil=True)

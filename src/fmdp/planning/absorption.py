@@ -1,0 +1,101 @@
+"""Whether a policy ends, surely, where nothing is left to decide.
+
+A state is settled where every step from it on pays one and the same reward, whatever is done: the
+largest set of states T in which no action changes the reward and no action leads to a state outside
+T or of another reward. If a policy comes to T surely, its average reward is what is paid there for
+ever and says nothing of the way, which is what such a problem is about (Navigation: -1 a step until
+the goal is reached, then 0). It does so exactly if every state that it reaches from the initial
+state can still reach T.
+
+Cost: states times actions times successors, a few times. Nothing is done where a state is reached
+from everywhere whatever is done, as in problems that go on for ever.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fmdp.model import FactoredMDP
+from fmdp.model.spaces import project_some, strides
+from fmdp.planning.chains import Successors
+from fmdp.planning.policy import TablePolicy
+from fmdp.planning.recurrence import always_reached
+
+MOST_ENTRIES = 1 << 23
+"""Successors of all states and actions."""
+
+Mask = NDArray[np.bool_]
+
+
+def ends_settled(model: FactoredMDP, policy: object) -> bool | None:
+    """Whether a policy surely comes to a settled state from the initial state.
+
+    None where the model is too large to tell, or the policy no table.
+    """
+    structure = model.structure
+    if not isinstance(policy, TablePolicy):
+        return None
+    if always_reached(model) is not None:
+        return False
+    successors = Successors(model)
+    if structure.n_states * structure.n_actions * successors.width > MOST_ENTRIES:
+        return None
+    pairs = (
+        structure.allowed_pairs()
+        if structure.constraints
+        else np.arange(structure.n_states * structure.n_actions)
+    )
+    ends = _settled(model, successors, pairs)
+    return bool(ends.any()) and _comes_to(model, successors, policy, ends)
+
+
+def _settled(model: FactoredMDP, successors: Successors, pairs: NDArray[np.int64]) -> Mask:
+    """The largest set T as above: [S]."""
+    structure = model.structure
+    rewards = np.zeros(len(pairs))
+    for scope, means in zip(structure.reward_scopes, model.rewards, strict=True):
+        rewards += means[project_some(structure.sizes, scope, pairs)]
+    owners = pairs // structure.n_actions
+    least = np.full(structure.n_states, np.inf)
+    most = np.full(structure.n_states, -np.inf)
+    np.minimum.at(least, owners, rewards)
+    np.maximum.at(most, owners, rewards)
+    slack = 1e-12 * (1.0 + np.abs(rewards).max(initial=0.0))
+    settled: Mask = most - least <= slack
+    columns, _, possible = successors.rows_of(pairs)
+    while settled.any():
+        same = settled[columns] & (np.abs(least[columns] - least[owners][:, None]) <= slack)
+        leaves = owners[(possible & ~same).any(axis=1)]
+        left = settled.copy()
+        left[leaves] = False
+        if np.array_equal(left, settled):
+            break
+        settled = left
+    return settled
+
+
+def _comes_to(model: FactoredMDP, successors: Successors, policy: TablePolicy, ends: Mask) -> bool:
+    from scipy.sparse import csr_array
+    from scipy.sparse.csgraph import breadth_first_order
+
+    structure = model.structure
+    steps = strides(structure.state_sizes)
+    start = sum(int(v) * int(step) for v, step in zip(model.initial_state, steps, strict=True))
+    states = np.arange(structure.n_states)
+    columns, _, possible = successors.rows_of(
+        states * structure.n_actions + policy.actions.astype(np.int64)
+    )
+    sources = np.repeat(states, possible.sum(axis=1))
+    targets = columns[possible]
+    n = structure.n_states
+    ones = np.ones(len(sources))
+    forwards = csr_array((ones, (sources, targets)), shape=(n, n))
+    reached = breadth_first_order(forwards, start, return_predecessors=False)
+    # Backwards from one more node, which all ends lead to.
+    wanted = np.flatnonzero(ends)
+    rows = np.concatenate([targets, np.full(len(wanted), n)])
+    into = np.concatenate([sources, wanted])
+    backwards = csr_array((np.ones(len(rows)), (rows, into)), shape=(n + 1, n + 1))
+    can_end = breadth_first_order(backwards, n, return_predecessors=False)
+    return bool(np.isin(reached, can_end).all())

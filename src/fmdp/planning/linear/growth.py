@@ -1,0 +1,364 @@
+"""A basis that grows where it is wrong, until the policy is near its bound: `basis="auto"`.
+
+Every round solves two programs over all functions of the scopes: that of the criterion, and the
+average one, whose lambda is the least `gain_upper` that the scopes allow. The greedy policies of
+both are judged: exactly in small models, else by simulating R + P h_w - h_w, which has the policy's
+gain as its mean, whatever w, and no variance where h_w is its bias. Then a parent is added to those
+scopes whose joint values explain most of the variance of the same Bellman errors, on states that
+the policy visits and on uniform ones (Bellman error basis functions, Parr et al. 2007, as scopes).
+
+Each bound is certified as always, and the smallest is returned; with it the policy that was judged
+best, not the last one: a richer basis has a tighter bound, and often a worse policy. A judgement by
+simulation is an estimate and certifies nothing. All draws have one fixed seed.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fmdp.errors import TooLarge
+from fmdp.model import FactoredMDP, Structure
+from fmdp.model.spaces import strides
+from fmdp.model.structure import Scope
+from fmdp.planning.evaluate import evaluate_exactly
+from fmdp.planning.linear.bases import Basis
+from fmdp.planning.linear.greedy import GreedyPolicy
+from fmdp.planning.plan import Plan, Progress, Status
+from fmdp.planning.policy import Policy, TablePolicy
+from fmdp.planning.settings import with_basis
+
+if TYPE_CHECKING:
+    from fmdp.planning.linear.alp import ALP
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+MOST_WEIGHTS = 640
+"""Functions above which no scope grows any more, and no second program is solved."""
+MOST_PAIRS = 1 << 15
+"""Functions times values of the action variables above which no scope grows any more: what a
+program costs grows with both. A circle of 40 comes to five neighbours in a minute, one of 100 to
+two."""
+MOST_VALUES = 64
+"""Joint values of a scope above which it grows no more."""
+JUDGED_EXACTLY = 1 << 12
+"""States up to which a policy is judged by its gain itself."""
+_LIKE_THE_BEST = 0.5
+"""Scopes grow together whose share of the error is at least so much of the largest."""
+_CHAINS, _BURNT, _STEPS, _VISITS = 64, 100, 400, 40
+"""Chains, and their steps: before they count, where they judge, and where they only visit."""
+_APART = 4
+"""Of so many steps one is looked at."""
+_SEED = 0
+_FAILURES: dict[Status, str] = {
+    Status.TIME_LIMIT: "time",
+    Status.INTERRUPTED: "interrupt",
+    Status.ITERATION_LIMIT: "iterations",
+}
+"""How a program that did not converge ends the search; else rounding did."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Candidate:
+    """A plan, the basis of its weights, and what its policy was judged to gain."""
+
+    plan: Plan
+    basis: Basis
+    settings: ALP
+    worth: float
+
+
+class _Growing:
+    """One plan."""
+
+    def __init__(self, settings: ALP, model: FactoredMDP, progress: Progress | None) -> None:
+        self.settings = settings
+        self.model = model
+        self.structure: Structure = model.structure
+        self.progress = progress
+        self.started = time.perf_counter()
+        self.best: _Candidate | None = None
+        self.bound = math.inf
+        self.objective = math.inf
+        self.iterations = 0
+        self.failed: Status | None = None
+        """How the last program ended, if not as it should."""
+        self.steps: list[dict[str, Any]] = []
+
+    def run(self) -> Plan:
+        scopes: tuple[Scope, ...] | None = first_scopes(self.structure)
+        why = "size"
+        while scopes is not None:
+            try:
+                errors = self.solve(scopes)
+                if errors is None:
+                    why = (
+                        "precision"
+                        if self.failed is None
+                        else _FAILURES.get(self.failed, "precision")
+                    )
+                    break
+                if self.bound - self.worth() <= self.settings.gap * abs(self.bound):
+                    why = "gap"
+                    break
+                if self.seconds_left() == 0.0:
+                    why = "time"
+                    break
+                scopes = grown_scopes(self.structure, scopes, *errors)
+            except TooLarge:
+                if self.best is None:
+                    raise
+                why = "memory"
+                break
+            except KeyboardInterrupt:
+                if self.best is None:
+                    return self.nothing()
+                why = "interrupt"
+                break
+        return self.finished(why)
+
+    def nothing(self) -> Plan:
+        """Interrupted before the first program was there."""
+        from fmdp.planning.linear.alp import without_program
+
+        return without_program(self.settings, self.structure, KeyboardInterrupt(), self.started)
+
+    def worth(self) -> float:
+        return -math.inf if self.best is None else self.best.worth
+
+    def seconds_left(self) -> float | None:
+        if self.settings.max_seconds is None:
+            return None
+        return max(self.settings.max_seconds - (time.perf_counter() - self.started), 0.0)
+
+    def solve(self, scopes: tuple[Scope, ...]) -> tuple[Ints, Floats] | None:
+        """Both programs over these scopes; states and the Bellman errors of the better policy
+        there, or None where there is no policy to speak of."""
+        from fmdp.planning.linear.alp import PreparedALP
+
+        left = self.seconds_left()
+        settings = with_basis(self.settings, scopes)
+        if left is not None:
+            settings = replace(settings, max_seconds=max(left, 1e-3))
+        prepared = PreparedALP(settings, self.structure, share_for=self.model, dense=True)
+        started = self.started if self.best is None else None
+        plans = [prepared.solve(self.model, describe=True, progress=self.progress, started=started)]
+        discounted = plans[0].status is Status.CONVERGED and settings.criterion == "discounted"
+        if discounted and prepared.basis.size <= MOST_WEIGHTS:
+            plans.append(prepared.tightest(self.model, self.progress))
+        errors = None
+        for found in plans:
+            self.iterations += found.iterations
+            self.failed = None if found.status is Status.CONVERGED else found.status
+            if found.gain_upper is not None:
+                self.bound = min(self.bound, found.gain_upper)
+            if found is plans[0] and found.objective is not None:
+                self.objective = min(self.objective, found.objective)
+            own = settings if found is plans[0] else replace(settings, criterion="average")
+            if found.policy is None or "weights" not in found.stats:
+                if self.best is None:
+                    self.best = _Candidate(found, prepared.basis, own, -math.inf)
+                continue
+            states, at, worth = self.judged(found, prepared.basis)
+            self.steps.append(
+                {
+                    "weights": prepared.basis.size,
+                    "criterion": own.criterion,
+                    "gain_upper": found.gain_upper,
+                    "judged": worth,
+                }
+            )
+            if self.best is None or worth > self.best.worth:
+                self.best = _Candidate(found, prepared.basis, own, worth)
+            errors = (states, at)
+        return None if self.failed else errors
+
+    def judged(self, found: Plan, basis: Basis) -> tuple[Ints, Floats, float]:
+        """States, the Bellman errors there, and what the policy gains."""
+        assert found.policy is not None
+        weights = found.stats["weights"]
+        generator = np.random.Generator(np.random.PCG64(_SEED))
+        few = self.structure.n_states <= JUDGED_EXACTLY
+        steps = _VISITS if few else _STEPS
+        visited, worth = simulated(self.model, found.policy, basis, weights, steps, generator)
+        if few:
+            exact = evaluate_exactly(
+                self.model, found.policy, memory_limit=self.settings.memory_limit
+            ).gain_lower
+            worth = worth if exact is None else exact
+        sizes = np.array(self.structure.state_sizes, dtype=np.int64)
+        anywhere = generator.integers(0, sizes, size=(len(visited), len(sizes)))
+        states = np.concatenate([visited, anywhere])
+        actions = chosen(found.policy, states)
+        return states, bellman_errors(self.model, basis, weights, states, actions), worth
+
+    def finished(self, why: str) -> Plan:
+        best = self.best
+        assert best is not None
+        found = best.plan
+        finite = math.isfinite(self.bound)
+        statuses = {name: status for status, name in _FAILURES.items()}
+        return replace(
+            found,
+            status=statuses.get(why, found.status),
+            gain_upper=self.bound if finite else found.gain_upper,
+            objective=self.objective if math.isfinite(self.objective) else found.objective,
+            iterations=self.iterations,
+            seconds=time.perf_counter() - self.started,
+            model=self.model,
+            settings=replace(best.settings, max_seconds=self.settings.max_seconds),
+            stats={
+                **found.stats,
+                "basis": "auto",
+                "scopes": best.settings.basis,
+                "grown": tuple(self.steps),
+                "grown_until": why,
+            },
+        )
+
+
+def plan_by_growth(settings: ALP, model: FactoredMDP, progress: Progress | None) -> Plan:
+    """The plan of `basis="auto"`."""
+    return _Growing(settings, model, progress).run()
+
+
+# -- scopes ---------------------------------------------------------------------------------------
+
+
+def first_scopes(structure: Structure) -> tuple[Scope, ...]:
+    """Every group that the problem declares, and every variable in none."""
+    grouped = {v for group in structure.groups for v in group}
+    return tuple(
+        sorted([*structure.groups, *((v,) for v in range(structure.m) if v not in grouped)])
+    )
+
+
+def grown_scopes(
+    structure: Structure, scopes: Sequence[Scope], states: Ints, errors: Floats
+) -> tuple[Scope, ...] | None:
+    """Some of the scopes with one more variable each, a parent of one that they have: those that
+    explain most of the errors. None where none may grow."""
+    sizes = structure.state_sizes
+    scores: dict[Scope, float] = {}
+    for scope in scopes:
+        parents = {j for i in scope for j in structure.state_scope(i)}
+        alone = _explained(sizes, scope, states, errors)
+        for j in sorted(parents - set(scope)):
+            wider = tuple(sorted({*scope, j}))
+            if math.prod(sizes[v] for v in wider) <= MOST_VALUES:
+                gained = _explained(sizes, wider, states, errors) - alone
+                scores[wider] = max(gained, scores.get(wider, -math.inf))
+    if not scores:
+        return None
+    # Equal scores that rounding has told apart grow together.
+    least = _LIKE_THE_BEST * max(scores.values())
+    added = {scope for scope, score in scores.items() if score >= least}
+    kept = [scope for scope in scopes if not any(set(scope) < set(wider) for wider in added)]
+    grown = tuple(sorted({*kept, *added}))
+    functions = n_functions(sizes, grown)
+    too_many = functions > MOST_WEIGHTS or functions * sum(structure.action_sizes) > MOST_PAIRS
+    return None if too_many else grown
+
+
+def n_functions(sizes: Sequence[int], scopes: Sequence[Scope]) -> int:
+    """Functions of a basis of these scopes, those that they share counted once."""
+    subsets = {
+        subset
+        for scope in scopes
+        for length in range(1, len(scope) + 1)
+        for subset in itertools.combinations(scope, length)
+    }
+    return sum(math.prod(sizes[v] - 1 for v in subset) for subset in subsets)
+
+
+def _explained(sizes: Sequence[int], scope: Scope, states: Ints, errors: Floats) -> float:
+    """The variance of the errors' means over the joint values of a scope."""
+    own = [sizes[v] for v in scope]
+    at = states[:, list(scope)] @ np.array(strides(own), dtype=np.int64)
+    counts = np.bincount(at, minlength=math.prod(own))
+    sums = np.bincount(at, errors - errors.mean(), minlength=math.prod(own))
+    seen = counts > 0
+    return float((sums[seen] ** 2 / counts[seen]).sum()) / len(errors)
+
+
+# -- states, actions, errors ----------------------------------------------------------------------
+
+
+def chosen(policy: Policy, states: Ints) -> Ints:
+    """The action of every state, [states, action variables]."""
+    if isinstance(policy, TablePolicy):
+        steps = np.array(strides(policy.state_sizes), dtype=np.int64)
+        joint = policy.actions[states @ steps]
+        return np.stack(np.unravel_index(joint, policy.action_sizes), axis=1)
+    assert isinstance(policy, GreedyPolicy)
+    return policy.actions_of(states)
+
+
+def bellman_errors(
+    model: FactoredMDP, basis: Basis, weights: Floats, states: Ints, actions: Ints
+) -> Floats:
+    """R + P h_w - h_w at these states and actions, from the tables themselves."""
+    structure = model.structure
+    sizes = structure.state_sizes
+    joint = np.concatenate([states, actions], axis=1)
+    rows = [_rows(structure, scope, joint) for scope in structure.transition_scopes]
+    total = np.zeros(len(states))
+    for scope, table in zip(structure.reward_scopes, model.rewards, strict=True):
+        total += table[_rows(structure, scope, joint)]
+    for block in basis.blocks:
+        value = block.values @ weights[block.first : block.first + block.size]
+        own = [sizes[v] for v in block.scope]
+        total -= value[states[:, list(block.scope)] @ np.array(strides(own), dtype=np.int64)]
+        # The expectation, one variable after the other: [states, values of those left].
+        ahead = np.broadcast_to(value, (len(states), len(value)))
+        for v in block.scope:
+            law = model.transitions[v][rows[v]]
+            ahead = np.einsum("sv,svr->sr", law, ahead.reshape(len(states), sizes[v], -1))
+        total += ahead[:, 0]
+    return total
+
+
+def simulated(
+    model: FactoredMDP,
+    policy: Policy,
+    basis: Basis,
+    weights: Floats,
+    steps: int,
+    generator: np.random.Generator,
+) -> tuple[Ints, float]:
+    """States that the policy visits, of some chains from the initial state, and the mean of
+    R + P h_w - h_w over them: an estimate of its gain."""
+    structure = model.structure
+    states = np.tile(np.array(model.initial_state, dtype=np.int64), (_CHAINS, 1))
+    visited, taken = [], []
+    cumulative = [np.cumsum(table, axis=1) for table in model.transitions]
+    for step in range(_BURNT + steps):
+        actions = chosen(policy, states)
+        if step >= _BURNT and step % _APART == 0:
+            visited.append(states)
+            taken.append(actions)
+        joint = np.concatenate([states, actions], axis=1)
+        draws = generator.random((_CHAINS, structure.m))
+        following = np.empty_like(states)
+        for i, scope in enumerate(structure.transition_scopes):
+            until = cumulative[i][_rows(structure, scope, joint)]
+            following[:, i] = (draws[:, i, None] >= until[:, :-1]).sum(axis=1)
+        states = following
+    seen = np.concatenate(visited)
+    errors = bellman_errors(model, basis, weights, seen, np.concatenate(taken))
+    return seen, float(errors.mean())
+
+
+def _rows(structure: Structure, scope: Scope, joint: Ints) -> Ints:
+    """The row of a table over the scope for each (state, action)."""
+    steps = np.array(strides([structure.sizes[v] for v in scope]), dtype=np.int64)
+    rows: Ints = joint[:, list(scope)] @ steps
+    return rows
