@@ -1,4 +1,4 @@
-"""`fmdp convert`: a problem id or a model file, written as a model file."""
+"""`fmdp convert`: any problem, written as a model file or in another program's format."""
 
 from __future__ import annotations
 
@@ -15,27 +15,56 @@ from fmdp.memory import describe_count
 
 def convert(
     source: Annotated[
-        str, typer.Argument(metavar="IN", help="A problem id or a model file.", show_default=False)
+        str,
+        typer.Argument(
+            metavar="IN",
+            help="A problem id, a model file, or a problem in another format.",
+            show_default=False,
+        ),
     ],
     target: Annotated[
-        Path,
-        typer.Argument(metavar="OUT", help="The model file to write (.json).", show_default=False),
+        str,
+        typer.Argument(
+            metavar="OUT",
+            help="What to write: MODEL.json, DOMAIN.rddl+INSTANCE.rddl, MODEL.prism, or a network "
+            "(MODEL.gum, .bifxml, .bif).",
+            show_default=False,
+        ),
     ],
 ) -> None:
-    """Write a problem as a model file (fmdp-model, JSON)."""
-    if target.suffix != ".json":
+    """Write a problem as a model file (JSON), or in another format."""
+    from fmdp.problems.foreign import FORMATS, format_of
+
+    foreign = format_of(target)
+    if foreign is None and not target.endswith(".json"):
+        endings = ", ".join(one.suffix for one in FORMATS)
         raise InvalidParameter(
-            f"cannot write {target}: the format of the output must be told by its ending, .json"
+            f"cannot write {target}: the format of the output must be told by its ending, .json, "
+            f"{endings}"
         )
-    refuse_unwritable(target)
+    paths = (Path(target),) if foreign is None else foreign.paths(target)
+    if foreign is not None and (foreign.is_id(target) or len(paths) != foreign.files):
+        files = "one file" if foreign.files == 1 else f"{foreign.files} files"
+        raise InvalidParameter(
+            f"cannot write {target}: {foreign.name} goes to {files}, must be like "
+            f"{'+'.join([f'NAME{foreign.suffix}'] * foreign.files)}"
+        )
+    for path in paths:
+        refuse_unwritable(path)
     from fmdp.model import save
     from fmdp.problems import problem
 
+    left_out: list[str] = []
     with progress(f"converting {source}", compiles=False):
         model = problem(source)
-        save(model, target)
+        if foreign is None:
+            save(model, target)
+        else:
+            left_out = foreign.write(model, paths)
     structure = model.structure
     print(
         f"wrote {target}: {model.name or source}, {describe_count(structure.n_states)} states, "
         f"{describe_count(structure.n_actions)} actions"
     )
+    if foreign is not None and left_out:
+        print(f"left out, since {foreign.name} has no place for it: {', '.join(left_out)}")

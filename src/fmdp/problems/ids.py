@@ -1,13 +1,14 @@
-"""Problem ids: `NAME:SIZE[,key=value...]`, `module:Class[:SIZE][,key=value...]`, or a model file.
+"""Problem ids: `NAME:SIZE[,key=value...]`, `module:Class[:SIZE][,key=value...]`, or a file.
 
     circle:7    circle:7,dynamics=guestrin,reward=mean    large-diameter    my/model.json
-    my_queues:Queues:3,arrival=0.3
+    my_queues:Queues:3,arrival=0.3    rddl:SysAdmin_MDP_ippc2011:1
 
 The canonical id is the name of the model, and reading it again gives the same model. A SIZE is a
 number, so what has a word after its first colon is module:Class; the names of fmdp's own families
 come first all the same. A text is a path if it ends in .json; else an id if it begins with the name
 of a family; else a path if a file of that name exists; else an id if it begins with module:Class;
-else a path if it has a path separator.
+else a path if it has a path separator. What begins or ends as the formats of other programs do
+(`foreign.py`) is theirs before all this.
 
 Code that is not fmdp's own may raise anything: it is told in one line, with where it happened.
 """
@@ -34,6 +35,7 @@ from fmdp.model.factored import FactoredMDP
 from fmdp.model.files import load
 from fmdp.parameters import quoted, resolve, split_assignments
 from fmdp.problems.family import Problem
+from fmdp.problems.foreign import FORMATS, format_of
 from fmdp.problems.registry import HOMES, PROBLEMS
 from fmdp.registries import is_own, is_place
 
@@ -46,11 +48,12 @@ def problem(
     Parameters
     ----------
     problem
-        An id ("circle:7"), the path of a model file, or an object such as
+        An id ("circle:7"), the path of a model file, one of another program's formats
+        (rddl:NAME:INSTANCE, DOMAIN.rddl+INSTANCE.rddl, MODEL.prism), or an object such as
         fmdp.problems.Circle(size=7). module:Class in an id is imported.
     folder
-        Where modules are looked for too, beside the current folder and the installed ones; None:
-        nowhere else.
+        Where modules, and files of other formats, are looked for too, beside the current folder
+        and the installed ones; None: nowhere else.
 
     Returns
     -------
@@ -70,6 +73,9 @@ def problem(
     """
     if isinstance(problem, Problem):
         return _built(problem)
+    foreign = format_of(problem)
+    if foreign is not None:
+        return foreign.read(os.fspath(problem), None if folder is None else Path(folder))
     if isinstance(problem, str) and not is_path(problem):
         return _built(parse_id(problem, None if folder is None else Path(folder)))
     if not isinstance(problem, str | os.PathLike):
@@ -88,7 +94,8 @@ def parse_id(text: str, folder: Path | None = None) -> Problem:
         known = PROBLEMS.names()
         raise UnknownName(
             f"unknown problem {quoted(place)}; known are {', '.join(known)}, "
-            f"and paths of model files{did_you_mean(place, known)}"
+            f"{', '.join(one.forms for one in FORMATS)}, and paths of model files"
+            f"{did_you_mean(place, known)}"
         )
     kind = PROBLEMS.find(place, folder)
     given = split_assignments(assignments, kind.owner())
@@ -124,7 +131,10 @@ def _split(head: str) -> tuple[str, str, str]:
 
 
 def is_path(text: str) -> bool:
-    """Whether a text is the path of a model file, and no id."""
+    """Whether a text is the path of a file, and no id."""
+    foreign = format_of(text)
+    if foreign is not None:
+        return not foreign.is_id(text)
     place, _, _ = _split(text.partition(",")[0].strip())
     if place in HOMES:
         return text.endswith(".json")

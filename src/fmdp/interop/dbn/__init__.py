@@ -1,0 +1,109 @@
+"""Dynamic Bayesian networks and influence diagrams, in and out, by pyAgrum (the extra `dbn`).
+
+    fmdp convert circle:4 circle.gum      everything, bit for bit: pyAgrum's own format
+    fmdp convert circle:4 circle.bifxml   an influence diagram; pyAgrum writes six digits
+    fmdp convert circle:4 circle.bif      the transitions alone; pyAgrum reads single precision
+
+Files are written and read by pyAgrum: what others write in these formats is read too, where the
+nodes are named x_0, x_t (networks.py).
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from fmdp.archives import read_file
+from fmdp.errors import FileProblem, InvalidModel, InvalidParameter
+from fmdp.interop.dbn.networks import (
+    from_bayesian_network,
+    one_valued,
+    pyagrum,
+    to_bayesian_network,
+    to_influence_diagram,
+)
+from fmdp.model.factored import FactoredMDP
+from fmdp.model.files import write_atomically
+
+__all__ = ["from_bayesian_network", "to_bayesian_network", "to_influence_diagram"]
+
+
+def read(text: str, folder: Path | None) -> FactoredMDP:
+    """The model of MODEL.gum, MODEL.bifxml or MODEL.bif: see `fmdp.problems.foreign`."""
+    path = Path(text)
+    if folder is not None and not path.exists() and (folder / path).exists():
+        path = folder / path
+    content = read_file(path, "a network")
+    library = pyagrum()
+    network: Any = library.BayesNet()
+    if path.suffix == ".gum":
+        if _is_diagram(content):
+            network = library.InfluenceDiagram()
+        load = network.loadGUM
+    elif path.suffix == ".bif":
+        load = network.loadBIF
+    else:
+        if b'"decision"' in content or b'"utility"' in content:
+            network = library.InfluenceDiagram()
+        load = network.loadBIFXML
+    try:
+        load(str(path))
+    except library.GumException as error:
+        said = " ".join(str(error).split())
+        raise FileProblem(f"{path}: pyAgrum cannot read it ({said})") from None
+    try:
+        return from_bayesian_network(network, name=path.stem)
+    except InvalidModel as error:
+        raise InvalidModel(f"{path}: {error}") from None
+
+
+def _is_diagram(content: bytes) -> bool:
+    try:
+        found = json.loads(content)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(found, dict) and found.get("type") == "ID"
+
+
+def write(model: FactoredMDP, paths: Sequence[Path]) -> list[str]:
+    """Write a model, and say what the format leaves out: see `fmdp.problems.foreign`."""
+    path, s = paths[0], model.structure
+    if model.intervals is not None:
+        raise InvalidParameter(
+            f"cannot write {path}: the model has intervals, and a network one number for each "
+            f"probability"
+        )
+    alone = one_valued(model)
+    if alone:
+        raise InvalidParameter(
+            f"cannot write {path}: {alone[0]} has one value, and pyAgrum reads no such variable"
+        )
+    diagram = path.suffix != ".bif"
+    network = to_influence_diagram(model) if diagram else to_bayesian_network(model)
+    with tempfile.TemporaryDirectory() as folder:
+        made = Path(folder) / f"model{path.suffix}"
+        if path.suffix == ".gum":
+            network.saveGUM(str(made))
+        elif path.suffix == ".bif":
+            network.saveBIF(str(made))
+        else:
+            network.saveBIFXML(str(made))
+        write_atomically(path, made.read_bytes())
+    if path.suffix == ".gum":
+        return []
+    return [
+        what
+        for what, there in (
+            ("rewards", not diagram and s.l > 0),
+            ("constraints on actions", bool(s.constraints)),
+            ("ranges and noise of rewards", diagram and s.l > 0),
+            ("alike rows", s.alike is not None),
+            ("groups", bool(s.groups)),
+            ("effects", s.effects is not None),
+            ("digits beyond the sixth", diagram),
+        )
+        if there
+    ]

@@ -1,0 +1,115 @@
+"""Discrete spaces of Gymnasium as variables: an observation or an action is one value a variable.
+
+Discrete is one variable, MultiDiscrete and MultiBinary are one an entry, Tuple and Dict what their
+parts are, one after the other; keys of a Dict become names. A value counts from 0, wherever the
+space begins. Whatever else is continuous or endless is refused by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+
+from fmdp.errors import InvalidParameter
+from fmdp.parameters import quoted
+
+
+class Variables:
+    """The variables of a space.
+
+    Parameters
+    ----------
+    space
+        The observation or action space.
+    what
+        How errors call it: "observation", "action".
+
+    Attributes
+    ----------
+    sizes
+        Number of values of each variable.
+    names
+        Of each, where the space is a Dict; empty otherwise.
+    """
+
+    def __init__(self, space: Any, what: str) -> None:
+        self.space = space
+        self.what = what
+        found = list(_variables(space, "", what))
+        self.sizes = tuple(size for _, size, _ in found)
+        self._starts = tuple(start for _, _, start in found)
+        named = isinstance(space, spaces.Dict)
+        self.names = tuple(name for name, _, _ in found) if named else ()
+
+    def values(self, sample: Any) -> tuple[int, ...]:
+        """One value a variable, from an element of the space."""
+        try:
+            found = [int(value) for value in _flat(self.space, sample)]
+        except (TypeError, ValueError, KeyError, IndexError):
+            found = []
+        if len(found) != len(self.sizes):
+            raise InvalidParameter(
+                f"the {self.what} of an environment must be in its space {self.space}; got "
+                f"{quoted(sample)}"
+            )
+        return tuple(value - start for value, start in zip(found, self._starts, strict=True))
+
+    def element(self, values: tuple[int, ...]) -> Any:
+        """The element of the space with these values."""
+        shifted = [value + start for value, start in zip(values, self._starts, strict=True)]
+        return _built(self.space, iter(shifted))
+
+
+def _variables(space: Any, name: str, what: str) -> Iterator[tuple[str, int, int]]:
+    """(name, size, first value) of every variable."""
+    if isinstance(space, spaces.Discrete):
+        yield name, int(space.n), int(space.start)
+    elif isinstance(space, spaces.MultiDiscrete):
+        both = zip(space.nvec.reshape(-1).tolist(), space.start.reshape(-1).tolist(), strict=True)
+        for place, (size, start) in enumerate(both):
+            yield _below(name, place), size, start
+    elif isinstance(space, spaces.MultiBinary):
+        for place in range(int(np.prod(space.shape))):
+            yield _below(name, place), 2, 0
+    elif isinstance(space, spaces.Tuple):
+        for place, part in enumerate(space.spaces):
+            yield from _variables(part, _below(name, place), what)
+    elif isinstance(space, spaces.Dict):
+        for key, part in space.spaces.items():
+            yield from _variables(part, _below(name, key), what)
+    else:
+        remedy = "; give decode and variables" if what == "observation" else ""
+        raise InvalidParameter(
+            f"the {what} space of an environment must be made of Discrete, MultiDiscrete, "
+            f"MultiBinary, Tuple and Dict; got {space}{remedy}"
+        )
+
+
+def _below(name: str, part: object) -> str:
+    return f"{name}_{part}" if name else str(part)
+
+
+def _flat(space: Any, sample: Any) -> Iterator[Any]:
+    if isinstance(space, spaces.Tuple):
+        for part, own in zip(space.spaces, sample, strict=True):
+            yield from _flat(part, own)
+    elif isinstance(space, spaces.Dict):
+        for key, part in space.spaces.items():
+            yield from _flat(part, sample[key])
+    else:
+        yield from np.asarray(sample).reshape(-1).tolist()
+
+
+def _built(space: Any, values: Iterator[int]) -> Any:
+    if isinstance(space, spaces.Discrete):
+        return space.dtype.type(next(values))
+    if isinstance(space, spaces.Tuple):
+        return tuple(_built(part, values) for part in space.spaces)
+    if isinstance(space, spaces.Dict):
+        return {key: _built(part, values) for key, part in space.spaces.items()}
+    shape = space.shape
+    entries = [next(values) for _ in range(int(np.prod(shape)))]
+    return np.array(entries, dtype=space.dtype).reshape(shape)

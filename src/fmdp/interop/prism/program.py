@@ -1,0 +1,512 @@
+"""A PRISM file as it stands: constants with values, modules, commands, rewards, notes.
+
+Formulas are put into the words where they are used, before modules are renamed, so that a renaming
+reaches into them, as PRISM has it; a module that is another one renamed is read again from the
+words of that one. What a factored MDP has no place for is refused here, by name and line: clocks
+and rates, several initial states, an order of composition of one's own.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
+
+import numpy as np
+
+from fmdp.errors import InvalidParameter, did_you_mean
+from fmdp.interop.prism.expressions import ONE, Expression, Values, Words, evaluate
+from fmdp.interop.prism.tokens import Token, refuse, tokens
+
+MOST_WORDS = 1 << 23
+"""Of a file with its formulas written out."""
+
+_KINDS = {"mdp": "mdp", "nondeterministic": "mdp", "dtmc": "dtmc", "probabilistic": "dtmc"}
+_OTHER_KINDS = ("ctmc", "stochastic", "pta", "popta", "pomdp", "ma", "smg")
+_SECTIONS = ("const", "formula", "label", "global", "module", "rewards", "init", "system")
+
+
+@dataclass(frozen=True)
+class Note:
+    """What fmdp wrote down in a comment: `//: WORD [NAME] {...}`."""
+
+    word: str
+    name: str
+    content: dict[str, Any]
+    line: int
+
+
+@dataclass(frozen=True)
+class Variable:
+    """A variable of a module; its values are the numbers from `low` to `high`."""
+
+    name: str
+    low: int
+    high: int
+    is_truth: bool
+    first: int
+    """Its value in the initial state."""
+    line: int
+
+
+@dataclass(frozen=True)
+class Update:
+    """What may happen, and how likely: new values of variables, the others stay."""
+
+    probability: Expression
+    sets: tuple[tuple[str, Expression], ...]
+    line: int
+
+
+@dataclass(frozen=True)
+class Command:
+    """[label] guard -> p1 : update1 + p2 : update2 + ...;"""
+
+    label: str
+    """"" where there is none."""
+    guard: Expression
+    updates: tuple[Update, ...]
+    line: int
+
+
+@dataclass(frozen=True)
+class Module:
+    """Variables that move together, and how."""
+
+    name: str
+    variables: tuple[Variable, ...]
+    commands: tuple[Command, ...]
+    line: int
+    note: Note | None = None
+
+
+@dataclass(frozen=True)
+class Item:
+    """guard : value; of a state, or [label] guard : value; of a step."""
+
+    label: str | None
+    """None for a state's."""
+    guard: Expression
+    value: Expression
+    line: int
+    note: Note | None
+
+
+@dataclass(frozen=True)
+class Rewards:
+    """A structure of rewards, which add up."""
+
+    name: str
+    items: tuple[Item, ...]
+    notes: tuple[Note, ...]
+    line: int
+
+
+@dataclass
+class Program:
+    """All that a file says."""
+
+    kind: str = ""
+    """mdp or dtmc."""
+    constants: dict[str, Values] = field(default_factory=dict)
+    modules: list[Module] = field(default_factory=list)
+    rewards: list[Rewards] = field(default_factory=list)
+    notes: list[Note] = field(default_factory=list)
+
+    @property
+    def variables(self) -> list[Variable]:
+        """Of all modules, in order."""
+        return [variable for module in self.modules for variable in module.variables]
+
+
+def parse(text: str, constants: Mapping[str, Any] | None = None) -> Program:
+    """The program in the text of a PRISM file.
+
+    Parameters
+    ----------
+    text
+        Of the file.
+    constants
+        Values of constants that the file leaves open, by name.
+
+    Raises
+    ------
+    InvalidModel
+        Where it is none that is read; the text has the line.
+    InvalidParameter
+        Where `constants` do not fit the file.
+    """
+    words = _with_formulas(tokens(text))
+    reader = _Reader(words)
+    reader.kind()
+    reader.constants(dict(constants or {}))
+    reader.sections()
+    return reader.program
+
+
+def _formulas(words: list[Token]) -> dict[str, list[Token]]:
+    """The words of every formula."""
+    found: dict[str, list[Token]] = {}
+    for place, token in enumerate(words):
+        if token.kind == "name" and token.text == "formula":
+            name, sign = words[place + 1], words[min(place + 2, len(words) - 1)]
+            if name.kind != "name" or sign.text != "=":
+                refuse(token.line, "formula must be followed by NAME = EXPRESSION;")
+            if name.text in found:
+                refuse(name.line, f"formula {name.text} is there twice")
+            end = place + 3
+            while words[end].text != ";" and words[end].kind != "end":
+                end += 1
+            found[name.text] = [own for own in words[place + 3 : end] if own.kind != "note"]
+    return found
+
+
+def _with_formulas(words: list[Token]) -> list[Token]:
+    """The words with every formula in place of its name."""
+    formulas = _formulas(words)
+    if not formulas:
+        return words
+    ready: dict[str, list[Token]] = {}
+
+    def whole(name: str, inside: tuple[str, ...]) -> list[Token]:
+        if name in inside:
+            refuse(formulas[name][0].line if formulas[name] else 1, f"formula {name} uses itself")
+        if name not in ready:
+            ready[name] = replaced(formulas[name], (*inside, name))
+        return ready[name]
+
+    def replaced(given: list[Token], inside: tuple[str, ...]) -> list[Token]:
+        made: list[Token] = []
+        for place, token in enumerate(given):
+            after_formula = place > 0 and given[place - 1].text == "formula"
+            if token.kind == "name" and token.text in formulas and not after_formula:
+                made += [
+                    Token("sign", "(", token.line),
+                    *whole(token.text, inside),
+                    Token("sign", ")", token.line),
+                ]
+                if len(made) > MOST_WORDS:
+                    refuse(token.line, f"formulas come to more than {MOST_WORDS} words")
+            else:
+                made.append(token)
+        return made
+
+    return replaced(words, ())
+
+
+class _Reader(Words):
+    """Reads the sections of a file."""
+
+    def __init__(self, given: list[Token]) -> None:
+        self._all = given
+        self._notes = [_note(token) for token in given if token.kind == "note"]
+        super().__init__([token for token in given if token.kind != "note"])
+        self.program = Program(notes=self._notes)
+        self._bodies: dict[str, list[Token]] = {}
+
+    def kind(self) -> None:
+        """What kind of model it is: the word may stand anywhere between sections."""
+        found = [
+            token
+            for token in self._given
+            if token.kind == "name" and token.text in (*_KINDS, *_OTHER_KINDS)
+        ]
+        if not found:
+            refuse(1, "the kind of model is missing; must be mdp or dtmc")
+        if len(found) > 1:
+            refuse(found[1].line, f"a second kind of model, {found[1].text}; must be one")
+        if found[0].text not in _KINDS:
+            refuse(found[0].line, f"a {found[0].text} is no factored MDP; must be mdp or dtmc")
+        self.program.kind = _KINDS[found[0].text]
+
+    # ---- constants -------------------------------------------------------------------------------
+
+    def constants(self, given: dict[str, Any]) -> None:
+        """All constants, which may use each other in any order."""
+        declared: dict[str, tuple[str, Expression | None, int]] = {}
+        for place, token in enumerate(self._given):
+            if token.kind == "name" and token.text == "const":
+                self._place = place + 1
+                kind = self.takes("int", "double", "bool")
+                name = self.name("a constant")
+                own = self.expression() if self.takes("=") else None
+                self.need(";", f"constant {name.text}")
+                if name.text in declared:
+                    refuse(name.line, f"constant {name.text} is there twice")
+                declared[name.text] = (kind.text if kind else "int", own, name.line)
+        self._place = 0
+        for told in given:
+            if told not in declared:
+                hint = did_you_mean(told, declared)
+                raise InvalidParameter(f"{told} is no constant of the file{hint}")
+            if declared[told][1] is not None:
+                raise InvalidParameter(
+                    f"constant {told} has a value in the file (line {declared[told][2]}); only "
+                    f"those without one can be given"
+                )
+        found = self.program.constants
+
+        def value(name: str, inside: tuple[str, ...]) -> None:
+            kind, own, line = declared[name]
+            if name in inside:
+                refuse(line, f"constant {name} uses itself")
+            if own is None and name not in given:
+                refuse(
+                    line, f"constant {name} has no value: give one, as in MODEL.prism,{name}=..."
+                )
+            if own is None:
+                found[name] = _given_constant(name, kind, given[name])
+                return
+            for leaf in own.leaves():
+                if leaf.detail in declared and leaf.detail not in found:
+                    value(leaf.detail, (*inside, name))
+            made = evaluate(own, found)
+            if made.dtype.kind not in {"int": "i", "bool": "b", "double": "if"}[kind]:
+                refuse(line, f"constant {name} is {made.item()}; must be {kind}")
+            found[name] = made.astype(np.float64) if kind == "double" else made
+
+        for told in declared:
+            if told not in found:
+                value(told, ())
+
+    # ---- sections --------------------------------------------------------------------------------
+
+    def sections(self) -> None:
+        """Everything else, from the beginning."""
+        while self.next.kind != "end":
+            token = self.take()
+            if token.text in _KINDS:
+                continue
+            if token.text in ("const", "formula", "label"):
+                while self.next.kind != "end" and self.take().text != ";":
+                    pass
+            elif token.text == "module":
+                self._module(token)
+            elif token.text == "rewards":
+                self._rewards(token)
+            elif token.text == "global":
+                variable = self._variable(self.name("a global variable"))
+                # A module that does nothing: it stays as it is, and who writes it is refused.
+                self.program.modules.append(
+                    Module(f"global {variable.name}", (variable,), (), token.line)
+                )
+            else:
+                self._refuse_section(token)
+        names = set(self.program.constants)
+        for variable in self.program.variables:
+            if variable.name in names:
+                refuse(variable.line, f"the name {variable.name} is there twice")
+            names.add(variable.name)
+        if not self.program.variables:
+            refuse(self.next.line, "there is no variable; must be at least one")
+
+    def _refuse_section(self, token: Token) -> NoReturn:
+        reasons = {
+            "init": "init ... endinit makes several initial states; a factored MDP has one",
+            "system": "system ... endsystem composes in its own way; modules must synchronise "
+            "on their labels",
+            "observables": "observables are those of a POMDP; must be mdp or dtmc",
+            "invariant": "an invariant is that of timed automata; must be mdp or dtmc",
+            "player": "players are those of a game; must be mdp or dtmc",
+        }
+        hint = did_you_mean(token.text, _SECTIONS)
+        refuse(token.line, reasons.get(token.text, f"{token.text} begins no section{hint}"))
+
+    def _module(self, start: Token) -> None:
+        name = self.name("a module")
+        if name.text in self._bodies:
+            refuse(name.line, f"module {name.text} is there twice")
+        if self.takes("="):
+            body = self._renamed(name)
+        else:
+            begin = self._place
+            while self.next.kind != "end" and self.next.text != "endmodule":
+                self.take()
+            body = [*self._given[begin : self._place], self.next]
+            self.need("endmodule", f"module {name.text}")
+        self._bodies[name.text] = body
+        note = next((own for own in self._notes if start.line <= own.line <= body[-1].line), None)
+        self.program.modules.append(_ModuleReader(body, self.program).module(name, note))
+
+    def _renamed(self, name: Token) -> list[Token]:
+        """The words of another module with names changed."""
+        source = self.name("the module that is renamed")
+        if source.text not in self._bodies:
+            hint = did_you_mean(source.text, self._bodies)
+            refuse(
+                source.line, f"module {name.text} renames {source.text}, which is not there{hint}"
+            )
+        self.need("[", f"module {name.text} = {source.text}")
+        new: dict[str, str] = {}
+        while not self.takes("]"):
+            old = self.name("what is renamed")
+            self.need("=", old.text)
+            new[old.text] = self.name("a new name").text
+            if not self.takes(","):
+                self.need("]", "a renaming")
+                break
+        self.need("endmodule", f"module {name.text}")
+        body = self._bodies[source.text]
+        # Lines become that of the renaming: an error there is one of this module.
+        return [
+            Token(own.kind, new.get(own.text, own.text) if own.kind == "name" else own.text,
+                  name.line)
+            for own in body
+        ]  # fmt: skip
+
+    def _variable(self, name: Token) -> Variable:
+        return read_variable(self, name, self.program)
+
+    def _rewards(self, start: Token) -> None:
+        name = ""
+        if self.next.kind == "text":
+            name = self.take().text.strip('"')
+        notes = [own for own in self._notes if own.word == "reward" and own.line >= start.line]
+        items: list[Item] = []
+        while not self.takes("endrewards"):
+            if self.next.kind == "end":
+                refuse(start.line, "rewards without endrewards")
+            line = self.next.line
+            label: str | None = None
+            if self.takes("["):
+                label = "" if self.next.text == "]" else self.name("a label").text
+                self.need("]", "a label")
+            guard = self.expression()
+            self.need(":", "the guard of a reward")
+            value = self.expression()
+            self.need(";", "a reward")
+            note = next((own for own in reversed(notes) if own.line <= line), None)
+            items.append(Item(label, guard, value, line, note))
+        end = self._given[self._place - 1].line
+        inside = tuple(own for own in notes if own.line <= end)
+        self.program.rewards.append(Rewards(name, tuple(items), inside, start.line))
+
+
+class _ModuleReader(Words):
+    """Reads the body of a module."""
+
+    def __init__(self, given: list[Token], program: Program) -> None:
+        super().__init__([*given, Token("end", "the end of the module", given[-1].line)])
+        self._program = program
+
+    def module(self, name: Token, note: Note | None) -> Module:
+        variables: list[Variable] = []
+        commands: list[Command] = []
+        while not self.takes("endmodule"):
+            token = self.next
+            if token.text == "[":
+                commands.append(self._command())
+            elif token.text == "invariant":
+                refuse(token.line, "an invariant is that of timed automata; must be mdp or dtmc")
+            else:
+                variables.append(read_variable(self, self.name("a variable"), self._program))
+        return Module(name.text, tuple(variables), tuple(commands), name.line, note)
+
+    def _command(self) -> Command:
+        start = self.take()
+        label = "" if self.next.text == "]" else self.name("a label").text
+        self.need("]", "a label")
+        guard = self.expression()
+        self.need("->", "the guard of a command")
+        updates = [self._update()]
+        while self.takes("+"):
+            updates.append(self._update())
+        self.need(";", "a command")
+        return Command(label, guard, tuple(updates), start.line)
+
+    def _update(self) -> Update:
+        line = self.next.line
+        probability = ONE
+        if not self._is_update():
+            probability = self.expression()
+            self.need(":", "a probability")
+        if self.takes("true"):
+            return Update(probability, (), line)
+        sets: list[tuple[str, Expression]] = []
+        while True:
+            self.need("(", "an update, and each part of it,")
+            name = self.name("the variable that is set")
+            self.need("'", f"({name.text}")
+            self.need("=", f"({name.text}'")
+            if name.text in dict(sets):
+                refuse(name.line, f"{name.text}' is set twice in one update")
+            sets.append((name.text, self.expression()))
+            self.need(")", f"({name.text}' = ...")
+            if not self.takes("&"):
+                return Update(probability, tuple(sets), line)
+
+    def _is_update(self) -> bool:
+        """Whether an update comes, and no probability: true, or (x' ...."""
+        texts = [own.text for own in self._given[self._place : self._place + 3]]
+        if texts[0] == "true":
+            return texts[1] in (";", "+")
+        return texts[0] == "(" and texts[2:] == ["'"]
+
+
+def read_variable(words: Words, name: Token, program: Program) -> Variable:
+    """name : [low..high] init value; or name : bool init value;"""
+    words.need(":", name.text)
+    if words.takes("bool"):
+        low, high, is_truth = 0, 1, True
+    elif words.takes("["):
+        low = _whole(words.expression(), program, f"the least value of {name.text}")
+        words.need("..", f"{name.text} : [{low}")
+        high = _whole(words.expression(), program, f"the largest value of {name.text}")
+        words.need("]", f"{name.text} : [{low}..{high}")
+        is_truth = False
+        if low > high:
+            refuse(name.line, f"{name.text} has no value: [{low}..{high}]")
+    else:
+        kind = words.next.text
+        refuse(name.line, f"{name.text} is of the kind {kind}; must be bool or [low..high]")
+    first = low
+    if words.takes("init"):
+        start = words.expression()
+        if is_truth:
+            made = evaluate(start, program.constants)
+            if made.dtype.kind != "b":
+                refuse(name.line, f"{name.text} begins at {made.item()}; must be true or false")
+            first = int(made)
+        else:
+            first = _whole(start, program, f"the first value of {name.text}")
+        if not low <= first <= high:
+            refuse(name.line, f"{name.text} begins at {first}; must be in {low}..{high}")
+    words.need(";", f"variable {name.text}")
+    return Variable(name.text, low, high, is_truth, first, name.line)
+
+
+def _whole(expression: Expression, program: Program, what: str) -> int:
+    made = evaluate(expression, program.constants)
+    if made.dtype.kind != "i":
+        refuse(expression.line, f"{what} is {made.item()}; must be a whole number")
+    return int(made)
+
+
+def _given_constant(name: str, kind: str, value: Any) -> Values:
+    made = value
+    if isinstance(value, str):
+        try:
+            made = {"true": True, "false": False}[value] if kind == "bool" else float(value)
+            if kind == "int":
+                made = int(value)
+        except (ValueError, KeyError):
+            raise InvalidParameter(f"constant {name} must be {kind}; got {value!r}") from None
+    array = np.asarray(made)
+    if array.ndim or array.dtype.kind not in {"int": "i", "bool": "b", "double": "if"}[kind]:
+        raise InvalidParameter(f"constant {name} must be {kind}; got {value!r}")
+    if not np.isfinite(array):
+        raise InvalidParameter(f"constant {name} must be finite; got {value!r}")
+    return array.astype(np.float64) if kind == "double" else array
+
+
+def _note(token: Token) -> Note:
+    head, brace, rest = token.text[3:].partition("{")
+    word, _, name = head.strip().partition(" ")
+    try:
+        content = json.loads(brace + rest)
+    except (ValueError, RecursionError):
+        content = None
+    if not isinstance(content, dict):
+        refuse(token.line, f"a comment of fmdp's, //: {word}, holds no JSON object")
+    return Note(word, name.strip(), content, token.line)

@@ -1,0 +1,543 @@
+"""The factored MDP that a PRISM program describes.
+
+Modules move together, each on the label that is chosen, so that
+
+    P(s' | s, label) = prod over modules P_M(s'_M | s, label)
+
+and a module that does not know a label stays as it is. The labels are the actions. A table is made
+by evaluating guards and probabilities at every assignment of the variables that they read; what
+turns out not to matter is left out of its scope. The variables of one module become one variable
+each where their next values are independent, and one together where they are not. Where a module
+has no command for a label that it knows, the label is not allowed: a constraint.
+
+Refused, with the line: commands that overlap (a choice without a name), commands without a label
+where several modules move (they would not move together), probabilities that do not sum to 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fmdp.errors import InvalidParameter, did_you_mean
+from fmdp.interop.prism.cubes import Cube, check_cells
+from fmdp.interop.prism.expressions import Expression, Values, evaluate
+from fmdp.interop.prism.notes import Actions, FactorNote, actions_of, cap_of, finished
+from fmdp.interop.prism.program import Command, Item, Module, Program, Rewards, Variable
+from fmdp.interop.prism.tokens import refuse
+from fmdp.model.constraints import Constraint, Forbidden
+from fmdp.model.factored import FactoredMDP
+from fmdp.model.spaces import all_assignments, count, decode
+
+ROW_TOLERANCE = 1e-9
+_PRODUCT_TOLERANCE = 1e-12
+
+
+def model_of(program: Program, rewards: str | None = None, name: str = "") -> FactoredMDP:
+    """The model of a program.
+
+    Parameters
+    ----------
+    program
+        As it was read.
+    rewards
+        The name of the structure of rewards; None where there is one at most.
+    name
+        Of the model, where the file does not say.
+    """
+    return _Reading(program, rewards).model(name)
+
+
+@dataclass(frozen=True)
+class _Moves:
+    """What a module does: the law of its variables together, where it is allowed to move."""
+
+    module: Module
+    joint: Cube
+    """Over variables and, behind them, action variables; a row is over the module's own values."""
+    knows: NDArray[np.bool_]
+    """[joint actions]: the labels in its alphabet."""
+
+
+class _Reading:
+    def __init__(self, program: Program, rewards: str | None) -> None:
+        self.program = program
+        self.variables = program.variables
+        self.numbers = {variable.name: i for i, variable in enumerate(self.variables)}
+        self.sizes = [variable.high - variable.low + 1 for variable in self.variables]
+        self.modules = _labelled(program)
+        labels = dict.fromkeys(own.label for module in self.modules for own in module.commands)
+        if not labels:
+            refuse(program.modules[0].line, "there is no command; modules must move")
+        self.actions: Actions = actions_of(program, list(labels), [v.name for v in self.variables])
+        self.places = {label: place for place, label in enumerate(self.actions.labels)}
+        self.n = len(self.variables)
+        self.rewards = self._chosen(rewards)
+
+    @property
+    def every(self) -> list[int]:
+        """Sizes of variables and action variables."""
+        return [*self.sizes, *self.actions.sizes]
+
+    def _chosen(self, name: str | None) -> Rewards | None:
+        given = self.program.rewards
+        names = [own.name for own in given]
+        if name is not None:
+            if name not in names:
+                raise InvalidParameter(
+                    f"there are no rewards called {name!r}, only "
+                    f"{', '.join(map(repr, names)) or 'none'}{did_you_mean(name, names)}"
+                )
+            return given[names.index(name)]
+        if len(given) > 1:
+            refuse(
+                given[1].line,
+                f"several structures of rewards, {', '.join(map(repr, names))}: choose one, as in "
+                f"MODEL.prism,rewards={names[0]}",
+            )
+        return given[0] if given else None
+
+    # ---- evaluation ------------------------------------------------------------------------------
+
+    def _values(self, axes: Sequence[int]) -> dict[str, Values]:
+        """The value of every name at every assignment of some variables."""
+        made: dict[str, Values] = dict(self.program.constants)
+        assignments = all_assignments([self.sizes[v] for v in axes])
+        for column, v in enumerate(axes):
+            own = self.variables[v]
+            values = assignments[:, column] + own.low
+            made[own.name] = values.astype(np.bool_) if own.is_truth else values
+        return made
+
+    def _read_by(self, *expressions: Expression) -> set[int]:
+        """The variables that expressions read; unknown names are refused."""
+        found: set[int] = set()
+        for expression in expressions:
+            for leaf in expression.leaves():
+                number = self.numbers.get(leaf.detail)
+                if number is not None:
+                    found.add(number)
+                elif leaf.detail not in self.program.constants:
+                    known = [*self.numbers, *self.program.constants]
+                    refuse(
+                        leaf.line,
+                        f"{leaf.detail} is no variable, constant or formula"
+                        f"{did_you_mean(leaf.detail, known)}",
+                    )
+        return found
+
+    def _where(self, guard: Expression, values: Mapping[str, Values], n: int) -> NDArray[np.bool_]:
+        made = evaluate(guard, values)
+        if made.dtype.kind != "b":
+            refuse(guard.line, "a guard must be true or false; got a number")
+        return np.broadcast_to(made, (n,))
+
+    def _place(self, axes: Sequence[int], row: int) -> str:
+        """An assignment as a person would write it."""
+        chosen = decode(row, [self.sizes[v] for v in axes])
+        parts = []
+        for v, place in zip(axes, chosen, strict=True):
+            own = self.variables[v]
+            value: Any = bool(place) if own.is_truth else place + own.low
+            parts.append(f"{own.name}={str(value).lower()}")
+        return f"where {', '.join(parts)}" if parts else "everywhere"
+
+    # ---- transitions -----------------------------------------------------------------------------
+
+    def _moves(self, module: Module, more: Sequence[int]) -> _Moves:
+        """The law of a module's variables, over what it reads and some more variables."""
+        own = [self.numbers[variable.name] for variable in module.variables]
+        by_label: dict[str, list[Command]] = {}
+        for command in module.commands:
+            by_label.setdefault(command.label, []).append(command)
+        axes = {*more}
+        for command in module.commands:
+            axes |= self._read_by(command.guard)
+            for update in command.updates:
+                axes |= self._read_by(update.probability, *(value for _, value in update.sets))
+                set_here = {name for name, _ in update.sets}
+                for name in set_here:
+                    self._refuse_foreign(name, module, update.line)
+                axes |= {v for v in own if self.variables[v].name not in set_here}
+        labels = self.actions.labels
+        if any(label not in by_label for label in labels):
+            axes |= set(own)  # it stays as it is
+        scope = sorted(axes)
+        n, width = count([self.sizes[v] for v in scope]), count([self.sizes[v] for v in own])
+        check_cells(
+            n * len(labels) * width, f"the table of module {module.name} (line {module.line})"
+        )
+        values = self._values(scope)
+        rows = np.zeros((n, len(labels), width))
+        known = np.zeros((n, len(labels)), dtype=np.bool_)
+        for place, label in enumerate(labels):
+            if label in by_label:
+                self._fill(by_label[label], own, scope, values, rows[:, place], known[:, place])
+            else:
+                stay = self._steps(own, values, n)
+                rows[np.arange(n), place, stay] = 1.0
+                known[:, place] = True
+        shape = [self.sizes[v] for v in scope]
+        acting = range(self.n, self.n + len(self.actions.sizes))
+        joint = Cube(
+            (*scope, *acting),
+            rows.reshape(*shape, *self.actions.sizes, width),
+            known.reshape(*shape, *self.actions.sizes),
+        )
+        return _Moves(module, joint, np.array([label in by_label for label in labels]))
+
+    def _refuse_foreign(self, name: str, module: Module, line: int) -> None:
+        if name not in self.numbers:
+            known = did_you_mean(name, [own.name for own in module.variables])
+            refuse(line, f"{name}' is set, but {name} is no variable{known}")
+        if all(own.name != name for own in module.variables):
+            home = next(
+                other.name for other in self.modules if any(v.name == name for v in other.variables)
+            )
+            refuse(line, f"module {module.name} sets {name}', which is that of {home}")
+
+    def _steps(self, own: Sequence[int], values: Mapping[str, Values], n: int) -> NDArray[np.int64]:
+        """The number of a module's own values: [n]."""
+        index = np.zeros(n, dtype=np.int64)
+        for v in own:
+            variable = self.variables[v]
+            index = index * self.sizes[v] + (values[variable.name].astype(np.int64) - variable.low)
+        return index
+
+    def _fill(
+        self,
+        commands: Sequence[Command],
+        own: Sequence[int],
+        scope: Sequence[int],
+        values: Mapping[str, Values],
+        rows: NDArray[np.float64],
+        known: NDArray[np.bool_],
+    ) -> None:
+        """Write the laws of one label's commands: rows [n, own values], known [n]."""
+        owner = np.full(len(known), -1, dtype=np.int64)
+        for number, command in enumerate(commands):
+            here = np.flatnonzero(self._where(command.guard, values, len(known)))
+            if known[here].any():
+                row = int(here[known[here]][0])
+                first = commands[owner[row]]
+                refuse(
+                    command.line,
+                    f"two commands for [{command.label}] hold {self._place(scope, row)} (the other "
+                    f"in line {first.line}): a choice without a name; must have two labels",
+                )
+            owner[here], known[here] = number, True
+            inside = {name: part[here] if part.ndim else part for name, part in values.items()}
+            total = np.zeros(len(here))
+            for update in command.updates:
+                chance = evaluate(update.probability, inside)
+                if chance.dtype.kind == "b":
+                    refuse(update.line, "a probability must be a number; got a truth")
+                chance = np.broadcast_to(chance.astype(np.float64), len(here))
+                wrong = np.flatnonzero((chance < 0) | (chance > 1 + ROW_TOLERANCE))
+                if len(wrong):
+                    refuse(
+                        update.line,
+                        f"a probability is {chance[wrong[0]]} "
+                        f"{self._place(scope, int(here[wrong[0]]))}; must be in 0..1",
+                    )
+                total = total + chance
+                index = np.zeros(len(here), dtype=np.int64)
+                sets = dict(update.sets)
+                for v in own:
+                    made = self._set(self.variables[v], sets, inside, len(here), update.line)
+                    outside = np.flatnonzero((made < 0) | (made >= self.sizes[v]))
+                    outside = outside[chance[outside] > 0]
+                    if len(outside):
+                        variable = self.variables[v]
+                        refuse(
+                            update.line,
+                            f"{variable.name}' is {made[outside[0]] + variable.low} "
+                            f"{self._place(scope, int(here[outside[0]]))}; must be in "
+                            f"{variable.low}..{variable.high}",
+                        )
+                    index = index * self.sizes[v] + np.clip(made, 0, self.sizes[v] - 1)
+                rows[here, index] += chance
+            wrong = np.flatnonzero(np.abs(total - 1.0) > ROW_TOLERANCE)
+            if len(wrong):
+                refuse(
+                    command.line,
+                    f"probabilities sum to {total[wrong[0]]} "
+                    f"{self._place(scope, int(here[wrong[0]]))}; must be 1",
+                )
+
+    def _set(
+        self,
+        variable: Variable,
+        sets: Mapping[str, Expression],
+        values: Mapping[str, Values],
+        n: int,
+        line: int,
+    ) -> NDArray[np.int64]:
+        """The next value of a variable, counted from its least: [n]."""
+        given = sets.get(variable.name)
+        made = values[variable.name] if given is None else evaluate(given, values)
+        if (made.dtype.kind == "b") != variable.is_truth or made.dtype.kind == "f":
+            wanted = "true or false" if variable.is_truth else "a whole number"
+            refuse(line, f"{variable.name}' must be {wanted}")
+        return np.broadcast_to(made, (n,)).astype(np.int64) - variable.low
+
+    # ---- rewards ---------------------------------------------------------------------------------
+
+    def _reward_cubes(self) -> list[tuple[FactorNote | None, Cube]]:
+        """The reward factors: as noted, or what looks at the same things together. A sum is a
+        factor for each of its terms."""
+        if self.rewards is None:
+            return []
+        factors: dict[Any, list[Item]] = {}
+        notes: dict[Any, FactorNote | None] = {}
+        for note in self.rewards.notes:
+            factors[note.line] = []
+            notes[note.line] = FactorNote(note, self.actions, self.numbers)
+        for item in self.rewards.items:
+            if item.note is not None:
+                factors[item.note.line].append(item)
+                continue
+            for term in item.value.terms():
+                key = (frozenset(self._read_by(item.guard, term)), item.label is None)
+                factors.setdefault(key, []).append(replace(item, value=term))
+                notes.setdefault(key, None)
+        return [(notes[key], self._reward(items, notes[key])) for key, items in factors.items()]
+
+    def _reward(self, items: Sequence[Item], note: FactorNote | None) -> Cube:
+        noted = set() if note is None else set(note.scope)
+        axes = {v for v in noted if v < self.n}
+        for item in items:
+            axes |= self._read_by(item.guard, item.value)
+        scope = sorted(axes)
+        n, labels = count([self.sizes[v] for v in scope]), self.actions.labels
+        check_cells(n * len(labels), "a reward")
+        values = self._values(scope)
+        means = np.zeros((n, len(labels)))
+        for item in items:
+            here = np.flatnonzero(self._where(item.guard, values, n))
+            inside = {name: part[here] if part.ndim else part for name, part in values.items()}
+            made = evaluate(item.value, inside)
+            if made.dtype.kind == "b":
+                refuse(item.line, "a reward must be a number; got a truth")
+            own = np.broadcast_to(made.astype(np.float64), len(here))
+            if item.label is None:
+                means[here] += own[:, None]
+            else:
+                means[here, self._label_of(item)] += own
+        shape = [self.sizes[v] for v in scope] + list(self.actions.sizes)
+        acting = range(self.n, self.n + len(self.actions.sizes))
+        cube = Cube((*scope, *acting), means.reshape(*shape, 1), np.ones(shape, dtype=np.bool_))
+        cube = cube.reduced(kept=noted)
+        if note is not None:
+            note.refuse_more(cube.axes)
+        return cube
+
+    def _label_of(self, item: Item) -> int:
+        label = str(item.label)
+        if self.program.kind == "dtmc":
+            heard = {own.label for module in self.program.modules for own in module.commands}
+            if len(heard) > 1:
+                refuse(item.line, f"a reward of [{label}] in a dtmc of several labels; must be one "
+                       f"of states")  # fmt: skip
+            if label in heard:
+                return 0
+        if label not in self.places:
+            hint = did_you_mean(label, self.places)
+            refuse(item.line, f"a reward of [{label}], which no command has{hint}")
+        return self.places[label]
+
+    # ---- together --------------------------------------------------------------------------------
+
+    def model(self, name: str) -> FactoredMDP:
+        """The model of all of it."""
+        notes = {
+            module.name: FactorNote(module.note, self.actions, self.numbers)
+            for module in self.modules
+            if module.note is not None
+        }
+        moves = [
+            self._moves(
+                module,
+                [v for v in notes[module.name].scope if v < self.n] if module.name in notes else [],
+            )
+            for module in self.modules
+        ]
+        blocks: list[tuple[int, ...]] = []
+        laws: list[Cube] = []
+        constraints: list[tuple[Cube, _Moves]] = []
+        for move in moves:
+            own = [self.numbers[variable.name] for variable in move.module.variables]
+            note = notes.get(move.module.name)
+            constraints.append((self._forbidden(move, note), move))
+            if not own:
+                continue
+            parts = self._apart(move.joint, own)
+            blocks += [tuple(own)] if len(parts) < len(own) else [(v,) for v in own]
+            for part in parts:
+                kept = set() if note is None else set(note.scope)
+                law = part.reduced(kept=kept)
+                if note is not None:
+                    note.refuse_more(law.axes)
+                laws.append(law)
+        merged = _Blocks(blocks, self.every, self.n)
+        start = [variable.first - variable.low for variable in self.variables]
+        transitions = []
+        for block, law in zip(blocks, laws, strict=True):
+            scope, rows, known = merged.widened(law)
+            # What is not allowed anywhere may be anything.
+            rows[~known] = 0.0
+            rows[~known, merged.index(block, start)] = 1.0
+            transitions.append((scope, rows))
+        rewards = [(note, *merged.widened(cube)) for note, cube in self._reward_cubes()]
+        limits = [
+            made
+            for cube, move in constraints
+            if (made := self._constraint(cube, move, notes.get(move.module.name), merged))
+        ]
+        return finished(
+            self.program,
+            self.actions,
+            state_names=["/".join(self.variables[v].name for v in block) for block in blocks],
+            state_values=[self._value_names(block) for block in blocks],
+            notes=[notes.get(self._home(block)) for block in blocks],
+            transitions=transitions,
+            rewards=[(note, scope, rows) for note, scope, rows, _ in rewards],
+            reward_name="" if self.rewards is None else self.rewards.name,
+            constraints=limits,
+            initial_state=[merged.index(block, start) for block in blocks],
+            name=name,
+        )
+
+    def _home(self, block: Sequence[int]) -> str:
+        name = self.variables[block[0]].name
+        return next(
+            module.name for module in self.modules if any(v.name == name for v in module.variables)
+        )
+
+    def _value_names(self, block: Sequence[int]) -> list[str]:
+        def names(v: int) -> list[str]:
+            own = self.variables[v]
+            if own.is_truth:
+                return ["false", "true"]
+            return [str(value) for value in range(own.low, own.high + 1)]
+
+        return reduce(
+            lambda left, v: [f"{a}/{b}" for a in left for b in names(v)], block[1:], names(block[0])
+        )
+
+    def _apart(self, joint: Cube, own: Sequence[int]) -> list[Cube]:
+        """The law of each variable of a module, or of all together where they hang together."""
+        sizes = [self.sizes[v] for v in own]
+        if len(own) == 1:
+            return [joint]
+        rows = joint.rows.reshape(-1, *sizes)
+        parts = [
+            rows.sum(axis=tuple(1 + other for other in range(len(own)) if other != place))
+            for place in range(len(own))
+        ]
+        product = parts[0]
+        for part in parts[1:]:
+            product = (product[:, :, None] * part[:, None, :]).reshape(len(part), -1)
+        apart = np.abs(product - rows.reshape(product.shape)).max(axis=1) <= _PRODUCT_TOLERANCE
+        if not (apart | ~joint.known.reshape(-1)).all():
+            return [joint]
+        shape = joint.known.shape
+        return [Cube(joint.axes, part.reshape(*shape, -1), joint.known) for part in parts]
+
+    def _forbidden(self, move: _Moves, note: FactorNote | None) -> Cube:
+        """Where a module does not let a label that it knows happen."""
+        shape = move.joint.known.shape
+        states = len(shape) - len(self.actions.sizes)
+        knows = move.knows.reshape((1,) * states + tuple(self.actions.sizes))
+        forbidden = ~move.joint.known & knows
+        cube = Cube(move.joint.axes, forbidden[..., None], np.ones(shape, dtype=np.bool_))
+        if note is not None and note.is_constraint:
+            made = cube.reduced(kept=note.scope)
+            note.refuse_more(made.axes)
+            return made
+        # A constraint looks at an action.
+        return cube.reduced(kept={self.n + len(self.actions.sizes) - 1})
+
+    def _constraint(
+        self, cube: Cube, move: _Moves, note: FactorNote | None, merged: _Blocks
+    ) -> Constraint | None:
+        noted = note is not None and note.is_constraint
+        if not noted and not cube.rows.any():
+            return None
+        scope, rows, _ = merged.widened(cube)
+        found = Forbidden(
+            scope,
+            rows.reshape(-1).astype(np.bool_),
+            str(note.name) if noted and note is not None else f"module {move.module.name}",
+        )
+        if noted and note is not None and note.is_cap:
+            cap = cap_of(note, self.n, merged.m)
+            sizes = [*merged.sizes, *self.actions.sizes]
+            if cap.scope != scope or not np.array_equal(cap.forbidden_table(sizes), found.table):
+                refuse(note.line, f"the comment says {cap.label()}, and the guards something else")
+            return cap
+        return found
+
+
+def _labelled(program: Program) -> list[Module]:
+    """The modules with the labels by which they move together; a chain has one for all."""
+    moving = [module for module in program.modules if module.commands]
+    alone = len(moving) == 1
+    first: dict[str, int] = {}
+    for module in moving:
+        for command in module.commands:
+            if not command.label and not alone:
+                refuse(
+                    command.line,
+                    f"module {module.name} has a command without a label, and would move alone "
+                    f"while the others stand still; give it a label that all modules know",
+                )
+            first.setdefault(command.label, command.line)
+    if program.kind == "mdp" or not first:
+        return program.modules
+    if not alone and len(first) > 1:
+        refuse(
+            list(first.values())[1],
+            f"a dtmc of several modules has the labels {', '.join(first)}; must have one, or be "
+            f"an mdp",
+        )
+    label = next(iter(first)) if len(first) == 1 else ""
+    return [
+        replace(module, commands=tuple(replace(own, label=label) for own in module.commands))
+        for module in program.modules
+    ]
+
+
+class _Blocks:
+    """Variables of a file that are one variable of the model, and tables over these."""
+
+    def __init__(self, blocks: Sequence[tuple[int, ...]], every: Sequence[int], n: int) -> None:
+        self.blocks = list(blocks)
+        self.every = every
+        self.n = n
+        self.m = len(blocks)
+        self.number = {v: number for number, block in enumerate(blocks) for v in block}
+        self.sizes = [count([every[v] for v in block]) for block in blocks]
+
+    def index(self, block: Sequence[int], values: Sequence[int]) -> int:
+        """The value of a block in an assignment of all variables."""
+        index = 0
+        for v in block:
+            index = index * self.every[v] + values[v]
+        return index
+
+    def widened(self, cube: Cube) -> tuple[tuple[int, ...], NDArray[Any], NDArray[np.bool_]]:
+        """The table over variables of the model: scope, [size, ..., length], [size, ...]."""
+        numbers = dict.fromkeys(self.number[v] for v in cube.axes if v < self.n)
+        acting = [v for v in cube.axes if v >= self.n]
+        axes = [v for number in numbers for v in self.blocks[number]] + acting
+        whole = cube.with_axes(axes, [self.every[v] for v in axes])
+        shape = [self.sizes[number] for number in numbers] + [self.every[v] for v in acting]
+        scope = (*numbers, *(v - self.n + self.m for v in acting))
+        length = cube.rows.shape[-1]
+        return scope, whole.rows.reshape(*shape, length).copy(), whole.known.reshape(shape).copy()

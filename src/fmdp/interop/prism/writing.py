@@ -1,0 +1,258 @@
+"""A model as a PRISM file: one module a variable, all synchronised on the joint action's label.
+
+    module machine_0_moves
+      machine_0 : [0..1] init 1;
+      [restart_0] true -> 1.0 : (machine_0'=1);
+      [restart_1] machine_1=0 & machine_0=1 -> 0.525 : (machine_0'=0) + 0.475 : (machine_0'=1);
+      ...
+
+Rows that are equal are one command, whose guard is a union of boxes (`fmdp.model.rules`). A
+constraint is a module without variables, whose guards are where it allows a label. All reward
+factors stand in one structure, "reward", since it is their sum that is to be maximised:
+R{"reward"}max=? [ LRA ]. Numbers have the digits that identify them. What PRISM has no words for
+stands in comments (notes.py), so that what is read back is equal, bit for bit.
+
+Cost: every joint action is a label, and every module has commands for it: at most MOST_LABELS.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from fmdp.errors import InvalidParameter, TooLarge
+from fmdp.interop import effects
+from fmdp.interop.identifiers import identifiers
+from fmdp.interop.prism.tokens import AVOIDED
+from fmdp.model.constraints import AtMost, Constraint, Mask
+from fmdp.model.factored import FactoredMDP
+from fmdp.model.naming import numerals
+from fmdp.model.rules import Box, find_boxes
+from fmdp.model.spaces import FloatArray, all_assignments, shown, strides
+
+MOST_LABELS = 1 << 12
+"""Joint actions of a model that is written."""
+MOST_LINES = 1 << 20
+"""Commands and rewards of a file."""
+
+REWARD = "reward"
+"""The structure that holds all reward factors."""
+
+_HEAD = """\
+// A factored MDP: modules move together on the label of the joint action.
+// Lines that begin with //: hold what PRISM has no words for, and are read again by fmdp.
+// The best long-run average: R{"reward"}max=? [ LRA ]"""
+
+
+def text_of(model: FactoredMDP) -> str:
+    """The text of the PRISM file of a model.
+
+    Raises
+    ------
+    InvalidParameter
+        For a model with intervals, which PRISM cannot say.
+    TooLarge
+        Where there are too many joint actions to give each a label.
+    """
+    return "\n".join(_Writing(model).lines()) + "\n"
+
+
+class _Writing:
+    def __init__(self, model: FactoredMDP) -> None:
+        s = self.s = model.structure
+        self.model = model
+        if model.intervals is not None:
+            raise InvalidParameter(
+                f"model {model.name or '(without a name)'} has intervals, and a PRISM file one "
+                f"number for each probability; write it without them"
+            )
+        if s.n_actions > MOST_LABELS:
+            raise TooLarge(
+                f"a PRISM file has a label for each joint action, and there are "
+                f"{shown(s.n_actions)}; at most {MOST_LABELS} are written",
+                s.n_actions,
+                MOST_LABELS,
+            )
+        self.joint = all_assignments(s.action_sizes)
+        labels = [
+            "__".join(
+                f"{name}_{values[value]}"
+                for name, values, value in zip(s.action_names, s.action_values, row, strict=True)
+            )
+            for row in self.joint.tolist()
+        ]
+        made = identifiers(
+            [
+                *s.state_names,
+                *(f"{name}_moves" for name in s.state_names),
+                *labels,
+                *(f"constraint_{k}" for k in range(len(s.constraints))),
+            ],
+            AVOIDED | set(s.action_names),  # notes name these as they are
+        )
+        self.variables, rest = made[: s.m], made[s.m :]
+        self.modules, rest = rest[: s.m], rest[s.m :]
+        self.labels, self.limits = rest[: len(labels)], rest[len(labels) :]
+        self.left = MOST_LINES
+
+    def lines(self) -> Iterator[str]:
+        """All lines of the file."""
+        s, model = self.s, self.model
+        yield _HEAD
+        about: dict[str, Any] = {"name": model.name}
+        if s.groups:
+            about["groups"] = [[s.names[v] for v in group] for group in s.groups]
+        if s.effects is not None:
+            about["effects"] = effects.plain(s.effects)
+        yield _note("model", about)
+        values = [list(own) for own in s.action_values]
+        yield _note("actions", dict(zip(s.action_names, values, strict=True)))
+        for label, row in zip(self.labels, self.joint.tolist(), strict=True):
+            yield _note(f"label {label}", s.name_action(tuple(row)))
+        yield "\nmdp"
+        for i in range(s.m):
+            yield from self._module(i)
+        for k, constraint in enumerate(s.constraints):
+            yield from self._constraint(k, constraint)
+        if s.l:
+            yield f'\nrewards "{REWARD}"'
+            for k in range(s.l):
+                yield from self._reward(k)
+            yield "endrewards"
+
+    def _module(self, i: int) -> Iterator[str]:
+        s = self.s
+        name, size = self.variables[i], s.state_sizes[i]
+        note: dict[str, Any] = {"name": s.state_names[i]}
+        if s.state_values[i] != numerals(size):
+            note["values"] = list(s.state_values[i])
+        note["scope"] = self._scope(s.transition_scopes[i])
+        if s.alike is not None:
+            note["alike"] = s.alike.transitions[i].tolist()
+        yield f"\nmodule {self.modules[i]}"
+        yield "  " + _note("variable", note)
+        yield f"  {name} : [0..{size - 1}] init {self.model.initial_state[i]};"
+        parts = self._by_label(s.transition_scopes[i], self.model.transitions[i] + 0.0)
+        for label, told in zip(self.labels, parts, strict=True):
+            for guard, row in told:
+                update = " + ".join(
+                    f"{float(p)!r} : ({name}'={value})" for value, p in enumerate(row) if p > 0
+                )
+                yield self._counted(f"  [{label}] {guard} -> {update};")
+        yield "endmodule"
+
+    def _constraint(self, k: int, constraint: Constraint) -> Iterator[str]:
+        s = self.s
+        note: dict[str, Any] = {"name": constraint.name}
+        if isinstance(constraint, AtMost):
+            note["at_most"] = constraint.most
+            note["of"] = self._scope(constraint.actions)
+            note["idle"] = list(constraint.idle)
+        else:
+            note["scope"] = self._scope(constraint.scope)
+        yield f"\nmodule {self.limits[k]}"
+        yield "  " + _note("constraint", note)
+        allowed = (~constraint.forbidden_table(s.sizes)).astype(np.float64)[:, None]
+        for label, told in zip(self.labels, self._by_label(constraint.scope, allowed), strict=True):
+            guards = [guard for guard, row in told if row[0]]
+            yield self._counted(f"  [{label}] {guards[0] if guards else 'false'} -> true;")
+        yield "endmodule"
+
+    def _reward(self, k: int) -> Iterator[str]:
+        s, law = self.s, self.model.noise[k]
+        scope = s.reward_scopes[k]
+        note: dict[str, Any] = {
+            "name": s.reward_names[k],
+            "scope": self._scope(scope),
+            "range": s.reward_ranges[k],
+        }
+        if law.kind != "deterministic":
+            note["noise"] = {"kind": law.kind} | ({"scale": law.scale} if law.scale else {})
+        if s.alike is not None:
+            note["alike"] = s.alike.rewards[k].tolist()
+        yield "  " + _note("reward", note)
+        parts = self._by_label(scope, self.model.rewards[k][:, None] + 0.0)
+        acts = any(v >= s.m for v in scope)
+        # A factor without actions is a reward of states, said once.
+        labels = [f"[{label}] " for label in self.labels] if acts else [""]
+        for label, told in zip(labels, parts, strict=False):
+            for guard, row in told:
+                if row[0] != 0.0:
+                    yield self._counted(f"  {label}{guard} : {float(row[0])!r};")
+
+    def _counted(self, line: str) -> str:
+        self.left -= 1
+        if self.left < 0:
+            raise TooLarge(
+                f"the PRISM file would have more than {MOST_LINES} commands", MOST_LINES, MOST_LINES
+            )
+        return line
+
+    def _scope(self, scope: Sequence[int]) -> list[str]:
+        """Variables as the file calls them, action variables as the note on them does."""
+        return [(*self.variables, *self.s.action_names)[v] for v in scope]
+
+    def _by_label(
+        self, scope: Sequence[int], table: FloatArray
+    ) -> list[list[tuple[str, FloatArray]]]:
+        """For every label the distinct rows [length] of a table [rows, length], with guards."""
+        s = self.s
+        states = [v for v in scope if v < s.m]
+        acting = [v - s.m for v in scope if v >= s.m]
+        sizes = [s.sizes[v] for v in states]
+        acted = [s.action_sizes[j] for j in acting]
+        # Scopes are sorted: states come first.
+        cube = table.reshape(-1, int(np.prod(acted, dtype=np.int64)), table.shape[1])
+        index = self.joint[:, acting] @ np.array(strides(acted), dtype=np.int64)
+        names = [self.variables[v] for v in states]
+        ready: dict[int, list[tuple[str, FloatArray]]] = {}
+        made = []
+        for place in index.tolist():
+            if place not in ready:
+                ready[place] = _told(names, sizes, cube[:, place])
+            made.append(ready[place])
+        return made
+
+
+def _told(
+    names: Sequence[str], sizes: Sequence[int], rows: FloatArray
+) -> list[tuple[str, FloatArray]]:
+    """The distinct rows of a table [n, length], each with the guard that holds where it is."""
+    places: dict[bytes, list[int]] = {}
+    for place, row in enumerate(rows):
+        places.setdefault(row.tobytes(), []).append(place)
+    if len(places) == 1:
+        return [("true", rows[0])]
+    made = []
+    for own in places.values():
+        mask: Mask = np.zeros(len(rows), dtype=np.bool_)
+        mask[own] = True
+        boxes = [_guard(names, sizes, box) for box in find_boxes(sizes, mask)]
+        whole = boxes[0] if len(boxes) == 1 else " | ".join(f"({box})" for box in boxes)
+        made.append((whole, rows[own[0]]))
+    return made
+
+
+def _guard(names: Sequence[str], sizes: Sequence[int], box: Box) -> str:
+    return " & ".join(_values(names[axis], sizes[axis], own) for axis, own in sorted(box.items()))
+
+
+def _values(name: str, size: int, chosen: Sequence[int]) -> str:
+    """That a variable has one of these values, which are not all."""
+    low, high = chosen[0], chosen[-1]
+    if len(chosen) == 1:
+        return f"{name}={low}"
+    if high - low + 1 == len(chosen):
+        least = [] if low == 0 else [f"{name}>={low}"]
+        return " & ".join(least + ([] if high == size - 1 else [f"{name}<={high}"]))
+    without = sorted(set(range(size)) - set(chosen))
+    if len(without) < len(chosen):
+        return " & ".join(f"{name}!={value}" for value in without)
+    return f"({' | '.join(f'{name}={value}' for value in chosen)})"
+
+
+def _note(word: str, content: dict[str, Any]) -> str:
+    return f"//: {word} {json.dumps(content, allow_nan=False)}"

@@ -1,0 +1,237 @@
+"""Ground expressions: what is left of a lifted RDDL expression once objects and non-fluents are in.
+
+An expression is a constant (a boolean, a number, or the name of an object) or a `Node`: an operator
+and its arguments. `make` simplifies as it builds: constants are folded, false conjuncts cut off all
+the rest, a decided `if` is its branch. So an atom (a fluent of the instance) that is left in an
+expression is one that its value may depend on, and parents are read off it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from fmdp.errors import InvalidModel
+
+Constant = bool | int | float | str
+"""Objects and values of enumerated types go by their names."""
+
+NONE: frozenset[str] = frozenset()
+
+
+class Node:
+    """An operator with its arguments; `atoms` are the fluents in it, `random` says whether a draw
+    is. Equal to another where operator and arguments are."""
+
+    __slots__ = ("_hash", "args", "atoms", "op", "random")
+
+    def __init__(self, op: str, args: tuple[Any, ...]) -> None:
+        self.op = op
+        self.args = args
+        self.atoms: frozenset[str] = (
+            frozenset(args)
+            if op == "atom"
+            else NONE.union(*(one.atoms for one in args if isinstance(one, Node)))
+        )
+        self.random: bool = op in ("bernoulli", "discrete", "unnormalised") or any(
+            isinstance(one, Node) and one.random for one in args
+        )
+        self._hash = hash((op, args))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (
+            isinstance(other, Node)
+            and self._hash == other._hash
+            and self.op == other.op
+            and self.args == other.args
+        )
+
+
+Expression = Constant | Node
+
+
+def atoms_of(expression: Expression) -> frozenset[str]:
+    return expression.atoms if isinstance(expression, Node) else NONE
+
+
+def is_random(expression: Expression) -> bool:
+    return isinstance(expression, Node) and expression.random
+
+
+def atom(name: str) -> Node:
+    return Node("atom", (name,))
+
+
+def _truth(value: Constant) -> bool:
+    if isinstance(value, str):
+        raise InvalidModel(f"{value} stands where true or false must")
+    return bool(value)
+
+
+def _number(value: Constant) -> int | float:
+    if isinstance(value, str):
+        raise InvalidModel(f"{value} stands where a number must")
+    return int(value) if isinstance(value, bool) else value
+
+
+def _divided(a: Constant, b: Constant) -> float:
+    if _number(b) == 0:
+        return math.nan  # where it is used, the row that it belongs to is told
+    return _number(a) / _number(b)
+
+
+UNARY: dict[str, Callable[[Any], Any]] = {
+    "abs": abs,
+    "sgn": lambda x: (x > 0) - (x < 0),
+    "round": lambda x: round(x),
+    "floor": math.floor,
+    "ceil": math.ceil,
+    "exp": math.exp,
+    "ln": math.log,
+    "sqrt": math.sqrt,
+    "cos": math.cos,
+    "sin": math.sin,
+    "tan": math.tan,
+    "tanh": math.tanh,
+}
+BINARY: dict[str, Callable[[Any, Any], Any]] = {
+    "div": lambda a, b: a // b,
+    "mod": lambda a, b: a % b,
+    "fmod": lambda a, b: a % b,
+    "min": min,
+    "max": max,
+    "pow": pow,
+    "log": lambda a, b: math.log(a) / math.log(b),
+    "hypot": math.hypot,
+}
+RELATIONS: dict[str, Callable[[Any, Any], bool]] = {
+    "==": lambda a, b: a == b,
+    "~=": lambda a, b: a != b,
+    "<": lambda a, b: _number(a) < _number(b),
+    "<=": lambda a, b: _number(a) <= _number(b),
+    ">": lambda a, b: _number(a) > _number(b),
+    ">=": lambda a, b: _number(a) >= _number(b),
+}
+
+
+def applied(op: str, args: Iterable[Constant]) -> Constant:
+    """The value of an operator on constants."""
+    values = list(args)
+    if op in RELATIONS:
+        return RELATIONS[op](*values)
+    if op == "not":
+        return not _truth(values[0])
+    if op == "and":
+        return all(map(_truth, values))
+    if op == "or":
+        return any(map(_truth, values))
+    if op == "iff":
+        return _truth(values[0]) == _truth(values[1])
+    if op == "if":
+        return values[1] if _truth(values[0]) else values[2]
+    if op == "/":
+        return _divided(*values)
+    numbers = list(map(_number, values))
+    if op == "+":
+        return sum(numbers)
+    if op == "*":
+        return math.prod(numbers)
+    if op in ("min", "max"):
+        return (min if op == "min" else max)(numbers)
+    try:
+        found: int | float = (UNARY | BINARY)[op](*numbers)
+    except (ArithmeticError, ValueError):
+        return math.nan
+    return found
+
+
+def make(op: str, *args: Expression) -> Expression:
+    """An expression, as simple as its constants allow."""
+    if op in ("and", "or"):
+        return _logical(op, args)
+    if op in ("+", "*"):
+        return _arithmetic(op, args)
+    if op == "if":
+        condition, then, otherwise = args
+        if not isinstance(condition, Node):
+            return then if _truth(condition) else otherwise
+        if then == otherwise and type(then) is type(otherwise):
+            return then
+        if condition.op == "not" and not condition.random:
+            return Node("if", (condition.args[0], otherwise, then))
+        return Node("if", args)
+    if op == "not" and isinstance(args[0], Node) and args[0].op == "not":
+        inner: Expression = args[0].args[0]
+        return inner
+    if not any(isinstance(one, Node) for one in args):
+        return applied(op, args)  # type: ignore[arg-type]  # all of them constants
+    return Node(op, args)
+
+
+def _logical(op: str, args: Iterable[Expression]) -> Expression:
+    settles = op == "or"  # the value that decides the whole
+    kept: list[Expression] = []
+    seen: set[Expression] = set()
+    for one in args:
+        if not isinstance(one, Node):
+            if _truth(one) == settles:
+                return settles
+            continue
+        for part in one.args if one.op == op else (one,):
+            # Two draws are two, though they read the same.
+            if part not in seen or is_random(part):
+                kept.append(part)
+                seen.add(part)
+    if not kept:
+        return not settles
+    return kept[0] if len(kept) == 1 else Node(op, tuple(kept))
+
+
+def _arithmetic(op: str, args: Iterable[Expression]) -> Expression:
+    constants: list[Constant] = []
+    kept: list[Node] = []
+    for one in args:
+        if not isinstance(one, Node):
+            constants.append(one)
+        elif one.op == op:
+            constants += [part for part in one.args if not isinstance(part, Node)]
+            kept += [part for part in one.args if isinstance(part, Node)]
+        else:
+            kept.append(one)
+    neutral = 0 if op == "+" else 1
+    folded = applied(op, constants) if constants else neutral
+    if op == "*" and folded == 0:
+        return 0
+    if not kept:
+        return folded
+    if folded == neutral:
+        return kept[0] if len(kept) == 1 else Node(op, tuple(kept))
+    return Node(op, (folded, *kept))
+
+
+def replaced(expression: Expression, known: dict[str, Expression]) -> Expression:
+    """The expression with other expressions, or constants, for some of its atoms."""
+    memory: dict[Node, Expression] = {}
+
+    def walk(one: Any) -> Any:
+        if not isinstance(one, Node) or not (one.atoms & known.keys()):
+            return one
+        if one.op == "atom":
+            return known[one.args[0]]
+        found = memory.get(one)
+        if found is None:
+            parts = tuple(map(walk, one.args))
+            found = Node(one.op, parts) if one.op in DRAWS else make(one.op, *parts)
+            memory[one] = found
+        return found
+
+    result: Expression = walk(expression)
+    return result
+
+
+DRAWS = ("bernoulli", "discrete", "unnormalised")
+"""bernoulli(p); discrete and unnormalised (values, p, p, ...), the values a tuple of constants."""

@@ -1,0 +1,266 @@
+"""An instance: its objects, non-fluents and fluents, its ground expressions, its limits.
+
+Everything is by name, as pyRDDLGym grounds it: `running___c1` is the fluent, `running'___c1` its
+next value. What no finite model with observed states has is refused here, by name: real fluents,
+observations, termination, a horizon that is a condition.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from fmdp.errors import InvalidModel
+from fmdp.interop.rddl.expressions import Constant, Expression, make
+from fmdp.interop.rddl.grounding import Grounder, ground_name, object_name
+
+LARGEST_GROUNDING = 1 << 20
+"""Fluents of one name."""
+
+
+@dataclass(frozen=True)
+class Fluent:
+    """A fluent of the instance: its family, the objects it is of, and the values it may have;
+    whole numbers have None, since their range is found, not declared."""
+
+    name: str
+    family: str
+    objects: tuple[str, ...]
+    values: tuple[Constant, ...] | None
+    default: Constant
+
+
+@dataclass
+class Instance:
+    """A domain with an instance, grounded."""
+
+    name: str
+    types: dict[str, tuple[str, ...]]
+    states: dict[str, Fluent] = field(default_factory=dict)
+    actions: dict[str, Fluent] = field(default_factory=dict)
+    intermediate: dict[str, Fluent] = field(default_factory=dict)
+    initial: dict[str, Constant] = field(default_factory=dict)
+    next: dict[str, Expression] = field(default_factory=dict)
+    """The law of the next value of every state fluent."""
+    between: dict[str, Expression] = field(default_factory=dict)
+    """The law of every intermediate fluent."""
+    reward: Expression = 0
+    conditions: list[tuple[str, Expression]] = field(default_factory=list)
+    """What must hold of states and actions, each with what it is called."""
+    most_at_work: int | None = None
+    horizon: int | None = None
+    discount: float | None = None
+
+
+class _Reader:
+    def __init__(self, tree: Any) -> None:
+        self.domain, self.instance, self.constants = tree.domain, tree.instance, tree.non_fluents
+        self.declared: dict[str, Any] = {}
+        for one in self.domain.pvariables:
+            if one.name in self.declared:
+                raise InvalidModel(f"{one.name} is declared twice")
+            self.declared[one.name] = one
+        self.types = self._types()
+        self.given = self._given()
+
+    def _types(self) -> dict[str, tuple[str, ...]]:
+        objects = dict(getattr(self.constants, "objects", ()) or ())
+        objects |= dict(getattr(self.instance, "objects", ()) or ())
+        found = {}
+        for name, kind in getattr(self.domain, "types", ()) or ():
+            if kind == "object":
+                if name not in objects:
+                    raise InvalidModel(f"the instance has no objects of type {name}")
+                found[name] = tuple(map(object_name, objects[name]))
+            else:
+                found[name] = tuple(map(object_name, kind))
+        return found
+
+    def _given(self) -> dict[tuple[str, tuple[str, ...]], Constant]:
+        """What the instance says of non-fluents and of the first state."""
+        found: dict[tuple[str, tuple[str, ...]], Constant] = {}
+        for block in (
+            getattr(self.constants, "init_non_fluent", ()),
+            getattr(self.instance, "init_state", ()),
+        ):
+            for (name, objects), value in block or ():
+                if name not in self.declared:
+                    raise InvalidModel(f"the instance sets {name}, which the domain does not have")
+                key = name, tuple(map(object_name, objects or ()))
+                for one, kind in zip(key[1], self.parameters(name), strict=False):
+                    if one not in self.types.get(kind, ()):
+                        raise InvalidModel(f"{name}: {one} is no object of type {kind}")
+                if len(key[1]) != len(self.parameters(name)):
+                    raise InvalidModel(f"the instance sets {name} of {len(key[1])} objects")
+                found[key] = self._value(name, value)
+        return found
+
+    def parameters(self, name: str) -> tuple[str, ...]:
+        kinds = tuple(self.declared[name].param_types or ())
+        for kind in kinds:
+            if kind not in self.types:
+                raise InvalidModel(f"{name} is of objects of type {kind}, which is no type")
+        return kinds
+
+    def _value(self, name: str, value: Any) -> Constant:
+        kind = self.declared[name].range
+        if kind == "bool":
+            return bool(value)
+        if kind in ("int", "real"):
+            if isinstance(value, str):
+                raise InvalidModel(f"{name} is {value}; must be a number")
+            return int(value) if kind == "int" else float(value)
+        told = object_name(str(value))
+        if told not in self.types.get(kind, ()):
+            raise InvalidModel(f"{name} is {told}; must be one of {', '.join(self.types[kind])}")
+        return told
+
+    def _default(self, name: str) -> Constant:
+        declared = self.declared[name]
+        if declared.default is not None:
+            return self._value(name, declared.default)
+        if declared.range == "bool":
+            return False
+        if declared.range in ("int", "real"):
+            return 0
+        return self.types[declared.range][0]
+
+    def known(self, name: str, objects: tuple[str, ...]) -> Constant | None:
+        """The value of a non-fluent; None for a fluent."""
+        declared = self.declared.get(name)
+        if declared is None or declared.fluent_type != "non-fluent":
+            return None
+        found = self.given.get((name, objects))
+        return self._default(name) if found is None else found
+
+    def fluents(self, kind: str) -> Iterator[Fluent]:
+        for name, declared in self.declared.items():
+            if declared.fluent_type != kind:
+                continue
+            values: tuple[Constant, ...] | None
+            if declared.range == "bool":
+                values = (False, True)
+            elif declared.range == "int":
+                values = None
+            elif declared.range == "real":
+                values = None
+                if kind != "interm-fluent" and kind != "derived-fluent":
+                    raise InvalidModel(
+                        f"{kind} {name} is real; must be bool, int or of an enumerated type"
+                    )
+            elif declared.range in self.types:
+                values = self.types[declared.range]
+            else:
+                raise InvalidModel(f"{kind} {name} is of type {declared.range}, which is none")
+            sizes = [len(self.types[one]) for one in self.parameters(name)]
+            total = 1
+            for size in sizes:
+                total *= size
+            if total > LARGEST_GROUNDING:
+                raise InvalidModel(
+                    f"{kind} {name} is {total} fluents; at most {LARGEST_GROUNDING} are read"
+                )
+            for objects in itertools.product(*(self.types[one] for one in self.parameters(name))):
+                yield Fluent(ground_name(name, objects), name, objects, values, self._default(name))
+
+
+def grounded(tree: Any) -> Instance:
+    """The instance of a syntax tree."""
+    reader = _Reader(tree)
+    domain, instance = tree.domain, tree.instance
+    for name, declared in reader.declared.items():
+        if declared.fluent_type == "observ-fluent":
+            raise InvalidModel(
+                f"observ-fluent {name}: the state is not observed; must be a problem without "
+                f"observations (an MDP, not a POMDP)"
+            )
+    if getattr(domain, "terminals", ()):
+        raise InvalidModel(
+            "the domain has a termination block, and models here go on for ever; must have none"
+        )
+    found = Instance(instance.name, reader.types)
+    found.states = {one.name: one for one in reader.fluents("state-fluent")}
+    found.actions = {one.name: one for one in reader.fluents("action-fluent")}
+    for kind in ("interm-fluent", "derived-fluent"):
+        found.intermediate |= {one.name: one for one in reader.fluents(kind)}
+    if not found.states:
+        raise InvalidModel("the domain has no state-fluents; must have one")
+    if not found.actions:
+        raise InvalidModel("the domain has no action-fluents; must have one")
+    for one in found.states.values():
+        given = reader.given.get((one.family, one.objects))
+        found.initial[one.name] = one.default if given is None else given
+    grounder = Grounder(
+        reader.types, {name: reader.parameters(name) for name in reader.declared}, reader.known
+    )
+    _laws(found, domain, grounder)
+    try:
+        found.reward = grounder.ground(domain.reward, {})
+    except InvalidModel as error:
+        raise InvalidModel(f"reward: {error}") from None
+    _limits(found, domain, instance, grounder)
+    return found
+
+
+def _laws(found: Instance, domain: Any, grounder: Grounder) -> None:
+    _, laws = domain.cpfs
+    families: dict[str, list[Fluent]] = {}
+    for one in itertools.chain(found.states.values(), found.intermediate.values()):
+        families.setdefault(one.family, []).append(one)
+    for law in laws:
+        name, variables = law.pvar[1]
+        family = name.removesuffix("'")
+        is_next = name.endswith("'")
+        for one in families.get(family, ()):
+            target = found.next if is_next else found.between
+            if is_next != (one.name in found.states):
+                continue
+            if len(variables or ()) != len(one.objects):
+                raise InvalidModel(f"the law of {name} is of {len(variables or ())} objects")
+            bound = dict(zip(variables or (), one.objects, strict=True))
+            try:
+                target[one.name] = grounder.ground(law.expr, bound)
+            except InvalidModel as error:
+                raise InvalidModel(f"{name}: {error}") from None
+    for one in itertools.chain(found.states.values(), found.intermediate.values()):
+        if one.name not in (found.next if one.name in found.states else found.between):
+            raise InvalidModel(f"{one.family} has no law in cpfs; every fluent must have one")
+
+
+def _limits(found: Instance, domain: Any, instance: Any, grounder: Grounder) -> None:
+    for what, block in (
+        ("action-precondition", "preconds"),
+        ("state-action-constraint", "constraints"),
+        ("state-invariant", "invariants"),
+    ):
+        for number, tree in enumerate(getattr(domain, block, ()) or (), start=1):
+            label = f"{what} {number}"
+            try:
+                found.conditions.append((label, grounder.ground(tree, {})))
+            except InvalidModel as error:
+                raise InvalidModel(f"{label}: {error}") from None
+    most = getattr(instance, "max_nondef_actions", None)
+    found.most_at_work = None if most is None or isinstance(most, str) else int(most)
+    horizon = getattr(instance, "horizon", None)
+    if horizon is not None and not isinstance(horizon, int | str):
+        raise InvalidModel("the horizon is a condition (terminate-when); must be a number")
+    found.horizon = horizon if isinstance(horizon, int) else None
+    discount = getattr(instance, "discount", None)
+    found.discount = None if discount is None else float(discount)
+
+
+def families(fluents: Mapping[str, Fluent]) -> dict[str, list[Fluent]]:
+    """Fluents by what they are called in the domain."""
+    found: dict[str, list[Fluent]] = {}
+    for one in fluents.values():
+        found.setdefault(one.family, []).append(one)
+    return found
+
+
+def conjuncts(condition: Expression) -> Sequence[Expression]:
+    """The parts of a condition that must all hold."""
+    if not isinstance(condition, bool | int | float | str) and condition.op == "and":
+        return condition.args
+    return (make("and", condition),)

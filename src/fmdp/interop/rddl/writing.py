@@ -1,0 +1,281 @@
+"""A model written as RDDL: a domain and an instance without objects, one fluent a variable.
+
+A variable with the values false and true is a boolean; any other has an enumerated type, shared by
+the variables with the same values. Laws and rewards are nested if-then-else over the values of
+their scopes, constant parts joined. Means are what is written of rewards: their noise, their ranges
+and what is known of alike rows is not in RDDL, and is not said. Names become identifiers where they
+are none ("pump 1" -> pump-1); reading back gives the same variables, laws, mean rewards, allowed
+actions and initial state, and the same names where they were identifiers.
+
+Numbers are written in full, without an exponent, which RDDL does not have.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from decimal import Decimal
+from pathlib import Path
+
+import numpy as np
+
+from fmdp.errors import InvalidModel, TooLarge
+from fmdp.interop.rddl.variables import Array
+from fmdp.model.constraints import AtMost
+from fmdp.model.factored import FactoredMDP
+from fmdp.model.files import write_atomically
+from fmdp.model.structure import Structure
+
+BOOLEAN = ("false", "true")
+SEPARATOR = "--"
+"""Between a type and a value whose name another type has too."""
+
+MOST_ROWS = 1 << 20
+"""Of all tables: the text has a line or two for each."""
+
+RESERVED = frozenset(
+    re.findall(
+        r"\S+",
+        """
+        domain instance horizon discount objects init-state requirements
+        state-action-constraints action-preconditions termination state-invariants types object
+        bool int real neg-inf pos-inf pvariables non-fluent non-fluents state-fluent
+        interm-fluent derived-fluent observ-fluent action-fluent param-fluent level default
+        max-nondef-actions terminate-when terminal cpfs cdfs policy reward forall exists argmax
+        argmin true false if then else switch case otherwise KronDelta DiracDelta Uniform
+        Bernoulli Discrete UnnormDiscrete Normal Poisson Exponential Weibull Gamma Binomial
+        NegativeBinomial Beta Geometric Pareto Student Gumbel Laplace Cauchy Gompertz ChiSquare
+        Kumaraswamy MultivariateNormal MultivariateStudent Dirichlet Multinomial det inverse
+        pinverse cholesky row col sum prod avg max min
+        """,
+    )
+)
+
+
+def write(model: FactoredMDP, paths: Sequence[Path]) -> list[str]:
+    """Write a domain and an instance, each whole or not at all; what is left out."""
+    domain, instance = texts(model)
+    write_atomically(paths[0], domain)
+    write_atomically(paths[1], instance)
+    left_out = {
+        "the noise of rewards": any(one.kind != "deterministic" for one in model.noise),
+        "which rows are alike": model.structure.alike is not None,
+        "intervals": model.intervals is not None,
+    }
+    return [what for what, there in left_out.items() if there]
+
+
+def texts(model: FactoredMDP) -> tuple[str, str]:
+    """The domain and the instance of a model."""
+    return _Writer(model).texts()
+
+
+def identifiers(names: Iterable[str], kind: str) -> list[str]:
+    """Names that RDDL takes, no two the same: letters, digits, - and _, a letter first and no - or
+    _ last."""
+    found: list[str] = []
+    for name in names:
+        # Three underscores are pyRDDLGym's own way to join a fluent with its objects.
+        plain = re.sub(r"[^A-Za-z0-9_-]+", "-", name).replace("___", "-of-").strip("-_")
+        plain = re.sub(r"__+", "-", plain)
+        if not plain or not plain[0].isalpha():
+            plain = f"{kind}-{plain}".rstrip("-")
+        if plain in RESERVED or plain in found:
+            number = 2
+            while f"{plain}-{number}" in found:
+                number += 1
+            plain = f"{plain}-{number}"
+        found.append(plain)
+    return found
+
+
+def number(value: float) -> str:
+    """A number in RDDL, which reads back to the same."""
+    text = format(Decimal(repr(float(value))), "f")
+    return text if "." in text else f"{text}.0"
+
+
+class _Writer:
+    def __init__(self, model: FactoredMDP) -> None:
+        self.model = model
+        self.structure: Structure = model.structure
+        rows = sum(self.structure.transition_rows) + sum(self.structure.reward_rows)
+        if rows > MOST_ROWS:
+            raise TooLarge(
+                f"the tables have {rows} rows; at most {MOST_ROWS} are written as RDDL",
+                rows,
+                MOST_ROWS,
+            )
+        if self.structure.n_actions == 1 and len(self.structure.action_sizes) > 1:
+            raise InvalidModel("a model without a choice of actions cannot be written as RDDL")
+        self.names = identifiers(self.structure.names, "v")
+        self.types, self.literals = self._types()
+
+    def _types(self) -> tuple[dict[int, str], dict[int, list[str]]]:
+        """The type of every variable that is no boolean, and what its values are called."""
+        by_values: dict[tuple[str, ...], str] = {}
+        holders: dict[str, set[tuple[str, ...]]] = {}
+        for values in map(tuple, self.structure.values):
+            if values != BOOLEAN and values not in by_values:
+                by_values[values] = f"values-{len(by_values) + 1}"
+                for one in values:
+                    holders.setdefault(_literal(one), set()).add(values)
+        types: dict[int, str] = {}
+        literals: dict[int, list[str]] = {}
+        for v, values in enumerate(map(tuple, self.structure.values)):
+            if values == BOOLEAN:
+                continue
+            types[v] = by_values[values]
+            plain = [_literal(one) for one in values]
+            shared = len(set(plain)) < len(plain) or any(len(holders[one]) > 1 for one in plain)
+            if len(set(plain)) < len(plain):
+                plain = [f"{one}-{index}" for index, one in enumerate(plain)]
+            prefix = f"{types[v]}{SEPARATOR}" if shared else ""
+            literals[v] = [f"@{prefix}{one}" for one in plain]
+        return types, literals
+
+    def texts(self) -> tuple[str, str]:
+        s = self.structure
+        name = identifiers([self.model.name or "model"], "model")[0]
+        m = s.m
+        lines = [f"domain {name} {{", "", "  requirements = { reward-deterministic };", ""]
+        if self.types:
+            lines.append("  types {")
+            lines += [
+                f"    {kind} : {{{', '.join(literals)}}};"
+                for kind, literals in {self.types[v]: self.literals[v] for v in self.types}.items()
+            ]
+            lines += ["  };", ""]
+        lines.append("  pvariables {")
+        for v, own in enumerate(self.names):
+            kind = "state-fluent" if v < m else "action-fluent"
+            declared = f"{kind}, {self.types.get(v, 'bool')}, default = {self._default(v)}"
+            lines.append(f"    {own} : {{ {declared} }};")
+        lines += ["  };", "", "  cpfs {"]
+        for i in range(m):
+            table = self.model.transitions[i].reshape(
+                *s.scope_sizes(s.transition_scopes[i]), s.state_sizes[i]
+            )
+            lines.append(f"    {self.names[i]}' =")
+            lines.append(f"{self._tree(s.transition_scopes[i], table, i, 3)};")
+        lines += ["  };", "", "  reward ="]
+        terms = [
+            f"    [{self._tree(scope, means.reshape(s.scope_sizes(scope)), None, 3).lstrip()}]"
+            for scope, means in zip(s.reward_scopes, self.model.rewards, strict=True)
+        ]
+        lines.append(" +\n".join(terms or ["    0.0"]) + ";")
+        limits, most = self._limits()
+        if limits:
+            lines += ["", "  action-preconditions {", *(f"    {one};" for one in limits), "  };"]
+        lines += ["}", ""]
+        return "\n".join(lines), self._instance(name, most)
+
+    def _value(self, v: int, value: int) -> str:
+        return BOOLEAN[value] if v not in self.types else self.literals[v][value]
+
+    def _default(self, v: int) -> str:
+        """The first value of a state; of an action what counts as idle where there is a cap."""
+        idle = 0
+        for one in self.structure.constraints:
+            if isinstance(one, AtMost) and v in one.actions:
+                idle = one.idle[one.actions.index(v)]
+        return self._value(v, idle)
+
+    def _tree(self, scope: Sequence[int], table: Array, target: int | None, depth: int) -> str:
+        """A table as nested if-then-else; without a target it is a table of numbers."""
+        pad = "  " * depth
+        cells = 0 if target is None else 1
+        for axis in reversed(range(table.ndim - cells)):
+            if (table == table.take([0], axis=axis)).all():
+                table = table.take(0, axis=axis)
+                scope = [v for place, v in enumerate(scope) if place != axis]
+        if not scope:
+            return pad + self._leaf(table, target)
+        v = scope[0]
+        if v not in self.types:
+            return (
+                f"{pad}if ({self.names[v]}) then\n"
+                f"{self._tree(scope[1:], table[1], target, depth + 1)}\n{pad}else\n"
+                f"{self._tree(scope[1:], table[0], target, depth + 1)}"
+            )
+        text = ""
+        for value in range(len(self.literals[v]) - 1):
+            text += (
+                f"{pad}if ({self.names[v]} == {self.literals[v][value]}) then\n"
+                f"{self._tree(scope[1:], table[value], target, depth + 1)}\n{pad}else\n"
+            )
+        return text + self._tree(scope[1:], table[-1], target, depth + 1)
+
+    def _leaf(self, cell: Array, target: int | None) -> str:
+        if target is None:
+            mean = float(cell)
+            return number(mean) if mean >= 0 else f"-{number(-mean)}"
+        sure = np.flatnonzero(cell == 1.0)
+        if sure.size:  # objects may not stand in a KronDelta
+            value = self._value(target, int(sure[0]))
+            return value if target in self.types else f"KronDelta({value})"
+        if target not in self.types:
+            return f"Bernoulli({number(float(cell[1]))})"
+        kind = self.types[target]
+        parts = [
+            f"{literal} : {number(float(chance))}"
+            for literal, chance in zip(self.literals[target], cell, strict=True)
+        ]
+        return f"Discrete({kind}, {', '.join(parts)})"
+
+    def _limits(self) -> tuple[list[str], str]:
+        """Conditions on actions, and how many may be at work."""
+        s = self.structure
+        most = "pos-inf"
+        found: list[str] = []
+        for one in s.constraints:
+            if isinstance(one, AtMost):
+                if one.actions == tuple(range(s.m, len(s.sizes))):
+                    most = str(one.most)
+                    continue
+                parts = [f"[{self._equal(v, idle, negated=True)}]" for v, idle in one.pairs()]
+                found.append(f"[{' + '.join(parts)}] <= {one.most}")
+                continue
+            table = one.forbidden_table(s.sizes).reshape(s.scope_sizes(one.scope))
+            cases = []
+            for values in np.argwhere(table):
+                parts = [self._equal(v, int(x)) for v, x in zip(one.scope, values, strict=True)]
+                cases.append(f"~[{' ^ '.join(parts)}]")
+            if cases:
+                found.append(" ^ ".join(cases))
+        return found, most
+
+    def _equal(self, v: int, value: int, *, negated: bool = False) -> str:
+        if v not in self.types:
+            return self.names[v] if bool(value) != negated else f"~{self.names[v]}"
+        return f"({self.names[v]} {'~=' if negated else '=='} {self.literals[v][value]})"
+
+    def _instance(self, name: str, most: str) -> str:
+        first = [
+            f"    {self.names[v]} = {self._value(v, value)};"
+            for v, value in enumerate(self.model.initial_state)
+        ]
+        return "\n".join(
+            [
+                f"non-fluents constants-of-{name} {{",
+                f"  domain = {name};",
+                "}",
+                "",
+                f"instance instance-of-{name} {{",
+                f"  domain = {name};",
+                f"  non-fluents = constants-of-{name};",
+                "  init-state {",
+                *first,
+                "  };",
+                f"  max-nondef-actions = {most};",
+                "  horizon = 40;",
+                "  discount = 1.0;",
+                "}",
+                "",
+            ]
+        )
+
+
+def _literal(value: str) -> str:
+    plain = re.sub(r"[^A-Za-z0-9_-]+", "-", value).strip("-_")
+    return plain or "value"

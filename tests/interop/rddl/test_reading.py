@@ -1,0 +1,324 @@
+"""What RDDL says, by hand-made domains whose numbers can be checked on paper."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fmdp.errors import FmdpError, InvalidModel, TooLarge
+from fmdp.interop.rddl import Imported, imported
+from fmdp.model.constraints import AtMost, Forbidden
+
+pytest.importorskip("pyRDDLGym")
+
+
+def made(
+    folder: Path,
+    fluents: str,
+    laws: str,
+    reward: str = "0",
+    *,
+    types: str = "",
+    objects: str = "",
+    constants: str = "",
+    first: str = "",
+    most: str = "1",
+    rest: str = "",
+) -> Imported:
+    """The model of a domain that is written here."""
+    (folder / "domain.rddl").write_text(
+        f"domain d {{ types {{ {types} }}; pvariables {{ {fluents} }}; cpfs {{ {laws} }}; "
+        f"reward = {reward}; {rest} }}\n"
+    )
+    told = f"objects {{ {objects} }};" if objects else ""
+    told += f"non-fluents {{ {constants} }};" if constants else ""
+    begin = f"init-state {{ {first} }};" if first else ""
+    (folder / "instance.rddl").write_text(
+        f"non-fluents n {{ domain = d; {told} }}\n"
+        f"instance i {{ domain = d; non-fluents = n; {begin} max-nondef-actions = {most}; "
+        f"horizon = 7; discount = 0.9; }}\n"
+    )
+    return imported(f"{folder}/domain.rddl+{folder}/instance.rddl")
+
+
+GO = "go : {action-fluent, bool, default = false};"
+BIT = "s : {state-fluent, bool, default = false};"
+
+
+def test_a_bernoulli_by_branches(tmp_path: Path) -> None:
+    law = "s' = if (go) then Bernoulli(0.9) else if (s) then Bernoulli(.25) else KronDelta(false);"
+    found = made(tmp_path, BIT + GO, law, "s - 0.5*go")
+    model = found.model
+    assert model.structure.state_names == ("s",)
+    assert model.structure.state_values == (("false", "true"),)
+    assert model.structure.action_names == ("go",)
+    assert found.instance.horizon == 7
+    assert found.instance.discount == 0.9
+    assert model.transition_row(0, (0,), (0,)).tolist() == [1.0, 0.0]
+    assert model.transition_row(0, (1,), (0,)).tolist() == [0.75, 0.25]
+    np.testing.assert_allclose(model.transition_row(0, (0,), (1,)), [0.1, 0.9])
+    assert model.expected_reward((1,), (1,)) == 0.5
+    # The two rows in which the first branch is taken are alike by the text.
+    own = model.structure.transition_classes_of(0)
+    assert own[1] == own[3]
+    assert len(set(own.tolist())) == 3
+
+
+def test_quantifiers_and_non_fluents_give_the_parents(tmp_path: Path) -> None:
+    found = made(
+        tmp_path,
+        "E(o, o) : {non-fluent, bool, default = false}; P : {non-fluent, real, default = 0.5};"
+        "s(o) : {state-fluent, bool, default = true};"
+        "go(o) : {action-fluent, bool, default = false};",
+        "s'(?x) = if (go(?x)) then KronDelta(true) else "
+        "Bernoulli(P * (sum_{?y : o} [E(?y, ?x) ^ s(?y)]) / (1 + sum_{?y : o} E(?y, ?x)));",
+        "sum_{?x : o} [s(?x)]",
+        types="o : object;",
+        objects="o : {a, b, c};",
+        constants="E(a, b); E(c, b); P = 0.6;",
+    )
+    structure = found.model.structure
+    assert structure.state_names == ("s___a", "s___b", "s___c")
+    assert structure.action_values == (("noop", "go___a", "go___b", "go___c"),)
+    # a and c have no parents but the action; b reads a and c, not itself.
+    assert structure.transition_scopes == ((3,), (0, 2, 3), (3,))
+    row = found.model.transition_row(1, (1, 0, 1), (0,))
+    np.testing.assert_allclose(row, [0.6, 0.4])  # 0.6 * 2 / 3
+    assert structure.reward_scopes == ((0,), (1,), (2,))
+
+
+def test_a_group_of_which_one_holds_is_one_variable(tmp_path: Path) -> None:
+    found = made(
+        tmp_path,
+        "NEXT(o, o) : {non-fluent, bool, default = false}; "
+        "at(o) : {state-fluent, bool, default = false};" + GO,
+        "at'(?x) = if (go) then [if (exists_{?y : o} [NEXT(?y, ?x) ^ at(?y)]) then Bernoulli(0.8) "
+        "else KronDelta(false)] else KronDelta(at(?x));",
+        "sum_{?x : o} [at(?x) ^ ~go]",
+        types="o : object;",
+        objects="o : {a, b, c, d};",
+        constants="NEXT(a, b); NEXT(b, c); NEXT(c, a);",
+        first="at(b);",
+    )
+    structure = found.model.structure
+    assert structure.state_names == ("at",)
+    # d is never entered, and nowhere is: with .2 the move fails and nothing holds.
+    assert structure.state_values == (("none", "a", "b", "c"),)
+    assert found.model.initial_state == (2,)
+    np.testing.assert_allclose(found.model.transition_row(0, (2,), (1,)), [0.2, 0, 0, 0.8])
+    assert found.fluents((2,)) == {"at___a": 0, "at___b": 1, "at___c": 0, "at___d": 0}
+    assert found.state({"at___a": 0, "at___b": 0, "at___c": 1, "at___d": 0}) == (3,)
+    with pytest.raises(InvalidModel, match="at___d is True, but it is false"):
+        found.state({"at___a": 0, "at___b": 0, "at___c": 1, "at___d": True})
+
+
+def test_a_group_that_may_hold_twice_stays_as_it_is(tmp_path: Path) -> None:
+    # From a the token may go to b and stay at a, by draws of their own: two can hold.
+    found = made(
+        tmp_path,
+        "at(o) : {state-fluent, bool, default = false};" + GO,
+        "at'(?x) = if (go ^ exists_{?y : o} [at(?y)]) then Bernoulli(0.5) else KronDelta(at(?x));",
+        types="o : object;",
+        objects="o : {a, b};",
+        first="at(a);",
+    )
+    assert found.model.structure.state_names == ("at___a", "at___b")
+
+
+def test_a_fluent_that_never_changes_is_no_variable(tmp_path: Path) -> None:
+    fluents = BIT + "k : {state-fluent, bool, default = true};" + GO
+    found = made(tmp_path, fluents, "k' = k | s; s' = if (k) then Bernoulli(.5) else s ^ go;")
+    assert found.model.structure.state_names == ("s",)
+    assert found.fixed == {"k": True}
+
+
+def test_actions_that_nothing_reads_are_left_out(tmp_path: Path) -> None:
+    fluents = BIT + GO + "idle : {action-fluent, bool, default = false};"
+    found = made(tmp_path, fluents, "s' = s | go;")
+    assert found.model.structure.action_names == ("go",)
+
+
+def test_whole_numbers_have_the_range_that_they_reach(tmp_path: Path) -> None:
+    law = "n' = if (go) then min[n + 2, 7] else if (n > 0) then n - Bernoulli(0.5) else 0;"
+    found = made(tmp_path, "n : {state-fluent, int, default = 1};" + GO, law, "n * n")
+    structure = found.model.structure
+    assert structure.state_values == (tuple(map(str, range(8))),)
+    assert found.model.initial_state == (1,)
+    row = found.model.transition_row(0, (3,), (0,))
+    assert row.tolist() == [0, 0, 0.5, 0.5, 0, 0, 0, 0]
+    assert found.model.expected_reward((6,), (0,)) == 36
+
+
+def test_enumerated_types_discrete_and_switch(tmp_path: Path) -> None:
+    found = made(
+        tmp_path,
+        "c : {state-fluent, color, default = @red};" + GO,
+        "c' = switch (c) { case @red : Discrete(color, @red : 0.5, @green : 0.3, @blue : 0.2), "
+        "case @green : if (go) then @blue else @green, default : @red };",
+        "if (c == @blue) then 3 else 1",
+        types="color : {@red, @green, @blue};",
+    )
+    assert found.model.structure.state_values == (("red", "green", "blue"),)
+    rows = [found.model.transition_row(0, (v,), (1,)).tolist() for v in range(3)]
+    assert rows == [[0.5, 0.3, 0.2], [0, 0, 1], [1, 0, 0]]
+    assert found.model.expected_reward((2,), (0,)) == 3
+
+
+def test_a_drawn_intermediate_fluent_that_decides_one_variable_is_summed_out(
+    tmp_path: Path,
+) -> None:
+    fluents = "n : {state-fluent, int, default = 0}; z : {interm-fluent, bool};" + GO
+    law = "z = Bernoulli(0.25); n' = if (go) then (if (z) then 2 else 0) else (z + z);"
+    found = made(tmp_path, fluents, law)
+    # z + z is 0 or 2 and never 1: one draw, read twice.
+    assert found.model.structure.state_values == (("0", "2"),)
+    assert found.model.transition_row(0, (0,), (0,)).tolist() == [0.75, 0.25]
+
+
+def test_draws_of_their_own_are_independent(tmp_path: Path) -> None:
+    law = "n' = Bernoulli(0.5) + Bernoulli(0.5) + 0 * go;"
+    found = made(tmp_path, "n : {state-fluent, int, default = 0};" + GO, law)
+    assert found.model.transition_row(0, (0,), (0,)).tolist() == [0.25, 0.5, 0.25]
+
+
+def test_a_reward_of_the_next_state_is_its_expectation(tmp_path: Path) -> None:
+    law = "s' = if (go) then Bernoulli(0.9) else s;"
+    found = made(tmp_path, BIT + GO, law, "10 * s' - s")
+    assert found.model.expected_reward((1,), (1,)) == pytest.approx(8.0)
+    assert found.model.expected_reward((1,), (0,)) == 9.0
+
+
+def test_a_wide_reward_is_taken_apart(tmp_path: Path) -> None:
+    objects = ", ".join(f"x{i}" for i in range(20))
+    found = made(
+        tmp_path,
+        "s(o) : {state-fluent, bool, default = false}; go(o) : {action-fluent, bool, "
+        "default = false}; on : {state-fluent, bool, default = false};",
+        "s'(?x) = Bernoulli(0.5) | go(?x); on' = ~on;",
+        "if (on) then (sum_{?x : o} [s(?x)]) / 2 else -1",
+        types="o : object;",
+        objects=f"o : {{{objects}}};",
+    )
+    assert max(found.model.structure.reward_rows) <= 4
+    state = (*(1,) * 20, 1)
+    assert found.model.expected_reward(state, (0,)) == 10.0
+    assert found.model.expected_reward((*(1,) * 20, 0), (0,)) == -1.0
+
+
+TWO = "a : {action-fluent, bool, default = false}; b : {action-fluent, bool, default = false};"
+
+
+def test_a_cap_on_actions_is_a_constraint(tmp_path: Path) -> None:
+    fluents = BIT + TWO + GO
+    found = made(tmp_path, fluents, "s' = (a ^ b) | go | s;", most="2")
+    (cap,) = found.model.structure.constraints
+    assert isinstance(cap, AtMost)
+    assert cap.most == 2
+    assert not found.model.structure.allowed((0,), (1, 1, 1))
+    assert found.action((1, 0, 1)) == {"a": True, "go": True}
+
+
+def test_preconditions_of_actions_are_constraints(tmp_path: Path) -> None:
+    limits = "action-preconditions { a => s; ~(a ^ b); };"
+    found = made(tmp_path, BIT + TWO, "s' = Bernoulli(.5) | (a ^ b);", most="2", rest=limits)
+    structure = found.model.structure
+    # Never two at once: all actions are one variable.
+    assert structure.action_values == (("noop", "a", "b"),)
+    (own,) = structure.constraints
+    assert isinstance(own, Forbidden)
+    assert not structure.allowed((0,), (1,))
+    assert structure.allowed((1,), (1,))
+
+
+@pytest.mark.parametrize(
+    ("fluents", "laws", "reward", "rest", "told"),
+    [
+        (
+            "x : {state-fluent, real, default = 0.0};" + GO,
+            "x' = x;",
+            "0",
+            "",
+            "state-fluent x is real",
+        ),
+        (
+            BIT + GO + "o : {observ-fluent, bool};",
+            "s' = s; o = s;",
+            "0",
+            "",
+            "observ-fluent o: the state is not observed",
+        ),
+        (BIT + GO, "s' = s;", "0", "termination { s; };", "termination"),
+        (
+            BIT + GO,
+            "s' = Bernoulli(0.5);",
+            "0",
+            "state-invariants { ~s; };",
+            "state-invariant 1 speaks of states alone (s)",
+        ),
+        (
+            "s : {state-fluent, bool, default = false}; t : {state-fluent, bool, default = false};"
+            "z : {interm-fluent, bool};" + GO,
+            "z = Bernoulli(.5); s' = z; t' = ~z;",
+            "0",
+            "",
+            "z is drawn and decides 2 state variables at once (s, t)",
+        ),
+        (
+            "s : {state-fluent, bool, default = false}; t : {state-fluent, bool, default = false};"
+            + GO,
+            "s' = Bernoulli(.5); t' = s';",
+            "0",
+            "",
+            "s' is drawn and decides 2 state variables at once (s, t)",
+        ),
+        (
+            "n : {state-fluent, int, default = 0};" + GO,
+            "n' = n + go;",
+            "0",
+            "",
+            "n is a number without end",
+        ),
+        (BIT + GO, "s' = Bernoulli(1.5 * s + go);", "0", "", "has the probability"),
+        (BIT + GO, "s' = (Poisson(3) > 2);", "0", "", "the law Poisson is not read"),
+        (BIT + GO, "s' = cosh[s] > 2;", "0", "", "the function cosh of 1 arguments is not read"),
+        (BIT + GO, "s' = other;", "0", "", "other is no fluent"),
+        (
+            BIT + GO + "t : {state-fluent, bool, default = true};",
+            "s' = s;",
+            "0",
+            "",
+            "t has no law",
+        ),
+        (BIT + "f : {action-fluent, real, default = 0.0};", "s' = s;", "0", "", "f is real"),
+        (BIT + GO, "s' = s", "0", "", "is not RDDL"),
+    ],
+)
+def test_what_cannot_be_read_is_refused_by_name(
+    tmp_path: Path, fluents: str, laws: str, reward: str, rest: str, told: str
+) -> None:
+    with pytest.raises(FmdpError, match=re.escape(told)) as refused:
+        made(tmp_path, fluents, laws, reward, rest=rest)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_probability_out_of_reach_is_not_refused(tmp_path: Path) -> None:
+    law = "s' = if (s) then Bernoulli(0.5) else if (go) then Bernoulli(s + 0.5) else s;"
+    found = made(tmp_path, BIT + GO, law)
+    assert found.model.transition_row(0, (0,), (1,)).tolist() == [0.5, 0.5]
+
+
+def test_a_table_that_is_too_wide_is_refused_with_its_size(tmp_path: Path) -> None:
+    objects = ", ".join(f"x{i}" for i in range(25))
+    with pytest.raises(TooLarge, match=r"the next value of t depends on 2\d variables") as refused:
+        made(
+            tmp_path,
+            "s(o) : {state-fluent, bool, default = false}; t : {state-fluent, bool, default=false};"
+            "go(o) : {action-fluent, bool, default = false};",
+            "s'(?x) = Bernoulli(0.5) | go(?x); t' = forall_{?x : o} [s(?x)];",
+            types="o : object;",
+            objects=f"o : {{{objects}}};",
+        )
+    assert refused.value.needed_bytes > refused.value.limit_bytes
