@@ -85,6 +85,45 @@ def test_the_page_fits_any_screen(page: Page) -> None:
     assert page.locator(".panel").count() == 3
 
 
+def place_of(page: Page, selector: str) -> dict[str, float]:
+    """Where an element is on the screen, in CSS pixels."""
+    found: dict[str, float] = page.locator(selector).first.evaluate(
+        "e => { const { left, right, top, bottom } = e.getBoundingClientRect();"
+        " return { left, right, top, bottom }; }"
+    )
+    return found
+
+
+@pytest.mark.parametrize("opened", LAPTOP_AND_PHONE[1:3], indirect=True)
+@pytest.mark.parametrize(
+    ("table", "head"), [("summary", "Median"), ("comparisons", "Median difference")]
+)
+def test_the_median_is_seen_without_scrolling_sideways(page: Page, table: str, head: str) -> None:
+    """Beside problems and learners with names as long as they get (conftest.py)."""
+    box = place_of(page, f"#{table}-table")
+    heads = page.locator(f"#{table}-table th").all_inner_texts()
+    nth = [text.replace("\n", " ").strip(" ↕↑↓") for text in heads].index(head) + 1
+    for selector in (f"th:nth-child({nth})", f"td:nth-child({nth})"):
+        cells = page.locator(f"#{table}-table {selector}").evaluate_all(
+            "all => all.map(e => [e.getBoundingClientRect().right, e.scrollWidth - e.clientWidth])"
+        )
+        assert cells
+        assert all(right <= box["right"] and cut <= 0 for right, cut in cells)
+
+
+@pytest.mark.parametrize("opened", LAPTOP_AND_PHONE[1:3], indirect=True)
+def test_play_is_on_the_same_screen_as_the_network(page: Page) -> None:
+    for problem in range(3):
+        page.select_option("#replay-problem", str(problem))
+        page.wait_for_selector("#replay[data-ready]")
+        page.locator("#network").evaluate("e => e.scrollIntoView({ block: 'start' })")
+        network, play, slider = (place_of(page, one) for one in ("#network", "#play", "#scrub"))
+        height = page.evaluate("innerHeight")
+        assert network["top"] >= -1
+        assert network["bottom"] <= play["top"]
+        assert max(play["bottom"], slider["bottom"]) <= height
+
+
 @pytest.mark.parametrize("opened", LAPTOP_AND_PHONE[:2], indirect=True)
 def test_text_has_contrast(page: Page) -> None:
     """WCAG AA: 4.5 to 1 for every text that is seen, against the nearest background behind it."""

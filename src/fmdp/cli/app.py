@@ -21,6 +21,7 @@ from fmdp import __version__
 from fmdp.cli.act import act
 from fmdp.cli.compare import compare
 from fmdp.cli.convert import convert
+from fmdp.cli.doctor import doctor
 from fmdp.cli.evaluate import evaluate
 from fmdp.cli.export import export
 from fmdp.cli.fit import fit
@@ -100,6 +101,7 @@ app.command("sweep")(sweep)
 app.command("compare")(compare)
 app.command("reproduce")(reproduce)
 app.command("report")(report)
+app.command("doctor")(doctor)
 
 
 class Interrupted(Exception):

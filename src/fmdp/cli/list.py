@@ -22,6 +22,7 @@ def list_everything(json: Json = False) -> None:
     from fmdp.learning.registry import LEARNERS
     from fmdp.planning.registry import PLANNERS
     from fmdp.problems import PROBLEMS
+    from fmdp.problems.foreign import FORMATS
 
     problems, no_problems = PROBLEMS.kinds(), PROBLEMS.broken()
     learners, no_learners = LEARNERS.kinds(), LEARNERS.broken()
@@ -31,6 +32,7 @@ def list_everything(json: Json = False) -> None:
             "problems": [described(one) | {"example": one.example} for one in problems],
             "planners": [described(one) for one in planners],
             "learners": [described(one) for one in learners],
+            "formats": [{"name": one.name, "forms": one.forms} for one in FORMATS],
         }
         broken = {"problems": no_problems, "planners": no_planners, "learners": no_learners}
         print_json(result | {"broken": broken})
@@ -41,6 +43,9 @@ def list_everything(json: Json = False) -> None:
         optional = [p for p in parameters if not p.required]  # the size is in the example
         print_kinds([(family.example, family.summary) for family in alike], optional)
     print_broken(no_problems)
+    print("\nproblems in other programs' formats, wherever a problem is asked for")
+    print()
+    print_people(columns([(f"  {one.name}", one.forms) for one in FORMATS]))
     print(
         "\nplanners: --planner NAME, and an option for each setting (max_seconds: --max-seconds),"
     )

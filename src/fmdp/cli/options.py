@@ -77,8 +77,9 @@ Basis = Annotated[
     str | None,
     _of_planner(
         "--basis",
-        metavar="singles|indicators|pairs|local",
-        help="alp: the functions that approximate the value. Default: singles.",
+        metavar="auto|singles|indicators|pairs|local",
+        help="alp: the functions that approximate the value; auto looks for them, inside learners "
+        "it is singles. Default: auto.",
     ),
 ]
 Method = Annotated[

@@ -63,6 +63,10 @@ OF_THE_STATS = (
     "objective_bounds",
     "intervals",
 )
+NOTE_ON_ENDS = (
+    "the policy ends where nothing is left to decide: the gain is what is paid there for ever and "
+    "says nothing of the way, which --criterion finite --horizon H values"
+)
 KEYS = (
     "problem",
     "planner",
@@ -76,6 +80,7 @@ KEYS = (
     "seconds_evaluation",
     "peak_memory_bytes",
     *OF_THE_STATS,
+    "settled",
 )
 
 _LEAST_SECONDS = 1e-3
@@ -135,6 +140,7 @@ def run(result: dict[str, Any], planner: str | None, given: Mapping[str, object]
     clock = time.perf_counter
     started = clock()
     from fmdp.elimination.backup import TimeUp
+    from fmdp.planning.absorption import ends_settled
     from fmdp.planning.choice import choose_planner
     from fmdp.planning.choice import plan as plan_for
     from fmdp.problems import problem as problem_of
@@ -143,6 +149,7 @@ def run(result: dict[str, Any], planner: str | None, given: Mapping[str, object]
     result["planner"] = None if kind is None else kind.name
     imported = clock()
     problem = result["problem"]
+    settings = with_own_horizon(problem, settings)
     limit = seconds_of(settings)
     with progress(f"planning {problem}") as report:
         try:
@@ -185,8 +192,19 @@ def run(result: dict[str, Any], planner: str | None, given: Mapping[str, object]
         "seconds_startup": (imported - started) + (warm - prepared),
         "seconds_evaluation": evaluation,
         "peak_memory_bytes": peak_memory(),
+        "settled": None if found.gain_upper is None else ends_settled(model, found.policy),
     }
     return found
+
+
+def with_own_horizon(problem: str, settings: dict[str, object]) -> dict[str, object]:
+    """The settings with the horizon that the problem itself has, where none is given."""
+    from fmdp.problems.foreign import format_of
+
+    foreign = format_of(problem)
+    asked = settings.get("criterion") == "finite" and settings.get("horizon") is None
+    own = foreign.horizon(problem) if asked and foreign is not None else None
+    return settings if own is None else {**settings, "horizon": own}
 
 
 def seconds_of(settings: Mapping[str, object]) -> float | None:
@@ -366,6 +384,8 @@ def print_plan(result: Mapping[str, Any], found: Plan, out: Path | None) -> None
         within = found.stats.get("policy_gain_bounds", (None, None))
         where = " in the model as it is" if result["intervals"] is not None else ""
         rows.append((f"gain of the policy{where}", known_number(result["policy_gain"], *within)))
+    if result["settled"]:
+        rows.append(("note", NOTE_ON_ENDS))
     rows += row("span", "span")
     if result["factored_spans"] is not None:
         rows.append(("factored spans", numbers_text(result["factored_spans"])))

@@ -44,7 +44,7 @@ function startTable(id, columns, allRows, sortedBy, mark) {
     });
     const found = rows(), shown = chosen.all ? found : found.slice(0, MOST);
     const body = shown.map((row) => make("tr", {}, ...columns.map((column) => {
-      const cell = make("td", { class: column.label ? "label" : column.text ? "" : "number" });
+      const cell = make("td", { class: column.label ? "words label" : column.sentence ? "" : column.text ? "words" : "number" });
       if (column.label) cell.append(swatch(row[column.key], 26));
       cell.append(column.show ? column.show(row) : column.text ? row[column.key] : number(row[column.key]));
       if (mark && mark(row, column)) { cell.classList.add("best"); cell.title = "the lowest median of this problem"; }
@@ -84,13 +84,13 @@ function startTables() {
   startTable("summary", [
     { head: "Problem", key: "problem", text: true },
     { head: "Learner", key: "label", text: true, label: true },
-    { head: "Runs", key: "runs" },
-    { head: "Steps", key: "steps" },
     { head: "Median", key: "median" },
     { head: "95 % interval", key: "interval", show: range("interval"), order: (row) => row.interval[0] },
     { head: "Quartiles", key: "quartiles", show: range("quartiles"), order: (row) => row.quartiles[0] },
     { head: "Mean", key: "mean" },
     { head: "Worst run", key: "worst" },
+    { head: "Runs", key: "runs" },
+    { head: "Steps", key: "steps" },
     { head: "µs a step", key: "microseconds" },
     { head: "Plans a run", key: "plans" },
     { head: "Unconverged, in all", key: "unconverged" },
@@ -101,12 +101,12 @@ function startTables() {
     { head: "Problem", key: "problem", text: true },
     { head: "First", key: "first", text: true, label: true },
     { head: "Second", key: "second", text: true, label: true },
-    { head: "Seeds", key: "seeds" },
     { head: "Median difference", key: "median" },
     { head: "95 % interval", key: "interval", show: range("interval"), order: (row) => row.interval[0] },
+    { head: "Seeds", key: "seeds" },
     { head: "First lower in", key: "lower", show: (row) => `${row.lower} of ${row.seeds}` },
     { head: "p", key: "p", show: (row) => probability(row.p) },
     { head: "p (Holm)", key: "adjusted", show: (row) => probability(row.adjusted) },
-    { head: "Finding", key: "verdict", text: true },
+    { head: "Finding", key: "verdict", text: true, sentence: true },
   ], report.comparisons, 0);
 }
