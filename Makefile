@@ -10,17 +10,23 @@ PYTHON ?= $(shell for python in python3.11 python3.12 python3.13 python3; do \
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 INSTALLED_BENCH := $(VENV)/.installed-bench
+INSTALLED_RELEASE := $(VENV)/.installed-release
 LOCK := requirements/lock.txt
+# Programs that fmdp is compared with, too heavy for every test run: an environment of their own.
+PEERS := .venv-peers
+PEERS_EXTRAS := storm,dbn
+PEERS_LOCK := requirements/peers.txt
+INSTALLED_PEERS := $(PEERS)/.installed
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 # The build backend is installed first, pinned like everything else: pip's build isolation would
 # fetch whatever backend is newest on the day.
 INSTALL := $(PIP) install -c $(LOCK) --no-build-isolation
 
-.PHONY: help install reproduce test test-all referee torture fingerprints docs docs-numbers lint format bench lock clean
+.PHONY: help install reproduce test test-all peers referee torture fingerprints docs docs-numbers gallery lint format bench release-check lock lock-peers clean
 .DEFAULT_GOAL := help
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 install: $(INSTALLED) ## .venv with fmdp in it, editable
 
@@ -28,13 +34,17 @@ $(INSTALLED): pyproject.toml $(LOCK)
 	@test -n "$(PYTHON)" || { echo "fmdp needs Python 3.11 or later; none found on PATH (set PYTHON=...)" >&2; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(PIP) install -c $(LOCK) setuptools
-	$(INSTALL) -e '.[dev,docs,plots,dask]'
+	$(INSTALL) -e '.[dev,docs,plots,dask,gym,rddl]'
 	# Numba's cache of an earlier version may name classes that are not there any more.
-	find src -name '*.nb[ic]' -delete
+	find src -name '*.nb[ico]' -delete
 	touch $@
 
 $(INSTALLED_BENCH): $(INSTALLED)
-	$(INSTALL) -e '.[dev,docs,plots,dask,bench]'
+	$(INSTALL) -e '.[dev,docs,plots,dask,gym,rddl,bench]'
+	touch $@
+
+$(INSTALLED_RELEASE): $(INSTALLED)
+	$(INSTALL) -e '.[dev,docs,plots,dask,gym,rddl,release]'
 	touch $@
 
 reproduce: $(INSTALLED) ## the main job: the paper's figure and table, and ours beside them
@@ -45,6 +55,15 @@ test: $(INSTALLED) ## the tests that take seconds
 
 test-all: $(INSTALLED) ## all tests, the slow ones too, with fresh and many more generated models
 	HYPOTHESIS_PROFILE=thorough $(BIN)/pytest -n auto $(ARGS)
+
+peers: $(INSTALLED_PEERS) ## the tests that need Storm or pyAgrum, in an environment of their own
+	$(PEERS)/bin/pytest -m peers tests/interop $(ARGS)
+
+$(INSTALLED_PEERS): pyproject.toml $(PEERS_LOCK)
+	test -x $(PEERS)/bin/python || $(PYTHON) -m venv $(PEERS)
+	$(PEERS)/bin/python -m pip --disable-pip-version-check -qq install -c $(PEERS_LOCK) setuptools
+	$(PEERS)/bin/python -m pip --disable-pip-version-check -qq install -c $(PEERS_LOCK) --no-build-isolation -e '.[dev,gym,rddl,$(PEERS_EXTRAS)]'
+	touch $@
 
 referee: $(INSTALLED) ## everything that fmdp prints about a thousand small models, against exact arithmetic
 	PYTHONPATH=tests $(BIN)/python -m referee $(ARGS)
@@ -61,6 +80,10 @@ docs: $(INSTALLED) ## the pages and the API reference as a site in build/docs; a
 docs-numbers: $(INSTALLED) ## run what the pages print numbers of, store the numbers, write them into the pages
 	$(BIN)/python -m benchmarks.docs_numbers $(ARGS)
 
+gallery: $(INSTALLED) ## draw the pictures of the gallery, each by its example
+	for example in $$(grep -l 'def main(picture' examples/*.py); do \
+		$(BIN)/python $$example docs/figures/gallery-$$(basename $$example .py | tr _ -).png || exit 1; done
+
 lint: $(INSTALLED) ## style, format and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -73,13 +96,24 @@ format: $(INSTALLED) ## put the source into the one format
 bench: $(INSTALLED_BENCH) ## time and memory against peers, all in one run
 	$(BIN)/python -m benchmarks.bench_exact $(ARGS)
 
+release-check: $(INSTALLED_RELEASE) ## wheel and sdist, installed and used under every Python that is here: minutes
+	$(BIN)/repo-review .
+	PYTHONPATH=tests $(BIN)/python -m release $(ARGS)
+
 lock: ## resolve all dependencies afresh and pin them in requirements/lock.txt
 	rm -rf build/lock
 	$(PYTHON) -m venv build/lock
-	build/lock/bin/python -m pip --disable-pip-version-check -qq install '.[gym,rddl,dask,plots,frames,bench,docs,dev]'
+	build/lock/bin/python -m pip --disable-pip-version-check -qq install '.[gym,rddl,dask,plots,frames,testing,bench,docs,dev,release]'
 	build/lock/bin/python -m pip freeze --all --exclude pip --exclude fmdp > $(LOCK)
 	rm -rf build/lock
 
-clean: ## remove the virtual environment and every cache
-	rm -rf $(VENV) build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+lock-peers: ## pin what `make peers` installs; what lock.txt has too stays at its version
+	rm -rf build/lock-peers
+	$(PYTHON) -m venv build/lock-peers
+	build/lock-peers/bin/python -m pip --disable-pip-version-check -qq install -c $(LOCK) '.[dev,gym,rddl,$(PEERS_EXTRAS)]'
+	build/lock-peers/bin/python -m pip freeze --all --exclude pip --exclude fmdp > $(PEERS_LOCK)
+	rm -rf build/lock-peers
+
+clean: ## remove the virtual environments and every cache
+	rm -rf $(VENV) $(PEERS) build .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +

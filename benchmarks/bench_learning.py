@@ -3,8 +3,8 @@
     python -m benchmarks.bench_learning [--seeds 5] [--planners exact,alp] [--out FILE.json]
     python -m benchmarks.bench_learning --all      every learner, as the table of docs/learning.md
 
-10,000 steps on circle:7, and the simulator alone under a fixed policy. One process, one thread,
-processor time; compilation is not counted. What learners come to is made by docs_numbers.py.
+10,000 steps on circle:7. One process, one thread, processor time; compilation is not counted; the
+simulator alone is measured by bench_simulator.py. What learners come to is made by docs_numbers.py.
 
 The public code of DBN-UCRL (Talebi, Jonsson & Maillard 2021), measured once on such a machine on
 its circle of seven machines, which is `guestrin`: see PUBLIC. It has no ten machines.
@@ -27,9 +27,8 @@ import numpy as np
 import fmdp
 from fmdp.experiments.fitting import why_not
 from fmdp.learning.registry import LEARNERS
-from fmdp.planning.playing import ActionTable, Stretch
 from fmdp.planning.registry import PLANNERS
-from fmdp.simulation import Environment, reference_for
+from fmdp.simulation import reference_for
 
 PUBLIC = {"psrl": 2_800, "dbn-ucrl": 2_000, "ucrl-factored": 570}
 """Steps a second of that code, 10,000 of them."""
@@ -92,18 +91,6 @@ def speed(seeds: int, planners: Sequence[str]) -> dict[str, Any]:
                 f"{learner.name:6} {name:6} {calls:5} plans  best {min(seconds):6.3f} s  "
                 f"median {np.median(seconds):6.3f} s  {10_000 / min(seconds):9,.0f} steps/s"
             )
-    policy = fmdp.plan(model).policy
-    assert isinstance(policy, fmdp.TablePolicy)
-    table = ActionTable(policy, model.structure)
-    environment = Environment(model, np.random.Generator(np.random.PCG64(0)))
-    best = np.inf
-    for _ in range(seeds):
-        started, taken = time.process_time(), 0
-        while taken < 1_000_000:
-            taken += environment.play(Stretch(environment.ready(), table))[0]
-        best = min(best, time.process_time() - started)
-    results["simulator steps a second"] = 1e6 / best
-    print(f"simulator, fixed policy: {1e6 / best:,.0f} steps/s")
     return results
 
 

@@ -337,7 +337,7 @@ def plan_tasks() -> dict[str, PlanTask]:
     for n in LARGER:
         problem = f"circle:{n},dynamics=guestrin,reward=mean"
         tasks[f"{n} machines | exact"] = ("exact", problem, {})
-        tasks[f"{n} machines | singles"] = ("alp", problem, {})
+        tasks[f"{n} machines | singles"] = ("alp", problem, {"basis": "singles"})
         for width in WIDTHS:
             tasks[f"{n} machines | {width} neighbours"] = ("alp", problem, {"basis": width})
     for kind, settings in HARDER.items():

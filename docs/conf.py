@@ -67,7 +67,10 @@ nitpick_ignore_regex = [
     ("py:class", r"fmdp\.(learning|planning|elimination|parameters|model\.(naming|entries))\..*"),
     ("py:class", r"\w+"),
     # Other projects, whose inventories would have to be fetched.
-    ("py:.*", r"(numpy|np|npt|pd|scipy|hypothesis|st|collections|os|enum|typing|fractions)\..*"),
+    (
+        "py:.*",
+        r"(numpy|np|npt|pd|pyagrum|gymnasium|scipy|hypothesis|st|collections|os|enum|typing|fractions)\..*",
+    ),
 ]
 
 html_theme = "furo"
@@ -92,7 +95,11 @@ def _public_name(
     return python.resolve_xref(env, node["refdoc"], app.builder, "obj", f"fmdp.{name}", node, shown)
 
 
-_PAGE_OF = {"../CHANGELOG.md": "changes.md", "../README.md": "index.md"}
+_PAGE_OF = {
+    "../CHANGELOG.md": "changes.md",
+    "../CONTRIBUTING.md": "contributing.md",
+    "../README.md": "index.md",
+}
 
 
 def _links_out_of_docs(app: Sphinx, page: str, source: list[str]) -> None:

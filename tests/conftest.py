@@ -1,6 +1,9 @@
 """Hypothesis: no deadlines (the machine is shared, the first call compiles); CI is repeatable.
 
 `make test-all` sets HYPOTHESIS_PROFILE=thorough: fresh random examples, and many more of them.
+The files of RELEASE carry the mark `release`: a few from every room, half a minute of processor
+time in all, that need neither the repository nor an extra; `make release-check` runs them under
+every Python, against what is installed there.
 """
 
 from __future__ import annotations
@@ -22,6 +25,32 @@ _common = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
 settings.register_profile("repeatable", derandomize=True, **_common)
 settings.register_profile("thorough", max_examples=400, **_common)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
+
+TESTS = Path(__file__).parent
+RELEASE = (
+    "cli/test_doctor.py",
+    "cli/test_plan.py",
+    "experiments/test_executors.py",
+    "experiments/test_store.py",
+    "learning/test_learners.py",
+    "logs/test_fit.py",
+    "model/test_factored.py",
+    "planning/test_plan.py",
+    "problems/test_contract.py",
+    "problems/test_gains.py",
+    "service/test_lines.py",
+    "simulation/test_loop.py",
+    "simulation/test_regret.py",
+    "test_archives.py",
+    "test_public_names.py",
+    "theory/test_known_problems.py",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.path.is_relative_to(TESTS) and str(item.path.relative_to(TESTS)) in RELEASE:
+            item.add_marker("release")
 
 
 @pytest.fixture

@@ -47,8 +47,8 @@ class Page:
 
     @property
     def blocks(self) -> list[tuple[str, str]]:
-        """(language, text) of every block."""
-        return re.findall(r"^```(\w*)\n(.*?)^```$", self.text, flags=re.DOTALL | re.MULTILINE)
+        """(language, text) of every block; the language of a directive of the site has braces."""
+        return re.findall(r"^```([^`\n]*)\n(.*?)^```$", self.text, flags=re.DOTALL | re.MULTILINE)
 
     @property
     def python(self) -> list[str]:

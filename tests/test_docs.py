@@ -7,10 +7,17 @@ from pathlib import Path
 
 import pytest
 
+import fmdp
+
 from .pages import Page
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "CHANGELOG.md",
+    ROOT / "CONTRIBUTING.md",
+    *sorted((ROOT / "docs").rglob("*.md")),
+]
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 
 
@@ -42,9 +49,45 @@ def test_the_python_of_the_page_about_python_runs(capsys: pytest.CaptureFixture[
     assert capsys.readouterr().out == "True True\n"
 
 
-def test_the_python_of_the_first_page_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    Page("index.md").run_python()
+@pytest.mark.usefixtures("folder")
+def test_the_first_page_from_top_to_bottom(capsys: pytest.CaptureFixture[str]) -> None:
+    page = Page("index.md")
+    page.run(capsys)
+    assert page.commands == 4
     assert capsys.readouterr().out.startswith("Status.CONVERGED 2.933000")
+    assert Path("compared/report/index.html").exists()
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize(
+    ("name", "commands", "printed"),
+    [("choosing.md", 1, 1), ("install.md", 1, 0), ("plan-a-network.md", 7, 5)],
+)
+def test_a_page_from_top_to_bottom(
+    name: str, commands: int, printed: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = Page(name)
+    page.run(capsys)
+    assert (page.commands, page.printed) == (commands, printed)
+
+
+@pytest.mark.usefixtures("folder")
+def test_the_python_of_the_page_about_reports_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    """On a small store in the place of the example's."""
+    fmdp.sweep("jao:1", "random", seeds=2, steps=20, out="out/sweep", workers=0, progress=None)
+    Page("reports.md").run_python()
+    assert "jao:1 random" in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("folder")
+def test_the_page_about_clusters_from_top_to_bottom(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("distributed", reason="the extra `dask` is not installed")
+    monkeypatch.setenv("FMDP_THREADS", "1")  # a worker in this process sets it, for good
+    page = Page("cluster.md")
+    page.run(capsys)
+    assert (page.commands, page.printed) == (2, 1)
 
 
 @pytest.mark.usefixtures("folder")
@@ -64,12 +107,23 @@ def test_the_page_about_comparing_from_top_to_bottom(capsys: pytest.CaptureFixtu
     assert Path("compared/report/standings.png").exists()
 
 
+def test_every_page_with_python_is_run_by_some_test() -> None:
+    """By name: whoever adds a page with code says in a test that it is run."""
+    tests = "".join(
+        path.read_text(encoding="utf-8") for path in Path(__file__).parent.rglob("*.py")
+    )
+    idle = [
+        page.name
+        for page in (ROOT / "docs").glob("*.md")
+        if Page(page.name).python and f'"{page.name}"' not in tests
+    ]
+    assert idle == []
+
+
 def test_every_page_is_linked_from_another() -> None:
     reached = {
         (page.parent / link.partition("#")[0]).resolve() for page in PAGES for link in links(page)
     }
-    on_the_site_alone = ROOT / "docs" / "changes.md"  # CHANGELOG.md as a page
-    orphans = [
-        page.name for page in PAGES[1:] if page.resolve() not in {*reached, on_the_site_alone}
-    ]
+    on_the_site_alone = {ROOT / "docs" / name for name in ("changes.md", "contributing.md")}
+    orphans = [page.name for page in PAGES[1:] if page.resolve() not in reached | on_the_site_alone]
     assert not orphans, f"no page links to {orphans}"

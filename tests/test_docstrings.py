@@ -1,10 +1,10 @@
 """Docstrings document their arguments, and the reference has every public name.
 
 Every function, class and method that can be reached from `fmdp.__all__`, `fmdp.testing.__all__`,
-`fmdp.measures.__all__` and `fmdp.model.__all__` names each argument of its signature in a section
-"Parameters" (or "Attributes", where a result is a record), and no argument that it does not have.
-The pages of docs/reference have exactly these names. The signature is the one source: a new
-argument without a word about it fails here.
+`fmdp.measures.__all__`, `fmdp.model.__all__` and `fmdp.interop.gymnasium.__all__` names each
+argument of its signature in a section "Parameters" (or "Attributes", where a result is a record),
+and no argument that it does not have. The pages of docs/reference have exactly these names. The
+signature is the one source: a new argument without a word about it fails here.
 """
 
 from __future__ import annotations
@@ -23,6 +23,10 @@ from typing import Any
 import pytest
 
 import fmdp
+import fmdp.interop.dbn
+import fmdp.interop.gymnasium
+import fmdp.interop.prism
+import fmdp.interop.storm
 import fmdp.measures
 import fmdp.model
 import fmdp.testing
@@ -111,6 +115,13 @@ def public() -> Iterator[tuple[str, Any]]:
     for name in fmdp.__all__:
         if name != "__version__":
             yield f"fmdp.{name}", getattr(fmdp, name)
+    for module in (
+        fmdp.interop.dbn,
+        fmdp.interop.gymnasium,
+        fmdp.interop.prism,
+        fmdp.interop.storm,
+    ):
+        yield from ((f"{module.__name__}.{own}", getattr(module, own)) for own in names(module))
     for room in (fmdp.testing, fmdp.measures, fmdp.model):
         for name in room.__all__:
             one = getattr(room, name)
@@ -278,6 +289,8 @@ BESIDE = {
         "errors.InvalidParameter",
         "errors.TooLarge",
         "errors.UnknownName",
+        "interop.rddl.Imported",
+        "interop.rddl.imported",
         "planning.evaluate.Evaluation",
         "simulation.Reference",
     )

@@ -312,9 +312,9 @@ def _compilation_said(display: _Display) -> Iterator[None]:
 
     The event is Numba's own and comes where the cache has nothing; loading from the cache is none.
     """
-    from numba.core import event
+    from fmdp.compiled import listening
 
-    class Compilation(event.Listener):
+    class Compilation:
         """Functions that call one another are compiled inside one another: the outermost counts."""
 
         def __init__(self) -> None:
@@ -350,7 +350,7 @@ def _compilation_said(display: _Display) -> Iterator[None]:
                         display.compiling(False)
 
     listener = Compilation()
-    with event.install_listener("numba:compile", listener):
+    with listening("numba:compile", listener):
         try:
             yield
         finally:

@@ -38,6 +38,7 @@ from fmdp.planning.choice import plan
 from fmdp.planning.plan import Planner
 from fmdp.planning.policy import TablePolicy
 from fmdp.planning.registry import PLANNERS
+from fmdp.planning.settings import SEARCHED
 from fmdp.problems import problem
 from fmdp.simulation.loop import simulate
 from fmdp.simulation.regret import Reference, reference_for
@@ -91,11 +92,17 @@ def base_of(kind: type[Learner]) -> dict[str, object]:
     return {**kind.example, **({"episodes": "arithmetic"} if "episodes" in rules else {})}
 
 
+def base_of_planner(kind: type[Planner]) -> dict[str, object]:
+    """What every run and plan with a planner sets: singles where it would look for a basis."""
+    searches = any(one.default == SEARCHED for one in kind.parameters)
+    return {**kind.on_any_model, **({"basis": "singles"} if searches else {})}
+
+
 def _pairs(kind: type[Learner]) -> Iterator[tuple[str, Making]]:
     base = base_of(kind)
     yield f"{kind.name} | its own", _making(kind, base)
     for own in _planners_of(kind):
-        yield f"{kind.name} | {own.name}", _making(kind, base, own, own.on_any_model)
+        yield f"{kind.name} | {own.name}", _making(kind, base, own, base_of_planner(own))
 
 
 def _variants(kind: type[Learner]) -> Iterator[tuple[str, Making]]:
@@ -106,8 +113,9 @@ def _variants(kind: type[Learner]) -> Iterator[tuple[str, Making]]:
         over = {"episodes": "fixed", "horizon": 8}
         yield f"{kind.name} horizon=8 | its own", _making(kind, {**base, **over})
     for own in _planners_of(kind):
-        for words, settings in _choices(own.parameters, {}):
-            given = {**own.on_any_model, **settings}
+        planned = base_of_planner(own)
+        for words, settings in _choices(own.parameters, planned):
+            given = {**planned, **settings}
             yield f"{kind.name} | {own.name} {words}", _making(kind, base, own, given)
 
 
@@ -131,11 +139,12 @@ def _making(
 def _choices(
     parameters: Sequence[Parameter], base: Mapping[str, object]
 ) -> Iterator[tuple[str, dict[str, str]]]:
-    """Every value that is not the one of all other runs, one parameter at a time."""
+    """Every value that is not the one of all other runs, one parameter at a time; a basis that is
+    looked for is singles inside learners, which is one of them."""
     for one in parameters:
         if isinstance(one, Choice):
             for value in one.choices:
-                if value != base.get(one.name, one.default):
+                if value not in (base.get(one.name, one.default), SEARCHED):
                     yield f"{one.name}={value}", {one.name: value}
 
 
@@ -160,7 +169,7 @@ def of_plans() -> Iterator[tuple[str, Numbers]]:
         model = problem(name)
         unit = model.structure.reward_unit
         for kind in PLANNERS.own():
-            found = plan(model, kind.make(kind.on_any_model))
+            found = plan(model, kind.make(base_of_planner(kind)))
             policy = found.policy
             table = policy.actions.tolist() if isinstance(policy, TablePolicy) else None
             yield (

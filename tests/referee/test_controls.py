@@ -184,7 +184,7 @@ def test_evaluations(case: Case) -> None:
 
 
 def test_approximate_plans() -> None:
-    case, settings = DENSE, fmdp.ALP()
+    case, settings = DENSE, fmdp.ALP(basis="singles")
     functions = programs.basis_functions(case.recipe, "singles")
     honest = replace(
         _plan(case),

@@ -40,6 +40,7 @@ from fmdp.parameters import Parameter, quoted, resolve
 from fmdp.planning.plan import Planner
 from fmdp.planning.registry import PLANNERS
 from fmdp.problems import problem
+from fmdp.problems.ids import is_path
 from fmdp.registries import (
     attribute_at,
     code_digest,
@@ -56,7 +57,7 @@ KEYS = ("name", "title", "steps", "seeds", "problems", "learners")
 LEARNER_KEYS = ("name", "policy", "rule", "label", "problems", "planner", "set")
 
 
-_UNSAID = (("horizon", None), ("intervals", "nominal"))
+_UNSAID = (("horizon", None), ("intervals", "nominal"), ("gap", 0.01))
 """Settings of our planners that came when runs were stored already: at the value that stands for
 what was before they are left out, so that those runs keep their keys and are not run again."""
 _UNSAID_OF_LEARNERS = (("horizon", None), ("form", "extreme"))
@@ -241,11 +242,11 @@ def _problems(given: Any, folder: Path) -> dict[str, NamedModel]:
 
 
 def problem_of(text: str, folder: Path) -> NamedModel:
-    """The problem of an id, or of a model file in or under the folder; a file goes by its path."""
+    """The problem of an id, or of a file in or under the folder; a file goes by its path."""
     file = folder / text
     is_file = _is_file(file)
     model = problem(file if is_file else text, folder=folder)
-    named = model.name and not is_file and not text.endswith(".json")
+    named = model.name and not is_file and not is_path(text)
     return NamedModel(model.name if named else text, model)
 
 

@@ -176,12 +176,12 @@ def _reference(model: FactoredMDP) -> Reference:
 @cache
 def machine() -> str:
     """What a time depends on, without naming the host: reports are made to be shown."""
-    import numba
+    from importlib.metadata import version
 
     cores = os.cpu_count()
     return (
         f"{platform.system()} {platform.machine()}, {cores} cores, "
-        f"Python {platform.python_version()}, NumPy {np.__version__}, Numba {numba.__version__}"
+        f"Python {platform.python_version()}, NumPy {np.__version__}, Numba {version('numba')}"
     )
 
 

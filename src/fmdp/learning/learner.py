@@ -38,7 +38,7 @@ from fmdp.planning.choice import choose_planner
 from fmdp.planning.exact import Exact
 from fmdp.planning.plan import Planner, Tables
 from fmdp.planning.registry import planner_of
-from fmdp.planning.settings import refuse_targets
+from fmdp.planning.settings import refuse_targets, without_search
 from fmdp.planning.span import SpanConstrained
 from fmdp.settings import Settings, part, setting
 
@@ -402,8 +402,10 @@ class OptimisticLearner(PlanningLearner):
 
 def for_learning(planner: Any, structure: Structure) -> Planner:
     """A planner for plans by the hundred: a tolerance at its default becomes 1e-3 times the sum of
-    the reward ranges (over 1 - discount, of discounted values), and where no limit is set value
-    iteration gets one of 200 sweeps; whatever was set otherwise stays."""
+    the reward ranges (over 1 - discount, of discounted values), where no limit is set value
+    iteration gets one of 200 sweeps, and no basis is looked for; whatever was set otherwise
+    stays."""
+    planner = without_search(planner)
     # A planner of the user's own need not be a dataclass; it is then used as it is.
     names = {one.name for one in fields(planner)} if is_dataclass(planner) else set()
     changes: dict[str, Any] = {}

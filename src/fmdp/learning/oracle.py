@@ -8,7 +8,7 @@ from fmdp.model import Structure
 from fmdp.planning.choice import choose_planner
 from fmdp.planning.plan import Planner
 from fmdp.planning.registry import planner_of
-from fmdp.planning.settings import refuse_targets
+from fmdp.planning.settings import refuse_targets, without_search
 from fmdp.settings import part
 
 
@@ -28,9 +28,10 @@ class Oracle(Learner):
     def planner_for(self, structure: Structure) -> tuple[Planner | None, str | None]:
         # One plan, not hundreds: the planner's own tolerance stands.
         if self.planner is None:
-            return choose_planner(structure)
+            planner, reason = choose_planner(structure)
+            return without_search(planner), reason
         assert not isinstance(self.planner, str)
-        return self.planner, None
+        return without_search(self.planner), None
 
     def decide(self, agent: Agent) -> Decision:
         assert agent.model is not None

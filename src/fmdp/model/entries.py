@@ -212,7 +212,8 @@ def locate(entries, joint, found):  # type: ignore[no-untyped-def]
         found[factor] = entries.entry_of_row[row] if entries.entry_of_row.shape[0] > 0 else row
 
 
-@njit(nogil=True)
+# Inlined, since to hand over the tuples in every step would take longer than to count.
+@njit(nogil=True, forceinline=True)
 def count(entries, found, next_state, rewards, counts):  # type: ignore[no-untyped-def]
     """Count one step; found = the entries of (state, action), one a factor."""
     m = next_state.shape[0]

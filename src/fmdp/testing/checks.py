@@ -31,9 +31,11 @@ from fmdp.planning.plan import Plan, Planner, Status, Tables
 from fmdp.planning.policy import load_policy
 from fmdp.planning.prepared import tolerance_of
 from fmdp.planning.registry import PLANNERS
+from fmdp.planning.settings import without_search
 from fmdp.planning.spans import factored_spans, span
 from fmdp.problems import Problem, parse_id
 from fmdp.problems import problem as read_problem
+from fmdp.problems.foreign import format_of
 from fmdp.problems.ids import is_path
 from fmdp.testing import oracles
 from fmdp.testing.units import in_units
@@ -97,7 +99,7 @@ def check_problem(problem: str | Problem | type[Problem] | FactoredMDP) -> None:
     if isinstance(problem, type):
         _check_family(problem)
         problem = problem.example_id()
-    if isinstance(problem, str) and not is_path(problem):
+    if isinstance(problem, str) and not is_path(problem) and format_of(problem) is None:
         problem = parse_id(problem)
     if isinstance(problem, Problem):
         where = f"problem {problem}"
@@ -267,6 +269,9 @@ def _check_bias(plan: Plan, structure: Structure, where: str) -> None:
 def _check_prepared(planner: Planner, plan: Plan, model: FactoredMDP, where: str) -> None:
     """Prepare once, solve many: other tables in between, optimistic ones, and a saved state."""
     structure = model.structure
+    quick = without_search(planner)
+    if quick != planner:  # a plan that is made once takes more time
+        plan = quick.plan(model)
     prepared = planner.prepare(structure)
     cold = prepared.solve(model)
     tolerance = tolerance_of(getattr(planner, "tolerance", None), structure)
