@@ -96,9 +96,10 @@ def evaluate(network: Packed) -> None:
 
 
 @njit(nogil=True)
-def trace(network: Packed, heads: Ints, counts: Ints, at: Ints) -> int:
+def trace(network: Packed, heads: Ints, begin: Ints, counts: Ints, at: Ints) -> int:
     """The function entries that add up to each of the message entries `heads`, written to `at` one
-    head after another, and how many each has; returns how many in all."""
+    head after another, and how many each has; returns how many in all. A head is followed from the
+    joint entry where it begins, or from its best one if that is negative."""
     schedule, messages = Schedule(*network[0]), Messages(*network[1])
     best, stack = messages.best, messages.stack
     maps, input_map, input_at = schedule.maps, schedule.input_map, schedule.input_at
@@ -113,7 +114,9 @@ def trace(network: Packed, heads: Ints, counts: Ints, at: Ints) -> int:
             entry = stack[depth]
             item = schedule.owner[entry - n_functions]
             block = schedule.item_block[item]
-            j = best[entry - n_functions]
+            j = np.int64(best[entry - n_functions])
+            if entry == heads[r] and begin[r] >= 0:
+                j = begin[r]
             first_map = schedule.block_inputs[block]
             reads = schedule.item_input[item]
             for q in range(schedule.block_inputs[block + 1] - first_map):

@@ -16,9 +16,11 @@ a thousand passes. The maximum is exact in either case.
 from __future__ import annotations
 
 import heapq
+import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import mul
 from typing import Any
 
 import numpy as np
@@ -34,6 +36,8 @@ from fmdp.model.structure import Scope
 
 ROOT = -1
 _MANY_NEIGHBOURS = 64
+_RIVALS = 256
+"""Joint values of first or last variables up to which `Network.rivals` tells them apart."""
 
 
 @dataclass(frozen=True)
@@ -151,11 +155,36 @@ def choose_contexts(
     return tuple(contexts)
 
 
-class Network:
-    """A prepared cost network: index arrays and buffers, filled and maximised many times.
+class FunctionTables:
+    """Tables of functions, end to end in `buffer`; `functions[f]` tells where that of f lies."""
 
-    `functions[f]` tells where to write the table of function f into `buffer`.
-    """
+    def __init__(
+        self,
+        sizes: Sequence[int],
+        scopes: Sequence[Scope],
+        contexts: Sequence[int],
+        classes: Mapping[int, NDArray[Any]],
+    ) -> None:
+        """As in `Network`."""
+        self.sizes = tuple(int(size) for size in sizes)
+        self.functions, self._classes = _lay_out(self.sizes, scopes, contexts, classes)
+        self.n_functions = sum(function.entries for function in self.functions)
+        """Entries of all function tables: the head of the buffer."""
+        self.buffer: Floats = np.zeros(self.n_functions)
+
+    def table(self, f: int) -> Floats:
+        """The table of function f in the buffer, [slices, rows]; write here."""
+        function = self.functions[f]
+        flat = self.buffer[function.offset : function.offset + function.entries]
+        return flat.reshape(function.slices, function.rows)
+
+    def slices_of(self, f: int) -> Ints | None:
+        """For each value of the context the slice of function f; None if it does not mention it."""
+        return self._classes[f]
+
+
+class Network(FunctionTables):
+    """A prepared cost network: index arrays and buffers, filled and maximised many times."""
 
     def __init__(
         self,
@@ -164,17 +193,17 @@ class Network:
         *,
         contexts: Sequence[int] | None = None,
         classes: Mapping[int, NDArray[Any]] | None = None,
+        close_inside: bool = False,
         memory_limit: int | None = None,
         look: Look = nothing,
     ) -> None:
         """`contexts` as from `choose_contexts`; `classes[f][value of the context]` is the slice of
         function f, numbered from 0. A function that mentions the context and has no classes has one
-        slice for each value. TimeUp, or whatever `look` raises, where preparing takes too long."""
-        self.sizes = tuple(int(size) for size in sizes)
+        slice for each value. `close_inside`: contexts that see slice 0 alone are closed where
+        another one is, and not at the root, so that they too have `rivals`. TimeUp, or whatever
+        `look` raises, where preparing takes too long."""
         chosen = choose_contexts(sizes, scopes) if contexts is None else tuple(contexts)
-        self.functions, self._classes = _lay_out(self.sizes, scopes, chosen, classes or {})
-        self.n_functions = sum(function.entries for function in self.functions)
-        """Entries of all function tables: the head of the buffer."""
+        super().__init__(sizes, scopes, chosen, classes or {})
         self.components = _trees(
             self.sizes, self.functions, chosen, _components(sizes, scopes), look
         )
@@ -189,7 +218,7 @@ class Network:
         )
         """Induced width of the order, the context included: variables in a joint table less one."""
         limit = memory_limit if memory_limit is not None else available_memory() // 2
-        builder = _Builder(self, look)
+        builder = _Builder(self, close_inside, look)
         self.bytes = builder.predicted_bytes()
         if self.bytes > limit:
             largest, node, _ = max(joints, key=lambda joint: joint[0])
@@ -213,27 +242,40 @@ class Network:
         self.maxima: tuple[int, ...] = tuple(builder.maxima)
         """For each component the position of its maximum over the contexts."""
         self._size_array = np.array(self.sizes, dtype=np.int64)
-        self.buffer: Floats = np.zeros(self.n_functions + self.n_messages)
+        self.buffer = np.zeros(self.n_functions + self.n_messages)
         self.best: ShortInts = np.zeros(self.n_messages, dtype=np.int32)
         stack = np.zeros(len(self.kinds) + len(self.functions) + 2, dtype=np.int64)
         messages = Messages(self.buffer, self.best, stack)
         self.packed: Packed = tuple(self.schedule), tuple(messages)
         """All arrays of the compiled passes (maxsum.py)."""
 
-    def table(self, f: int) -> Floats:
-        """The table of function f in the buffer, [slices, rows]; write here."""
-        function = self.functions[f]
-        flat = self.buffer[function.offset : function.offset + function.entries]
-        return flat.reshape(function.slices, function.rows)
-
-    def slices_of(self, f: int) -> Ints | None:
-        """For each value of the context the slice of function f; None if it does not mention it."""
-        return self._classes[f]
-
     def maximise(self) -> float:
         """The maximum of the sum of the functions in the buffer."""
         maxsum.evaluate(self.packed)
         return float(self.buffer[self.root])
+
+    def rivals(self, head: int, most: int) -> Ints:
+        """Where else the item could have ended that writes the message entry `head` alone: joint
+        entries that are the best for some values of its first variables, or of its last, and not
+        the best of all; at most so many, in the order of their sums."""
+        schedule = self.schedule
+        item = schedule.owner[head - self.n_functions]
+        block = schedule.item_block[item]
+        joint = int(schedule.block_joint[block])
+        sums = np.zeros(joint)
+        maps = schedule.input_map[schedule.block_inputs[block] : schedule.block_inputs[block + 1]]
+        for q, at in enumerate(maps):
+            where = schedule.input_at[schedule.item_input[item] + q]
+            sums += self.buffer[where + schedule.maps[at : at + joint]]
+        first, end = schedule.first_variable[block : block + 2]
+        sizes = [self.sizes[v] for v in schedule.variables[first:end]]
+        some = max((g for g in itertools.accumulate(sizes, mul) if g <= _RIVALS), default=1)
+        last = max((g for g in itertools.accumulate(sizes[::-1], mul) if g <= _RIVALS), default=1)
+        by_first = np.arange(some) * (joint // some) + sums.reshape(some, -1).argmax(axis=1)
+        by_last = np.arange(last) + sums.reshape(-1, last).argmax(axis=0) * last
+        found: Ints = np.unique(np.concatenate([by_first, by_last]))
+        found = found[np.isfinite(sums[found]) & (found != self.best[head - self.n_functions])]
+        return found[np.argsort(-sums[found], kind="stable")][:most]
 
     def maximiser(self, start: int | None = None) -> Ints:
         """An assignment of all variables that attains the last maximum (or the message entry at
@@ -347,8 +389,9 @@ def _tree(
 class _Builder:
     """Turns the trees into a schedule: first the counts, then the arrays."""
 
-    def __init__(self, network: Network, look: Look) -> None:
+    def __init__(self, network: Network, close_inside: bool, look: Look) -> None:
         self.network = network
+        self._close_inside = close_inside
         self._look = look
         self.sizes = network.sizes
         self.kinds: list[str] = []
@@ -462,6 +505,8 @@ class _Builder:
         closes = np.full(n_contexts, len(nodes) - 1)
         somewhere = np.flatnonzero(total > 0)
         closes[somewhere] = np.argmax(counts[:, somewhere] == total[somewhere], axis=0)
+        if self._close_inside and len(somewhere):
+            closes[total == 0] = closes[somewhere].min()
 
         up: dict[int, NDArray[np.int64]] = {}  # node -> position of U for each context
         default: list[int] = []  # node -> position of U for slices 0

@@ -212,7 +212,7 @@ def values_of_basis(
         sizes = [structure.action_sizes[action] for action in scope]
         place = {action: position for position, action in enumerate(scope)}
         expected = _expectations(
-            block.values @ weights[block.first : block.first + block.size],
+            block.values @ weights[block.columns],
             [structure.state_sizes[v] for v in block.scope],
             [rows for _, rows in own],
             [project(sizes, [place[action] for action in actions]) for actions, _ in own],

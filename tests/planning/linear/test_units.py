@@ -207,7 +207,7 @@ def largest_residual(model: FactoredMDP, basis: str, weights) -> Fraction:
                 )
             )
             for b in range(block.size):
-                total += w[block.first + b] * Fraction(float(block.values[row, b]))
+                total += w[block.columns[b]] * Fraction(float(block.values[row, b]))
         return total
 
     h = [value(state) for state in states]

@@ -38,9 +38,10 @@ from fmdp.memory import available_memory, describe_bytes
 from fmdp.model import FactoredMDP, OptimisticTables, Structure
 from fmdp.model.factored import check_model
 from fmdp.model.structure import check_structure
+from fmdp.model.symmetry import Symmetry
 from fmdp.parameters import quoted
 from fmdp.planning.linear import values
-from fmdp.planning.linear.bases import Basis, make_basis
+from fmdp.planning.linear.bases import Basis, collapsed, make_basis, tied
 from fmdp.planning.linear.constraints import FIXED, Constraints
 from fmdp.planning.linear.cuts import STABILISED, Cuts
 from fmdp.planning.linear.factored import Factored, emitted_size
@@ -147,14 +148,20 @@ class PreparedALP:
         *,
         share_for: FactoredMDP | None = None,
         dense: bool = False,
+        symmetry: Symmetry | None = None,
     ) -> None:
         """`dense`: solve a plan that is described by interior points wherever that can be done,
-        however few the rows that elimination would emit."""
+        however few the rows that elimination would emit. `symmetry`, of the only model that is
+        then solved: what it sends to each other has one weight, and the program is that of the
+        reduced model."""
         check_structure(structure, "prepare")
         settings = without_search(settings)
         self.settings = settings
         self.structure = structure
         self.basis: Basis = make_basis(structure, settings.basis)
+        self._symmetry = symmetry
+        if symmetry is not None:
+            self.basis = tied(self.basis, symmetry)
         self._dense = dense and settings.method == "cuts"
         self._relevance = self.basis.means(relevance_of(structure, settings.relevance))
         self._share_for = share_for
@@ -183,7 +190,7 @@ class PreparedALP:
         kind = "optimistic" if isinstance(tables, OptimisticTables) else "plain"
         try:
             stages = self._stages_for(kind, partial(check_clock, deadline))
-            stages.forms.load(tables)
+            stages.forms.load(tables if self._symmetry is None else self._symmetry.reduced)
             check_clock(deadline)
             found = stages.run(
                 Watch(
@@ -221,13 +228,18 @@ class PreparedALP:
         if kind not in self._stages_of:
             settings = self.settings
             optimistic = kind == "optimistic"
+            structure, share_for = self.structure, self._share_for
+            if self._symmetry is not None:
+                share_for = self._symmetry.reduced
+                structure = share_for.structure
             forms = Forms(
-                self.structure,
+                structure,
                 self.basis,
                 optimistic=optimistic,
                 split=optimistic and settings.targets == "split",
-                model=None if optimistic else self._share_for,
+                model=None if optimistic else share_for,
                 memory_limit=settings.memory_limit,
+                close_inside=self._symmetry is not None,
                 look=look,
             )
             stages = _Stages(settings, forms, self._relevance, look, self._dense)
@@ -259,8 +271,7 @@ class PreparedALP:
             policy = self._policy(stages, found.weights, discount, describe)
             look()
             if describe:
-                span = values.span(self.basis, weights, settings.memory_limit, look)
-                spans = values.factored_spans(self.basis, weights, settings.memory_limit, look)
+                span, spans = self._spans(weights, look)
         except TimeUp:
             status = Status.TIME_LIMIT if status is Status.CONVERGED else status
         except KeyboardInterrupt:
@@ -280,7 +291,7 @@ class PreparedALP:
             ties=settings.ties,
             stats={
                 "basis": self.basis.name,
-                "weights": weights,
+                "weights": self.basis.untied(weights),
                 "constant": None if found.constant is None else found.constant * unit,
                 "method": settings.method,
                 "rows": found.n_rows,
@@ -293,9 +304,26 @@ class PreparedALP:
             },
         )
 
+    def _spans(self, weights: Floats, look: Look) -> tuple[float, tuple[float, ...]]:
+        limit = self.settings.memory_limit
+        if self._symmetry is None:
+            span = values.span(self.basis, weights, limit, look)
+            return span, values.factored_spans(self.basis, weights, limit, look)
+        basis = collapsed(self.basis, weights)
+        weights = np.ones(basis.size)
+        leaders = self._symmetry.leaders
+        found = values.factored_spans(basis, weights, limit, look, of=sorted(set(leaders)))
+        return values.span(basis, weights, limit, look), tuple(found[v] for v in leaders)
+
     def _policy(self, stages: _Stages, weights: Floats, discount: float, describe: bool) -> Policy:
-        settings = self.settings
-        greedy = stages.extractor.policy(weights, discount, settings.ties, settings.tie_seed)
+        settings, extractor = self.settings, stages.extractor
+        if self._symmetry is not None:
+            # Of all actions, which the reduced model has not.
+            basis, model = collapsed(self.basis, weights), self._symmetry.model
+            forms = Forms(model.structure, basis, model=model, maximised=False)
+            forms.load(model)
+            extractor, weights = Extractor(forms), np.ones(basis.size)
+        greedy = extractor.policy(weights, discount, settings.ties, settings.tie_seed)
         few = TABULATED_ONCE if describe else TABULATED
         return greedy.tabulate() if self.structure.n_states <= few else greedy
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -26,11 +26,13 @@ from numpy.typing import NDArray
 
 from fmdp.errors import InvalidParameter, TooLarge, did_you_mean
 from fmdp.model import Structure
-from fmdp.model.spaces import all_assignments, whole_number
+from fmdp.model.spaces import all_assignments, starts, whole_number
 from fmdp.model.structure import Scope
+from fmdp.model.symmetry import Groups, Symmetry
 from fmdp.planning.settings import FAMILIES
 
 Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 
 LARGEST_SCOPE = 1 << 11
 """Assignments of one scope of a basis; backprojection enumerates them."""
@@ -42,8 +44,8 @@ class Block:
 
     scope: Scope
     values: Floats  # [|X[scope]|, functions]
-    first: int
-    """Number of its first function in the basis."""
+    columns: Ints
+    """[functions]: the weight of each, which functions of other blocks may share."""
 
     @property
     def size(self) -> int:
@@ -52,7 +54,9 @@ class Block:
 
 @dataclass(frozen=True, eq=False)
 class Basis:
-    """All blocks, one a scope; functions are numbered block by block."""
+    """All blocks, one a scope. Every function has a weight of its own, numbered block by block,
+    unless `tied` gives images under a symmetry one weight; what is said of a function b below is
+    then said of the sum of those that share weight b."""
 
     name: str
     state_sizes: tuple[int, ...]
@@ -60,20 +64,20 @@ class Basis:
 
     @cached_property
     def size(self) -> int:
-        """Number of basis functions, the constant not counted."""
-        return sum(block.size for block in self.blocks)
+        """Number of weights, that of the constant not counted."""
+        return 1 + max((int(block.columns.max(initial=-1)) for block in self.blocks), default=-1)
 
     @cached_property
     def needless(self) -> NDArray[np.bool_]:
         """[functions]: those whose weight may as well be 0, since the constant and the others can
         do what they do: one indicator of a complete set, and functions that are 0 everywhere.
         Left free, they would make the linear program singular."""
-        marks = np.zeros(self.size, dtype=np.bool_)
+        marks = np.ones(self.size, dtype=np.bool_)
         for block in self.blocks:
             idle = np.array(~block.values.any(axis=0))
             if block.size and (block.values.sum(axis=1) == 1.0).all():
                 idle[0] = True
-            marks[block.first : block.first + block.size] = idle
+            marks[block.columns] &= idle
         return marks
 
     def value(self, weights: Floats, state: Sequence[int]) -> float:
@@ -83,18 +87,29 @@ class Basis:
             row = 0
             for v in block.scope:
                 row = row * self.state_sizes[v] + int(state[v])
-            total += float(block.values[row] @ weights[block.first : block.first + block.size])
+            total += float(block.values[row] @ weights[block.columns])
         return total
 
     def means(self, relevance: Sequence[Floats]) -> Floats:
         """E phi_b under a product of distributions, one a state variable: [functions]."""
-        means = np.empty(self.size)
+        means = np.zeros(self.size)
         for block in self.blocks:
             weight = np.ones(1)
             for v in block.scope:
                 weight = np.outer(weight, relevance[v]).ravel()
-            means[block.first : block.first + block.size] = weight @ block.values
+            np.add.at(means, block.columns, weight @ block.values)
         return means
+
+    def heights(self) -> Floats:
+        """[functions]: max |phi_b|, or more."""
+        heights = np.zeros(self.size)
+        for block in self.blocks:
+            np.add.at(heights, block.columns, np.abs(block.values).max(axis=0, initial=0.0))
+        return heights
+
+    def untied(self, weights: Floats) -> Floats:
+        """The weights of the basis in which every function has its own."""
+        return np.concatenate([*(weights[block.columns] for block in self.blocks), np.zeros(0)])
 
 
 def make_basis(structure: Structure, basis: str | Iterable[Iterable[int | str]]) -> Basis:
@@ -149,13 +164,67 @@ def chains(structure: Structure, length: int) -> tuple[Scope, ...]:
     return tuple(sorted({tuple(sorted(path)) for path in paths}))
 
 
+def tied(basis: Basis, symmetry: Symmetry) -> Basis:
+    """The same functions, those that symmetries send to each other with one weight.
+
+    The scopes must be closed under the symmetry (`Symmetry.closed`). Where the linear program is
+    the same for images too, as with uniform relevance, its best h_w is among these: the mean over
+    the group of any h_w satisfies the constraints as it does, and costs the same.
+    """
+    first = starts([block.size for block in basis.blocks]).tolist()
+    number = {block.scope: q for q, block in enumerate(basis.blocks)}
+    known = [
+        {column.tobytes(): first[q] + b for b, column in enumerate(_columns(block.values))}
+        for q, block in enumerate(basis.blocks)
+    ]
+    groups = Groups(first[-1])
+    for renumbering in symmetry.renumberings:
+        for q, block in enumerate(basis.blocks):
+            to = number[renumbering.scope(block.scope)]
+            image = renumbering.pulled_back(basis.blocks[to].values, block.scope, basis.state_sizes)
+            for b, column in enumerate(_columns(image.reshape(block.values.shape))):
+                groups.join(first[to] + b, known[q][column.tobytes()])
+    weights = np.unique(groups.leaders(), return_inverse=True)[1].astype(np.int64)
+    return replace(
+        basis,
+        blocks=tuple(
+            replace(block, columns=weights[first[q] : first[q + 1]])
+            for q, block in enumerate(basis.blocks)
+        ),
+    )
+
+
+def collapsed(basis: Basis, weights: Floats) -> Basis:
+    """One function for each of the largest scopes, which add up to h_w with weights of 1."""
+    homes: dict[Scope, Floats] = {}
+    around: list[list[Scope]] = [[] for _ in basis.state_sizes]
+    for block in sorted(basis.blocks, key=lambda block: -len(block.scope)):
+        wanted = set(block.scope)
+        among = min((around[v] for v in block.scope), key=len, default=list(homes))
+        home = next((scope for scope in among if wanted.issubset(scope)), None)
+        if home is None:
+            home = block.scope
+            homes[home] = np.zeros([basis.state_sizes[v] for v in home])
+            for v in home:
+                around[v].append(home)
+        own = block.values @ weights[block.columns]
+        shape = [basis.state_sizes[v] if v in wanted else 1 for v in home]
+        homes[home] += own.reshape(shape)
+    parts = [(scope, homes[scope].reshape(-1, 1)) for scope in sorted(homes)]
+    return _basis(basis.name, basis.state_sizes, parts)
+
+
+def _columns(values: Floats) -> Floats:
+    return np.ascontiguousarray(values.T)
+
+
 def _basis(name: str, sizes: tuple[int, ...], parts: Iterable[tuple[Scope, Floats]]) -> Basis:
     blocks: list[Block] = []
     first = 0
     for scope, values in parts:
         values = np.ascontiguousarray(values, dtype=np.float64)
         values.flags.writeable = False
-        blocks.append(Block(scope, values, first))
+        blocks.append(Block(scope, values, np.arange(first, first + values.shape[1])))
         first += values.shape[1]
     return Basis(name, sizes, tuple(blocks))
 

@@ -152,14 +152,20 @@ class Constraints:
         row = np.repeat(np.arange(len(pattern)), np.diff(pattern.start))
         return pattern.take(np.bincount(row, reads_barred, len(pattern)) == 0.0)
 
-    def traced(self, heads: Ints) -> Pattern:
-        """The rows behind these closing entries, as last evaluated, down to the functions."""
+    def traced(self, heads: Ints, rivals: int = 0) -> Pattern:
+        """The rows behind these closing entries, as last evaluated, down to the functions; and
+        those of so many rivals of each."""
         if not len(heads):
             return no_rows()
         network = self.network
+        begin = np.full(len(heads), -1, dtype=np.int64)
+        if rivals:
+            others = [network.rivals(int(head), rivals) for head in heads]
+            heads = np.repeat(heads, [1 + len(those) for those in others])
+            begin = np.concatenate([np.append(-1, those) for those in others])
         counts = np.empty(len(heads), dtype=np.int64)
         at = np.empty(len(heads) * len(network.functions), dtype=np.int64)
-        total = maxsum.trace(network.packed, heads, counts, at)
+        total = maxsum.trace(network.packed, heads, begin, counts, at)
         return Pattern(heads, starts(counts), at[:total].copy())
 
     # -- rows ------------------------------------------------------------------------------------

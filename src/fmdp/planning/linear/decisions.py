@@ -186,6 +186,7 @@ class PolicyConstraints:
         # What branches already tried rule out, kept up to date from branch to branch.
         barred = [np.zeros(states.functions[n + a].rows) for a in range(decisions.n_actions)]
         root = np.array([states.root])
+        from_best = np.full(1, -1, dtype=np.int64)
         found = np.zeros(n + decisions.n_actions, dtype=np.int64)
         self._found = []
         for branch in range(len(policy)):
@@ -200,7 +201,7 @@ class PolicyConstraints:
                 states.table(n + a)[0] = only
                 barred[a][match] = -np.inf
             self._values[branch] = states.maximise()
-            count = maxsum.trace(states.packed, root, np.empty(1, dtype=np.int64), found)
+            count = maxsum.trace(states.packed, root, from_best, np.empty(1, dtype=np.int64), found)
             self._found.append(self._positions(a, found[:count]))
         return float(self._values.max()) - self._allowed(x)
 
@@ -224,7 +225,8 @@ class PolicyConstraints:
         over = (self._values > self._allowed(x) + threshold) & np.isfinite(self._values)
         return np.flatnonzero(over)
 
-    def traced(self, heads: Ints) -> Pattern:
+    def traced(self, heads: Ints, rivals: int = 0) -> Pattern:
+        """Of one policy there are no rivals."""
         if not len(heads):
             return no_rows()
         parts = [self._found[branch] for branch in heads]

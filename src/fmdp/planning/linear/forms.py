@@ -38,7 +38,7 @@ from numpy.typing import NDArray
 
 from fmdp.compiled import njit
 from fmdp.elimination.classes import Look, nothing, number_slices
-from fmdp.elimination.network import Network, choose_contexts
+from fmdp.elimination.network import FunctionTables, Network, choose_contexts
 from fmdp.model import AtMost, FactoredMDP, OptimisticTables, Structure
 from fmdp.model.constraints import Mask
 from fmdp.model.spaces import starts, strides, weighted_index
@@ -117,12 +117,15 @@ class Forms:
         model: FactoredMDP | None = None,
         context: int = -1,
         memory_limit: int | None = None,
+        maximised: bool = True,
+        close_inside: bool = False,
         look: Look = nothing,
     ) -> None:
         """With a model, contexts that see equal tables share their work; without one those that see
         rows that the structure knows to be alike: then the network is a function of the structure
         alone and fits any tables. `context` is the variable to condition on, if it should not be
-        left to the network; `look` is called between steps."""
+        left to the network; forms that are not to be maximised, only filled, have no network;
+        `close_inside` as in `Network`; `look` is called between steps."""
         self.structure = structure
         self.basis = basis
         self.optimistic = optimistic
@@ -170,21 +173,26 @@ class Forms:
             classes = _classes(
                 structure, model, basis, hosts, contexts, self._bars, self.sizes, look
             )
-        self.network = Network(
-            self.sizes,
-            scopes,
-            contexts=contexts,
-            classes=classes,
-            memory_limit=memory_limit,
-            look=look,
-        )
+        self.tables: FunctionTables
+        if maximised:
+            self.tables = self.network = Network(
+                self.sizes,
+                scopes,
+                contexts=contexts,
+                classes=classes,
+                close_inside=close_inside,
+                memory_limit=memory_limit,
+                look=look,
+            )
+        else:
+            self.tables = FunctionTables(self.sizes, scopes, contexts, classes)
         self._build(hosts, classes, look)
 
     # -- preparation --------------------------------------------------------------------------
 
     def _build(self, hosts: Sequence[_Host], classes: Mapping[int, Ints], look: Look) -> None:
         structure, basis = self.structure, self.basis
-        network = self.network
+        functions = self.tables.functions
         table_sizes = [
             rows * size * (size if self.optimistic else 1)
             for rows, size in zip(structure.transition_rows, structure.state_sizes, strict=True)
@@ -212,14 +220,14 @@ class Forms:
         coefficients: list[int] = []
         for f, host in enumerate(hosts):
             look()
-            function = network.functions[f]
+            function = functions[f]
             met = sorted({*host.own, *host.back})
             position: dict[int, int] = {}
             columns: list[int] = []
             for q in met:
                 position[q] = len(columns)
                 block = basis.blocks[q]
-                columns.extend(range(block.first, block.first + block.size))
+                columns.extend(block.columns.tolist())
             self.columns.append(np.array(columns, dtype=np.int32))
             coefficients.append(coefficient_end)
             for k in host.rewards:
@@ -248,14 +256,14 @@ class Forms:
                 back_factors.append(len(factor))
             coefficient_end += function.entries * len(columns)
         counts = np.array([len(columns) for columns in self.columns], dtype=np.int64)
-        entries = np.array([function.entries for function in network.functions], dtype=np.int64)
+        entries = np.array([function.entries for function in functions], dtype=np.int64)
         self.coefficients = Coefficients(
             function=np.repeat(np.arange(len(hosts), dtype=np.int32), entries),
             first_entry=starts(entries),
             first_coefficient=np.array([*coefficients, coefficient_end], dtype=np.int64),
             first_column=starts(counts),
             columns=np.concatenate([*self.columns, np.zeros(0, dtype=np.int32)]),
-            constant=np.zeros(network.n_functions),
+            constant=np.zeros(self.tables.n_functions),
             back=np.zeros(coefficient_end),
             own=np.zeros(coefficient_end),
         )
@@ -263,14 +271,14 @@ class Forms:
         """The same as a plain tuple, whose type Numba tells in less time."""
         for f, q, place in own_terms:
             look()
-            function = network.functions[f]
+            function = functions[f]
             block = basis.blocks[q]
             rows = self._rows(f, block.scope, classes.get(f))
             first, shape = coefficients[f], (function.entries, counts[f])
             view = self.coefficients.own[first : first + math.prod(shape)].reshape(shape)
             view[:, place : place + block.size] += block.values[rows]
         barred = [
-            network.functions[f].offset
+            functions[f].offset
             + np.flatnonzero(
                 self._bars[c].table[self._rows(f, self._bars[c].scope, classes.get(f))]
             )
@@ -284,7 +292,7 @@ class Forms:
         back_array = np.array(back, dtype=np.int64).reshape(-1, 7)
         factor_array = np.array(factor, dtype=np.int64).reshape(-1, 2)
         reward_entries = [
-            network.functions[self.coefficients.function[at]].entries for at in reward_array[:, 1]
+            functions[self.coefficients.function[at]].entries for at in reward_array[:, 1]
         ]
         self._terms = _Terms(
             reward=np.ascontiguousarray(reward_array[:, 0]),
@@ -308,17 +316,16 @@ class Forms:
         )
         self._tables = np.zeros(int(tables[-1]))
         self._missed = 0.0  # by how much a row of the tables loaded misses 1, at most
-        largest = [np.abs(block.values).max(axis=0, initial=0.0) for block in basis.blocks]
-        self._largest: Floats = np.concatenate([*largest, np.zeros(0)])
-        """[functions]: max |phi_b|."""
+        self._largest = basis.heights()
         self._longest = max((len(block.scope) for block in basis.blocks), default=0)
         sums = [int((block.values != 0.0).sum(axis=0).max(initial=0)) for block in basis.blocks]
-        nodes = sum(len(component.nodes) for component in network.components)
+        components = self.network.components if isinstance(self.tables, Network) else ()
+        nodes = sum(len(component.nodes) for component in components)
         # On the way from the tables to the maximum: products of probabilities and their sum with
         # the values of a basis function; one function's rewards and weights; every function and
         # every message read once; and a few that are there once.
         of_function = self._longest + max(sums, default=0) + int(counts.max(initial=0))
-        of_network = len(hosts) + nodes + 2 * len(network.components)
+        of_network = len(hosts) + nodes + 2 * len(components)
         self._roundings = of_function + structure.l + of_network + 8
         self._rewards = np.zeros(rewards_at[-1])
         self._rewards_at = np.array(rewards_at[:-1], dtype=np.int64)
@@ -326,7 +333,7 @@ class Forms:
 
     def _rows(self, f: int, scope: Scope, classes: Ints | None) -> NDArray[np.int32]:
         """For every entry of function f, the row of a table over `scope` (C order)."""
-        function = self.network.functions[f]
+        function = self.tables.functions[f]
         step = dict(zip(scope, strides([self.sizes[v] for v in scope]), strict=True))
         own = weighted_index(
             [self.sizes[v] for v in function.scope], [step.get(v, 0) for v in function.scope]
@@ -378,7 +385,7 @@ class Forms:
             columns = self.columns[f]
             at = known.first_coefficient[f] + (e - known.first_entry[f]) * len(columns)
             own = slice(at, at + len(columns))
-            form[columns] += discount * known.back[own] - known.own[own]
+            np.add.at(form, columns, discount * known.back[own] - known.own[own])
         return float(known.constant[entries].sum()), form
 
     def largest_residual(self, weights: Floats, discount: float) -> float:
@@ -404,7 +411,7 @@ class Forms:
         """Write the tables for these weights into the network: the Bellman residual, or with
         own=False its first part alone, Q = R + discount P h_w."""
         own_share = 1.0 if own else 0.0
-        _fill(self.coefficient_arrays, weights, discount, own_share, self.network.buffer)
+        _fill(self.coefficient_arrays, weights, discount, own_share, self.tables.buffer)
 
 
 class _Bar(NamedTuple):
@@ -616,6 +623,9 @@ def _forms(terms: _Terms, tables: Floats, rewards: Floats, coefficients: Any) ->
         for e in range(terms.back_entries[t]):
             out = terms.back_coefficient[t] + e * terms.back_columns[t] + terms.back_position[t]
             for x in range(joint):
+                values = terms.back_values[t] + x * size
+                if not terms.phi[values : values + size].any():
+                    continue  # as for most values of a product of indicators
                 rest = x
                 probability = 1.0
                 for q in range(n_factors - 1, -1, -1):
@@ -627,7 +637,6 @@ def _forms(terms: _Terms, tables: Floats, rewards: Floats, coefficients: Any) ->
                     if probability == 0.0:
                         break
                 if probability != 0.0:
-                    values = terms.back_values[t] + x * size
                     for b in range(size):
                         back[out + b] += probability * terms.phi[values + b]
 

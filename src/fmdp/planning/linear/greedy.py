@@ -98,7 +98,7 @@ class Extractor:
         structure = forms.structure
         m, n_actions = structure.m, len(structure.action_sizes)
         first_target = m + n_actions
-        tables = [_Table(forms, f) for f in range(len(forms.network.functions))]
+        tables = [_Table(forms, f) for f in range(len(forms.tables.functions))]
         uses = np.zeros(len(forms.sizes), dtype=np.int64)
         for table in tables:
             uses[list(table.variables)] += 1
@@ -159,7 +159,7 @@ class Extractor:
         self._forms.fill(weights, discount, own=False)
         base = self.lookup.places.base
         values = np.empty(int(base[-1]))
-        _extract(self._forms.network.buffer, self._pool, self._widths, base, values)
+        _extract(self._forms.tables.buffer, self._pool, self._widths, base, values)
         naming = self._forms.structure.naming
         return GreedyPolicy(self.lookup, values, ties, tie_seed, self._network, naming)
 
@@ -168,12 +168,12 @@ class _Table:
     """One function of the forms' network: where the entry of an assignment lies."""
 
     def __init__(self, forms: Forms, f: int) -> None:
-        function = forms.network.functions[f]
+        function = forms.tables.functions[f]
         self.offset = function.offset
         self._sizes = forms.sizes
         self._rows = function.rows
         self._n_slices = function.slices
-        self._slice_of = forms.network.slices_of(f)
+        self._slice_of = forms.tables.slices_of(f)
         self._context = function.context if self._slice_of is not None else -1
         own = [forms.sizes[v] for v in function.scope]
         self._step = dict(zip(function.scope, strides(own), strict=True))

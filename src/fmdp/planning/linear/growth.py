@@ -28,8 +28,9 @@ from fmdp.errors import TooLarge
 from fmdp.model import FactoredMDP, Structure
 from fmdp.model.spaces import strides
 from fmdp.model.structure import Scope
+from fmdp.model.symmetry import Symmetry, symmetry_of
 from fmdp.planning.evaluate import evaluate_exactly
-from fmdp.planning.linear.bases import Basis
+from fmdp.planning.linear.bases import Basis, collapsed, make_basis, tied
 from fmdp.planning.linear.greedy import GreedyPolicy
 from fmdp.planning.plan import Plan, Progress, Status
 from fmdp.planning.policy import Policy, TablePolicy
@@ -47,8 +48,13 @@ MOST_PAIRS = 1 << 15
 """Functions times values of the action variables above which no scope grows any more: what a
 program costs grows with both. A circle of 40 comes to five neighbours in a minute, one of 100 to
 two."""
+MOST_FUNCTIONS = 6144
+"""The same, however few weights they share: to find the largest residual looks at all of them. A
+circle of 40 equal machines comes to eight neighbours in less than a minute."""
 MOST_VALUES = 64
 """Joint values of a scope above which it grows no more."""
+MOST_VALUES_TIED = 256
+"""And where symmetries leave few weights."""
 JUDGED_EXACTLY = 1 << 12
 """States up to which a policy is judged by its gain itself."""
 _LIKE_THE_BEST = 0.5
@@ -68,10 +74,9 @@ _FAILURES: dict[Status, str] = {
 
 @dataclass(frozen=True, eq=False)
 class _Candidate:
-    """A plan, the basis of its weights, and what its policy was judged to gain."""
+    """A plan, its settings, and what its policy was judged to gain."""
 
     plan: Plan
-    basis: Basis
     settings: ALP
     worth: float
 
@@ -91,10 +96,12 @@ class _Growing:
         self.iterations = 0
         self.failed: Status | None = None
         """How the last program ended, if not as it should."""
+        # Relevance of the user's own need not be the same for images.
+        self.symmetry = symmetry_of(model) if settings.relevance is None else None
         self.steps: list[dict[str, Any]] = []
 
     def run(self) -> Plan:
-        scopes: tuple[Scope, ...] | None = first_scopes(self.structure)
+        scopes: tuple[Scope, ...] | None = first_scopes(self.structure, self.symmetry)
         why = "size"
         while scopes is not None:
             try:
@@ -112,7 +119,7 @@ class _Growing:
                 if self.seconds_left() == 0.0:
                     why = "time"
                     break
-                scopes = grown_scopes(self.structure, scopes, *errors)
+                scopes = grown_scopes(self.structure, scopes, *errors, self.symmetry)
             except TooLarge:
                 if self.best is None:
                     raise
@@ -148,7 +155,9 @@ class _Growing:
         settings = with_basis(self.settings, scopes)
         if left is not None:
             settings = replace(settings, max_seconds=max(left, 1e-3))
-        prepared = PreparedALP(settings, self.structure, share_for=self.model, dense=True)
+        prepared = PreparedALP(
+            settings, self.structure, share_for=self.model, dense=True, symmetry=self.symmetry
+        )
         started = self.started if self.best is None else None
         plans = [prepared.solve(self.model, describe=True, progress=self.progress, started=started)]
         discounted = plans[0].status is Status.CONVERGED and settings.criterion == "discounted"
@@ -165,9 +174,9 @@ class _Growing:
             own = settings if found is plans[0] else replace(settings, criterion="average")
             if found.policy is None or "weights" not in found.stats:
                 if self.best is None:
-                    self.best = _Candidate(found, prepared.basis, own, -math.inf)
+                    self.best = _Candidate(found, own, -math.inf)
                 continue
-            states, at, worth = self.judged(found, prepared.basis)
+            states, at, worth = self.judged(found, scopes)
             self.steps.append(
                 {
                     "weights": prepared.basis.size,
@@ -177,14 +186,15 @@ class _Growing:
                 }
             )
             if self.best is None or worth > self.best.worth:
-                self.best = _Candidate(found, prepared.basis, own, worth)
+                self.best = _Candidate(found, own, worth)
             errors = (states, at)
         return None if self.failed else errors
 
-    def judged(self, found: Plan, basis: Basis) -> tuple[Ints, Floats, float]:
+    def judged(self, found: Plan, scopes: tuple[Scope, ...]) -> tuple[Ints, Floats, float]:
         """States, the Bellman errors there, and what the policy gains."""
         assert found.policy is not None
-        weights = found.stats["weights"]
+        basis = collapsed(make_basis(self.structure, scopes), found.stats["weights"])
+        weights = np.ones(basis.size)
         generator = np.random.Generator(np.random.PCG64(_SEED))
         few = self.structure.n_states <= JUDGED_EXACTLY
         steps = _VISITS if few else _STEPS
@@ -233,27 +243,31 @@ def plan_by_growth(settings: ALP, model: FactoredMDP, progress: Progress | None)
 # -- scopes ---------------------------------------------------------------------------------------
 
 
-def first_scopes(structure: Structure) -> tuple[Scope, ...]:
-    """Every group that the problem declares, and every variable in none."""
+def first_scopes(structure: Structure, symmetry: Symmetry | None = None) -> tuple[Scope, ...]:
+    """Every group that the problem declares, and every variable in none; their images too."""
     grouped = {v for group in structure.groups for v in group}
-    return tuple(
-        sorted([*structure.groups, *((v,) for v in range(structure.m) if v not in grouped)])
-    )
+    scopes = sorted([*structure.groups, *((v,) for v in range(structure.m) if v not in grouped)])
+    return tuple(scopes) if symmetry is None else symmetry.closed(scopes)
 
 
 def grown_scopes(
-    structure: Structure, scopes: Sequence[Scope], states: Ints, errors: Floats
+    structure: Structure,
+    scopes: Sequence[Scope],
+    states: Ints,
+    errors: Floats,
+    symmetry: Symmetry | None = None,
 ) -> tuple[Scope, ...] | None:
     """Some of the scopes with one more variable each, a parent of one that they have: those that
-    explain most of the errors. None where none may grow."""
+    explain most of the errors, and their images. None where none may grow."""
     sizes = structure.state_sizes
+    most_values = MOST_VALUES if symmetry is None else MOST_VALUES_TIED
     scores: dict[Scope, float] = {}
     for scope in scopes:
         parents = {j for i in scope for j in structure.state_scope(i)}
         alone = _explained(sizes, scope, states, errors)
         for j in sorted(parents - set(scope)):
             wider = tuple(sorted({*scope, j}))
-            if math.prod(sizes[v] for v in wider) <= MOST_VALUES:
+            if math.prod(sizes[v] for v in wider) <= most_values:
                 gained = _explained(sizes, wider, states, errors) - alone
                 scores[wider] = max(gained, scores.get(wider, -math.inf))
     if not scores:
@@ -261,11 +275,22 @@ def grown_scopes(
     # Equal scores that rounding has told apart grow together.
     least = _LIKE_THE_BEST * max(scores.values())
     added = {scope for scope, score in scores.items() if score >= least}
+    if symmetry is not None:
+        added = set(symmetry.closed(added))
     kept = [scope for scope in scopes if not any(set(scope) < set(wider) for wider in added)]
     grown = tuple(sorted({*kept, *added}))
-    functions = n_functions(sizes, grown)
-    too_many = functions > MOST_WEIGHTS or functions * sum(structure.action_sizes) > MOST_PAIRS
+    weights = n_weights(structure, grown, symmetry)
+    decided = structure if symmetry is None else symmetry.reduced.structure
+    too_many = weights > MOST_WEIGHTS or weights * sum(decided.action_sizes) > MOST_PAIRS
+    too_many |= n_functions(sizes, grown) > MOST_FUNCTIONS
     return None if too_many else grown
+
+
+def n_weights(structure: Structure, scopes: Sequence[Scope], symmetry: Symmetry | None) -> int:
+    """Weights of the program over these scopes."""
+    if symmetry is None:
+        return n_functions(structure.state_sizes, scopes)
+    return tied(make_basis(structure, scopes), symmetry).size
 
 
 def n_functions(sizes: Sequence[int], scopes: Sequence[Scope]) -> int:
@@ -314,7 +339,7 @@ def bellman_errors(
     for scope, table in zip(structure.reward_scopes, model.rewards, strict=True):
         total += table[_rows(structure, scope, joint)]
     for block in basis.blocks:
-        value = block.values @ weights[block.first : block.first + block.size]
+        value = block.values @ weights[block.columns]
         own = [sizes[v] for v in block.scope]
         total -= value[states[:, list(block.scope)] @ np.array(strides(own), dtype=np.int64)]
         # The expectation, one variable after the other: [states, values of those left].
@@ -339,22 +364,37 @@ def simulated(
     structure = model.structure
     states = np.tile(np.array(model.initial_state, dtype=np.int64), (_CHAINS, 1))
     visited, taken = [], []
-    cumulative = [np.cumsum(table, axis=1) for table in model.transitions]
+    variables, strides_of, first_row, until = _laws(model)
     for step in range(_BURNT + steps):
         actions = chosen(policy, states)
         if step >= _BURNT and step % _APART == 0:
             visited.append(states)
             taken.append(actions)
         joint = np.concatenate([states, actions], axis=1)
+        rows = (joint[:, variables] * strides_of).sum(axis=2) + first_row
         draws = generator.random((_CHAINS, structure.m))
-        following = np.empty_like(states)
-        for i, scope in enumerate(structure.transition_scopes):
-            until = cumulative[i][_rows(structure, scope, joint)]
-            following[:, i] = (draws[:, i, None] >= until[:, :-1]).sum(axis=1)
-        states = following
+        states = (draws[:, :, None] >= until[rows]).sum(axis=2)
     seen = np.concatenate(visited)
     errors = bellman_errors(model, basis, weights, seen, np.concatenate(taken))
     return seen, float(errors.mean())
+
+
+def _laws(model: FactoredMDP) -> tuple[Ints, Ints, Ints, Floats]:
+    """The rows of all factors end to end, as sums of their first probabilities, [rows, values - 1]
+    (a variable of fewer values never comes to those that it has not). Before them, how to find the
+    row of each: variables and strides, [factors, longest scope], and where the factor's begin."""
+    structure = model.structure
+    longest = max(len(scope) for scope in structure.transition_scopes)
+    variables = np.zeros((structure.m, longest), dtype=np.int64)
+    steps = np.zeros((structure.m, longest), dtype=np.int64)
+    for i, scope in enumerate(structure.transition_scopes):
+        variables[i, : len(scope)] = scope
+        steps[i, : len(scope)] = strides([structure.sizes[v] for v in scope])
+    until = np.ones((sum(structure.transition_rows), max(structure.state_sizes) - 1))
+    first = np.array(structure.row_starts[:-1], dtype=np.int64)
+    for at, table in zip(first, model.transitions, strict=True):
+        until[at : at + len(table), : table.shape[1] - 1] = np.cumsum(table, axis=1)[:, :-1]
+    return variables, steps, first, until
 
 
 def _rows(structure: Structure, scope: Scope, joint: Ints) -> Ints:

@@ -24,7 +24,12 @@ from fmdp.planning.linear.question import Answer, Floats, Part, Question, Watch
 from fmdp.planning.plan import Status
 
 ROWS_A_WEIGHT = 4
-"""Cuts above which those that have long been slack are dropped, for each weight."""
+"""Cuts above which those that have long been slack are dropped, for each weight,"""
+FEW_ROWS = 2048
+"""or as many as these, up to `_MOST_ROWS_A_WEIGHT` of them, if that is more."""
+_MOST_ROWS_A_WEIGHT = 16
+ROWS_A_CUT = 48
+"""Rows that are looked for where a point is cut off."""
 _KEPT = 0.6
 _BYTES_A_PAIR = 8 * 16
 """For each pair of weights: the rows, the rows scaled, and the matrix."""
@@ -220,7 +225,9 @@ class _Search:
         return float(self.cost @ point) + self.charge * violation
 
     def add(self, heads: Ints, beyond: Floats | None = None) -> None:
-        rows = self.part.rows(self.part.traced(heads))
+        # Where few maxima are told apart, several rows of each save rounds.
+        rivals = ROWS_A_CUT // max(len(heads), 1) - 1
+        rows = self.part.rows(self.part.traced(heads, max(rivals, 0)))
         ends = np.append(rows.start, len(rows.index))
         a = np.zeros((len(rows), self.question.n_weights + 1))
         a[np.repeat(np.arange(len(rows)), np.diff(ends)), rows.index] = rows.value
@@ -234,7 +241,8 @@ class _Search:
 
     def prune(self) -> None:
         """Above the number of cuts that may stay, drop those worth nothing for longest."""
-        most = ROWS_A_WEIGHT * (self.n + 1)
+        few = min(FEW_ROWS, _MOST_ROWS_A_WEIGHT * (self.n + 1))
+        most = max(ROWS_A_WEIGHT * (self.n + 1), few)
         if len(self.b) > most:
             kept = np.sort(np.lexsort((-self.price, self.idle))[: int(_KEPT * most)])
             self.a, self.b, self.price = self.a[kept], self.b[kept], self.price[kept]

@@ -45,15 +45,21 @@ def span(
 
 
 def factored_spans(
-    basis: Basis, weights: Floats, memory_limit: int | None = None, look: Look = nothing
+    basis: Basis,
+    weights: Floats,
+    memory_limit: int | None = None,
+    look: Look = nothing,
+    of: Sequence[int] | None = None,
 ) -> tuple[float, ...]:
-    """sp_i(h_w) of every state variable."""
+    """sp_i(h_w) of every state variable; 0 for all but those asked for, where some are."""
     mentions: list[list[Block]] = [[] for _ in basis.state_sizes]
     for block in basis.blocks:
         for v in block.scope:
             mentions[v].append(block)
     return tuple(
         _span_along(v, blocks, basis.state_sizes, weights, memory_limit, look)
+        if of is None or v in of
+        else 0.0
         for v, blocks in enumerate(mentions)
     )
 
@@ -71,7 +77,7 @@ def marginals(basis: Basis, weights: Floats) -> tuple[Floats, ...]:
 
 
 def _values(block: Block, weights: Floats) -> Floats:
-    values: Floats = block.values @ weights[block.first : block.first + block.size]
+    values: Floats = block.values @ weights[block.columns]
     return values
 
 

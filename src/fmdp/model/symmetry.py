@@ -1,0 +1,415 @@
+"""Symmetries of a model: renumberings of its variables under which every table stays the same.
+
+A renumbering sends state variable i to pi(i), action variable v to sigma(v), and each value of v to
+a value of sigma(v). It is a symmetry if
+
+    P_pi(i)(. | renumbered x) = P_i(. | x)  and  sum_k R_k(renumbered x) = sum_k R_k(x)
+
+number for number, the rewards factor by factor. Then the optimal bias can be taken to be the same
+at a state and its image (the mean over the group of one that is not is one that is), and so can
+the weights of an approximate value: a circle of equal machines has one weight where it would have
+n, and one restart to look at instead of n.
+
+Candidates are found by following the graph of parents from one variable to its image, among
+variables that look alike; what counts is the comparison of all tables afterwards, which is exact.
+Not every symmetry is looked for: values of state variables are never renumbered, models with
+constraints, effects or intervals have none here, and a search that has taken too long gives up.
+Missing one costs time, never truth.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fmdp.model.factored import FactoredMDP
+from fmdp.model.spaces import FloatArray
+from fmdp.model.structure import Scope, Structure
+
+Marks = NDArray[np.uint64]
+
+_MOST_COMPARED = 1 << 28
+"""Numbers that are compared in one search, about a second."""
+_STEPS_A_VARIABLE = 16
+"""Assignments tried before a candidate is given up, for each state variable."""
+_REFUSED = 16
+"""Candidates that failed before the variables of a kind are taken as they are."""
+
+
+@dataclass(frozen=True)
+class Renumbering:
+    """Where every variable goes, and every value of an action variable."""
+
+    states: tuple[int, ...]
+    """pi: state variable i goes to states[i]."""
+    actions: tuple[int, ...]
+    """sigma: action variable v, from 0, goes to actions[v],"""
+    action_values: tuple[tuple[int, ...], ...]
+    """and its value a to value action_values[v][a]."""
+
+    def scope(self, scope: Iterable[int]) -> Scope:
+        """The image of a scope."""
+        m = len(self.states)
+        return tuple(sorted(self.states[v] if v < m else m + self.actions[v - m] for v in scope))
+
+    def pulled_back(self, table: FloatArray, scope: Scope, sizes: Sequence[int]) -> FloatArray:
+        """A table over the image of a scope, read as one over the scope: entry x is the entry of
+        x's image. Further axes of the table stay; the shape is [size, ..., size, rest]."""
+        m = len(self.states)
+        image = self.scope(scope)
+        shaped = table.reshape([*(sizes[v] for v in image), -1])
+        places = [image.index(self.scope((v,))[0]) for v in scope]
+        moved = shaped.transpose([*places, len(scope)])
+        for axis, v in enumerate(scope):
+            if v >= m:
+                values = self.action_values[v - m]
+                if values != tuple(range(len(values))):
+                    moved = moved.take(values, axis=axis)
+        return moved
+
+
+def is_symmetry(model: FactoredMDP, renumbering: Renumbering) -> bool:
+    """Whether every table is the same, number for number, read through the renumbering."""
+    s = model.structure
+    for i, scope in enumerate(s.transition_scopes):
+        j = renumbering.states[i]
+        if s.transition_scopes[j] != renumbering.scope(scope):
+            return False
+        image = renumbering.pulled_back(model.transitions[j], scope, s.sizes)
+        if not np.array_equal(image, model.transitions[i].reshape(image.shape)):
+            return False
+    # Factors that share a scope may change places: each takes a partner that no other has.
+    partners: dict[Scope, list[int]] = {}
+    for k, scope in enumerate(s.reward_scopes):
+        partners.setdefault(scope, []).append(k)
+    for k, scope in enumerate(s.reward_scopes):
+        among = partners.get(renumbering.scope(scope), [])
+        for partner in among:
+            image = renumbering.pulled_back(model.rewards[partner], scope, s.sizes)
+            same_range = s.reward_ranges[partner] == s.reward_ranges[k]
+            if same_range and np.array_equal(image, model.rewards[k].reshape(image.shape)):
+                among.remove(partner)
+                break
+        else:
+            return False
+    return True
+
+
+@dataclass(frozen=True, eq=False)
+class Symmetry:
+    """A model and symmetries of it, at least one."""
+
+    model: FactoredMDP
+    renumberings: tuple[Renumbering, ...]
+
+    @cached_property
+    def leaders(self) -> tuple[int, ...]:
+        """For each state variable the first of those that are sent to each other."""
+        groups = Groups(self.model.structure.m)
+        for renumbering in self.renumberings:
+            for i, image in enumerate(renumbering.states):
+                groups.join(i, image)
+        return tuple(groups.leaders())
+
+    def closed(self, scopes: Iterable[Scope]) -> tuple[Scope, ...]:
+        """These scopes of state variables and all their images, sorted."""
+        known = set(scopes)
+        waiting = list(known)
+        while waiting:
+            scope = waiting.pop()
+            for renumbering in self.renumberings:
+                image = renumbering.scope(scope)
+                if image not in known:
+                    known.add(image)
+                    waiting.append(image)
+        return tuple(sorted(known))
+
+    @cached_property
+    def reduced(self) -> FactoredMDP:
+        """The model with one value for all values of an action variable that symmetries exchange.
+
+        Whatever function of (state, action) is the same at x and its image has its maximum here
+        too. Values of several variables that move together are all kept: no single one of them
+        decides which joint actions are images of each other.
+        """
+        s = self.model.structure
+        moving = {
+            v
+            for renumbering in self.renumberings
+            for v, values in enumerate(renumbering.action_values)
+            if renumbering.actions[v] != v or values != tuple(range(len(values)))
+        }
+        if len(moving) != 1:
+            return self.model
+        (v,) = moving
+        groups = Groups(s.action_sizes[v])
+        for renumbering in self.renumberings:
+            for a, image in enumerate(renumbering.action_values[v]):
+                groups.join(a, image)
+        kept = sorted(set(groups.leaders()))
+        sizes = [*s.sizes]
+        variable = s.m + v
+
+        def cut(table: FloatArray, scope: Scope) -> FloatArray:
+            if variable not in scope:
+                return table
+            shaped = table.reshape([*(sizes[u] for u in scope), *table.shape[1:]])
+            rest = table.shape[1:]
+            taken = shaped.take(kept, axis=scope.index(variable))
+            return np.ascontiguousarray(taken.reshape(-1, *rest))
+
+        structure = Structure(
+            state_sizes=s.state_sizes,
+            action_sizes=tuple(
+                len(kept) if u == v else size for u, size in enumerate(s.action_sizes)
+            ),
+            transition_scopes=s.transition_scopes,
+            reward_scopes=s.reward_scopes,
+            reward_ranges=s.reward_ranges,
+            groups=s.groups,
+        )
+        return FactoredMDP.trusted(
+            structure,
+            [cut(t, z) for t, z in zip(self.model.transitions, s.transition_scopes, strict=True)],
+            [cut(t, z) for t, z in zip(self.model.rewards, s.reward_scopes, strict=True)],
+        )
+
+
+def symmetry_of(model: FactoredMDP) -> Symmetry | None:
+    """Symmetries that move every variable as far as any that were found does; None where there are
+    none."""
+    s = model.structure
+    if s.constraints or s.effects is not None or model.intervals is not None:
+        return None
+    search = _Search(model)
+    entries = sum(t.size for t in (*model.transitions, *model.rewards))
+    left = max(_MOST_COMPARED // max(entries, 1), 1)
+    kinds: dict[int, list[int]] = {}
+    for i, colour in enumerate(search.colours[: s.m]):
+        kinds.setdefault(colour, []).append(i)
+    moved = Groups(s.m)
+    found: list[Renumbering] = []
+    for members in kinds.values():
+        refused = 0
+        for j in members[1:]:
+            if moved.leader(j) == moved.leader(members[0]):
+                continue
+            if left == 0 or refused == _REFUSED:
+                break
+            candidate = search.sending(members[0], j)
+            left -= 1
+            if candidate is None or not is_symmetry(model, candidate):
+                refused += 1
+                continue
+            found.append(candidate)
+            for i, image in enumerate(candidate.states):
+                moved.join(i, image)
+    return Symmetry(model, tuple(found)) if found else None
+
+
+class Groups:
+    """Numbers 0..n-1 in groups that are joined two at a time; the lowest number leads."""
+
+    def __init__(self, n: int) -> None:
+        self._above = list(range(n))
+
+    def leader(self, i: int) -> int:
+        above = self._above
+        while above[i] != i:
+            above[i] = above[above[i]]
+            i = above[i]
+        return i
+
+    def join(self, i: int, j: int) -> None:
+        one, other = sorted((self.leader(i), self.leader(j)))
+        self._above[other] = one
+
+    def leaders(self) -> list[int]:
+        return [self.leader(i) for i in range(len(self._above))]
+
+
+class _Search:
+    """Candidates by the graph of parents and by what can be told of a table without knowing how
+    its variables are numbered: the sum of its numbers' bits, whatever their order."""
+
+    def __init__(self, model: FactoredMDP) -> None:
+        s = self.structure = model.structure
+        self.model = model
+        # Of state variables; action variables, which have none; and reward factors.
+        n = s.m + len(s.action_sizes) + s.l
+        self.parents = [frozenset(scope) - {i} for i, scope in enumerate(s.transition_scopes)]
+        self.parents += [frozenset()] * len(s.action_sizes)
+        self.parents += [frozenset(scope) for scope in s.reward_scopes]
+        children: list[set[int]] = [set() for _ in range(n)]
+        for i, parents in enumerate(self.parents):
+            for j in parents:
+                children[j].add(i)
+        self.children = [frozenset(those) for those in children]
+        self.colours = self._refined(self._looks())
+
+    @cached_property
+    def _marks(self) -> list[Marks]:
+        return [self._marks_of(v) for v in range(len(self.structure.action_sizes))]
+
+    def _looks(self) -> list[object]:
+        s, model = self.structure, self.model
+        looks: list[object] = [
+            ("state", s.state_sizes[i], i in s.transition_scopes[i], _look(model.transitions[i]))
+            for i in range(s.m)
+        ]
+        looks += [("action", size) for size in s.action_sizes]
+        looks += [("reward", s.reward_ranges[k], _look(model.rewards[k])) for k in range(s.l)]
+        return looks
+
+    def _refined(self, looks: Sequence[object]) -> list[int]:
+        """Numbers that two variables share only if parents and children look alike, at any
+        distance (colour refinement)."""
+        colours, n_before = _numbered(looks), 0
+        while len(set(colours)) > n_before:
+            n_before = len(set(colours))
+            colours = _numbered(
+                [
+                    (
+                        colours[i],
+                        tuple(sorted(colours[j] for j in self.parents[i])),
+                        tuple(sorted(colours[j] for j in self.children[i])),
+                    )
+                    for i in range(len(colours))
+                ]
+            )
+        return colours
+
+    def _marks_of(self, v: int) -> Marks:
+        """What the values of an action variable do to each factor, [m, values]: equal where the
+        numbers are, in whatever order; 0 where the factor does not mention it."""
+        s = self.structure
+        marks = np.zeros((s.m, s.action_sizes[v]), dtype=np.uint64)
+        for i, scope in enumerate(s.transition_scopes):
+            if s.m + v in scope:
+                axis = scope.index(s.m + v)
+                shaped = self.model.transitions[i].reshape([*(s.sizes[u] for u in scope), -1])
+                marks[i] = _mixed(np.moveaxis(shaped, axis, 0).reshape(s.action_sizes[v], -1))
+        return marks
+
+    def sending(self, i: int, j: int) -> Renumbering | None:
+        """A candidate that sends state variable i to j, or None."""
+        images = self._images_sending(i, j)
+        if images is None:
+            return None
+        m = self.structure.m
+        states = images[:m]
+        actions = [image - m for image in images[m : m + len(self.structure.action_sizes)]]
+        values = [self._values_sent(v, u, states) for v, u in enumerate(actions)]
+        known = tuple(those for those in values if those is not None)
+        if len(known) < len(values):
+            return None
+        return Renumbering(tuple(states), tuple(actions), known)
+
+    def _values_sent(self, v: int, u: int, states: Sequence[int]) -> tuple[int, ...] | None:
+        """Values of action variable u, one for each of v, that do to each factor's image what
+        those do to the factor; its own number first, where several can be meant."""
+        of_v, of_u = self._marks[v], self._marks[u]
+        waiting: dict[bytes, list[int]] = {}
+        for b, column in enumerate(np.ascontiguousarray(of_u[list(states)].T)):
+            waiting.setdefault(column.tobytes(), []).append(b)
+        taken: list[int] = []
+        for a, column in enumerate(np.ascontiguousarray(of_v.T)):
+            among = waiting.get(column.tobytes())
+            if not among:
+                return None
+            b = a if a in among else among[0]
+            among.remove(b)
+            taken.append(b)
+        return tuple(taken)
+
+    def _images_sending(self, first: int, image: int) -> list[int] | None:
+        """Images of all variables and reward factors that keep parents, children and looks, by
+        backtracking outwards from the first."""
+        n = len(self.parents)
+        order = self._outwards(first)
+        images = [-1] * n
+        taken = [False] * n
+        choices: list[list[int]] = [[image]]
+        budget = _STEPS_A_VARIABLE * n + 64
+        while choices:
+            depth = len(choices) - 1
+            v = order[depth]
+            if images[v] >= 0:
+                taken[images[v]] = False
+                images[v] = -1
+            budget -= 1
+            if not choices[-1] or budget < 0:
+                if budget < 0:
+                    return None
+                choices.pop()
+                continue
+            chosen = choices[-1].pop()
+            if taken[chosen] or not self._fits(v, chosen, images):
+                continue
+            images[v], taken[chosen] = chosen, True
+            if depth + 1 == n:
+                return images
+            choices.append(self._options(order[depth + 1], images, taken))
+        return None
+
+    def _outwards(self, first: int) -> list[int]:
+        """All variables, each near one that comes before it, if any is. What is a parent of every
+        state variable brings none nearer to another."""
+        order: list[int] = []
+        seen: set[int] = set()
+        for start in (first, *range(len(self.parents))):
+            if start in seen:
+                continue
+            seen.add(start)
+            queue = deque([start])
+            while queue:
+                v = queue.popleft()
+                order.append(v)
+                if len(self.children[v]) == self.structure.m:
+                    continue
+                for u in sorted((self.parents[v] | self.children[v]) - seen):
+                    seen.add(u)
+                    queue.append(u)
+        return order
+
+    def _options(self, v: int, images: Sequence[int], taken: Sequence[bool]) -> list[int]:
+        """Where v may go, the last to be tried first: where it is, if that is free."""
+        near = [
+            those[images[u]]
+            for those, others in ((self.children, self.parents), (self.parents, self.children))
+            for u in others[v]
+            if images[u] >= 0
+        ]
+        among = min(near, key=len) if near else frozenset(range(len(self.parents)))
+        colour = self.colours[v]
+        options = sorted(u for u in among if self.colours[u] == colour and not taken[u])
+        options.sort(key=lambda u: u == v)
+        return options
+
+    def _fits(self, v: int, image: int, images: Sequence[int]) -> bool:
+        if self.colours[v] != self.colours[image]:
+            return False
+        pairs = (self.parents, self.children)
+        return all(images[u] < 0 or images[u] in those[image] for those in pairs for u in those[v])
+
+
+def _look(table: FloatArray) -> int:
+    return int(_mixed(table.reshape(1, -1))[0])
+
+
+def _mixed(rows: FloatArray) -> Marks:
+    """For each row a number that does not depend on the order of what is in it. Rows of other
+    contents may share it by chance, and the comparison of tables then refuses the candidate."""
+    bits = np.ascontiguousarray(rows).view(np.uint64)
+    marks: Marks = (bits * (bits >> np.uint64(20) | np.uint64(1))).sum(axis=1, dtype=np.uint64)
+    return marks
+
+
+def _numbered(looks: Sequence[object]) -> list[int]:
+    numbers: dict[object, int] = {}
+    return [numbers.setdefault(look, len(numbers)) for look in looks]
