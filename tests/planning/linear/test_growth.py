@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from oracle import residuals
+from oracle import dense, residuals
+from scipy.optimize import linprog
 
 import fmdp
 from fmdp.errors import InvalidParameter
@@ -117,6 +119,50 @@ def test_the_circle_on_which_singles_lose_a_fifth() -> None:
     assert singles.policy_gain < 0.9 * 0.844975
 
 
+def test_where_more_functions_made_it_worse_the_weights_are_capped() -> None:
+    """Pairs have a worse policy than singles on this circle, and with small weights a good one."""
+    model = problem("circle:7,dynamics=guestrin,reward=mean")
+    steps = fmdp.plan(model, ALP()).stats["grown"]
+    capped = [n for n, step in enumerate(steps) if step["weight_cap"] is not None]
+    assert capped
+    first = capped[0]
+    poorer = max(step["judged"] for step in steps[: first - 2])
+    free = max(step["judged"] for step in steps[first - 2 : first])
+    assert free < poorer - 0.01
+    assert max(steps[n]["judged"] for n in capped) > 0.98 * 0.844975
+
+
+@pytest.mark.parametrize("method", ["cuts", "factored"])
+@pytest.mark.parametrize("criterion", ["discounted", "average"])
+def test_no_weight_is_above_its_cap(method: str, criterion: str) -> None:
+    """Against the program over all states and actions with the same bounds on the weights."""
+    model = problem("circle:4,dynamics=guestrin")
+    settings = ALP(basis="pairs", method=method, criterion=criterion)
+    free = fmdp.plan(model, settings)
+    largest = float(np.abs(free.stats["weights"]).max())
+    cap = 0.3 * largest
+    plan = fmdp.plan(model, replace(settings, weight_cap=cap))
+    assert plan.status is Status.CONVERGED
+    assert np.abs(plan.stats["weights"]).max() == pytest.approx(cap, rel=1e-9)
+    assert plan.objective > free.objective
+    basis = make_basis(model.structure, "pairs")
+    states = all_assignments(model.structure.state_sizes)
+    phi = np.array([[basis.value(row, s) for row in np.eye(basis.size)] for s in states])
+    P, R = dense(model)
+    discount = settings.discount if criterion == "discounted" else 1.0
+    own = 1.0 - discount if criterion == "discounted" else 1.0
+    rows = np.vstack(
+        [np.hstack([np.full((len(phi), 1), own), phi - discount * Pa @ phi]) for Pa in P]
+    )
+    cost = np.append(1.0, phi.mean(axis=0) if criterion == "discounted" else 0.0 * phi[0])
+    bounds = [(None, None)] + [(-cap, cap)] * basis.size
+    best = linprog(cost, A_ub=-rows, b_ub=-R.ravel(), bounds=bounds)
+    assert plan.objective == pytest.approx(best.fun, abs=1e-5)
+    # A cap that nothing reaches changes nothing.
+    wide = fmdp.plan(model, replace(settings, weight_cap=3.0 * largest))
+    assert wide.objective == pytest.approx(free.objective, abs=1e-6)
+
+
 def test_bound_and_policy_are_the_best_of_all_rounds() -> None:
     model = problem("circle:6,dynamics=guestrin,reward=mean")
     plan = fmdp.plan(model, ALP(gap=0.0))
@@ -177,7 +223,7 @@ def test_interrupted_with_the_best_so_far(monkeypatch: pytest.MonkeyPatch) -> No
     plan = ALP(gap=0.0).plan(model)
     assert plan.status is Status.INTERRUPTED
     assert plan.policy is not None
-    assert len(plan.stats["grown"]) == 4
+    assert {step["weights"] for step in plan.stats["grown"]} == {1, 2}  # two rounds
 
 
 def test_learners_and_references_look_for_no_basis() -> None:

@@ -109,6 +109,13 @@ class ALP(Limited, TieBreaking, Planner):
         "constraint generation, or the factored linear program",
         choices=("cuts", "factored"),
     )
+    weight_cap: float | None = setting(
+        None,
+        "size that no weight of a basis function may be above, in units of the reward: a program "
+        "that is kept from far-off weights may have a better policy, and a larger objective",
+        low=0.0,
+        low_open=True,
+    )
     criterion: str = criterion_setting("discounted")
     discount: float = discount_setting()
     tolerance: float | None = tolerance_setting(
@@ -430,6 +437,7 @@ class _Stages:
                 messages=self.emits,
             )
         self._scale = likely_weight(forms, discount)
+        self._cap = None if settings.weight_cap is None else settings.weight_cap / forms.unit
         self._tolerance = tolerance_of(settings.tolerance, forms.structure) / forms.unit
 
     def _question(self, cost: Floats, hurried: bool, *constraints: Constraints) -> Question:
@@ -448,6 +456,7 @@ class _Stages:
             shift=self.forms.origin * charges[0],
             raisable=tuple(part.rhs != FIXED for part in constraints),
             rounds=HURRIED_ROUNDS if hurried and len(cost) - 1 > STABILISED else None,
+            cap=self._cap,
         )
 
     def run(self, watch: Watch, hurried: bool = False) -> _Found:
@@ -481,11 +490,11 @@ class _Stages:
         )
 
     def run_average(self, watch: Watch) -> _Found:
-        """The first stage of the average criterion alone, whatever the criterion."""
+        """The first stage of the average criterion alone, whatever the criterion and the cap."""
         n = self.forms.basis.size
         gain = np.append(np.zeros(n), 1.0)
         own = Constraints(self.forms, 1.0, rhs=n, first_column=n + 1)
-        question = self._question(gain, False, own)
+        question = replace(self._question(gain, False, own), cap=None)
         dense = self._dense and fits(question)
         answer = Interior().solve(question, watch) if dense else Cuts().solve(question, watch)
         if dense and answer.status is Status.PRECISION_LIMIT:

@@ -169,12 +169,18 @@ class _Solve:
         if centre is None or not self.stabilised:
             centre = np.zeros(self.n)
         room = np.where(self.question.fixed, 0.0, radius)
-        return centre - room, centre + room
+        cap = INFINITY if self.question.cap is None else self.question.cap
+        return np.clip(centre - room, -cap, cap), np.clip(centre + room, -cap, cap)
 
     def box_holds(self) -> bool:
-        """Whether a bound of the box holds the objective up at the last solution."""
-        prices = np.abs(self.lp.column_prices()[: self.n])
-        return bool((prices[~self.question.fixed] > _PRICE).any())
+        """Whether a bound of the box, and not of the question itself, holds the objective up at the
+        last solution."""
+        prices = self.lp.column_prices()[: self.n]
+        costly = np.abs(prices) > _PRICE
+        if self.question.cap is not None:
+            lower, upper = self.box()
+            costly &= np.where(prices > 0.0, -lower, upper) < self.question.cap
+        return bool(costly[~self.question.fixed].any())
 
     def add(self, number: int, pattern: Pattern) -> int:
         """Append the cuts of one constraint that are not there yet; returns how many."""

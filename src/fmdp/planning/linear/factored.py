@@ -97,6 +97,8 @@ class Factored:
         cost = np.zeros(question.n_columns)
         cost[: n + 1] = question.cost
         free = np.full(question.n_columns, INFINITY)
+        if question.cap is not None:
+            free[:n] = question.cap
         free[:n][question.fixed] = 0.0
         joining = [row for part in parts if (row := part.joining_row()) is not None]
         rows = []

@@ -3,9 +3,12 @@
 Every round solves two programs over all functions of the scopes: that of the criterion, and the
 average one, whose lambda is the least `gain_upper` that the scopes allow. The greedy policies of
 both are judged: exactly in small models, else by simulating R + P h_w - h_w, which has the policy's
-gain as its mean, whatever w, and no variance where h_w is its bias. Then a parent is added to those
-scopes whose joint values explain most of the variance of the same Bellman errors, on states that
-the policy visits and on uniform ones (Bellman error basis functions, Parr et al. 2007, as scopes).
+gain as its mean, whatever w, and no variance where h_w is its bias. Where both are worse by more
+than the gap than what a poorer basis had, the program is solved again with a cap on the weights
+(as in Petrik et al. 2010, who cap their sum). Then a parent is added to those scopes whose joint
+values explain most of the variance of the same Bellman errors, on states that the policy visits and
+on uniform ones (Bellman error basis functions, Parr et al. 2007, as scopes). Symmetries of the
+model (`model.symmetry`) leave one weight for all functions that they send to each other.
 
 Each bound is certified as always, and the smallest is returned; with it the policy that was judged
 best, not the last one: a richer basis has a tighter bound, and often a worse policy. A judgement by
@@ -37,7 +40,7 @@ from fmdp.planning.policy import Policy, TablePolicy
 from fmdp.planning.settings import with_basis
 
 if TYPE_CHECKING:
-    from fmdp.planning.linear.alp import ALP
+    from fmdp.planning.linear.alp import ALP, PreparedALP
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -57,6 +60,10 @@ MOST_VALUES_TIED = 256
 """And where symmetries leave few weights."""
 JUDGED_EXACTLY = 1 << 12
 """States up to which a policy is judged by its gain itself."""
+MOST_CAPPED = 64
+"""Weights up to which a basis that made the policy worse is tried again with a cap on them,"""
+_CAPS = (0.3, 0.1)
+"""so much of the largest."""
 _LIKE_THE_BEST = 0.5
 """Scopes grow together whose share of the error is at least so much of the largest."""
 _CHAINS, _BURNT, _STEPS, _VISITS = 64, 100, 400, 40
@@ -149,46 +156,70 @@ class _Growing:
     def solve(self, scopes: tuple[Scope, ...]) -> tuple[Ints, Floats] | None:
         """Both programs over these scopes; states and the Bellman errors of the better policy
         there, or None where there is no policy to speak of."""
-        from fmdp.planning.linear.alp import PreparedALP
-
         left = self.seconds_left()
         settings = with_basis(self.settings, scopes)
         if left is not None:
             settings = replace(settings, max_seconds=max(left, 1e-3))
-        prepared = PreparedALP(
+        prepared = self.prepared(settings)
+        started = self.started if self.best is None else None
+        found = prepared.solve(self.model, describe=True, progress=self.progress, started=started)
+        before, first = self.worth(), len(self.steps)
+        errors = self.consider(found, settings, scopes, prepared.basis.size)
+        if found.objective is not None:
+            self.objective = min(self.objective, found.objective)
+        if self.has_failed() or settings.criterion != "discounted":
+            return None if self.has_failed() else errors
+        if prepared.basis.size <= MOST_WEIGHTS:
+            tight = prepared.tightest(self.model, self.progress)
+            own = replace(settings, criterion="average", weight_cap=None)
+            errors = self.consider(tight, own, scopes, prepared.basis.size) or errors
+        worths = [step["judged"] for step in self.steps[first:]]
+        worse = max(worths, default=math.inf) < before - self.settings.gap * abs(self.bound)
+        few = prepared.basis.size <= MOST_CAPPED and settings.weight_cap is None
+        if worse and few and not self.has_failed():
+            largest = float(np.abs(found.stats["weights"]).max())
+            for share in _CAPS:
+                capped = replace(settings, weight_cap=share * largest or None)
+                kept = self.prepared(capped)
+                plan = kept.solve(self.model, describe=True, progress=self.progress)
+                self.consider(plan, capped, scopes, kept.basis.size)
+        return None if self.has_failed() else errors
+
+    def has_failed(self) -> bool:
+        return self.failed is not None
+
+    def prepared(self, settings: ALP) -> PreparedALP:
+        from fmdp.planning.linear.alp import PreparedALP
+
+        return PreparedALP(
             settings, self.structure, share_for=self.model, dense=True, symmetry=self.symmetry
         )
-        started = self.started if self.best is None else None
-        plans = [prepared.solve(self.model, describe=True, progress=self.progress, started=started)]
-        discounted = plans[0].status is Status.CONVERGED and settings.criterion == "discounted"
-        if discounted and prepared.basis.size <= MOST_WEIGHTS:
-            plans.append(prepared.tightest(self.model, self.progress))
-        errors = None
-        for found in plans:
-            self.iterations += found.iterations
-            self.failed = None if found.status is Status.CONVERGED else found.status
-            if found.gain_upper is not None:
-                self.bound = min(self.bound, found.gain_upper)
-            if found is plans[0] and found.objective is not None:
-                self.objective = min(self.objective, found.objective)
-            own = settings if found is plans[0] else replace(settings, criterion="average")
-            if found.policy is None or "weights" not in found.stats:
-                if self.best is None:
-                    self.best = _Candidate(found, own, -math.inf)
-                continue
-            states, at, worth = self.judged(found, scopes)
-            self.steps.append(
-                {
-                    "weights": prepared.basis.size,
-                    "criterion": own.criterion,
-                    "gain_upper": found.gain_upper,
-                    "judged": worth,
-                }
-            )
-            if self.best is None or worth > self.best.worth:
-                self.best = _Candidate(found, own, worth)
-            errors = (states, at)
-        return None if self.failed else errors
+
+    def consider(
+        self, found: Plan, settings: ALP, scopes: tuple[Scope, ...], n_weights: int
+    ) -> tuple[Ints, Floats] | None:
+        """Keep what a plan is better at than those before; states and its Bellman errors there."""
+        self.iterations += found.iterations
+        self.failed = None if found.status is Status.CONVERGED else found.status
+        if found.gain_upper is not None:
+            self.bound = min(self.bound, found.gain_upper)
+        if found.policy is None or "weights" not in found.stats:
+            if self.best is None:
+                self.best = _Candidate(found, settings, -math.inf)
+            return None
+        states, at, worth = self.judged(found, scopes)
+        self.steps.append(
+            {
+                "weights": n_weights,
+                "criterion": settings.criterion,
+                "weight_cap": settings.weight_cap,
+                "gain_upper": found.gain_upper,
+                "judged": worth,
+            }
+        )
+        if self.best is None or worth > self.best.worth:
+            self.best = _Candidate(found, settings, worth)
+        return states, at
 
     def judged(self, found: Plan, scopes: tuple[Scope, ...]) -> tuple[Ints, Floats, float]:
         """States, the Bellman errors there, and what the policy gains."""

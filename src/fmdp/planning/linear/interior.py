@@ -54,8 +54,10 @@ def memory_needed(n_weights: int) -> int:
 
 
 def fits(question: Question) -> bool:
-    """One constraint, which the scalar makes good, and no columns beside the weights and it."""
-    return question.raisable == (True,) and question.n_columns == question.n_weights + 1
+    """One constraint, which the scalar makes good, no columns beside the weights and it, and no
+    cap on the weights."""
+    alone = question.raisable == (True,) and question.n_columns == question.n_weights + 1
+    return alone and question.cap is None
 
 
 class Interior:

@@ -79,6 +79,8 @@ class Question:
     that the best point so far could be an answer."""
     rounds: int | None = None
     """After how many the best point so far has to do."""
+    cap: float | None = None
+    """What no weight's size may be above."""
     start: Floats | None = None
     """[K]: weights known to satisfy the constraints that no scalar can make good."""
 
