@@ -14,7 +14,7 @@ INSTALLED_RELEASE := $(VENV)/.installed-release
 LOCK := requirements/lock.txt
 # Programs that fmdp is compared with, too heavy for every test run: an environment of their own.
 PEERS := .venv-peers
-PEERS_EXTRAS := storm,dbn
+PEERS_EXTRAS := storm,dbn,agents
 PEERS_LOCK := requirements/peers.txt
 INSTALLED_PEERS := $(PEERS)/.installed
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
@@ -56,7 +56,7 @@ test: $(INSTALLED) ## the tests that take seconds
 test-all: $(INSTALLED) ## all tests, the slow ones too, with fresh and many more generated models
 	HYPOTHESIS_PROFILE=thorough $(BIN)/pytest -n auto $(ARGS)
 
-peers: $(INSTALLED_PEERS) ## the tests that need Storm or pyAgrum, in an environment of their own
+peers: $(INSTALLED_PEERS) ## the tests that need Storm, pyAgrum or Stable-Baselines3, in an environment of their own
 	$(PEERS)/bin/pytest -m peers tests/interop $(ARGS)
 
 $(INSTALLED_PEERS): pyproject.toml $(PEERS_LOCK)
@@ -107,11 +107,14 @@ lock: ## resolve all dependencies afresh and pin them in requirements/lock.txt
 	build/lock/bin/python -m pip freeze --all --exclude pip --exclude fmdp > $(LOCK)
 	rm -rf build/lock
 
-lock-peers: ## pin what `make peers` installs; what lock.txt has too stays at its version
+lock-peers: ## pin what `make peers` installs; what lock.txt has too, and PyTorch, stay at their versions
 	rm -rf build/lock-peers
 	$(PYTHON) -m venv build/lock-peers
-	build/lock-peers/bin/python -m pip --disable-pip-version-check -qq install -c $(LOCK) '.[dev,gym,rddl,$(PEERS_EXTRAS)]'
-	build/lock-peers/bin/python -m pip freeze --all --exclude pip --exclude fmdp > $(PEERS_LOCK)
+	# PyTorch moves by hand alone: a version without a build for the processor brings gigabytes for GPUs.
+	# That build calls itself +cpu, which the pin leaves out, so that it holds for either.
+	grep '^torch==' $(PEERS_LOCK) > build/lock-peers/torch.txt
+	build/lock-peers/bin/python -m pip --disable-pip-version-check -qq install -c $(LOCK) -c build/lock-peers/torch.txt '.[dev,gym,rddl,$(PEERS_EXTRAS)]'
+	build/lock-peers/bin/python -m pip freeze --all --exclude pip --exclude fmdp | sed 's/+cpu$$//' > $(PEERS_LOCK)
 	rm -rf build/lock-peers
 
 clean: ## remove the virtual environments and every cache

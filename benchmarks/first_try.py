@@ -1,8 +1,8 @@
 """What a user would try first: agents of other packages on fmdp's environments, beside its own.
 
-    python -m benchmarks.first_try [--problems circle:4,circle:7] [--seeds 3] [--steps 100000]
+    python -m benchmarks.first_try [--problems circle:4,circle:7] [--seeds N] [--steps 100000]
                                    [--agents ppo,dqn,...] [--figure FILE] [--out FILE.json]
-                                   [--redraw FILE.json] [--tune]
+                                   [--redraw] [--tune]
 
 PPO and DQN of Stable-Baselines3 (the extra `agents`), tabular Q-learning and R-learning of
 MushroomRL (`pip install mushroom-rl`), and fmdp's default learner and PSRL, with the same luck:
@@ -12,8 +12,8 @@ as well. Regret counts every step from the first, against the optimal gain. Sett
 are the best of a few (`--tune`: 20,000 steps of one other seed on the last problem; what that gave
 is in the file with the numbers). A package that is not there is left out, aloud.
 
-One process, one thread, about 25 minutes; what is done is written down after every run, and another
-call goes on from there.
+One process, one thread, about 35 minutes; ten seeds, and five of PPO and DQN, of which a run takes
+more than one. What is done is written down after every run, and another call goes on from there.
 """
 
 from __future__ import annotations
@@ -37,7 +37,10 @@ from fmdp.interop.gymnasium import FactoredEnv
 from fmdp.simulation import Reference, reference_for
 from fmdp.simulation.loop import checkpoints
 
-HERE = Path(__file__).resolve().parent.parent / "docs" / "figures"
+DOCS = Path(__file__).resolve().parent.parent / "docs"
+FILE, FIGURE, PAGE = (
+    DOCS / name for name in ("figures/first-try.json", "figures/first-try.png", "gymnasium.md")
+)
 TUNING_STEPS, TUNING_SEED = 20_000, 1_000
 
 
@@ -143,6 +146,8 @@ OTHERS: Mapping[str, tuple[str, Agent, str]] = {
     "r": ("R-learning (MushroomRL)", mushroom, "r"),
 }
 OWN = {"psrl": "PSRL (fmdp)", "default": "default (fmdp)"}
+SEEDS = {"psrl": 10, "default": 10, "q": 10, "r": 10, "ppo": 5, "dqn": 5}
+"""How many of each agent are run where `--seeds` does not say it."""
 
 _QUICK_DQN = {
     "learning_rate": 1e-3,
@@ -220,7 +225,9 @@ def tune(problem: str, agents: Sequence[str]) -> dict[str, Any]:
     return found
 
 
-def run(problems: Sequence[str], agents: Sequence[str], seeds: int, steps: int, out: Path) -> Any:
+def run(
+    problems: Sequence[str], agents: Sequence[str], seeds: int | None, steps: int, out: Path
+) -> Any:
     """Curves of all runs; those that the file has already are not made again."""
     results: dict[str, Any] = json.loads(out.read_text()) if out.exists() else {}
     if results.setdefault("steps", steps) != steps:
@@ -245,7 +252,7 @@ def run(problems: Sequence[str], agents: Sequence[str], seeds: int, steps: int, 
                     "seconds": [],
                 },
             )
-            for seed in range(len(found["regret"]), seeds):
+            for seed in range(len(found["regret"]), seeds or SEEDS[name]):
                 if name in OTHERS:
                     curve, spent = other(name, problem, reference, steps, seed, settings)
                 else:
@@ -274,7 +281,9 @@ STYLES = {
 
 
 def draw(results: Mapping[str, Any], path: Path) -> None:
-    """Regret against steps, both on a log scale: a panel a problem, a line an agent."""
+    """Regret against steps, both on a log scale: a panel a problem, a line an agent, its median, in
+    a band from the best to the worst seed. One panel below the other, or the words could not be
+    read on a phone."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -283,17 +292,23 @@ def draw(results: Mapping[str, Any], path: Path) -> None:
     plt.rcParams.update({"font.size": 10, "axes.spines.top": False, "axes.spines.right": False})
     panels = results["problems"]
     figure, axes = plt.subplots(
-        1, len(panels), figsize=(5.2 * len(panels), 4.0), squeeze=False, sharey=True
+        len(panels), 1, figsize=(6.4, 3.9 * len(panels)), squeeze=False, sharey=True
     )
     t = np.array(results["t"])
     late = t >= 30
-    for axis, (problem, panel) in zip(axes[0], panels.items(), strict=True):
+    worst = max(
+        max(map(max, found["regret"]))
+        for panel in panels.values()
+        for found in panel["agents"].values()
+    )
+    for axis, (problem, panel) in zip(axes[:, 0], panels.items(), strict=True):
         for name, (colour, dash) in STYLES.items():
             if name not in panel["agents"]:
                 continue
             found = panel["agents"][name]
             curves = np.maximum(np.array(found["regret"]), 1.0)[:, late]
-            axis.plot(t[late], np.median(curves, axis=0), dash, color=colour, label=found["label"])
+            label = f"{found['label']}, {len(curves)} seeds"
+            axis.plot(t[late], np.median(curves, axis=0), dash, color=colour, label=label)
             axis.fill_between(
                 t[late],
                 curves.min(axis=0),
@@ -304,26 +319,58 @@ def draw(results: Mapping[str, Any], path: Path) -> None:
             )
         axis.set_xscale("log")
         axis.set_yscale("log")
+        axis.set_ylim(1.0, 2.0 * worst)
         axis.set_xlabel("steps")
-        runs = sorted({len(one["regret"]) for one in panel["agents"].values()})
-        seeds = f"{runs[0]} to {runs[-1]} seeds" if len(runs) > 1 else f"{runs[0]} seeds"
-        axis.set_title(f"{problem}: {panel['states']} states, {seeds}", fontsize=10)
-    axes[0][0].set_ylabel("regret: median, best and worst seed")
-    axes[0][0].legend(fontsize=8, frameon=False, loc="upper left")
+        axis.set_ylabel("regret")
+        axis.set_title(f"{problem}: {panel['states']} states", fontsize=10)
+        axis.legend(fontsize=8, frameon=False, loc="upper left")
     figure.tight_layout()
     figure.savefig(path, dpi=150)
     plt.close(figure)
+
+
+def table(results: Mapping[str, Any]) -> str:
+    """The table of the page: median, best and worst of the regrets at the end, and seeds."""
+    panels = results["problems"]
+    lines = [
+        "| | seeds | " + " | ".join(f"`{problem}`" for problem in panels) + " |",
+        "|---|---|" + "---|" * len(panels),
+    ]
+    for name in reversed(STYLES):
+        if any(name not in panel["agents"] for panel in panels.values()):
+            continue
+        runs = [panel["agents"][name]["regret"] for panel in panels.values()]
+        seeds = sorted({len(one) for one in runs})
+        cells = []
+        for curves in runs:
+            last = [curve[-1] for curve in curves]
+            cells.append(f"{np.median(last):,.0f} ({min(last):,.0f} to {max(last):,.0f})")
+        label = OTHERS[name][0] if name in OTHERS else OWN[name]
+        lines.append(f"| {label} | {', '.join(map(str, seeds))} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def write(results: Mapping[str, Any]) -> None:
+    """The table between the markers of the page."""
+    begin, end = "<!-- first try -->", "<!-- end of first try -->"
+    before, _, rest = PAGE.read_text().partition(begin)
+    _, _, after = rest.partition(end)
+    PAGE.write_text(f"{before}{begin}\n{table(results)}\n{end}{after}")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--problems", default="circle:4,circle:7")
     parser.add_argument("--agents", default=",".join([*OWN, *OTHERS]))
-    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--seeds", type=int, help="of every agent; unless told, see SEEDS")
     parser.add_argument("--steps", type=int, default=100_000)
-    parser.add_argument("--figure", type=Path, default=HERE / "first-try.png")
-    parser.add_argument("--out", type=Path, default=HERE / "first-try.json")
-    parser.add_argument("--redraw", type=Path, help="draw the figure of these numbers")
+    parser.add_argument("--figure", type=Path, default=FIGURE)
+    parser.add_argument("--out", type=Path, default=FILE)
+    parser.add_argument(
+        "--redraw",
+        action="store_true",
+        help="figure and table of the stored numbers",
+    )
     parser.add_argument("--tune", action="store_true", help="try a few settings, and no more")
     asked = parser.parse_args()
     problems, agents = asked.problems.split(","), asked.agents.split(",")
@@ -332,12 +379,14 @@ def main() -> None:
         results["tuning"] = {**results.get("tuning", {}), **tune(problems[-1], agents)}
         asked.out.write_text(json.dumps(results) + "\n")
         return
-    if asked.redraw is not None:
-        results = json.loads(asked.redraw.read_text())
+    if asked.redraw:
+        results = json.loads(asked.out.read_text())
     else:
         results = run(problems, agents, asked.seeds, asked.steps, asked.out)
     draw(results, asked.figure)
     print(f"figure in {asked.figure}")
+    if asked.out == FILE:
+        write(results)
 
 
 if __name__ == "__main__":

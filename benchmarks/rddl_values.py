@@ -162,8 +162,8 @@ def table(stored: dict[str, Any]) -> str:
             lines.append(
                 f"| {title}, {number} | {one['fluents']} | {one['variables']} | "
                 f"{size(one['states'])} | {one['actions']} | {one['parents']} | "
-                f"{one['value']:.4f} | {one['planning_seconds']:.2f} s | "
-                f"{one['reading_seconds']:.2f} s |"
+                f"{one['value']:.4f} | {one['planning_seconds']:.2f} | "
+                f"{one['reading_seconds']:.2f} |"
             )
     lines += ["", "What is not in it:", "", "| domain | instances | why |", "|---|---|---|"]
     for domain, title in DOMAINS.items():

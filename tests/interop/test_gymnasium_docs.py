@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+import json
 import runpy
 import sys
 from pathlib import Path
@@ -10,7 +12,8 @@ import pytest
 
 from ..pages import Page
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
+ROOT = Path(__file__).parents[2]
+EXAMPLES = ROOT / "examples"
 
 
 def test_the_python_of_the_page_runs(capsys: pytest.CaptureFixture[str]) -> None:
@@ -19,6 +22,15 @@ def test_the_python_of_the_page_runs(capsys: pytest.CaptureFixture[str]) -> None
     printed = capsys.readouterr().out
     shown = [text for language, text in page.blocks if language == "text"]
     assert printed == "".join(text for text in shown if "stable_baselines3" not in text)
+
+
+def test_the_table_of_first_tries_is_that_of_the_stored_runs() -> None:
+    spec = importlib.util.spec_from_file_location("first_try", ROOT / "benchmarks" / "first_try.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    assert module.table(json.loads(module.FILE.read_text())) in Page("gymnasium.md").text
 
 
 def test_the_example_runs(

@@ -1,13 +1,10 @@
 """Luck: the uniforms of an environment in blocks, and of them only those that are looked at.
 
 A step owns `width` uniforms of its generator, needed or not, so that the luck of a step does not
-depend on what is done in it. PCG64 (O'Neill 2014, XSL-RR 128/64) is a linear congruence,
-
-    state <- a state + c  (mod 2^128),   k times:  state <- a^k state + c (a^(k-1) + ... + 1),
-
-so each uniform of a step is one multiplication away from the state before it, whatever lies between
-and is never made; the doubles, and the generator afterwards, are NumPy's to the last bit. Any other
-generator is asked for all of them. About 2 nanoseconds for each uniform that is looked at.
+depend on what is done in it. With PCG64, a linear congruence (pcg64.py), each uniform of a step is
+one multiplication away from the state before it, whatever lies between and is never made; the
+doubles, and the generator afterwards, are NumPy's to the last bit. Any other generator is asked for
+all of them. About 2 nanoseconds for each uniform that is looked at.
 """
 
 from __future__ import annotations
@@ -19,10 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fmdp.compiled import njit
-
-_MULTIPLIER = 0x2360ED051FC65DA44385DF649FCCF645
-_ALL = (1 << 128) - 1
-_HALF = (1 << 64) - 1
+from fmdp.simulation.pcg64 import ALL_BITS, MULTIPLIER, double, halves, times_plus
 
 
 class Luck:
@@ -66,7 +60,7 @@ class Luck:
         if place["inc"] != self._increment:
             self._increment = place["inc"]
             self._constants = self._jump_constants()
-        self._place[0], self._place[1] = place["state"] >> 64, place["state"] & _HALF
+        self._place[:] = halves(place["state"])
         _fill(self._place, self._constants, self._block)
         high, low = self._place.tolist()
         place["state"] = high << 64 | low
@@ -79,34 +73,19 @@ class Luck:
         factor, summand = 1, 0
         after = [(factor, summand)]
         for _ in range(self._width):
-            factor = factor * _MULTIPLIER & _ALL
-            summand = (summand * _MULTIPLIER + self._increment) & _ALL
+            factor = factor * MULTIPLIER & ALL_BITS
+            summand = (summand * MULTIPLIER + self._increment) & ALL_BITS
             after.append((factor, summand))
         chosen = [after[column + 1] for column in self._columns.tolist()] + [after[-1]]
-        return np.array(
-            [[a >> 64, a & _HALF, c >> 64, c & _HALF] for a, c in chosen], dtype=np.uint64
-        )
-
-
-@njit(nogil=True)
-def _high_product(a, b):  # type: ignore[no-untyped-def]
-    """The upper 64 bits of a * b, by halves: Numba has no integers of 128 bits."""
-    low, half = np.uint64(0xFFFFFFFF), np.uint64(32)
-    a_low, a_high, b_low, b_high = a & low, a >> half, b & low, b >> half
-    one, other = a_high * b_low, a_low * b_high
-    middle = (a_low * b_low >> half) + (one & low) + (other & low)
-    return a_high * b_high + (one >> half) + (other >> half) + (middle >> half)
+        return np.array([[*halves(a), *halves(c)] for a, c in chosen], dtype=np.uint64)
 
 
 @njit(nogil=True)
 def _jump(high, low, constants, row):  # type: ignore[no-untyped-def]
     """factor * (high, low) + summand modulo 2^128."""
-    factor_high, factor_low = constants[row, 0], constants[row, 1]
-    summand = constants[row, 3]
-    after = low * factor_low + summand
-    carry = np.uint64(1) if after < summand else np.uint64(0)
-    upper = _high_product(low, factor_low) + high * factor_low + low * factor_high
-    return upper + constants[row, 2] + carry, after
+    return times_plus(
+        high, low, constants[row, 0], constants[row, 1], constants[row, 2], constants[row, 3]
+    )
 
 
 @njit(nogil=True)
@@ -117,9 +96,6 @@ def _fill(place, constants, block):  # type: ignore[no-untyped-def]
     for t in range(block.shape[0]):
         for j in range(columns):
             upper, lower = _jump(high, low, constants, j)
-            mixed, turn = upper ^ lower, upper >> np.uint64(58)
-            back = (np.uint64(64) - turn) & np.uint64(63)
-            turned = mixed >> turn | mixed << back
-            block[t, j] = (turned >> np.uint64(11)) * (1.0 / 9007199254740992.0)
+            block[t, j] = double(upper, lower)
         high, low = _jump(high, low, constants, columns)
     place[0], place[1] = high, low

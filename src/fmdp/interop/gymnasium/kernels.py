@@ -1,13 +1,8 @@
 """Compiled steps of many copies of a model at once, each copy with luck of its own.
 
-Copy r has a stream of PCG64 (O'Neill 2014: a 128-bit linear congruential generator, XSL-RR output),
-here in two words of 64 bits, which gives the very doubles that NumPy's Generator gives:
-
-    state <- A state + c  (mod 2^128),    u = (rotate(high ^ low, high >> 58) >> 11) 2^-53.
-
-A step takes m + l of them, as everywhere in fmdp (simulation/kernels.py). What would be drawn for
-the last rewards and not looked at, since they have no noise, is jumped over: t steps of the
-congruence are state <- A^t state + (1 + A + ... + A^(t-1)) c.
+Copy r has a stream of PCG64 (simulation/pcg64.py), which gives the very doubles that NumPy's
+Generator gives. A step takes m + l of them, as everywhere in fmdp (simulation/kernels.py). What
+would be drawn for the last rewards and not looked at, since they have no noise, is jumped over.
 
 Copies do not know each other: one thread, the same numbers for any number of copies. About 0.06
 microseconds a step for seven machines: indices have no sign (a signed one is tested at each use),
@@ -19,23 +14,18 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic
 from numpy.typing import NDArray
 
 from fmdp.compiled import njit
 from fmdp.model import FactoredMDP
 from fmdp.model.spaces import strides
 from fmdp.simulation.kernels import BERNOULLI, DETERMINISTIC, GAUSSIAN, normal_quantile
+from fmdp.simulation.pcg64 import ALL_BITS, MULTIPLIER, double, halves, times_plus
 
 Words = NDArray[np.uint64]
 
-MULTIPLIER = 0x2360ED051FC65DA44385DF649FCCF645
-_MASK = (1 << 64) - 1
-_A_HIGH, _A_LOW = np.uint64(MULTIPLIER >> 64), np.uint64(MULTIPLIER & _MASK)
-_0, _1, _11, _58, _63, _64 = (np.uint64(n) for n in (0, 1, 11, 58, 63, 64))
-_UNIT = 1.0 / (1 << 53)
+_A_HIGH, _A_LOW = (np.uint64(word) for word in halves(MULTIPLIER))
+_0, _1 = np.uint64(0), np.uint64(1)
 _FEW = np.uint64(12)
 """Up to so many values are compared one by one."""
 _KINDS = {"deterministic": DETERMINISTIC, "bernoulli": BERNOULLI, "gaussian": GAUSSIAN}
@@ -88,8 +78,8 @@ def layout_of(model: FactoredMDP) -> Layout:
     drawn = int(noisy[-1]) + 1 if len(noisy) else 0
     power, power_sum = 1, 0
     for _ in range(s.l - drawn):
-        power = power * MULTIPLIER % (1 << 128)
-        power_sum = (power_sum * MULTIPLIER + 1) % (1 << 128)
+        power = power * MULTIPLIER & ALL_BITS
+        power_sum = (power_sum * MULTIPLIER + 1) & ALL_BITS
     return Layout(
         _words(s.sizes),
         _words(np.cumsum([0, *map(len, scopes)])),
@@ -103,8 +93,8 @@ def layout_of(model: FactoredMDP) -> Layout:
         np.array([lo for lo, _ in s.reward_ranges], dtype=np.float64),
         np.array([hi for _, hi in s.reward_ranges], dtype=np.float64),
         np.uint64(drawn),
-        _words(_halves(power)),
-        _words(_halves(power_sum)),
+        _words(halves(power)),
+        _words(halves(power_sum)),
     )
 
 
@@ -119,10 +109,6 @@ def _cumulative(table: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def _words(numbers: Any) -> Words:
     return np.array(numbers, dtype=np.uint64)
-
-
-def _halves(number: int) -> tuple[int, int]:
-    return number >> 64, number & _MASK
 
 
 class Streams(NamedTuple):
@@ -142,7 +128,7 @@ def no_streams(copies: int) -> Streams:
 def put_stream(streams: Streams, copy: int, generator: np.random.Generator) -> None:
     """Give a copy the stream of a generator of PCG64, from where that stands."""
     inner = generator.bit_generator.state["state"]
-    values = (*_halves(inner["state"]), *_halves(inner["inc"]))
+    values = (*halves(inner["state"]), *halves(inner["inc"]))
     for words, value in zip(streams, values, strict=True):
         words[copy] = value
 
@@ -158,39 +144,6 @@ def stream_of(streams: Streams, copy: int) -> np.random.Generator:
         "uinteger": 0,
     }
     return np.random.Generator(bits)
-
-
-def _high_half_code(context, a, b):
-    """The high word of the product of two words; one instruction."""
-
-    def code(context, builder, signature, arguments):
-        wide = ir.IntType(128)
-        left, right = (builder.zext(one, wide) for one in arguments)
-        product = builder.mul(left, right)
-        return builder.trunc(builder.lshr(product, ir.Constant(wide, 64)), ir.IntType(64))
-
-    return types.uint64(types.uint64, types.uint64), code
-
-
-_high_half: Any = intrinsic(_high_half_code)
-
-
-@njit(nogil=True)
-def _times_plus(high, low, a_high, a_low, c_high, c_low):
-    """(high, low) * a + c mod 2^128, in words."""
-    product_low = low * a_low
-    product_high = _high_half(low, a_low) + high * a_low + low * a_high
-    sum_low = product_low + c_low
-    carry = _1 if sum_low < product_low else _0
-    return product_high + c_high + carry, sum_low
-
-
-@njit(nogil=True)
-def _double(high, low):
-    """The double that a state gives."""
-    word, turn = high ^ low, high >> _58
-    word = (word >> turn) | (word << ((_64 - turn) & _63))
-    return np.float64(word >> _11) * _UNIT
 
 
 @njit(nogil=True)
@@ -269,23 +222,23 @@ def _advance(layout, streams, states, actions, observed, rewards, totals):
             joint[m + j] = np.uint64(actions[r, j])
         for i in range(m):
             place = _place(layout, joint, np.uint64(i))
-            high, low = _times_plus(high, low, _A_HIGH, _A_LOW, c_high, c_low)
-            value = _value(layout.cumulative, place, layout.sizes[i], _double(high, low))
+            high, low = times_plus(high, low, _A_HIGH, _A_LOW, c_high, c_low)
+            value = _value(layout.cumulative, place, layout.sizes[i], double(high, low))
             states[r, i] = value
             observed[r, i] = value
         total = 0.0
         for f in range(n_rewards):
             reward = layout.means[_place(layout, joint, np.uint64(m + f))]
             if np.uint64(f) < layout.drawn:
-                high, low = _times_plus(high, low, _A_HIGH, _A_LOW, c_high, c_low)
+                high, low = times_plus(high, low, _A_HIGH, _A_LOW, c_high, c_low)
                 if layout.kinds[f] != DETERMINISTIC:
-                    reward = _noisy(layout, f, reward, _double(high, low))
+                    reward = _noisy(layout, f, reward, double(high, low))
             rewards[r, f] = reward
             total += reward
         if layout.drawn < np.uint64(n_rewards):
             power, total_power = layout.power, layout.power_sum
-            c_high, c_low = _times_plus(c_high, c_low, total_power[0], total_power[1], _0, _0)
-            high, low = _times_plus(high, low, power[0], power[1], c_high, c_low)
+            c_high, c_low = times_plus(c_high, c_low, total_power[0], total_power[1], _0, _0)
+            high, low = times_plus(high, low, power[0], power[1], c_high, c_low)
         streams.high[r], streams.low[r] = high, low
         totals[r] = total
     return ALL_MOVED

@@ -1,0 +1,73 @@
+"""PCG64 in compiled code (O'Neill 2014): the very doubles of NumPy's generator of that name.
+
+A linear congruence of 128 bits, and of each state a double (XSL-RR 128/64),
+
+    state <- a state + c  (mod 2^128),    u = (rotate(high ^ low, high >> 58) >> 11) 2^-53.
+
+A state, and so a and c, is two words of 64 bits, high and low. Any number of steps of the
+congruence is one of the same form: k of them are state <- a^k state + c (a^(k-1) + ... + 1).
+A step is three multiplications.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from fmdp.compiled import Deferred, deferred, njit
+
+MULTIPLIER = 0x2360ED051FC65DA44385DF649FCCF645
+ALL_BITS = (1 << 128) - 1
+_WORD = (1 << 64) - 1
+_0, _1, _11, _58, _63, _64 = (np.uint64(n) for n in (0, 1, 11, 58, 63, 64))
+_UNIT = 1.0 / (1 << 53)
+
+
+def halves(number: int) -> tuple[int, int]:
+    """High and low word of a number of 128 bits."""
+    return number >> 64, number & _WORD
+
+
+class _HighHalf(Deferred):
+    """The high word of the product of two words: one instruction, for which Numba, without integers
+    of 128 bits, would take four products."""
+
+    @cached_property
+    def for_numba(self) -> Any:
+        from llvmlite import ir
+        from numba import types
+        from numba.extending import intrinsic
+
+        @intrinsic
+        def high_half(typing: Any, a: Any, b: Any) -> Any:
+            def code(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+                wide = ir.IntType(128)
+                product = builder.mul(*(builder.zext(word, wide) for word in given))
+                return builder.trunc(builder.lshr(product, ir.Constant(wide, 64)), ir.IntType(64))
+
+            return types.uint64(types.uint64, types.uint64), code
+
+        return high_half
+
+
+_high_half = deferred(_HighHalf())
+
+
+@njit(nogil=True)
+def times_plus(high, low, a_high, a_low, c_high, c_low):  # type: ignore[no-untyped-def]
+    """(high, low) * a + c modulo 2^128, in words."""
+    product_low = low * a_low
+    product_high = _high_half(low, a_low) + high * a_low + low * a_high
+    sum_low = product_low + c_low
+    carry = _1 if sum_low < product_low else _0
+    return product_high + c_high + carry, sum_low
+
+
+@njit(nogil=True)
+def double(high, low):  # type: ignore[no-untyped-def]
+    """The double that a state gives."""
+    word, turn = high ^ low, high >> _58
+    word = (word >> turn) | (word << ((_64 - turn) & _63))
+    return np.float64(word >> _11) * _UNIT
