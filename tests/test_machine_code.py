@@ -197,7 +197,7 @@ def test_types_are_told_as_numba_tells_them(number: int) -> None:
     found = machine_code.flattened([own])
     assert found is not None
     assert found[0] == machine_code._text_of(typeof(own))
-    assert len(found[1]) == len(machine_code._c_types(found[0]))
+    assert len(found[1]) == 8 * len(machine_code._llvm_types(found[0]))
 
 
 @pytest.mark.parametrize(
@@ -219,3 +219,22 @@ def test_types_are_told_as_numba_tells_them(number: int) -> None:
 )
 def test_other_arguments_are_left_to_numba(own: Any) -> None:
     assert machine_code.flattened([own]) is None
+
+
+def test_what_is_known_of_an_array_is_true_of_it_now() -> None:
+    """Arrays are known by where they lie: one that is frozen is another type, and one that comes to
+    lie where another was is not taken for it."""
+    array = np.zeros(3)
+    before = machine_code.flattened([array])
+    assert before is not None
+    array.flags.writeable = False
+    after = machine_code.flattened([array])
+    assert after is not None
+    assert (before[0], after[0]) == ("<f81C ", "<f81Cr ")
+    assert before[1] == after[1]
+    many = len(machine_code._arrays)
+    for size in range(100):
+        found = machine_code.flattened([np.zeros(size)])
+        assert found is not None
+        assert int.from_bytes(found[1][16:24], sys.byteorder) == size
+    assert len(machine_code._arrays) <= many + 1
