@@ -159,18 +159,28 @@ class Layout:
             for nodes, group in zip(self.node_counts, self.groups, strict=True)
         )
         states = self.structure.n_states
-        if 8 * states > _CACHE_BYTES:
-            sweep += self.n_branches * self.node_counts[0] * states * _READ_SECONDS
+        sweep += self._reading(self.node_counts[0])
         if threads > 1 and states >= PARALLEL_STATES:
             sweep /= min(threads, self.n_branches)
         return sweep + self.table_entries * _GATHER_SECONDS / _SWEEPS_A_SOLVE
 
+    def _reading(self, first_steps: int) -> float:
+        """Time to read h from afar, where it does not stay in the cache."""
+        states = self.structure.n_states
+        far = 8 * states > _CACHE_BYTES
+        return self.n_branches * first_steps * states * _READ_SECONDS if far else 0.0
+
     def least_seconds(self, whole: Layout, threads: int) -> float:
         """Never more than `seconds`, and told without laying anything out; `whole` is the same
         without branches: with them there are no fewer steps in a branch, and no less to do."""
-        steps = self.n_branches * sum(whole.node_counts) * _NODE_SECONDS
-        work = whole.multiply_adds * _LANES_MADD_SECONDS
-        return (steps + work) / min(threads, self.n_branches)
+        least = self._reading(whole.node_counts[0])
+        for nodes, group in zip(whole.node_counts, whole.groups, strict=True):
+            # Of the current variables those are known that have come into play or are fixed.
+            known = max(group.out_size // group.inner, self.n_branches)
+            rate = _LANES_MADD_SECONDS if group.n_v in _UNROLLED else _PLAIN_MADD_SECONDS
+            work = group.n_v * group.inner * known * rate
+            least += nodes * (work + self.n_branches * _NODE_SECONDS)
+        return least / min(threads, self.n_branches)
 
     def memory(self, threads: int) -> int:
         """Bytes needed to plan: vectors over all states, buffers, tables with their indices."""
