@@ -141,6 +141,25 @@ def test_what_was_kept_is_used_as_long_as_it_is_right(tmp_path: Path) -> None:
     assert kernel(tmp_path) == [*changed[:-1], "False"]
 
 
+def test_a_part_from_another_file_that_has_changed_is_compiled_again(tmp_path: Path) -> None:
+    """Three files deep: what was made of the old part is used neither with Numba nor without."""
+    inner = "from fmdp.compiled import njit\n@njit()\ndef part(x):\n    return x * 3.0\n"
+    middle = "from fmdp.compiled import njit\nfrom inner import part\n"
+    middle += "@njit()\ndef more(x):\n    return part(x) + 1.0\n"
+    (tmp_path / "inner.py").write_text(inner)
+    (tmp_path / "middle.py").write_text(middle)
+    (tmp_path / "kernel.py").write_text(
+        "import sys\nfrom fmdp.compiled import njit\nfrom middle import more\n"
+        "@njit()\ndef whole(x):\n    return more(x)\n"
+        "print(whole(2.0), 0, 'numba' in sys.modules)\n"
+    )
+    assert kernel(tmp_path) == ["7.0", "0", "True"]
+    assert kernel(tmp_path) == ["7.0", "0", "False"]
+    (tmp_path / "inner.py").write_text(inner.replace("3.0", "40.0"))
+    assert kernel(tmp_path) == ["81.0", "0", "True"]
+    assert kernel(tmp_path) == ["81.0", "0", "False"]
+
+
 def test_where_numba_is_not_as_expected_nothing_is_kept_and_all_works(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

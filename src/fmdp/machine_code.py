@@ -12,7 +12,9 @@ a microsecond for each; so they are put into one string of bytes, and a few inst
 kept with the function take them out of it. A function is kept only where Numba says the same of its
 own code, for this very signature, and where that code needs nothing of Numba's runtime: no
 allocation, nothing that calls into Python. What was kept is used only by the same versions of Numba
-and LLVM on the same processor, for an unchanged source file. Everywhere else, None: Numba does it.
+and LLVM on the same processor, for unchanged source files: its own, and those of the modules whose
+compiled functions its module has, since they may be a part of it. Everywhere else, None: Numba does
+it.
 """
 
 from __future__ import annotations
@@ -22,9 +24,11 @@ import importlib.util
 import json
 import os
 import re
+import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from functools import cache
 from hashlib import blake2b
 from pathlib import Path
@@ -56,7 +60,7 @@ class Source(NamedTuple):
     name: str
     """With its module."""
     stamp: str
-    """Of the file: it changes when the file does."""
+    """Of the files: it changes when one of them does."""
 
 
 class Loaded(NamedTuple):
@@ -66,10 +70,44 @@ class Loaded(NamedTuple):
 
 
 def source_of(function: Callable[..., Any]) -> Source:
-    """Read when the function is defined: the file may be another one later."""
+    """Read when the function is defined: the files may be others later."""
     code = function.__code__
     name = f"{function.__module__}.{function.__qualname__}-{code.co_firstlineno}"
-    return Source(name, _stamp(code.co_filename))
+    own = _stamp(code.co_filename)
+    files = _files(function.__module__) - {code.co_filename}
+    return Source(name, own and "; ".join([own, *map(_stamp, sorted(files))]))
+
+
+@cache
+def _files(module: str) -> frozenset[str]:
+    """Those that the machine code of a module's functions is made of.
+
+    When it is first asked for, which is where its first function is compiled, what a module imports
+    is there.
+    """
+    here = sys.modules.get(module)
+    if here is None:
+        return frozenset()
+    named = (getattr(own, "__module__", None) for own in list(vars(here).values()))
+    others = {own for own in named if isinstance(own, str) and own in _compiling} - {module}
+    found = [_files(own) for own in others]
+    _compiling.add(module)
+    return frozenset({getattr(here, "__file__", None) or ""}.union(*found))
+
+
+_compiling: set[str] = set()
+"""Modules with compiled functions, or with what they are made of."""
+
+
+def note_compiling(module: str) -> None:
+    """Machine code is made of what is in this module."""
+    _files(module)
+
+
+def stamp_cache(source: Source, dispatcher: Any) -> None:
+    """Numba's own cache looks at one file alone: let it look at all of them."""
+    with suppress(AttributeError):  # no cache, or another one than expected: then it is as it was
+        dispatcher._cache._cache_file._source_stamp = source.stamp
 
 
 @cache
