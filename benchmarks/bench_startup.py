@@ -5,7 +5,7 @@ run once to fill the caches and then again and again, all of them by turns, so t
 slows them alike; told is the median of user and system time, how many bare starts of Python,
 imports of NumPy and imports of Numba that is, and the least and the median of the time on the wall.
 
-    python -m benchmarks.bench_startup [--repeats 15]
+    python -m benchmarks.bench_startup [--repeats 15] [--only "fmdp plan circle:4"]
     python -m benchmarks.bench_startup --beside PYTHON    against another build of fmdp, by that
                                                           build's Python
     python -m benchmarks.bench_startup --empty [...]      the first run ever as well, with an empty
@@ -84,7 +84,11 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=15)
     parser.add_argument("--beside", metavar="PYTHON")
     parser.add_argument("--empty", action="store_true")
+    parser.add_argument("--only", choices=COMMANDS, help="this command alone")
     given = parser.parse_args()
+    if given.only:
+        for name in COMMANDS.keys() - {given.only}:
+            del COMMANDS[name]
     pythons = [sys.executable] + ([given.beside] if given.beside else [])
     found = measured(pythons, given.repeats)
     own = pythons[0]

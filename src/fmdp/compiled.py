@@ -37,7 +37,7 @@ from fmdp.machine_code import (
     stamp_cache,
 )
 
-CALLS_WITHOUT_NUMBA = 10_000
+CALLS_WITHOUT_NUMBA = 30_000
 """After which Numba is loaded: they have lost about as much time as that takes."""
 
 _said = False

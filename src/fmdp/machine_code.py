@@ -181,16 +181,16 @@ takes longer than to sweep a small model."""
 
 
 def _lent(value: Any) -> _Lent:
-    own = id(value)
-    lent = _arrays.get(own)
+    own, known = id(value), _arrays  # the names of a module may be gone when the last array goes
+    lent = known.get(own)
     flags = value.flags
     if lent is not None and lent.array() is value and lent.writeable is flags.writeable:
         return lent
     layout = "C" if flags.c_contiguous else "F" if flags.f_contiguous else "A"
     text = value.dtype.str
     numbers = (0, 0, value.size, value.itemsize, value.ctypes.data, *value.shape, *value.strides)
-    lent = _arrays[own] = _Lent(
-        weakref.ref(value, lambda _: _arrays.pop(own, None)),
+    lent = known[own] = _Lent(
+        weakref.ref(value, lambda _: known.pop(own, None)),
         flags.writeable,
         f"{text}{value.ndim}{layout}{'' if flags.writeable else 'r'} ",
         b"".join(map(_INTEGER.pack, numbers)),
