@@ -84,11 +84,7 @@ class ActionClasses:
 
     def of_group(self, step: Step) -> tuple[Index, Index]:
         """Class of every joint action in a step, and the first joint action of each class."""
-        members, rewards = told = self._telling(step)
-        if told not in self._known:
-            columns = [self.transitions[i] for i in members] + [self.rewards[f] for f in rewards]
-            self._known[told] = self._numbered(columns)
-        return self._known[told]
+        return self._of(self._telling(step))
 
     def of_beginnings(self, steps: Sequence[Step]) -> tuple[int, ...]:
         """How many classes the first step tells apart, the first two together, and so on."""
@@ -96,13 +92,20 @@ class ActionClasses:
         before: Step = ((), ())
         for step in steps:
             own = self._telling(step)
+            alone, _ = self._of(own)
             after = (before[0] + own[0], tuple(sorted(before[1] + own[1])))
             if after not in self._known:
-                columns = [self.of_group(before)[0], self.of_group(own)[0]]
-                self._known[after] = self._numbered(columns)
+                self._known[after] = self._numbered([self._known[before][0], alone])
             counts.append(len(self._known[after][1]))
             before = after
         return tuple(counts)
+
+    def _of(self, told: Step) -> tuple[Index, Index]:
+        if told not in self._known:
+            members, rewards = told
+            columns = [self.transitions[i] for i in members] + [self.rewards[f] for f in rewards]
+            self._known[told] = self._numbered(columns)
+        return self._known[told]
 
     def _telling(self, step: Step) -> Step:
         """The factors of a step to which not all actions are alike."""

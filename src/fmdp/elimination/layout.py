@@ -345,7 +345,10 @@ def choose_layout(
     search = _candidates if few else _candidates.__wrapped__
     found = search(structure, nested, classes, order)
     candidates = [layout for own in found for layout in own]
-    least = [layout.least_seconds(own[0], threads) for own in found for layout in own]
+    least: list[float] = []
+    for own in found:
+        look()
+        least += [layout.least_seconds(own[0], threads) for layout in own]
     fitting: dict[int, float] = {}
     good_enough = inf
     for at in sorted(range(len(candidates)), key=least.__getitem__):
