@@ -153,6 +153,25 @@ def test_what_was_kept_is_used_as_long_as_it_is_right(tmp_path: Path) -> None:
     assert kernel(tmp_path) == [*changed[:-1], "False"]
 
 
+def test_a_part_from_another_file_that_has_changed_is_compiled_again(tmp_path: Path) -> None:
+    """Three files deep: what was made of the old part is used neither with Numba nor without."""
+    inner = "from fmdp.compiled import njit\n@njit()\ndef part(x):\n    return x * 3.0\n"
+    middle = "from fmdp.compiled import njit\nfrom inner import part\n"
+    middle += "@njit()\ndef more(x):\n    return part(x) + 1.0\n"
+    (tmp_path / "inner.py").write_text(inner)
+    (tmp_path / "middle.py").write_text(middle)
+    (tmp_path / "kernel.py").write_text(
+        "import sys\nfrom fmdp.compiled import njit\nfrom middle import more\n"
+        "@njit()\ndef whole(x):\n    return more(x)\n"
+        "print(whole(2.0), 0, 'numba' in sys.modules)\n"
+    )
+    assert kernel(tmp_path) == ["7.0", "0", "True"]
+    assert kernel(tmp_path) == ["7.0", "0", "False"]
+    (tmp_path / "inner.py").write_text(inner.replace("3.0", "40.0"))
+    assert kernel(tmp_path) == ["81.0", "0", "True"]
+    assert kernel(tmp_path) == ["81.0", "0", "False"]
+
+
 def test_where_numba_is_not_as_expected_nothing_is_kept_and_all_works(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -209,7 +228,7 @@ def test_types_are_told_as_numba_tells_them(number: int) -> None:
     found = machine_code.flattened([own])
     assert found is not None
     assert found[0] == machine_code._text_of(typeof(own))
-    assert len(found[1]) == len(machine_code._c_types(found[0]))
+    assert len(found[1]) == 8 * len(machine_code._llvm_types(found[0]))
 
 
 @pytest.mark.parametrize(
@@ -231,3 +250,22 @@ def test_types_are_told_as_numba_tells_them(number: int) -> None:
 )
 def test_other_arguments_are_left_to_numba(own: Any) -> None:
     assert machine_code.flattened([own]) is None
+
+
+def test_what_is_known_of_an_array_is_true_of_it_now() -> None:
+    """Arrays are known by where they lie: one that is frozen is another type, and one that comes to
+    lie where another was is not taken for it."""
+    array = np.zeros(3)
+    before = machine_code.flattened([array])
+    assert before is not None
+    array.flags.writeable = False
+    after = machine_code.flattened([array])
+    assert after is not None
+    assert (before[0], after[0]) == ("<f81C ", "<f81Cr ")
+    assert before[1] == after[1]
+    many = len(machine_code._arrays)
+    for size in range(100):
+        found = machine_code.flattened([np.zeros(size)])
+        assert found is not None
+        assert int.from_bytes(found[1][16:24], sys.byteorder) == size
+    assert len(machine_code._arrays) <= many + 1

@@ -26,9 +26,18 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any, Protocol
 
 from fmdp.interrupts import Held, held
-from fmdp.machine_code import Loaded, Source, flattened, keep, load, source_of
+from fmdp.machine_code import (
+    Loaded,
+    Source,
+    flattened,
+    keep,
+    load,
+    note_compiling,
+    source_of,
+    stamp_cache,
+)
 
-CALLS_WITHOUT_NUMBA = 10_000
+CALLS_WITHOUT_NUMBA = 30_000
 """After which Numba is loaded: they have lost about as much time as that takes."""
 
 _said = False
@@ -50,6 +59,7 @@ class Deferred:
 
 def deferred(name: Deferred) -> Any:
     """The name, or the thing itself where Numba is there already."""
+    note_compiling(name.__module__)
     if "numba" not in sys.modules:
         return name
     load_numba()
@@ -177,6 +187,7 @@ def _compiled(function: Callable[..., Any], flags: dict[str, Any], source: Any) 
             raise
         _say_once()
         return load_numba().njit(**flags)(function)
+    stamp_cache(source, dispatcher)
     if "no_cpython_wrapper" not in flags:  # else Python never calls it
         _dispatchers.append((source, dispatcher))
     return dispatcher

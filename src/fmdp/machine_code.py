@@ -7,10 +7,14 @@ is the same machine code, so every result has the same bits.
 
 Arguments are handed over as Numba's calling convention has it: an array as (0, 0, items, bytes an
 item, data, *shape, *strides), a tuple as its members one after the other, behind the places for the
-result and for an exception. A function is kept only where Numba says the same of its own code, for
-this very signature, and where that code needs nothing of Numba's runtime: no allocation, nothing
-that calls into Python. What was kept is used only by the same versions of Numba and LLVM on the
-same processor, for an unchanged source file. Everywhere else, None: Numba does it.
+result and for an exception. That makes two hundred numbers for a sweep, and ctypes takes a tenth of
+a microsecond for each; so they are put into one string of bytes, and a few instructions that are
+kept with the function take them out of it. A function is kept only where Numba says the same of its
+own code, for this very signature, and where that code needs nothing of Numba's runtime: no
+allocation, nothing that calls into Python. What was kept is used only by the same versions of Numba
+and LLVM on the same processor, for unchanged source files: its own, and those of the modules whose
+compiled functions its module has, since they may be a part of it. Everywhere else, None: Numba does
+it.
 """
 
 from __future__ import annotations
@@ -20,14 +24,18 @@ import importlib.util
 import json
 import os
 import re
+import sys
 import threading
+import weakref
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from functools import cache
 from hashlib import blake2b
 from pathlib import Path
+from struct import Struct
 from typing import Any, NamedTuple
 
-_FORMAT = 1
+_FORMAT = 2
 _SUFFIX = ".nbo"
 _NOT_ABOUT_CODE = {"NUMBA_CACHE_DIR", "NUMBA_NUM_THREADS", "NUMBA_THREADING_LAYER"}
 """Settings of Numba that machine code does not depend on; with any other it is not used."""
@@ -52,20 +60,54 @@ class Source(NamedTuple):
     name: str
     """With its module."""
     stamp: str
-    """Of the file: it changes when the file does."""
+    """Of the files: it changes when one of them does."""
 
 
 class Loaded(NamedTuple):
-    """Machine code that can be called with the flat list of arguments."""
+    """Machine code that can be called with the arguments as bytes."""
 
-    call: Callable[[list[Any]], Any]
+    call: Callable[[bytes], Any]
 
 
 def source_of(function: Callable[..., Any]) -> Source:
-    """Read when the function is defined: the file may be another one later."""
+    """Read when the function is defined: the files may be others later."""
     code = function.__code__
     name = f"{function.__module__}.{function.__qualname__}-{code.co_firstlineno}"
-    return Source(name, _stamp(code.co_filename))
+    own = _stamp(code.co_filename)
+    files = _files(function.__module__) - {code.co_filename}
+    return Source(name, own and "; ".join([own, *map(_stamp, sorted(files))]))
+
+
+@cache
+def _files(module: str) -> frozenset[str]:
+    """Those that the machine code of a module's functions is made of.
+
+    When it is first asked for, which is where its first function is compiled, what a module imports
+    is there.
+    """
+    here = sys.modules.get(module)
+    if here is None:
+        return frozenset()
+    named = (getattr(own, "__module__", None) for own in list(vars(here).values()))
+    others = {own for own in named if isinstance(own, str) and own in _compiling} - {module}
+    found = [_files(own) for own in others]
+    _compiling.add(module)
+    return frozenset({getattr(here, "__file__", None) or ""}.union(*found))
+
+
+_compiling: set[str] = set()
+"""Modules with compiled functions, or with what they are made of."""
+
+
+def note_compiling(module: str) -> None:
+    """Machine code is made of what is in this module."""
+    _files(module)
+
+
+def stamp_cache(source: Source, dispatcher: Any) -> None:
+    """Numba's own cache looks at one file alone: let it look at all of them."""
+    with suppress(AttributeError):  # no cache, or another one than expected: then it is as it was
+        dispatcher._cache._cache_file._source_stamp = source.stamp
 
 
 @cache
@@ -80,63 +122,104 @@ def _stamp(path: str) -> str:
 # ---- arguments ----------------------------------------------------------------------------------
 
 
-def flattened(arguments: Sequence[Any]) -> tuple[str, list[Any]] | None:
-    """The types of some arguments as a text, and the numbers that are handed over; None where one
-    is neither an array nor a number nor a tuple of these."""
-    key: list[str] = []
-    flat: list[Any] = []
-    return ("".join(key), flat) if all(_flatten(own, key, flat) for own in arguments) else None
-
-
-def _flatten(value: Any, key: list[str], flat: list[Any]) -> bool:
+def flattened(arguments: Sequence[Any]) -> tuple[str, bytes] | None:
+    """The types of some arguments as a text, and the numbers that are handed over, eight bytes
+    each; None where one is neither an array nor a number nor a tuple of these."""
     import numpy as np
 
-    kind = type(value)
-    if kind is np.ndarray:
-        flags = value.flags
-        layout = "C" if flags.c_contiguous else "F" if flags.f_contiguous else "A"
-        text = value.dtype.str
-        key.append(f"{text}{value.ndim}{layout}{'' if flags.writeable else 'r'} ")
-        flat += (None, None, value.size, value.itemsize, value.ctypes.data)
-        flat += value.shape
-        flat += value.strides
-        return text in _DTYPES and bool(flags.aligned)
-    if kind is int or kind is np.int64:
-        key.append("<i8 ")
-        flat.append(int(value))
-        return flat[-1] in _WHOLE
-    if kind is float or kind is np.float64:
-        key.append("<f8 ")
-        flat.append(float(value))
-        return True
-    if kind is bool or kind is np.bool_:
-        key.append("|b1 ")
-        flat.append(bool(value))
-        return True
-    if isinstance(value, tuple):
-        key.append("(")
-        done = all(_flatten(own, key, flat) for own in value)
-        key.append(")")
-        return done
-    return False
+    key: list[str] = []
+    numbers: list[bytes] = []
+    array, whole, real, truth = np.ndarray, np.int64, np.float64, np.bool_
+
+    def flatten(value: Any) -> bool:
+        kind = type(value)
+        if kind is array:
+            lent = _lent(value)
+            key.append(lent.text)
+            numbers.append(lent.numbers)
+            return lent.known
+        if kind is int or kind is whole:
+            number = int(value)  # a range looks for anything else one by one
+            if number not in _WHOLE:
+                return False
+            key.append("<i8 ")
+            numbers.append(_INTEGER.pack(number))
+            return True
+        if kind is float or kind is real:
+            key.append("<f8 ")
+            numbers.append(_FLOAT.pack(value))
+            return True
+        if kind is bool or kind is truth:
+            key.append("|b1 ")
+            numbers.append(_INTEGER.pack(bool(value)))
+            return True
+        if isinstance(value, tuple):
+            key.append("(")
+            done = all(map(flatten, value))
+            key.append(")")
+            return done
+        return False
+
+    return ("".join(key), b"".join(numbers)) if all(map(flatten, arguments)) else None
+
+
+class _Lent(NamedTuple):
+    """An array as it is handed over."""
+
+    array: weakref.ref[Any]
+    writeable: bool
+    text: str
+    """Of its type."""
+    numbers: bytes
+    known: bool
+    """Whether there are functions for its type."""
+
+
+_arrays: dict[int, _Lent] = {}
+"""By id, as long as they live: a sweep is given the same thirty, and to ask an array where it lies
+takes longer than to sweep a small model."""
+
+
+def _lent(value: Any) -> _Lent:
+    own, known = id(value), _arrays  # the names of a module may be gone when the last array goes
+    lent = known.get(own)
+    flags = value.flags
+    if lent is not None and lent.array() is value and lent.writeable is flags.writeable:
+        return lent
+    layout = "C" if flags.c_contiguous else "F" if flags.f_contiguous else "A"
+    text = value.dtype.str
+    numbers = (0, 0, value.size, value.itemsize, value.ctypes.data, *value.shape, *value.strides)
+    lent = known[own] = _Lent(
+        weakref.ref(value, lambda _: known.pop(own, None)),
+        flags.writeable,
+        f"{text}{value.ndim}{layout}{'' if flags.writeable else 'r'} ",
+        b"".join(map(_INTEGER.pack, numbers)),
+        text in _DTYPES and bool(flags.aligned),
+    )
+    return lent
 
 
 _DTYPES = {"<i8", "<u8", "<i4", "<u4", "<i2", "<u2", "|i1", "|u1", "<f8", "<f4", "|b1"}
-_POINTER = ctypes.c_void_p
-_SCALARS: dict[str, Any] = {"<i8": ctypes.c_int64, "<f8": ctypes.c_double, "|b1": ctypes.c_bool}
-_RESULTS: dict[str, Any] = {**_SCALARS, "<u8": ctypes.c_uint64, "": ctypes.c_void_p}
+_INTEGER, _FLOAT = Struct("<q"), Struct("<d")
+_SCALARS = {"<i8": "i64", "<f8": "double", "|b1": "i8"}
+_RESULTS: dict[str, Any] = {
+    "<i8": ctypes.c_int64,
+    "<u8": ctypes.c_uint64,
+    "<f8": ctypes.c_double,
+    "|b1": ctypes.c_bool,
+    "": ctypes.c_void_p,
+}
 """By the type of the result; "" for none."""
 
 
-def _c_types(key: str) -> list[Any]:
-    """Of the flat list of arguments with these types."""
-    types: list[Any] = []
+def _llvm_types(key: str) -> list[str]:
+    """Of the numbers that are handed over for arguments of these types."""
+    types: list[str] = []
     for text in key.replace("(", "").replace(")", "").split():
         if len(text) == 3:
             types.append(_SCALARS[text])
         else:
-            types += [_POINTER] * 2 + [ctypes.c_int64] * 2 + [_POINTER]
-            types += [ctypes.c_int64] * (2 * int(text[3]))
+            types += ["ptr", "ptr", "i64", "i64", "ptr"] + ["i64"] * (2 * int(text[3]))
     return types
 
 
@@ -229,29 +312,33 @@ def load(source: Source, key: str) -> Loaded | None:
                 return None
             head, code = found
             result = _RESULTS[head["result"]]
-            address = _linked(head["symbol"], head["needs"], head["unreached"], code)
+            addresses = _linked(head, code)
         except (ImportError, OSError, KeyError, ValueError, RuntimeError, AttributeError):
             return None  # another LLVM than expected, or a file that says something else
-        if address is None:
+        if addresses is None:
             return None
-    return Loaded(_caller(source.name, address, result, head["result"], _c_types(key)))
+    return Loaded(_caller(source.name, *addresses, result, head["result"]))
 
 
-def _linked(symbol: str, needs: list[str], unreached: list[str], code: bytes) -> int | None:
-    """The address of the function. LLVM ends the process where a name has no meaning, so all of
-    them are given one: what the code never comes to is `abort`."""
+def _linked(head: dict[str, Any], code: bytes) -> tuple[int, int] | None:
+    """The addresses of the function and of what calls it. LLVM ends the process where a name has no
+    meaning, so all of them are given one: what the code never comes to is `abort`."""
     import llvmlite.binding as llvm
 
     engine = _engine()  # from here on the names of the process are known
     nowhere = llvm.address_of_symbol("abort")
-    if nowhere is None or any(llvm.address_of_symbol(name) is None for name in needs):
+    if nowhere is None or any(llvm.address_of_symbol(name) is None for name in head["needs"]):
         return None
-    for name in unreached:
+    for name in head["unreached"]:
         if llvm.address_of_symbol(name) is None:
             llvm.add_symbol(name, nowhere)
-    engine.add_object_file(llvm.ObjectFileRef.from_data(code))
+    symbol, border = head["symbol"], head["border"]
+    for part in (code[:border], code[border:]):
+        engine.add_object_file(llvm.ObjectFileRef.from_data(part))
     engine.finalize_object()
-    return int(engine.get_function_address(symbol)) or None
+    names = (symbol, _name_of_call(symbol))
+    function, call = (int(engine.get_function_address(name)) for name in names)
+    return (function, call) if function and call else None
 
 
 @cache
@@ -265,19 +352,20 @@ def _engine() -> Any:
 
 
 def _caller(
-    name: str, address: int, result: Any, result_type: str, types: list[Any]
-) -> Callable[[list[Any]], Any]:
-    function = ctypes.CFUNCTYPE(ctypes.c_int32, _POINTER, _POINTER, *types)(address)
-    pointer_to = ctypes.byref
+    name: str, function: int, call: int, result: Any, result_type: str
+) -> Callable[[bytes], Any]:
+    pointer, pointer_to = ctypes.c_void_p, ctypes.byref
+    handed_over = (pointer, pointer, pointer, ctypes.c_char_p)
+    calling = ctypes.CFUNCTYPE(ctypes.c_int32, *handed_over)(call)
 
-    def call(flat: list[Any]) -> Any:
-        value, exception = result(), _POINTER()
-        status = function(pointer_to(value), pointer_to(exception), *flat)
+    def called(numbers: bytes) -> Any:
+        value, exception = result(), pointer()
+        status = calling(function, pointer_to(value), pointer_to(exception), numbers)
         if status not in _DONE:
             raise RuntimeError(f"the machine code of {name} ended with status {status}")
         return value.value if result_type else None
 
-    return call
+    return called
 
 
 # ---- keeping ------------------------------------------------------------------------------------
@@ -352,11 +440,40 @@ def _kept(dispatcher: Any, compiled: Any, signature: Any, key: str) -> tuple[dic
         "result": result,
         "needs": _LIBRARY,
         "unreached": unreached,
+        "border": len(code),
     }
-    return head, code
+    return head, code + _code_of_call(symbol, key)
 
 
 def _llvm_type(key: str) -> str:
-    """How LLVM writes the type of a function that `_caller` can call."""
-    names = {_POINTER: "ptr", ctypes.c_int64: "i64", ctypes.c_double: "double", ctypes.c_bool: "i8"}
-    return f"i32 ({', '.join(names[own] for own in [_POINTER, _POINTER, *_c_types(key)])})"
+    """How LLVM writes the type of a function that `_code_of_call` can call."""
+    return f"i32 ({', '.join(['ptr', 'ptr', *_llvm_types(key)])})"
+
+
+def _name_of_call(symbol: str) -> str:
+    return f"fmdp.call.{symbol}"
+
+
+def _code_of_call(symbol: str, key: str) -> bytes:
+    """Object code of a function that calls another one with the numbers that it is handed."""
+    import llvmlite.binding as llvm
+
+    lines, arguments = [], ["ptr %result", "ptr %exception"]
+    for number, kind in enumerate(_llvm_types(key)):
+        lines.append(f"%place{number} = getelementptr i64, ptr %numbers, i64 {number}")
+        lines.append(f"%number{number} = load {kind}, ptr %place{number}")
+        arguments.append(f"{kind} %number{number}")
+    given = "ptr %function, ptr %result, ptr %exception, ptr %numbers"
+    text = [
+        f'define i32 @"{_name_of_call(symbol)}"({given}) nounwind {{',
+        *lines,
+        f"%status = call i32 %function({', '.join(arguments)})",
+        "ret i32 %status",
+        "}",
+    ]
+    module = llvm.parse_assembly("\n".join(text))
+    machine = llvm.Target.from_default_triple().create_target_machine(jit=True)
+    module.triple = llvm.get_process_triple()
+    module.data_layout = str(machine.target_data)
+    code: bytes = machine.emit_object(module)
+    return code

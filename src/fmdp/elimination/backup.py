@@ -108,6 +108,8 @@ class Backup:
         cores = threads if threads is not None else usable_cores()
         self.threads = cores if structure.n_states >= PARALLEL_STATES else 1
         limit = memory_limit if memory_limit is not None else available_memory() // 2
+        self.memory_limit = limit
+        """What this and all that is kept beside it have to fit into."""
         self._refuse_if_hopeless(limit)
         look = partial(check_clock, deadline)
         # With constraints that look at the state, more reward factors (forbidden.py).

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,7 +30,7 @@ def nothing() -> None:
 
 
 _FEW = 256
-"""Keys up to which a loop is faster than sorting."""
+"""Rows up to which a loop is faster than sorting."""
 
 
 class FlatTables(NamedTuple):
@@ -59,11 +60,10 @@ class ActionClasses:
     rewards: Index  # [l, A]
     actions: Index
     """[A, action variables]: the joint actions, in C order."""
-    # Layouts that are compared have most of their groups in common.
-    _groups: dict[Step, tuple[Index, Index]] = field(default_factory=dict, repr=False)
-    _beginnings: dict[tuple[Step, ...], tuple[Index, Index]] = field(
-        default_factory=dict, repr=False
-    )
+    # Layouts that are compared have most of their groups in common, and what groups have done
+    # together after a few of them; so has a step with another that differs in factors to which all
+    # actions are alike.
+    _known: dict[Step, tuple[Index, Index]] = field(default_factory=dict, repr=False)
 
     def __eq__(self, other: object) -> bool:
         return (
@@ -84,24 +84,58 @@ class ActionClasses:
 
     def of_group(self, step: Step) -> tuple[Index, Index]:
         """Class of every joint action in a step, and the first joint action of each class."""
-        if step not in self._groups:
-            members, rewards = step
-            columns = [self.transitions[i] for i in members] + [self.rewards[f] for f in rewards]
-            self._groups[step] = number_rows(np.stack(columns, axis=1))
-        return self._groups[step]
+        return self._of(self._telling(step))
 
-    def of_beginning(self, steps: tuple[Step, ...]) -> tuple[Index, Index]:
-        """The same for several steps in a row."""
-        if len(steps) == 1:
-            return self.of_group(steps[0])
-        if steps not in self._beginnings:
-            columns = [self.of_beginning(steps[:-1])[0], self.of_group(steps[-1])[0]]
-            self._beginnings[steps] = number_rows(np.stack(columns, axis=1))
-        return self._beginnings[steps]
+    def of_beginnings(self, steps: Sequence[Step]) -> tuple[int, ...]:
+        """How many classes the first step tells apart, the first two together, and so on."""
+        counts = []
+        before: Step = ((), ())
+        for step in steps:
+            own = self._telling(step)
+            alone, _ = self._of(own)
+            after = (before[0] + own[0], tuple(sorted(before[1] + own[1])))
+            if after not in self._known:
+                self._known[after] = self._numbered([self._known[before][0], alone])
+            counts.append(len(self._known[after][1]))
+            before = after
+        return tuple(counts)
+
+    def _of(self, told: Step) -> tuple[Index, Index]:
+        if told not in self._known:
+            members, rewards = told
+            columns = [self.transitions[i] for i in members] + [self.rewards[f] for f in rewards]
+            self._known[told] = self._numbered(columns)
+        return self._known[told]
+
+    def _telling(self, step: Step) -> Step:
+        """The factors of a step to which not all actions are alike."""
+        transitions, rewards = self._differing
+        members, paying = step
+        return tuple(i for i in members if transitions[i]), tuple(f for f in paying if rewards[f])
+
+    @cached_property
+    def _differing(self) -> tuple[list[bool], list[bool]]:
+        of = (self.transitions, self.rewards)
+        first, second = ((own != own[:, :1]).any(axis=1).tolist() for own in of)
+        return first, second
+
+    def _numbered(self, columns: list[Index]) -> tuple[Index, Index]:
+        if not columns:
+            return np.zeros(len(self.actions), dtype=np.int64), np.zeros(1, dtype=np.int64)
+        return number_rows(np.stack(columns, axis=1))
 
 
 def number_rows(rows: NDArray[Any]) -> tuple[Index, Index]:
     """Equal rows get equal numbers, in order of first appearance; and where each first appears."""
+    if len(rows) <= _FEW and rows.dtype.kind == "i":
+        seen: dict[tuple[int, ...], int] = {}
+        numbers: list[int] = []
+        firsts: list[int] = []
+        for at, row in enumerate(map(tuple, rows.tolist())):
+            numbers.append(seen.setdefault(row, len(firsts)))
+            if numbers[-1] == len(firsts):
+                firsts.append(at)
+        return np.array(numbers, dtype=np.int64), np.array(firsts, dtype=np.int64)
     keys = np.ascontiguousarray(rows) + 0  # + 0 makes one of the two zeros
     if keys.dtype.kind != "i":
         return _number(keys.view(np.dtype((np.void, keys.dtype.itemsize * keys.shape[1])))[:, 0])
@@ -114,16 +148,6 @@ def number_rows(rows: NDArray[Any]) -> tuple[Index, Index]:
 
 def _number(keys: NDArray[Any]) -> tuple[Index, Index]:
     """`number_rows` of one column; sorted, for a million joint actions are too many for a loop."""
-    if len(keys) <= _FEW and keys.dtype.kind == "i":
-        seen: dict[int, int] = {}
-        firsts: list[int] = []
-        numbers = []
-        for at, key in enumerate(keys.tolist()):
-            if key not in seen:
-                seen[key] = len(firsts)
-                firsts.append(at)
-            numbers.append(seen[key])
-        return np.array(numbers, dtype=np.int64), np.array(firsts, dtype=np.int64)
     _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
     order = np.argsort(first)
     number = np.empty(len(order), dtype=np.int64)

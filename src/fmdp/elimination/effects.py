@@ -117,6 +117,7 @@ class EffectsBackup(Backup):
         cores = threads if threads is not None else usable_cores()
         self.threads = cores if structure.n_states >= PARALLEL_STATES else 1
         limit = memory_limit if memory_limit is not None else available_memory() // 2
+        self.memory_limit = limit
         if (VECTORS + _DECIDING) * 8 * structure.n_states > limit:
             self._refuse((VECTORS + _DECIDING) * 8 * structure.n_states, limit)
         look = partial(check_clock, deadline)

@@ -17,8 +17,10 @@ Both are only a choice of which variables are branches; `choose_layout` prices t
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from functools import cached_property, lru_cache, partial
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+from math import inf
+from typing import NamedTuple
 
 from fmdp.elimination import kernels as k
 from fmdp.elimination.classes import ActionClasses, Look, Step, action_classes, nothing
@@ -47,8 +49,7 @@ VECTORS = 6  # over all states at once: h, L h, scratch, actions, bias, and one 
 PARALLEL_STATES = 1 << 13  # below this threads cost more than they bring
 
 
-@dataclass(frozen=True)
-class Group:
+class Group(NamedTuple):
     """One step: which variables go, which come, and the shape of the step."""
 
     members: tuple[int, ...]  # eliminated here, in order
@@ -90,8 +91,21 @@ class Layout:
     order: tuple[int, ...]
     nested: bool
     branch: tuple[int, ...]
-    groups: tuple[Group, ...]
-    axes: tuple[int, ...]  # axes of the final tensor, slowest first
+    pieces: tuple[tuple[int, ...], ...]
+    """The order, cut into what each group eliminates."""
+
+    @cached_property
+    def _laid_out(self) -> tuple[tuple[Group, ...], tuple[int, ...]]:
+        return _lay_out(self.structure, self.pieces, self.branch)
+
+    @property
+    def groups(self) -> tuple[Group, ...]:
+        return self._laid_out[0]
+
+    @property
+    def axes(self) -> tuple[int, ...]:
+        """Of the final tensor, slowest first."""
+        return self._laid_out[1]
 
     @cached_property
     def n_branches(self) -> int:
@@ -117,10 +131,7 @@ class Layout:
     @cached_property
     def node_counts(self) -> tuple[int, ...]:
         """Steps of each group for one branch: the distinct beginnings of the actions' classes."""
-        steps = self.steps
-        return tuple(
-            len(self.classes.of_beginning(steps[:end])[1]) for end in range(1, len(steps) + 1)
-        )
+        return self.classes.of_beginnings(self.steps)
 
     @cached_property
     def multiply_adds(self) -> int:
@@ -148,11 +159,28 @@ class Layout:
             for nodes, group in zip(self.node_counts, self.groups, strict=True)
         )
         states = self.structure.n_states
-        if 8 * states > _CACHE_BYTES:
-            sweep += self.n_branches * self.node_counts[0] * states * _READ_SECONDS
+        sweep += self._reading(self.node_counts[0])
         if threads > 1 and states >= PARALLEL_STATES:
             sweep /= min(threads, self.n_branches)
         return sweep + self.table_entries * _GATHER_SECONDS / _SWEEPS_A_SOLVE
+
+    def _reading(self, first_steps: int) -> float:
+        """Time to read h from afar, where it does not stay in the cache."""
+        states = self.structure.n_states
+        far = 8 * states > _CACHE_BYTES
+        return self.n_branches * first_steps * states * _READ_SECONDS if far else 0.0
+
+    def least_seconds(self, whole: Layout, threads: int) -> float:
+        """Never more than `seconds`, and told without laying anything out; `whole` is the same
+        without branches: with them there are no fewer steps in a branch, and no less to do."""
+        least = self._reading(whole.node_counts[0])
+        for nodes, group in zip(whole.node_counts, whole.groups, strict=True):
+            # Of the current variables those are known that have come into play or are fixed.
+            known = max(group.out_size // group.inner, self.n_branches)
+            rate = _LANES_MADD_SECONDS if group.n_v in _UNROLLED else _PLAIN_MADD_SECONDS
+            work = group.n_v * group.inner * known * rate
+            least += nodes * (work + self.n_branches * _NODE_SECONDS)
+        return least / min(threads, self.n_branches)
 
     def memory(self, threads: int) -> int:
         """Bytes needed to plan: vectors over all states, buffers, tables with their indices."""
@@ -186,50 +214,65 @@ def make_layout(
 ) -> Layout:
     """Groups of at most `limit` (the last of `last_limit`) joint values, with these branches; the
     odd piece comes first, or second with `first_full`."""
-    m, sizes = structure.m, structure.state_sizes
-    waiting = list(range(structure.l))
-    eliminated: set[int] = set()
-    known = set(branch)
-    axes: list[int] = []
-    groups: list[Group] = []
-    left = m
     # Nested targets are chosen variable by variable: nothing is fused, not even single values.
     limits = (0, 0) if nested else (limit, last_limit)
-    for members in _cut(order, sizes, *limits, first_full):
+    pieces = _cut(order, structure.state_sizes, *limits, first_full)
+    return Layout(structure, classes, order, nested, branch, pieces)
+
+
+def _lay_out(
+    structure: Structure, pieces: Sequence[tuple[int, ...]], branch: tuple[int, ...]
+) -> tuple[tuple[Group, ...], tuple[int, ...]]:
+    """The groups of a layout, and the axes of its final tensor."""
+    sizes = structure.state_sizes
+    scopes, reward_scopes = _state_scopes(structure)
+    waiting = list(range(structure.l))
+    known = set(branch)  # and what is eliminated
+    axes: list[int] = []
+    groups: list[Group] = []
+    outer, inner = 1, structure.n_states
+    for members in pieces:
         joint = volume(members, sizes)
-        left -= len(members)
-        parents = {j for i in members for j in structure.state_scope(i)}
-        opened = tuple(sorted(parents - set(members) - known - eliminated))
+        inner //= joint
+        parents: set[int] = set().union(*(scopes[i] for i in members))
+        opened = tuple(sorted(parents.difference(members, known)))
         own = tuple(i for i in members if i not in known)
-        context = tuple(sorted((parents | set(members)) - set(own)))
-        outer = volume(axes, sizes)
-        known |= set(opened) | set(members)
-        rewards = tuple(f for f in waiting if known.issuperset(structure.reward_state_scope(f)))
+        context = tuple(sorted(parents.union(members).difference(own)))
+        known.update(opened, members)
+        rewards = tuple(f for f in waiting if known >= reward_scopes[f])
         waiting = [f for f in waiting if f not in rewards]
-        reward_parents = {j for f in rewards for j in structure.reward_state_scope(f)}
-        groups.append(
-            Group(
-                members=members,
-                opened=opened,
-                own=own,
-                context=context,
-                rewards=rewards,
-                reward_context=tuple(sorted(reward_parents - set(own))),
-                outer=outer,
-                rep=volume(opened, sizes),
-                n_v=joint,
-                n_u=volume(own, sizes),
-                inner=volume(order[m - left :], sizes),
-            )
+        reward_parents: set[int] = set().union(*(reward_scopes[f] for f in rewards))
+        group = Group(
+            members=members,
+            opened=opened,
+            own=own,
+            context=context,
+            rewards=rewards,
+            reward_context=tuple(sorted(reward_parents.difference(own))),
+            outer=outer,
+            rep=volume(opened, sizes),
+            n_v=joint,
+            n_u=volume(own, sizes),
+            inner=inner,
         )
+        groups.append(group)
+        outer *= group.rep * group.n_u
         axes += [*opened, *own]
-        eliminated |= set(members)
-    return Layout(structure, classes, order, nested, branch, tuple(groups), tuple(axes))
+    return tuple(groups), tuple(axes)
+
+
+@lru_cache(maxsize=16)  # a search makes some forty layouts of one structure
+def _state_scopes(structure: Structure) -> tuple[list[frozenset[int]], list[frozenset[int]]]:
+    """The state variables that each transition and each reward factor looks at."""
+    return (
+        [frozenset(structure.state_scope(i)) for i in range(structure.m)],
+        [frozenset(structure.reward_state_scope(f)) for f in range(structure.l)],
+    )
 
 
 def _cut(
     order: tuple[int, ...], sizes: Sequence[int], limit: int, last_limit: int, first_full: bool
-) -> list[tuple[int, ...]]:
+) -> tuple[tuple[int, ...], ...]:
     """The order cut into groups from its end, so that odd pieces come where runs are longest."""
     first = 0
     if first_full:
@@ -247,36 +290,35 @@ def _cut(
             joint *= sizes[order[start]]
         pieces.append(order[start:end])
         end = start
-    return ([order[:first]] if first else []) + pieces[::-1]
+    return tuple(([order[:first]] if first else []) + pieces[::-1])
 
 
 @lru_cache(maxsize=16)
 def _candidates(
     structure: Structure, nested: bool, classes: ActionClasses, order: tuple[int, ...] | None
-) -> tuple[Layout, ...]:
-    """The layouts to choose from.  Choosing a planner, planning and evaluating ask for the same."""
+) -> tuple[tuple[Layout, ...], ...]:
+    """The layouts to choose from: for every size of groups one without branches, and those with
+    more and more.  Choosing a planner, planning and evaluating ask for the same."""
     order = elimination_order(structure) if order is None else order
-    found: list[Layout] = []
+    found: list[tuple[Layout, ...]] = []
     cuts = [(*limits, False) for limits in (((1, 1),) if nested else _GROUP_LIMITS)]
     # Where h is read from afar, the more of it goes in the first step the better.
     if not nested and 8 * structure.n_states > _CACHE_BYTES:
         cuts += [(*limits, True) for limits in _GROUP_LIMITS[1:]]
     for limit, last_limit, first_full in cuts:
-        make = partial(
-            make_layout,
+        without = make_layout(
             structure,
             order,
             classes,
             nested=nested,
             limit=limit,
             last_limit=last_limit,
+            branch=(),
             first_full=first_full,
         )
-        axes = make(branch=()).axes
-        for length in range(len(axes) + 1):
-            if volume(axes[:length], structure.state_sizes) > _MOST_BRANCHES:
-                break
-            found.append(make(branch=axes[:length]))
+        branches = [without.axes[:length] for length in range(1, len(without.axes) + 1)]
+        few = [own for own in branches if volume(own, structure.state_sizes) <= _MOST_BRANCHES]
+        found.append((without, *(replace(without, branch=own) for own in few)))
     return tuple(found)
 
 
@@ -301,15 +343,21 @@ def choose_layout(
         classes = action_classes(structure, look=look)
     few = classes.transitions.size + classes.rewards.size <= _REMEMBERED
     search = _candidates if few else _candidates.__wrapped__
-    candidates = search(structure, nested, classes, order)
-    fitting = []
-    for layout in candidates:
+    found = search(structure, nested, classes, order)
+    candidates = [layout for own in found for layout in own]
+    least: list[float] = []
+    for own in found:
         look()
-        if memory_limit is None or layout.memory(threads) <= memory_limit:
-            fitting.append(layout)
-    if fitting:
-        # The prediction is not good to a few percent: among equals the leanest.
-        good_enough = 1.05 * min(layout.seconds(threads) for layout in fitting)
-        fitting = [layout for layout in fitting if layout.seconds(threads) <= good_enough]
-        return min(fitting, key=lambda layout: layout.memory(threads))
-    return min(candidates, key=lambda layout: layout.memory(threads))
+        least += [layout.least_seconds(own[0], threads) for layout in own]
+    fitting: dict[int, float] = {}
+    good_enough = inf
+    for at in sorted(range(len(candidates)), key=least.__getitem__):
+        look()
+        if least[at] > good_enough:
+            break
+        if memory_limit is None or candidates[at].memory(threads) <= memory_limit:
+            fitting[at] = candidates[at].seconds(threads)
+            # The prediction is not good to a few percent: among equals the leanest.
+            good_enough = min(good_enough, 1.05 * fitting[at])
+    fast = [candidates[at] for at in sorted(fitting) if fitting[at] <= good_enough]
+    return min(fast or candidates, key=lambda layout: layout.memory(threads))

@@ -17,9 +17,6 @@ every row has mass one, so a constant passes through the later steps unchanged.
 
 Cost of a step: outer * rep * U * V * inner multiply-adds; docs/exact.md says how near they come to
 what the machine can do.
-
-Numba's cache knows `run`, into which all of this is compiled, by the file kernels.py alone: after a
-change here delete the `*.nb[ico]` files (`make install` does, after a change of pyproject.toml).
 """
 
 from __future__ import annotations

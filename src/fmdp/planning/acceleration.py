@@ -30,7 +30,6 @@ from numpy.typing import NDArray
 
 from fmdp.compiled import njit
 from fmdp.elimination.backup import Backup
-from fmdp.memory import available_memory
 
 Floats = NDArray[np.float64]
 Vector = NDArray[np.float64]
@@ -50,11 +49,10 @@ _INSIDE = 1 << 10
 """States of which all differences are taken together: they stay in the first cache meanwhile."""
 
 
-def acceleration_for(backup: Backup, memory_limit: int | None) -> Anderson | None:
+def acceleration_for(backup: Backup) -> Anderson | None:
     """With as many differences as there is room for beside the backup; None: too little for any."""
-    limit = memory_limit if memory_limit is not None else available_memory() // 2
     blocks = -(-backup.n_states // _BLOCK)
-    room = limit - backup.predicted_bytes - 8 * 3 * KEPT * blocks
+    room = backup.memory_limit - backup.predicted_bytes - 8 * 3 * KEPT * blocks
     kept = min(KEPT, (room // backup.n_states - 2 * 8) // (2 * 4))
     if kept < LEAST_KEPT:
         return None
@@ -76,6 +74,8 @@ class Anderson:
         self._sums = np.zeros((self._blocks, 3, kept))
         self._gram = np.zeros((kept, kept))
         self._totals = np.zeros(kept)
+        self._system = np.empty((kept, kept + 1))
+        self._weights = np.empty(kept)
         self._used = 0
         """Differences so far; the latest is at (used - 1) % kept."""
         self._begun = False
@@ -110,7 +110,7 @@ class Anderson:
             self._least_ever = gap
             self._restarts = 0
         self._least = min(self._least, gap)
-        kept = self.kept
+        kept, weights = self.kept, self._weights
         middle = 0.5 * (low + high)
         slot = self._used % kept if self._begun else -1
         count = min(self._used + (slot >= 0), kept)
@@ -124,34 +124,16 @@ class Anderson:
             h[:] = self._g
             return
         self._used += 1
-        sums = self._sums.sum(axis=0)
-        self._gram[slot, :count] = self._gram[:count, slot] = sums[0, :count]
-        self._totals[slot] = sums[2, 0]
-        totals = self._totals[:count]
-        without_constants = self._gram[:count, :count] - np.outer(totals, totals) / len(h)
-        weights = _least_squares(
-            without_constants, sums[1, :count] - totals * (sums[2, 1] / len(h))
-        )
-        weights = weights / self._scale
+        _weigh(self._sums, slot, count, len(h), self._gram, self._totals, self._system, weights)
+        weights /= self._scale
         try:
             self._over(
                 self._blocks,
-                lambda part: _combine(self._g, self._dg, weights, part[1], part[2], h),
+                lambda part: _combine(self._g, self._dg, weights, count, part[1], part[2], h),
             )
         except BaseException:
             h[:] = self._g  # not some of this and some of that: a plain step, which is sound
             raise
-
-
-def _least_squares(gram: Floats, products: Floats) -> Floats:
-    """argmin |f - dF gamma|, from dF' dF and dF' f; columns scaled to one length and a little
-    ridge, since those of a late stage are nearly dependent."""
-    size = np.sqrt(np.maximum(np.diag(gram), 0.0))
-    scale = np.divide(1.0, size, out=np.zeros_like(size), where=size > 0.0)
-    normal = gram * scale[:, None] * scale
-    normal[np.diag_indices(len(normal))] += _RIDGE
-    found: Floats = scale * np.linalg.solve(normal, scale * products)
-    return found
 
 
 @njit(nogil=True, fastmath={"reassoc", "contract"})
@@ -171,48 +153,103 @@ def _note(
     sums: Floats,
 ) -> None:
     """f and g of these blocks; where slot >= 0 the differences to the last ones and, in sums, the
-    products of the new difference, and of f, with all, and the totals of these two."""
+    products of the new difference, and of f, with all, and the totals of these two.
+
+    Slices, here and below, whose entries are counted from 0: nothing is asked about an index, and
+    the loops become vectors.
+    """
     n_states = h.shape[0]
     for block in range(first, end):
         begin, stop = block * _BLOCK, min((block + 1) * _BLOCK, n_states)
-        for s in range(begin, stop):
-            g = new[s] - middle
-            f = g - h[s]
-            if slot >= 0:
-                df[slot, s] = (f - last_f[s]) * scale
-                dg[slot, s] = (g - last_g[s]) * scale
-            last_f[s] = f
-            last_g[s] = g
-        if slot < 0:
-            continue
         sums[block, :2, :count] = 0.0
+        total = total_f = 0.0
         for inside in range(begin, stop, _INSIDE):
             last = min(inside + _INSIDE, stop)
+            here, there = h[inside:last], new[inside:last]
+            f, g = last_f[inside:last], last_g[inside:last]
+            if slot < 0:
+                for s in range(len(here)):
+                    g[s] = there[s] - middle
+                    f[s] = g[s] - here[s]
+                continue
+            difference, other = df[slot, inside:last], dg[slot, inside:last]
+            for s in range(len(here)):
+                new_g = there[s] - middle
+                new_f = new_g - here[s]
+                difference[s] = (new_f - f[s]) * scale
+                other[s] = (new_g - g[s]) * scale
+                g[s] = new_g
+                f[s] = new_f
+            for s in range(len(here)):
+                total += np.float64(difference[s])
+                total_f += f[s] * scale
             for j in range(count):
+                earlier = df[j, inside:last]
                 with_difference = with_f = 0.0
-                for s in range(inside, last):
-                    with_difference += np.float64(df[j, s]) * np.float64(df[slot, s])
-                    with_f += np.float64(df[j, s]) * (last_f[s] * scale)
+                for s in range(len(here)):
+                    with_difference += np.float64(earlier[s]) * np.float64(difference[s])
+                    with_f += np.float64(earlier[s]) * (f[s] * scale)
                 sums[block, 0, j] += with_difference
                 sums[block, 1, j] += with_f
-        total = total_f = 0.0
-        for s in range(begin, stop):
-            total += np.float64(df[slot, s])
-            total_f += last_f[s] * scale
         sums[block, 2, 0] = total
         sums[block, 2, 1] = total_f
 
 
 @njit(nogil=True, fastmath={"reassoc", "contract"})
-def _combine(g: Vector, dg: Singles, weights: Floats, first: int, end: int, h: Vector) -> None:
+def _combine(
+    g: Vector, dg: Singles, weights: Floats, count: int, first: int, end: int, h: Vector
+) -> None:
     """h <- g - dG weights, on these blocks."""
     n_states = g.shape[0]
     for block in range(first, end):
         begin, stop = block * _BLOCK, min((block + 1) * _BLOCK, n_states)
         for inside in range(begin, stop, _INSIDE):
             last = min(inside + _INSIDE, stop)
-            for s in range(inside, last):
-                h[s] = g[s]
-            for j in range(weights.shape[0]):
-                for s in range(inside, last):
-                    h[s] -= weights[j] * np.float64(dg[j, s])
+            here, there = h[inside:last], g[inside:last]
+            for s in range(len(here)):
+                here[s] = there[s]
+            for j in range(count):
+                weight, differences = weights[j], dg[j, inside:last]
+                for s in range(len(here)):
+                    here[s] -= weight * np.float64(differences[s])
+
+
+@njit(nogil=True, error_model="numpy")
+def _weigh(
+    sums: Floats,
+    slot: int,
+    count: int,
+    n_states: int,
+    gram: Floats,
+    totals: Floats,
+    system: Floats,
+    weights: Floats,
+) -> None:
+    """weights <- argmin |f - dF gamma| up to constants, from what `_note` has summed up.
+
+    (dF' dF + ridge) gamma = dF' f by elimination: a little of the diagonal is added to it, since
+    the differences of a late stage are nearly dependent, and so its pivots are positive but where
+    a difference is nothing. Compiled, since a dozen calls of NumPy take as long as a small sweep.
+    """
+    for block in range(1, sums.shape[0]):
+        for kind in range(3):
+            for j in range(sums.shape[2]):
+                sums[0, kind, j] += sums[block, kind, j]
+    for j in range(count):
+        gram[slot, j] = gram[j, slot] = sums[0, 0, j]
+    totals[slot] = sums[0, 2, 0]
+    mean_f = sums[0, 2, 1] / n_states
+    for i in range(count):
+        for j in range(count):
+            system[i, j] = gram[i, j] - totals[i] * totals[j] / n_states
+        system[i, i] += _RIDGE * system[i, i]
+        system[i, count] = sums[0, 1, i] - totals[i] * mean_f
+    for i in range(count):
+        for k in range(i + 1, count):
+            factor = system[k, i] / system[i, i] if system[i, i] > 0.0 else 0.0
+            for j in range(i, count + 1):
+                system[k, j] -= factor * system[i, j]
+    for i in range(count - 1, -1, -1):
+        for j in range(i + 1, count):
+            system[i, count] -= system[i, j] * weights[j]
+        weights[i] = system[i, count] / system[i, i] if system[i, i] > 0.0 else 0.0

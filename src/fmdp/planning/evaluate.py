@@ -154,7 +154,7 @@ def evaluate_exactly(
         np.zeros(backup.n_states),
         iteration.Limits(goal, max_iterations or DEFAULT_SWEEPS, deadline),
         rescue=chain.rescue,
-        accelerate=lambda: acceleration_for(backup, memory_limit),
+        accelerate=lambda: acceleration_for(backup),
         progress=progress,
     )
     if chain.bounds is not None:

@@ -265,7 +265,7 @@ def _solve(
         if isinstance(tables, FactoredMDP):
             look = partial(check_clock, limits.deadline)
             unique = unique or always_reached(tables, look) is not None
-            acceleration = acceleration_for(backup, settings.memory_limit)
+            acceleration = acceleration_for(backup)
         return acceleration
 
     def settle(found: NDArray[np.float64], lower: float) -> tuple[bool, int]:
