@@ -151,7 +151,12 @@ class Symmetry:
         for renumbering in self.renumberings:
             for a, image in enumerate(renumbering.action_values[v]):
                 groups.join(a, image)
-        kept = sorted(set(groups.leaders()))
+        # Any of them will do. Most networks are eliminated from their first variables to their
+        # last, and what an action changes late, but not last of all, costs least.
+        members: dict[int, list[int]] = {}
+        for a, leader in enumerate(groups.leaders()):
+            members.setdefault(leader, []).append(a)
+        kept = sorted(those[3 * len(those) // 4] for those in members.values())
         sizes = [*s.sizes]
         variable = s.m + v
 

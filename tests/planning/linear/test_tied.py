@@ -9,6 +9,7 @@ from oracle import residuals
 import fmdp
 from fmdp.model.spaces import all_assignments
 from fmdp.model.symmetry import symmetry_of
+from fmdp.planning.linear import growth
 from fmdp.planning.linear.alp import ALP, PreparedALP
 from fmdp.planning.linear.bases import chains, collapsed, make_basis, tied
 from fmdp.planning.plan import Status
@@ -115,6 +116,32 @@ def test_auto_uses_them() -> None:
     assert max(step["weights"] for step in plan.stats["grown"]) <= 128
     state = (1, 0, 1, 1, 1, 0, 0, 1, 1)
     assert plan.explain(state).action == model.structure.name_action(plan.policy(state))
+
+
+def test_at_the_end_the_bound_alone_is_tightened(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(growth, "MOST_VALUES_TIED", 32)
+    model = problem("circle:8,dynamics=guestrin,reward=mean")
+    plan = ALP().plan(model)
+    assert plan.stats["grown_until"] == "size"
+    *before, last = plan.stats["grown"]
+    assert last["judged"] is None
+    assert last["weights"] > before[-1]["weights"]
+    assert plan.gain_upper == last["gain_upper"] < min(step["gain_upper"] for step in before)
+    exact = fmdp.plan(model)
+    assert exact.gain_lower is not None
+    assert plan.gain_upper >= exact.gain_lower
+
+
+def test_interrupted_there_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(growth, "MOST_VALUES_TIED", 32)
+
+    def interrupt(*given: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(PreparedALP, "tightened", interrupt)
+    plan = ALP().plan(problem("circle:8,dynamics=guestrin,reward=mean"))
+    assert plan.status is Status.INTERRUPTED
+    assert plan.policy is not None
 
 
 def test_relevance_of_ones_own_keeps_every_weight() -> None:

@@ -37,7 +37,7 @@ from fmdp.errors import InvalidParameter, TooLarge
 from fmdp.memory import available_memory, describe_bytes
 from fmdp.model import FactoredMDP, OptimisticTables, Structure
 from fmdp.model.factored import check_model
-from fmdp.model.structure import check_structure
+from fmdp.model.structure import Scope, check_structure
 from fmdp.model.symmetry import Symmetry
 from fmdp.parameters import quoted
 from fmdp.planning.linear import values
@@ -230,6 +230,28 @@ class PreparedALP:
         )
         found = stages.run_average(watch)
         return self._plan(stages, found, True, started, deadline, discount=1.0)
+
+    def tightened(
+        self, tables: FactoredMDP, begin: Mapping[Scope, Floats], rounds: int
+    ) -> float | None:
+        """A `gain_upper` of the average criterion after so many rounds of interior points that
+        begin at weights of a smaller basis, by scope; None where they cannot be had."""
+        weights = np.zeros(self.basis.size)
+        for block in self.basis.blocks:
+            if block.scope in begin:
+                weights[block.columns] = begin[block.scope]
+        settings = self.settings
+        deadline = deadline_of(settings.max_seconds, time.perf_counter())
+        stages = self._stages_for("plain", partial(check_clock, deadline))
+        forms = stages.forms
+        forms.load(tables if self._symmetry is None else self._symmetry.reduced)
+        watch = Watch(iterations=rounds, deadline=deadline, unit=forms.unit)
+        answer = stages.near(weights / forms.unit, watch)
+        if answer is None:
+            return None
+        if answer.status is Status.INTERRUPTED:
+            raise KeyboardInterrupt
+        return forms.largest_residual(answer.x[:-1], 1.0) * forms.unit
 
     def _stages_for(self, kind: str, look: Look = nothing) -> _Stages:
         if kind not in self._stages_of:
@@ -504,6 +526,14 @@ class _Stages:
         return _Found(
             answer.status, answer.x[:n], None, bound, violation, answer.iterations, answer.n_rows
         )
+
+    def near(self, start: Floats, watch: Watch) -> Answer | None:
+        """The first stage of the average criterion from these weights, by interior points."""
+        n = self.forms.basis.size
+        own = Constraints(self.forms, 1.0, rhs=n, first_column=n + 1)
+        question = self._question(np.append(np.zeros(n), 1.0), False, own)
+        question = replace(question, cap=None, start=start)
+        return Interior().solve(question, watch) if self._dense and fits(question) else None
 
     def _first(self, question: Question, hurried: bool, watch: Watch) -> Answer:
         """Of many weights and dense cuts by interior points; what rounding leaves to simplex. Plans

@@ -202,11 +202,15 @@ class Forms:
         index: list[NDArray[np.int32]] = []
         index_end = 0
 
+        index_at: dict[tuple[int, Scope], int] = {}
+
         def add_index(f: int, scope: Scope) -> int:
             nonlocal index_end
-            index.append(self._rows(f, scope, classes.get(f)))
-            index_end += len(index[-1])
-            return index_end - len(index[-1])
+            if (f, scope) not in index_at:
+                index.append(self._rows(f, scope, classes.get(f)))
+                index_at[f, scope] = index_end
+                index_end += len(index[-1])
+            return index_at[f, scope]
 
         self.columns: list[NDArray[np.int32]] = []
         """For each function the basis functions that meet there."""

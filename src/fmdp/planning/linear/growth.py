@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fmdp.elimination.backup import TimeUp
 from fmdp.errors import TooLarge
 from fmdp.model import FactoredMDP, Structure
 from fmdp.model.spaces import strides
@@ -60,6 +61,8 @@ MOST_VALUES_TIED = 256
 """And where symmetries leave few weights."""
 JUDGED_EXACTLY = 1 << 12
 """States up to which a policy is judged by its gain itself."""
+TIGHTENING_ROUNDS = 40
+"""At the end, with twice the values and functions, for a bound that nobody converges to."""
 MOST_CAPPED = 64
 """Weights up to which a basis that made the policy worse is tried again with a cap on them,"""
 _CAPS = (0.3, 0.1)
@@ -103,6 +106,8 @@ class _Growing:
         self.iterations = 0
         self.failed: Status | None = None
         """How the last program ended, if not as it should."""
+        self.tight: Floats | None = None
+        """The last weights with the least bound."""
         # Relevance of the user's own need not be the same for images.
         self.symmetry = symmetry_of(model) if settings.relevance is None else None
         self.steps: list[dict[str, Any]] = []
@@ -126,7 +131,10 @@ class _Growing:
                 if self.seconds_left() == 0.0:
                     why = "time"
                     break
-                scopes = grown_scopes(self.structure, scopes, *errors, self.symmetry)
+                grown = grown_scopes(self.structure, scopes, *errors, self.symmetry)
+                if grown is None and self.symmetry is not None:
+                    self.tighten(scopes, self.symmetry)
+                scopes = grown
             except TooLarge:
                 if self.best is None:
                     raise
@@ -173,6 +181,7 @@ class _Growing:
             tight = prepared.tightest(self.model, self.progress)
             own = replace(settings, criterion="average", weight_cap=None)
             errors = self.consider(tight, own, scopes, prepared.basis.size) or errors
+            self.tight = tight.stats.get("weights")
         worths = [step["judged"] for step in self.steps[first:]]
         worse = max(worths, default=math.inf) < before - self.settings.gap * abs(self.bound)
         few = prepared.basis.size <= MOST_CAPPED and settings.weight_cap is None
@@ -187,6 +196,47 @@ class _Growing:
 
     def has_failed(self) -> bool:
         return self.failed is not None
+
+    def tighten(self, scopes: tuple[Scope, ...], symmetry: Symmetry) -> None:
+        """Where nothing may grow any more: one parent more for every scope, for the bound alone,
+        begun at the last weights and ended after some rounds. They need not have converged: what
+        is certified is the residual of whatever weights there are."""
+        wider = symmetry.closed(
+            tuple(sorted({*scope, j}))
+            for scope in scopes
+            for i in scope
+            for j in self.structure.state_scope(i)
+        )
+        values = max(math.prod(self.structure.state_sizes[v] for v in scope) for scope in wider)
+        if (
+            self.tight is None
+            or set(wider) == set(scopes)
+            or values > 2 * MOST_VALUES_TIED
+            or n_functions(self.structure.state_sizes, wider) > 2 * MOST_FUNCTIONS
+        ):
+            return
+        basis = make_basis(self.structure, scopes)
+        begin = {block.scope: self.tight[block.columns] for block in basis.blocks}
+        settings = with_basis(self.settings, wider)
+        left = self.seconds_left()
+        if left is not None:
+            settings = replace(settings, max_seconds=max(left, 1e-3))
+        prepared = self.prepared(settings)
+        try:
+            bound = prepared.tightened(self.model, begin, TIGHTENING_ROUNDS)
+        except (TimeUp, TooLarge):
+            return
+        if bound is not None:
+            self.bound = min(self.bound, bound)
+            self.steps.append(
+                {
+                    "weights": prepared.basis.size,
+                    "criterion": "average",
+                    "weight_cap": None,
+                    "gain_upper": bound,
+                    "judged": None,
+                }
+            )
 
     def prepared(self, settings: ALP) -> PreparedALP:
         from fmdp.planning.linear.alp import PreparedALP

@@ -25,10 +25,10 @@ from fmdp.planning.plan import Status
 
 ROWS_A_WEIGHT = 4
 """Cuts above which those that have long been slack are dropped, for each weight,"""
-FEW_ROWS = 2048
+FEW_ROWS = 4096
 """or as many as these, up to `_MOST_ROWS_A_WEIGHT` of them, if that is more."""
-_MOST_ROWS_A_WEIGHT = 16
-ROWS_A_CUT = 48
+_MOST_ROWS_A_WEIGHT = 32
+ROWS_A_CUT = 128
 """Rows that are looked for where a point is cut off."""
 _KEPT = 0.6
 _BYTES_A_PAIR = 8 * 16
@@ -39,7 +39,8 @@ _PATIENCE = 5
 _NEWTON_STEPS = 80
 _SHARE = 0.03
 """Of the gap that is left, how precisely a round is solved."""
-_RADIUS = 0.1
+_RADIUS, _RADIUS_NEAR = 0.1, 0.02
+"""Of the first trust region, as a share of the weights; and where a good point is known."""
 _REFUSED = 3
 _BETWEEN = 0.3
 _TO_THE_BOUNDARY = 0.995
@@ -157,13 +158,12 @@ class _Search:
                 found = [found[1], self.value(points[1] * equal)]
         factor = points[0] if found[0] < found[1] else points[1]
         self.centre = factor * equal
+        radius = _RADIUS
         if question.start is not None:
             start = question.start[self.free[:-1]]
             if self.value(start) < self.value(self.centre):
-                self.centre = start
-        self.radius = _RADIUS * max(
-            float(np.abs(self.centre).max(initial=0.0)), question.scale / 10
-        )
+                self.centre, radius = start, _RADIUS_NEAR
+        self.radius = radius * max(float(np.abs(self.centre).max(initial=0.0)), question.scale / 10)
         self.merit = self.value(self.centre)
         self.gap = 0.05 * abs(self.merit) + question.tolerance
         self.add(self.part.violated(self.full(self.centre, 0.0), -np.inf))
