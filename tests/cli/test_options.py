@@ -18,7 +18,7 @@ from fmdp.planning.registry import PLANNERS
 
 from .conftest import Ran
 
-BY_TEXT_ALONE = {"targets", "threads", "relevance", "intervals", "gap"}
+BY_TEXT_ALONE = {"weight_cap", "targets", "threads", "relevance", "intervals", "gap"}
 """Settings for those who know: `--planner alp,targets=split`; the contract has no option, or one
 without a value (--robust)."""
 

@@ -14,7 +14,8 @@ Candidates are found by following the graph of parents from one variable to its 
 variables that look alike; what counts is the comparison of all tables afterwards, which is exact.
 Not every symmetry is looked for: values of state variables are never renumbered, models with
 constraints, effects or intervals have none here, and a search that has taken too long gives up.
-Missing one costs time, never truth.
+Missing one costs time, never truth. Noise, initial state and names are not compared: no bound on a
+gain and no greedy policy depends on them.
 """
 
 from __future__ import annotations
@@ -27,14 +28,17 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from fmdp.errors import TooLarge
 from fmdp.model.factored import FactoredMDP
 from fmdp.model.spaces import FloatArray
 from fmdp.model.structure import Scope, Structure
 
 Marks = NDArray[np.uint64]
 
-_MOST_COMPARED = 1 << 28
-"""Numbers that are compared in one search, about a second."""
+_MOST_COMPARED = 1 << 26
+"""Numbers that are compared in one search: a fraction of a second."""
+_MOST_IMAGES = 1 << 14
+"""Of scopes."""
 _STEPS_A_VARIABLE = 16
 """Assignments tried before a candidate is given up, for each state variable."""
 _REFUSED = 16
@@ -117,7 +121,7 @@ class Symmetry:
         return tuple(groups.leaders())
 
     def closed(self, scopes: Iterable[Scope]) -> tuple[Scope, ...]:
-        """These scopes of state variables and all their images, sorted."""
+        """These scopes of state variables and all their images, sorted; or TooLarge."""
         known = set(scopes)
         waiting = list(known)
         while waiting:
@@ -127,6 +131,12 @@ class Symmetry:
                 if image not in known:
                     known.add(image)
                     waiting.append(image)
+            if len(known) > _MOST_IMAGES:
+                raise TooLarge(
+                    f"a scope has more than {_MOST_IMAGES} images under the symmetries",
+                    8 * len(known),
+                    8 * _MOST_IMAGES,
+                )
         return tuple(sorted(known))
 
     @cached_property
@@ -186,8 +196,8 @@ class Symmetry:
 
 
 def symmetry_of(model: FactoredMDP) -> Symmetry | None:
-    """Symmetries that move every variable as far as any that were found does; None where there are
-    none."""
+    """Symmetries that send to each other all variables of which that was found out; None where
+    there are none."""
     s = model.structure
     if s.constraints or s.effects is not None or model.intervals is not None:
         return None
@@ -208,13 +218,19 @@ def symmetry_of(model: FactoredMDP) -> Symmetry | None:
                 break
             candidate = search.sending(members[0], j)
             left -= 1
-            if candidate is None or not is_symmetry(model, candidate):
+            if candidate is None or not _is_sound(model, candidate):
                 refused += 1
                 continue
             found.append(candidate)
             for i, image in enumerate(candidate.states):
                 moved.join(i, image)
     return Symmetry(model, tuple(found)) if found else None
+
+
+def _is_sound(model: FactoredMDP, candidate: Renumbering) -> bool:
+    """Whether it is a symmetry that keeps the groups of variables that the problem declares."""
+    groups = set(model.structure.groups)
+    return {candidate.scope(group) for group in groups} == groups and is_symmetry(model, candidate)
 
 
 class Groups:
@@ -245,11 +261,11 @@ class _Search:
     def __init__(self, model: FactoredMDP) -> None:
         s = self.structure = model.structure
         self.model = model
-        # Of state variables; action variables, which have none; and reward factors.
-        n = s.m + len(s.action_sizes) + s.l
+        # Of state variables; action variables, which have none; reward factors; and groups.
+        n = s.m + len(s.action_sizes) + s.l + len(s.groups)
         self.parents = [frozenset(scope) - {i} for i, scope in enumerate(s.transition_scopes)]
         self.parents += [frozenset()] * len(s.action_sizes)
-        self.parents += [frozenset(scope) for scope in s.reward_scopes]
+        self.parents += [frozenset(scope) for scope in (*s.reward_scopes, *s.groups)]
         children: list[set[int]] = [set() for _ in range(n)]
         for i, parents in enumerate(self.parents):
             for j in parents:
@@ -269,6 +285,7 @@ class _Search:
         ]
         looks += [("action", size) for size in s.action_sizes]
         looks += [("reward", s.reward_ranges[k], _look(model.rewards[k])) for k in range(s.l)]
+        looks += ["group" for _ in s.groups]
         return looks
 
     def _refined(self, looks: Sequence[object]) -> list[int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from fmdp.errors import InvalidParameter
 from fmdp.learning.learner import for_learning
 from fmdp.model.spaces import all_assignments
 from fmdp.planning.linear import growth
-from fmdp.planning.linear.alp import ALP
+from fmdp.planning.linear.alp import ALP, PreparedALP
 from fmdp.planning.linear.bases import make_basis
 from fmdp.planning.linear.bellman import BellmanError
 from fmdp.planning.plan import Status
@@ -132,12 +133,36 @@ def test_where_more_functions_made_it_worse_the_weights_are_capped() -> None:
     assert max(steps[n]["judged"] for n in capped) > 0.98 * 0.844975
 
 
+@pytest.mark.parametrize("ended", [Status.INTERRUPTED, Status.PRECISION_LIMIT])
+def test_how_a_capped_program_ends(monkeypatch: pytest.MonkeyPatch, ended: Status) -> None:
+    """Ctrl-C there ends the search, and a program that only rounding stopped does not."""
+    solve, capped = PreparedALP.solve, []
+
+    def ends(self: PreparedALP, *given: Any, **named: Any) -> fmdp.Plan:
+        plan = solve(self, *given, **named)
+        if self.settings.weight_cap is None:
+            return plan
+        capped.append(1)
+        return replace(plan, status=ended)
+
+    monkeypatch.setattr(PreparedALP, "solve", ends)
+    plan = ALP().plan(problem("circle:7,dynamics=guestrin,reward=mean"))
+    if ended is Status.INTERRUPTED:
+        assert len(capped) == 1
+        assert plan.status is Status.INTERRUPTED
+    else:
+        assert len(capped) >= 2
+        assert plan.status is Status.CONVERGED
+        assert plan.stats["grown_until"] == "gap"
+
+
 @pytest.mark.parametrize("method", ["cuts", "factored"])
 @pytest.mark.parametrize("criterion", ["discounted", "average"])
-def test_no_weight_is_above_its_cap(method: str, criterion: str) -> None:
+@pytest.mark.parametrize("family", ["pairs", "indicators"])
+def test_no_weight_is_above_its_cap(family: str, method: str, criterion: str) -> None:
     """Against the program over all states and actions with the same bounds on the weights."""
     model = problem("circle:4,dynamics=guestrin")
-    settings = ALP(basis="pairs", method=method, criterion=criterion)
+    settings = ALP(basis=family, method=method, criterion=criterion)
     free = fmdp.plan(model, settings)
     largest = float(np.abs(free.stats["weights"]).max())
     cap = 0.3 * largest
@@ -145,7 +170,7 @@ def test_no_weight_is_above_its_cap(method: str, criterion: str) -> None:
     assert plan.status is Status.CONVERGED
     assert np.abs(plan.stats["weights"]).max() == pytest.approx(cap, rel=1e-9)
     assert plan.objective > free.objective
-    basis = make_basis(model.structure, "pairs")
+    basis = make_basis(model.structure, family)
     states = all_assignments(model.structure.state_sizes)
     phi = np.array([[basis.value(row, s) for row in np.eye(basis.size)] for s in states])
     P, R = dense(model)

@@ -151,3 +151,31 @@ def test_relevance_of_ones_own_keeps_every_weight() -> None:
     plan = fmdp.plan(model, ALP(relevance=uneven))
     assert plan.stats["grown"][0]["weights"] == 4
     assert fmdp.plan(model, ALP()).stats["grown"][0]["weights"] == 1
+
+
+def test_groups_go_to_groups() -> None:
+    """Equal machines in pairs: a symmetry that took a pair apart would make every two machines a
+    scope, and the network complete."""
+    n = 24
+    transitions = []
+    for i in range(n):
+        works = np.full((2, n + 1), 0.4)
+        works[1] = 0.8
+        works[:, i] = 0.95
+        transitions.append(np.stack([1.0 - works.ravel(), works.ravel()], axis=1))
+    pairs = tuple((i, i + 1) for i in range(0, n, 2))
+    structure = fmdp.Structure(
+        state_sizes=(2,) * n,
+        action_sizes=(n + 1,),
+        transition_scopes=tuple((i, n) for i in range(n)),
+        reward_scopes=tuple((i,) for i in range(n)),
+        groups=pairs,
+    )
+    model = fmdp.FactoredMDP(structure, transitions, [np.array([0.0, 1.0])] * n)
+    symmetry = symmetry_of(model)
+    assert symmetry is not None
+    assert set(symmetry.closed(pairs)) == set(pairs)
+    assert len(set(symmetry.leaders)) == 1
+    plan = ALP().plan(model)
+    assert plan.status is Status.CONVERGED
+    assert plan.stats["grown"][0]["weights"] < 12

@@ -216,11 +216,16 @@ class PreparedALP:
         except (TimeUp, KeyboardInterrupt) as error:
             return without_program(settings, self.structure, error, started)
 
-    def tightest(self, tables: FactoredMDP, progress: Progress | None = None) -> Plan:
+    def tightest(
+        self,
+        tables: FactoredMDP,
+        progress: Progress | None = None,
+        seconds: float | None = None,
+    ) -> Plan:
         """After a described `solve` of the same tables: the plan whose weights have the least
         `gain_upper`, of the average criterion without its second stage."""
         settings, started = self.settings, time.perf_counter()
-        deadline = deadline_of(settings.max_seconds, started)
+        deadline = deadline_of(settings.max_seconds if seconds is None else seconds, started)
         stages = self._stages_for("plain", partial(check_clock, deadline))
         watch = Watch(
             iterations=settings.max_iterations,
@@ -349,7 +354,8 @@ class PreparedALP:
         if self._symmetry is not None:
             # Of all actions, which the reduced model has not.
             basis, model = collapsed(self.basis, weights), self._symmetry.model
-            forms = Forms(model.structure, basis, model=model, maximised=False)
+            limit = settings.memory_limit
+            forms = Forms(model.structure, basis, model=model, memory_limit=limit, maximised=False)
             forms.load(model)
             extractor, weights = Extractor(forms), np.ones(basis.size)
         greedy = extractor.policy(weights, discount, settings.ties, settings.tie_seed)
@@ -474,7 +480,8 @@ class _Stages:
             accuracy,
             max(tolerance, accuracy),
             self._scale,
-            self.forms.basis.needless,
+            # Under a cap no function can do all that another one does.
+            self.forms.basis.needless if self._cap is None else self.forms.basis.void,
             shift=self.forms.origin * charges[0],
             raisable=tuple(part.rhs != FIXED for part in constraints),
             rounds=HURRIED_ROUNDS if hurried and len(cost) - 1 > STABILISED else None,

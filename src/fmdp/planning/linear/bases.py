@@ -72,12 +72,18 @@ class Basis:
         """[functions]: those whose weight may as well be 0, since the constant and the others can
         do what they do: one indicator of a complete set, and functions that are 0 everywhere.
         Left free, they would make the linear program singular."""
+        marks = self.void.copy()
+        for block in self.blocks:
+            if block.size and (block.values.sum(axis=1) == 1.0).all():
+                marks[block.columns[0]] = True
+        return marks
+
+    @cached_property
+    def void(self) -> NDArray[np.bool_]:
+        """[functions]: those that are 0 everywhere."""
         marks = np.ones(self.size, dtype=np.bool_)
         for block in self.blocks:
-            idle = np.array(~block.values.any(axis=0))
-            if block.size and (block.values.sum(axis=1) == 1.0).all():
-                idle[0] = True
-            marks[block.columns] &= idle
+            marks[block.columns[block.values.any(axis=0)]] = False
         return marks
 
     def value(self, weights: Floats, state: Sequence[int]) -> float:

@@ -71,6 +71,8 @@ _LIKE_THE_BEST = 0.5
 """Scopes grow together whose share of the error is at least so much of the largest."""
 _CHAINS, _BURNT, _STEPS, _VISITS = 64, 100, 400, 40
 """Chains, and their steps: before they count, where they judge, and where they only visit."""
+_LEADING, _LONGER = 4, 8
+"""How many policies are judged again at the end, and how many times as long."""
 _APART = 4
 """Of so many steps one is looked at."""
 _SEED = 0
@@ -101,6 +103,8 @@ class _Growing:
         self.progress = progress
         self.started = time.perf_counter()
         self.best: _Candidate | None = None
+        self.leading: list[_Candidate] = []
+        """The best few, best first."""
         self.bound = math.inf
         self.objective = math.inf
         self.iterations = 0
@@ -108,44 +112,43 @@ class _Growing:
         """How the last program ended, if not as it should."""
         self.tight: Floats | None = None
         """The last weights with the least bound."""
-        # Relevance of the user's own need not be the same for images.
-        self.symmetry = symmetry_of(model) if settings.relevance is None else None
+        self.symmetry: Symmetry | None = None
         self.steps: list[dict[str, Any]] = []
 
     def run(self) -> Plan:
-        scopes: tuple[Scope, ...] | None = first_scopes(self.structure, self.symmetry)
-        why = "size"
-        while scopes is not None:
-            try:
-                errors = self.solve(scopes)
-                if errors is None:
-                    why = (
-                        "precision"
-                        if self.failed is None
-                        else _FAILURES.get(self.failed, "precision")
-                    )
-                    break
-                if self.bound - self.worth() <= self.settings.gap * abs(self.bound):
-                    why = "gap"
-                    break
-                if self.seconds_left() == 0.0:
-                    why = "time"
-                    break
-                grown = grown_scopes(self.structure, scopes, *errors, self.symmetry)
-                if grown is None and self.symmetry is not None:
-                    self.tighten(scopes, self.symmetry)
-                scopes = grown
-            except TooLarge:
-                if self.best is None:
-                    raise
-                why = "memory"
-                break
-            except KeyboardInterrupt:
-                if self.best is None:
-                    return self.nothing()
-                why = "interrupt"
-                break
+        try:
+            why = self.grow()
+            if why != "interrupt":
+                self.choose()
+        except TooLarge:
+            if self.best is None:
+                raise
+            why = "memory"
+        except KeyboardInterrupt:
+            if self.best is None:
+                return self.nothing()
+            why = "interrupt"
         return self.finished(why)
+
+    def grow(self) -> str:
+        """Until there is a reason to end, which is returned."""
+        # Relevance of the user's own need not be the same for images.
+        if self.settings.relevance is None:
+            self.symmetry = symmetry_of(self.model)
+        scopes = first_scopes(self.structure, self.symmetry)
+        while True:
+            errors = self.solve(scopes)
+            if self.failed is not None or errors is None:
+                return _FAILURES.get(self.failed or Status.PRECISION_LIMIT, "precision")
+            if self.bound - self.worth() <= self.settings.gap * abs(self.bound):
+                return "gap"
+            if self.seconds_left() == 0.0:
+                return "time"
+            grown = grown_scopes(self.structure, scopes, *errors, self.symmetry)
+            if grown is None:
+                in_time = self.symmetry is None or self.tighten(scopes, self.symmetry)
+                return "size" if in_time else "time"
+            scopes = grown
 
     def nothing(self) -> Plan:
         """Interrupted before the first program was there."""
@@ -164,10 +167,7 @@ class _Growing:
     def solve(self, scopes: tuple[Scope, ...]) -> tuple[Ints, Floats] | None:
         """Both programs over these scopes; states and the Bellman errors of the better policy
         there, or None where there is no policy to speak of."""
-        left = self.seconds_left()
         settings = with_basis(self.settings, scopes)
-        if left is not None:
-            settings = replace(settings, max_seconds=max(left, 1e-3))
         prepared = self.prepared(settings)
         started = self.started if self.best is None else None
         found = prepared.solve(self.model, describe=True, progress=self.progress, started=started)
@@ -175,32 +175,39 @@ class _Growing:
         errors = self.consider(found, settings, scopes, prepared.basis.size)
         if found.objective is not None:
             self.objective = min(self.objective, found.objective)
-        if self.has_failed() or settings.criterion != "discounted":
-            return None if self.has_failed() else errors
+        if found.status is not Status.CONVERGED or settings.criterion != "discounted":
+            return errors
         if prepared.basis.size <= MOST_WEIGHTS:
-            tight = prepared.tightest(self.model, self.progress)
+            tight = prepared.tightest(self.model, self.progress, self.seconds_left())
             own = replace(settings, criterion="average", weight_cap=None)
             errors = self.consider(tight, own, scopes, prepared.basis.size) or errors
             self.tight = tight.stats.get("weights")
+            if tight.status is not Status.CONVERGED:
+                return errors
         worths = [step["judged"] for step in self.steps[first:]]
         worse = max(worths, default=math.inf) < before - self.settings.gap * abs(self.bound)
-        few = prepared.basis.size <= MOST_CAPPED and settings.weight_cap is None
-        if worse and few and not self.has_failed():
-            largest = float(np.abs(found.stats["weights"]).max())
-            for share in _CAPS:
-                capped = replace(settings, weight_cap=share * largest or None)
-                kept = self.prepared(capped)
-                plan = kept.solve(self.model, describe=True, progress=self.progress)
-                self.consider(plan, capped, scopes, kept.basis.size)
-        return None if self.has_failed() else errors
+        if worse and prepared.basis.size <= MOST_CAPPED and settings.weight_cap is None:
+            self.cap(settings, scopes, float(np.abs(found.stats["weights"]).max()))
+        return errors
 
-    def has_failed(self) -> bool:
-        return self.failed is not None
+    def cap(self, settings: ALP, scopes: tuple[Scope, ...], largest: float) -> None:
+        """Policies of the same program with weights that are kept small: candidates, no more. How
+        they end matters where the user or the clock has ended them."""
+        for share in _CAPS:
+            if largest == 0.0 or self.seconds_left() == 0.0:
+                return
+            capped = replace(settings, weight_cap=share * largest)
+            prepared = self.prepared(capped)
+            plan = prepared.solve(self.model, describe=True, progress=self.progress)
+            self.consider(plan, capped, scopes, prepared.basis.size)
+            if plan.status in (Status.INTERRUPTED, Status.TIME_LIMIT):
+                return
+            self.failed = None
 
-    def tighten(self, scopes: tuple[Scope, ...], symmetry: Symmetry) -> None:
+    def tighten(self, scopes: tuple[Scope, ...], symmetry: Symmetry) -> bool:
         """Where nothing may grow any more: one parent more for every scope, for the bound alone,
         begun at the last weights and ended after some rounds. They need not have converged: what
-        is certified is the residual of whatever weights there are."""
+        is certified is the residual of whatever weights there are. False if there was no time."""
         wider = symmetry.closed(
             tuple(sorted({*scope, j}))
             for scope in scopes
@@ -214,18 +221,14 @@ class _Growing:
             or values > 2 * MOST_VALUES_TIED
             or n_functions(self.structure.state_sizes, wider) > 2 * MOST_FUNCTIONS
         ):
-            return
+            return True
         basis = make_basis(self.structure, scopes)
         begin = {block.scope: self.tight[block.columns] for block in basis.blocks}
-        settings = with_basis(self.settings, wider)
-        left = self.seconds_left()
-        if left is not None:
-            settings = replace(settings, max_seconds=max(left, 1e-3))
-        prepared = self.prepared(settings)
+        prepared = self.prepared(with_basis(self.settings, wider))
         try:
             bound = prepared.tightened(self.model, begin, TIGHTENING_ROUNDS)
-        except (TimeUp, TooLarge):
-            return
+        except TimeUp:
+            return False
         if bound is not None:
             self.bound = min(self.bound, bound)
             self.steps.append(
@@ -237,10 +240,15 @@ class _Growing:
                     "judged": None,
                 }
             )
+        return True
 
     def prepared(self, settings: ALP) -> PreparedALP:
+        """For what is left of the time."""
         from fmdp.planning.linear.alp import PreparedALP
 
+        left = self.seconds_left()
+        if left is not None:
+            settings = replace(settings, max_seconds=max(left, 1e-3))
         return PreparedALP(
             settings, self.structure, share_for=self.model, dense=True, symmetry=self.symmetry
         )
@@ -267,9 +275,36 @@ class _Growing:
                 "judged": worth,
             }
         )
-        if self.best is None or worth > self.best.worth:
-            self.best = _Candidate(found, settings, worth)
+        mine = _Candidate(found, settings, worth)
+        self.leading = sorted([*self.leading, mine], key=lambda one: -one.worth)[:_LEADING]
+        self.best = self.leading[0]
         return states, at
+
+    def choose(self) -> None:
+        """Judge those that lead once more, for longer, where they were judged by simulation: the
+        best of many estimates is the luckiest of those that are nearly as good."""
+        few = self.structure.n_states <= JUDGED_EXACTLY
+        if few or len(self.leading) < 2:
+            return
+        again = []
+        for one in self.leading:
+            if self.seconds_left() == 0.0:
+                return
+            assert one.plan.policy is not None
+            basis = collapsed(
+                make_basis(self.structure, one.settings.basis), one.plan.stats["weights"]
+            )
+            generator = np.random.Generator(np.random.PCG64(_SEED + 1))
+            _, worth = simulated(
+                self.model,
+                one.plan.policy,
+                basis,
+                np.ones(basis.size),
+                _LONGER * _STEPS,
+                generator,
+            )
+            again.append(replace(one, worth=worth))
+        self.best = max(again, key=lambda one: one.worth)
 
     def judged(self, found: Plan, scopes: tuple[Scope, ...]) -> tuple[Ints, Floats, float]:
         """States, the Bellman errors there, and what the policy gains."""
@@ -360,10 +395,11 @@ def grown_scopes(
         added = set(symmetry.closed(added))
     kept = [scope for scope in scopes if not any(set(scope) < set(wider) for wider in added)]
     grown = tuple(sorted({*kept, *added}))
+    if n_functions(sizes, grown) > MOST_FUNCTIONS:
+        return None
     weights = n_weights(structure, grown, symmetry)
     decided = structure if symmetry is None else symmetry.reduced.structure
     too_many = weights > MOST_WEIGHTS or weights * sum(decided.action_sizes) > MOST_PAIRS
-    too_many |= n_functions(sizes, grown) > MOST_FUNCTIONS
     return None if too_many else grown
 
 

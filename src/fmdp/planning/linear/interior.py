@@ -26,10 +26,11 @@ from fmdp.planning.plan import Status
 ROWS_A_WEIGHT = 4
 """Cuts above which those that have long been slack are dropped, for each weight,"""
 FEW_ROWS = 4096
-"""or as many as these, up to `_MOST_ROWS_A_WEIGHT` of them, if that is more."""
+"""or where there are rivals as many as these, if that is more,"""
 _MOST_ROWS_A_WEIGHT = 32
-ROWS_A_CUT = 128
-"""Rows that are looked for where a point is cut off."""
+"""and at most so many for each."""
+FEW_MAXIMA, ROWS_A_CUT = 8, 128
+"""With so few maxima to cut at, how many rows are looked for where a point is cut off."""
 _KEPT = 0.6
 _BYTES_A_PAIR = 8 * 16
 """For each pair of weights: the rows, the rows scaled, and the matrix."""
@@ -98,6 +99,8 @@ class _Search:
         self.least = -np.inf
         """and what the optimum is at least."""
         self.radius = 0.0
+        self.rivals = 0
+        """Where few maxima are told apart: how many rows more of each, which save rounds."""
         self.refused = 0
         """Rounds in a row whose points were no better than the centre."""
         self.gap = np.inf
@@ -166,7 +169,10 @@ class _Search:
         self.radius = radius * max(float(np.abs(self.centre).max(initial=0.0)), question.scale / 10)
         self.merit = self.value(self.centre)
         self.gap = 0.05 * abs(self.merit) + question.tolerance
-        self.add(self.part.violated(self.full(self.centre, 0.0), -np.inf))
+        maxima = self.part.violated(self.full(self.centre, 0.0), -np.inf)
+        if len(maxima) <= FEW_MAXIMA:
+            self.rivals = ROWS_A_CUT // max(len(maxima), 1) - 1
+        self.add(maxima)
         self.price[:] = self.charge / len(self.b)
 
     def round(self) -> bool:
@@ -227,9 +233,7 @@ class _Search:
         return float(self.cost @ point) + self.charge * violation
 
     def add(self, heads: Ints, beyond: Floats | None = None) -> None:
-        # Where few maxima are told apart, several rows of each save rounds.
-        rivals = ROWS_A_CUT // max(len(heads), 1) - 1
-        rows = self.part.rows(self.part.traced(heads, max(rivals, 0)))
+        rows = self.part.rows(self.part.traced(heads, self.rivals))
         ends = np.append(rows.start, len(rows.index))
         a = np.zeros((len(rows), self.question.n_weights + 1))
         a[np.repeat(np.arange(len(rows)), np.diff(ends)), rows.index] = rows.value
@@ -243,8 +247,9 @@ class _Search:
 
     def prune(self) -> None:
         """Above the number of cuts that may stay, drop those worth nothing for longest."""
-        few = min(FEW_ROWS, _MOST_ROWS_A_WEIGHT * (self.n + 1))
-        most = max(ROWS_A_WEIGHT * (self.n + 1), few)
+        most = ROWS_A_WEIGHT * (self.n + 1)
+        if self.rivals:
+            most = max(most, min(FEW_ROWS, _MOST_ROWS_A_WEIGHT * (self.n + 1)))
         if len(self.b) > most:
             kept = np.sort(np.lexsort((-self.price, self.idle))[: int(_KEPT * most)])
             self.a, self.b, self.price = self.a[kept], self.b[kept], self.price[kept]
