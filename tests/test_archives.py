@@ -262,7 +262,7 @@ def test_only_regular_files_are_read(
 
 
 def greedy(problem: str = "circle:17") -> Any:
-    policy = fmdp.plan(fmdp.problem(problem), "alp").policy
+    policy = fmdp.plan(fmdp.problem(problem), "alp,basis=local").policy
     assert type(policy).__name__ == "GreedyPolicy"
     return policy
 

@@ -67,7 +67,7 @@ def test_a_policy_too_large_to_evaluate_is_explained_by_what_it_is_greedy_for(
     run: Any, tmp_path: Path
 ) -> None:
     model = fmdp.problem("circle:20,dynamics=guestrin")
-    plan = fmdp.plan(model, "alp")
+    plan = fmdp.plan(model, "alp,basis=pairs")
     plan.policy.save(tmp_path / "p.npz")  # type: ignore[union-attr]
     state = ",".join(f"machine_{i}={'down' if i == 3 else 'working'}" for i in range(20))
     arguments = "circle:20,dynamics=guestrin", str(tmp_path / "p.npz"), "--state", state

@@ -98,7 +98,7 @@ def test_a_missing_folder_is_noticed_before_the_work(
 
 
 def test_a_policy_too_large_is_one_line(run: Any, tmp_path: Path) -> None:
-    fmdp.plan(fmdp.problem("circle:30"), "alp").policy.save(tmp_path / "p.npz")  # type: ignore[union-attr]
+    fmdp.plan(fmdp.problem("circle:30"), "alp,basis=singles").policy.save(tmp_path / "p.npz")  # type: ignore[union-attr]
     for kind in ("csv", "tree", "python"):
         said = run("export", str(tmp_path / "p.npz"), str(tmp_path / "x"), "--as", kind)
         assert "1,073,741,824 states" in said.refusal

@@ -145,7 +145,7 @@ def test_planners_tell_the_marginals_of_what_they_found(planner: str) -> None:
     if planner.startswith("alp"):
         table, axes = np.zeros((2, 2, 2)), range(3)
         for block in prepared.basis.blocks:
-            own = block.values @ plan.stats["weights"][block.first : block.first + block.size]
+            own = block.values @ plan.stats["weights"][block.columns]
             table += own.reshape([2 if v in block.scope else 1 for v in axes])
         h = table.ravel()
     else:

@@ -274,7 +274,7 @@ def test_a_bad_policy_shows_its_gap() -> None:
 @pytest.mark.parametrize("problem", ["circle:17", "machines:9"])
 def test_the_gaps_of_a_greedy_policy_are_those_of_its_plan(problem: str) -> None:
     model = fmdp.problem(problem)
-    plan = fmdp.plan(model, "alp")
+    plan = fmdp.plan(model, "alp,basis=local")
     policy: Any = plan.policy
     assert type(policy).__name__ == "GreedyPolicy"
     state = model.initial_state

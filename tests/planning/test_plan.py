@@ -96,7 +96,7 @@ def test_every_field_has_its_meaning() -> None:
 
 def test_a_policy_is_one_line() -> None:
     model = fmdp.problem("circle:40")
-    greedy = fmdp.plan(model).policy
+    greedy = fmdp.plan(model, "alp,basis=singles").policy
     assert repr(greedy) == "GreedyPolicy(1,099,511,627,776 states, 41 actions)"
 
     def nothing(state: tuple[int, ...]) -> int:

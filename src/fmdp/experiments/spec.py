@@ -57,7 +57,7 @@ KEYS = ("name", "title", "steps", "seeds", "problems", "learners")
 LEARNER_KEYS = ("name", "policy", "rule", "label", "problems", "planner", "set")
 
 
-_UNSAID = (("horizon", None), ("intervals", "nominal"), ("gap", 0.01))
+_UNSAID = (("horizon", None), ("intervals", "nominal"), ("gap", 0.01), ("weight_cap", None))
 """Settings of our planners that came when runs were stored already: at the value that stands for
 what was before they are left out, so that those runs keep their keys and are not run again."""
 _UNSAID_OF_LEARNERS = (("horizon", None), ("form", "extreme"))

@@ -125,7 +125,7 @@ class Anderson:
             return
         self._used += 1
         _weigh(self._sums, slot, count, len(h), self._gram, self._totals, self._system, weights)
-        weights /= self._scale
+        weights[:count] /= self._scale  # what is behind them is old
         try:
             self._over(
                 self._blocks,

@@ -48,6 +48,8 @@ Ints = NDArray[np.int64]
 
 MOST_WEIGHTS = 640
 """Functions above which no scope grows any more, and no second program is solved."""
+MOST_WEIGHTS_TIED = 128
+"""The same where symmetries share them: each looks at many functions."""
 MOST_PAIRS = 1 << 15
 """Functions times values of the action variables above which no scope grows any more: what a
 program costs grows with both. A circle of 40 comes to five neighbours in a minute, one of 100 to
@@ -219,6 +221,7 @@ class _Growing:
             self.tight is None
             or set(wider) == set(scopes)
             or values > 2 * MOST_VALUES_TIED
+            or n_weights(self.structure, wider, symmetry) > 2 * MOST_WEIGHTS_TIED
             or n_functions(self.structure.state_sizes, wider) > 2 * MOST_FUNCTIONS
         ):
             return True
@@ -399,7 +402,8 @@ def grown_scopes(
         return None
     weights = n_weights(structure, grown, symmetry)
     decided = structure if symmetry is None else symmetry.reduced.structure
-    too_many = weights > MOST_WEIGHTS or weights * sum(decided.action_sizes) > MOST_PAIRS
+    most = MOST_WEIGHTS if symmetry is None else MOST_WEIGHTS_TIED
+    too_many = weights > most or weights * sum(decided.action_sizes) > MOST_PAIRS
     return None if too_many else grown
 
 
