@@ -521,9 +521,7 @@ class _Stages:
     def run_average(self, watch: Watch) -> _Found:
         """The first stage of the average criterion alone, whatever the criterion and the cap."""
         n = self.forms.basis.size
-        gain = np.append(np.zeros(n), 1.0)
-        own = Constraints(self.forms, 1.0, rhs=n, first_column=n + 1)
-        question = replace(self._question(gain, False, own), cap=None)
+        own, question = self._of_bound()
         dense = self._dense and fits(question)
         answer = Interior().solve(question, watch) if dense else Cuts().solve(question, watch)
         if dense and answer.status is Status.PRECISION_LIMIT:
@@ -534,12 +532,17 @@ class _Stages:
             answer.status, answer.x[:n], None, bound, violation, answer.iterations, answer.n_rows
         )
 
-    def near(self, start: Floats, watch: Watch) -> Answer | None:
-        """The first stage of the average criterion from these weights, by interior points."""
+    def _of_bound(self) -> tuple[Constraints, Question]:
+        """The least lambda: constraints of their own, since `average` is there for its criterion
+        alone, and no cap, which would only make the bound looser."""
         n = self.forms.basis.size
         own = Constraints(self.forms, 1.0, rhs=n, first_column=n + 1)
         question = self._question(np.append(np.zeros(n), 1.0), False, own)
-        question = replace(question, cap=None, start=start)
+        return own, replace(question, cap=None)
+
+    def near(self, start: Floats, watch: Watch) -> Answer | None:
+        """The first stage of the average criterion from these weights, by interior points."""
+        question = replace(self._of_bound()[1], start=start)
         return Interior().solve(question, watch) if self._dense and fits(question) else None
 
     def _first(self, question: Question, hurried: bool, watch: Watch) -> Answer:

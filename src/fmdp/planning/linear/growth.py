@@ -294,26 +294,28 @@ class _Growing:
             if self.seconds_left() == 0.0:
                 return
             assert one.plan.policy is not None
-            basis = collapsed(
-                make_basis(self.structure, one.settings.basis), one.plan.stats["weights"]
-            )
+            basis, weights = self.value_of(one.plan, one.settings.basis)
             generator = np.random.Generator(np.random.PCG64(_SEED + 1))
             _, worth = simulated(
                 self.model,
                 one.plan.policy,
                 basis,
-                np.ones(basis.size),
+                weights,
                 _LONGER * _STEPS,
                 generator,
             )
             again.append(replace(one, worth=worth))
         self.best = max(again, key=lambda one: one.worth)
 
+    def value_of(self, found: Plan, scopes: Any) -> tuple[Basis, Floats]:
+        """h_w as few functions, and their weights."""
+        basis = collapsed(make_basis(self.structure, scopes), found.stats["weights"])
+        return basis, np.ones(basis.size)
+
     def judged(self, found: Plan, scopes: tuple[Scope, ...]) -> tuple[Ints, Floats, float]:
         """States, the Bellman errors there, and what the policy gains."""
         assert found.policy is not None
-        basis = collapsed(make_basis(self.structure, scopes), found.stats["weights"])
-        weights = np.ones(basis.size)
+        basis, weights = self.value_of(found, scopes)
         generator = np.random.Generator(np.random.PCG64(_SEED))
         few = self.structure.n_states <= JUDGED_EXACTLY
         steps = _VISITS if few else _STEPS
