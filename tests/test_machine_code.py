@@ -16,7 +16,10 @@ import pytest
 
 from fmdp import compiled, machine_code
 
-HEAVY = ("numba", "scipy.linalg", "scipy.sparse", "highspy", "numpy.ma")
+HEAVY = (
+    *("numba", "scipy.linalg", "scipy.sparse", "highspy", "numpy.ma"),
+    *("pydantic", "rich", "importlib.metadata"),
+)
 CLOCKS = ("seconds", "seconds_startup", "seconds_evaluation", "peak_memory_bytes")
 PROBLEMS = ("circle:4", "circle:7", "riverswim:6", "random:4")
 COMMAND = f"""

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import ast
+import importlib
 import subprocess
 import sys
-from typing import Any
+import types
+from pathlib import Path
+from typing import Annotated, Any
 
 import pytest
+import typer
 
 import fmdp
-from fmdp.cli.app import app
+from fmdp.cli import main
+from fmdp.cli.commands import COMMANDS, command
 
 
 def test_version(run: Any) -> None:
@@ -20,8 +26,8 @@ def test_version(run: Any) -> None:
 def test_help_names_every_command(run: Any, arguments: tuple[str, ...]) -> None:
     ran = run(*arguments)
     assert ran.status == 0
-    for command in app.registered_commands:
-        assert f"\n  {command.name} " in ran.out
+    for name in COMMANDS:
+        assert f"\n  {name} " in ran.out
     assert "..." not in ran.out.replace("[ARGS]...", "")  # no summary is cut short
 
 
@@ -74,6 +80,83 @@ def test_help_loads_nothing_heavy() -> None:
         [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=300
     )
     assert ran.stderr.strip() == "[]"
+
+
+def test_a_command_brings_no_other_one() -> None:
+    """Nor Pydantic, by which Typer would convert texts that are texts already."""
+    script = (
+        "import sys; from fmdp.cli import main; main(['show', 'circel:4', '--table', 'machine_0']);"
+        "print(sorted(m for m in sys.modules if m.startswith('fmdp.cli.') or m == 'pydantic'))"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=300
+    )
+    brought = {name.rpartition(".")[2] for name in ast.literal_eval(ran.stdout)}
+    assert brought & {*COMMANDS, "pydantic"} == {"show"}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_is_the_one_of_its_file(name: str) -> None:
+    made = command(name)
+    assert made.name == name
+    own = importlib.import_module(f"fmdp.cli.{name}")
+    assert made.callback.__wrapped__ is getattr(own, COMMANDS[name])
+
+
+def given_to_a_command(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> dict[str, Any]:
+    """What a function is called with by a command line."""
+    found: dict[str, Any] = {}
+
+    def own(
+        text: str,
+        paths: list[str] | None = None,
+        out: Path | None = None,
+        place: Path = Path("here"),
+        word: Annotated[str, typer.Option("--word")] = "default",
+        several: Annotated[list[str] | None, typer.Option("--several")] = None,
+        count: Annotated[int, typer.Option("--count", min=1)] = 3,
+        flag: Annotated[bool, typer.Option("--flag")] = False,
+    ) -> None:
+        found.update(locals())
+        del found["found"]
+
+    module = types.ModuleType("fmdp.cli.own")
+    monkeypatch.setattr(module, "own", own, raising=False)
+    monkeypatch.setitem(sys.modules, "fmdp.cli.own", module)
+    monkeypatch.setitem(COMMANDS, "own", "own")
+    try:
+        assert main(["own", *arguments]) == 0
+    finally:
+        command.cache_clear()
+    return found
+
+
+def test_what_a_command_is_given_has_the_types_that_it_declares(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    nothing = given_to_a_command(monkeypatch, "7")
+    assert nothing == {
+        "text": "7",
+        "paths": None,
+        "out": None,
+        "place": Path("here"),
+        "word": "default",
+        "several": None,
+        "count": 3,
+        "flag": False,
+    }
+    line = ["", "--out", "a/b", "--place", "c", "--word=", "--several", "x", "--several", "y=1"]
+    everything = given_to_a_command(monkeypatch, *line, "--count", "4", "--flag")
+    assert everything == {
+        "text": "",
+        "paths": None,
+        "out": Path("a/b"),
+        "place": Path("c"),
+        "word": "",
+        "several": ["x", "y=1"],
+        "count": 4,
+        "flag": True,
+    }
 
 
 def test_a_reader_that_goes_away_is_no_failure() -> None:

@@ -135,9 +135,7 @@ class Maker:
     """Argument lists from the declarations."""
 
     def __init__(self, seed: int, folder: Path) -> None:
-        from typer.main import get_command
-
-        from fmdp.cli.app import app
+        from fmdp.cli.commands import COMMANDS, command
         from fmdp.learning.registry import LEARNERS
         from fmdp.planning.registry import PLANNERS
         from fmdp.problems import PROBLEMS
@@ -146,7 +144,7 @@ class Maker:
         self.folder = folder
         self.faults = 0.0
         # `reproduce` runs for hours by design; what it takes is tried without running it.
-        self.commands: dict[str, Any] = dict(get_command(app).commands)  # type: ignore[attr-defined]
+        self.commands: dict[str, Any] = {name: command(name) for name in COMMANDS}
         self.problems, self.planners = PROBLEMS.kinds(), PLANNERS.kinds()
         self.learners = LEARNERS.kinds()
 

@@ -1,15 +1,16 @@
-"""The problems that come with the library: families, their ids, and the models they build."""
+"""The problems that come with the library: families, their ids, and the models they build.
+
+A family is imported when it is asked for, by its name in an id or by that of its class.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from fmdp.problems.family import Problem, refuse_if_too_large
 from fmdp.problems.ids import parse_id, problem
-from fmdp.problems.jao import JAO
-from fmdp.problems.large_diameter import LargeDiameter
-from fmdp.problems.machines import Machines
-from fmdp.problems.maintenance import Maintenance
-from fmdp.problems.random import RandomModel
-from fmdp.problems.registry import PROBLEMS
-from fmdp.problems.riverswim import RiverSwim
-from fmdp.problems.sysadmin import BiRing, Circle, Grid, Network, Star, SysAdmin, ThreeLeg, Tree
+from fmdp.problems.registry import HOMES, PROBLEMS
 
 __all__ = [
     "JAO",
@@ -32,3 +33,26 @@ __all__ = [
     "problem",
     "refuse_if_too_large",
 ]
+
+if TYPE_CHECKING:
+    from fmdp.problems.jao import JAO
+    from fmdp.problems.large_diameter import LargeDiameter
+    from fmdp.problems.machines import Machines
+    from fmdp.problems.maintenance import Maintenance
+    from fmdp.problems.random import RandomModel
+    from fmdp.problems.riverswim import RiverSwim
+    from fmdp.problems.sysadmin import BiRing, Circle, Grid, Network, Star, SysAdmin, ThreeLeg, Tree
+
+_PLACES = [place.split(":") for place in (*HOMES.values(), "fmdp.problems.sysadmin:SysAdmin")]
+_HOME = {name: home for home, name in _PLACES}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'fmdp.problems' has no attribute {name!r}")
+    globals()[name] = found = getattr(import_module(_HOME[name]), name)
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOME})
