@@ -4,7 +4,7 @@
 
 VENV ?= .venv
 # The first interpreter that starts and is new enough: a shim can exist and still refuse to run.
-PYTHON ?= $(shell for python in python3.11 python3.12 python3.13 python3; do \
+PYTHON ?= $(shell for python in python3.11 python3.12 python3.13 python3.14 python3; do \
 	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && echo $$python && break; done)
 
 BIN := $(VENV)/bin

@@ -44,6 +44,14 @@ def test_links_lead_somewhere(page: Path) -> None:
             assert anchor in anchors(target), f"{page.name}: no heading for {link}"
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_code_fits_the_page(page: Path) -> None:
+    """A hundred columns are what the site shows without scrolling (docs/static/site.css)."""
+    for language, text in Page(str(page)).blocks:
+        if language in ("python", "toml"):
+            assert [line for line in text.splitlines() if len(line) > 100] == []
+
+
 def test_the_python_of_the_page_about_python_runs(capsys: pytest.CaptureFixture[str]) -> None:
     Page("python.md").run_python()
     assert capsys.readouterr().out == "True True\n"

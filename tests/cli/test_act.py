@@ -45,6 +45,13 @@ def test_the_action_with_every_value_and_gap(run: Any, saved: tuple[str, str]) -
     assert "<- the policy's" in said.out
 
 
+def test_variables_that_are_left_out_aloud_are_as_in_the_initial_state(
+    run: Any, saved: tuple[str, str]
+) -> None:
+    found = run("act", *saved, "--state", "price=high , pump_b=broken,...", "--json").json
+    assert found["state"] == {"pump_a": "new", "pump_b": "broken", "price": "high"}
+
+
 @pytest.mark.parametrize(
     ("state", "words"),
     [
@@ -53,6 +60,9 @@ def test_the_action_with_every_value_and_gap(run: Any, saved: tuple[str, str]) -
         ("pump_a=wron,pump_b=new,price=low", 'did you mean "worn"?'),
         ("pumpa=worn,pump_b=new,price=low", 'did you mean "pump_a"?'),
         ("1,2,0", '"1" must be name=value'),
+        ("pump_a=wron,...", 'did you mean "worn"?'),
+        ("pumpa=worn,...", 'did you mean "pump_a"?'),
+        (",...", '"" must be name=value'),
         ("", '"" must be name=value'),
     ],
 )

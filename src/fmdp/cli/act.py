@@ -30,7 +30,8 @@ def act(
         typer.Option(
             "--state",
             metavar="NAME=VALUE,...",
-            help="A value for every state variable, by name; or a JSON object.",
+            help="A value for every state variable, by name; or a JSON object. After ',...' the "
+            "others are as in the initial state.",
             show_default=False,
         ),
     ] = None,
@@ -62,7 +63,7 @@ def act(
     if state is None:
         example = ",".join(map("=".join, structure.name_state(model.initial_state).items()))
         raise InvalidParameter(f"which state? give it by name, as in --state {example}")
-    asked = structure.check_state(state, "--state")
+    asked = structure.check_state(_completed(state, model), "--state")
     saved: Any = load_policy(policy, structure)
     if isinstance(saved, RandomisedPolicy):
         raise InvalidParameter(f"{policy} draws its actions at random: no state has one of its own")
@@ -88,6 +89,17 @@ def act(
         print(printable(f"{name:6}  {', '.join(map('='.join, named.items()))}"))
     print(printable(f"no values: {reason}"))
     return 0
+
+
+def _completed(state: str, model: FactoredMDP) -> str:
+    """ "a=1,..." with the variables that are not named, as they are in the initial state."""
+    given = state.rstrip().removesuffix(",...")
+    if given == state.rstrip():
+        return state
+    named = {part.partition("=")[0].strip() for part in given.split(",")}
+    initial = model.structure.name_state(model.initial_state)
+    others = [f"{name}={value}" for name, value in initial.items() if name not in named]
+    return ",".join([given, *others])
 
 
 def _explained(model: FactoredMDP, policy: Any, state: tuple[int, ...], step: int) -> Explanation:
