@@ -36,7 +36,10 @@ COMMANDS = {
     "fmdp plan circle:4": ["-m", "fmdp", "plan", "circle:4", "--json"],
     "fmdp plan circle:7": ["-m", "fmdp", "plan", "circle:7", "--json"],
     "fmdp plan circle:12": ["-m", "fmdp", "plan", "circle:12", "--json"],
-    "fmdp learn circle:4": ["-m", "fmdp", "learn", "circle:4", "--steps", "2000", "--json"],
+    "fmdp learn circle:4": [
+        *("-m", "fmdp", "learn", "circle:4", "--learner", "psrl"),
+        *("--steps", "2000", "--json"),
+    ],
 }
 FIRST = "fmdp plan circle:4"
 
