@@ -496,7 +496,7 @@ def draw(results: dict[str, Any], path: Path) -> None:
         axis.grid(visible=True, which="major", color="#dddddd", linewidth=0.7)
         axis.spines[["top", "right"]].set_visible(False)
     handles, labels = axes[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside upper center", ncols=3, frameon=False)
+    figure.legend(handles, labels, loc="outside upper center", ncols=2, frameon=False)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=150, metadata={"Software": None} if path.suffix == ".png" else None)
 

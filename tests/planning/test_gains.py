@@ -405,6 +405,27 @@ def test_connected_sets_are_those_of_scipy(seed: int) -> None:
     assert np.array_equal(sets[:, None] == sets, label[:, None] == label)
 
 
+@pytest.mark.parametrize("seed", range(60))
+def test_the_only_class_is_the_set_that_all_come_to(seed: int) -> None:
+    """By all ways between all states: one set that is never left, or None."""
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(1, 30))
+    possible = rng.random((n, 2, 3)) < rng.choice([0.2, 0.5, 0.9])
+    possible[:, 0, 0] = True  # a chain goes on from everywhere
+    successors = rng.integers(0, n if seed % 2 else max(1, n // 3), size=possible.shape)
+    origin, *_ = edge = np.nonzero(possible)
+    reached = flat.reachable(n, origin, successors[edge])
+    assert reached is not None
+    closed = [set(np.flatnonzero(row)) for row in reached if (reached[row] >= row).all()]
+    classes = {frozenset(own) for own in closed if all(reached[list(own)][:, list(own)].ravel())}
+    found = flat.only_class(successors, possible)
+    if len(classes) > 1:
+        assert found is None
+    else:
+        assert found is not None
+        assert set(np.flatnonzero(found)) == set(*classes)
+
+
 @pytest.mark.parametrize("seed", range(30))
 def test_few_states_are_understood_as_many_are(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Components with their numbers, recurrent classes and certified gains, to the last bit."""

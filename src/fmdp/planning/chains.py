@@ -40,8 +40,17 @@ def policy_matrix(model: FactoredMDP, actions: Actions) -> Matrix:
     matrix = np.ones((n_states, 1))
     for scope, table in zip(structure.transition_scopes, model.transitions, strict=True):
         rows = table[project_some(structure.sizes, scope, pairs)]  # [S, S_i]
-        matrix = (matrix[:, :, None] * rows[:, None, :]).reshape(n_states, -1)
+        matrix = _joined(np.multiply, matrix, rows)
     return matrix
+
+
+def _joined(operation: np.ufunc, left: NDArray[Any], right: NDArray[Any]) -> NDArray[Any]:
+    """[n, w] and [n, k] -> [n, w * k]: every number of a row with every one of the other's, by a
+    pass for each of the k: NumPy is slow where its innermost loop has two steps."""
+    found = np.empty((*left.shape, right.shape[1]), dtype=left.dtype)
+    for place in range(right.shape[1]):
+        operation(left, right[:, place, None], out=found[:, :, place])
+    return found.reshape(len(left), -1)
 
 
 def hitting_times(matrix: Matrix, target: int) -> Vector:
@@ -130,10 +139,9 @@ class Successors:
             structure.transition_scopes, self.steps, self.probabilities, strict=True
         ):
             row = project_some(structure.sizes, scope, pairs)
-            supported = (own > 0.0)[row][:, None, :]
-            possible = (possible[:, :, None] & supported).reshape(len(pairs), -1)
-            columns = (columns[:, :, None] + steps[row][:, None, :]).reshape(len(pairs), -1)
-            weights = (weights[:, :, None] * own[row][:, None, :]).reshape(len(pairs), -1)
+            possible = _joined(np.logical_and, possible, (own > 0.0)[row])
+            columns = _joined(np.add, columns, steps[row])
+            weights = _joined(np.multiply, weights, own[row])
         return columns, weights, possible
 
     def matrix(self, actions: Actions) -> csr_array:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fmdp.planning import dense
-from fmdp.planning.flat import Flat, Floats, Indices, Mask, reachable, routes, strongly_connected
+from fmdp.planning.flat import Flat, Floats, Indices, Mask, only_class, routes, strongly_connected
 
 DENSE_STATES = 1500
 """Systems up to this many unknowns are solved as dense ones,"""
@@ -62,16 +62,18 @@ def one_gain(
     states = np.flatnonzero(members)
     local = np.full(flat.n_states, -1, dtype=np.int64)
     local[states] = np.arange(len(states))
-    successors = np.where(flat.possible[states], local[flat.successors[states]], 0)
-    part = Flat(
-        successors,
-        flat.probabilities[states],
-        flat.possible[states] & allowed[states][:, :, None],
-        flat.rewards[states],
-        flat.depth,
-        flat.reward_sizes[states],
-    )
     usable = allowed[states]
+    if usable.all() and len(states) == flat.n_states:
+        part = flat
+    else:
+        part = Flat(
+            np.where(flat.possible[states], local[flat.successors[states]], 0),
+            flat.probabilities[states],
+            flat.possible[states] & usable[:, :, None],
+            flat.rewards[states],
+            flat.depth,
+            flat.reward_sizes[states],
+        )
     policy = np.argmax(usable, axis=1) if start is None else start[states].copy()
     best: tuple[float, Floats] | None = None
     # Better policies may have larger gaps for a while, one state after the other turning round;
@@ -152,14 +154,11 @@ def _classes(rows: Indices, possible: Mask) -> tuple[Indices, list[int]]:
     """Strongly connected sets of a chain, and the numbers of those that it never leaves; where that
     is one set, all states outside it may have one number."""
     n = len(rows)
+    one = only_class(rows, possible)
+    if one is not None:
+        return np.where(one, 0, 1), [0]
     origin, place = np.nonzero(possible)
     successor = rows[origin, place]
-    reached = reachable(n, origin, successor)
-    if reached is not None:
-        # In a set that is never left: whoever is reached from there comes back.
-        recurrent = ~(reached & ~reached.T).any(axis=1)
-        if reached[np.ix_(recurrent, recurrent)].all():
-            return np.where(recurrent, 0, 1), [0]
     count, label = strongly_connected(n, origin, successor)
     left = np.unique(label[origin][label[origin] != label[successor]])
     return label, np.setdiff1d(np.arange(count), left).tolist()

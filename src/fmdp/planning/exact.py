@@ -229,7 +229,7 @@ def _solve(
     # A tie may cost the policy so much.
     room = min(TIE_TOLERANCE * structure.reward_unit, 0.25 * limits.tolerance)
 
-    def rescue(stuck: NDArray[np.float64]) -> iteration.Rescue | None:
+    def rescue(stuck: NDArray[np.float64], converged: bool = False) -> iteration.Rescue | None:
         nonlocal finish, better, model
         model = _model_of(settings, tables)
         if model is None:
@@ -247,7 +247,7 @@ def _solve(
             settings.memory_limit,
             limits.deadline,
         )
-        found = finish(stuck)
+        found = finish(stuck, converged=converged)
         if better is None:
             return found
         if found is not None:
@@ -291,7 +291,7 @@ def _solve(
     if describe and small and discount == 1.0 and outcome.status is Status.CONVERGED and not finish:
         # Bounds that meet say nothing about h: a state that pays a millionth less and is left once
         # in 10^8 steps is missing from it.  Where h is not unique, value iteration's is the one.
-        found = rescue(outcome.h)
+        found = rescue(outcome.h, converged=True)
         if found is not None and found.differ is None:
             low, high = found.bounds
             outcome = replace(outcome, upper=min(outcome.upper, high))

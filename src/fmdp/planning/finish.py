@@ -51,7 +51,8 @@ class Finish:
     that are optimal at h have one end component (Schweitzer & Federgruen 1978: there are as many
     degrees of freedom as a policy that is as recurrent as optimal ones can be has classes)."""
 
-    def __call__(self, h: Vector) -> Rescue | None:
+    def __call__(self, h: Vector, *, converged: bool = False) -> Rescue | None:
+        """`converged`: the bounds of h meet, so that what is greedy for it is near the best."""
         from fmdp.planning.component import one_gain
         from fmdp.planning.flat import BYTES_AN_ENTRY, ENTRIES, end_components, flat_of
         from fmdp.planning.gains import best_gains
@@ -61,7 +62,10 @@ class Finish:
         flat = flat_of(self.model, min(ENTRIES, limit))
         if flat is None:
             return None
-        gains = best_gains(flat, self._check)
+        start = None
+        if converged:
+            start = flat.advantages(self.backup.to_canonical(h))[0].argmax(axis=1)
+        gains = best_gains(flat, self._check, start)
         if gains is None:
             return None
         if gains.lower.max() > gains.upper.min():
@@ -90,7 +94,8 @@ class Finish:
         self.actions, self.solved = chosen, True
         # As many components whether ties count or not: then nothing hangs on what a tie is.
         surely, perhaps = worth - noise >= best, worth + noise >= best - slack
-        self.unique_bias = all(end_components(flat, own).count == 1 for own in (surely, perhaps))
+        both = (surely,) if np.array_equal(surely, perhaps) else (surely, perhaps)
+        self.unique_bias = all(end_components(flat, own).count == 1 for own in both)
         return Rescue(bounds=(lower, upper), h=self.backup.to_internal(whole.h))
 
     def _chosen(self, tied: NDArray[np.bool_]) -> NDArray[np.int64]:

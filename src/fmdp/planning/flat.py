@@ -27,6 +27,7 @@ ENTRIES = 1 << 23
 """States x actions x successors up to which a model is written out."""
 BYTES_AN_ENTRY = 64
 """Of the lists and of what is computed from them."""
+_CACHED_ENTRIES = 1 << 14
 REACHABLE_STATES = 256
 """Up to which all ways between states are written out."""
 
@@ -69,12 +70,18 @@ class Flat:
         left once in 10^9 steps is as precise as any.  Rows are taken as what they lead to; the
         probability of staying is what is left.
         """
-        steps = h[self.successors] - h[:, None, None]
-        moved = self.probabilities * steps
-        noise = np.abs(moved).sum(axis=2)
-        noise += self.reward_sizes
+        worth, noise = self.rewards.copy(), self.reward_sizes.copy()
+        # So many states at a time as leave what is in between in the processor's cache.
+        at_once = max(1, _CACHED_ENTRIES // max(1, self.successors[0].size))
+        for start in range(0, self.n_states, at_once):
+            some = slice(start, start + at_once)
+            moved = h[self.successors[some]]
+            moved -= h[some, None, None]
+            moved *= self.probabilities[some]
+            worth[some] += moved.sum(axis=2)
+            noise[some] += np.abs(moved, out=moved).sum(axis=2)
         noise *= rounding_of(self.depth, self.successors.shape[2])
-        return self.rewards + moved.sum(axis=2), noise
+        return worth, noise
 
 
 def rounding_of(depth: int, terms: int) -> float:
@@ -145,6 +152,9 @@ def end_components(flat: Flat, allowed: Mask | None = None) -> Components:
     n_states = flat.n_states
     everything = np.ones((n_states, flat.n_actions), dtype=np.bool_)
     inside = everything if allowed is None else allowed.copy()
+    one = only_class(flat.successors, flat.possible & inside[:, :, None])
+    if one is not None and one.all():
+        return Components(np.zeros(n_states, dtype=np.int64), inside, 1)
     while True:
         state, action, _ = edge = np.nonzero(flat.possible & inside[:, :, None])
         successor = flat.successors[edge]
@@ -198,6 +208,37 @@ def reachable(n: int, origin: Indices, target: Indices) -> Mask | None:
     for node in range(n):  # Warshall (1962): ways through the nodes so far
         reached |= reached[:, node, None] & reached[node]
     return reached
+
+
+def only_class(successors: Indices, possible: Mask) -> Mask | None:
+    """The states of the only set that is never left, by the successors [S, ...] that are possible;
+    None where there are several, or many states. Most small models have one, and to find it takes a
+    fraction of what all ways between all states take.  Cost: a pass over the successors."""
+    n = len(successors)
+    if n > REACHABLE_STATES:
+        return None
+    edges = np.zeros((n, n), dtype=np.bool_)
+    first = n * np.arange(n).reshape(n, *[1] * (successors.ndim - 1))
+    edges.ravel()[(successors + first)[possible]] = True
+    node = 0
+    while True:
+        there, back = _reached(edges, node), _reached(edges.T, node)
+        for_good = there & ~back
+        if not for_good.any():  # whoever is reached comes back
+            return there if back.all() else None
+        node = int(for_good.argmax())
+
+
+def _reached(edges: Mask, node: int) -> Mask:
+    """[n]: the node and whatever a way leads to from there."""
+    seen = np.zeros(len(edges), dtype=np.bool_)
+    seen[node] = True
+    new = np.array([node])
+    while len(new):
+        found = edges[new].any(axis=0) & ~seen
+        seen |= found
+        new = np.flatnonzero(found)
+    return seen
 
 
 def routes(flat: Flat, allowed: Mask, target: Mask) -> Indices:

@@ -47,10 +47,15 @@ class Gains:
     components: Components
 
 
-def best_gains(flat: Flat, check: Check = lambda: None) -> Gains | None:
-    """Bounds on the best gain of every state; None where a system cannot be solved."""
+def best_gains(
+    flat: Flat, check: Check = lambda: None, start: Indices | None = None
+) -> Gains | None:
+    """Bounds on the best gain of every state; None where a system cannot be solved.
+
+    `start` is a policy [S] that may be near the best one.
+    """
     components = end_components(flat)
-    parts = _inside_components(flat, components, check)
+    parts = _inside_components(flat, components, check, start)
     if parts is None:
         return None
     if not (~components.inside).any():  # nothing ever leads from one to another
@@ -69,7 +74,9 @@ class _Parts:
     members: list[Indices]
 
 
-def _inside_components(flat: Flat, components: Components, check: Check) -> _Parts | None:
+def _inside_components(
+    flat: Flat, components: Components, check: Check, start: Indices | None
+) -> _Parts | None:
     order = np.argsort(components.label, kind="stable")
     starts = np.searchsorted(components.label[order], np.arange(components.count + 1))
     members = [order[a:b] for a, b in itertools.pairwise(starts)]
@@ -85,7 +92,8 @@ def _inside_components(flat: Flat, components: Components, check: Check) -> _Par
     for number in np.flatnonzero(np.diff(starts) > 1):
         inside = np.zeros(flat.n_states, dtype=np.bool_)
         inside[members[number]] = True
-        part = one_gain(flat, inside, components.inside, check)
+        stays = start is not None and components.inside[inside, start[inside]].all()
+        part = one_gain(flat, inside, components.inside, check, start if stays else None)
         if part is None:
             return None
         lower[number], upper[number] = part.lower, part.upper
