@@ -85,7 +85,7 @@ def one_gain(
         if prepared is None:
             break
         policy, anchor = prepared
-        found = _bias(part, policy, anchor)
+        found = bias_of(part, policy, anchor)
         if found is None:
             break
         h, _ = found
@@ -176,11 +176,11 @@ def _class_gain(flat: Flat, policy: Indices, inside: Indices) -> float | None:
         flat.depth,
         flat.reward_sizes[inside, own][:, None],
     )
-    found = _bias(part, np.zeros(len(inside), dtype=np.int64), 0)
+    found = bias_of(part, np.zeros(len(inside), dtype=np.int64), 0)
     return None if found is None else found[1]
 
 
-def _bias(flat: Flat, policy: Indices, anchor: int) -> tuple[Floats, float] | None:
+def bias_of(flat: Flat, policy: Indices, anchor: int) -> tuple[Floats, float] | None:
     """h and the gain with h + gain = r + P h of a policy with one recurrent class, `anchor` in it.
 
     The unknown h(anchor) is 0 and its column stands for the gain.  What rounding leaves of the

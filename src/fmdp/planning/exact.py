@@ -41,6 +41,7 @@ from fmdp.planning.improvement import STATES, Improved, improved
 from fmdp.planning.intervals import refuse_without_intervals, solve_intervals
 from fmdp.planning.plan import Plan, Planner, Progress, Status, Tables, of_model
 from fmdp.planning.policy import TablePolicy
+from fmdp.planning.polish import polished
 from fmdp.planning.prepared import (
     PreparedOnEngine,
     engine_stats,
@@ -291,7 +292,13 @@ def _solve(
     if describe and small and discount == 1.0 and outcome.status is Status.CONVERGED and not finish:
         # Bounds that meet say nothing about h: a state that pays a millionth less and is left once
         # in 10^8 steps is missing from it.  Where h is not unique, value iteration's is the one.
-        found = rescue(outcome.h, converged=True)
+        found, only = None, None
+        if outcome.accelerated and isinstance(tables, FactoredMDP):  # it is shown to be unique
+            only = polished(tables, backup, outcome, limits.deadline)
+        if only is not None:
+            outcome = only
+        else:
+            found = rescue(outcome.h, converged=True)
         if found is not None and found.differ is None:
             low, high = found.bounds
             outcome = replace(outcome, upper=min(outcome.upper, high))

@@ -210,12 +210,13 @@ def reachable(n: int, origin: Indices, target: Indices) -> Mask | None:
     return reached
 
 
-def only_class(successors: Indices, possible: Mask) -> Mask | None:
+def only_class(successors: Indices, possible: Mask, most: int = REACHABLE_STATES) -> Mask | None:
     """The states of the only set that is never left, by the successors [S, ...] that are possible;
-    None where there are several, or many states. Most small models have one, and to find it takes a
-    fraction of what all ways between all states take.  Cost: a pass over the successors."""
+    None where there are several, or more than `most` states. Most small models have one, and to
+    find it takes a fraction of what all ways between all states take.  Cost: a pass over the
+    successors, and S^2."""
     n = len(successors)
-    if n > REACHABLE_STATES:
+    if n > most:
         return None
     edges = np.zeros((n, n), dtype=np.bool_)
     first = n * np.arange(n).reshape(n, *[1] * (successors.ndim - 1))

@@ -83,7 +83,7 @@ def improved(
     for _ in range(POLICIES):
         check_clock(deadline)
         backup.sweep(v, out)
-        low, high, slack = _certified(backup, v, out)
+        low, high, slack = certified(backup, v, out)
         if high - low <= tolerance:
             return Improved(h=v)
         later = (1.0 - SMALL) * v
@@ -126,11 +126,11 @@ def _undiscounted(
         found += backup.to_internal(step)
         found -= found.min()
     backup.sweep(found, out)
-    low, high, _ = _certified(backup, found, out)
+    low, high, _ = certified(backup, found, out)
     if high - low <= tolerance:
         return Improved(h=found)
     backup.policy_sweep(v, out, equation.actions)
-    own = _certified(backup, v, out)[0]
+    own = certified(backup, v, out)[0]
     return Improved(actions=equation.actions, bounds=(own, bounds[1]))
 
 
@@ -138,7 +138,7 @@ def _size(v: Vector) -> float:
     return max(float(v.max()), -float(v.min()))
 
 
-def _certified(backup: Backup, v: Vector, out: Vector) -> tuple[float, float, float]:
+def certified(backup: Backup, v: Vector, out: Vector) -> tuple[float, float, float]:
     """min and max of out - v, widened by what rounding can have done, and that."""
     kernels.residual(v, out, backup.extremes)
     size = float(backup.extremes[2]) + backup.structure.reward_size

@@ -1,0 +1,101 @@
+"""The bias to its last digits: by hand, against the oracle, and where there is none to be had."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fmdp
+from fmdp.elimination.backup import backup_for
+from fmdp.model import FactoredMDP
+from fmdp.planning import exact
+from fmdp.planning.iteration import Ending
+from fmdp.planning.plan import Status
+from fmdp.planning.polish import polished
+from fmdp.testing import oracles
+
+
+def two_states(left: float, returned: float, less: float) -> FactoredMDP:
+    """1 a step in the first state, `less` less in the second, which are left with these
+    probabilities. A second action pays nothing."""
+    law = [[1.0 - left, left], [returned, 1.0 - returned]]
+    return FactoredMDP.from_factors(
+        (2,), (2,), [((0,), law)], [((0, 1), [[1.0, 0.0], [1.0 - less, 0.0]])]
+    )
+
+
+def ending(model: FactoredMDP, h: np.ndarray) -> tuple[Any, Ending]:
+    """As if value iteration had ended there."""
+    backup = backup_for(model)
+    inside = backup.to_internal(h)
+    new = np.empty_like(inside)
+    return backup, Ending(
+        Status.CONVERGED, 0.0, 10.0, 1, 1.0, inside, new, whole=False, slack=0.0, accelerated=True
+    )
+
+
+def test_a_state_that_is_hardly_ever_left_has_its_bias() -> None:
+    """(left + returned) (h(0) - h(1)) is the difference of what they pay: 50, and no sweep sees
+    more than a millionth of it."""
+    plan = fmdp.Exact().plan(two_states(1e-8, 1e-8, 1e-6))
+    assert plan.status is Status.CONVERGED
+    assert plan.span == pytest.approx(50.0, rel=1e-8)
+    assert plan.gain == pytest.approx(1.0 - 0.5e-6, abs=1e-13)
+    assert plan.gain_lower <= 1.0 - 0.5e-6 <= plan.gain_upper  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [
+        "circle:4",
+        "circle:6,dynamics=guestrin",
+        "three-leg:5,dynamics=talebi",
+        "star:4,dynamics=ippc",
+        "machines:2",
+        "riverswim:2",
+        "jao:3",
+        *(f"random:4,values=3,seed={seed}" for seed in range(6)),
+    ],
+)
+def test_it_is_the_bias_of_an_optimal_policy(problem: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of all of these the bias is known to be the only one: nothing is written out for it."""
+
+    def not_needed(*_: object, **__: object) -> None:
+        raise AssertionError("polished by writing the model out")
+
+    monkeypatch.setattr(exact, "Finish", not_needed)
+    model = fmdp.problem(problem)
+    plan = fmdp.Exact().plan(model)
+    known = oracles.optimal(oracles.dense(model))
+    assert plan.bias is not None
+    own = np.asarray(plan.bias).ravel() - known.bias
+    assert float(own.max() - own.min()) < 1e-9 * max(1.0, float(np.ptp(known.bias)))
+    assert plan.gain_lower <= known.gain[0] + 1e-12  # type: ignore[operator]
+    assert plan.gain_upper >= known.gain[0] - 1e-12  # type: ignore[operator]
+    assert plan.gain_upper - plan.gain_lower < 1e-10  # type: ignore[operator]
+
+
+def test_a_policy_that_is_not_the_best_is_made_better() -> None:
+    """From an h at which others are greedy."""
+    model = fmdp.problem("circle:4,dynamics=guestrin")
+    known = oracles.optimal(oracles.dense(model))
+    rng = np.random.default_rng(0)
+    backup, start = ending(model, known.bias + rng.random(16))
+    before = start.h.copy()
+    found = polished(model, backup, start, None)
+    assert found is not None
+    assert np.array_equal(start.h, before)
+    own = backup.to_canonical(found.h) - known.bias
+    assert float(own.max() - own.min()) < 1e-10
+    assert found.lower <= known.gain[0] <= found.upper
+    assert found.whole
+    assert np.allclose(found.new - found.h, known.gain[0], atol=1e-12)
+
+
+def test_two_classes_have_no_bias_of_this_kind() -> None:
+    """Where a policy stays in either half there is no single equation to solve."""
+    model = FactoredMDP.from_factors((2,), (1,), [((0,), np.eye(2))], [((0,), [1.0, 1.0])])
+    backup, start = ending(model, np.zeros(2))
+    assert polished(model, backup, start, None) is None
