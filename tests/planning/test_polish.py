@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import fmdp
-from fmdp.elimination.backup import backup_for
+from fmdp.elimination.backup import TimeUp, backup_for
 from fmdp.model import FactoredMDP
 from fmdp.planning import exact
 from fmdp.planning.iteration import Ending
@@ -99,3 +99,32 @@ def test_two_classes_have_no_bias_of_this_kind() -> None:
     model = FactoredMDP.from_factors((2,), (1,), [((0,), np.eye(2))], [((0,), [1.0, 1.0])])
     backup, start = ending(model, np.zeros(2))
     assert polished(model, backup, start, None) is None
+
+
+@pytest.mark.parametrize(
+    ("stop", "status"), [(TimeUp, "converged"), (KeyboardInterrupt, "interrupted")]
+)
+@pytest.mark.parametrize(
+    ("name", "problem"), [("polished", "circle:4"), ("Finish", "large-diameter")]
+)
+def test_what_stops_it_costs_no_bounds(
+    name: str,
+    problem: str,
+    stop: type[BaseException],
+    status: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Time that is up, or Ctrl-C, after the bounds have met: they and the policy stay."""
+
+    def stopped(*_: object, **__: object) -> None:
+        raise stop
+
+    monkeypatch.setattr(exact, name, stopped)
+    model = fmdp.problem(problem)
+    plan = fmdp.Exact().plan(model)
+    assert plan.status.value == status
+    best = oracles.optimal(oracles.dense(model)).gain[0]
+    assert plan.gain_lower <= best <= plan.gain_upper  # type: ignore[operator]
+    assert plan.gain_upper - plan.gain_lower <= 1e-6  # type: ignore[operator]
+    assert plan.policy is not None
+    assert fmdp.evaluate(model, plan.policy).gain == pytest.approx(best, abs=1e-6)

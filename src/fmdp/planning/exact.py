@@ -293,13 +293,18 @@ def _solve(
         # Bounds that meet say nothing about h: a state that pays a millionth less and is left once
         # in 10^8 steps is missing from it.  Where h is not unique, value iteration's is the one.
         found, only = None, None
-        if outcome.accelerated and isinstance(tables, FactoredMDP):  # it is shown to be unique
-            only = polished(tables, backup, outcome, limits.deadline)
+        try:
+            if outcome.accelerated and isinstance(tables, FactoredMDP):  # it is shown to be unique
+                only = polished(tables, backup, outcome, limits.deadline)
+            if only is None:
+                found = rescue(outcome.h, converged=True)
+        except TimeUp:
+            finish = None  # bounds and policy are there; the bias has the digits that it has
+        except KeyboardInterrupt:
+            finish, outcome = None, replace(outcome, status=Status.INTERRUPTED)
         if only is not None:
             outcome = only
-        else:
-            found = rescue(outcome.h, converged=True)
-        if found is not None and found.differ is None:
+        elif found is not None and found.differ is None:
             low, high = found.bounds
             outcome = replace(outcome, upper=min(outcome.upper, high))
             if found.h is not None and finish is not None and finish.unique_bias:

@@ -27,9 +27,10 @@ ENTRIES = 1 << 23
 """States x actions x successors up to which a model is written out."""
 BYTES_AN_ENTRY = 64
 """Of the lists and of what is computed from them."""
-_CACHED_ENTRIES = 1 << 14
 REACHABLE_STATES = 256
 """Up to which all ways between states are written out."""
+_CACHED_ENTRIES = 1 << 14
+"""That `advantages` works on at a time."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,7 +72,7 @@ class Flat:
         probability of staying is what is left.
         """
         worth, noise = self.rewards.copy(), self.reward_sizes.copy()
-        # So many states at a time as leave what is in between in the processor's cache.
+        # A few states at a time: what is in between stays in the processor's cache.
         at_once = max(1, _CACHED_ENTRIES // max(1, self.successors[0].size))
         for start in range(0, self.n_states, at_once):
             some = slice(start, start + at_once)
@@ -153,7 +154,7 @@ def end_components(flat: Flat, allowed: Mask | None = None) -> Components:
     everything = np.ones((n_states, flat.n_actions), dtype=np.bool_)
     inside = everything if allowed is None else allowed.copy()
     one = only_class(flat.successors, flat.possible & inside[:, :, None])
-    if one is not None and one.all():
+    if one is not None and one.all() and inside.any(axis=1).all():
         return Components(np.zeros(n_states, dtype=np.int64), inside, 1)
     while True:
         state, action, _ = edge = np.nonzero(flat.possible & inside[:, :, None])
