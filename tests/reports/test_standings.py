@@ -35,7 +35,7 @@ def test_the_sentences_name_who_has_the_lowest_median(store: Store) -> None:
     runs = gather(store)
     analysis = analyse(runs)
     first, *others = sentences(runs, analysis)
-    assert first.startswith("The lowest median of 2 problems: ")
+    assert first.startswith("The lowest median gap regret of 2 problems: ")
     for problem in runs.problems:
         ends = {
             cell.label: float(np.median(cell.ends("gap_regret")))  # type: ignore[arg-type]

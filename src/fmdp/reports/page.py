@@ -79,7 +79,10 @@ def page(
         provenance=_provenance(runs),
         style=style,
         script=script,
-        data=as_script(data(store, runs, analysis, featured)),
+        # On the measure that is told of on top.
+        data=as_script(
+            data(store, runs, analysis, featured, by_gap=bool(ahead and not paragraphs))
+        ),
     )
 
 
@@ -110,14 +113,24 @@ def facts(runs: Runs) -> Iterable[str]:
     yield " and ".join(f"{n:,}" for n in steps) + " steps"
 
 
-def data(store: Store, runs: Runs, analysis: Analysis, featured: Collection[str]) -> dict[str, Any]:
+def data(
+    store: Store,
+    runs: Runs,
+    analysis: Analysis,
+    featured: Collection[str],
+    *,
+    by_gap: bool = False,
+) -> dict[str, Any]:
+    """What the scripts draw; `by_gap`: curves and tables open on the measure of the standings."""
     looks = styles(runs.cells)
     step_seconds = {(one.problem, one.label): one.seconds_per_step for one in runs.standings}
     learner_of = {cell.label: cell.learner for cell in runs.cells}
     role_of = {cell.label: cell.role for cell in runs.cells}
     # Too many curves to read: the figures' choice is shown at first, the others can be switched on.
     shown = set(looks) if len(looks) <= MOST_SHOWN else _chosen(runs) | {*featured}
+    told = {one.measure for one in runs.standings}
     return {
+        "opens": told.pop() if by_gap and len(told) == 1 else runs.measures[0],
         "measures": [
             {"key": measure, "name": MEASURES[measure], "caption": CAPTIONS[measure]}
             for measure in runs.measures

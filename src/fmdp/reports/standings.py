@@ -69,7 +69,7 @@ def sentences(runs: Runs, analysis: Analysis) -> tuple[str, ...]:
     problems = by_problem(found)
     if len(problems) == 1:
         return (_of_one(next(iter(problems.values())), analysis), _of_cost(found))
-    return (_of_all(problems), *_of_means(found, len(problems)), _of_cost(found))
+    return (_of_all(found), *_of_means(found, len(problems)), _of_cost(found))
 
 
 def first_of(own: Sequence[Standing]) -> list[Standing]:
@@ -107,7 +107,8 @@ def _of_one(own: Sequence[Standing], analysis: Analysis) -> str:
     )
 
 
-def _of_all(problems: Mapping[tuple[str, int], Sequence[Standing]]) -> str:
+def _of_all(found: Sequence[Standing]) -> str:
+    problems = by_problem(found)
     won: dict[str, list[str]] = {}
     for (name, _), own in problems.items():
         for one in first_of(own):
@@ -116,7 +117,7 @@ def _of_all(problems: Mapping[tuple[str, int], Sequence[Standing]]) -> str:
     for label, names in sorted(won.items(), key=lambda item: -len(item[1])):
         where = f" ({', '.join(names)})" if len(names) <= MOST_NAMED else ""
         told.append(f"{label} on {len(names)}{where}")
-    return f"The lowest median of {len(problems)} problems: {'; '.join(told)}."
+    return f"The lowest median {_measures(found)} of {len(problems)} problems: {'; '.join(told)}."
 
 
 def _of_means(found: Sequence[Standing], many: int) -> tuple[str, ...]:
@@ -184,6 +185,7 @@ def figure(found: Sequence[Standing], left_out: Sequence[LeftOut]) -> Drawing:
         widths = (len(problems) + 1.4, 4.2)
         left, right = drawing.subplots(1, 2, width_ratios=widths, squeeze=False)[0]
         _table(left, rows, problems, {(one.problem, one.label) for one in left_out})
+        left.set_title(f"median {_measures(found)}, best = 1", loc="left", parse_math=False)
         _costs(right, rows, found)
         drawing.set_size_inches(4.6 + 0.5 * len(problems), 1.9 + 0.25 * len(rows))
         files = saved(drawing)
@@ -269,7 +271,6 @@ def _table(
     ax.grid(visible=False)
     for spine in ax.spines.values():
         spine.set_visible(False)
-    ax.set_title("median regret, best = 1", loc="left", parse_math=False)
 
 
 def _best(own: Sequence[Standing]) -> str:

@@ -1,15 +1,15 @@
 // Regret curves: a panel for each problem, learners on and off, logarithmic and linear axes, and the
 // numbers under the pointer or, with the arrow keys, under the cursor.
-const view = { measure: report.measures[0].key, x: "log", y: "log", bands: true, off: new Set(report.labels.filter(({ shown }) => !shown).map(({ label }) => label)) };
+const view = { measure: report.opens, x: "log", y: "log", bands: true, off: new Set(report.labels.filter(({ shown }) => !shown).map(({ label }) => label)) };
 
 function radios(id, apply) {
   byId(id).addEventListener("change", (event) => { apply(event.target.value); redrawAll(); });
 }
 
 function startControls() {
-  report.measures.forEach(({ key, name }, place) => {
+  report.measures.forEach(({ key, name }) => {
     const input = make("input", { type: "radio", name: "measure", value: key });
-    input.checked = place === 0;
+    input.checked = key === report.opens;
     byId("measure").append(make("label", {}, input, make("span", {}, name[0].toUpperCase() + name.slice(1))));
   });
   radios("measure", (value) => { view.measure = value; });

@@ -1,14 +1,15 @@
 // Tables that sort by any column, narrowed by measure and problem, and saved as CSV.
 function startTable(id, columns, allRows, sortedBy, mark) {
   const tools = byId(`${id}-tools`), box = byId(`${id}-table`);
-  const chosen = { measure: report.measures[0].key, problem: "", column: sortedBy, up: true, all: false };
-  const choice = (words, options, apply) => {
+  const chosen = { measure: report.opens, problem: "", column: sortedBy, up: true, all: false };
+  const choice = (words, options, apply, chosenFirst = options[0][0]) => {
     const select = make("select", {}, ...options.map(([value, text]) => make("option", { value }, text)));
+    select.value = chosenFirst;
     select.addEventListener("change", () => { apply(select.value); redraw(); });
     return make("label", { class: "select" }, words, select);
   };
   tools.append(
-    choice("Measure", report.measures.map(({ key, name }) => [key, name]), (value) => { chosen.measure = value; }),
+    choice("Measure", report.measures.map(({ key, name }) => [key, name]), (value) => { chosen.measure = value; }, report.opens),
     choice("Problem", [["", "all"], ...report.problems.map(({ name }) => [name, name])], (value) => { chosen.problem = value; }),
   );
   const save = make("button", { type: "button" }, "Save as CSV");
