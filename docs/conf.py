@@ -35,8 +35,8 @@ extensions = [
 ]
 exclude_patterns = ["figures"]
 nitpicky = True
-smartquotes_action = "D"
-"""Dashes alone: quotes and dots in docstrings are those of code."""
+smartquotes = False
+"""Quotes, dots and pairs of hyphens in docstrings are those of code."""
 
 # ---- pages: Markdown that reads the same in a repository browser ---------------------------------
 

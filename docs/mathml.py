@@ -50,7 +50,7 @@ def plain(formula: str) -> str:
 def _written(writer: HTML5Translator, node: nodes.math | nodes.math_block) -> None:
     block = isinstance(node, nodes.math_block)
     try:
-        drawn = tex2mathml(plain(node.astext()), as_block=block)
+        drawn = tex2mathml(plain(node.astext()), as_block=block).replace("'", "\N{PRIME}")
     except MathError as error:
         _log.warning("a formula that cannot become MathML: %s", error, location=node)
         raise nodes.SkipNode from None
