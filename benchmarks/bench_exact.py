@@ -50,11 +50,15 @@ GENERAL = (
 
 
 def plan_fmdp(name: str) -> dict[str, Any]:
+    from fmdp.elimination.layout import PARALLEL_STATES
     from fmdp.planning.exact import Exact
     from fmdp.problems import problem
 
     for kind in ("circle:2", "circle:9,dynamics=guestrin"):
         Exact().plan(problem(kind))
+    if problem(name).structure.n_states >= PARALLEL_STATES:  # code for threads is loaded by itself
+        threaded = PROBLEM.format(n=PARALLEL_STATES.bit_length() - 1)
+        Exact(max_iterations=1).plan(problem(threaded))
     started, begun = time.perf_counter(), time.process_time()
     found = Exact(tolerance=TOLERANCE).plan(problem(name))
     seconds, processor = time.perf_counter() - started, time.process_time() - begun

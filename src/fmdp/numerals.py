@@ -52,8 +52,9 @@ def lower_text(lower: float, digits: int = 9) -> str:
 def _rounded(value: float, rounding: str, digits: int) -> str:
     if not math.isfinite(value):
         return short_number(value)
-    rounded = Context(prec=digits, rounding=rounding).create_decimal_from_float(value)
-    return f"{rounded.normalize():.{digits}g}"
+    rounded = Context(prec=digits, rounding=rounding).create_decimal_from_float(value).normalize()
+    # Without its zeros at the end 40 is 4e+1 to a decimal.
+    return f"{rounded:f}" if 0 <= rounded.adjusted() < digits else f"{rounded:.{digits}g}"
 
 
 def numbers_text(values: Sequence[float], digits: int = 4) -> str:

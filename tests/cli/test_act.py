@@ -48,8 +48,11 @@ def test_the_action_with_every_value_and_gap(run: Any, saved: tuple[str, str]) -
 def test_variables_that_are_left_out_aloud_are_as_in_the_initial_state(
     run: Any, saved: tuple[str, str]
 ) -> None:
-    found = run("act", *saved, "--state", "price=high , pump_b=broken,...", "--json").json
-    assert found["state"] == {"pump_a": "new", "pump_b": "broken", "price": "high"}
+    for text in ("price=high , pump_b=broken,...", "pump_b=broken,price=high , ... "):
+        found = run("act", *saved, "--state", text, "--json").json
+        assert found["state"] == {"pump_a": "new", "pump_b": "broken", "price": "high"}
+    initial = run("act", *saved, "--state", "...", "--json").json["state"]
+    assert initial == {"pump_a": "new", "pump_b": "new", "price": "low"}
 
 
 @pytest.mark.parametrize(
@@ -57,6 +60,7 @@ def test_variables_that_are_left_out_aloud_are_as_in_the_initial_state(
     [
         (None, "which state? give it by name, as in --state pump_a=new,pump_b=new,price=low"),
         ("pump_a=worn", '"pump_b", "price" are missing'),
+        ("pump_a=worn", "or ',...' at the end for the initial one"),
         ("pump_a=wron,pump_b=new,price=low", 'did you mean "worn"?'),
         ("pumpa=worn,pump_b=new,price=low", 'did you mean "pump_a"?'),
         ("1,2,0", '"1" must be name=value'),

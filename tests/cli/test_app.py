@@ -39,6 +39,13 @@ def test_help_names_every_command(run: Any, arguments: tuple[str, ...]) -> None:
         (["show", "circle:4", "--jsn"], 'fmdp show has no option "--jsn"; did you mean "--json"?'),
         (["show"], "missing argument 'PROBLEM' (see fmdp show --help)"),
         (["show", "circle:4", "more"], "unexpected extra argument"),
+        (
+            ["reproduce", "--runs", "x"],
+            "'--runs' parameter of fmdp reproduce must be an integer >= 1",
+        ),
+        (["plan", "circle:4", "--out", ""], "--out must be a path; got ''"),
+        (["report", ""], "DIR must be a path; got ''"),
+        (["convert", "circle:3", "x.rddl+x.rddl"], "the files must be different ones"),
         (["show", "circle:4", "--table", "machine_0", "--rows", "x"], "an integer >= 0; got 'x'"),
         (["show", "circel:4"], 'did you mean "circle"?'),
         (["show", "circle:4,dynamcs=xu"], 'did you mean "dynamics"?'),

@@ -197,9 +197,9 @@ def refused(run: Runner, tmp_path: Path, *arguments: str) -> str:
         (("--suite", "wider"), "no suite 'wider'; there are paper, wide"),
         (("circle:3", "--suite", "wide"), "a suite (paper, wide), one of the two; got both"),
         ((), "problems or a suite (paper, wide), one of the two; got neither"),
-        (("circle:3", "--seeds", "0"), "'--seeds': Input should be greater than or equal to 1"),
-        (("circle:3", "--steps", "0"), "'--steps': Input should be greater than or equal to 1"),
-        (("circle:3", "--steps", "many"), "'--steps': Input should be a valid integer"),
+        (("circle:3", "--seeds", "0"), "'--seeds' parameter of fmdp compare must be"),
+        (("circle:3", "--steps", "0"), "'--steps' parameter of fmdp compare must be"),
+        (("circle:3", "--steps", "many"), "'--steps' parameter of fmdp compare must be"),
         (("circl:3",), 'did you mean "circle"?'),
         (("circle:3", "circle:3"), "given twice"),
         (

@@ -345,6 +345,9 @@ def test_no_more_digits_than_are_known_and_none_outside_the_bounds(
         (-2 / 3, -1 / 3, "-0.666666667 to -0.333333333"),
         (0.9999999999999933, 1.0000000000000027, "0.99999999999999333 to 1.0000000000000027"),
         (2.0, 2.0, "2 to 2"),
+        (0.0, 40.0, "0 to 40"),
+        (-1200.0, 1e9, "-1200 to 1e+9"),
+        (0.25, 123456.7891, "0.25 to 123456.79"),
     ],
 )
 def test_printed_bounds_are_rounded_outwards(lower: float, upper: float, text: str) -> None:

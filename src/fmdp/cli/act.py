@@ -63,7 +63,12 @@ def act(
     if state is None:
         example = ",".join(map("=".join, structure.name_state(model.initial_state).items()))
         raise InvalidParameter(f"which state? give it by name, as in --state {example}")
-    asked = structure.check_state(_completed(state, model), "--state")
+    try:
+        asked = structure.check_state(_completed(state, model), "--state")
+    except InvalidParameter as error:
+        if "missing" not in str(error):
+            raise
+        raise InvalidParameter(f"{error}, or ',...' at the end for the initial one") from None
     saved: Any = load_policy(policy, structure)
     if isinstance(saved, RandomisedPolicy):
         raise InvalidParameter(f"{policy} draws its actions at random: no state has one of its own")
@@ -93,13 +98,13 @@ def act(
 
 def _completed(state: str, model: FactoredMDP) -> str:
     """ "a=1,..." with the variables that are not named, as they are in the initial state."""
-    given = state.rstrip().removesuffix(",...")
-    if given == state.rstrip():
+    *given, last = state.split(",")
+    if last.strip() != "...":
         return state
-    named = {part.partition("=")[0].strip() for part in given.split(",")}
+    named = {part.partition("=")[0].strip() for part in given}
     initial = model.structure.name_state(model.initial_state)
     others = [f"{name}={value}" for name, value in initial.items() if name not in named]
-    return ",".join([given, *others])
+    return ",".join([*given, *others])
 
 
 def _explained(model: FactoredMDP, policy: Any, state: tuple[int, ...], step: int) -> Explanation:

@@ -8,6 +8,7 @@ declarations of parameters.py read later: those are handed on as they are.
 from __future__ import annotations
 
 import importlib
+import math
 from collections.abc import Callable
 from functools import cache, partial
 from pathlib import Path
@@ -18,7 +19,8 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 from fmdp.cli.output import ReaderGone
-from fmdp.errors import UnknownName, did_you_mean
+from fmdp.errors import InvalidParameter, UnknownName, did_you_mean
+from fmdp.parameters import REQUIRED, Integer
 
 COMMANDS = {
     "list": "list_everything",
@@ -104,9 +106,14 @@ def command(name: str) -> Any:
     return get_command(alone)
 
 
+def _name(parameter: Any) -> str:
+    """ "--out", or "DIR" of an argument."""
+    return str(parameter.opts[0] if parameter.opts[0].startswith("-") else parameter.metavar)
+
+
 def _with_texts(parameter: Any) -> Any:
-    """What was not given is not converted, nor is what is a text, a path or a list of texts;
-    everything else, and what is missing, is Typer's, in its own words."""
+    """What was not given is not converted, nor is what is a text, a path or a list of texts, and
+    whole numbers are read as everywhere else; what is missing is Typer's, in its own words."""
     if "process_value" not in vars(parameter):
         parameter.process_value = partial(_processed, parameter, parameter.process_value)
     return parameter
@@ -118,8 +125,20 @@ def _processed(parameter: Any, convert: Callable[..., Any], context: Any, value:
     kind = getattr(getattr(parameter, "type_descriptor", None), "annotation", None)
     if value is None and not parameter.required:
         taken: Any = () if several else None
+    elif kind is Path and value == "":
+        raise InvalidParameter(f"{_name(parameter)} must be a path; got ''")
     elif kind in (str, Path) and isinstance(value, str):
         taken = kind(value)
+    elif kind is int and isinstance(value, str):
+        low, high = (getattr(parameter, end, None) for end in ("min", "max"))
+        declared = Integer(
+            _name(parameter),
+            REQUIRED,
+            "",
+            low=-math.inf if low is None else low,
+            high=math.inf if high is None else high,
+        )
+        taken = declared.parse(value, context.command_path)
     elif kind == list[str] and value and all(isinstance(one, str) for one in value):
         taken = list(value)
     else:

@@ -49,6 +49,8 @@ def convert(
             f"cannot write {target}: {foreign.name} goes to {files}, must be like "
             f"{'+'.join([f'NAME{foreign.suffix}'] * foreign.files)}"
         )
+    if len(set(paths)) != len(paths):
+        raise InvalidParameter(f"cannot write {target}: the files must be different ones")
     for path in paths:
         refuse_unwritable(path)
     from fmdp.model import save

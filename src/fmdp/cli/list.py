@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from fmdp.cli.options import Json
@@ -41,15 +42,15 @@ def list_everything(json: Json = False) -> None:
     # Families that share their parameters (the topologies of SysAdmin) list them once.
     for parameters, alike in groupby(problems, lambda family: family.parameters):
         optional = [p for p in parameters if not p.required]  # the size is in the example
-        print_kinds([(family.example, family.summary) for family in alike], optional)
+        print_kinds([(quote(family.example), family.summary) for family in alike], optional)
     print_broken(no_problems)
     print("\nproblems in other programs' formats, wherever a problem is asked for")
     print()
     print_people(columns([(f"  {one.name}", one.forms) for one in FORMATS]))
     print(
-        "\nplanners: --planner NAME, and an option for each setting (max_seconds: --max-seconds),"
+        "\nplanners: --planner NAME[,key=value...]; most settings have options of their own, too,"
     )
-    print("or --planner NAME,key=value...")
+    print("as max_seconds has --max-seconds")
     for planner in planners:
         print_kinds([(planner.name, planner.summary)], planner.parameters)
     print_broken(no_planners)

@@ -135,7 +135,7 @@ MaxIterations = Annotated[
     _of_planner("--max-iterations", metavar="N", help="Stop after N sweeps or LP rounds."),
 ]
 MaxSeconds = Annotated[
-    str | None, _of_planner("--max-seconds", metavar="S", help="Stop after S seconds.")
+    str | None, _of_planner("--max-seconds", metavar="S", help="Stop a plan after S seconds.")
 ]
 MemoryLimit = Annotated[
     str | None,

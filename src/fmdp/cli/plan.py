@@ -144,11 +144,13 @@ def run(result: dict[str, Any], planner: str | None, given: Mapping[str, object]
     from fmdp.planning.choice import choose_planner
     from fmdp.planning.choice import plan as plan_for
     from fmdp.problems import problem as problem_of
+    from fmdp.problems.ids import import_family
 
     kind, settings = options.asked_planner(planner, given)
     result["planner"] = None if kind is None else kind.name
-    imported = clock()
     problem = result["problem"]
+    import_family(problem)
+    imported = clock()
     settings = with_own_horizon(problem, settings)
     limit = seconds_of(settings)
     with progress(f"planning {problem}") as report:
@@ -349,7 +351,7 @@ def print_plan(result: Mapping[str, Any], found: Plan, out: Path | None) -> None
         rows.append(("size", f"{states} states, {actions} actions"))
     rows += [
         ("planner", planner_text(result)),
-        ("status", f"{result['status']}: {found.status.message}"),
+        ("status", f"{result['status']}: {_message(result, found)}"),
     ]
     lower, upper = result["gain_lower"], result["gain_upper"]
     if result["gain_from_initial_state"] is not None:
@@ -403,6 +405,11 @@ def print_plan(result: Mapping[str, Any], found: Plan, out: Path | None) -> None
     if out is not None:
         rows.append(("policy", f"saved in {out}" if found.policy else "none to save"))
     print_people(columns(rows))
+
+
+def _message(result: Mapping[str, Any], found: Plan) -> str:
+    """What the status means, where there was no model yet, too."""
+    return "stopped before there was a model" if result["states"] is None else found.status.message
 
 
 def planner_text(result: Mapping[str, Any]) -> str:

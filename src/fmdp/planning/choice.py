@@ -122,8 +122,14 @@ def planned(model: FactoredMDP, chosen: Planner, progress: Progress | None = Non
         "seconds_evaluation": time.perf_counter() - started,
         "policy_gain_bounds": within,
     }
-    # What the policy is sure to gain: on this side of the truth it may be called a bound.
+    # What the policy is sure to gain: on this side of the truth it may be called a bound. The plan
+    # may be sure of more.
     policy_gain = None if evaluation.gain is None else within[0]
+    sure = found.gain_lower if found.status is Status.CONVERGED and found.bounds_best_gain else None
+    if policy_gain is not None and sure is not None and sure > policy_gain:
+        policy_gain = sure
+        most = within[1]
+        stats["policy_gain_bounds"] = (sure, most if most is None else max(sure, most))
     if not found.bounds_best_gain:
         return replace(found, policy_gain=policy_gain, stats=stats)
     if found.gain_lower is None:

@@ -86,6 +86,13 @@ def problem(
     return load(problem)
 
 
+def import_family(text: str) -> None:
+    """Import what an id names, where it is fmdp's own: no part of building its model."""
+    place, _, _ = _split(text.partition(",")[0].strip())
+    if place in HOMES:
+        PROBLEMS.find(place)
+
+
 def parse_id(text: str, folder: Path | None = None) -> Problem:
     """The problem of an id, read and checked, without building its model."""
     head, *assignments = (part.strip() for part in text.split(","))

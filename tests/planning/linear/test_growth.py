@@ -226,6 +226,21 @@ def test_several_action_variables_and_constraints() -> None:
     assert plan.gain_upper >= best.gain - 1e-9
 
 
+def test_a_policy_is_not_judged_when_time_is_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Simulations look at the clock; a policy that was not judged is better than none."""
+    monkeypatch.setattr(growth, "_STEPS", 10**9)  # to judge one would take for ever
+    plan = fmdp.plan(fmdp.problem("circle:40"), ALP(max_seconds=0.5))
+    assert plan.status is Status.TIME_LIMIT
+    assert plan.policy is not None
+    assert plan.stats["grown"][-1]["judged"] is None
+    assert plan.gain_upper < 40.0  # type: ignore[operator]
+
+
+def test_no_bound_is_above_the_largest_rewards() -> None:
+    plan = fmdp.plan(fmdp.problem("circle:60"), ALP(max_iterations=1, max_seconds=0.05))
+    assert plan.gain_upper <= 60.0  # type: ignore[operator]
+
+
 def test_time_limit_keeps_what_there_is() -> None:
     model = problem("circle:10,dynamics=guestrin,reward=mean")
     plan = fmdp.plan(model, ALP(gap=0.0, max_seconds=0.2))

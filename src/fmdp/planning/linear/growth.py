@@ -20,7 +20,8 @@ from __future__ import annotations
 import itertools
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -107,7 +108,8 @@ class _Growing:
         self.best: _Candidate | None = None
         self.leading: list[_Candidate] = []
         """The best few, best first."""
-        self.bound = math.inf
+        self.bound = model.structure.reward_bounds[1]
+        """On the gain of any policy; no policy gains more than the largest rewards."""
         self.objective = math.inf
         self.iterations = 0
         self.failed: Status | None = None
@@ -140,6 +142,8 @@ class _Growing:
         scopes = first_scopes(self.structure, self.symmetry)
         while True:
             errors = self.solve(scopes)
+            if self.failed is None and errors is None and self.seconds_left() == 0.0:
+                return "time"
             if self.failed is not None or errors is None:
                 return _FAILURES.get(self.failed or Status.PRECISION_LIMIT, "precision")
             if self.bound - self.worth() <= self.settings.gap * abs(self.bound):
@@ -166,6 +170,11 @@ class _Growing:
             return None
         return max(self.settings.max_seconds - (time.perf_counter() - self.started), 0.0)
 
+    def check_clock(self) -> None:
+        """TimeUp where it is."""
+        if self.seconds_left() == 0.0:
+            raise TimeUp
+
     def solve(self, scopes: tuple[Scope, ...]) -> tuple[Ints, Floats] | None:
         """Both programs over these scopes; states and the Bellman errors of the better policy
         there, or None where there is no policy to speak of."""
@@ -186,7 +195,7 @@ class _Growing:
             self.tight = tight.stats.get("weights")
             if tight.status is not Status.CONVERGED:
                 return errors
-        worths = [step["judged"] for step in self.steps[first:]]
+        worths = [step["judged"] for step in self.steps[first:] if step["judged"] is not None]
         worse = max(worths, default=math.inf) < before - self.settings.gap * abs(self.bound)
         if worse and prepared.basis.size <= MOST_CAPPED and settings.weight_cap is None:
             self.cap(settings, scopes, float(np.abs(found.stats["weights"]).max()))
@@ -268,7 +277,10 @@ class _Growing:
             if self.best is None:
                 self.best = _Candidate(found, settings, -math.inf)
             return None
-        states, at, worth = self.judged(found, scopes)
+        judged: tuple[Ints, Floats, float] | None = None
+        with suppress(TimeUp):  # any policy that was judged comes before one that was not
+            judged = self.judged(found, scopes)
+        worth = None if judged is None else judged[2]
         self.steps.append(
             {
                 "weights": n_weights,
@@ -278,10 +290,10 @@ class _Growing:
                 "judged": worth,
             }
         )
-        mine = _Candidate(found, settings, worth)
+        mine = _Candidate(found, settings, -math.inf if worth is None else worth)
         self.leading = sorted([*self.leading, mine], key=lambda one: -one.worth)[:_LEADING]
         self.best = self.leading[0]
-        return states, at
+        return None if judged is None else judged[:2]
 
     def choose(self) -> None:
         """Judge those that lead once more, for longer, where they were judged by simulation: the
@@ -291,19 +303,21 @@ class _Growing:
             return
         again = []
         for one in self.leading:
-            if self.seconds_left() == 0.0:
-                return
             assert one.plan.policy is not None
             basis, weights = self.value_of(one.plan, one.settings.basis)
             generator = np.random.Generator(np.random.PCG64(_SEED + 1))
-            _, worth = simulated(
-                self.model,
-                one.plan.policy,
-                basis,
-                weights,
-                _LONGER * _STEPS,
-                generator,
-            )
+            try:
+                _, worth = simulated(
+                    self.model,
+                    one.plan.policy,
+                    basis,
+                    weights,
+                    _LONGER * _STEPS,
+                    generator,
+                    self.check_clock,
+                )
+            except TimeUp:
+                return
             again.append(replace(one, worth=worth))
         self.best = max(again, key=lambda one: one.worth)
 
@@ -319,7 +333,9 @@ class _Growing:
         generator = np.random.Generator(np.random.PCG64(_SEED))
         few = self.structure.n_states <= JUDGED_EXACTLY
         steps = _VISITS if few else _STEPS
-        visited, worth = simulated(self.model, found.policy, basis, weights, steps, generator)
+        visited, worth = simulated(
+            self.model, found.policy, basis, weights, steps, generator, self.check_clock
+        )
         if few:
             exact = evaluate_exactly(
                 self.model, found.policy, memory_limit=self.settings.memory_limit
@@ -481,14 +497,17 @@ def simulated(
     weights: Floats,
     steps: int,
     generator: np.random.Generator,
+    look: Callable[[], None] = lambda: None,
 ) -> tuple[Ints, float]:
     """States that the policy visits, of some chains from the initial state, and the mean of
-    R + P h_w - h_w over them: an estimate of its gain."""
+    R + P h_w - h_w over them: an estimate of its gain. `look` is called at every step, and may
+    raise."""
     structure = model.structure
     states = np.tile(np.array(model.initial_state, dtype=np.int64), (_CHAINS, 1))
     visited, taken = [], []
     variables, strides_of, first_row, until = _laws(model)
     for step in range(_BURNT + steps):
+        look()
         actions = chosen(policy, states)
         if step >= _BURNT and step % _APART == 0:
             visited.append(states)
