@@ -496,6 +496,7 @@ def draw(results: dict[str, Any], path: Path) -> None:
         axis.set_yscale("log")
         axis.set_xlabel("machines n  (2$^n$ states, n + 1 actions)")
         axis.set_title(title, fontsize=11)
+        axis.set_ylabel(title.rpartition(", ")[2] if "," in title else "s")
         axis.set_xticks([n for n in sizes if n % 2 == 0])
         axis.grid(visible=True, which="major", color="#dddddd", linewidth=0.7)
         axis.spines[["top", "right"]].set_visible(False)
