@@ -111,10 +111,9 @@ def left_out_in(numbers: Numbers) -> list[LeftOut]:
 
 
 def _picture(numbers: Numbers) -> str:
-    return (
-        f"![Median regret of every learner on every problem, by that of the best]"
-        f"(figures/compare-wide.png)\n\n{caption(standings_in(numbers))}"
-    )
+    words = "Median gap regret of every learner on every problem, by that of the best"
+    place = "figures/compare-wide.png"
+    return f"[![{words}]({place})]({place})\n\n{caption(standings_in(numbers))}"
 
 
 def _overall(numbers: Numbers) -> str:
