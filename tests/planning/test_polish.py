@@ -11,6 +11,7 @@ import fmdp
 from fmdp.elimination.backup import TimeUp, backup_for
 from fmdp.model import FactoredMDP
 from fmdp.planning import exact
+from fmdp.planning.flat import only_class
 from fmdp.planning.iteration import Ending
 from fmdp.planning.plan import Status
 from fmdp.planning.polish import polished
@@ -84,7 +85,7 @@ def test_a_policy_that_is_not_the_best_is_made_better() -> None:
     rng = np.random.default_rng(0)
     backup, start = ending(model, known.bias + rng.random(16))
     before = start.h.copy()
-    found = polished(model, backup, start, None)
+    found = polished(model, backup, start, 1e-6, None, None)
     assert found is not None
     assert np.array_equal(start.h, before)
     own = backup.to_canonical(found.h) - known.bias
@@ -98,7 +99,7 @@ def test_two_classes_have_no_bias_of_this_kind() -> None:
     """Where a policy stays in either half there is no single equation to solve."""
     model = FactoredMDP.from_factors((2,), (1,), [((0,), np.eye(2))], [((0,), [1.0, 1.0])])
     backup, start = ending(model, np.zeros(2))
-    assert polished(model, backup, start, None) is None
+    assert polished(model, backup, start, 1e-6, None, None) is None
 
 
 @pytest.mark.parametrize(
@@ -128,3 +129,49 @@ def test_what_stops_it_costs_no_bounds(
     assert plan.gain_upper - plan.gain_lower <= 1e-6  # type: ignore[operator]
     assert plan.policy is not None
     assert fmdp.evaluate(model, plan.policy).gain == pytest.approx(best, abs=1e-6)
+
+
+@pytest.mark.parametrize("leak", [1e-9, 1e-12, 1e-15, 1e-18, 1e-25])
+def test_converged_means_bounds_within_the_tolerance(leak: float) -> None:
+    """However large h is: what its size would do to the engine's rounding is not told."""
+    law = [[1.0 - leak, leak], [leak, 1.0 - leak]]
+    model = FactoredMDP.from_factors(
+        (2,), (1,), [((0,), law)], [((0,), [1.0, 1.0 - 8e-7])], reward_ranges=[(0.0, 1.0)]
+    )
+    plan = fmdp.Exact().plan(model)
+    assert plan.status is Status.CONVERGED
+    assert plan.gain == pytest.approx(1.0 - 4e-7, abs=1e-9)
+    assert plan.gain_upper - plan.gain_lower < 1e-8  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(
+    ("slow", "pay"), [(1e-10, 1e-11), (1e-11, 1e-10), (1e-12, 1e-10), (1e-12, 1e-9)]
+)
+def test_a_large_part_does_not_hide_the_actions_of_a_small_one(slow: float, pay: float) -> None:
+    """Two variables that know nothing of each other: the first has a span of 8e-7 / (2 slow), and
+    the second, left at 1e-9 or 3e-9 as the action has it, one of pay / 4e-9."""
+    e = 1e-9
+    rows = np.array([[[1 - e, e], [1 - e, e]], [[e, 1 - e], [3 * e, 1 - 3 * e]]]).reshape(4, 2)
+    model = FactoredMDP.from_factors(
+        (2, 2),
+        (2,),
+        [((0,), [[1 - slow, slow], [slow, 1 - slow]]), ((1, 2), rows)],
+        [((0,), [1.0, 1.0 - 8e-7]), ((1,), [pay, 0.0])],
+    )
+    spans = fmdp.Exact().plan(model).factored_spans
+    assert spans == pytest.approx((4e-7 / slow, pay / 4e-9), rel=1e-4)
+
+
+def test_a_corridor_is_understood_at_once() -> None:
+    """One way, to the end: S classes, of which one is never left."""
+    n = 400
+    successors = np.minimum(np.arange(n) + 1, n - 1)[:, None]
+    found = only_class(successors, np.ones((n, 1), dtype=bool), n)
+    assert found is not None
+    assert np.flatnonzero(found).tolist() == [n - 1]
+
+
+def test_a_memory_limit_holds_for_it_too() -> None:
+    model = fmdp.problem("circle:4")
+    backup, start = ending(model, np.zeros(16))
+    assert polished(model, backup, start, 1e-6, 64, None) is None

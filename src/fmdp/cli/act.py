@@ -96,15 +96,16 @@ def act(
     return 0
 
 
-def _completed(state: str, model: FactoredMDP) -> str:
+def _completed(state: str, model: FactoredMDP) -> str | dict[str, str]:
     """ "a=1,..." with the variables that are not named, as they are in the initial state."""
     *given, last = state.split(",")
     if last.strip() != "...":
         return state
-    named = {part.partition("=")[0].strip() for part in given}
-    initial = model.structure.name_state(model.initial_state)
-    others = [f"{name}={value}" for name, value in initial.items() if name not in named]
-    return ",".join([*given, *others])
+    pairs = [part.partition("=") for part in given]
+    if not all(sign for _, sign, _ in pairs):
+        return ",".join(given)  # which is refused by name
+    named = {name.strip(): value.strip() for name, _, value in pairs}
+    return model.structure.name_state(model.initial_state) | named
 
 
 def _explained(model: FactoredMDP, policy: Any, state: tuple[int, ...], step: int) -> Explanation:

@@ -295,7 +295,14 @@ def _solve(
         found, only = None, None
         try:
             if outcome.accelerated and isinstance(tables, FactoredMDP):  # it is shown to be unique
-                only = polished(tables, backup, outcome, limits.deadline)
+                only = polished(
+                    tables,
+                    backup,
+                    outcome,
+                    limits.tolerance - room,
+                    settings.memory_limit,
+                    limits.deadline,
+                )
             if only is None:
                 found = rescue(outcome.h, converged=True)
         except TimeUp:
@@ -307,7 +314,8 @@ def _solve(
         elif found is not None and found.differ is None:
             low, high = found.bounds
             outcome = replace(outcome, upper=min(outcome.upper, high))
-            if found.h is not None and finish is not None and finish.unique_bias:
+            narrow = outcome.upper - low <= limits.tolerance
+            if narrow and found.h is not None and finish is not None and finish.unique_bias:
                 outcome = replace(outcome, h=found.h, lower=low, rescued=True)
     stats: dict[str, Any] = {"damping": outcome.damping, **engine_stats(backup)}
     stats["accelerated"] = 0

@@ -29,6 +29,7 @@ BYTES_AN_ENTRY = 64
 """Of the lists and of what is computed from them."""
 REACHABLE_STATES = 256
 """Up to which all ways between states are written out."""
+_TRIES = 8
 _CACHED_ENTRIES = 1 << 14
 """That `advantages` works on at a time."""
 
@@ -64,20 +65,22 @@ class Flat:
             return actions
         return np.take_along_axis(self.stands, actions[:, None], axis=1)[:, 0]
 
-    def advantages(self, h: Floats) -> tuple[Floats, Floats]:
-        """r + P h - h for every state and action, and how far rounding can move each: [S, A].
+    def advantages(self, h: Floats, at: Floats | None = None) -> tuple[Floats, Floats]:
+        """r + P h - h for every state and action, and how far rounding can move each: [S, A]; `at`
+        is h of the states themselves, where these are not those that h is of.
 
         Summed as r + sum p (h' - h): what stays in place costs no digits, so that a state that is
         left once in 10^9 steps is as precise as any.  Rows are taken as what they lead to; the
         probability of staying is what is left.
         """
+        own = h if at is None else at
         worth, noise = self.rewards.copy(), self.reward_sizes.copy()
         # A few states at a time: what is in between stays in the processor's cache.
         at_once = max(1, _CACHED_ENTRIES // max(1, self.successors[0].size))
         for start in range(0, self.n_states, at_once):
             some = slice(start, start + at_once)
             moved = h[self.successors[some]]
-            moved -= h[some, None, None]
+            moved -= own[some, None, None]
             moved *= self.probabilities[some]
             worth[some] += moved.sum(axis=2)
             noise[some] += np.abs(moved, out=moved).sum(axis=2)
@@ -118,7 +121,19 @@ def chain_of(model: FactoredMDP, actions: Actions, entries: int = ENTRIES) -> Fl
     return _written(model, lists, pairs, 1)
 
 
-def _written(model: FactoredMDP, lists: Successors, pairs: Indices, n_actions: int) -> Flat:
+def pairs_of(model: FactoredMDP, lists: Successors, pairs: Indices) -> Flat:
+    """Any pairs, each state * actions + action, as if each were a state with one action; successors
+    are states of the model."""
+    return _written(model, lists, pairs, 1, len(pairs))
+
+
+def _written(
+    model: FactoredMDP,
+    lists: Successors,
+    pairs: Indices,
+    n_actions: int,
+    n_states: int | None = None,
+) -> Flat:
     structure = model.structure
     columns, weights, possible = lists.rows_of(pairs)
     rewards, sizes = np.zeros(len(pairs)), np.zeros(len(pairs))
@@ -126,7 +141,7 @@ def _written(model: FactoredMDP, lists: Successors, pairs: Indices, n_actions: i
         own = means[project_some(structure.sizes, scope, pairs)]
         rewards += own
         sizes += np.abs(own)
-    shape = (structure.n_states, n_actions, -1)
+    shape = (structure.n_states if n_states is None else n_states, n_actions, -1)
     return Flat(
         columns.reshape(shape),
         weights.reshape(shape),
@@ -213,9 +228,9 @@ def reachable(n: int, origin: Indices, target: Indices) -> Mask | None:
 
 def only_class(successors: Indices, possible: Mask, most: int = REACHABLE_STATES) -> Mask | None:
     """The states of the only set that is never left, by the successors [S, ...] that are possible;
-    None where there are several, or more than `most` states. Most small models have one, and to
-    find it takes a fraction of what all ways between all states take.  Cost: a pass over the
-    successors, and S^2."""
+    None where there are several, it is not found in a few tries, or there are more than `most`
+    states. Most small models have one, and to find it takes a fraction of what all ways between all
+    states take.  Cost: a pass over the successors, and S^2 a try."""
     n = len(successors)
     if n > most:
         return None
@@ -223,24 +238,26 @@ def only_class(successors: Indices, possible: Mask, most: int = REACHABLE_STATES
     first = n * np.arange(n).reshape(n, *[1] * (successors.ndim - 1))
     edges.ravel()[(successors + first)[possible]] = True
     node = 0
-    while True:
-        there, back = _reached(edges, node), _reached(edges.T, node)
-        for_good = there & ~back
+    for _ in range(_TRIES):
+        steps, back = _steps_to(edges, node), _steps_to(edges.T, node) >= 0
+        for_good = (steps >= 0) & ~back
         if not for_good.any():  # whoever is reached comes back
-            return there if back.all() else None
-        node = int(for_good.argmax())
+            return steps >= 0 if back.all() else None
+        # From as far as possible: at the end of a long corridor one look is enough.
+        node = int(np.where(for_good, steps, -1).argmax())
+    return None
 
 
-def _reached(edges: Mask, node: int) -> Mask:
-    """[n]: the node and whatever a way leads to from there."""
-    seen = np.zeros(len(edges), dtype=np.bool_)
-    seen[node] = True
+def _steps_to(edges: Mask, node: int) -> Indices:
+    """[n]: the least number of steps from the node to each; -1 where no way leads there."""
+    steps = np.full(len(edges), -1, dtype=np.int64)
+    steps[node] = 0
     new = np.array([node])
     while len(new):
-        found = edges[new].any(axis=0) & ~seen
-        seen |= found
+        found = edges[new].any(axis=0) & (steps < 0)
+        steps[found] = steps[new[0]] + 1
         new = np.flatnonzero(found)
-    return seen
+    return steps
 
 
 def routes(flat: Flat, allowed: Mask, target: Mask) -> Indices:

@@ -5,64 +5,109 @@ steps is missing from it. The equation of the policy that is greedy at h,
 
     h + gain = r + P h        (one recurrent class: one solution up to a constant),
 
-has all of it, whatever the chain is, and where no action is better at its solution than the
-policy's own, that is the bias. Sweeps of the engine certify it as they do any h.
+has all of it, whatever the chain is. Where no action is better at its solution than the policy's
+own, that is the bias; so every action that the engine's rounding cannot tell from the policy's is
+looked at by differences, r + sum p (h' - h), whose rounding is its own and not that of the largest
+h (flat.py). What is better there takes its place, and so on.
 Cost: a linear system over the states for a policy, and one or two policies.
 """
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fmdp.elimination.backup import Backup, check_clock
 from fmdp.model import FactoredMDP
+from fmdp.planning.chains import Successors
 from fmdp.planning.component import bias_of
-from fmdp.planning.flat import chain_of, only_class
+from fmdp.planning.flat import BYTES_AN_ENTRY, ENTRIES, chain_of, only_class, pairs_of
 from fmdp.planning.improvement import certified
 from fmdp.planning.iteration import Ending
 
 Vector = NDArray[np.float64]
+Indices = NDArray[np.int64]
 
-_STATES = 1 << 12
-_POLICIES = 4
+_POLICIES = 8
 """That are tried: the first is nearly always the best."""
-_BY_ROUNDING = 4.0
-"""Allowances for rounding that the bounds of a solution are apart at most: two of them are added to
-what rounding has really done."""
+_NARROW = 1e-3
+"""Of the tolerance, how far apart the bounds of a solution are at most."""
+_APART = 4.0
+"""Allowances for rounding by which the engine tells one action from another."""
 
 
 def polished(
-    model: FactoredMDP, backup: Backup, ending: Ending, deadline: float | None
+    model: FactoredMDP,
+    backup: Backup,
+    ending: Ending,
+    tolerance: float,
+    memory_limit: int | None,
+    deadline: float | None,
 ) -> Ending | None:
-    """The ending at an h that solves the optimality equation but for rounding; None where none is
-    found. `ending.h` is one whose bounds meet, and is not changed."""
-    h, out = ending.h, np.empty_like(ending.h)
-    everyone = np.zeros(backup.n_states, dtype=np.int64)
-    backup.sweep(h, out)
+    """The ending at an h that solves the optimality equation but for the rounding of each state;
+    None where none is found, or the engine cannot certify it as well as bounds that have met should
+    be. `ending.h` is one whose bounds meet, and is not changed."""
+    n_states, n_actions = backup.n_states, model.structure.n_actions
+    entries = ENTRIES if memory_limit is None else min(ENTRIES, memory_limit // BYTES_AN_ENTRY)
+    lists = Successors(model)
+    out = np.empty_like(ending.h)
+    backup.sweep(ending.h, out)
+    actions = backup.greedy_actions(ending.h, out, "first", 0, 0.0)
     for _ in range(_POLICIES):
         check_clock(deadline)
-        chain = chain_of(model, backup.greedy_actions(h, out, "first", 0, 0.0))
-        if chain is None:
+        h = _bias(model, actions, entries)
+        if h is None:
             return None
-        recurrent = only_class(chain.successors, chain.possible, _STATES)
-        found = None if recurrent is None else bias_of(chain, everyone, int(recurrent.argmax()))
-        if found is None:
+        inside = backup.to_internal(h)
+        backup.sweep(inside, out)
+        low, high, slack = certified(backup, inside, out)
+        values = backup.action_values(h) - h[:, None]  # [S, A], -inf where not allowed
+        near = values >= values.max(axis=1, keepdims=True) - _APART * slack
+        near[np.arange(n_states), actions] = True
+        state, action = np.nonzero(near)
+        if len(state) * lists.width > entries:
             return None
-        h = backup.to_internal(found[0])
-        backup.sweep(h, out)
-        lower, upper, slack = certified(backup, h, out)
-        if upper - lower <= _BY_ROUNDING * slack:
-            return Ending(
-                ending.status,
-                lower,
-                min(upper, ending.upper),
-                ending.sweeps,
-                ending.damping,
-                h,
-                out,
-                whole=True,
-                slack=slack,
-                accelerated=ending.accelerated,
-            )
+        worth, noise = (
+            own[:, 0]
+            for own in pairs_of(model, lists, state * n_actions + action).advantages(h, h[state])
+        )
+        better = _better(state, action, actions, worth, noise)
+        if better is not None:
+            actions = better
+            continue
+        if high - low > _NARROW * tolerance:  # a large h: the engine's rounding would be told of
+            return None
+        high = min(high, ending.upper)
+        return replace(ending, lower=low, upper=high, h=inside, new=out, whole=True, slack=slack)
     return None
+
+
+def _bias(model: FactoredMDP, actions: Indices, entries: int) -> Vector | None:
+    """Of a policy with one recurrent class."""
+    chain = chain_of(model, actions, entries)
+    if chain is None:
+        return None
+    recurrent = only_class(chain.successors, chain.possible, chain.n_states)
+    if recurrent is None:
+        return None
+    found = bias_of(chain, np.zeros(chain.n_states, dtype=np.int64), int(recurrent.argmax()))
+    return None if found is None else found[0]
+
+
+def _better(
+    state: Indices, action: Indices, actions: Indices, worth: Vector, noise: Vector
+) -> Indices | None:
+    """The policy with the best action wherever one is surely better than its own; None: nowhere."""
+    own = action == actions[state]
+    held, unsure = np.empty(len(actions)), np.empty(len(actions))
+    held[state[own]], unsure[state[own]] = worth[own], noise[own]
+    gained = worth - held[state] - noise - unsure[state]
+    if not (gained > 0.0).any():
+        return None
+    found = actions.copy()
+    order = np.argsort(gained, kind="stable")  # of several the best is written last
+    order = order[gained[order] > 0.0]
+    found[state[order]] = action[order]
+    return found

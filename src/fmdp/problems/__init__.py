@@ -48,6 +48,8 @@ _HOME = {name: home for home, name in _PLACES}
 
 
 def __getattr__(name: str) -> Any:
+    if f"{__name__}.{name}" in _HOME.values():  # the module itself, as after an import
+        return import_module(f"{__name__}.{name}")
     if name not in _HOME:
         raise AttributeError(f"module 'fmdp.problems' has no attribute {name!r}")
     globals()[name] = found = getattr(import_module(_HOME[name]), name)
