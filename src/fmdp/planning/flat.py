@@ -124,16 +124,10 @@ def chain_of(model: FactoredMDP, actions: Actions, entries: int = ENTRIES) -> Fl
 def pairs_of(model: FactoredMDP, lists: Successors, pairs: Indices) -> Flat:
     """Any pairs, each state * actions + action, as if each were a state with one action; successors
     are states of the model."""
-    return _written(model, lists, pairs, 1, len(pairs))
+    return _written(model, lists, pairs, 1)
 
 
-def _written(
-    model: FactoredMDP,
-    lists: Successors,
-    pairs: Indices,
-    n_actions: int,
-    n_states: int | None = None,
-) -> Flat:
+def _written(model: FactoredMDP, lists: Successors, pairs: Indices, n_actions: int) -> Flat:
     structure = model.structure
     columns, weights, possible = lists.rows_of(pairs)
     rewards, sizes = np.zeros(len(pairs)), np.zeros(len(pairs))
@@ -141,7 +135,7 @@ def _written(
         own = means[project_some(structure.sizes, scope, pairs)]
         rewards += own
         sizes += np.abs(own)
-    shape = (structure.n_states if n_states is None else n_states, n_actions, -1)
+    shape = (len(pairs) // n_actions, n_actions, -1)
     return Flat(
         columns.reshape(shape),
         weights.reshape(shape),

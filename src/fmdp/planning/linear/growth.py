@@ -351,12 +351,11 @@ class _Growing:
         best = self.best
         assert best is not None
         found = best.plan
-        finite = math.isfinite(self.bound)
         statuses = {name: status for status, name in _FAILURES.items()}
         return replace(
             found,
             status=statuses.get(why, found.status),
-            gain_upper=self.bound if finite else found.gain_upper,
+            gain_upper=self.bound,
             objective=self.objective if math.isfinite(self.objective) else found.objective,
             iterations=self.iterations,
             seconds=time.perf_counter() - self.started,
