@@ -39,6 +39,8 @@ def test_the_action_with_every_value_and_gap(run: Any, saved: tuple[str, str]) -
         assert "bias of the policy" in found["values_of"]
         assert found["runner_up"] == {"crew": "pump_a"}
         assert found["reason"] is None
+        assert len(found["value_errors"]) == len(found["values"])
+        assert max(found["value_errors"]) < 1e-12
     said = run("act", *saved, "--state", TEXT)
     assert said.status == 0
     assert "action  crew=pump_b" in said.out
@@ -97,7 +99,7 @@ def test_a_policy_whose_gain_depends_on_the_state_has_an_action_all_the_same(
     run: Any, tmp_path: Path
 ) -> None:
     model = fmdp.FactoredMDP.from_factors(
-        [2], [2], [([0, 1], [[[1, 0], [1, 0]], [[0, 1], [0, 1]]])], [([0], [0.0, 1.0])]
+        [2], [2], [([0, 1], [[[1, 0], [1, 0]], [[0, 1], [0.5, 0.5]]])], [([0], [0.0, 1.0])]
     )
     fmdp.save(model, tmp_path / "m.json")
     fmdp.plan(model).policy.save(tmp_path / "p.npz")  # type: ignore[union-attr]
@@ -135,3 +137,25 @@ def test_a_policy_that_draws_is_refused(run: Any, saved: tuple[str, str], tmp_pa
 def test_a_policy_for_another_problem_is_refused(run: Any, saved: tuple[str, str]) -> None:
     state = "machine_0=down,machine_1=down,machine_2=down"
     assert "policy for state sizes" in run("act", "circle:3", saved[1], "--state", state).refusal
+
+
+def test_numbers_are_values(run: Any, tmp_path: Path) -> None:
+    """One bed is not the second value of the list."""
+    model = fmdp.FactoredMDP.from_functions(
+        {"beds": [2, 1]},
+        {"order": [1, 0]},
+        {"beds": ["order"]},
+        lambda name, v: v["order"] + 1,
+        {"pay": (["beds", "order"], lambda v: float(v["beds"] + v["order"] == 2))},
+    )
+    fmdp.save(model, tmp_path / "m.json")
+    policy: Any = fmdp.plan(model).policy
+    policy.save(tmp_path / "p.npz")
+    for given in ("beds=1", '{"beds": 1}', '{"beds": "1"}'):
+        said = run("act", str(tmp_path / "m.json"), str(tmp_path / "p.npz"), "--state", given,
+                   "--json").json  # fmt: skip
+        assert said["state"] == {"beds": "1"}
+        assert said["action"] == {"order": str(policy({"beds": 1})["order"])}
+        assert {type(value) for one in said["values"] for value in one[0].values()} == {str}
+    wrong = run("act", str(tmp_path / "m.json"), str(tmp_path / "p.npz"), "--state", '{"beds": 0}')
+    assert '--state: "beds" has no value 0; must be one of 2, 1' in wrong.refusal

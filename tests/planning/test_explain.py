@@ -17,9 +17,10 @@ from fmdp.errors import FmdpError, InvalidParameter, TooLarge
 from fmdp.model import AtMost, Forbidden
 from fmdp.model.spaces import decode, encode
 from fmdp.planning import one_state
-from fmdp.planning.explain import explain_greedy, explain_policy, explain_timed, policy_bias
+from fmdp.planning.explain import explain_greedy, explain_policy, explain_timed
 from fmdp.planning.linear.bases import make_basis
 from fmdp.planning.one_state import ActionSum, values_of_basis, values_of_table
+from fmdp.planning.policy_bias import policy_bias
 from fmdp.testing.oracles import dense
 from fmdp.testing.strategies import models
 
@@ -234,7 +235,7 @@ def test_the_bias_of_a_policy_solves_its_equation(problem: str) -> None:
     policy: Any = fmdp.plan(model).policy
     gain = fmdp.evaluate(model, policy).gain
     states = np.arange(flat.n_states)
-    h = policy_bias(model, policy)
+    h = policy_bias(model, policy, 0).h
     residual = (
         flat.rewards[policy.actions, states] + flat.transitions[policy.actions, states] @ h - h
     )
@@ -244,21 +245,95 @@ def test_the_bias_of_a_policy_solves_its_equation(problem: str) -> None:
 def test_the_bias_of_a_larger_policy_is_iterated(monkeypatch: pytest.MonkeyPatch) -> None:
     model = fmdp.problem("circle:4")
     policy: Any = fmdp.plan(model).policy
-    direct = policy_bias(model, policy)
-    monkeypatch.setattr("fmdp.planning.explain.DIRECT_STATES", 0)
-    np.testing.assert_allclose(policy_bias(model, policy), direct, atol=1e-4)
-    monkeypatch.setattr("fmdp.planning.explain.TABULATED_STATES", 1)
+    direct = policy_bias(model, policy, 3)
+    assert direct.error.max() < 1e-12
+    monkeypatch.setattr("fmdp.planning.policy_bias.DIRECT_STATES", 0)
+    iterated = policy_bias(model, policy, 3)
+    assert (np.abs(iterated.h - direct.h) <= iterated.error + direct.error).all()
+    assert iterated.error.max() < 1e-7
+    assert iterated.h[3] == iterated.error[3] == 0.0
+    monkeypatch.setattr("fmdp.planning.policy_bias.TABULATED_STATES", 1)
     with pytest.raises(TooLarge, match="at most 1 can"):
-        policy_bias(model, policy)
+        policy_bias(model, policy, 3)
 
 
-def test_a_policy_whose_gain_depends_on_the_state_is_refused() -> None:
-    model = fmdp.FactoredMDP.from_factors(
-        [2], [2], [([0, 1], [[[1, 0], [1, 0]], [[0, 1], [0, 1]]])], [([0], [0.0, 1.0])]
-    )
-    policy = fmdp.TablePolicy((2,), (2,), np.zeros(2, int))
+def _one_action(rows: Any, rewards: Any) -> tuple[fmdp.FactoredMDP, fmdp.TablePolicy]:
+    """A chain as a model, and its only policy."""
+    n = len(rows)
+    table = np.asarray(rows, dtype=float)[:, None, :]
+    model = fmdp.FactoredMDP.from_factors([n], [1], [([0, 1], table)], [([0], rewards)])
+    return model, fmdp.TablePolicy((n,), (1,), np.zeros(n, int))
+
+
+@pytest.mark.parametrize("states", [0, 1 << 10])
+def test_a_policy_whose_gain_depends_on_the_state_is_refused(
+    states: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both where the chain is solved and where it is iterated."""
+    monkeypatch.setattr("fmdp.planning.policy_bias.DIRECT_STATES", states)
+    model, policy = _one_action([[0.3, 0.7, 0], [0, 1, 0], [0.5, 0.25, 0.25]], [0.0, 1.0, 0.0])
+    assert explain_policy(model, policy, (2,)).chosen.value == pytest.approx(1.0, abs=1e-8)
+    model, policy = _one_action([[0.3, 0.3, 0.4], [0, 1, 0], [0, 0, 1]], [0.0, 1.0, 0.0])
     with pytest.raises(InvalidParameter, match="depends on the state"):
         explain_policy(model, policy, (0,))
+
+
+def test_values_are_given_where_every_action_leads_to_one_class() -> None:
+    """States 0 and 1 are one class, 2 another; only from state 0 an action leads over."""
+    moves = np.zeros((3, 2, 3))
+    moves[0, 0], moves[0, 1] = [0.5, 0.5, 0.0], [0.0, 0.5, 0.5]
+    moves[1, :] = [1.0, 0.0, 0.0]
+    moves[2, :, 2] = 1.0
+    model = fmdp.FactoredMDP.from_factors(
+        [3], [2], [([0, 1], moves)], [([0, 1], [[0.0, 0.0], [1.0, 2.0], [5.0, 4.0]])]
+    )
+    policy = fmdp.TablePolicy((3,), (2,), np.zeros(3, int))
+    # The gain of {0, 1} is 1/3, that of {2} is 5.
+    said = explain_policy(model, policy, (1,))
+    assert [one.value for one in said.values] == pytest.approx([4 / 3, 1 / 3])
+    said = explain_policy(model, policy, (2,))
+    assert [one.value for one in said.values] == pytest.approx([5.0, 4.0])
+    with pytest.raises(InvalidParameter, match="another recurrent class") as refused:
+        explain_policy(model, policy, (0,))
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("leak", [1e-6, 1e-9, 1e-12, 1e-14, 1e-18])
+def test_slow_chains_are_right_to_the_printed_digits(leak: float) -> None:
+    """Two rooms that pay 0.3 and 0.5, left with the leak: h differs by 0.1 / leak, so that the
+    policy's own value is its gain 0.4 and moving over with probability 1/2 is worth 0.05 / leak
+    more than its reward 0.4."""
+    moves = np.zeros((2, 2, 2))
+    moves[:, 0] = [[1 - leak, leak], [leak, 1 - leak]]
+    moves[:, 1] = 0.5
+    model = fmdp.FactoredMDP.from_factors(
+        [2], [2], [([0, 1], moves)], [([0, 1], [[0.3, 0.4], [0.5, 0.4]])]
+    )
+    policy = fmdp.TablePolicy((2,), (2,), np.zeros(2, int), model.structure.naming)
+    said = explain_policy(model, policy, (0,))
+    assert said.chosen.value == pytest.approx(0.4, rel=1e-14)
+    assert said.values[0].value == pytest.approx(0.4 + 0.05 / leak, rel=1e-14)
+    row = str(said).splitlines()[4].split()
+    assert row[:2] == ["0", "0.4"]
+
+
+def test_a_step_that_happens_to_be_zero_does_not_end_the_refinement() -> None:
+    """Two states that pay the same: h is 0, though the gain of the first solution is off by a bit,
+    which 5e13 steps would make 0.003."""
+    moves = np.array(
+        [[0.9999999916850475, 8.31495246732012e-09], [2.1070505810482705e-14, 0.9999999999999789]]
+    )
+    model, policy = _one_action(moves, [0.4, 0.4])
+    bias = policy_bias(model, policy, 0)
+    assert np.abs(bias.h).max() <= bias.error.max() < 1e-12
+
+
+def test_values_that_rounding_leaves_unknown_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = fmdp.problem("circle:3")
+    policy: Any = fmdp.plan(model).policy
+    monkeypatch.setattr("fmdp.planning.policy_bias._REFINEMENTS", 0)
+    with pytest.raises(InvalidParameter, match="unknown by up to"):
+        explain_policy(model, policy, model.initial_state)
 
 
 def test_a_bad_policy_shows_its_gap() -> None:
@@ -380,7 +455,7 @@ def test_values_at_a_step_are_those_of_backward_induction(
     assert said.criterion == "finite"
     assert said.discount == discount
     found = {tuple(one.action.values()): one.value for one in said.values}
-    name = model.structure.name_action
+    name = model.structure.naming.actions.as_listed
     for index, number in enumerate(expected):
         action = tuple(name(decode(index, model.structure.action_sizes)).values())
         assert found[action] == pytest.approx(number, abs=1e-6)

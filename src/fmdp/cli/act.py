@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,6 +15,7 @@ from fmdp.errors import FmdpError, InvalidParameter, printable
 
 if TYPE_CHECKING:
     from fmdp.model import FactoredMDP
+    from fmdp.model.naming import Value
     from fmdp.planning.explain import Explanation
 
 
@@ -121,6 +123,11 @@ def _explained(model: FactoredMDP, policy: Any, state: tuple[int, ...], step: in
     return explain_greedy(model, policy, state)
 
 
+def _names(action: Mapping[str, Value]) -> dict[str, str]:
+    """Return an action by the names of its values, which are texts in all JSON output."""
+    return {name: str(value) for name, value in action.items()}
+
+
 def _fields(
     problem: str,
     policy: Path,
@@ -131,17 +138,19 @@ def _fields(
     reason: str | None,
 ) -> dict[str, Any]:
     structure = model.structure
-    values = forbidden = runner_up = None
+    values = errors = forbidden = runner_up = None
     if found is not None:
-        values = [[dict(one.action), one.value, one.gap] for one in found.values]
-        forbidden = [dict(action) for action in found.forbidden]
-        runner_up = None if found.runner_up is None else dict(found.runner_up.action)
+        errors = [one.error for one in found.values]
+        values = [[_names(one.action), one.value, one.gap] for one in found.values]
+        forbidden = [_names(action) for action in found.forbidden]
+        runner_up = None if found.runner_up is None else _names(found.runner_up.action)
     return {
         "problem": problem,
         "policy": str(policy),
         "state": structure.name_state(state),
         "action": structure.name_action(chosen),
         "values": values,
+        "value_errors": errors,
         "values_of": None if found is None else found.of,
         "runner_up": runner_up,
         "forbidden": forbidden,

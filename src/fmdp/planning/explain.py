@@ -12,9 +12,14 @@ the optimal bias (exact), h_w (the linear program: the values that its policy is
 A plan for the worst or the best case inside intervals has an h of the nested backup N, in the place
 of whose P h the model's own numbers would be those of nobody: its values are R + N_a h - h(s).
 
+The bias of a policy is defined up to one constant per recurrent class. So the values of a state are
+defined where the policy, after any action there, ends in one and the same class; elsewhere they are
+refused. They come with bounds on their errors (policy_bias.py), and digits below these bounds are
+not printed.
+
 Cost: one state's backup (one_state.py), or one of all states where there are intervals; the bias of
-a policy, where it is needed, is a policy evaluation by elimination, or a linear solve up to 1,024
-states.
+a policy, where it is needed, is a policy evaluation by elimination, or a few direct solutions up to
+1,024 states.
 """
 
 from __future__ import annotations
@@ -27,26 +32,27 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fmdp.elimination.backup import Backup, backup_for
+from fmdp.elimination.backup import backup_for
 from fmdp.errors import InvalidParameter, TooLarge, printable
 from fmdp.memory import describe_count
 from fmdp.model import FactoredMDP
-from fmdp.model.naming import Assignment
-from fmdp.model.spaces import decode, encode, project, shown
-from fmdp.numerals import short_number
-from fmdp.planning import iteration
-from fmdp.planning.chains import policy_matrix
-from fmdp.planning.evaluate import (
-    DIRECT_STATES,
-    TABULATED_STATES,
-    action_table,
-    timed_values,
-)
+from fmdp.model.naming import Assignment, Value
+from fmdp.model.spaces import decode, encode, shown
+from fmdp.numerals import rounded_number, upper_text
+from fmdp.planning.evaluate import timed_values
+from fmdp.planning.flat import rounding_of
 from fmdp.planning.intervals import refuse_without_intervals, tables_of
-from fmdp.planning.one_state import ActionSum, values_of_basis, values_of_table
-from fmdp.planning.plan import Plan, Status
+from fmdp.planning.one_state import (
+    ActionSum,
+    count_successors,
+    expected_next,
+    rewards_of,
+    values_of_basis,
+    values_of_table,
+)
+from fmdp.planning.plan import Plan
 from fmdp.planning.policy import Policy, has_sizes_of
-from fmdp.planning.prepared import DEFAULT_SWEEPS, tolerance_of
+from fmdp.planning.policy_bias import policy_bias, several_classes
 from fmdp.planning.timed import TimedPolicy
 
 Floats = NDArray[np.float64]
@@ -61,8 +67,8 @@ _NESTED_PAIRS = 1 << 24
 """States x joint actions up to which a plan for intervals is explained."""
 _FORBIDDEN_PRINTED = 3
 _PRINTED = 20
-_BIAS_TOLERANCE = 1e-9
-"""Of the bias of a policy, in units of `Structure.reward_unit`."""
+_TOLD = 1e-3
+"""Largest error of a value, relative to it or to the unit of the reward, at which it is told."""
 
 
 _OF_BIAS = "R + P h - h(s), h the optimal bias: the best is the gain"
@@ -87,16 +93,20 @@ class ActionValue:
     Attributes
     ----------
     action
-        The value of every action variable, by name.
+        The value of every action variable by its name, as the value was listed.
     value
         What it is worth; `Explanation.of` says in which sense. None where only gaps are known.
     gap
         How much less that is than the best action's.
+    error
+        Bound on the error of the value: of a policy that is explained, on the whole error; of a
+        plan's bias, on what rounding can have done to it. None where no bound is known.
     """
 
-    action: Mapping[str, str]
+    action: Mapping[str, Value]
     value: float | None
     gap: float
+    error: float | None = None
 
 
 @dataclass(frozen=True)
@@ -106,9 +116,9 @@ class Explanation:
     Attributes
     ----------
     state
-        The state that was asked, by name.
+        The state that was asked, by name, with its values as they were listed.
     action
-        What the policy does there, by name.
+        What the policy does there, in the same form.
     values
         The allowed actions, best first: all of them up to 4,096, else the best 20 and the policy's.
     of
@@ -125,14 +135,14 @@ class Explanation:
         The largest range of a reward factor, in which differences are to be seen.
     """
 
-    state: Mapping[str, str]
-    action: Mapping[str, str]
+    state: Mapping[str, Value]
+    action: Mapping[str, Value]
     values: tuple[ActionValue, ...]
     of: str
     criterion: str
     discount: float | None
     n_actions: int
-    forbidden: tuple[Mapping[str, str], ...] = ()
+    forbidden: tuple[Mapping[str, Value], ...] = ()
     unit: float = 1.0
 
     @property
@@ -152,9 +162,9 @@ class Explanation:
         known = shown[0].value is not None
         rows = [[*self.action, *(["value"] if known else []), "gap", ""]]
         for one in shown:
-            value = [short_number(one.value)] if known else []
+            value = [] if one.value is None else [rounded_number(one.value, one.error)]
             mark = "<- the policy's" if one.action == self.action else ""
-            rows.append([*one.action.values(), *value, self._gap(one.gap), mark])
+            rows.append([*map(str, one.action.values()), *value, self._gap(one), mark])
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         table = [
             "  " + "  ".join(word.ljust(w) for word, w in zip(row, widths, strict=True)).rstrip()
@@ -172,13 +182,16 @@ class Explanation:
         lines.append(f"value   {self.of}")
         return "\n".join(map(printable, lines))
 
-    def _gap(self, gap: float) -> str:
-        if 0.0 < gap < 1e-6 * self.unit:
-            return f"below {1e-6 * self.unit:.1g}"
-        return short_number(gap, 4)
+    def _gap(self, one: ActionValue) -> str:
+        """Return the gap with the digits that are known; both values have errors."""
+        error = (one.error or 0.0) + (self.values[0].error or 0.0)
+        least = max(1e-6 * self.unit, 2.0 * error)
+        if 0.0 < one.gap < least:
+            return f"below {upper_text(least, 1)}"
+        return rounded_number(one.gap, error, 4)
 
 
-def _pairs(named: Mapping[str, str]) -> str:
+def _pairs(named: Mapping[str, Value]) -> str:
     return ", ".join(f"{name}={value}" for name, value in named.items())
 
 
@@ -228,12 +241,43 @@ def explain_policy(model: FactoredMDP, policy: Policy, state: Assignment) -> Exp
     Raises
     ------
     InvalidParameter
-        Where it is no state, or the gain of the policy depends on the state.
+        Where it is no state, the policy may end in several recurrent classes after an action
+        there, or rounding leaves the values unknown.
     TooLarge
         Where the policy cannot be evaluated exactly.
     """
-    checked = model.structure.check_state(state)
-    return _of_table(model, policy, checked, policy_bias(model, policy), None, _OF_POLICY)
+    structure = model.structure
+    checked = structure.check_state(state)
+    bias = policy_bias(model, policy, encode(checked, structure.state_sizes))
+    own = encode(structure.check_action(policy(checked)), structure.action_sizes)
+    listed = _allowed(model, checked)
+    listed[own] = True  # also where a constraint forbids it: it is what the policy does
+    if (count_successors(model, ~bias.defined, checked)[listed] > 0.0).any():
+        raise several_classes("an action leads to another recurrent class of the policy")
+    values = values_of_table(model, bias.h, checked, 1.0)
+    errors = _errors(model, bias.h, bias.error, checked)
+    rounded_gain = bias.gain_error + 2.0 * float(np.finfo(np.float64).eps) * abs(bias.gain)
+    if rounded_gain < errors[own]:  # the value of the policy's own action is its gain
+        values[own], errors[own] = bias.gain, rounded_gain
+    known = np.maximum(np.abs(values), structure.reward_unit)
+    if (errors[listed] > _TOLD * known[listed]).any():
+        raise InvalidParameter(
+            f"rounding leaves the values of this state unknown by up to "
+            f"{upper_text(float(errors[listed].max()), 2)}: the policy's chain is too slow to be "
+            f"explained"
+        )
+    return _enumerated(model, policy, checked, values, None, _OF_POLICY, errors=errors)
+
+
+def _errors(model: FactoredMDP, h: Floats, errors: Floats, state: tuple[int, ...]) -> Floats:
+    """Return a bound on the error of R + P h, where h is counted from the state and has these
+    errors: [A]."""
+    structure = model.structure
+    rounding = rounding_of(structure.m + structure.l, sum(structure.state_sizes))
+    rewards = rewards_of(model, state)
+    sizes = replace(rewards, tables=tuple(np.abs(table) for table in rewards.tables))
+    moved = expected_next(model, errors + rounding * np.abs(h), state)
+    return 1.01 * (rounding * sizes.all() + moved)
 
 
 def explain_greedy(model: FactoredMDP, policy: Any, state: Assignment) -> Explanation:
@@ -315,10 +359,16 @@ def _of_table(
     discount: float | None,
     words: str,
 ) -> Explanation:
-    values = values_of_table(model, h, state, 1.0 if discount is None else discount)
-    if discount is None:
-        values -= h[encode(state, model.structure.state_sizes)]
-    return _enumerated(model, policy, state, values, discount, words)
+    """Return the explanation by a table h of the bias, or of the values under a discount."""
+    if discount is not None:
+        values = values_of_table(model, h, state, discount)
+        return _enumerated(model, policy, state, values, discount, words)
+    # Counted from the state before anything is summed: what h has in common costs no digits.
+    counted = h - h[encode(state, model.structure.state_sizes)]
+    rounded = np.full(len(h), 2.0 * float(np.finfo(np.float64).eps) * float(np.abs(h).max()))
+    values = values_of_table(model, counted, state, 1.0)
+    errors = _errors(model, counted, rounded, state)
+    return _enumerated(model, policy, state, values, None, words, errors=errors)
 
 
 def _of_case(plan: Plan, model: FactoredMDP, state: tuple[int, ...], case: str) -> Explanation:
@@ -395,13 +445,13 @@ def _enumerated(
     words: str,
     *,
     known: bool = True,
+    errors: Floats | None = None,
 ) -> Explanation:
+    """Return the explanation by the values [A] of all joint actions, with bounds on their errors
+    where these are known."""
     structure = model.structure
     sizes = structure.action_sizes
-    allowed = np.ones(len(values), dtype=np.bool_)
-    if structure.constraints:
-        allowed[:] = False
-        allowed[structure.allowed_actions(state)] = True
+    allowed = _allowed(model, state)
     chosen = structure.check_action(policy(state))
     own = encode(chosen, sizes)
     order = np.flatnonzero(allowed)[np.argsort(-values[allowed], kind="stable")]
@@ -413,7 +463,18 @@ def _enumerated(
     listed = [(decode(place, sizes), float(values[place])) for place in places]
     refused = [] if len(values) > ALL_LISTED else np.flatnonzero(~allowed).tolist()
     forbidden = [decode(place, sizes) for place in refused if place != own]
-    return _record(model, chosen, state, listed, forbidden, discount, words, known)
+    bounds = None if errors is None else dict(zip(places, errors[places].tolist(), strict=True))
+    return _record(model, chosen, state, listed, forbidden, discount, words, known, bounds)
+
+
+def _allowed(model: FactoredMDP, state: tuple[int, ...]) -> NDArray[np.bool_]:
+    """Return which joint actions are allowed in a state: [A]."""
+    structure = model.structure
+    allowed = np.ones(structure.n_actions, dtype=np.bool_)
+    if structure.constraints:
+        allowed[:] = False
+        allowed[structure.allowed_actions(state)] = True
+    return allowed
 
 
 def _record(
@@ -425,17 +486,24 @@ def _record(
     discount: float | None,
     words: str,
     known: bool,
+    errors: Mapping[int, float] | None = None,
 ) -> Explanation:
+    """Return the explanation of the listed actions and values; `errors` by index of the action."""
     structure = model.structure
-    name = structure.naming.actions.named
+    name = structure.naming.actions.as_listed
     best = max(value for _, value in listed)
     # The policy's own comes first of those that are as good.
     ordered = sorted(listed, key=lambda one: (best - one[1], one[0] != chosen))
     return Explanation(
-        state=structure.name_state(state),
+        state=structure.naming.states.as_listed(state),
         action=name(chosen),
         values=tuple(
-            ActionValue(name(action), value if known else None, best - value)
+            ActionValue(
+                name(action),
+                value if known else None,
+                best - value,
+                None if errors is None else errors[encode(action, structure.action_sizes)],
+            )
             for action, value in ordered
         ),
         of=words,
@@ -445,72 +513,3 @@ def _record(
         forbidden=tuple(map(name, forbidden)),
         unit=structure.reward_unit,
     )
-
-
-# ---- the bias of a policy ------------------------------------------------------------------------
-
-
-def policy_bias(model: FactoredMDP, policy: Policy) -> Floats:
-    """h with R_pi + P_pi h - h = gain, [S] in C order, 0 at its least.
-
-    Raises
-    ------
-    InvalidParameter
-        Where there is none: the gain of the policy depends on the state, or it takes too long.
-    TooLarge
-        Where there are too many states.
-    """
-    structure = model.structure
-    if structure.n_states > TABULATED_STATES:
-        raise TooLarge(
-            f"a policy over {describe_count(structure.n_states)} states cannot be evaluated "
-            f"exactly; at most {describe_count(TABULATED_STATES)} can",
-            8 * structure.n_states,
-            8 * TABULATED_STATES,
-        )
-    actions = action_table(model, policy)
-    goal = _BIAS_TOLERANCE * structure.reward_unit
-    if structure.n_states <= DIRECT_STATES:
-        h = _solved(model, actions, goal)
-    else:
-        h = _iterated(model, actions)
-    if h is None:
-        raise InvalidParameter(
-            "what the policy gains depends on the state, it has several recurrent classes, or it "
-            "settles too slowly to be told; there are no values to explain by"
-        )
-    h -= h.min()
-    return h
-
-
-def _solved(model: FactoredMDP, actions: NDArray[np.int64], goal: float) -> Floats | None:
-    """(I - P) h + gain = R and h(first) = 0: singular where there are several recurrent classes."""
-    n = model.structure.n_states
-    matrix = policy_matrix(model, actions)
-    pairs = np.arange(n) * model.structure.n_actions + actions
-    rewards = np.zeros(n)
-    for scope, means in zip(model.structure.reward_scopes, model.rewards, strict=True):
-        rewards += means[project(model.structure.sizes, scope)[pairs]]
-    system = np.zeros((n + 1, n + 1))
-    system[:n, :n] = np.eye(n) - matrix
-    system[:n, n] = 1.0
-    system[n, 0] = 1.0
-    try:
-        found = np.linalg.solve(system, np.append(rewards, 0.0))
-    except np.linalg.LinAlgError:
-        return None
-    h, gain = found[:n], found[n]
-    residual = np.abs(rewards + matrix @ h - h - gain).max()
-    return h if residual <= max(goal, 1e-12 * float(np.abs(h).max())) else None
-
-
-def _iterated(model: FactoredMDP, actions: NDArray[np.int64]) -> Floats | None:
-    backup = Backup(model.structure, share_for=model)
-    outcome = iteration.solve(
-        iteration.PolicyOperator(backup, actions),
-        np.zeros(backup.n_states),
-        iteration.Limits(tolerance_of(None, model.structure), DEFAULT_SWEEPS, None),
-    )
-    if outcome.status is not Status.CONVERGED:
-        return None
-    return backup.to_canonical(outcome.h)

@@ -178,6 +178,28 @@ def rewards_of(model: FactoredMDP, state: Sequence[int]) -> ActionSum:
 
 def values_of_table(model: FactoredMDP, h: Floats, state: Sequence[int], discount: float) -> Floats:
     """R(s, a) + discount (P h)(s, a) for every joint action: [A]; h is [S] in C order."""
+    expected = expected_next(model, h, state)
+    return rewards_of(model, state).all() + discount * expected
+
+
+def expected_next(model: FactoredMDP, h: Floats, state: Sequence[int]) -> Floats:
+    """Return (P h)(s, a) for every joint action: [A]; h is [S] in C order."""
+    return _expectations(h, model.structure.state_sizes, *_rows_in_state(model, state))
+
+
+def count_successors(model: FactoredMDP, among: NDArray[np.bool_], state: Sequence[int]) -> Floats:
+    """Return how many of the states in `among` [S] may follow each joint action: [A].
+
+    Only the supports of the factors count, so that no product of probabilities can underflow.
+    """
+    rows, which = _rows_in_state(model, state)
+    supports = [(own > 0.0).astype(np.float64) for own in rows]
+    sizes = model.structure.state_sizes
+    return _expectations(among.astype(np.float64), sizes, supports, which)
+
+
+def _rows_in_state(model: FactoredMDP, state: Sequence[int]) -> tuple[list[Floats], list[Indices]]:
+    """Return the rows that each factor has in one state, and which of them each action uses."""
     structure = model.structure
     n_actions = structure.n_actions
     if n_actions > ENUMERATED:
@@ -192,8 +214,7 @@ def values_of_table(model: FactoredMDP, h: Floats, state: Sequence[int], discoun
         actions, own = _in_state(structure, scope, table, state)
         rows.append(own)
         which.append(project(structure.action_sizes, actions))
-    expected = _expectations(h, structure.state_sizes, rows, which)
-    return rewards_of(model, state).all() + discount * expected
+    return rows, which
 
 
 def values_of_basis(
