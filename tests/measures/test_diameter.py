@@ -134,6 +134,26 @@ def test_slowly_mixing_models(switch: float) -> None:
     assert found(model).value == pytest.approx(expected, rel=1e-14 * expected + 1e-11)
 
 
+@pytest.mark.parametrize("n", [3, 20, 40])
+@pytest.mark.parametrize("leak", [1e-6, 1e-12, 1e-15, 1e-17, 1e-60])
+def test_a_corridor_of_slow_steps(n: int, leak: float) -> None:
+    """One of n - 1 steps is taken in (stay + leak) / leak tries on average."""
+    stay = 1.0 - leak
+    table = np.zeros((n, 2, n))
+    for s in range(n):
+        for action, other in enumerate((max(s - 1, 0), min(s + 1, n - 1))):
+            table[s, action, s] += stay
+            table[s, action, other] += leak
+    scopes = [((0, 1), table.reshape(-1, n))]
+    found = diameter(FactoredMDP.from_factors((n,), (2,), scopes, []))
+    assert found is not None
+    true = (n - 1) * (stay + leak) / leak
+    assert found.value == pytest.approx(true, rel=1e-10)
+    assert found.lower <= true * (1 + 1e-15)
+    assert found.upper >= true * (1 - 1e-15)
+    assert found.upper - found.lower <= 1e-9 * true
+
+
 def test_a_single_state_has_diameter_0() -> None:
     model = FactoredMDP.from_factors((1, 1), (2,), [((), [1.0]), ((0,), [[1.0]])])
     assert found(model).value == 0.0

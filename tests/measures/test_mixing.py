@@ -82,6 +82,14 @@ def test_a_time_that_rounding_leaves_in_doubt_is_not_given() -> None:
     assert chain_mixing_time(chain) is None
 
 
+def test_a_chain_that_is_hardly_ever_left_has_no_traceback() -> None:
+    """1 - 1e-18 is 1, so that I - P is singular in doubles. From state 1 the other is not met in
+    any number of steps that doubles can tell apart."""
+    assert chain_mixing_time(np.array([[1.0, 1e-18], [1e-18, 1.0]])) is None
+    # State 1 is as good as never met again: what counts is the way from there.
+    assert chain_mixing_time(np.array([[1.0, 1e-18], [0.5, 0.5]])) == 2.0
+
+
 def test_infinite_by_the_support() -> None:
     assert chain_mixing_time(np.array([[0, 1.0], [1, 0]])) == math.inf
     assert chain_mixing_time(np.eye(2)) == math.inf

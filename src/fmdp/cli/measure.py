@@ -81,7 +81,8 @@ def print_measures(problem: str, structure: Structure, found: Measures, seconds:
     def known(value: float | None, digits: int = 9) -> str:
         return missing if value is None else short_number(value, digits)
 
-    def largest(bounds: tuple[float, float] | None, digits: int = 9) -> str:
+    def between(bounds: tuple[float, float] | None, digits: int = 9) -> str:
+        """Return a number, where the bounds agree in its digits, or both bounds."""
         if bounds is None:
             return missing
         lower, upper = (short_number(bound, digits) for bound in bounds)
@@ -91,7 +92,10 @@ def print_measures(problem: str, structure: Structure, found: Measures, seconds:
 
     spans = found.factored_spans
     factored = found.largest_factored_spans_bounds
-    each = missing if factored is None else ", ".join(largest(own, 4) for own in factored)
+    each = missing if factored is None else ", ".join(between(own, 4) for own in factored)
+    diameter = known(found.diameter)
+    if found.diameter is None and found.diameter_bounds is not None:
+        diameter = between(found.diameter_bounds)
     gain = known(found.gain)
     if multichain and found.gain_bounds is not None:
         gain = f"{interval_text(*found.gain_bounds)}, depending on the state"
@@ -100,11 +104,11 @@ def print_measures(problem: str, structure: Structure, found: Measures, seconds:
             [
                 ("problem", problem),
                 ("states", describe_count(structure.n_states)),
-                ("diameter", known(found.diameter)),
+                ("diameter", diameter),
                 ("span", known(found.span)),
                 ("factored spans", missing if spans is None else numbers_text(spans)),
                 ("their sum Q", known(found.factored_span_sum)),
-                ("largest span of an optimal policy", largest(found.largest_span_bounds)),
+                ("largest span of an optimal policy", between(found.largest_span_bounds)),
                 ("largest factored spans", each),
                 ("their sum", known(found.largest_factored_span_sum)),
                 ("gain", gain),

@@ -29,6 +29,7 @@ from fmdp.measures.reachability import OPERATIONS, Graph, is_communicating, with
 from fmdp.model import FactoredMDP
 from fmdp.model.spaces import decode
 from fmdp.planning.chains import hitting_times, policy_matrix, sparse_hitting_times
+from fmdp.planning.flat import flat_of
 from fmdp.progress import PartsReport
 
 Vector = NDArray[np.float64]
@@ -40,6 +41,10 @@ ALWAYS_STATES = 1024
 MULTIPLY_ADDS = 400_000_000_000
 """Above that, only if the sweeps that are expected take at most this: a minute or two."""
 
+_MET = 1e-6
+"""Largest relative distance of bounds between which a number is given."""
+_FLAT_ENTRIES = 1 << 20
+"""States x actions x successors up to which policies are compared on written-out rows."""
 _EPS = float(np.finfo(np.float64).eps)
 _FEW_SWEEPS = 16  # for each target, on average
 _FIRST_SWEEPS = 48  # for each target before the survivors are looked at
@@ -58,7 +63,8 @@ class Diameter:
     Attributes
     ----------
     value
-        Expected steps between the two states that are farthest apart; infinity is a value.
+        Expected steps between the two states that are farthest apart; infinity is a value. None
+        where rounding keeps the bounds apart by more than a millionth.
     lower
         At most the diameter.
     upper
@@ -69,7 +75,7 @@ class Diameter:
         The state to which it takes that long; None where the diameter is infinite or 0.
     """
 
-    value: float
+    value: float | None
     lower: float
     upper: float
     source: tuple[int, ...] | None
@@ -85,7 +91,7 @@ def diameter(
     operations: int = OPERATIONS,
     progress: PartsReport | None = None,
 ) -> Diameter | None:
-    """The diameter of a model: the longest of the shortest expected times between two states.
+    """Return the diameter of a model: the longest of the shortest expected times between states.
 
     Parameters
     ----------
@@ -126,10 +132,13 @@ def diameter(
     search = _FarthestTarget(bare, backup, tolerance, progress)
     search.run()
     farthest, sizes = search.leader, model.structure.state_sizes
+    lower = min(farthest.lower, farthest.value) * (1.0 - _LAST_DIGITS)
+    upper = max(search.upper, farthest.value) * (1.0 + _LAST_DIGITS)
+    met = math.isinf(lower) or upper - lower <= _MET * upper
     return Diameter(
-        value=farthest.value,
-        lower=min(farthest.lower, farthest.value) * (1.0 - _LAST_DIGITS),
-        upper=max(search.upper, farthest.value) * (1.0 + _LAST_DIGITS),
+        value=farthest.value if met else None,
+        lower=lower,
+        upper=upper,
         source=decode(farthest.source, sizes),
         target=decode(farthest.target, sizes),
     )
@@ -147,8 +156,9 @@ class _Times:
     the same, which keeps the digits that decide.
     """
 
-    def __init__(self, n_states: int, target: int) -> None:
+    def __init__(self, n_states: int, target: int, rounding: float) -> None:
         self.target = target
+        self.rounding = rounding
         self.u = np.zeros(n_states)
         self.u[target] = -1.0
         self.peak = 1.0
@@ -162,10 +172,10 @@ class _Times:
         return int(self.u.argmax())
 
     def noise(self) -> float:
-        """What rounding may do to r: a few units in the largest difference that is summed."""
+        """Bound what rounding may do to r: a few units in the largest difference that is summed."""
         away = self.u.copy()
         away[self.target] = 0.0
-        return -4 * _EPS * float(away.min())
+        return -self.rounding * float(away.min())
 
     def move_to(self, v: Vector) -> None:
         """Go on from v; the bounds stay."""
@@ -209,9 +219,11 @@ class _FarthestTarget:
         self.tolerance = tolerance
         self.progress = progress if progress is not None else _silent
         self.n = backup.n_states
-        self.leader = _Times(self.n, 0)
+        self.rounding = 4 * _EPS + _defect(model)
+        self.leader = _Times(self.n, 0, self.rounding)
         self.upper = 0.0
         self.graph = Graph(self.model)
+        self.flat = flat_of(model, _FLAT_ENTRIES)
         solve = 30 * self.n**2 if self.graph.is_sparse else 30 * self.n**2 + self.n**3 // 4
         self.patience = _SOLVES * solve // sweep_price(backup) + 2 * _STRIDE
 
@@ -222,7 +234,7 @@ class _FarthestTarget:
         for done, target in enumerate(np.random.default_rng(0).permutation(self.n)):
             if done % 64 == 0:
                 self.progress(done, self.n, "diameter: bounding the time to each state")
-            times = _Times(self.n, int(target))
+            times = _Times(self.n, int(target), self.rounding)
             # No bound before every state has heard of the target: its depth in sweeps.
             depth = self.graph.depth(times.target)
             if depth < self.patience:
@@ -308,25 +320,43 @@ class _FarthestTarget:
             times.peak = times.value = float(cost.max())
             # Elimination without subtraction is exact for a chain whose rates are each changed by a
             # few n units of rounding, and times move by 2 n times as much (O'Cinneide 1993).
-            times.upper = times.value * (1.0 + 6.0 * len(cost) ** 2 * _EPS)
+            unsure = 6.0 * len(cost) ** 2 * _EPS + 2.0 * self.tolerance
+            times.upper = times.value * (1.0 + unsure)
             if math.isinf(times.peak):  # beyond the range of numbers
                 times.lower = math.inf
                 break
             times.u = cost - times.peak
-            ahead, best = _least(self.backup, times.u)
+            r, noise, best = self._savings(times, cost)
             # The policy itself has r = 1; an action that saves something has more.
-            r = times.u - ahead
-            r[target] = 1.0
-            noise = times.noise()
             better = r > 1.0 + noise
+            most = max(1.0, float((r + noise).max()))
+            times.lower = max(times.lower, times.peak / most)
             total = float(cost.sum())
-            times.lower = max(times.lower, times.peak / (max(1.0, float(r.max())) + noise))
             stuck = total >= previous * (1.0 - 4 * _EPS)
             if not better.any() or stuck or self._beaten(times):
                 break
             previous = total
             actions = np.where(better, best, actions)
         times.gap = 0.0
+
+    def _savings(self, times: _Times, cost: Vector) -> tuple[Vector, Vector, Actions]:
+        """Return r = v - min_a P_a v, a bound on its rounding, and the best actions: [S] each.
+
+        Small models sum differences, p (v(s) - v(s')), so that staying costs no digits.
+        """
+        if self.flat is None:
+            ahead, best = _least(self.backup, times.u)
+            r, noise = times.u - ahead, np.full(self.n, times.noise())
+        else:
+            worth, unsure = self.flat.advantages(cost)
+            # The rows of the model are divided by their sums, which adds to the rounding.
+            unsure *= 2.0 + _defect(self.model) / _EPS
+            chosen = worth.argmin(axis=1)
+            places = np.arange(self.n)
+            r, noise = -worth[places, chosen], (unsure - worth).max(axis=1) + worth.min(axis=1)
+            best = self.flat.played(chosen)
+        r[times.target], noise[times.target] = 1.0, 0.0
+        return r, noise, best
 
     def _evaluate(self, actions: Actions, target: int) -> Vector:
         if self.graph.is_sparse:
@@ -344,6 +374,15 @@ def _least(backup: Backup, u: Vector) -> tuple[Vector, Actions]:
     backup.sweep(source, value)
     least = -backup.to_canonical(value)
     return least, backup.greedy_actions(source, value, "first", 0, 0.0)
+
+
+def _defect(model: FactoredMDP) -> float:
+    """Bound by how much the rows of P miss 1, rounding of the products included."""
+    missed = [
+        float(np.abs(table.sum(axis=1) - 1.0).max()) + table.shape[1] * _EPS
+        for table in model.transitions
+    ]
+    return float(sum(missed))
 
 
 def _silent(done: int, total: int, text: str) -> None:

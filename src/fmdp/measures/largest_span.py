@@ -23,33 +23,40 @@ This is a longest simple path where moves are deterministic, so no fast algorith
 3. Otherwise the policies are enumerated, from each state only over the states that they reach.
 
 The steps are in span_search.py. 2 and 3 stop after a number of policies; the bounds that are left
-hold. Gaps of at most 1e-9 units of the reward count as none; where rounding is larger than that,
-there is no answer. Dense algebra: S^3 a policy.
+hold.
+
+Whether a gap is zero is proved, never guessed from a small number (exact_gaps.py): a gap of 1e-12
+that is paid for 10^12 steps counts.  The model is the one that its doubles write down exactly, so
+actions are tied where they are tied exactly.  Models with few states are searched in long decimals;
+larger ones in doubles, and again in decimals if rounding keeps the bounds apart.  Where it is not
+proved which gaps are zero, the bounds are 0 and infinity.
 """
 
 from __future__ import annotations
 
+import decimal
 import math
 from dataclasses import dataclass
+from decimal import Decimal
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from fmdp.measures.span_search import (
-    Actions,
-    Effort,
-    Interval,
-    Matrix,
-    Search,
-    Vector,
-    recurrent,
-    stationary_law,
-)
+from fmdp.measures import exact_gaps
+from fmdp.measures.exact_gaps import Undecided
+from fmdp.measures.integer_model import integer_model
+from fmdp.measures.span_search import Effort, Numerals, Search
+from fmdp.measures.without_subtraction import Numbers
 from fmdp.model import FactoredMDP
 from fmdp.model.products import flatten
-from fmdp.planning.component import one_gain
-from fmdp.planning.flat import Flat, flat_of
+from fmdp.model.spaces import project_some
+from fmdp.planning.flat import Flat, end_components, flat_of
 from fmdp.planning.gains import best_gains
+from fmdp.planning.spans import factored_spans, span
 from fmdp.progress import PartsReport
+
+Interval = tuple[float, float]
 
 STATE_LIMIT = 512
 """Up to this many states a model is written out by default."""
@@ -57,12 +64,25 @@ EFFORT = 400_000
 """What is tried by default, for all spans together: a state of a policy costs 1 where moves are
 deterministic, else as much as an eighth of the states of the policy. Seconds."""
 _ENTRY_LIMIT = 2**24
-_NO_GAP = 1e-9
+_INTEGER_ENTRIES = 2**22
+"""Successors of all states and actions up to which a model is written in integers."""
+_DECIMAL_FIRST = 12
+"""Up to this many states the search begins with decimals."""
+_DECIMAL_AT_ALL = 64
+"""Up to this many states decimals are tried where doubles do not suffice."""
+_DECIMAL_COST = 8
+"""How much less is tried with decimals."""
+_SEARCH_DIGITS = 60
+_EPS = float(np.finfo(np.float64).eps)
+_DOUBLES = Numerals(float, _EPS, 1e-10)
+_DECIMALS = Numerals(Decimal, 10.0 ** (1 - _SEARCH_DIGITS), 1e-30)
+_LEAST_PROBABILITY = 1e-250
+"""Doubles are not used where a joint probability may be smaller."""
 
 
 @dataclass(frozen=True)
 class LargestSpans:
-    """Bounds (lower, upper), up to rounding in the last digits; the upper one is infinite where the
+    """Bounds (lower, upper), errors of rounding included; the upper one is infinite where the
     search gave up.
 
     Attributes
@@ -73,21 +93,25 @@ class LargestSpans:
         For each state variable i, bounds of the largest sp_i among the optimal policies.
     policies
         How many policies were tried, whole or over the states that they reach.
+    of_bias
+        The span and the factored spans of the solution of the optimality equation, to the last
+        digits; None where it has several solutions that differ by more than a constant.
     """
 
     span: Interval
     factored: tuple[Interval, ...]
     policies: int
+    of_bias: tuple[float, ...] | None = None
 
     @property
     def value(self) -> float | None:
         """The largest span, if the bounds meet."""
-        return _met(self.span)
+        return self._met(self.span)
 
     @property
     def factored_values(self) -> tuple[float | None, ...]:
         """The largest sp_i of every variable, each over all optimal policies."""
-        return tuple(_met(own) for own in self.factored)
+        return tuple(self._met(own) for own in self.factored)
 
     @property
     def factored_sum(self) -> float | None:
@@ -95,10 +119,12 @@ class LargestSpans:
         known = [own for own in self.factored_values if own is not None]
         return sum(known) if len(known) == len(self.factored) else None
 
-
-def _met(bounds: Interval) -> float | None:
-    lower, upper = bounds
-    return lower if upper < math.inf and upper - lower <= 1e-9 * upper else None
+    def _met(self, bounds: Interval) -> float | None:
+        """Return the number between bounds that are apart by at most 1e-9 of the largest span."""
+        lower, upper = bounds
+        if math.isinf(upper) or upper - lower > 1e-9 * max(upper, self.span[1]):
+            return None
+        return lower if lower == 0.0 else lower + (upper - lower) / 2
 
 
 def largest_spans(
@@ -108,7 +134,7 @@ def largest_spans(
     effort: int = EFFORT,
     progress: PartsReport | None = None,
 ) -> LargestSpans | None:
-    """Bounds on the largest span and factored spans among the optimal policies of a model.
+    """Return bounds on the largest span and factored spans among a model's optimal policies.
 
     Parameters
     ----------
@@ -126,77 +152,134 @@ def largest_spans(
     -------
     LargestSpans or None
         None if the model is larger than the limit, or if its best gain depends on the state,
-        where the definition has no optimal policy.
+        where the definition has no optimal policy. The bounds are 0 and infinity where it could not
+        be proved which actions are optimal.
     """
     structure = model.structure
     n_states = structure.n_states
     if n_states > state_limit or n_states * n_states * structure.n_actions > _ENTRY_LIMIT:
         return None
-    flat = flatten(model)
-    solved = _solve(model)
-    if solved is None:
+    unknown = LargestSpans((0.0, math.inf), ((0.0, math.inf),) * structure.m, 0)
+    try:
+        optimum = _optimum(model)
+    except Undecided:
+        return unknown
+    if optimum is None:
         return None
     tried = Effort(effort, progress)
-    found = Search(flat.transitions, *solved, structure.state_sizes, tried).run()
-    return LargestSpans(found[0], tuple(found[1:]), tried.policies)
+    found: LargestSpans | None = None
+    if n_states > _DECIMAL_FIRST:
+        least = math.prod(float(table[table > 0].min()) for table in model.transitions)
+        if optimum.fits and least > _LEAST_PROBABILITY:
+            found = _search(model, optimum, tried, False)
+        if n_states > _DECIMAL_AT_ALL:
+            return found or unknown
+    if found is None or (found.value is None and tried.used < effort // _DECIMAL_COST):
+        tried = Effort(effort // _DECIMAL_COST, progress)
+        with decimal.localcontext(prec=_SEARCH_DIGITS):
+            found = _search(model, optimum, tried, True)
+    return found
+
+
+class _Optimum(NamedTuple):
+    """A certified optimal bias and the gaps of all actions, in doubles and in decimals."""
+
+    bias: Numbers
+    gaps: Numbers
+    fits: bool
+    """Whether the doubles are in range: no overflow, and no gap that became 0."""
+    unique: bool
+    """Whether every solution of the optimality equation is h plus a constant."""
+    roundings: int
+    """Roundings that would make the errors of the gaps and probabilities."""
+    decimals: tuple[Numbers, Numbers]
+
+
+def _search(model: FactoredMDP, optimum: _Optimum, effort: Effort, exact: bool) -> LargestSpans:
+    """Search with doubles, or with decimals if `exact`."""
+    sizes = model.structure.state_sizes
+    if exact:
+        bias, gaps = optimum.decimals
+        laws = _decimal_transitions(model)
+        bounds = Search(laws, bias, gaps, sizes, effort, _DECIMALS, 4).run()
+    else:
+        laws = flatten(model).transitions
+        search = Search(
+            laws, optimum.bias, optimum.gaps, sizes, effort, _DOUBLES, optimum.roundings
+        )
+        bounds = search.run()
+    spans = [(_rounded_down(lower), -_rounded_down(-upper)) for lower, upper in bounds]
+    own = (span(optimum.bias), *factored_spans(optimum.bias, sizes)) if optimum.unique else None
+    return LargestSpans(spans[0], tuple(spans[1:]), effort.policies, own)
+
+
+def _rounded_down(number: float | Decimal) -> float:
+    """Return the largest double that is not above a number."""
+    nearest = float(number)
+    return nearest if nearest <= number else math.nextafter(nearest, -math.inf)
+
+
+def _decimal_transitions(model: FactoredMDP) -> Numbers:
+    """Return P as decimals, [A, S, S]; every row of a factor is divided by its exact sum."""
+    structure = model.structure
+    shape = (structure.n_states, structure.n_actions)
+    pairs = structure.allowed_pairs()
+    joint = np.full((len(pairs), 1), Decimal(1))
+    for scope, table in zip(structure.transition_scopes, model.transitions, strict=True):
+        with decimal.localcontext(prec=2000):
+            exact = np.array([[Decimal(float(p)) for p in row] for row in table], dtype=object)
+            totals = exact.sum(axis=1)
+        own = (exact / totals[:, None])[project_some(structure.sizes, scope, pairs)]
+        joint = (joint[:, :, None] * own[:, None, :]).reshape(len(pairs), -1)
+    return joint.reshape(*shape, -1).transpose(1, 0, 2)
 
 
 # ---- the optimality equation --------------------------------------------------------------------
 
 
-def _solve(model: FactoredMDP) -> tuple[Vector, Matrix] | None:
-    """A solution h [S] of Lh = h + g and the gaps [S, A].
+def _optimum(model: FactoredMDP) -> _Optimum | None:
+    """Return h and the gaps; None if the best gain depends on the state.
 
-    None if g depends on the state, or if rounding leaves a gap in doubt by more than what counts
-    as none.
+    Raises
+    ------
+    Undecided
+        If it could not be proved which gaps are zero.
     """
     flat = flat_of(model, _ENTRY_LIMIT)
-    gains = None if flat is None else best_gains(flat)
-    if flat is None or gains is None or gains.lower.max() > gains.upper.min():
+    if flat is None:
+        raise Undecided
+    gains = best_gains(flat)
+    if gains is None:  # the doubles are singular: policy iteration begins anywhere
+        return _in_integers(model, flat, np.zeros(flat.n_states, dtype=np.int64))
+    if gains.lower.max() > gains.upper.min():
         return None
-    everywhere = np.ones(flat.n_states, dtype=np.bool_)
-    every_pair = np.ones((flat.n_states, flat.n_actions), dtype=np.bool_)
-    found = one_gain(flat, everywhere, every_pair, start=gains.actions)
-    # Where no policy leads everyone to one class, that of the best gains has a solution.
-    h = found.h if found is not None else _bias_of(flat, gains.actions)
-    worth, noise = flat.advantages(h)
-    none = _NO_GAP * model.structure.reward_unit
-    best = worth.max(axis=1)
-    gaps = best.max() - worth
-    if best.max() - best.min() > none or bool((noise > none)[gaps <= 2.0 * (none + noise)].any()):
+    return _in_integers(model, flat, gains.actions)
+
+
+def _in_integers(model: FactoredMDP, flat: Flat, policy: NDArray[np.int64]) -> _Optimum | None:
+    """Solve the optimality equation exactly, from a policy that may be optimal."""
+    integers = integer_model(model, _INTEGER_ENTRIES)
+    if integers is None:
+        raise Undecided
+    first = np.unique(integers.group, return_index=True)[1]
+    solved = exact_gaps.solve(integers, integers.row[first, policy[first]].tolist())
+    if solved is None:
         return None
-    gaps[gaps <= none + noise] = 0.0
-    return h, np.ascontiguousarray(gaps)
-
-
-def _bias_of(flat: Flat, policy: Actions) -> Vector:
-    """The bias of a policy of a written-out model."""
-    everyone = np.arange(flat.n_states)
-    chain = np.zeros((flat.n_states, flat.n_states))
-    rows = np.repeat(everyone, flat.successors.shape[2])
-    columns = flat.successors[everyone, policy].ravel()
-    np.add.at(chain, (rows, columns), flat.probabilities[everyone, policy].ravel())
-    return _evaluate(chain, flat.rewards[everyone, policy])[1]
-
-
-def _evaluate(chain: Matrix, income: Vector) -> tuple[Vector, Vector]:
-    """Gain and bias (P* h = 0) of a chain, any number of classes and any period."""
-    n = len(chain)
-    gain, bias = np.zeros(n), np.zeros(n)
-    transient = np.ones(n, dtype=bool)
-    for members in recurrent(chain):
-        inside = chain[np.ix_(members, members)]
-        law = stationary_law(inside)
-        own = float(law @ income[members])
-        gain[members] = own
-        system = np.eye(len(members)) - inside + law
-        bias[members] = np.linalg.solve(system, income[members] - own)
-        transient[members] = False
-    rest = np.flatnonzero(transient)
-    if len(rest):
-        ends = np.flatnonzero(~transient)
-        system = np.eye(len(rest)) - chain[np.ix_(rest, rest)]
-        into = chain[np.ix_(rest, ends)]
-        gain[rest] = np.linalg.solve(system, into @ gain[ends])
-        bias[rest] = np.linalg.solve(system, income[rest] - gain[rest] + into @ bias[ends])
-    return gain, bias
+    bias = exact_gaps.floats(solved.bias, solved.scale)[integers.group]
+    rows = [exact_gaps.floats(own, solved.scale) for own in solved.gaps]
+    numbers = list(zip(integers.group, integers.row, strict=True))
+    gaps = np.array([rows[group][row] for group, row in numbers])
+    with decimal.localcontext(prec=_SEARCH_DIGITS):
+        scale = Decimal(solved.scale)
+        long_bias = np.array([Decimal(h) / scale for h in solved.bias], dtype=object)
+        long_rows = [np.array([Decimal(d) / scale for d in own]) for own in solved.gaps]
+        long_gaps = np.array([long_rows[group][row] for group, row in numbers])
+    decimals = (long_bias[integers.group], long_gaps)
+    free = np.asarray(long_gaps == 0, dtype=np.bool_)
+    fits = bool(np.isfinite(bias).all() and np.isfinite(gaps).all() and (free == (gaps == 0)).all())
+    # Two solutions differ most, and least, on sets that pairs without a gap need never leave; where
+    # there is one such set, they differ by a constant.
+    unique = fits and end_components(flat, free).count == 1
+    # A row of a factor may miss 1 by two units of rounding for each of its values.
+    roundings = 2 * (model.structure.m + 1 + sum(model.structure.state_sizes))
+    return _Optimum(bias, gaps, fits, unique, roundings, decimals)

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import breadth_first_order, connected_components
 
+from fmdp.measures.without_subtraction import stationary_law
 from fmdp.model import FactoredMDP
 from fmdp.planning.chains import policy_matrix
 from fmdp.progress import PartsReport
@@ -78,7 +79,7 @@ def chain_mixing_time(matrix: Matrix, *, progress: PartsReport | None = None) ->
     if recurrent is None or period(support, recurrent) > 1:
         return math.inf
     law = np.zeros(len(matrix))
-    law[recurrent] = _stationary_law(matrix[np.ix_(recurrent, recurrent)])
+    law[recurrent] = stationary_law(matrix[np.ix_(recurrent, recurrent)])
 
     def distance(power: Matrix) -> float:
         return 0.5 * float(np.abs(power - law).sum(axis=1).max())
@@ -139,16 +140,3 @@ def _product(left: Matrix, right: Matrix) -> Matrix:
     result: Matrix = left @ right
     result /= result.sum(axis=1, keepdims=True)
     return result
-
-
-def _stationary_law(matrix: Matrix) -> Matrix:
-    """mu = mu P for an irreducible chain."""
-    n = len(matrix)
-    system = np.eye(n) - matrix.T
-    system[-1] = 1.0
-    right = np.zeros(n)
-    right[-1] = 1.0
-    law = np.asarray(np.linalg.solve(system, right), dtype=np.float64)
-    law = np.maximum(law, 0.0)
-    law /= law.sum()
-    return law

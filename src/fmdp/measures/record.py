@@ -1,9 +1,10 @@
 """All measures of a problem in one record, as `fmdp measure` prints them.
 
-Gain and spans are those of the exact plan (the bias is the one that damped value iteration from
-zero converges to); the largest spans are over all optimal policies, as the paper defines them; the
-mixing time is that of the plan's policy; the diameter is the model's own. Each number that is out
-of reach is None: the record always comes.
+The gain is that of the exact plan.  The spans are those of the bias that damped value iteration
+from zero converges to: the exact solution of the optimality equation where it is unique and the
+model is small, else what the plan has.  The largest spans are over all optimal policies, as the
+paper defines them; the mixing time is that of the plan's policy; the diameter is the model's own.
+Each number that is out of reach is None: the record always comes.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import numpy as np
 
 from fmdp.errors import InvalidParameter, TooLarge
 from fmdp.measures.diameter_search import diameter
-from fmdp.measures.largest_span import largest_spans
+from fmdp.measures.largest_span import LargestSpans, largest_spans
 from fmdp.measures.mixing import mixing_time
 from fmdp.model import FactoredMDP
 from fmdp.model.factored import check_model
@@ -39,11 +40,12 @@ class Measures:
     Attributes
     ----------
     diameter
-        The longest of the shortest expected times between two states.
+        The longest of the shortest expected times between two states; None if its bounds do not
+        meet.
     diameter_bounds
         (lower, upper), rounding included.
     span
-        max - min of the optimal bias that value iteration finds.
+        max - min of the optimal bias that value iteration converges to.
     factored_spans
         For each state variable the largest change of that bias when it alone changes.
     factored_span_sum
@@ -158,15 +160,16 @@ def _measured(model: FactoredMDP, planner: Exact | None, progress: PartsReport |
         mixing = mixing_time(model, actions, progress=progress)
     far = diameter(model, progress=progress) if structure.n_states <= EXACT_STATES else None
     largest = largest_spans(model, progress=progress)
+    spans = None if found is None else _spans(found, largest)
     bounds = None
     if found is not None and found.gain_lower is not None and found.gain_upper is not None:
         bounds = (found.gain_lower, found.gain_upper)
     return Measures(
         diameter=None if far is None else far.value,
         diameter_bounds=None if far is None else (far.lower, far.upper),
-        span=None if found is None else found.span,
-        factored_spans=None if found is None else found.factored_spans,
-        factored_span_sum=None if found is None else found.factored_span_sum,
+        span=None if spans is None else spans[0],
+        factored_spans=None if spans is None else spans[1:],
+        factored_span_sum=None if spans is None else sum(spans[1:]),
         largest_span=None if largest is None else largest.value,
         largest_span_bounds=None if largest is None else largest.span,
         largest_factored_spans=None if largest is None else largest.factored_values,
@@ -181,6 +184,19 @@ def _measured(model: FactoredMDP, planner: Exact | None, progress: PartsReport |
         L=structure.max_scope_size,
         W=structure.max_state_size,
     )
+
+
+def _spans(plan: Plan, largest: LargestSpans | None) -> tuple[float, ...] | None:
+    """Return the span and the factored spans of the optimal bias.
+
+    A plan stops when its gain is precise enough, and its bias may still be far from the limit. So
+    the exact solution of the optimality equation is used where it is known and unique.
+    """
+    if largest is not None and largest.of_bias is not None:
+        return largest.of_bias
+    if plan.span is None or plan.factored_spans is None:
+        return None
+    return plan.span, *plan.factored_spans
 
 
 def _plan(model: FactoredMDP, planner: Exact | None, progress: PartsReport | None) -> Plan | None:

@@ -3,60 +3,62 @@
 largest_span.py has the definition, what a gap is, and the three steps; here are the steps.
 `Search` finds the states U that every optimal policy keeps (step 1) and what a policy's bias is,
 `_Bounded` is branch and bound where every policy reaches U (step 2), `_Enumerated` tries the
-policies over the states that they reach (step 3).  Dense algebra: S^3 a policy.
+policies over the states that they reach (step 3).
+
+All numbers are doubles, or all are decimals (`Numerals` says which, and how they round).  The bias
+of a policy is h - J, where J is a sum of nonnegative terms that is computed without subtraction, so
+its error is a small multiple of J itself.  Bounds on J over all policies are certified by residuals
+(`_Bounded._extreme`).  Every result is widened by these errors.  Dense algebra: S^3 per policy.
 """
 
 from __future__ import annotations
 
 import heapq
 import itertools
-import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse.csgraph import connected_components
 
+from fmdp.measures.exact_gaps import closed_classes
+from fmdp.measures.without_subtraction import (
+    Numbers,
+    expected_totals,
+    relative_error,
+    stationary_law,
+)
 from fmdp.model.spaces import strides
-from fmdp.planning.spans import factored_spans, span
 from fmdp.progress import PartsReport
 
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 Actions = NDArray[np.int64]
-Interval = tuple[float, float]
+Number = Any
+"""A float or a Decimal."""
+Bounds = tuple[Number, Number]
 PartialPolicy = dict[int, int]
 
 _ROUNDS = 10_000
 
 
-def _leaving(rows: Matrix, members: NDArray[np.int64]) -> Matrix:
-    """I - P over some states, from their whole rows; 1 - P(s, s) is the sum of the rest of its row,
-    so that a state that is hardly ever left costs no digits (Grassmann, Taksar & Heyman 1985)."""
-    others = rows.copy()
-    places = np.arange(len(members))
-    others[places, members] = 0.0
-    system = -others[:, members]
-    system[places, places] = others.sum(axis=1)
-    return system
+@dataclass(frozen=True)
+class Numerals:
+    """The kind of numbers that a search computes with.
 
+    Attributes
+    ----------
+    make
+        Makes a number from a float or a text.
+    unit
+        Relative error of one operation.
+    close
+        Bounds this near, relative to themselves, have met.
+    """
 
-def recurrent(chain: Matrix) -> list[NDArray[np.int64]]:
-    """The closed strongly connected sets of a chain, by its support."""
-    support = chain > 0
-    count, label = connected_components(support, connection="strong")
-    origin, successor = support.nonzero()
-    leaving = set(label[origin][label[origin] != label[successor]].tolist())
-    return [np.flatnonzero(label == own) for own in range(count) if own not in leaving]
-
-
-def stationary_law(chain: Matrix) -> Vector:
-    system = np.eye(len(chain)) - chain.T
-    system[-1] = 1.0
-    right = np.zeros(len(chain))
-    right[-1] = 1.0
-    return np.asarray(np.linalg.solve(system, right), dtype=np.float64)
+    make: Callable[[Any], Number]
+    unit: float
+    close: float
 
 
 class _OutOfBudget(Exception):
@@ -79,53 +81,85 @@ class Effort:
 
 
 class Search:
-    """One model: its gaps, which states every optimal policy keeps, and bounds for all pairs."""
+    """One model: its gaps, which states every optimal policy keeps, and bounds for all pairs.
+
+    Parameters
+    ----------
+    transitions
+        [A, S, S].
+    bias
+        h >= 0, [S].
+    gaps
+        [S, A], at least 0; exactly 0 where the action is optimal.
+    roundings
+        Number of roundings that each probability and gap carries.
+    """
 
     def __init__(
         self,
-        transitions: Matrix,
-        bias: Vector,
-        gaps: Matrix,
+        transitions: Numbers,
+        bias: Numbers,
+        gaps: Numbers,
         sizes: tuple[int, ...],
         effort: Effort,
+        numerals: Numerals,
+        roundings: int,
     ) -> None:
-        self.transitions = transitions  # [A, S, S]
-        self.support: Mask = transitions > 0
+        self.transitions = transitions
+        self.support: Mask = np.asarray(transitions > 0, dtype=bool)
         self.into: Mask = np.ascontiguousarray(self.support.transpose(2, 1, 0))  # [S', S, A]
         self.bias, self.gaps, self.sizes, self.effort = bias, gaps, sizes, effort
+        self.numerals, self.roundings = numerals, roundings
         self.n = len(bias)
-        self.scale = span(bias) + float(gaps.max())
+        make = numerals.make
+        self.zero, self.infinity = make(0), make("inf")
+        self.relative_error = make(relative_error(self.n, numerals.unit, roundings))
+        self.scale = bias.max() + gaps.max()
+        self.free: Mask = np.asarray(gaps == 0, dtype=bool)
+        self.largest_total = self.zero
         # The policy without gaps: optimal, and what fills up every partial policy.
-        self.plain: Actions = gaps.argmin(axis=1)
+        self.plain: Actions = self.free.argmax(axis=1)
         self.actions = self._distinct_actions()
 
-    def run(self) -> list[Interval]:
-        """Bounds on the largest span and on the largest sp_i of every variable."""
-        lower = self._spans_of(self.plain)
+    def run(self) -> list[Bounds]:
+        """Return bounds on the largest span and on the largest sp_i of every variable."""
+        with np.errstate(all="ignore"):  # what overflows has no bounds, see below
+            found = self._searched()
+        # Rounding of h, and the errors of the sums J of all policies that were looked at.
+        make = self.numerals.make
+        margin = make(8 * self.numerals.unit) * self.bias.max()
+        margin += 2 * self.relative_error * self.largest_total
+        if not margin < self.infinity:
+            return [(self.zero, self.infinity) for _ in found]
+        return [(max(self.zero, low - margin), high + margin) for low, high in found]
+
+    def _searched(self) -> list[Bounds]:
         kept = self._always_recurrent()
         if kept.all():
-            return [(own, own) for own in lower]
+            return [(own, own) for own in self.spans(self.bias)]
+        lower = self._spans_of(self.plain)
         anywhere = np.ones((self.n, self.gaps.shape[1]), dtype=bool)
         if kept.any():
             for state in np.flatnonzero(kept):
-                self.actions[state] = [a for a in self.actions[state] if not self.gaps[state, a]]
+                self.actions[state] = [a for a in self.actions[state] if self.free[state, a]]
             if not self._closed_set(anywhere, ~kept).any():
                 return _Bounded(self, kept).spans(lower)
         return _Enumerated(self).spans(lower)
 
     def _distinct_actions(self) -> list[list[int]]:
-        """The actions of every state, one of those that do the same."""
+        """For every state its actions, one of those that do the same."""
         chosen = []
         for state in range(self.n):
-            rows = np.column_stack([self.transitions[:, state], self.gaps[state]])
-            _, first = np.unique(rows, axis=0, return_index=True)
-            chosen.append(sorted(int(action) for action in first))
+            seen: dict[tuple[Number, ...], int] = {}
+            for action, gap in enumerate(self.gaps[state]):
+                seen.setdefault((gap, *self.transitions[action, state].tolist()), action)
+            chosen.append(sorted(seen.values()))
         return chosen
 
     def _always_recurrent(self) -> Mask:
         """U: the states that no closed set of pairs without a gap avoids."""
-        free = self.gaps == 0.0
-        classes = recurrent(self._chain(self.plain))
+        free = self.free
+        classes = closed_classes(self.support[self.plain, np.arange(self.n)])
         kept = np.zeros(self.n, dtype=bool)
         if len(classes) > 1:
             return kept
@@ -137,7 +171,7 @@ class Search:
             others[state] = False
             return bool(self._closed_set(free, others).any())
 
-        tied = any(sum(not self.gaps[s, a] for a in self.actions[s]) > 1 for s in members)
+        tied = any(sum(free[s, a] for a in self.actions[s]) > 1 for s in members)
         if not tied:
             # Whoever meets one state of the class stays in all of it.
             kept[members] = not avoidable(int(members[0]))
@@ -157,39 +191,44 @@ class Search:
             alive &= ~lost
         return alive
 
-    def _chain(self, policy: Actions) -> Matrix:
-        return self.transitions[policy, np.arange(self.n)]
+    def bias_of(self, policy: Actions, within: NDArray[np.int64] | None = None) -> Numbers | None:
+        """Return h_pi on the states `within`, which pi does not leave; None if pi is not optimal.
 
-    def bias_of(self, policy: Actions, within: NDArray[np.int64] | None = None) -> Vector | None:
-        """h_pi on the states `within`, which pi does not leave; None if pi is not optimal there."""
+        Where pi has one recurrent class and `within` is None, the constant of h_pi is left out.
+        """
         states = np.arange(self.n) if within is None else within
         chosen = policy[states]
         chain = self.transitions[chosen, states][:, states]
-        costs = self.gaps[states, chosen]
+        free = self.free[states, chosen]
         base = self.bias[states]
-        lost = np.zeros(len(states))
+        lost = np.full(len(states), self.zero)
         transient = np.ones(len(states), dtype=bool)
-        for members in recurrent(chain):
-            if costs[members].any():
+        classes = closed_classes(self.support[chosen, states][:, states])
+        for members in classes:
+            if not free[members].all():
                 return None
-            law = stationary_law(chain[np.ix_(members, members)])
-            lost[members] = law @ base[members]
+            if within is not None or len(classes) > 1:
+                lost[members] = stationary_law(chain[np.ix_(members, members)]) @ base[members]
             transient[members] = False
-        rest = np.flatnonzero(transient)
+        rest, ends = np.flatnonzero(transient), np.flatnonzero(~transient)
         if len(rest):
-            ends = np.flatnonzero(~transient)
-            system = _leaving(chain[rest], rest)
-            right = costs[rest] + chain[np.ix_(rest, ends)] @ lost[ends]
-            lost[rest] = np.linalg.solve(system, right)
-        return base - lost
+            into = chain[np.ix_(rest, ends)]
+            paid = self.gaps[states, chosen][rest] + into @ lost[ends]
+            lost[rest] = expected_totals(chain[np.ix_(rest, rest)], into.sum(axis=1), paid)
+        self.largest_total = max(self.largest_total, lost.max())
+        return np.asarray(base - lost)
 
-    def _spans_of(self, policy: Actions) -> list[float]:
+    def _spans_of(self, policy: Actions) -> list[Number]:
         bias = self.bias_of(policy)
         assert bias is not None
         return self.spans(bias)
 
-    def spans(self, bias: Vector) -> list[float]:
-        return [span(bias), *factored_spans(bias, self.sizes)]
+    def spans(self, bias: Numbers) -> list[Number]:
+        """Return the span and the factored spans."""
+        cube = bias.reshape(self.sizes)
+        lines = [np.moveaxis(cube, i, 0).reshape(size, -1) for i, size in enumerate(self.sizes)]
+        factored = [(own.max(axis=0) - own.min(axis=0)).max() for own in lines]
+        return [bias.max() - bias.min(), *factored]
 
     def reached(self, policy: Actions, state: int, stop: Mask | None = None) -> Mask:
         """The states that a policy meets from a state, it included; not beyond those of `stop`."""
@@ -205,8 +244,9 @@ class Search:
             front += np.flatnonzero(new).tolist()
         return seen
 
-    def pairs(self, axis: int | None, upper: Matrix) -> Iterator[tuple[float, int, int]]:
-        """(upper bound, s, s'), the best first; those that differ in the axis alone, if given."""
+    def pairs(self, axis: int | None, upper: Numbers) -> Iterator[tuple[Number, int, int]]:
+        """Yield (upper bound, s, s'), the largest first; if an axis is given, only the pairs that
+        differ in it alone."""
         if axis is None:
             high, low = (own.ravel() for own in np.indices((self.n, self.n)))
         else:
@@ -222,17 +262,20 @@ class Search:
         values = upper[high, low]
         order = np.argsort(-values, kind="stable")
         for k in order:
-            yield float(values[k]), int(high[k]), int(low[k])
+            yield values[k], int(high[k]), int(low[k])
 
-    def near(self, lower: float, upper: float) -> bool:
-        return upper <= lower + 1e-10 * (self.scale + abs(upper))
+    def near(self, lower: Number, upper: Number) -> bool:
+        """Whether a search may stop between these bounds; the upper one still counts."""
+        close = self.numerals.make(self.numerals.close)
+        tiny = self.numerals.make(100 * self.numerals.unit)
+        return bool(upper <= lower + close * abs(upper) + tiny * self.scale)
 
 
 class _Bounded:
     """Step 2: every policy reaches U, so J is bounded by the largest and least cost of the way.
 
     All optimal policies have one class, and with it h_pi = h - J_pi up to a constant, where J_pi
-    counts the gaps until U. A node fixes some actions; J between its extremes under those bounds
+    counts the gaps until U.  A node fixes some actions; J between its extremes under those bounds
     the pair, and the bound is attained if one policy can follow both extremes.
     """
 
@@ -241,24 +284,31 @@ class _Bounded:
         self.allowed = np.zeros_like(search.gaps, dtype=bool)
         for state, own in enumerate(search.actions):
             self.allowed[state, own] = True
-        self.most, self.dearest = self._extreme({}, 1.0, search.plain)
+        self.off = np.flatnonzero(~kept)
+        self.inside = search.transitions[:, self.off][:, :, self.off]  # [A, F, F]
+        self.leaving = search.transitions[:, self.off][:, :, kept].sum(axis=2)  # [A, F]
+        self.longest: Number = search.infinity
+        ones = np.full(search.gaps.shape, search.zero + 1)
+        steps, short, _ = self._extreme_totals(ones, {}, 1, search.plain)
+        if 2 * short <= 1:  # every action brings U nearer by half a step at least
+            self.longest = 2 * steps.max(initial=search.zero)
+        self.most, self.dearest = self._extreme({}, 1, search.plain)
 
-    def spans(self, lower: list[float]) -> list[Interval]:
+    def spans(self, lower: list[Number]) -> list[Bounds]:
         bias = self.search.bias
         upper = bias[:, None] - (bias - self.most)[None, :]
-        whole: list[float] = list(lower)
-        found: list[Interval] = []
-        for index, axis in enumerate([None, *range(len(self.search.sizes))]):
-            found.append(self._best(axis, upper, whole, index))
-        return found
+        best = list(lower)
+        axes = [None, *range(len(self.search.sizes))]
+        return [self._best(axis, upper, best, index) for index, axis in enumerate(axes)]
 
-    def _best(self, axis: int | None, upper: Matrix, lower: list[float], index: int) -> Interval:
+    def _best(self, axis: int | None, upper: Numbers, lower: list[Number], index: int) -> Bounds:
         search = self.search
         waiting = search.pairs(axis, upper)
-        heap: list[tuple[float, int, int, int, dict[int, int]]] = []
+        heap: list[tuple[Number, int, int, int, dict[int, int]]] = []
         number = itertools.count()
         following = next(waiting, None)
         effort = search.effort
+        dropped = search.zero  # the largest bound of a node that was given up as near enough
         # An even share of what is left, so that no variable goes without.
         share = effort.used + (effort.limit - effort.used) // (len(lower) - index)
         while True:
@@ -267,12 +317,10 @@ class _Bounded:
                 heapq.heappush(heap, (-value, next(number), high, low, {}))
                 following = next(waiting, None)
             if not heap:
-                return lower[index], lower[index]
+                return lower[index], max(lower[index], dropped)
             bound = -heap[0][0]
-            if search.near(lower[index], bound):
-                return lower[index], max(lower[index], bound)
-            if effort.used >= share:
-                return lower[index], bound
+            if search.near(lower[index], bound) or effort.used >= share:
+                return lower[index], max(lower[index], bound, dropped)
             _, _, high, low, fixed = heapq.heappop(heap)
             policy, free = self._candidate(high, low, fixed)
             effort.spend(search.n)
@@ -280,48 +328,73 @@ class _Bounded:
             if bias is not None:
                 for own, value in enumerate(search.spans(bias)):
                     lower[own] = max(lower[own], value)
-                if search.near(float(bias[high] - bias[low]), bound):
+                if search.near(bias[high] - bias[low], bound):
+                    dropped = max(dropped, bound)
                     continue
             if free is None:
                 continue
             for action in search.actions[free]:
                 child = {**fixed, free: action}
-                most, _ = self._extreme(child, 1.0, self.dearest)
-                least, _ = self._extreme(child, -1.0, search.plain)
+                most, _ = self._extreme(child, 1, self.dearest)
+                least, _ = self._extreme(child, -1, search.plain)
                 value = search.bias[high] - least[high] - search.bias[low] + most[low]
-                value = min(float(value), bound)
-                if not search.near(lower[index], value):
+                value = min(value, bound)
+                if search.near(lower[index], value):
+                    dropped = max(dropped, value)
+                else:
                     heapq.heappush(heap, (-value, next(number), high, low, child))
 
     def _candidate(self, high: int, low: int, fixed: dict[int, int]) -> tuple[Actions, int | None]:
-        """A policy that loses most from `low` and, elsewhere, least from `high`; where to branch.
+        """Return a policy that loses most from `low` and, elsewhere, least from `high`, and the
+        state to branch on.
 
-        None if the choice is complete: every state that matters is fixed or has one action.
+        The state is None if the choice is complete: every state that matters is fixed or has one
+        action.
         """
         search = self.search
         dear = self.dearest
         cheap = search.plain
         if fixed:
-            dear = self._extreme(fixed, 1.0, self.dearest)[1]
-            cheap = self._extreme(fixed, -1.0, search.plain)[1]
+            dear = self._extreme(fixed, 1, self.dearest)[1]
+            cheap = self._extreme(fixed, -1, search.plain)[1]
         far = search.reached(dear, low, self.kept)
         near = search.reached(cheap, high, self.kept)
         policy = np.where(far & ~self.kept, dear, cheap)
         conflict = far & near & (dear != cheap) & ~self.kept
         again = search.reached(policy, int(np.flatnonzero(self.kept)[0]))
-        conflict |= again & (search.gaps[np.arange(search.n), policy] > 0)
+        conflict |= again & ~search.free[np.arange(search.n), policy]
         for matters in (conflict, far | near | again):
             for state in np.flatnonzero(matters):
                 if int(state) not in fixed and len(search.actions[state]) > 1:
                     return policy, int(state)
         return policy, None
 
-    def _extreme(
-        self, fixed: dict[int, int], sign: float, start: Actions
-    ) -> tuple[Vector, Actions]:
-        """The largest (sign 1) or least (-1) expected gaps until U: policy iteration."""
+    def _extreme(self, fixed: PartialPolicy, sign: int, start: Actions) -> tuple[Numbers, Actions]:
+        """Bound the expected gaps until U of every policy, from above (sign 1) or below (-1).
+
+        With v >= c + P v - r for every action, J <= v + r T for every policy, T the longest
+        expected time until U; the same with the signs reversed.  [S], and a policy near the bound.
+        """
         search = self.search
-        off = np.flatnonzero(~self.kept)
+        values, short, policy = self._extreme_totals(search.gaps, fixed, sign, start)
+        total = np.full(search.n, search.zero)
+        if short == 0:
+            total[self.off] = values
+        elif max(short, self.longest) < search.infinity:
+            total[self.off] = values + sign * short * self.longest
+        elif sign > 0:
+            total[self.off] = search.infinity
+        return total, policy
+
+    def _extreme_totals(
+        self, costs: Numbers, fixed: PartialPolicy, sign: int, start: Actions
+    ) -> tuple[Numbers, Number, Actions]:
+        """Find the largest or least expected costs v until U by policy iteration.
+
+        Returns v on the states off U, by how much at most an action is better than v says (errors
+        of rounding included), and the policy.
+        """
+        search, off = self.search, self.off
         allowed = self.allowed[off].copy()
         policy = start.copy()
         for state, action in fixed.items():
@@ -330,22 +403,38 @@ class _Bounded:
                 own = int(np.searchsorted(off, state))
                 allowed[own] = False
                 allowed[own, action] = True
-        inside = search.transitions[:, off][:, :, off]  # [A, F, F]
-        costs = np.where(allowed, sign * search.gaps[off], -np.inf)
         rows = np.arange(len(off))
-        total = np.zeros(search.n)
+        make = search.numerals.make
+        unit = make(search.numerals.unit * (4 * len(off) + 2 * search.roundings + 16))
         for _ in range(_ROUNDS):
             chosen = policy[off]
-            system = _leaving(search.transitions[chosen, off], off)
-            values = np.linalg.solve(system, costs[rows, chosen])
-            ahead = costs + (inside @ values).T
-            best = ahead.max(axis=1)
-            better = best > ahead[rows, chosen] + 1e-12 * (search.scale + np.abs(values).max())
+            values = expected_totals(
+                self.inside[chosen, rows], self.leaving[chosen, rows], costs[off, chosen]
+            )
+            gained, noise = self._gained(values, costs[off])
+            ahead = np.where(allowed, sign * gained, -search.infinity)
+            best = ahead.argmax(axis=1)
+            unsure = unit * (noise[rows, best] + noise[rows, chosen])
+            better = np.asarray(ahead[rows, best] > ahead[rows, chosen] + unsure, dtype=bool)
             if not better.any():
                 break
-            policy[off[better]] = ahead[better].argmax(axis=1)
-        total[off] = sign * values
-        return total, policy
+            policy[off[better]] = best[better]
+        short = np.where(allowed, ahead + unit * noise, search.zero).max(initial=search.zero)
+        if not (values < search.infinity).all() or not short < search.infinity:
+            return values, search.infinity, policy  # beyond the range of numbers
+        return values, short, policy
+
+    def _gained(self, values: Numbers, costs: Numbers) -> tuple[Numbers, Numbers]:
+        """Return c + P v - v of all actions and the size of what is summed up: [F, A] each.
+
+        Differences of values are weighted, so that what stays in place costs no digits.
+        """
+        ahead = values[None, :] - values[:, None]
+        gained, sizes = costs.copy(), costs.copy()
+        for action, (inside, leaving) in enumerate(zip(self.inside, self.leaving, strict=True)):
+            gained[:, action] += (inside * ahead).sum(axis=1) - leaving * values
+            sizes[:, action] += (inside * abs(ahead)).sum(axis=1) + leaving * values
+        return gained, sizes
 
 
 class _Enumerated:
@@ -357,12 +446,12 @@ class _Enumerated:
             {a: np.flatnonzero(search.support[a, state]).tolist() for a in search.actions[state]}
             for state in range(search.n)
         ]
-        self.gaps: list[list[float]] = search.gaps.tolist()
-        self.base: list[float] = search.bias.tolist()
+        self.gaps: list[list[Number]] = search.gaps.tolist()
+        self.base: list[Number] = search.bias.tolist()
 
-    def spans(self, lower: list[float]) -> list[Interval]:
-        n = self.search.n
-        highest, lowest = np.full(n, -math.inf), np.full(n, math.inf)
+    def spans(self, lower: list[Number]) -> list[Bounds]:
+        n, infinity = self.search.n, self.search.infinity
+        highest, lowest = np.full(n, -infinity), np.full(n, infinity)
         above: list[PartialPolicy] = [{} for _ in range(n)]
         below: list[PartialPolicy] = [{} for _ in range(n)]
         try:
@@ -376,35 +465,44 @@ class _Enumerated:
         except _OutOfBudget:
             for choice in (*above, *below):
                 self._raise(lower, choice)
-            return [(own, math.inf) for own in lower]
-        found = []
-        for best, axis in zip(lower, [None, *range(len(self.search.sizes))], strict=True):
-            bound = best
-            for bound, high, low in self.search.pairs(axis, highest[:, None] - lowest):
-                if self.search.near(best, bound):
-                    bound = best
-                    break
-                if all(below[low].get(state, a) == a for state, a in above[high].items()):
-                    best = bound  # one policy does both
-                    break
-                try:
-                    best = max(best, self._pair(high, low, float(highest[high]), best))
-                except _OutOfBudget:
-                    break
-            else:
-                bound = best
-            found.append((best, bound))
-        return found
+            return [(own, infinity) for own in lower]
+        upper = highest[:, None] - lowest
+        axes = [None, *range(len(self.search.sizes))]
+        return [
+            self._best(axis, upper, best, highest, above, below)
+            for best, axis in zip(lower, axes, strict=True)
+        ]
 
-    def _pair(self, high: int, low: int, highest: float, best: float) -> float:
-        """The largest h_pi(high) - h_pi(low), if it is above `best`."""
+    def _best(
+        self,
+        axis: int | None,
+        upper: Numbers,
+        best: Number,
+        highest: Numbers,
+        above: list[PartialPolicy],
+        below: list[PartialPolicy],
+    ) -> Bounds:
+        """Return bounds on the largest difference of a pair."""
+        for bound, high, low in self.search.pairs(axis, upper):
+            if self.search.near(best, bound):
+                return best, max(best, bound)
+            if all(below[low].get(state, a) == a for state, a in above[high].items()):
+                return bound, bound  # one policy does both
+            try:
+                best = max(best, self._pair(high, low, highest[high], best))
+            except _OutOfBudget:
+                return best, max(best, bound)
+        return best, best
+
+    def _pair(self, high: int, low: int, highest: Number, best: Number) -> Number:
+        """Return the largest h_pi(high) - h_pi(low), or `best` if that is larger."""
         for first, bias in self._optimal({}, low):
             if highest - bias[low] > best:
                 for _, onward in self._optimal(first, high):
                     best = max(best, onward[high] - bias[low])
         return best
 
-    def _raise(self, lower: list[float], choice: PartialPolicy) -> None:
+    def _raise(self, lower: list[Number], choice: PartialPolicy) -> None:
         """Every policy that was found is a lower bound, filled up with pairs without a gap."""
         policy = self.search.plain.copy()
         for state, action in choice.items():
@@ -416,7 +514,7 @@ class _Enumerated:
 
     def _optimal(
         self, given: PartialPolicy, root: int
-    ) -> Iterator[tuple[PartialPolicy, dict[int, float]]]:
+    ) -> Iterator[tuple[PartialPolicy, dict[int, Number]]]:
         """What optimal policies can do from the root, the given choices kept: actions and bias."""
         for choice, states in self._choices(dict(given), [root], 0):
             single = all(len(self.after[state][choice[state]]) == 1 for state in states)
@@ -446,7 +544,7 @@ class _Enumerated:
         if not given:
             del chosen[here]
 
-    def _bias(self, choice: PartialPolicy, states: list[int]) -> dict[int, float] | None:
+    def _bias(self, choice: PartialPolicy, states: list[int]) -> dict[int, Number] | None:
         """h_pi on these states; None if the choice is not optimal."""
         policy = self.search.plain.copy()
         for state in states:
@@ -454,7 +552,7 @@ class _Enumerated:
         found = self.search.bias_of(policy, np.array(states))
         return None if found is None else dict(zip(states, found.tolist(), strict=True))
 
-    def _on_a_line(self, choice: PartialPolicy, root: int) -> dict[int, float] | None:
+    def _on_a_line(self, choice: PartialPolicy, root: int) -> dict[int, Number] | None:
         """The same where every move is sure: a way from the root into a circle, no matrix."""
         way: list[int] = []
         here = root
@@ -470,4 +568,5 @@ class _Enumerated:
         for state in reversed(way[:entry]):
             lost += self.gaps[state][choice[state]]
             bias[state] = self.base[state] - lost
+        self.search.largest_total = max(self.search.largest_total, lost)
         return bias
