@@ -122,7 +122,7 @@ def test_a_policy_is_evaluated_by_simulation_too() -> None:
     assert (exact.kind, simulated.kind) == ("exact", "simulated")
     assert simulated.gain_lower <= exact.gain <= simulated.gain_upper
     assert simulated.gain_upper - simulated.gain_lower < 0.02
-    assert simulated.iterations == 200_000
+    assert 190_000 < simulated.iterations <= 200_000
 
     class Asked:
         """The same policy without its table."""
@@ -134,4 +134,4 @@ def test_a_policy_is_evaluated_by_simulation_too() -> None:
 
     asked = fmdp.simulation.evaluate_by_simulation(MODEL, Asked(), steps=2000)
     tabulated = fmdp.simulation.evaluate_by_simulation(MODEL, policy, steps=2000)
-    assert asked.gain == tabulated.gain
+    assert asked.run_gains == tabulated.run_gains

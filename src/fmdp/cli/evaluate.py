@@ -1,10 +1,11 @@
-"""`fmdp evaluate`: the gain of a saved policy, exact where it fits, else simulated; where it has a
-horizon, its value."""
+"""`fmdp evaluate`: the gain of a saved policy, exact where it fits, else simulated; the value of a
+policy with a horizon."""
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -21,6 +22,9 @@ from fmdp.cli.plan import exit_status
 from fmdp.cli.progress import progress
 from fmdp.memory import describe_count
 
+if TYPE_CHECKING:
+    from fmdp.planning.evaluate import Evaluation
+
 
 def evaluate(
     problem: options.Problem,
@@ -30,65 +34,110 @@ def evaluate(
             metavar="POLICY", help="A policy saved by `fmdp plan --out`.", show_default=False
         ),
     ],
+    steps: Annotated[
+        str,
+        typer.Option(metavar="T", help="Steps of all runs together, where it is simulated."),
+    ] = "1000000",
+    seed: Annotated[
+        str, typer.Option(metavar="S", help="Seed of the runs, where it is simulated.")
+    ] = "0",
     json: options.Json = False,
 ) -> int:
     """The gain of a saved policy; its value if it has a horizon."""
     from fmdp.planning.policy import load_policy
     from fmdp.problems import problem as problem_of
     from fmdp.simulation import evaluate as evaluate_policy
+    from fmdp.simulation.evaluate import SEED, STEPS
 
+    n_steps, n_seed = STEPS.parse(steps, "fmdp evaluate"), SEED.parse(seed, "fmdp evaluate")
     with progress(f"evaluating {policy}") as report:
         model = problem_of(problem)
         saved = load_policy(policy, model.structure)
-        found = evaluate_policy(model, saved, progress=report)
+        evaluation = evaluate_policy(model, saved, steps=n_steps, seed=n_seed, progress=report)
     if json:
-        print_json(
-            {
-                "problem": problem,
-                "policy": str(policy),
-                "kind": found.kind,
-                "status": found.status.value,
-                "gain": found.gain,
-                "gain_lower": found.gain_lower,
-                "gain_upper": found.gain_upper,
-                "value": found.value,
-                "value_lower": None if found.value_bounds is None else found.value_bounds[0],
-                "value_upper": None if found.value_bounds is None else found.value_bounds[1],
-                "horizon": found.horizon,
-                "confidence": found.confidence,
-                "iterations": found.iterations,
-                "seconds": found.seconds,
-                "states": model.structure.n_states,
-                "actions": model.structure.n_actions,
-            }
-        )
-        return exit_status(found.status)
-    exact = found.kind == "exact"
-    how = "by elimination" if exact else "simulated"
-    unit = "sweeps" if exact else "steps"
-    if found.horizon is not None:
-        value = "not known"
-        if found.value is not None and found.value_bounds is not None:
-            value = known_number(found.value, *found.value_bounds)
-        rows = [("value", f"{value} over {found.horizon:,} steps from the initial state ({how})")]
+        sizes = {"states": model.structure.n_states, "actions": model.structure.n_actions}
+        print_json({"problem": problem, "policy": str(policy), **_keys(evaluation), **sizes})
     else:
-        assert found.gain_lower is not None
-        assert found.gain_upper is not None
-        bounds = interval_text(found.gain_lower, found.gain_upper)
-        within = found.gain_bounds or (found.gain_lower, found.gain_upper)
-        gain = "not known" if found.gain is None else known_number(found.gain, *within)
-        label = "certified" if exact else f"{found.confidence:.0%} interval"
-        rows = [("gain", f"{gain} ({how})"), (label, bounds)]
-    print_people(
-        columns(
-            [
-                ("problem", problem),
-                ("size", f"{describe_count(model.structure.n_states)} states"),
-                ("policy", str(policy)),
-                ("status", f"{found.status.value}: {found.status.message}"),
-                *rows,
-                ("time", f"{seconds_text(found.seconds)}, {found.iterations:,} {unit}"),
-            ]
+        unit = "sweeps" if evaluation.kind == "exact" else "steps"
+        print_people(
+            columns(
+                [
+                    ("problem", problem),
+                    ("size", f"{describe_count(model.structure.n_states)} states"),
+                    ("policy", str(policy)),
+                    ("status", f"{evaluation.status.value}: {evaluation.status.message}"),
+                    *_rows(evaluation),
+                    (
+                        "time",
+                        f"{seconds_text(evaluation.seconds)}, {evaluation.iterations:,} {unit}",
+                    ),
+                ]
+            )
         )
-    )
-    return exit_status(found.status)
+    return exit_status(evaluation.status)
+
+
+def _keys(evaluation: Evaluation) -> dict[str, Any]:
+    """Return the keys and values that `--json` prints about an evaluation."""
+    value_lower, value_upper = evaluation.value_bounds or (None, None)
+    certified_lower, certified_upper = evaluation.certified_bounds or (None, None)
+    return {
+        "kind": evaluation.kind,
+        "status": evaluation.status.value,
+        "gain": evaluation.gain,
+        "gain_lower": evaluation.gain_lower,
+        "gain_upper": evaluation.gain_upper,
+        "value": evaluation.value,
+        "value_lower": value_lower,
+        "value_upper": value_upper,
+        "horizon": evaluation.horizon,
+        "confidence": evaluation.confidence,
+        "certified_lower": certified_lower,
+        "certified_upper": certified_upper,
+        "run_gains": evaluation.run_gains,
+        "batch_steps": evaluation.batch_steps,
+        "caveat": evaluation.caveat,
+        "iterations": evaluation.iterations,
+        "seconds": evaluation.seconds,
+    }
+
+
+def _gain_text(gain: float | None, within: tuple[float, float], how: str) -> str:
+    """Return a gain with the digits that are known; of a simulated one, two of its interval."""
+    if gain is None:
+        return "not known"
+    width = within[1] - within[0]
+    if how != "simulated" or width <= 0.0:
+        return known_number(gain, *within)
+    return f"{gain:.{max(0, 1 - math.floor(math.log10(width)))}f}"
+
+
+def _rows(evaluation: Evaluation) -> list[tuple[str, str]]:
+    """Return what is printed about the gain, or about the value of a policy with a horizon."""
+    how = "by elimination" if evaluation.kind == "exact" else "simulated"
+    if evaluation.horizon is not None:
+        value = "not known"
+        if evaluation.value is not None and evaluation.value_bounds is not None:
+            value = known_number(evaluation.value, *evaluation.value_bounds)
+        when = f"over {evaluation.horizon:,} steps from the initial state"
+        return [("value", f"{value} {when} ({how})")]
+    assert evaluation.gain_lower is not None
+    assert evaluation.gain_upper is not None
+    bounds = (evaluation.gain_lower, evaluation.gain_upper)
+    within = evaluation.gain_bounds or bounds
+    rows = [("gain", f"{_gain_text(evaluation.gain, within, how)} ({how})")]
+    if evaluation.confidence is None:
+        rows.append(("certified", interval_text(*bounds)))
+    else:
+        assumed = f"if what no run showed lasts at most {evaluation.batch_steps:,} steps"
+        label = f"{evaluation.confidence:.0%} interval"
+        rows.append((label, f"{interval_text(*bounds, least_digits=2)}, {assumed}"))
+        assert evaluation.certified_bounds is not None
+        rows.append(("certified", interval_text(*evaluation.certified_bounds)))
+    if evaluation.run_gains is not None:
+        runs = f"{len(evaluation.run_gains)} from different states, gaining"
+        spread = interval_text(min(evaluation.run_gains), max(evaluation.run_gains), least_digits=3)
+        rows.append(("runs", f"{runs} {spread}"))
+    if evaluation.caveat is not None:
+        rows.append(("caveat", evaluation.caveat))
+    return rows

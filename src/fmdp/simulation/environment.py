@@ -26,7 +26,7 @@ from fmdp.interrupts import Held
 from fmdp.model import FactoredMDP
 from fmdp.model.entries import Entries, entries_of
 from fmdp.model.factored import check_model
-from fmdp.model.naming import Assignment
+from fmdp.model.naming import Assignment, are_numerals, positions_are_clear
 from fmdp.model.spaces import encode
 from fmdp.parameters import Integer, quoted
 from fmdp.planning.playing import Stretch
@@ -154,6 +154,11 @@ class Environment:
         self._plain_alone = tuple(self._alone)
         self._joint = np.zeros(len(structure.sizes), dtype=np.int64)
         self._means = np.zeros(structure.l)
+        actions = structure.naming.actions
+        # Whether an action may be looked up by a number alone: positions and values do not differ.
+        self._number_alone = len(actions.sizes) == 1 and (
+            are_numerals(actions.values[0]) or positions_are_clear(actions.values[0])
+        )
         self._many = tuple(i for i, n in enumerate(structure.state_sizes) if n > FEW_VALUES)
         law = self._law
         noise = (law.column[structure.m :], law.kind, law.scale, law.lo, law.hi)
@@ -189,6 +194,29 @@ class Environment:
     def total_gap(self) -> float:
         """Sum of the gaps of what was done; 0 where no gaps were given."""
         return float(self._totals[GAP]) if self._place is None else self._gap
+
+    def move_to(self, state: Assignment) -> None:
+        """Put the system into a state; sums, steps and random numbers go on.
+
+        Parameters
+        ----------
+        state
+            As in `Structure.check_state`.
+
+        Raises
+        ------
+        InvalidParameter
+            Where it is no state of the model.
+        """
+        checked = self.model.structure.check_state(state)
+        self._leave()
+        self._state[:] = checked
+
+    def clear_sums(self) -> None:
+        """Set the sums of rewards and gaps to zero, so that what follows is summed without the
+        rounding of a large sum; the steps go on."""
+        self._leave()
+        self._totals[[REWARD, EXPECTED, GAP]] = 0.0
 
     def ready(self) -> int:
         """Steps for which uniforms are drawn, at least one: the longest offer to play at once."""
@@ -369,7 +397,7 @@ class Environment:
             gap = float(self._gaps[before, encode(action, structure.action_sizes)])
         outcome = self._outcome(action, means, expected, gap) if again else None
         place.outcomes[action] = outcome
-        if len(action) == 1:
+        if self._number_alone:
             place.outcomes[action[0]] = outcome
         self._make_room()
         self._state_of = self._place_of(tuple(self._state.tolist()))

@@ -1,8 +1,8 @@
-"""The gain of a given policy: exact by elimination where the states fit, else simulated.
+"""Evaluate a given policy: exactly by elimination where the states fit, else by simulation.
 
-Simulated: one long run from the initial state, cut into batches; the interval is Student's t on the
-batch means of the expected reward after a burn-in, at the stated confidence. It is an estimate and
-is labelled so.
+A simulation has several independent runs: from the initial state, from the states of all lowest
+and of all highest values, and from random states, some of them with values that are rarely taken.
+`replications.py` says which interval follows from them, and under which assumption.
 """
 
 from __future__ import annotations
@@ -10,33 +10,52 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from fmdp.errors import TooLarge
+from fmdp.errors import InvalidParameter, TooLarge
 from fmdp.model import FactoredMDP
 from fmdp.model.factored import check_model
-from fmdp.parameters import Integer, resolve
+from fmdp.model.structure import outward_sums
+from fmdp.parameters import Integer, Number, resolve
 from fmdp.planning.evaluate import TABULATED_STATES, Evaluation, evaluate_exactly
 from fmdp.planning.exact import Exact
 from fmdp.planning.plan import Progress, Status
 from fmdp.planning.playing import ActionTable, Stretch, action_table
-from fmdp.planning.policy import Policy, policy_of
+from fmdp.planning.policy import Policy, Rule, policy_of
 from fmdp.planning.timed import TimedPolicy
 from fmdp.progress import reporting
 from fmdp.simulation.environment import Environment
+from fmdp.simulation.replications import counted, interval
+from fmdp.simulation.starts import (
+    dispersed_starts,
+    factor_bounds,
+    rare_values,
+    reachable_values,
+)
 
 CONFIDENCE = 0.99
-BATCHES = 32
-_BURNT_IN = 0.1
+RUNS = 16
+"""Independent runs of one simulation."""
+_SHORTEST_BATCH = 64
+"""Steps of the shortest batch, where the runs are long enough for 64 of them."""
+_MOST_BATCHES = 1 << 16
+"""Batches per run."""
+_RARE = 5
+"""Some runs begin from values that all steps together are expected to come to less often than
+this, whatever the state."""
 _REPORTED_STEPS = 1 << 10
-"""Steps between two reports: a policy that is asked state by state takes milliseconds a step."""
+"""Steps between two progress reports: asking a policy state by state takes milliseconds a step.
+Rewards are added up over at most this many steps before the sum starts again from zero."""
 
 
-STEPS = Integer("steps", 1_000_000, "steps of the simulation", low=2 * BATCHES, high=2**53)
+STEPS = Integer("steps", 1_000_000, "steps of the simulation", low=4 * RUNS, high=2**53)
 SEED = Integer("seed", 0, "seed of the simulation", low=0)
+GAIN_UPPER = Number("gain_upper", None, "certified upper bound on the gain of every policy")
 _LIMITS = tuple(
     one for one in Exact.parameters if one.name in ("tolerance", "max_iterations", "memory_limit")
 )
@@ -51,13 +70,20 @@ def evaluate(
     memory_limit: int | None = None,
     steps: int = 1_000_000,
     seed: int = 0,
+    gain_upper: float | None = None,
     progress: bool | Progress | None = None,
 ) -> Evaluation:
-    """The gain of a policy: exact where it fits into memory, else simulated.
+    """Evaluate a policy: exactly where it fits into memory, else by simulation.
 
     Which of the two it is depends on the memory, so the arguments of both may be given; `kind` of
     the result says which it was. A policy with a horizon has no gain but a value, the expected sum
     over its steps, which is never simulated.
+
+    A simulation ends with status `simulated` and a confidence interval, or with `unmixed` and
+    certified bounds where its runs disagree, drift or are too short. What the interval assumes,
+    and what no simulation can exclude, is in `batch_steps` and `caveat` of the result. Most runs
+    begin in random states, so the policy must answer states that the initial state does not lead
+    to.
 
     Parameters
     ----------
@@ -74,9 +100,13 @@ def evaluate(
     memory_limit
         Exact: most bytes; above, it is simulated. None is half of what is free.
     steps
-        Simulated: steps of the one long run, at least 64; the first tenth is not counted.
+        Simulated: at most so many steps of all 16 runs together, at least 64; the first eighth of
+        each run is not counted.
     seed
-        Simulated: seed of the run, at least 0.
+        Simulated: seed of the runs, at least 0.
+    gain_upper
+        Simulated: a certified upper bound on the gain of every policy of the model, such as
+        `plan.gain_upper`; no interval reaches beyond it.
     progress
         True shows a bar; a function is called now and then with a mapping of what is known so
         far; None is silent.
@@ -104,28 +134,18 @@ def evaluate(
     )
     STEPS.check(steps, "evaluate")
     SEED.check(seed, "evaluate")
+    GAIN_UPPER.check(gain_upper, "evaluate")
     asked = policy_of(policy, model.structure, "evaluate")
     what = f"evaluating a policy of {model.name or 'the model'}"
     with reporting(progress, what, "evaluate") as report:
-        return _evaluated(model, asked, limits, steps, seed, report)
-
-
-def _evaluated(
-    model: FactoredMDP,
-    policy: Policy,
-    limits: Mapping[str, Any],
-    steps: int,
-    seed: int,
-    progress: Progress | None,
-) -> Evaluation:
-    if isinstance(policy, TimedPolicy):
-        return evaluate_exactly(model, policy, **limits, progress=progress)
-    if model.structure.n_states <= TABULATED_STATES:
-        try:
-            return evaluate_exactly(model, policy, **limits, progress=progress)
-        except TooLarge:
-            pass
-    return evaluate_by_simulation(model, policy, steps=steps, seed=seed, progress=progress)
+        if isinstance(asked, TimedPolicy):
+            return evaluate_exactly(model, asked, **limits, progress=report)
+        if model.structure.n_states <= TABULATED_STATES:
+            with suppress(TooLarge):
+                return evaluate_exactly(model, asked, **limits, progress=report)
+        return evaluate_by_simulation(
+            model, asked, steps=steps, seed=seed, gain_upper=gain_upper, progress=report
+        )
 
 
 def evaluate_by_simulation(
@@ -134,9 +154,10 @@ def evaluate_by_simulation(
     *,
     steps: int = 1_000_000,
     seed: int = 0,
+    gain_upper: float | None = None,
     progress: Progress | None = None,
 ) -> Evaluation:
-    """Batch means of the expected reward along one run; a tenth of the steps is burnt in.
+    """Estimate the gain of a policy from independent runs that begin in different states.
 
     Parameters
     ----------
@@ -145,45 +166,129 @@ def evaluate_by_simulation(
     policy
         What is played.
     steps
-        Length of the run, at least 64.
+        At most so many steps of all runs together, at least 64.
     seed
-        Seed of the run, at least 0.
+        Seed of the runs, at least 0.
+    gain_upper
+        A certified upper bound on the gain of every policy of the model.
     progress
         Called now and then with a mapping of what is known so far.
-    """
-    from scipy import stats
 
+    Raises
+    ------
+    InvalidParameter
+        Where an argument is out of its range, or the upper bound is below the least reward.
+    """
     started = time.perf_counter()
     steps = STEPS.check(steps, "evaluate")
-    environment = Environment(model, SEED.check(seed, "evaluate"))
-    batch = int((1.0 - _BURNT_IN) * steps) // BATCHES
-    actions = action_table(policy, model.structure)
-
-    def walk(many: int) -> None:
-        for left in range(many, 0, -_REPORTED_STEPS):
-            _walk(environment, policy, actions, min(left, _REPORTED_STEPS))
-            if progress is not None:
-                progress({"step": environment.steps, "steps": steps})
-
-    walk(steps - batch * BATCHES)
-    means = np.empty(BATCHES)
-    for number in range(BATCHES):
-        before = environment.total_expected_reward
-        walk(batch)
-        means[number] = (environment.total_expected_reward - before) / batch
-    half = float(stats.t.ppf(0.5 + CONFIDENCE / 2, BATCHES - 1)) * float(means.std(ddof=1))
-    half /= math.sqrt(BATCHES)
-    gain = float(means.mean())
+    seed = SEED.check(seed, "evaluate")
+    values = reachable_values(model)
+    factors = factor_bounds(model, values)
+    rewards = outward_sums(factors)
+    certified = _certified(rewards, GAIN_UPPER.check(gain_upper, "evaluate"))
+    (child,) = np.random.SeedSequence(seed).spawn(1)
+    rare = rare_values(model, values, _RARE / steps)
+    generator = np.random.Generator(np.random.PCG64(child))
+    starts = dispersed_starts(model, values, RUNS, rare, generator)
+    if isinstance(policy, Rule):
+        for start in starts:
+            policy.confirm(start, policy(start))
+    environment = Environment(model, seed)
+    batches, batch_steps = _batches(steps // RUNS)
+    means = _batch_means(environment, policy, starts, batches, batch_steps, progress)
+    rounding = _rounding(len(factors)) * sum(max(abs(lo), abs(hi)) for lo, hi in factors)
+    estimate = interval(means, rewards, CONFIDENCE, rounding)
+    outcome: dict[str, Any]
+    if estimate is None:
+        outcome = {"gain": None, "status": Status.UNMIXED}
+        lower, upper = certified
+    else:
+        memory = batch_steps * (batches // estimate.batches)
+        outcome = {
+            "gain": float(np.clip(counted(means).mean(), *certified)),
+            "status": Status.SIMULATED,
+            "confidence": CONFIDENCE,
+            "batch_steps": memory,
+            "caveat": _caveat(memory),
+        }
+        lower, upper = np.clip((estimate.lower, estimate.upper), *certified).tolist()
     return Evaluation(
-        gain=gain,
-        gain_lower=gain - half,
-        gain_upper=gain + half,
+        gain_lower=lower,
+        gain_upper=upper,
         kind="simulated",
-        status=Status.CONVERGED,
         iterations=environment.steps,
         seconds=time.perf_counter() - started,
-        confidence=CONFIDENCE,
+        certified_bounds=certified,
+        run_gains=tuple(np.clip(counted(means).mean(axis=1), *rewards).tolist()),
+        **outcome,
     )
+
+
+def _certified(rewards: tuple[float, float], gain_upper: float | None) -> tuple[float, float]:
+    """Return the bounds on the gain that follow from the rewards and from the given upper bound."""
+    low, high = rewards
+    if gain_upper is None:
+        return rewards
+    if gain_upper < low:
+        raise InvalidParameter(
+            f"the 'gain_upper' parameter of evaluate must be at least the least reward of a step, "
+            f"{low!r}; got {gain_upper!r}"
+        )
+    return low, min(high, gain_upper)
+
+
+def _caveat(batch_steps: int) -> str:
+    return (
+        "simulation cannot exclude states that all runs missed, that pay differently and that are "
+        f"left more slowly than after {batch_steps:,} steps; only the certified bounds hold then"
+    )
+
+
+def _rounding(reward_factors: int) -> float:
+    """Return a bound on the relative rounding error of a mean of at most `_REPORTED_STEPS` rewards,
+    each a sum of factors, and of means of such means."""
+    return (_REPORTED_STEPS + reward_factors + 64) * 2.0**-53
+
+
+def _batch_means(
+    environment: Environment,
+    policy: Policy,
+    starts: Sequence[tuple[int, ...]],
+    batches: int,
+    batch_steps: int,
+    progress: Progress | None,
+) -> NDArray[np.float64]:
+    """Return the mean expected reward of every batch, [runs, batches]."""
+    actions = action_table(policy, environment.model.structure)
+    means = np.empty((len(starts), batches))
+    steps = means.size * batch_steps
+
+    def walk() -> float:
+        """Return the sum of the expected rewards of one batch."""
+        sums = []
+        for left in range(batch_steps, 0, -_REPORTED_STEPS):
+            environment.clear_sums()
+            _walk(environment, policy, actions, min(left, _REPORTED_STEPS))
+            sums.append(environment.total_expected_reward)
+            if progress is not None:
+                progress({"step": environment.steps, "steps": steps})
+        return math.fsum(sums)
+
+    for run, start in enumerate(starts):
+        environment.move_to(start)
+        for number in range(batches):
+            means[run, number] = walk() / batch_steps
+    return means
+
+
+def _batches(length: int) -> tuple[int, int]:
+    """Return how many batches, a power of two, a run of this length is cut into, and their steps.
+
+    They are of at least `_SHORTEST_BATCH` steps, or as many as 64 if that makes them shorter.
+    """
+    wanted = max(length // _SHORTEST_BATCH, min(length, 64))
+    batches = min(1 << (wanted.bit_length() - 1), _MOST_BATCHES)
+    return batches, length // batches
 
 
 def _walk(

@@ -23,6 +23,7 @@ from fmdp.archives import reason
 from fmdp.errors import FileProblem, TooLarge
 from fmdp.memory import available_memory, describe_bytes
 from fmdp.model import Structure
+from fmdp.model.naming import are_numerals, listed_values, positions_are_clear
 from fmdp.simulation.frames import needs_pandas
 
 Columns: TypeAlias = tuple[tuple[int, np.dtype[Any]], ...]
@@ -91,9 +92,12 @@ class Trajectory:
 def columns_of(
     structure: Structure, states: NDArray[Any], actions: NDArray[Any], rewards: NDArray[np.float64]
 ) -> dict[str, NDArray[Any]]:
-    """Columns of a trajectory: t (1 for the first step), every variable by its name as the step
-    found it, reward.NAME of every reward factor, and their sum as reward. A variable that is called
-    like one of these has "variable." before its name.
+    """Return the columns of a trajectory, as `fmdp.fit` reads them back.
+
+    These are t (1 for the first step), every variable by its name as the step found it, reward.NAME
+    of every reward factor, and their sum as reward. A variable that is called like one of these has
+    "variable." before its name. A variable has the positions of its values, or the values
+    themselves where a position could be mistaken for a value, as with the values 1, 2, 3.
 
     Parameters
     ----------
@@ -105,15 +109,25 @@ def columns_of(
     steps = len(actions)
     found: dict[str, NDArray[Any]] = {"t": np.arange(1, steps + 1)}
     columns = [
-        *zip(structure.state_names, states[:steps].T, strict=True),
-        *zip(structure.action_names, actions.T, strict=True),
+        *zip(structure.state_names, states[:steps].T, structure.state_values, strict=True),
+        *zip(structure.action_names, actions.T, structure.action_values, strict=True),
     ]
-    for name, column in columns:
+    for name, column, values in columns:
         taken = name in found or name == "reward" or name.startswith("reward.")
-        found[f"variable.{name}" if taken else name] = column.astype(np.int64)
+        found[f"variable.{name}" if taken else name] = _cells(column, values)
     for name, column in zip(structure.reward_names, rewards.T, strict=True):
         found[f"reward.{name}"] = column
     return found | {"reward": rewards.sum(axis=1)}
+
+
+def _cells(places: NDArray[Any], values: Sequence[str]) -> NDArray[Any]:
+    """Return the column of a variable: positions, or values where positions would mislead."""
+    if are_numerals(values) or positions_are_clear(values):
+        return places.astype(np.int64)
+    listed = listed_values(values)
+    kinds = {type(value) for value in listed}
+    cells: NDArray[Any] = np.array(listed, dtype=None if kinds <= {int, float} else object)[places]
+    return cells
 
 
 class Recorder:

@@ -1,0 +1,104 @@
+"""States from which simulated runs of one policy begin, and bounds on what they can pay.
+
+Both come from the values that each variable can take at all: starting with the initial state, a
+value is added when some action gives it positive probability while the parents have values that
+were added before. Every state that can be reached has such values (the converse need not hold).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fmdp.model import FactoredMDP
+from fmdp.model.structure import Scope
+
+Values = tuple[NDArray[np.int64], ...]
+
+
+def reachable_values(model: FactoredMDP) -> Values:
+    """Return a superset of the values that each state variable can take, in increasing order.
+
+    Variables that never change keep one value, so that the result leaves out states that the model
+    can never come to.
+    """
+    structure = model.structure
+    values = [np.array([value]) for value in model.initial_state]
+    pending = set(range(structure.m))
+    while pending:
+        i = pending.pop()
+        rows = _rows(model, structure.transition_scopes[i], tuple(values))
+        possible = np.flatnonzero((model.transitions[i][rows] > 0.0).any(axis=0))
+        union = np.union1d(values[i], possible)
+        if len(union) > len(values[i]):
+            values[i] = union
+            pending.update(j for j, scope in enumerate(structure.transition_scopes) if i in scope)
+    return tuple(values)
+
+
+def factor_bounds(model: FactoredMDP, values: Values) -> list[tuple[float, float]]:
+    """Return the least and the largest mean of every reward factor while the state variables have
+    these values, whatever the action."""
+    tables = [
+        table[_rows(model, scope, values)]
+        for scope, table in zip(model.structure.reward_scopes, model.rewards, strict=True)
+    ]
+    return [(float(table.min()), float(table.max())) for table in tables]
+
+
+def rare_values(model: FactoredMDP, values: Values, probability: float) -> list[tuple[int, int]]:
+    """Return the pairs of a state variable and a value that it never changes to with at least the
+    given probability, the rarest first; values that it cannot change to are left out."""
+    structure = model.structure
+    pairs = []
+    for i, scope in enumerate(structure.transition_scopes):
+        rows = _rows(model, scope, values)
+        entering = model.transitions[i][rows]
+        if i in scope:  # staying is not entering
+            behind = scope[scope.index(i) + 1 :]
+            step = math.prod(structure.sizes[v] for v in behind)
+            entering[np.arange(len(rows)), rows // step % structure.sizes[i]] = 0.0
+        largest = entering.max(axis=0)
+        rare = np.flatnonzero((largest > 0.0) & (largest < probability))
+        pairs += [(float(largest[value]), i, int(value)) for value in rare]
+    return [(i, value) for _, i, value in sorted(pairs)]
+
+
+def dispersed_starts(
+    model: FactoredMDP,
+    values: Values,
+    number: int,
+    rare: Sequence[tuple[int, int]],
+    generator: np.random.Generator,
+) -> list[tuple[int, ...]]:
+    """Return the initial state, the states of all lowest and of all highest values, and random
+    ones.
+
+    In a random state each variable is uniform over its values, except that one variable has a rare
+    value, by turns: runs that begin elsewhere would hardly ever come there. Of many rare values the
+    first ones are taken.
+    """
+    lowest = tuple(int(own[0]) for own in values)
+    highest = tuple(int(own[-1]) for own in values)
+    starts = [tuple(model.initial_state), lowest, highest]
+    for place in range(number - len(starts)):
+        state = [int(own[generator.integers(len(own))]) for own in values]
+        if rare:
+            variable, value = rare[place % len(rare)]
+            state[variable] = value
+        starts.append(tuple(state))
+    return starts
+
+
+def _rows(model: FactoredMDP, scope: Scope, values: Values) -> NDArray[np.int64]:
+    """Return the rows of a table over the scope in which the state variables have these values."""
+    structure = model.structure
+    rows = np.zeros(1, dtype=np.int64)
+    for v in scope:
+        size = structure.sizes[v]
+        own = values[v] if v < structure.m else np.arange(size)
+        rows = (rows[:, None] * size + own[None, :]).ravel()
+    return rows
