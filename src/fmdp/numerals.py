@@ -28,10 +28,29 @@ def known_number(value: float, lower: float | None, upper: float | None) -> str:
     return short_number(value, 9)
 
 
-def interval_text(lower: float, upper: float) -> str:
-    """ "0.4286219 to 0.4286228": rounded outwards, so that what is printed still holds, with two
-    digits of the width and at least nine in all."""
-    digits = 9
+def rounded_number(value: float, error: float | None, digits: int = 7) -> str:
+    """Return a number with at most so many digits, none of them below the bound on its error.
+
+    The last digit printed is at least twenty times the error, so that it is off by one at most.
+    Without a known digit that is "0". An error of None is not taken into account.
+    """
+    if not error or not math.isfinite(value):
+        return short_number(value, digits)
+    if not math.isfinite(error):
+        return "unknown"
+    last = math.ceil(math.log10(20.0 * error))
+    first = math.floor(math.log10(abs(value))) if value else last
+    rounded = round(value, -last) if -300 < last < 300 else value
+    return short_number(rounded + 0.0, max(1, min(digits, first - last + 1)))
+
+
+def interval_text(lower: float, upper: float, least_digits: int = 9) -> str:
+    """Return an interval such as "0.4286219 to 0.4286228".
+
+    It is rounded outwards, so that what is printed still holds, with two digits of the width and
+    at least `least_digits` in all.
+    """
+    digits = least_digits
     size, width = max(abs(lower), abs(upper)), upper - lower
     if width > 0.0 and math.isfinite(size):
         digits = min(17, max(digits, 2 + math.ceil(math.log10(size / width))))
@@ -57,9 +76,10 @@ def _rounded(value: float, rounding: str, digits: int) -> str:
     return f"{rounded:f}" if 0 <= rounded.adjusted() < digits else f"{rounded:.{digits}g}"
 
 
-def numbers_text(values: Sequence[float], digits: int = 4) -> str:
-    """Many numbers on one line, with the middle left out of a long list."""
-    shown = [short_number(value, digits) for value in values]
+def numbers_text(values: Sequence[float], digits: int = 4, error: float | None = None) -> str:
+    """Return many numbers on one line, with the middle left out of a long list; `error` is a bound
+    on the error of each."""
+    shown = [rounded_number(value, error, digits) for value in values]
     return ", ".join(shown if len(shown) <= 12 else [*shown[:6], "...", *shown[-5:]])
 
 

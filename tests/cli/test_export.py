@@ -43,6 +43,33 @@ def test_a_tree(run: Any, saved: str, tmp_path: Path) -> None:
     assert "wrong in 1 of 18 states" in erring
 
 
+def test_a_small_tree_keeps_the_constraints(run: Any, tmp_path: Path) -> None:
+    """In a state with a broken pump only that pump may be repaired."""
+    wear = ["new", "broken"]
+    model = fmdp.FactoredMDP.from_functions(
+        {"a": wear, "b": wear},
+        {"crew": ["rest", "a", "b"]},
+        {pump: [pump, "crew"] for pump in "ab"},
+        lambda name, v: "new" if v["crew"] == name else [0.9, 0.1] if v[name] == "new" else [0, 1],
+        {pump: ([pump], lambda v, pump=pump: float(v[pump] == "new")) for pump in "ab"},
+        costs={"wages": (["crew"], lambda v: 0.4 * (v["crew"] != "rest"))},
+        forbid=[{"a": "broken", "crew": ["rest", "b"]}, {"a": "new", "crew": "a"}],
+    )
+    fmdp.save(model, tmp_path / "m.json")
+    fmdp.plan(model, "exact,ties=first").policy.save(tmp_path / "p.npz")  # type: ignore[union-attr]
+    saved = str(tmp_path / "p.npz")
+    said = run("export", saved, "-", "--as", "tree", "--max-leaves", "1").refusal
+    assert "keeps the constraints of the model; at least 2 leaves are needed" in said
+    options = "--as", "tree", "--max-leaves", "2"
+    tree = run("export", saved, "-", *options).out
+    assert tree.startswith(
+        "# 2 leaves, depth 1; wrong in 1 of 4 states (0.25 of them)\nif a = new:"
+    )
+    costed = run("export", saved, "-", *options, "--problem", str(tmp_path / "m.json")).out
+    assert "(0.25 of them); gain " in costed.splitlines()[0]
+    assert f"the policy's is {fmdp.plan(model).gain:.7g}" in costed.splitlines()[0]
+
+
 def test_a_function(run: Any, saved: str, tmp_path: Path) -> None:
     assert run("export", saved, str(tmp_path / "p.py"), "--as", "python").status == 0
     act = function((tmp_path / "p.py").read_text())

@@ -267,4 +267,4 @@ def test_a_tree_of_many_leaves_becomes_the_table(monkeypatch: pytest.MonkeyPatch
         named = PUMPS.naming.name_state(state)
         assert act(named) == PUMPS(named)
     wide = TablePolicy((5000,), (2,), np.arange(5000) % 2)
-    assert function("".join(exported(wide, "python")[0]))({"s0": "4999"}) == {"a0": "1"}
+    assert function("".join(exported(wide, "python")[0]))({"s0": "4999"}) == {"a0": 1}

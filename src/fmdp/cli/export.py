@@ -45,7 +45,8 @@ def export(
         typer.Option(
             "--problem",
             metavar="PROBLEM",
-            help="Whose names to use for a policy that was saved without names.",
+            help="The model: whose names to use for a policy that was saved without names, whose "
+            "constraints a smaller tree keeps, and in which its gain is evaluated.",
             show_default=False,
         ),
     ] = None,
@@ -83,12 +84,12 @@ def export(
     from fmdp.planning.policy import load_policy
     from fmdp.problems import problem as problem_of
 
-    structure = None if problem is None else problem_of(problem).structure
-    saved = load_policy(policy, structure)
+    model = None if problem is None else problem_of(problem)
+    saved = load_policy(policy, None if model is None else model.structure)
     if out != "-":
         refuse_unwritable(Path(out))
     with progress(f"writing {policy} as {kind}"):
-        parts, what = exported(saved, kind, max_leaves=leaves, max_error=error)
+        parts, what = exported(saved, kind, max_leaves=leaves, max_error=error, model=model)
         if out == "-":
             for part in parts:
                 sys.stdout.write(part)

@@ -23,12 +23,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fmdp.errors import InvalidModel
+from fmdp.model.naming import Value, listed_values
 from fmdp.model.spaces import IndexArray, all_assignments, items, shown
 
 if TYPE_CHECKING:
     from fmdp.model.structure import Structure
 
-KeyOfRow = Callable[[str, Mapping[str, str]], Hashable]
+KeyOfRow = Callable[[str, Mapping[str, Value]], Hashable]
 """(name of a state variable or reward factor, values of the scope by name) -> key of the row."""
 
 
@@ -196,7 +197,7 @@ def _classes_by_key(
         own: list[Hashable] = []
         for assignment in all_assignments(structure.scope_sizes(scope)):
             values = {
-                structure.names[v]: structure.values[v][int(value)]
+                structure.names[v]: listed_values(structure.values[v])[int(value)]
                 for v, value in zip(scope, assignment, strict=True)
             }
             try:

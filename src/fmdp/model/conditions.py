@@ -172,10 +172,13 @@ class Conditions:
 
 
 def value_of(structure: Structure, variable: int, given: Any, label: str) -> int:
-    """A value of a variable, by name, or by number where it is a number."""
+    """Return the position of a value of a variable, given by name or as a number.
+
+    A number that is a value means that value, as in every mapping (`Variables.place`).
+    """
     states = structure.m
     variables = structure.naming.states if variable < states else structure.naming.actions
     try:
-        return variables.value(variable if variable < states else variable - states, given)
+        return variables.place(variable if variable < states else variable - states, given)
     except InvalidParameter as error:
         raise InvalidModel(f"{label}: {error}") from None

@@ -35,6 +35,7 @@ from fmdp.model.fields import (
     is_number,
     is_object,
     is_text,
+    is_value,
     is_whole,
     keyed,
     show,
@@ -457,7 +458,7 @@ def _forbidden(fields: dict[str, Any], variables: Structure, name: str, label: s
 def _at_most(fields: dict[str, Any], variables: Structure, name: str, label: str) -> AtMost:
     named = fields.get("of", list(variables.action_names))
     of = read_scope(named, variables, f'{label}: "of"', label)
-    idle = fields.get("idle", 0)
+    idle = fields.get("idle", [variables.values[v][0] for v in of])
     each = idle if isinstance(idle, list) else [idle] * len(of)
     if len(each) != len(of):
         raise InvalidModel(
@@ -501,10 +502,10 @@ def _initial_state(value: Any) -> Any:
     return array(value, '"initial_state"', lambda v: is_whole(v) or is_text(v), allowed)
 
 
-def _variables(value: Any, kind: str) -> tuple[list[str], list[int], list[tuple[str, ...]]]:
+def _variables(value: Any, kind: str) -> tuple[list[str], list[int], list[tuple[Any, ...]]]:
     names: list[str] = []
     sizes: list[int] = []
-    values: list[tuple[str, ...]] = []
+    values: list[tuple[Any, ...]] = []
     for index, entry in enumerate(array(value, f'"{kind}s"', is_object, "an object")):
         label = f"{kind} variable {index}"
         fields = keyed(entry, label, required=("name",), optional=("size", "values"))
@@ -512,7 +513,9 @@ def _variables(value: Any, kind: str) -> tuple[list[str], list[int], list[tuple[
         label = f"{label} ({show(names[-1])})"
         if "size" not in fields and "values" not in fields:
             raise InvalidModel(f'{label}: key "size" (or "values") is missing')
-        own = array(fields.get("values", []), f'{label}: "values"', is_text, "a string")
+        own = array(
+            fields.get("values", []), f'{label}: "values"', is_value, "a string or a number"
+        )
         if "values" in fields and not own:
             raise InvalidModel(f'{label}: "values" is []; must have at least one name')
         size = fields.get("size", len(own))

@@ -27,7 +27,7 @@ from fmdp.model.constraints import Constraint
 from fmdp.model.content import HASHED, json_parts, knowledge_parts
 from fmdp.model.effects import Effect, Effects, RewardKind
 from fmdp.model.intervals import Intervals
-from fmdp.model.naming import Assignment
+from fmdp.model.naming import Assignment, Value
 from fmdp.model.noise import Noise, laws_of
 from fmdp.model.spaces import FloatArray, items, shown
 from fmdp.model.structure import Structure
@@ -185,8 +185,8 @@ class FactoredMDP:
         state_names: Sequence[str] = (),
         action_names: Sequence[str] = (),
         reward_names: Sequence[str] = (),
-        state_values: Sequence[Sequence[str]] = (),
-        action_values: Sequence[Sequence[str]] = (),
+        state_values: Sequence[Sequence[Value]] = (),
+        action_values: Sequence[Sequence[Value]] = (),
         groups: Sequence[Sequence[int | str]] = (),
         noise: Noise | Sequence[Noise] | None = None,
         initial_state: Assignment | None = None,
@@ -225,9 +225,9 @@ class FactoredMDP:
         reward_names
             Names of the reward factors; r0, r1, ... where none is given.
         state_values
-            For each state variable the names of its values; "0", "1", ... where none is given.
+            For each state variable its values, texts or numbers; 0, 1, ... where none are given.
         action_values
-            For each action variable the names of its values; "0", "1", ... where none is given.
+            For each action variable its values, texts or numbers; 0, 1, ... where none are given.
         groups
             Disjoint sets of state variables, by number or by name, that belong together.
         noise
@@ -485,8 +485,8 @@ class FactoredMDP:
         state_names: Sequence[str] = (),
         action_names: Sequence[str] = (),
         reward_names: Sequence[str] = (),
-        state_values: Sequence[Sequence[str]] = (),
-        action_values: Sequence[Sequence[str]] = (),
+        state_values: Sequence[Sequence[Value]] = (),
+        action_values: Sequence[Sequence[Value]] = (),
         groups: Sequence[Sequence[int | str]] = (),
         noise: Noise | Sequence[Noise] | None = None,
         initial_state: Sequence[int] | None = None,
@@ -608,12 +608,13 @@ class FactoredMDP:
         structure: Structure,
         transitions: Sequence[FloatArray],
         rewards: Sequence[FloatArray],
+        initial_state: tuple[int, ...] | None = None,
     ) -> FactoredMDP:
-        """Tables that are right by the way they were made, taken as they are and not checked.
+        """Return a model of tables that are right by construction, without checking them.
 
         For code that makes models by the thousand (a learner samples one every episode). The
-        arrays must be what the constructor would leave alone, and become read-only. Noise, initial
-        state and name are the defaults.
+        arrays must be what the constructor would leave alone, and become read-only. Noise and name
+        are the defaults.
 
         Parameters
         ----------
@@ -624,10 +625,13 @@ class FactoredMDP:
             distributions up to rounding.
         rewards
             For each reward factor k an array [|X[Z_k]|] of means inside its range.
+        initial_state
+            Values by position; None is 0 for every variable.
         """
         made = object.__new__(cls)
         laws = (Noise(),) * structure.l
-        made._hold(structure, transitions, rewards, laws, (0,) * structure.m, "")
+        start = (0,) * structure.m if initial_state is None else initial_state
+        made._hold(structure, transitions, rewards, laws, start, "")
         return made
 
     def with_constraints(self, *constraints: Constraint) -> FactoredMDP:

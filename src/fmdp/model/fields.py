@@ -67,6 +67,11 @@ def is_text(value: Any) -> bool:
     return isinstance(value, str)
 
 
+def is_value(value: Any) -> bool:
+    """Return whether it is a JSON string, number or truth value."""
+    return isinstance(value, str | bool) or is_number(value)
+
+
 def is_whole(value: Any) -> bool:
     """A JSON number without a fraction."""
     return type(value) is int

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fmdp.errors import InvalidModel, TooLarge, did_you_mean
+from fmdp.model.conditions import value_of
 from fmdp.model.constraints import MOST_ROWS, AtMost, Forbidden, Mask, check_name
 from fmdp.model.spaces import count, items, shown, whole_number
 from fmdp.model.structure import Structure, check_structure
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from fmdp.model.factored import FactoredMDP
 
 Rule = Mapping[Any, Any]
-"""Variable -> value, or a list of values any of which will do; by name or by number."""
+"""Variable, by name or by number -> value, or a list of values any of which will do."""
 
 
 def constraint_from_rules(
@@ -41,8 +42,9 @@ def constraint_from_rules(
     structure
         Whose variables the rules speak of; its factors do not count.
     rules
-        Each a mapping from variables, by name or by number, to a value, by name or by number, or
-        to a list of values any of which will do. Each must speak of an action variable.
+        Each a mapping from variables, by name or by number, to a value, or to a list of values any
+        of which will do. A value is given as it was listed, or by its name: where a variable has
+        the values 1, 2, 3, the number 1 is the value 1. Each must speak of an action variable.
     name
         How errors call the constraint.
 
@@ -145,7 +147,7 @@ def apart(
         raise InvalidModel(
             f"{label}: {shown(list(variables))} must be two or more different variables"
         )
-    free = {str(value) for value in _listed(besides)}
+    free = {str(value) for value in several(besides)}
     known = {value for v in own for value in s.values[v]}
     for value in free - known:
         raise InvalidModel(
@@ -186,8 +188,8 @@ def at_most(
     actions
         The action variables, by name or by number; None is all of them.
     idle
-        The idle value, by name or by number: one for all, or a mapping from variables; None is
-        their first value.
+        The idle value, as it was listed or by name: one for all, or a mapping from variables; None
+        is their first value.
     name
         How errors call the constraint.
 
@@ -212,9 +214,9 @@ def at_most(
             v = _variable(s, key, f"{label}: idle")
             if v not in at_rest:
                 raise InvalidModel(f'{label}: idle value of "{s.names[v]}", which is not counted')
-            at_rest[v] = _value(s, v, value, label)
+            at_rest[v] = value_of(s, v, value, label)
     elif idle is not None:
-        at_rest = {v: _value(s, v, idle, label) for v in numbers}
+        at_rest = {v: value_of(s, v, idle, label) for v in numbers}
     return AtMost(tuple(numbers), most, tuple(at_rest.values()), name)
 
 
@@ -239,8 +241,8 @@ def _variable(s: Structure, key: Any, where: str) -> int:
     return number
 
 
-def _listed(wanted: object) -> tuple[Any, ...]:
-    """The values that are meant: one, or several."""
+def several(wanted: object) -> tuple[Any, ...]:
+    """Return the values that a rule asks for: one, or any of several."""
     if isinstance(wanted, np.ndarray):
         return tuple(np.atleast_1d(wanted))
     if isinstance(wanted, list | tuple | set | frozenset | range):
@@ -249,21 +251,7 @@ def _listed(wanted: object) -> tuple[Any, ...]:
 
 
 def _values(s: Structure, variable: int, wanted: object, where: str) -> list[int]:
-    found = sorted({_value(s, variable, value, where) for value in _listed(wanted)})
+    found = sorted({value_of(s, variable, value, where) for value in several(wanted)})
     if not found:
         raise InvalidModel(f'{where}: "{s.names[variable]}" has no value; must have at least one')
     return found
-
-
-def _value(s: Structure, variable: int, value: object, where: str) -> int:
-    names = s.values[variable]
-    number = whole_number(value)
-    if number is None and isinstance(value, str) and value in names:
-        return names.index(value)
-    if number is None or not 0 <= number < len(names):
-        near = did_you_mean(value, names[:1000]) if isinstance(value, str) else ""
-        raise InvalidModel(
-            f'{where}: "{s.names[variable]}" has no value {shown(value)}; must be one of '
-            f"{', '.join(names[:12])}{', ...' if len(names) > 12 else ''}{near}"
-        )
-    return number

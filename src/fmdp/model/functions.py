@@ -29,7 +29,8 @@ from fmdp.model.alike import Alike, classes_of_keys
 from fmdp.model.constraints import Constraint, Forbidden
 from fmdp.model.factored import FactoredMDP
 from fmdp.model.forbidding import at_most as at_most_of
-from fmdp.model.forbidding import constraint_from_rules
+from fmdp.model.forbidding import constraint_from_rules, several
+from fmdp.model.naming import NamedValues, Value, listed_values, plain_value
 from fmdp.model.noise import Noise
 from fmdp.model.spaces import FloatArray, IndexArray, all_assignments, count, items, shown
 from fmdp.model.structure import Structure
@@ -50,13 +51,6 @@ MOST_CALLS = 1 << 22
 """Of one function for the rows of one table."""
 
 
-class _Listed(dict[str, Any]):
-    """The values of a scope; what is not in it is asked for by mistake, and said so."""
-
-    def __missing__(self, name: str) -> Any:
-        raise KeyError(f"reads {name!r}, which is not among {', '.join(self) or 'no variables'}")
-
-
 class _Variables:
     """Names and values of all variables, as they were listed, and the bare structure of them."""
 
@@ -72,12 +66,11 @@ class _Variables:
                     raise InvalidModel(f'"{name}" is a state and an action; names must differ')
                 many = range(values) if type(values) is int else values
                 listed[name] = items(many, f'values of "{name}"')
-                for value in listed[name]:
-                    if not isinstance(value, str | int | float | np.integer | np.floating):
+                for value in map(plain_value, listed[name]):
+                    if not isinstance(value, str | int | float):
                         raise InvalidModel(
                             f'values of "{name}": {shown(value)} must be a text or a number'
                         )
-        self.listed: dict[str, tuple[Any, ...]] = listed
         self.structure = Structure(
             tuple(len(listed[name]) for name in states),
             tuple(len(listed[name]) for name in actions),
@@ -85,22 +78,22 @@ class _Variables:
             (),
             state_names=tuple(states),
             action_names=tuple(actions),
-            state_values=tuple(tuple(map(str, listed[name])) for name in states),
-            action_values=tuple(tuple(map(str, listed[name])) for name in actions),
+            state_values=tuple(listed[name] for name in states),
+            action_values=tuple(listed[name] for name in actions),
         )
-        # By the name of a value, and before that by the value itself, which may be a number.
-        self._index = {
-            name: {str(value): index for index, value in enumerate(values)}
-            | {value: index for index, value in enumerate(values)}
-            for name, values in listed.items()
-        }
+        self.listed: dict[str, Sequence[Value]] = dict(
+            zip(self.structure.names, map(listed_values, self.structure.values), strict=True)
+        )
 
     def index(self, name: str, value: Any, label: str) -> int:
-        """The number of a value, which may be given as it was listed or by its name."""
-        known = self._index[name]
-        found: int | None = known.get(value) if isinstance(value, Hashable) else None
+        """Return the position of a value, which may be given as it was listed or by its name."""
+        variable, naming = self.structure.variable(name), self.structure.naming
+        own, number = naming.states, variable
+        if variable >= self.structure.m:
+            own, number = naming.actions, variable - self.structure.m
+        found = own.value_place(number, value)
         if found is None:
-            names = self.structure.values[self.structure.variable(name)]
+            names = self.structure.values[variable]
             near = did_you_mean(value, names[:1000]) if isinstance(value, str) else ""
             raise InvalidModel(
                 f'{label}: "{name}" has no value {shown(value)}; must be one of '
@@ -121,22 +114,22 @@ class _Variables:
             )
         return tuple(self.structure.names[v] for v in numbers)
 
-    def rows(self, scope: Sequence[str]) -> Iterator[_Listed]:
+    def rows(self, scope: Sequence[str]) -> Iterator[NamedValues]:
         """The values of every assignment of a scope, the last variable fastest."""
         own = [self.listed[name] for name in scope]
         for assignment in all_assignments([len(values) for values in own]):
-            yield _Listed(
+            yield NamedValues(
                 (name, values[value])
                 for name, values, value in zip(scope, own, assignment, strict=True)
             )
 
 
-def _asked(function: Callable[..., Any], label: str, values: _Listed, *before: str) -> Any:
+def _asked(function: Callable[..., Any], label: str, values: NamedValues, *before: str) -> Any:
     """What a function says, or one line on what is wrong with it."""
     if not callable(function):
         raise InvalidModel(f"{label} must be a function; got {shown(function)}")
     try:
-        return function(*before, _Listed(values))
+        return function(*before, NamedValues(values))
     except Exception as error:
         told = error.args[0] if isinstance(error, KeyError) and error.args else error
         text = " ".join(str(told).split())
@@ -300,7 +293,7 @@ def _ranges(
 
 def _forbidden(variables: _Variables, rules: Sequence[Rule]) -> list[Constraint]:
     """Rules that are mappings are one constraint; each that is a function is one of its own."""
-    said: list[dict[str, list[int]]] = []
+    said: list[dict[str, list[str]]] = []
     made: list[Constraint] = []
     for number, rule in enumerate(items(rules, "forbid")):
         label = f"forbid, rule {number}"
@@ -308,18 +301,17 @@ def _forbidden(variables: _Variables, rules: Sequence[Rule]) -> list[Constraint]
             fits = {}
             for name, wanted in rule.items():
                 variables.scope([name], label)
-                several = isinstance(wanted, list | set | frozenset | range)
+                names = variables.structure.values[variables.structure.variable(name)]
                 fits[name] = [
-                    variables.index(name, value, label)
-                    for value in (wanted if several else [wanted])
+                    names[variables.index(name, value, label)] for value in several(wanted)
                 ]
             said.append(fits)
             continue
         parts = items(rule, f"{label}, a mapping or a pair (scope, function),")
         if len(parts) != 2:
             raise InvalidModel(f"{label} has {len(parts)} parts; must be (scope, function)")
-        names = variables.scope(parts[0], label)
-        scope = tuple(sorted(map(variables.structure.variable, names)))
+        looked_at = variables.scope(parts[0], label)
+        scope = tuple(sorted(map(variables.structure.variable, looked_at)))
         in_order = [variables.structure.names[v] for v in scope]
         table = [bool(_asked(parts[1], label, values)) for values in variables.rows(in_order)]
         made.append(Forbidden(scope, np.array(table, dtype=np.bool_), f"forbid {number}"))
@@ -365,7 +357,9 @@ def from_functions(
         told.append(at_most_of(bare, at_most))
     if isinstance(initial_state, Mapping):
         initial_state = {
-            key: variables.index(key, value, "initial state") if key in bare.state_names else value
+            key: bare.values[bare.variable(key)][variables.index(key, value, "initial state")]
+            if key in bare.state_names
+            else value
             for key, value in initial_state.items()
         }
     return FactoredMDP.over(

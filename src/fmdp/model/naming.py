@@ -1,18 +1,26 @@
-"""Names: states and actions as people write them, and back.
+"""Names and values: states and actions as people write them, and back.
 
-Inside the library a state or an action is a tuple of numbers, one a variable. Whoever hands one
-over may write
+Inside the library a state or an action is a tuple of positions, one per variable. A user may write
 
-    (2, 0)                                  a number a variable, which is the fast way
-    ("broken", 0)                           a number or the name of a value, variable by variable
-    {"pump": "broken", "price": "low"}      a mapping with every variable once
-    "pump=broken,price=low"                 the same as a text; as JSON where a name holds , or =
+    (2, 0)                                  one position per variable, which is the fast way
+    ("broken", 0)                           a position or the name of a value, variable by variable
+    {"pump": "broken", "beds": 3}           a mapping with every variable once
+    "pump=broken,beds=3"                    the same as a text; as JSON where a name holds , or =
     "restart"                               a value alone, where there is only one variable
 
-and who asks by name (with a mapping or a text) is answered by name. In a text and in a name the
-digits are those of the name: a number is an index only where it is a number. `Variables` reads and
-writes assignments of some variables, `Naming` those of states and actions; a structure has one, and
-so has a policy, also without its structure. What is wrong is one line that names the variable.
+A question by name (a mapping or a text) is answered by name.
+
+The values of a variable are texts or numbers, as they were listed: [1, 2, 3] are three numbers.
+The name of a value is its text ("1"), and names are what files, tables and printed output show.
+`ListedNames` keeps the listed values beside their names, so that rules and answers get numbers
+where numbers were listed. Two sequences with the same names are equal, whatever was listed.
+
+In a mapping a number is a value: 1 is the value 1, wherever it stands in the list. In a sequence a
+number is a position. In a mapping a number that is no value is a position only where it cannot be
+mistaken for a value (`Variables.place`); everything else is refused in one line.
+
+`Variables` reads and writes assignments of some variables, `Naming` those of states and actions. A
+structure has one, and so has a policy, also without its structure.
 """
 
 from __future__ import annotations
@@ -21,21 +29,25 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Any, TypeAlias, overload
+from typing import Any, NoReturn, TypeAlias, overload
 
 import numpy as np
 
 from fmdp.errors import InvalidModel, InvalidParameter, did_you_mean
 from fmdp.model.spaces import items, shown, shown_tuple, whole_number
 
-ByName: TypeAlias = Mapping[str, int | str] | str
-"""A state or an action by name: a mapping, or a text name=value,..."""
+Value: TypeAlias = str | int | float
+"""A value of a variable as it was listed."""
+ByName: TypeAlias = Mapping[str, Value] | str
+"""A state or an action by name: a mapping to values, or a text name=value,..."""
 ByNumber: TypeAlias = Sequence[int | str]
-"""One entry a variable: a number, or the name of a value."""
+"""One entry per variable: a position, or the name of a value."""
 Assignment: TypeAlias = ByName | ByNumber
 
 _LONGEST_QUOTED = 200
 _LONGEST_COMPARED = 80
+_LARGEST_NUMBER = 1e300
+"""Of a value: Python does not write out integers of thousands of digits."""
 _MOST_COMPARED = 4096
 """Names that are searched for the nearest to a wrong one."""
 
@@ -50,6 +62,11 @@ class Numerals(Sequence[str]):
 
     def __init__(self, size: int) -> None:
         self._numbers = range(size)
+
+    @property
+    def listed(self) -> Sequence[int]:
+        """The values themselves: 0, 1, ...."""
+        return self._numbers
 
     def __len__(self) -> int:
         return len(self._numbers)
@@ -78,18 +95,84 @@ class Numerals(Sequence[str]):
         return type(self), (len(self),)
 
 
+class ListedNames(tuple[str, ...]):
+    """The names of values, some of which were listed as numbers, together with these values.
+
+    Compares and hashes as the tuple of the names.
+    """
+
+    listed: tuple[Value, ...]
+    """The values themselves; the name of each is its text."""
+
+    def __new__(cls, listed: Iterable[Value]) -> ListedNames:
+        values = tuple(listed)
+        names = super().__new__(cls, map(str, values))
+        names.listed = values
+        return names
+
+    def __reduce__(self) -> tuple[type[ListedNames], tuple[tuple[Value, ...]]]:
+        return type(self), (self.listed,)
+
+
+def listed_values(names: Sequence[str]) -> Sequence[Value]:
+    """Return the values that were listed for a variable with these names of values."""
+    values: Sequence[Value] = getattr(names, "listed", names)
+    return values
+
+
 FEW_VALUES = 4096
 """Up to here the default names of values are a tuple."""
 
 
 def numerals(size: int) -> Sequence[str]:
-    """The default names of the values of a variable: "0", "1", ...."""
+    """Return the default names of the values of a variable, which are the numbers 0, 1, ...."""
     return _few_numerals(size) if size <= FEW_VALUES else Numerals(size)
 
 
 @lru_cache(maxsize=64)
-def _few_numerals(size: int) -> tuple[str, ...]:
-    return tuple(map(str, range(size)))
+def _few_numerals(size: int) -> ListedNames:
+    return ListedNames(range(size))
+
+
+def are_numerals(names: Sequence[str]) -> bool:
+    """Return whether the values are the default ones: the numbers 0, 1, ... in order."""
+    listed = listed_values(names)
+    return not isinstance(listed, tuple) or (
+        isinstance(names, ListedNames)
+        and all(type(value) is int and value == place for place, value in enumerate(listed))
+    )
+
+
+def number_in(name: str) -> int | float | None:
+    """Return the number that a name is the usual text of: 2 for "2", but None for "02"."""
+    for kind in (int, float):
+        try:
+            number: int | float = kind(name)
+        except ValueError:
+            continue
+        if str(number) == name and is_number(number):
+            return number
+    return None
+
+
+def _looks_like_a_number(name: str) -> bool:
+    """Return whether a reader would take a name for a number, as with "02" and "1e3"."""
+    try:
+        float(name)
+    except ValueError:
+        return False
+    return any(map(str.isdigit, name))
+
+
+def positions_are_clear(names: Sequence[str]) -> bool:
+    """Return whether a number that is no value of a variable can only mean a position.
+
+    It cannot where numbers were listed, nor where a name looks like a number that is not its own
+    position.
+    """
+    if listed_values(names) is not names:
+        return False
+    return all(name == str(place) for place, name in enumerate(names) if _looks_like_a_number(name))
 
 
 def default_names(prefix: str, n: int) -> tuple[str, ...]:
@@ -152,10 +235,13 @@ def refuse_repeated(names: Sequence[str], what: str) -> None:
 
 
 def checked_values(
-    values: Sequence[Sequence[str]], sizes: Sequence[int], names: Sequence[str], kind: str
+    values: Sequence[Sequence[Value]], sizes: Sequence[int], names: Sequence[str], kind: str
 ) -> tuple[Sequence[str], ...]:
-    """The names of the values of every variable, the default ones where none is given, or
-    InvalidModel."""
+    """Return the names of the values of every variable, with the values as they were listed.
+
+    Where none are given the values are the numbers 0, 1, .... Raise InvalidModel where the values
+    do not fit.
+    """
     values = items(values, f"{kind} values")
     if len(values) == 0:
         return tuple(numerals(size) for size in sizes)
@@ -163,30 +249,53 @@ def checked_values(
         raise InvalidModel(
             f"value names for {len(values)} {kind} variables; must be for {len(sizes)}, or none"
         )
-    checked: list[Sequence[str]] = []
-    for own, size, name in zip(values, sizes, names, strict=True):
-        label = f"{kind} variable {quote(name)}"
-        if isinstance(own, str):
-            raise InvalidModel(f"{label} has {len(own)} value names; must have {size}")
-        if isinstance(own, Numerals) and len(own) == size > FEW_VALUES:
-            checked.append(own)
-            continue
-        own = items(own, f"{label}: value names")
-        if len(own) == 0:
-            checked.append(numerals(size))
-            continue
-        if len(own) != size:
-            raise InvalidModel(f"{label} has {len(own)} value names; must have {size}")
-        for value in own:
-            if not _is_name(value):
-                raise InvalidModel(
-                    f"{label}: value name {value!r} must be a non-empty printable string"
-                )
-        refuse_repeated(own, f"{label}: value name")
-        # Equal names are one object of one kind, however they were given.
-        default = size > FEW_VALUES and all(map(str.__eq__, own, Numerals(size)))
-        checked.append(Numerals(size) if default else tuple(own))
-    return tuple(checked)
+    return tuple(
+        _checked_list(given, size, f"{kind} variable {quote(name)}")
+        for given, size, name in zip(values, sizes, names, strict=True)
+    )
+
+
+def _checked_list(given: Any, size: int, label: str) -> Sequence[str]:
+    """Return the names of the values of one variable, or raise InvalidModel."""
+    if isinstance(given, str):
+        raise InvalidModel(f"{label} has {len(given)} value names; must have {size}")
+    if isinstance(given, Numerals) and len(given) == size > FEW_VALUES:
+        return given
+    listed = [plain_value(value) for value in items(listed_values(given), f"{label}: value names")]
+    if len(listed) == 0:
+        return numerals(size)
+    if len(listed) != size:
+        raise InvalidModel(f"{label} has {len(listed)} value names; must have {size}")
+    for value in listed:
+        if not (_is_name(value) if isinstance(value, str) else is_number(value)):
+            raise InvalidModel(
+                f"{label}: value name {shown(value)} must be a non-empty printable string, or a "
+                f"finite number"
+            )
+    names = tuple(map(str, listed))
+    refuse_repeated(names, f"{label}: value name")
+    numbers: dict[Value, Value] = {}
+    for value in listed:
+        if not isinstance(value, str) and numbers.setdefault(value, value) is not value:
+            raise InvalidModel(
+                f"{label}: {numbers[value]} and {value} are the same number; values must differ"
+            )
+    # Equal names are one object of one kind, however they were given.
+    if numbers and are_numerals(ListedNames(listed)):
+        return numerals(size)
+    if size > FEW_VALUES and all(map(str.__eq__, names, Numerals(size))):
+        return Numerals(size)
+    return ListedNames(listed) if numbers else names
+
+
+def plain_value(value: Any) -> Any:
+    """Return a NumPy scalar as the Python value that it stands for, anything else unchanged."""
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def is_number(value: object) -> bool:
+    """Return whether a plain value is a finite number; truth values are the numbers 0 and 1."""
+    return isinstance(value, int | float) and abs(value) <= _LARGEST_NUMBER
 
 
 # ---- assignments ---------------------------------------------------------------------------------
@@ -218,8 +327,23 @@ class Variables:
             for own in self.values
         )
 
+    @cached_property
+    def listed(self) -> tuple[Sequence[Value], ...]:
+        """The values of each variable as they were listed."""
+        return tuple(map(listed_values, self.values))
+
+    @cached_property
+    def _by_number(self) -> tuple[dict[int | float, int] | None, ...]:
+        """For each variable the positions of its values that are numbers, or texts of numbers.
+
+        None for the default values, where a value is its own position.
+        """
+        return tuple(
+            None if are_numerals(own) else _positions_by_number(own) for own in self.values
+        )
+
     def check(self, given: Any, what: str) -> tuple[int, ...]:
-        """The assignment as a tuple of numbers, or InvalidParameter in one line."""
+        """Return the assignment as a tuple of positions, or raise InvalidParameter in one line."""
         sizes, plain = self.sizes, given
         if type(given) is list:
             plain = tuple(given)
@@ -258,7 +382,7 @@ class Variables:
     def _of_pairs(self, pairs: Iterable[tuple[Any, Any]], what: str) -> tuple[int, ...]:
         values = in_order(pairs, self._numbers, f"{self.kind} variable", what)
         try:
-            return tuple(self.value(number, value) for number, value in enumerate(values))
+            return tuple(self.place(number, value) for number, value in enumerate(values))
         except InvalidParameter as error:
             raise InvalidParameter(f"{what}: {error}") from None
 
@@ -267,7 +391,7 @@ class Variables:
         if text.lstrip().startswith("{"):
             return _json_pairs(text, what)
         alone = len(self.names) == 1
-        if alone and ("=" not in text or self._place(0, text) is not None):
+        if alone and ("=" not in text or self._named_place(0, text) is not None):
             return [(self.names[0], text)]
         pairs: list[tuple[Any, Any]] = []
         for part in text.split(","):
@@ -284,8 +408,8 @@ class Variables:
             pairs.append((name.strip(), value.strip()))
         return pairs
 
-    def _place(self, number: int, name: str) -> int | None:
-        """The value with this name; None if there is none."""
+    def _named_place(self, number: int, name: str) -> int | None:
+        """Return the position of the value with this name; None if there is none."""
         known = self._indices[number]
         if known is not None:
             return known.get(name)
@@ -293,31 +417,117 @@ class Variables:
         place = int(name) if few else -1
         return place if 0 <= place < self.sizes[number] and str(place) == name else None
 
+    def value_place(self, number: int, value: Any) -> int | None:
+        """Return the position of a value of one variable; None if it is no value.
+
+        A text is the name of a value. A number is a value that was listed as this number, or as
+        the text of this number.
+        """
+        value = plain_value(value)
+        if isinstance(value, str):
+            return self._named_place(number, value)
+        if not is_number(value):
+            return None
+        known = self._by_number[number]
+        if known is not None:
+            return known.get(value)
+        return int(value) if value == int(value) and 0 <= value < self.sizes[number] else None
+
+    def place(self, number: int, value: Any) -> int:
+        """Return the position of a value given by name, as in a mapping, or InvalidParameter.
+
+        A number that is a value means that value. Any other number is a position if none of the
+        values could be taken for a number at another position; else it is refused.
+        """
+        place = self.value_place(number, value)
+        if place is not None:
+            return place
+        values = self.values[number]
+        if isinstance(value, str) or not (are_numerals(values) or positions_are_clear(values)):
+            self._refuse(number, value)
+        return self.value(number, value)
+
     def value(self, number: int, value: Any) -> int:
-        """A value of one variable, given by number or by name, or InvalidParameter."""
+        """Return the position of a value given as in a sequence, or raise InvalidParameter.
+
+        A number is a position, a text is the name of a value.
+        """
         size, values = self.sizes[number], self.values[number]
         if isinstance(value, str):
-            place = self._place(number, value)
-            if place is not None:
-                return place
-            raise InvalidParameter(
-                f"{quote(self.names[number])} has no value {quote(value)}; must be one of "
-                f"{listed(values)}{nearest(value, values)}"
-            )
+            place = self._named_place(number, value)
+            return self._refuse(number, value) if place is None else place
         whole = whole_number(value)
         if whole is None or not 0 <= whole < size:
-            names = "" if values == numerals(size) else f", or one of {listed(values)}"
+            names = "" if are_numerals(values) else f", or one of {listed(values)}"
             raise InvalidParameter(
                 f"{quote(self.names[number])} is {shown(value)}; must be in 0..{size - 1}{names}"
             )
         return whole
 
+    def alone(self, value: Any) -> int:
+        """Return the position that a number alone means where there is only one variable.
+
+        It may be a value or a position. Raise InvalidParameter where these differ.
+        """
+        place, whole = self.value_place(0, value), whole_number(value)
+        if place is None:
+            return self.value(0, value)
+        if whole is not None and whole != place and 0 <= whole < self.sizes[0]:
+            name, values = self.names[0], self.values[0]
+            raise InvalidParameter(
+                f"{self.kind} {whole} could be the value {whole} of {quote(name)}, or its value at "
+                f"position {whole}, which is {values[whole]}; must be {{{name!r}: {whole}}} or "
+                f"({whole},)"
+            )
+        return place
+
+    def _refuse(self, number: int, value: Any) -> NoReturn:
+        values = self.values[number]
+        text = isinstance(value, str)
+        raise InvalidParameter(
+            f"{quote(self.names[number])} has no value {quote(value) if text else shown(value)}; "
+            f"must be one of {listed(values)}{nearest(value, values) if text else ''}"
+        )
+
     def named(self, assignment: Sequence[int]) -> dict[str, str]:
-        """An assignment by name; it is not checked."""
+        """Return an assignment by the names of its values; it is not checked."""
         return {
             name: values[place]
             for name, values, place in zip(self.names, self.values, assignment, strict=True)
         }
+
+    def as_listed(self, assignment: Sequence[int]) -> dict[str, Value]:
+        """Return an assignment by name with its values as they were listed; it is not checked."""
+        return {
+            name: values[place]
+            for name, values, place in zip(self.names, self.listed, assignment, strict=True)
+        }
+
+
+def _positions_by_number(names: Sequence[str]) -> dict[int | float, int]:
+    """Return the positions of values that are numbers, and of texts that mean a number alone.
+
+    A number that was listed comes before texts of it; two texts of one number ("1" and "1.0") leave
+    open which of them is meant, and are left out.
+    """
+    numbers: dict[int | float, int] = {}
+    texts: dict[int | float, list[int]] = {}
+    for place, value in enumerate(listed_values(names)):
+        if not isinstance(value, str):
+            numbers[value] = place
+        elif (number := number_in(value)) is not None:
+            texts.setdefault(number, []).append(place)
+    return {number: places[0] for number, places in texts.items() if len(places) == 1} | numbers
+
+
+class NamedValues(dict[str, Any]):
+    """Values by the name of their variable, as functions of users get them.
+
+    Reading a variable that is not there raises a KeyError that says which there are.
+    """
+
+    def __missing__(self, name: str) -> Any:
+        raise KeyError(f"reads {name!r}, which is not among {', '.join(self) or 'no variables'}")
 
 
 def in_order(
@@ -397,7 +607,9 @@ class Naming:
     @cached_property
     def is_default(self) -> bool:
         """Whether nobody has named anything."""
-        return self == Naming.default(self.states.sizes, self.actions.sizes)
+        return self == Naming.default(self.states.sizes, self.actions.sizes) and all(
+            map(are_numerals, (*self.states.values, *self.actions.values))
+        )
 
     def check_state(self, state: Assignment, what: str = "state") -> tuple[int, ...]:
         """As `Structure.check_state`."""
@@ -438,15 +650,17 @@ class Naming:
                     )
 
     def header(self) -> dict[str, list[Any]] | None:
-        """What a file holds of it, or None where nobody has named anything; numerals as none, which
-        is read as the same."""
+        """Return what a file holds of it, or None where nobody has named anything.
+
+        Default values are written as an empty list, which is read as the same.
+        """
         if self.is_default:
             return None
         found: dict[str, list[Any]] = {}
         for kind, variables in (("state", self.states), ("action", self.actions)):
             found[f"{kind}_names"] = list(variables.names)
             found[f"{kind}_values"] = [
-                [] if own == numerals(len(own)) else list(own) for own in variables.values
+                [] if are_numerals(own) else list(listed_values(own)) for own in variables.values
             ]
         return found
 
@@ -472,8 +686,12 @@ class Naming:
         return cls(*sides)
 
     def answer(self, action: tuple[int, ...], asked: Assignment) -> Any:
-        """The action as it was asked for: by name to a mapping or a text, else by number."""
-        return self.actions.named(action) if by_name(asked) else action
+        """Return the action as it was asked for.
+
+        A question by name (a mapping or a text) gets the values as they were listed, by name; any
+        other gets positions.
+        """
+        return self.actions.as_listed(action) if by_name(asked) else action
 
 
 def by_name(given: object) -> bool:

@@ -90,9 +90,11 @@ class Structure:
     reward_names
         One printable name a reward factor; r0, r1, ... where none is given.
     state_values
-        For each state variable the names of its values; "0", "1", ... where none is given.
+        For each state variable its values, texts or numbers; the numbers 0, 1, ... where none are
+        given. Kept as the names (texts) of the values together with the values as listed.
     action_values
-        For each action variable the names of its values; "0", "1", ... where none is given.
+        For each action variable its values, texts or numbers; the numbers 0, 1, ... where none are
+        given. Kept in the same way.
     groups
         Disjoint sets of state variables that belong together; kept sorted. None where none is
         given.
@@ -401,16 +403,8 @@ class Structure:
 
     @cached_property
     def reward_bounds(self) -> tuple[float, float]:
-        """The least and the most that a step can pay, and so any gain.
-
-        Sums of the ranges, rounded outwards, and only where rounding was needed at all.
-        """
-        lowest = sum((Fraction(lo) for lo, _ in self.reward_ranges), Fraction(0))
-        highest = sum((Fraction(hi) for _, hi in self.reward_ranges), Fraction(0))
-        lower, upper = float(lowest), float(highest)
-        lower = math.nextafter(lower, -math.inf) if Fraction(lower) > lowest else lower
-        upper = math.nextafter(upper, math.inf) if Fraction(upper) < highest else upper
-        return lower, upper
+        """The least and the most that a step can pay, and so any gain; sums rounded outwards."""
+        return outward_sums(self.reward_ranges)
 
     @cached_property
     def reward_size(self) -> float:
@@ -533,9 +527,10 @@ class Structure:
         Parameters
         ----------
         state
-            One entry a state variable, each a whole number counted from 0 or the name of a
-            value; or a mapping from the name of every state variable to its value; or the same
-            as a text, "name=value,name=value".
+            A sequence with one entry per state variable, each a position (a whole number counted
+            from 0) or the name of a value; or a mapping from the name of every state variable to
+            its value, in which a number that is a value means that value; or the same as a text,
+            "name=value,name=value".
         what
             How the error calls it.
 
@@ -557,9 +552,10 @@ class Structure:
         Parameters
         ----------
         action
-            One entry an action variable, each a whole number counted from 0 or the name of a
-            value; or a mapping from the name of every action variable to its value; or the same
-            as a text, "name=value,name=value".
+            A sequence with one entry per action variable, each a position (a whole number counted
+            from 0) or the name of a value; or a mapping from the name of every action variable to
+            its value, in which a number that is a value means that value; or the same as a text,
+            "name=value,name=value".
         what
             How the error calls it.
 
@@ -576,7 +572,7 @@ class Structure:
         return self.naming.actions.check(action, what)
 
     def name_state(self, state: Assignment) -> dict[str, str]:
-        """The state by name: the name of every state variable, and of its value.
+        """Return the state by name: the name of every state variable, and of its value, as texts.
 
         Parameters
         ----------
@@ -591,7 +587,7 @@ class Structure:
         return self.naming.name_state(state)
 
     def name_action(self, action: Assignment) -> dict[str, str]:
-        """The action by name: the name of every action variable, and of its value.
+        """Return the action by name: the name of every action variable, and of its value, as texts.
 
         Parameters
         ----------
@@ -753,6 +749,18 @@ def check_structure(structure: object, owner: str) -> None:
         raise InvalidParameter(
             f"{owner} must be given a Structure, as model.structure is; got {shown(structure)}"
         )
+
+
+def outward_sums(bounds: Iterable[tuple[float, float]]) -> tuple[float, float]:
+    """Return the sum of the lower bounds rounded down and that of the upper bounds rounded up; a
+    sum that is a float is returned as it is."""
+    pairs = list(bounds)
+    lowest = sum((Fraction(lo) for lo, _ in pairs), Fraction(0))
+    highest = sum((Fraction(hi) for _, hi in pairs), Fraction(0))
+    lower, upper = float(lowest), float(highest)
+    lower = math.nextafter(lower, -math.inf) if Fraction(lower) > lowest else lower
+    upper = math.nextafter(upper, math.inf) if Fraction(upper) < highest else upper
+    return lower, upper
 
 
 def _sizes(sizes: Iterable[int], kind: str) -> tuple[int, ...]:

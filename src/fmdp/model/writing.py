@@ -22,7 +22,7 @@ from fmdp.model.constraints import AtMost, Constraint
 from fmdp.model.document import FORMAT
 from fmdp.model.effects import Effect, first_rows
 from fmdp.model.factored import FactoredMDP
-from fmdp.model.naming import numerals
+from fmdp.model.naming import Value, are_numerals, listed_values
 from fmdp.model.renaming import Renaming, find_renaming, renamed_rows
 from fmdp.model.rules import Box, find_boxes, find_rules, owners
 from fmdp.model.spaces import FloatArray, IndexArray, all_assignments, count, decode, strides
@@ -43,10 +43,11 @@ def text_of(model: FactoredMDP) -> str:
         ("actions", s.action_sizes, s.action_names, s.action_values),
     ):
         document[key] = [
-            {"name": name, "size": size} | ({} if own == numerals(size) else {"values": own})
+            {"name": name, "size": size}
+            | ({} if are_numerals(own) else {"values": listed_values(own)})
             for name, size, own in zip(names, sizes, values, strict=True)
         ]
-    named = not plain and s.state_values != tuple(map(numerals, s.state_sizes))
+    named = not plain and not all(map(are_numerals, s.state_values))
     document["initial_state"] = (
         _Line(s.name_state(model.initial_state)) if named else model.initial_state
     )
@@ -360,19 +361,19 @@ def _condition(s: Structure, scope: Sequence[int], box: Box) -> dict[str, Any]:
 
 
 def _values(s: Structure, variable: int, chosen: Sequence[int]) -> Any:
-    """Values by name, by number where nobody named them; those that are not, if they are fewer."""
+    """Return values as they were listed; those that are not meant, if they are fewer."""
     size = s.sizes[variable]
     if 2 < size < 2 * len(chosen):
         kept = set(chosen)
         without = [value for value in range(size) if value not in kept]
         return {"not": _values(s, variable, without)}
-    names = [_value(s, variable, value) for value in chosen]
-    return names[0] if len(names) == 1 else names
+    values = [_value(s, variable, place) for place in chosen]
+    return values[0] if len(values) == 1 else values
 
 
-def _value(s: Structure, variable: int, value: int) -> str | int:
-    names = s.values[variable]
-    return value if names == numerals(len(names)) else names[value]
+def _value(s: Structure, variable: int, place: int) -> Value:
+    """Return a value as it was listed."""
+    return listed_values(s.values[variable])[place]
 
 
 def _constraint(s: Structure, constraint: Constraint) -> dict[str, Any]:

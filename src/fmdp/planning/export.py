@@ -18,15 +18,18 @@ import csv
 import io
 import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from fmdp.errors import InvalidParameter, TooLarge, printable
 from fmdp.memory import describe_count
-from fmdp.model.naming import Naming, Variables, numerals
+from fmdp.model import FactoredMDP
+from fmdp.model.naming import Naming, Value, Variables, are_numerals, listed_values
 from fmdp.model.spaces import count, strides
+from fmdp.numerals import short_number
+from fmdp.planning.evaluate import POLICY_GAIN_STATES, evaluate_exactly
 from fmdp.planning.policy import TablePolicy
 from fmdp.planning.randomised import RandomisedPolicy
 from fmdp.planning.timed import TimedPolicy
@@ -107,13 +110,11 @@ def _cell(word: str) -> str:
 # ---- the tree, to be read ------------------------------------------------------------------------
 
 
-def tree_parts(tree: PolicyTree) -> Iterator[str]:
-    """The trees as indented ifs, one line a question or an answer."""
-    yield f"# {tree}\n"
+def tree_parts(tree: PolicyTree, gains: str = "") -> Iterator[str]:
+    """Yield the trees as indented ifs, one line for each question or answer."""
+    yield f"# {tree}{gains}\n"
     naming = tree.naming
     for one in tree.trees:
-        name = naming.actions.names[one.action]
-        values = naming.actions.values[one.action]
         for indent, head, node in _walk(one):
             pad = "    " * indent
             if one.variable[node] != LEAF:
@@ -122,7 +123,11 @@ def tree_parts(tree: PolicyTree) -> Iterator[str]:
             if head:
                 yield f"{pad}else:\n"
                 pad += "    "
-            yield f"{pad}{name} = {values[one.label[node]]}\n"
+            answers = [
+                f"{naming.actions.names[action]} = {naming.actions.values[action][value]}"
+                for action, value in zip(one.actions, one.values(node), strict=True)
+            ]
+            yield f"{pad}{', '.join(answers)}\n"
 
 
 def _walk(tree: Tree) -> Iterator[tuple[int, str, int]]:
@@ -142,24 +147,32 @@ def _question(tree: Tree, node: int, naming: Naming) -> str:
     name, values = naming.states.names[variable], naming.states.values[variable]
     if not tree.upto[node]:
         return f"{name} = {values[value]}"
-    if values == numerals(len(values)):
-        return f"{name} <= {value}"
+    if _ascend(listed_values(values)):
+        return f"{name} <= {values[value]}"
     if value < _LONG_LIST:
         return f"{name} is {' or '.join(values[: value + 1])}"
     return f"{name} is one of the first {value + 1}, {values[0]} to {values[value]}"
 
 
+def _ascend(values: Sequence[Value]) -> bool:
+    """Return whether the values are numbers in ascending order."""
+    if isinstance(values, range):
+        return True
+    numbers = [value for value in values if not isinstance(value, str)]
+    return len(numbers) == len(values) and numbers == sorted(numbers)
+
+
 # ---- Python --------------------------------------------------------------------------------------
 
 
-def python_parts(policy: TablePolicy, tree: PolicyTree | None) -> Iterator[str]:
-    """A Python file with the function `act`: of the tree, or of the table where there is none."""
+def python_parts(policy: TablePolicy, tree: PolicyTree | None, gains: str = "") -> Iterator[str]:
+    """Yield a Python file with the function `act`: of the tree, or of the table without one."""
     naming = policy.naming
-    how = "the whole table" if tree is None else f"a tree: {tree}"
+    how = "the whole table" if tree is None else f"a tree: {tree}{gains}"
     yield (
         '"""A policy as one function: act(state) gives the action. Needs nothing but Python.\n\n'
-        "The state is a mapping from every name in STATES to one of its values, or the same as\n"
-        "keyword arguments; the action is a dictionary by name.\n\n"
+        "The state is a mapping from every name in STATES to one of its values, or to the text of\n"
+        "the value, or the same as keyword arguments; the action is a dictionary by name.\n\n"
         f"Made of {how}.\n"
         '"""\n\n'
     )
@@ -173,7 +186,7 @@ def python_parts(policy: TablePolicy, tree: PolicyTree | None) -> Iterator[str]:
         yield _CHECKED
         for one in tree.trees:
             yield from _python_ifs(one, naming)
-        yield "    return action\n"
+        yield "    return {name: action[name] for name in ACTIONS}\n"
     else:
         yield from _python_nodes(tree)
 
@@ -181,10 +194,10 @@ def python_parts(policy: TablePolicy, tree: PolicyTree | None) -> Iterator[str]:
 def _python_names(title: str, variables: Variables) -> Iterator[str]:
     yield f"{title} = {{\n"
     for name, values in zip(variables.names, variables.values, strict=True):
-        if values == numerals(len(values)) and len(values) > _LONG_LIST:
-            known = f"tuple(map(str, range({len(values)})))"
+        if are_numerals(values) and len(values) > _LONG_LIST:
+            known = f"tuple(range({len(values)}))"
         else:
-            known = _literal(tuple(values))
+            known = _literal(tuple(listed_values(values)))
         yield f"    {_literal(name)}: {known},\n"
     yield "}\n"
 
@@ -202,8 +215,10 @@ def act(state=None, /, **values):
     for name, value in state.items():
         if name not in STATES:
             raise ValueError(f"no state variable is called {name!r}; known are {[*STATES]}")
-        if value not in STATES[name]:
-            raise ValueError(f"{name!r} has no value {value!r}")
+        known = [one for one in STATES[name] if one == value or str(one) == str(value)]
+        if not known:
+            raise ValueError(f"{name!r} has no value {value!r}; known are {STATES[name]}")
+        state[name] = known[0]
     missing = [name for name in STATES if name not in state]
     if missing:
         raise ValueError(f"no value is given for {missing}")
@@ -212,18 +227,19 @@ def act(state=None, /, **values):
 
 
 def _python_ifs(tree: Tree, naming: Naming) -> Iterator[str]:
-    name = naming.actions.names[tree.action]
-    values = naming.actions.values[tree.action]
     for indent, head, node in _walk(tree):
         pad = "    " * (indent + 1)
         if tree.variable[node] == LEAF:
             if head:
                 yield f"{pad}else:\n"
                 pad += "    "
-            yield f"{pad}action[{_literal(name)}] = {_literal(values[tree.label[node]])}\n"
+            for action, chosen in zip(tree.actions, tree.values(node), strict=True):
+                name = naming.actions.names[action]
+                answer = naming.actions.listed[action][chosen]
+                yield f"{pad}action[{_literal(name)}] = {_literal(answer)}\n"
             continue
         variable, value = int(tree.variable[node]), int(tree.value[node])
-        asked = naming.states.values[variable]
+        asked = naming.states.listed[variable]
         test = f"== {_literal(asked[value])}"
         if tree.upto[node]:
             place = f"STATES[{_literal(naming.states.names[variable])}][:{value + 1}]"
@@ -233,29 +249,34 @@ def _python_ifs(tree: Tree, naming: Naming) -> Iterator[str]:
 
 
 _BY_NODES = """    places = [STATES[name].index(state[name]) for name in STATES]
-    for name, nodes in zip(ACTIONS, NODES):
+    for names, nodes in NODES:
         node = nodes[0]
-        while len(node) > 1:
+        while node[0] is not None:
             variable, value, upto, yes, no = node
             place = places[variable]
             node = nodes[yes if place == value or (upto and place < value) else no]
-        action[name] = ACTIONS[name][node[0]]
-    return action
+        for name, place in zip(names, node[1]):
+            action[name] = ACTIONS[name][place]
+    return {name: action[name] for name in ACTIONS}
 """
 
 
 def _python_nodes(tree: PolicyTree) -> Iterator[str]:
-    """For trees too deep for ifs: a node is (variable, value, up to, yes, no), a leaf (action,)."""
+    """Yield trees that are too deep for ifs as tables of nodes.
+
+    A node is (variable, value, up to, yes, no), a leaf (None, positions of the actions).
+    """
     yield "NODES = (\n"
     for one in tree.trees:
-        yield "    (\n"
+        names = tuple(tree.naming.actions.names[action] for action in one.actions)
+        yield f"    ({_literal(names)}, (\n"
         for node in range(len(one.variable)):
             if one.variable[node] == LEAF:
-                yield f"        ({int(one.label[node])},),\n"
+                yield f"        (None, {one.values(node)}),\n"
             else:
                 asked = (one.variable, one.value, one.upto, one.yes, one.no)
                 yield f"        ({', '.join(str(int(column[node])) for column in asked)}),\n"
-        yield "    ),\n"
+        yield "    )),\n"
     yield ")\n"
     yield _CHECKED
     yield _BY_NODES
@@ -290,9 +311,14 @@ KINDS = ("csv", "tree", "python")
 
 
 def exported(
-    policy: Any, kind: str, *, max_leaves: int | None = None, max_error: float | None = None
+    policy: Any,
+    kind: str,
+    *,
+    max_leaves: int | None = None,
+    max_error: float | None = None,
+    model: FactoredMDP | None = None,
 ) -> tuple[Iterator[str], str]:
-    """The text of a policy in one of the kinds, in parts, and in one line what it is.
+    """Return the text of a policy in one of the kinds, in parts, and a line that says what it is.
 
     Parameters
     ----------
@@ -305,31 +331,64 @@ def exported(
     max_error
         Largest share of states in which the tree may be wrong; None is what `max_leaves` takes, or
         no state at all.
+    model
+        Whose constraints a smaller tree keeps, and in which what it costs is evaluated; None takes
+        the constraints that the policy knows, and evaluates nothing.
 
     Raises
     ------
     TooLarge
         Where there are too many states.
     InvalidParameter
-        Where the policy draws its actions, or no tree is as small as that.
+        Where the policy draws its actions, no tree is as small as that, or a smaller tree is asked
+        for and the constraints are not known.
     """
     if kind == "csv":
         table = table_of(policy, MOST_ROWS)
         return csv_parts(table), f"{len(table.actions):,} rows, one a state"
     table = table_of(policy)
+    constraints = table.constraints if model is None else model.structure.constraints
+    smaller = max_leaves is not None or max_error is not None
+    if smaller and constraints is None:
+        raise InvalidParameter(
+            "the policy does not say which constraints its model has, and a smaller tree might "
+            "break them; name the model (--problem), or leave the tree exact"
+        )
+
+    def tree_of() -> PolicyTree:
+        return grow(
+            table, max_leaves=max_leaves, max_error=max_error, constraints=constraints or ()
+        )
+
     if kind == "tree":
-        tree = grow(table, max_leaves=max_leaves, max_error=max_error)
-        return _one_line_each(tree_parts(tree)), str(tree)
+        tree = tree_of()
+        gains = _gains(tree, table, model)
+        return _one_line_each(tree_parts(tree, gains)), f"{tree}{gains}"
     found: PolicyTree | None
     try:
-        found = grow(table, max_leaves=max_leaves, max_error=max_error)
+        found = tree_of()
     except TooLarge:
         found = None
     if found is not None and found.leaves > _MANY_LEAVES and not found.wrong:
         found = None
     if found is None:
         return python_parts(table, None), f"the table of {len(table.actions):,} states, packed"
-    return python_parts(table, found), str(found)
+    gains = _gains(found, table, model)
+    return python_parts(table, found, gains), f"{found}{gains}"
+
+
+def _gains(tree: PolicyTree, policy: TablePolicy, model: FactoredMDP | None) -> str:
+    """Return what a tree that errs gains beside its policy, in words; "" if it is not known.
+
+    Both are evaluated exactly, from the initial state, where the model is small enough.
+    """
+    if model is None or not tree.wrong or tree.n_states > POLICY_GAIN_STATES:
+        return ""
+    gains = [evaluate_exactly(model, one).gain for one in (tree.table, policy)]
+    if None in gains:
+        return ""
+    small, whole = map(short_number, gains)
+    return f"; gain {small}, the policy's is {whole}"
 
 
 def _one_line_each(parts: Iterator[str]) -> Iterator[str]:

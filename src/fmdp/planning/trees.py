@@ -12,6 +12,12 @@ smaller tree that errs the weakest links are cut, those whose loss for each leaf
 (Breiman et al. 1984), which is greedy too: nobody promises that a tree is the smallest. Errors are
 counted over all states. With several action variables there is one tree for each.
 
+A smaller tree must still be a policy that the model allows. Where constraints tie action variables
+together these share one tree, whose leaves name all of their values. A node may become a leaf only
+if some action is allowed in every state of its box, and it then says the most frequent one of these
+actions. If an action is allowed in a box it is allowed in every part of the box, so cutting further
+never loses a possibility, and what is left when nothing more can be cut is the smallest cut.
+
 Cost: a pass over the states and variables for every level; 2^20 states take seconds.
 """
 
@@ -29,8 +35,9 @@ from numpy.typing import NDArray
 from fmdp.compiled import njit
 from fmdp.errors import InvalidParameter, TooLarge
 from fmdp.memory import describe_bytes, describe_count
+from fmdp.model.constraints import MOST_ROWS, Constraint, Mask, forbidden_choices
 from fmdp.model.naming import Naming
-from fmdp.model.spaces import count, strides
+from fmdp.model.spaces import count, decode, project, strides
 from fmdp.planning.policy import TablePolicy
 
 Ints = NDArray[np.int64]
@@ -39,15 +46,21 @@ MOST_STATES = 1 << 22
 MOST_VALUES = 1 << 12
 """Of a variable: every value is tried in every node."""
 _MOST_COUNTS = 1 << 25
+_MOST_ALLOWED = 1 << 28
+"""Nodes times joint values of actions, one byte each."""
 LEAF = -1
+FORBIDDEN = -1
+"""Wrong states of a node that cannot be a leaf."""
 
 
 @dataclass(frozen=True, eq=False)
 class Tree:
-    """The tree of one action variable; node 0 is the root."""
+    """The tree of one action variable, or of several together; node 0 is the root."""
 
-    action: int
-    """Which action variable."""
+    actions: tuple[int, ...]
+    """Which action variables."""
+    sizes: tuple[int, ...]
+    """Number of values of each."""
     variable: Ints
     """[nodes]: the state variable that is asked, or LEAF."""
     value: Ints
@@ -57,7 +70,7 @@ class Tree:
     yes: Ints
     no: Ints
     label: Ints
-    """[nodes]: the action of a leaf; of any other node the most frequent one."""
+    """[nodes]: the joint value of a leaf; of any other node what it would say as a leaf."""
 
     @property
     def leaves(self) -> int:
@@ -71,7 +84,12 @@ class Tree:
             depth[self.yes[node]] = depth[self.no[node]] = depth[node] + 1
         return int(depth.max())
 
-    def __call__(self, state: Sequence[int]) -> int:
+    def values(self, node: int) -> tuple[int, ...]:
+        """Return what a leaf says: one position for each action variable of the tree."""
+        return decode(int(self.label[node]), self.sizes)
+
+    def __call__(self, state: Sequence[int]) -> tuple[int, ...]:
+        """Return one position for each action variable of the tree."""
         node = 0
         while self.variable[node] != LEAF:
             have, value = state[self.variable[node]], self.value[node]
@@ -80,18 +98,20 @@ class Tree:
                 if have == value or (self.upto[node] and have < value)
                 else (self.no[node])
             )
-        return int(self.label[node])
+        return self.values(node)
 
 
 @dataclass(frozen=True, eq=False)
 class PolicyTree:
-    """A policy as trees, one an action variable."""
+    """A policy as trees, which together say the value of every action variable once."""
 
     trees: tuple[Tree, ...]
     naming: Naming
     n_states: int
     wrong: int
     """In so many states some action variable is not what the policy says."""
+    table: TablePolicy
+    """What the trees say in every state."""
 
     @property
     def leaves(self) -> int:
@@ -105,7 +125,10 @@ class PolicyTree:
 
     def __call__(self, state: Any) -> Any:
         checked = self.naming.check_state(state)
-        return self.naming.answer(tuple(tree(checked) for tree in self.trees), state)
+        said: dict[int, int] = {}
+        for tree in self.trees:
+            said.update(zip(tree.actions, tree(checked), strict=True))
+        return self.naming.answer(tuple(said[action] for action in sorted(said)), state)
 
     def __str__(self) -> str:
         trees = f" in {len(self.trees)} trees" if len(self.trees) > 1 else ""
@@ -117,39 +140,123 @@ class PolicyTree:
 
 
 def grow(
-    policy: TablePolicy, *, max_leaves: int | None = None, max_error: float | None = None
+    policy: TablePolicy,
+    *,
+    max_leaves: int | None = None,
+    max_error: float | None = None,
+    constraints: Sequence[Constraint] = (),
 ) -> PolicyTree:
-    """Trees for a table: exact, or cut down to so many leaves, or as far as so large a share of
-    wrong states allows; or both.
+    """Return trees for a table: exact, or cut down.
+
+    Parameters
+    ----------
+    policy
+        What the trees are to say. It must keep the constraints.
+    max_leaves
+        Most leaves of all trees together; None is as many as it takes.
+    max_error
+        Largest share of states in which the trees may be wrong; None is 0, or what `max_leaves`
+        takes.
+    constraints
+        Of the model. What smaller trees say is allowed in every state.
 
     Raises
     ------
     TooLarge
         Where there are too many states, or values of a variable.
     InvalidParameter
-        Where no cut of the exact tree has so few leaves and so few wrong states.
+        Where no cut of the exact tree has so few leaves and so few wrong states, or keeps the
+        constraints with so few leaves; or where the policy does not keep the constraints.
     """
     sizes, action_sizes = policy.state_sizes, policy.action_sizes
     _refuse_large(sizes)
-    if max_leaves is not None and max_leaves < len(action_sizes):
+    _refuse_forbidden(policy.actions, policy, constraints)
+    exact = max_leaves is None and max_error is None
+    groups = _groups_of_actions(() if exact else constraints, len(sizes), len(action_sizes))
+    if max_leaves is not None and max_leaves < len(groups):
         raise InvalidParameter(
-            f"a policy with {len(action_sizes)} action variables has a tree for each and at least "
+            f"a policy with {len(groups)} action variables has a tree for each and at least "
             f"that many leaves; got at most {max_leaves}"
         )
     n_states = count(sizes)
     digits = _digits(sizes)
-    labels = [
-        (policy.actions.astype(np.int64) // step % size).astype(np.int32)
+    values = [
+        policy.actions.astype(np.int64) // step % size
         for step, size in zip(strides(action_sizes), action_sizes, strict=True)
     ]
+    labels = [_joint_values(values, action_sizes, group) for group in groups]
     grown = [_Grown(digits, own, sizes) for own in labels]
-    if max_leaves is not None or max_error is not None:
+    if not exact:
+        for tree, group, own in zip(grown, groups, labels, strict=True):
+            tree.allow_only(group, own, constraints, (*sizes, *action_sizes), len(sizes))
         _cut(grown, max_leaves, math.inf if max_error is None else max_error * n_states)
+    said = [one.predictions() for one in grown]
     wrong = np.zeros(n_states, dtype=np.bool_)
-    for one, own in zip(grown, labels, strict=True):
-        wrong |= one.predictions() != own
-    trees = tuple(one.tree(action) for action, one in enumerate(grown))
-    return PolicyTree(trees, policy.naming, n_states, int(wrong.sum()))
+    joint = np.zeros(n_states, dtype=np.int64)
+    for group, answers, own in zip(groups, said, labels, strict=True):
+        wrong |= answers != own
+        own_sizes = [action_sizes[action] for action in group]
+        for action, step in zip(group, strides(own_sizes), strict=True):
+            place = answers // step % action_sizes[action]
+            joint += place * strides(action_sizes)[action]
+    table = TablePolicy(sizes, action_sizes, joint, policy.naming)
+    _refuse_forbidden(table.actions, policy, constraints)
+    trees = tuple(
+        one.tree(group, tuple(action_sizes[action] for action in group))
+        for group, one in zip(groups, grown, strict=True)
+    )
+    return PolicyTree(trees, policy.naming, n_states, int(wrong.sum()), table)
+
+
+def _refuse_forbidden(
+    actions: NDArray[Any], policy: TablePolicy, constraints: Sequence[Constraint]
+) -> None:
+    """Raise InvalidParameter if a table plays an action that a constraint forbids."""
+    sizes = (*policy.state_sizes, *policy.action_sizes)
+    m = len(policy.state_sizes)
+    forbidden = forbidden_choices(constraints, actions.astype(np.int64), m, sizes)
+    if forbidden.any():
+        first = int(forbidden.argmax())
+        naming = policy.naming
+        pairs = [
+            *naming.states.named(decode(first, policy.state_sizes)).items(),
+            *naming.actions.named(decode(int(actions[first]), policy.action_sizes)).items(),
+        ]
+        raise InvalidParameter(
+            f"the policy does what the constraints of the model forbid: "
+            f"{', '.join(map('='.join, pairs))}"
+        )
+
+
+def _groups_of_actions(
+    constraints: Sequence[Constraint], m: int, n_actions: int
+) -> list[tuple[int, ...]]:
+    """Return the action variables of every tree: those that constraints tie together."""
+    groups = [{action} for action in range(n_actions)]
+    for constraint in constraints:
+        tied = {v - m for v in constraint.scope if v >= m}
+        joined = tied.union(*(group for group in groups if group & tied))
+        groups = [joined, *(group for group in groups if not group & joined)]
+    return sorted(tuple(sorted(group)) for group in groups)
+
+
+def _joint_values(
+    values: Sequence[Ints], sizes: Sequence[int], group: Sequence[int]
+) -> NDArray[np.int32]:
+    """Return the joint value of some action variables in every state."""
+    own = [sizes[action] for action in group]
+    if count(own) > np.iinfo(np.int32).max:
+        raise TooLarge(
+            f"constraints tie {len(group)} action variables together, which have "
+            f"{describe_count(count(own))} joint values: too many for one tree",
+            count(own),
+            np.iinfo(np.int32).max,
+        )
+    joint = sum(
+        (values[action] * step for action, step in zip(group, strides(own), strict=True)),
+        np.zeros(len(values[0]), dtype=np.int64),
+    )
+    return joint.astype(np.int32)
 
 
 def _refuse_large(sizes: Sequence[int]) -> None:
@@ -242,6 +349,51 @@ class _Grown:
                 found.append(node)
         return found
 
+    def allow_only(
+        self,
+        group: Sequence[int],
+        labels: NDArray[np.int32],
+        constraints: Sequence[Constraint],
+        sizes: Sequence[int],
+        m: int,
+    ) -> None:
+        """Let every node say what is allowed in all of its states, the most frequent action first.
+
+        Nodes in which nothing is allowed everywhere get `FORBIDDEN` wrong states.
+
+        Parameters
+        ----------
+        group
+            The action variables of the tree.
+        labels
+            [S]: the joint value of these that the policy takes.
+        constraints
+            Of the model; those that speak of other action variables do not count.
+        sizes
+            Of all variables, states then actions.
+        m
+            Number of state variables.
+        """
+        own = [constraint for constraint in constraints if constraint.scope[-1] - m in group]
+        if not own:
+            return
+        kinds, allowed = _allowed_values(own, group, sizes, m)
+        if len(self.nodes) * allowed.shape[1] > _MOST_ALLOWED:
+            raise TooLarge(
+                f"a smaller tree for {len(self.nodes):,} nodes and {allowed.shape[1]:,} joint "
+                f"values of actions takes too much memory",
+                len(self.nodes) * allowed.shape[1],
+                _MOST_ALLOWED,
+            )
+        # Joint values that the policy takes come first, numbered as they are in the tree.
+        others = np.setdiff1d(np.arange(allowed.shape[1]), self.used)
+        n_used, self.used = len(self.used), np.concatenate([self.used, others])
+        number = np.empty(len(self.used), dtype=np.int64)
+        number[self.used] = np.arange(len(self.used))
+        fits = np.ones((len(self.nodes), len(self.used)), dtype=np.bool_)
+        allowed = np.ascontiguousarray(allowed[:, self.used])
+        _allow(self.nodes, self.samples, kinds, allowed, number[labels], n_used, fits)
+
     def predictions(self) -> Ints:
         """What the tree says in every state."""
         found = np.empty(len(self.samples), dtype=np.int64)
@@ -250,7 +402,7 @@ class _Grown:
             found[self.samples[first:end]] = self.used[label]
         return found
 
-    def tree(self, action: int) -> Tree:
+    def tree(self, actions: tuple[int, ...], sizes: tuple[int, ...]) -> Tree:
         kept = sorted([*self._reached(leaves=False), *self._reached(leaves=True)])
         number = np.full(len(self.nodes), LEAF, dtype=np.int64)
         number[kept] = np.arange(len(kept))
@@ -258,7 +410,8 @@ class _Grown:
         inner = nodes[:, VARIABLE] != LEAF
         yes, no = (np.where(inner, number[nodes[:, column]], LEAF) for column in (YES, NO))
         return Tree(
-            action,
+            actions,
+            sizes,
             nodes[:, VARIABLE].copy(),
             nodes[:, VALUE].copy(),
             nodes[:, UPTO] > 0,
@@ -266,6 +419,36 @@ class _Grown:
             no,
             self.used[nodes[:, LABEL]].astype(np.int64),
         )
+
+
+def _allowed_values(
+    constraints: Sequence[Constraint], group: Sequence[int], sizes: Sequence[int], m: int
+) -> tuple[Ints, Mask]:
+    """Return a kind for every state, and which joint values of a group each kind allows.
+
+    Returns
+    -------
+    tuple
+        [S], the assignment of the state variables that the constraints look at; and
+        [kinds, joint values of the group], whether no constraint forbids it.
+    """
+    looked_at = sorted({v for constraint in constraints for v in constraint.scope if v < m})
+    scope = [*looked_at, *(m + action for action in group)]
+    own = [sizes[v] for v in scope]
+    if count(own) > MOST_ROWS:
+        raise TooLarge(
+            f"constraints that share action variables are over {describe_count(count(own))} "
+            f"assignments; at most {describe_count(MOST_ROWS)} can be kept in a smaller tree",
+            count(own),
+            MOST_ROWS,
+        )
+    place = {v: index for index, v in enumerate(scope)}
+    forbidden = np.zeros(count(own), dtype=np.bool_)
+    for constraint in constraints:
+        rows = project(own, [place[v] for v in constraint.scope])
+        forbidden |= constraint.forbidden_table(sizes)[rows]
+    kinds = project(sizes[:m], looked_at)
+    return kinds, ~forbidden.reshape(count(own[: len(looked_at)]), -1)
 
 
 def _cut(grown: Sequence[_Grown], max_leaves: int | None, room: float) -> None:
@@ -277,6 +460,8 @@ def _cut(grown: Sequence[_Grown], max_leaves: int | None, room: float) -> None:
 
     def push(t: int, node: int) -> None:
         leaves, wrong = sums[t][node]
+        if grown[t].nodes[node, WRONG] == FORBIDDEN:
+            return
         loss = (int(grown[t].nodes[node, WRONG]) - wrong) / (leaves - 1)
         heapq.heappush(heap, (loss, t, node, leaves))
 
@@ -293,7 +478,7 @@ def _cut(grown: Sequence[_Grown], max_leaves: int | None, room: float) -> None:
         total_leaves += held[0][0]
         for node in inner:
             push(t, node)
-    spent = 0
+    spent, limited = 0, False
     while heap and (max_leaves is None or total_leaves > max_leaves):
         _, t, node, known = heapq.heappop(heap)
         nodes, held = grown[t].nodes, sums[t]
@@ -302,6 +487,7 @@ def _cut(grown: Sequence[_Grown], max_leaves: int | None, room: float) -> None:
             continue  # cut already, above or below
         more = int(nodes[node, WRONG]) - held[node][1]
         if spent + more > room:
+            limited = True
             continue
         spent += more
         fewer = held[node][0] - 1
@@ -317,6 +503,9 @@ def _cut(grown: Sequence[_Grown], max_leaves: int | None, room: float) -> None:
         raise InvalidParameter(
             f"no cut of the exact tree has at most {max_leaves} leaves and that few wrong states; "
             f"{total_leaves} leaves are left"
+            if limited
+            else f"no cut of the exact tree has at most {max_leaves} leaves and keeps the "
+            f"constraints of the model; at least {total_leaves} leaves are needed"
         )
 
 
@@ -466,6 +655,44 @@ def _relevant(
             if labels[s] != labels[s - (digits[s, v] - least) * steps[v]]:
                 return v, least
     return -1, 0
+
+
+@njit(nogil=True)
+def _allow(
+    nodes: Ints,
+    samples: Ints,
+    kinds: Ints,
+    allowed: NDArray[np.bool_],
+    labels: Ints,
+    n_used: int,
+    fits: NDArray[np.bool_],
+) -> None:
+    """Set label and wrong states of every node to those of its most frequent allowed action.
+
+    `fits` [nodes, actions] is filled with what is allowed in every state of a node.
+    """
+    counts = np.zeros(n_used, dtype=np.int64)
+    for node in range(nodes.shape[0] - 1, -1, -1):  # children come after their parents
+        first, end = nodes[node, FIRST], nodes[node, END]
+        if nodes[node, VARIABLE] < 0:
+            for place in range(first, end):
+                kind = kinds[samples[place]]
+                for a in range(fits.shape[1]):
+                    fits[node, a] &= allowed[kind, a]
+        else:
+            yes, no = nodes[node, YES], nodes[node, NO]
+            for a in range(fits.shape[1]):
+                fits[node, a] = fits[yes, a] and fits[no, a]
+        counts[:] = 0
+        for place in range(first, end):
+            counts[labels[samples[place]]] += 1
+        best, most = -1, -1
+        for a in range(fits.shape[1]):
+            many = counts[a] if a < n_used else 0
+            if fits[node, a] and many > most:
+                best, most = a, many
+        nodes[node, LABEL] = best
+        nodes[node, WRONG] = end - first - most if best >= 0 else FORBIDDEN
 
 
 @njit(nogil=True)
