@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import fmdp
 from fmdp.errors import InvalidParameter
-from fmdp.logs.scopes import bdeu, best_scopes, candidates, normal_bic
+from fmdp.logs.scopes import (
+    bdeu,
+    best_scopes,
+    candidates,
+    log_likelihood,
+    normal_bic,
+    squared_error,
+)
 
 
 def test_bdeu_by_hand() -> None:
@@ -144,3 +155,91 @@ def test_too_many_sets_are_refused_beforehand(tmp_path: Path) -> None:
     path.write_text("\n".join([",".join(names), *rows]))
     with pytest.raises(InvalidParameter, match=r"sets of at most 10 of 60 variables .* hours"):
         fmdp.fit(path, "learn", actions="v0", max_parents=10)
+
+
+# ---- sets that explain nothing more --------------------------------------------------------------
+
+
+@st.composite
+def logs(draw: st.DrawFn) -> tuple[list[int], Any, Any, Any]:
+    """Sizes, joint values, following values and rewards of a log of independent draws."""
+    sizes = draw(st.lists(st.integers(1, 3), min_size=3, max_size=4))
+    steps = draw(st.integers(1, 3000))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    joint = np.stack([rng.integers(0, size, steps) for size in sizes], axis=1)
+    following = np.stack([rng.integers(0, size, steps) for size in sizes[:-1]], axis=1)
+    rewards = rng.choice(rng.random(3), (steps, 2))
+    return sizes, joint, following, rewards
+
+
+@settings(deadline=None, max_examples=60)
+@given(logs(), st.integers(1, 3))
+def test_what_is_constant_in_a_log_has_no_parents(log: Any, most: int) -> None:
+    """Whether it has one value, or takes one of its values all the time."""
+    sizes, joint, following, rewards = log
+    following[:, 0] = sizes[0] - 1
+    rewards[:, 0] = 0.7
+    found = best_scopes(joint, sizes, following, rewards, most)
+    one_valued = [i for i in range(following.shape[1]) if sizes[i] == 1]
+    assert all(found[i] == () for i in [0, *one_valued, following.shape[1]])
+
+
+@settings(deadline=None, max_examples=60)
+@given(logs(), st.integers(1, 3))
+def test_a_set_is_more_likely_than_each_of_its_subsets(log: Any, most: int) -> None:
+    """By brute force over all subsets, with the likelihood in fractions: of a set that explains no
+    more than a subset of it the smaller one is taken."""
+    sizes, joint, following, rewards = log
+    found = best_scopes(joint, sizes, following, rewards, most)
+    for i, scope in enumerate(found[: following.shape[1]]):
+        for k in range(len(scope)):
+            subset = (*scope[:k], *scope[k + 1 :])
+            assert not same_laws(joint, following[:, i], scope, subset)
+
+
+def same_laws(joint: Any, column: Any, scope: tuple[int, ...], subset: tuple[int, ...]) -> bool:
+    """Whether each row of the scope has exactly the frequencies of its row of the subset: then, and
+    only then, the larger set has the same likelihood."""
+
+    def frequencies(variables: tuple[int, ...]) -> list[dict[int, Fraction]]:
+        rows: dict[tuple[int, ...], Counter[int]] = {}
+        keys = [tuple(row) for row in joint[:, list(variables)].tolist()]
+        for key, value in zip(keys, column.tolist(), strict=True):
+            rows.setdefault(key, Counter())[value] += 1
+        laws = {
+            key: {value: Fraction(n, own.total()) for value, n in own.items()}
+            for key, own in rows.items()
+        }
+        return [laws[key] for key in keys]
+
+    return frequencies(scope) == frequencies(subset)
+
+
+@settings(deadline=None, max_examples=40)
+@given(logs(), st.integers(0, 2**32 - 1))
+def test_copies_are_not_taken_together_and_the_order_of_steps_does_not_matter(
+    log: Any, seed: int
+) -> None:
+    """The last variable is a copy of the first, and so is what follows."""
+    sizes, joint, following, rewards = log
+    sizes[-1] = sizes[0]
+    joint[:, -1] = joint[:, 0]
+    following[:, 0] = joint[:, 0]
+    rewards[:, 1] = 0.1 * joint[:, 0]
+    found = best_scopes(joint, sizes, following, rewards, 3)
+    last = len(sizes) - 1
+    assert not any({0, last} <= set(scope) for scope in found)
+    # Of two that say the same the first is taken.
+    assert last not in {v for scope in found for v in scope}
+    shuffled = np.random.default_rng(seed).permutation(len(joint))
+    again = best_scopes(joint[shuffled], sizes, following[shuffled], rewards[shuffled], 3)
+    assert again == found
+
+
+def test_likelihoods_by_hand() -> None:
+    """Counts (1, 2): 1/3 * (2/3)^2. Rewards (0, 2) and (5, 5) about their means: 2 in 4."""
+    assert log_likelihood(np.array([[1, 2], [0, 5]])) == pytest.approx(math.log(4 / 27))
+    found = squared_error(np.array([2.0, 2.0]), np.array([2.0, 10.0]), np.array([4.0, 50.0]))
+    assert found == 0.5
+    for rows in (1, 7, 2**40):
+        assert bdeu(np.array([[1], [17], [400]]), rows) == 0.0  # exactly

@@ -7,10 +7,18 @@ probability of the counts N(x, v) under a Dirichlet prior of equivalent sample s
     a_x = 1/q, a_xv = 1/(q r),     q rows of r values; a row that was never visited adds 0.
 
 Rewards by BIC of independent normal errors of one variance, -n/2 log(RSS/n) - (q'/2) log n over the
-q' rows that were visited. Every set of at most K variables is scored, for every factor, and of
-equal scores the smaller set is taken. Both are consistent: as the log grows in every row, the
-scopes become the smallest true ones. For a short log they are a guess, and nothing here says how
-good; the intervals of a fit take the scopes for right.
+q' rows that were visited. Every set of at most K variables is scored, for every factor. Two rules
+come before the scores:
+
+* A set is taken only if the log is more likely under it than under each of its subsets, each with
+  its own best parameters. BDeu alone does not guarantee that (Suzuki 2017): it can prefer a larger
+  set that explains nothing more, such as a variable and its copy.
+* Scores that differ by less than the rounding error of their computation are equal. Of equal scores
+  the smaller set is taken, and of sets of one size the first.
+
+Both scores are consistent: as the log grows in every row, the scopes become the smallest true ones.
+For a short log they are a guess, and nothing here says how good; the intervals of a fit take the
+scopes for right. The result does not depend on the order of the steps in the log.
 
 Cost: the log is kept in the smallest type that holds its values, and counted once for each set and
 factor. What that would take is predicted, and refused where it is too much.
@@ -22,17 +30,18 @@ import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import gammaln
+from scipy.special import gammaln, xlogy
 
 from fmdp.errors import InvalidParameter, TooLarge, did_you_mean
 from fmdp.logs.steps import MARKS, NEXT, Names, Steps, numbers_of, roles_of, steps_of, text_of
 from fmdp.logs.tables import Table
 from fmdp.memory import available_memory, describe_bytes, describe_count
 from fmdp.model import Structure
+from fmdp.model.naming import Value, number_in
 from fmdp.model.spaces import strides
 from fmdp.parameters import quoted
 
@@ -106,8 +115,8 @@ def learned(
         states,
         tuple(actions),
         tuple(rewards),
-        values[: len(states)],
-        values[len(states) :],
+        values[: len(states)],  # type: ignore[arg-type]
+        values[len(states) :],  # type: ignore[arg-type]
     )
     chosen = (
         f"scopes of at most {max_parents} variables were chosen by their scores, and the "
@@ -183,13 +192,18 @@ class Found:
 
     def values(
         self, names: Sequence[str]
-    ) -> tuple[tuple[tuple[str, ...], ...], list[NDArray[np.int64]]]:
-        """The names of the values of each variable in order, and the number that each value has
-        there, by first appearance."""
-        values, orders = [], []
+    ) -> tuple[tuple[tuple[Value, ...], ...], list[NDArray[np.int64]]]:
+        """Return the values of each variable in order, and the position of each value there, by
+        first appearance.
+
+        A column whose texts are all usual texts of numbers has numbers for values.
+        """
+        values: list[tuple[Value, ...]] = []
+        orders = []
         for name in names:
             texts = sorted(self._codes[name], key=_order(self._codes[name]))
-            values.append(tuple(texts))
+            numbers = [number for text in texts if (number := number_in(text)) is not None]
+            values.append(tuple(numbers if len(numbers) == len(texts) else texts))
             order = np.empty(len(texts), dtype=np.int64)
             order[[self._codes[name][text] for text in texts]] = np.arange(len(texts))
             orders.append(order)
@@ -231,19 +245,55 @@ def _renumbered(blocks: list[Steps], orders: list[NDArray[np.int64]], m: int) ->
 # ---- scores --------------------------------------------------------------------------------------
 
 
+class Score(NamedTuple):
+    """How well a scope fits the log, one number each."""
+
+    score: float
+    """BDeu or BIC."""
+    fit: float
+    """The largest log-likelihood; of rewards, minus the smallest mean of squared errors. It does
+    not decrease when a variable is added to the scope."""
+
+
 def bdeu(counts: NDArray[np.int64], rows: int) -> float:
-    """The score of a table of counts [visited rows, r] of a scope with so many rows."""
+    """Return the score of a table of counts [visited rows, r] of a scope with so many rows.
+
+    Terms that cancel are subtracted from each other first, so that the score of a variable with one
+    value is exactly 0.
+    """
     values = counts.shape[1]
     of_row, of_cell = 1.0 / rows, 1.0 / (rows * values)
-    cells = gammaln(of_cell + counts).sum() - counts.size * gammaln(of_cell)
-    return float(cells + len(counts) * gammaln(of_row) - gammaln(of_row + counts.sum(axis=1)).sum())
+    of_cells = (gammaln(of_cell + counts) - gammaln(of_cell)).sum(axis=1)
+    of_rows = gammaln(of_row + counts.sum(axis=1)) - gammaln(of_row)
+    return float((of_cells - of_rows).sum())
+
+
+def log_likelihood(counts: NDArray[np.int64]) -> float:
+    """Return the largest log-likelihood of a table of counts [visited rows, r], 0 or less."""
+    visits = counts.sum(axis=1)
+    return float((xlogy(counts, counts).sum(axis=1) - xlogy(visits, visits)).sum())
+
+
+def squared_error(visits: Floats, sums: Floats, squares: Floats) -> float:
+    """Return the mean squared error of rewards about the means of their rows."""
+    return float(squares.sum() - (sums * sums / visits).sum()) / float(visits.sum())
 
 
 def normal_bic(visits: Floats, sums: Floats, squares: Floats, negligible: float) -> float:
-    """The score of rewards by row: [visited rows] each; variances below `negligible` are 0."""
+    """Return the score of rewards by row: [visited rows] each; variances below `negligible` are
+    taken for it."""
     n = float(visits.sum())
-    rest = float(squares.sum() - (sums * sums / visits).sum()) / n
-    return -0.5 * n * math.log(max(rest, negligible)) - 0.5 * len(visits) * math.log(n)
+    rest = max(squared_error(visits, sums, squares), negligible)
+    return -0.5 * n * math.log(rest) - 0.5 * len(visits) * math.log(n)
+
+
+def rounding(steps: int) -> float:
+    """Return a bound on the rounding error of a log-likelihood or a score over so many steps.
+
+    Both are sums of at most 4 n terms of at most 2 n log n + 40 n in all (of the logarithm of the
+    Gamma function of numbers from 1/(2^62) to n), each computed to a few units in the last place.
+    """
+    return 1e-13 * steps * (40.0 + math.log(steps))
 
 
 def candidates(variables: int, most: int) -> Iterator[tuple[int, ...]]:
@@ -259,31 +309,65 @@ def best_scopes(
     rewards: Floats,
     most: int,
 ) -> tuple[tuple[int, ...], ...]:
-    """The scope of every transition factor and every reward factor that scores best."""
-    m, l = following.shape[1], rewards.shape[1]  # noqa: E741 - the paper's symbol
-    best: list[tuple[float, tuple[int, ...]]] = [(-math.inf, ())] * (m + l)
-    centred = rewards - rewards.mean(axis=0)
-    floors = [(_NEGLIGIBLE * float(np.ptp(column))) ** 2 or 1e-300 for column in rewards.T]
+    """Return the scope of every transition factor and every reward factor that scores best."""
+    # In a fixed order, sums of rewards do not depend on the order of the steps.
+    order = np.lexsort([*rewards.T, *following.T, *joint.T])
+    joint, following, rewards = joint[order], following[order], rewards[order]
+    scored = _Scored(sizes, following, rewards)
+    slack = scored.slack()
+    factors = range(following.shape[1] + rewards.shape[1])
+    best: list[tuple[float, tuple[int, ...]]] = [(-math.inf, ())] * len(factors)
+    smaller: dict[tuple[int, ...], list[float]] = {}
+    fits: dict[tuple[int, ...], list[float]] = {}
     for scope in candidates(len(sizes), most):
+        subsets = list(itertools.combinations(scope, len(scope) - 1)) if scope else []
+        if subsets and subsets[0] in fits:  # the first of its size
+            smaller, fits = fits, {}
         own = [sizes[v] for v in scope]
-        rows = math.prod(own)
-        steps = np.array(strides(own), dtype=np.int64)
-        codes = joint[:, list(scope)].astype(np.int64) @ steps
-        seen, codes = np.unique(codes, return_inverse=True)
-        scores = []
-        for i in range(m):
-            cells = codes * sizes[i] + following[:, i]
-            counts = np.bincount(cells, minlength=len(seen) * sizes[i])
-            scores.append(bdeu(counts.reshape(len(seen), sizes[i]), rows))
-        visits = np.bincount(codes).astype(np.float64)
-        for k in range(l):
-            sums: Floats = np.bincount(codes, weights=centred[:, k]).astype(np.float64)
-            squares: Floats = np.bincount(codes, weights=centred[:, k] ** 2).astype(np.float64)
-            scores.append(normal_bic(visits, sums, squares, floors[k]))
-        for factor, score in enumerate(scores):
-            if score > best[factor][0] + 1e-9 * abs(score):
+        codes = joint[:, list(scope)].astype(np.int64) @ np.array(strides(own), dtype=np.int64)
+        scores = scored.of(codes, math.prod(own))
+        fits[scope] = [one.fit for one in scores]
+        for factor in factors:
+            score, fit = scores[factor]
+            explains_more = all(fit > smaller[one][factor] + slack[factor] for one in subsets)
+            if explains_more and score > best[factor][0] + rounding(len(joint)):
                 best[factor] = (score, scope)
     return tuple(scope for _, scope in best)
+
+
+class _Scored:
+    """The values that a log has for every factor, to be scored by scope."""
+
+    def __init__(self, sizes: Sequence[int], following: NDArray[Any], rewards: Floats) -> None:
+        self._sizes = sizes
+        self._following = following
+        self._centred = rewards - rewards.mean(axis=0)
+        self._squares = self._centred**2
+        ranges = [float(np.ptp(column)) for column in rewards.T]
+        self._floors = [(_NEGLIGIBLE * own) ** 2 or 1e-300 for own in ranges]
+
+    def slack(self) -> list[float]:
+        """Return by how much the fit of each factor may change by rounding alone."""
+        steps = len(self._following)
+        errors = [1e-12 * float(column.mean()) for column in self._squares.T]
+        return [rounding(steps)] * self._following.shape[1] + errors
+
+    def of(self, codes: NDArray[np.int64], rows: int) -> list[Score]:
+        """Return the scores of all factors under a scope; `codes` has the row of every step."""
+        seen, codes = np.unique(codes, return_inverse=True)
+        scores = []
+        for i, column in enumerate(self._following.T):
+            size = self._sizes[i]
+            counts = np.bincount(codes * size + column, minlength=len(seen) * size)
+            counts = counts.reshape(len(seen), size)
+            scores.append(Score(bdeu(counts, rows), log_likelihood(counts)))
+        visits = np.bincount(codes).astype(np.float64)
+        for k, negligible in enumerate(self._floors):
+            sums: Floats = np.bincount(codes, weights=self._centred[:, k]).astype(np.float64)
+            squares: Floats = np.bincount(codes, weights=self._squares[:, k]).astype(np.float64)
+            error = max(squared_error(visits, sums, squares), negligible)
+            scores.append(Score(normal_bic(visits, sums, squares, negligible), -error))
+        return scores
 
 
 def _refuse_much(table: Table, steps: int, sizes: Sequence[int], factors: int, most: int) -> None:

@@ -5,8 +5,9 @@ in columns `next_NAME`, one for every state variable; or there are none, and the
 the next state is that of the next row, and a column `episode` or `run` says where a stream ends.
 Of the last row of a stream the state alone is read, since what came of it is not there.
 
-A value is the name of a value. Whole numbers are also taken for the values in their order, from 0,
-unless a name of the variable is a whole number and not its own place: no text means two things.
+A cell holds the name of a value, or the number that was listed as the value. Whole numbers are also
+taken for positions, counted from 0, where they cannot be mistaken for values: no number was listed,
+and no name looks like a number that is not its own position.
 
 The columns of `Trajectory.to_frame` are known too: `reward.NAME` for a reward factor, while `t` and
 `reward`, their sum, are left aside.
@@ -15,7 +16,6 @@ The columns of `Trajectory.to_frame` are known too: `reward.NAME` for a reward f
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
@@ -27,6 +27,7 @@ from fmdp.errors import InvalidParameter, did_you_mean
 from fmdp.learning.statistics import RANGE_TOLERANCE
 from fmdp.logs.tables import Block, Table
 from fmdp.model import Structure
+from fmdp.model.naming import listed_values, positions_are_clear
 from fmdp.model.spaces import strides
 from fmdp.parameters import quoted
 
@@ -34,7 +35,6 @@ NEXT = "next_"
 MARKS = ("episode", "run")
 OWN = "reward."
 """Before the name of a reward factor in the columns of a trajectory."""
-_WHOLE = re.compile(r"-?[0-9]{1,18}")
 
 
 class Steps(NamedTuple):
@@ -211,8 +211,11 @@ Codes = dict[str, int]
 def codes_of(values: Sequence[str]) -> Codes:
     """The number of every text that stands for a value of a variable."""
     codes = {name.strip(): number for number, name in enumerate(values)}
-    if all(name == str(number) for name, number in codes.items() if _WHOLE.fullmatch(name)):
+    if positions_are_clear(values):
         codes |= {str(number): number for number in range(len(values))}
+    for number, value in enumerate(listed_values(values)):
+        if isinstance(value, float):
+            codes.setdefault(text_of(value), number)
     return codes
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from pathlib import Path
 
@@ -322,3 +323,23 @@ def test_a_table_that_is_too_wide_is_refused_with_its_size(tmp_path: Path) -> No
             objects=f"o : {{{objects}}};",
         )
     assert refused.value.needed_bytes > refused.value.limit_bytes
+
+
+@pytest.mark.parametrize("most", ["0", "1", "2", "pos-inf"])
+def test_a_cap_holds_for_actions_that_exclude_each_other_already(tmp_path: Path, most: str) -> None:
+    """Two actions that may not be taken together become one variable; a cap of 0 leaves nothing."""
+    fluents = BIT + "go : {action-fluent, bool, default = false};"
+    fluents += "stay : {action-fluent, bool, default = false};"
+    law = "s' = if (go) then Bernoulli(0.9) else if (stay) then Bernoulli(0.5) else Bernoulli(0.1);"
+    exclusive = "action-preconditions { ~(go ^ stay); };"
+    found = made(tmp_path, fluents, law, "s", most=most, rest=exclusive)
+    s = found.model.structure
+    told = [found.action(one) for one in itertools.product(*map(range, s.action_sizes))]
+    nothing_else = [] if most == "0" else [{"go": True}, {"stay": True}]
+    assert told == [{}, *nothing_else]
+
+
+def test_a_cap_below_zero_is_refused(tmp_path: Path) -> None:
+    law = "s' = if (go) then Bernoulli(0.9) else Bernoulli(0.1);"
+    with pytest.raises(FmdpError, match=r"max-nondef-actions|RDDL|rddl"):
+        made(tmp_path, BIT + GO, law, "s", most="-1")

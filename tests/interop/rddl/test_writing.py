@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import numpy as np
@@ -67,6 +68,22 @@ def test_constraints_read_back(tmp_path: Path) -> None:
         x = [int(generator.integers(size)) for size in capped.structure.sizes]
         state, action = tuple(x[:m]), tuple(x[m:])
         assert found.structure.allowed(state, action) == capped.structure.allowed(state, action)
+
+
+def test_several_caps_on_all_actions_read_back(tmp_path: Path) -> None:
+    """RDDL has a place for one of them; the others, and idle values of their own, are written out.
+
+    At most two of three machines are rebooted, and at most two are not: one or two are."""
+    model = problem("machines:3")
+    m, n = model.structure.m, len(model.structure.sizes)
+    everything = tuple(range(m, n))
+    capped = model.with_constraints(
+        AtMost(everything, 2), AtMost(everything, 2, (1, 1, 1)), AtMost((m,), 0, (1,))
+    )
+    found = again(capped, tmp_path).structure
+    state = model.initial_state
+    allowed = [a for a in itertools.product((0, 1), repeat=3) if found.allowed(state, a)]
+    assert allowed == [(1, 0, 0), (1, 0, 1), (1, 1, 0)]
 
 
 def test_values_of_one_name_in_several_types_stay_apart(tmp_path: Path) -> None:

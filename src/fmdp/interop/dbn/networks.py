@@ -29,7 +29,7 @@ from fmdp.interop.identifiers import identifiers
 from fmdp.model.alike import Alike
 from fmdp.model.constraints import from_plain, plain
 from fmdp.model.factored import FactoredMDP, check_model
-from fmdp.model.naming import Assignment
+from fmdp.model.naming import Assignment, Value, listed_values
 from fmdp.model.noise import Noise
 from fmdp.model.spaces import FloatArray, shown
 from fmdp.model.tables import range_of
@@ -212,11 +212,11 @@ def _told(model: FactoredMDP, nodes: _Nodes) -> dict[str, Any]:
     made: dict[str, Any] = {
         "name": model.name,
         "states": [
-            {"node": node, "name": name, "values": list(values)}
+            {"node": node, "name": name, "values": list(listed_values(values))}
             for node, name, values in zip(nodes.states, s.state_names, s.state_values, strict=True)
         ],
         "actions": [
-            {"node": node, "name": name, "values": list(values)}
+            {"node": node, "name": name, "values": list(listed_values(values))}
             for (node, _), name, values in zip(
                 nodes.actions, s.action_names, s.action_values, strict=True
             )
@@ -427,9 +427,11 @@ class _Reading:
         by_node = {own.get("node"): own for own in given}
         return [by_node.get(node) for node in nodes]
 
-    def _named(self, kind: str, nodes: Sequence[str], end: str) -> list[tuple[str, list[str]]]:
-        """The name and the values of each variable: as noted, else those of the node."""
-        made = []
+    def _named(
+        self, kind: str, nodes: Sequence[str], end: str
+    ) -> list[tuple[str, Sequence[Value]]]:
+        """Return the name and the values of each variable: as noted, else those of the node."""
+        made: list[tuple[str, Sequence[Value]]] = []
         for node, note in zip(nodes, self._noted(kind, nodes), strict=True):
             labels = [str(own) for own in self.network.variable(node + end).labels()]
             if note is None:

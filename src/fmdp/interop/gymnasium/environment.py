@@ -198,7 +198,7 @@ class FactoredEnv(gymnasium.Env[Any, Any]):
         if self._actions.masked:
             info["action_mask"] = self.action_mask()
         if self._named:
-            info[_STATE] = self.model.structure.name_state(self.state)
+            info[_STATE] = self.model.structure.naming.states.as_listed(self.state)
         return info
 
 

@@ -27,6 +27,8 @@ from fmdp.interop.prism.tokens import refuse
 from fmdp.model.alike import Alike
 from fmdp.model.constraints import AtMost, Constraint
 from fmdp.model.factored import FactoredMDP
+from fmdp.model.fields import is_value
+from fmdp.model.naming import Value
 from fmdp.model.noise import Noise
 from fmdp.model.spaces import FloatArray, count, encode, shown
 from fmdp.model.tables import range_of
@@ -44,7 +46,7 @@ class Actions:
     labels: list[str]
     """One a joint action, in order."""
     names: list[str]
-    values: list[list[str]]
+    values: Sequence[Sequence[Value]]
 
     @property
     def sizes(self) -> list[int]:
@@ -64,7 +66,7 @@ def actions_of(program: Program, labels: list[str], taken: Sequence[str]) -> Act
             names[labels.index("")] = f"{STEP}_"
         return Actions(labels, [name], [names])
     note = noted[0]
-    values = [_texts(own, note) for own in note.content.values()]
+    values = [_values(own, note) for own in note.content.values()]
     actions = Actions([], list(note.content), values)
     by_index: dict[int, str] = {}
     for own in (own for own in program.notes if own.word == "label"):
@@ -72,7 +74,7 @@ def actions_of(program: Program, labels: list[str], taken: Sequence[str]) -> Act
         for name, known in zip(actions.names, values, strict=True):
             if own.content.get(name) not in known:
                 refuse(own.line, f"label {own.name}: {name} is {shown(own.content.get(name))}; "
-                       f"must be one of {', '.join(known)}")  # fmt: skip
+                       f"must be one of {', '.join(map(str, known))}")  # fmt: skip
             place.append(known.index(own.content[name]))
         by_index[encode(place, actions.sizes)] = own.name
     if len(by_index) != count(actions.sizes) or len({*by_index.values()}) != len(by_index):
@@ -89,9 +91,10 @@ def actions_of(program: Program, labels: list[str], taken: Sequence[str]) -> Act
     return replace(actions, labels=[by_index[index] for index in sorted(by_index)])
 
 
-def _texts(given: Any, note: Note) -> list[str]:
-    if not isinstance(given, list) or not all(isinstance(own, str) for own in given) or not given:
-        refuse(note.line, f"the comment holds {shown(given)}; must be a list of texts")
+def _values(given: Any, note: Note) -> list[Value]:
+    """Return the values of an action variable in a comment, or refuse them."""
+    if not isinstance(given, list) or not given or not all(map(is_value, given)):
+        refuse(note.line, f"the comment holds {shown(given)}; must be a list of texts or numbers")
     return list(given)
 
 
@@ -147,7 +150,7 @@ def finished(
     actions: Actions,
     *,
     state_names: Sequence[str],
-    state_values: Sequence[Sequence[str]],
+    state_values: Sequence[Sequence[Value]],
     notes: Sequence[FactorNote | None],
     transitions: Sequence[tuple[tuple[int, ...], FloatArray]],
     rewards: Sequence[tuple[FactorNote | None, tuple[int, ...], FloatArray]],

@@ -32,6 +32,7 @@ from fmdp.interop.prism.program import Command, Item, Module, Program, Rewards, 
 from fmdp.interop.prism.tokens import refuse
 from fmdp.model.constraints import Constraint, Forbidden
 from fmdp.model.factored import FactoredMDP
+from fmdp.model.naming import Value
 from fmdp.model.spaces import all_assignments, count, decode
 
 ROW_TOLERANCE = 1e-9
@@ -403,7 +404,7 @@ class _Reading:
             self.program,
             self.actions,
             state_names=["/".join(self.variables[v].name for v in block) for block in blocks],
-            state_values=[self._value_names(block) for block in blocks],
+            state_values=[self._values_of(block) for block in blocks],
             notes=[notes.get(self._home(block)) for block in blocks],
             transitions=transitions,
             rewards=[(note, scope, rows) for note, scope, rows, _ in rewards],
@@ -419,15 +420,17 @@ class _Reading:
             module.name for module in self.modules if any(v.name == name for v in module.variables)
         )
 
-    def _value_names(self, block: Sequence[int]) -> list[str]:
-        def names(v: int) -> list[str]:
+    def _values_of(self, block: Sequence[int]) -> list[Value]:
+        """Return the values of a variable of the model: integers, words, or several joined by /."""
+
+        def values(v: int) -> list[Value]:
             own = self.variables[v]
-            if own.is_truth:
-                return ["false", "true"]
-            return [str(value) for value in range(own.low, own.high + 1)]
+            return ["false", "true"] if own.is_truth else list(range(own.low, own.high + 1))
 
         return reduce(
-            lambda left, v: [f"{a}/{b}" for a in left for b in names(v)], block[1:], names(block[0])
+            lambda left, v: [f"{a}/{b}" for a in left for b in values(v)],
+            block[1:],
+            values(block[0]),
         )
 
     def _apart(self, joint: Cube, own: Sequence[int]) -> list[Cube]:

@@ -29,7 +29,7 @@ from fmdp.interop.identifiers import identifiers
 from fmdp.interop.prism.tokens import AVOIDED
 from fmdp.model.constraints import AtMost, Constraint, Mask
 from fmdp.model.factored import FactoredMDP
-from fmdp.model.naming import numerals
+from fmdp.model.naming import are_numerals, listed_values
 from fmdp.model.rules import Box, find_boxes
 from fmdp.model.spaces import FloatArray, all_assignments, shown, strides
 
@@ -108,10 +108,10 @@ class _Writing:
         if s.effects is not None:
             about["effects"] = effects.plain(s.effects)
         yield _note("model", about)
-        values = [list(own) for own in s.action_values]
+        values = [list(listed_values(own)) for own in s.action_values]
         yield _note("actions", dict(zip(s.action_names, values, strict=True)))
         for label, row in zip(self.labels, self.joint.tolist(), strict=True):
-            yield _note(f"label {label}", s.name_action(tuple(row)))
+            yield _note(f"label {label}", s.naming.actions.as_listed(row))
         yield "\nmdp"
         for i in range(s.m):
             yield from self._module(i)
@@ -127,8 +127,8 @@ class _Writing:
         s = self.s
         name, size = self.variables[i], s.state_sizes[i]
         note: dict[str, Any] = {"name": s.state_names[i]}
-        if s.state_values[i] != numerals(size):
-            note["values"] = list(s.state_values[i])
+        if not are_numerals(s.state_values[i]):
+            note["values"] = list(listed_values(s.state_values[i]))
         note["scope"] = self._scope(s.transition_scopes[i])
         if s.alike is not None:
             note["alike"] = s.alike.transitions[i].tolist()

@@ -171,7 +171,9 @@ def _actions(world: World, used: Sequence[str]) -> list[Variable]:
             raise InvalidModel(
                 f"action-fluent {one.name} is a number; must be bool or of an enumerated type"
             )
-    most = 1 if _one_at_a_time(world) else instance.most_at_work
+    most = instance.most_at_work
+    if (most is None or most > 1) and _one_at_a_time(world):
+        most = 1
     if not fluents or most == 0:
         return [Variable("action", (NOOP,), {one.name: (one.default,) for one in fluents})]
     if most == 1 and len(fluents) > 1:
@@ -234,8 +236,8 @@ def _model(
         [([number[v.name] for v in scope], np.ascontiguousarray(means)) for scope, means in found],
         state_names=[one.name for one in states],
         action_names=[one.name for one in actions],
-        state_values=[one.values for one in states],
-        action_values=[one.values for one in actions],
+        state_values=[one.listed for one in states],
+        action_values=[one.listed for one in actions],
         reward_names=_reward_names(found),
         initial_state=[one.value_where(instance.initial) for one in states],
         name=name,

@@ -243,6 +243,10 @@ def _limits(found: Instance, domain: Any, instance: Any, grounder: Grounder) -> 
                 raise InvalidModel(f"{label}: {error}") from None
     most = getattr(instance, "max_nondef_actions", None)
     found.most_at_work = None if most is None or isinstance(most, str) else int(most)
+    if found.most_at_work is not None and found.most_at_work < 0:
+        raise InvalidModel(
+            f"max-nondef-actions is {found.most_at_work}; must be a whole number from 0, or pos-inf"
+        )
     horizon = getattr(instance, "horizon", None)
     if horizon is not None and not isinstance(horizon, int | str):
         raise InvalidModel("the horizon is a condition (terminate-when); must be a number")

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from fmdp.interop.rddl.expressions import Constant
 from fmdp.interop.rddl.instance import Fluent
+from fmdp.model.naming import Value
 
 Array = NDArray[Any]
 
@@ -38,6 +39,17 @@ class Variable:
     @property
     def size(self) -> int:
         return len(self.values)
+
+    @property
+    def listed(self) -> tuple[Value, ...]:
+        """The values as a model lists them: numbers where the one fluent is a number."""
+        if len(self.fluents) != 1:
+            return self.values
+        constants = next(iter(self.fluents.values()))
+        return tuple(
+            name if isinstance(constant, bool) or str(constant) != name else constant
+            for name, constant in zip(self.values, constants, strict=True)
+        )
 
     def value_where(self, known: Mapping[str, Constant]) -> int:
         """The value under which its fluents are as they are known to be."""

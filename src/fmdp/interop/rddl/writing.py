@@ -108,6 +108,10 @@ class _Writer:
             )
         if self.structure.n_actions == 1 and len(self.structure.action_sizes) > 1:
             raise InvalidModel("a model without a choice of actions cannot be written as RDDL")
+        # RDDL has one cap on all actions (max-nondef-actions); other caps are written out.
+        actions = tuple(range(self.structure.m, len(self.structure.sizes)))
+        caps = (one for one in self.structure.constraints if isinstance(one, AtMost))
+        self.cap = next((one for one in caps if one.actions == actions), None)
         self.names = identifiers(self.structure.names, "v")
         self.types, self.literals = self._types()
 
@@ -174,12 +178,10 @@ class _Writer:
         return BOOLEAN[value] if v not in self.types else self.literals[v][value]
 
     def _default(self, v: int) -> str:
-        """The first value of a state; of an action what counts as idle where there is a cap."""
-        idle = 0
-        for one in self.structure.constraints:
-            if isinstance(one, AtMost) and v in one.actions:
-                idle = one.idle[one.actions.index(v)]
-        return self._value(v, idle)
+        """Return the first value of a state; of an action the idle value of the cap on all."""
+        if self.cap is None or v not in self.cap.actions:
+            return self._value(v, 0)
+        return self._value(v, self.cap.idle[self.cap.actions.index(v)])
 
     def _tree(self, scope: Sequence[int], table: Array, target: int | None, depth: int) -> str:
         """A table as nested if-then-else; without a target it is a table of numbers."""
@@ -224,15 +226,15 @@ class _Writer:
         return f"Discrete({kind}, {', '.join(parts)})"
 
     def _limits(self) -> tuple[list[str], str]:
-        """Conditions on actions, and how many may be at work."""
+        """Return conditions on actions, and how many action fluents may differ from their
+        defaults."""
         s = self.structure
-        most = "pos-inf"
+        most = "pos-inf" if self.cap is None else str(self.cap.most)
         found: list[str] = []
         for one in s.constraints:
+            if one is self.cap:
+                continue
             if isinstance(one, AtMost):
-                if one.actions == tuple(range(s.m, len(s.sizes))):
-                    most = str(one.most)
-                    continue
                 parts = [f"[{self._equal(v, idle, negated=True)}]" for v, idle in one.pairs()]
                 found.append(f"[{' + '.join(parts)}] <= {one.most}")
                 continue
