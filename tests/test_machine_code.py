@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import warnings
 from collections import namedtuple
 from pathlib import Path
 from typing import Any
@@ -272,3 +273,38 @@ def test_what_is_known_of_an_array_is_true_of_it_now() -> None:
         assert found is not None
         assert int.from_bytes(found[1][16:24], sys.byteorder) == size
     assert len(machine_code._arrays) <= many + 1
+
+
+def test_an_array_that_is_changed_in_place_is_described_anew() -> None:
+    """An array keeps its identity when its shape, strides or dtype is replaced."""
+
+    def described(array: Any) -> tuple[str, bytes]:
+        found = machine_code.flattened([array])
+        assert found is not None
+        return found
+
+    array = np.arange(6.0)
+    seen = {described(array)}
+
+    def changed() -> None:
+        anew = described(array)
+        assert anew == described(array.view())  # another object, described for the first time
+        assert anew not in seen
+        seen.add(anew)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # NumPy may do away with setting them
+        array.shape = (2, 3)
+        changed()
+        array.shape = (3, 2)
+        changed()
+        array.strides = (8, 24)
+        changed()
+        array.strides = (16, 8)
+        array.shape = (6,)
+        array.dtype = np.int64
+        changed()
+    array.flags.writeable = False
+    changed()
+    with pytest.raises(ValueError, match="cannot resize"):
+        array.resize(100_000, refcheck=False)  # its memory stays where it is

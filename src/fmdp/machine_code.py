@@ -164,9 +164,12 @@ def flattened(arguments: Sequence[Any]) -> tuple[str, bytes] | None:
 
 
 class _Lent(NamedTuple):
-    """An array as it is handed over."""
+    """The descriptor of an array as it is passed to a compiled function."""
 
     array: weakref.ref[Any]
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: Any
     writeable: bool
     text: str
     """Of its type."""
@@ -176,21 +179,36 @@ class _Lent(NamedTuple):
 
 
 _arrays: dict[int, _Lent] = {}
-"""By id, as long as they live: a sweep is given the same thirty, and to ask an array where it lies
-takes longer than to sweep a small model."""
+"""Descriptors by id, as long as the arrays live. A sweep is given the same thirty arrays, and
+asking NumPy for the address of an array takes longer than sweeping a small model."""
 
 
 def _lent(value: Any) -> _Lent:
+    """Return the descriptor of an array, made anew where the array has changed in place.
+
+    An array can be given another shape, other strides, another dtype and another flag. It cannot be
+    given other memory: NumPy refuses to resize an array that has a weak reference, as these have.
+    """
     own, known = id(value), _arrays  # the names of a module may be gone when the last array goes
     lent = known.get(own)
     flags = value.flags
-    if lent is not None and lent.array() is value and lent.writeable is flags.writeable:
+    if (
+        lent is not None
+        and value.shape == lent.shape
+        and value.strides == lent.strides
+        and value.dtype is lent.dtype
+        and flags.writeable is lent.writeable
+        and lent.array() is value
+    ):
         return lent
     layout = "C" if flags.c_contiguous else "F" if flags.f_contiguous else "A"
     text = value.dtype.str
     numbers = (0, 0, value.size, value.itemsize, value.ctypes.data, *value.shape, *value.strides)
     lent = known[own] = _Lent(
         weakref.ref(value, lambda _: known.pop(own, None)),
+        value.shape,
+        value.strides,
+        value.dtype,
         flags.writeable,
         f"{text}{value.ndim}{layout}{'' if flags.writeable else 'r'} ",
         b"".join(map(_INTEGER.pack, numbers)),

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import math
 import re
+from typing import Any
 
 import numpy as np
 import pytest
 
 import fmdp
 from fmdp.model import Intervals
-from fmdp.numerals import lower_text, upper_text
-from fmdp.planning.plan import Plan, Status
+from fmdp.numerals import interval_text, lower_text, rounded_number, upper_text
+from fmdp.planning.plan import Plan, Status, middle_of_bounds
 from fmdp.planning.policy import policy_of
 from fmdp.testing.checks import awkward_models
 
@@ -119,3 +121,102 @@ def test_a_plan_for_intervals_promises_its_lower_bound_and_no_more() -> None:
     assert plan.gain_lower < plan.policy_gain  # type: ignore[operator]
     assert "sure to gain" not in str(plan)
     assert "in the model as it is" in str(plan)
+
+
+# ---- numbers that are known ----------------------------------------------------------------------
+
+
+def _robust(problem: str = "circle:3") -> fmdp.FactoredMDP:
+    """A model whose probabilities are known within 0.1."""
+    model = fmdp.problem(problem)
+    known = fmdp.Intervals(
+        tuple(np.maximum(table - 0.1, 0.0) for table in model.transitions),
+        tuple(np.minimum(table + 0.1, 1.0) for table in model.transitions),
+        model.rewards,
+        model.rewards,
+    )
+    return fmdp.FactoredMDP(model.structure, model.transitions, model.rewards, intervals=known)
+
+
+@pytest.mark.parametrize(
+    ("planner", "model"),
+    [
+        ("exact,max_iterations=1", fmdp.problem("circle:3")),
+        ("exact,max_seconds=1e-9", fmdp.problem("circle:3")),
+        ("exact,intervals=robust,max_iterations=1", _robust()),
+        ("exact,intervals=robust,max_iterations=3", _robust()),
+        ("exact,intervals=optimistic,max_iterations=1", _robust()),
+        ("span,budget=4,max_iterations=1", fmdp.problem("circle:3")),
+    ],
+)
+def test_the_middle_of_bounds_that_say_nothing_is_no_gain(planner: str, model: Any) -> None:
+    plan = fmdp.plan(model, planner)
+    lower, upper = plan.gain_bounds
+    assert plan.status is not Status.CONVERGED
+    assert lower is not None
+    assert upper is not None
+    assert upper - lower > 3.0 / 20.0  # rewards are between 0 and 3
+    assert plan.gain is None
+    assert f"gain      certified {interval_text(lower, upper)}" in repr(plan)
+
+
+def test_bounds_that_are_close_have_a_middle_whatever_the_status() -> None:
+    plan = fmdp.plan(fmdp.problem("circle:3"), "exact,max_iterations=3")
+    assert plan.status is Status.ITERATION_LIMIT
+    lower, upper = plan.gain_bounds
+    assert lower is not None
+    assert upper is not None
+    assert upper - lower < 3.0 / 20.0
+    assert plan.gain == 0.5 * (lower + upper)
+
+
+def test_the_middle_of_bounds_is_judged_by_the_range_and_the_tolerance() -> None:
+    structure = fmdp.problem("circle:4").structure  # rewards are between 0 and 4
+    assert middle_of_bounds(1.0, 1.2, structure, 0.0) == pytest.approx(1.1)
+    assert middle_of_bounds(1.0, 1.25, structure, 0.0) is None
+    assert middle_of_bounds(1.0, 1.25, structure, 0.3) == pytest.approx(1.125)
+    assert middle_of_bounds(None, 1.25, structure, 0.3) is None
+
+
+def test_the_span_of_a_bias_that_is_not_unique_has_the_digits_that_are_known() -> None:
+    """Two rooms of one gain that are never left: value iteration decides between the biases, and
+    one room comes to its limit slowly: when the bounds meet, the span is 1e-4 short of 30."""
+    slow = 0.995
+    moves = np.zeros((4, 1, 4))
+    moves[0, 0, :2] = moves[1, 0, :2] = 0.5
+    moves[2, 0, 2:], moves[3, 0, 2:] = [slow, 1 - slow], [1 - slow, slow]
+    rewards = [0.0, 1.0, 0.65, 0.35]
+    model = fmdp.FactoredMDP.from_factors([4], [1], [([0, 1], moves)], [([0], rewards)])
+    plan = fmdp.plan(model)
+    assert plan.status is Status.CONVERGED
+    h = np.zeros(4)
+    for _ in range(100_000):
+        h = np.array(rewards) + moves[:, 0] @ h
+        h -= h.min()
+    error = plan.stats["span_error"]
+    assert plan.span == pytest.approx(np.ptp(h), abs=error)
+    assert error < 1e-8
+    printed = plan._span_text()
+    assert printed is not None
+    assert float(printed.partition(";")[0]) == pytest.approx(np.ptp(h), abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("value", "error", "text"),
+    [
+        (27.79479, 7e-5, "27.79"),
+        (27.79479, None, "27.79479"),
+        (27.79479, 0.0, "27.79479"),
+        (0.4000244, 1e-4, "0.4"),
+        (0.4000244, 1e-9, "0.4000244"),
+        (123456.0, 60.0, "1.2e+05"),
+        (-0.04, 0.01, "0"),
+        (0.0, 1e-9, "0"),
+        (3.0, math.inf, "unknown"),
+        (math.inf, 1.0, "infinite"),
+    ],
+)
+def test_a_number_has_no_digits_below_its_error(
+    value: float, error: float | None, text: str
+) -> None:
+    assert rounded_number(value, error) == text

@@ -10,6 +10,7 @@ import pytest
 import fmdp
 from fmdp.elimination.backup import TimeUp, backup_for
 from fmdp.model import FactoredMDP
+from fmdp.model.independence import independent_parts
 from fmdp.planning import exact
 from fmdp.planning.flat import only_class
 from fmdp.planning.iteration import Ending
@@ -102,15 +103,20 @@ def test_two_classes_have_no_bias_of_this_kind() -> None:
     assert polished(model, backup, start, 1e-6, None, None) is None
 
 
+_PRODUCT = fmdp.problem("large-diameter")
+PERIODIC = independent_parts(_PRODUCT.structure)[0].model(_PRODUCT)
+"""One of its two circles: every policy has a period, and the bias is not unique."""
+
+
 @pytest.mark.parametrize(
     ("stop", "status"), [(TimeUp, "converged"), (KeyboardInterrupt, "interrupted")]
 )
 @pytest.mark.parametrize(
-    ("name", "problem"), [("polished", "circle:4"), ("Finish", "large-diameter")]
+    ("name", "model"), [("polished", fmdp.problem("circle:4")), ("Finish", PERIODIC)]
 )
 def test_what_stops_it_costs_no_bounds(
     name: str,
-    problem: str,
+    model: FactoredMDP,
     stop: type[BaseException],
     status: str,
     monkeypatch: pytest.MonkeyPatch,
@@ -121,7 +127,6 @@ def test_what_stops_it_costs_no_bounds(
         raise stop
 
     monkeypatch.setattr(exact, name, stopped)
-    model = fmdp.problem(problem)
     plan = fmdp.Exact().plan(model)
     assert plan.status.value == status
     best = oracles.optimal(oracles.dense(model)).gain[0]

@@ -77,6 +77,13 @@ def predicted_bytes(parts: Decomposition, layout: Layout, threads: int) -> int:
     return layout.memory(threads) + 8 * ((vectors + deciding) * parts.structure.n_states + fibres)
 
 
+def choice_seconds(parts: Decomposition, threads: int) -> float:
+    """Return the predicted time of the maxima of a sweep."""
+    choices = sum(own.allowed.sum() / own.n_states for own in parts.components)
+    cells = parts.n_layers * parts.structure.n_states
+    return float(_STEP_SECONDS * cells * choices / threads)
+
+
 def chance_layout(
     parts: Decomposition,
     *,
@@ -139,7 +146,7 @@ class EffectsBackup(Backup):
             layout=self.layout,
             deadline=deadline,
         )
-        self.predicted_seconds = self.chance.predicted_seconds + self._seconds()
+        self.predicted_seconds = self.chance.predicted_seconds + choice_seconds(parts, self.threads)
         self.roundings = self.chance.roundings + len(parts.components) + structure.l + 4
         self.deadline: float | None = None
         self._stop = np.zeros(1, dtype=np.int64)
@@ -153,13 +160,6 @@ class EffectsBackup(Backup):
         many = parts.n_layers > 1
         self._layers = np.empty(parts.n_layers * structure.n_states if many else 0)
         self._followed: tuple[Index, Index, Vector, Vector] | None = None
-
-    def _seconds(self) -> float:
-        """Predicted time of the maxima of a sweep."""
-        parts = self.parts
-        choices = sum(own.allowed.sum() / own.n_states for own in parts.components)
-        layers = parts.n_layers
-        return float(_STEP_SECONDS * layers * choices * self.n_states / self.threads)
 
     # ---- tables ---------------------------------------------------------------------------------
 

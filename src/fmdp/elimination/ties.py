@@ -1,9 +1,15 @@
-"""The one tie rule: actions whose value is within a slack (rounding.py) of the best are tied.
+"""How ties are broken: actions whose value is within a slack (rounding.py) of the best are tied.
 
-A tie is broken by a hash of (tie seed, state, action), so that a policy stays a deterministic
-function of the state and no action is favoured for its index alone.  `first` and `last` take the
-lowest and the highest tied index.  On a seven-machine circle two thirds of the states and more are
-tied and the rule moves the gain by percents: it is a setting, never an accident of rounding.
+* `random` takes the tied action with the lowest hash of (tie seed, state, action), so that a policy
+  stays a deterministic function of the state and no action is favoured for its index alone.
+* `first` and `last` take the lowest and the highest tied index.
+* `least-tried` takes the tied action that a learner has tried least often in the state, and of
+  several such actions the one with the lowest hash.  Only learners count tries, so this rule is a
+  setting of learners and not of planners.
+
+Ties matter: in a circle of seven machines more than two thirds of the states are tied, and the rule
+changes the gain by percents.  While confidence sets are wide all actions of a state may be tied, so
+that the rule alone decides how an optimistic learner explores.
 
 The mixer is splitmix64 (Steele, Lea & Flood 2014); it is the same in Python and in compiled code.
 """
@@ -11,18 +17,84 @@ The mixer is splitmix64 (Steele, Lea & Flood 2014); it is the same in Python and
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fmdp.compiled import njit
 from fmdp.errors import InvalidParameter, did_you_mean
 
 TieRule = Literal["random", "first", "last"]
 RULES: tuple[str, ...] = get_args(TieRule)
+LEAST_TRIED = "least-tried"
+"""The rule that needs the counts of a learner."""
 TIE_TOLERANCE = 1e-9
 """In units of the reward (rounding.py adds what rounding can do)."""
 _MASK = (1 << 64) - 1
+_RANDOM = 0
+"""The code of the rule `random`."""
+
+
+@dataclass(frozen=True, eq=False)
+class Ties:
+    """How one plan breaks its ties.
+
+    Parameters
+    ----------
+    rule
+        One of `RULES`; with `tries` it breaks the ties between the least tried actions.
+    seed
+        Seed of the hash of the rule `random`.
+    tries
+        How often every joint action was tried in every state, int64 [S, A] in C order, for
+        `least-tried`; None for the other rules.
+    """
+
+    rule: str = "random"
+    seed: int = 0
+    tries: NDArray[np.int64] | None = None
+
+    @property
+    def name(self) -> str:
+        """The name of the rule as plans report it."""
+        return self.rule if self.tries is None else LEAST_TRIED
+
+    def with_targets(self, targets: int) -> Ties:
+        """Return the tie breaking among (action, target), the target fastest.
+
+        Parameters
+        ----------
+        targets
+            How many targets every action has.
+        """
+        if self.tries is None or targets == 1:
+            return self
+        return replace(self, tries=np.repeat(self.tries, targets, axis=1))
+
+    def choose(self, values: NDArray[np.float64], slack: float) -> NDArray[np.int64]:
+        """Return one of the best actions of every state.
+
+        Parameters
+        ----------
+        values
+            The value of every action in every state, [S, A]; minus infinity where it is forbidden.
+        slack
+            How far below the best an action may be and count as tied with it.
+        """
+        actions = np.empty(len(values), dtype=np.int64)
+        tries = _NO_TRIES if self.tries is None else self.tries
+        _choose(values, slack, rule_code(self.rule), self.seed, tries, actions)
+        return actions
+
+
+_NO_TRIES = np.zeros((0, 0), dtype=np.int64)
+
+
+def plan_seed(seed: int, plan: int) -> int:
+    """Return the tie seed of the plan with this number in a run with this tie seed: 32 bits."""
+    return _mix_python(_mix_python(seed & _MASK) ^ plan) >> 32
 
 
 def rule_code(rule: str) -> int:
@@ -50,6 +122,33 @@ def tie_hash(seed: int, state_key: int, action: int) -> np.uint64:
     return rank
 
 
+@njit(nogil=True)
+def _choose(
+    values: NDArray[np.float64],
+    slack: float,
+    rule: int,
+    seed: int,
+    tries: NDArray[np.int64],
+    actions: NDArray[np.int64],
+) -> None:
+    counted = tries.shape[0] > 0
+    for s in range(values.shape[0]):
+        least, chosen, lowest = values[s].max() - slack, -1, np.uint64(0)
+        for a in range(values.shape[1]):
+            if values[s, a] < least:
+                continue
+            if counted and chosen >= 0 and tries[s, a] > tries[s, chosen]:
+                continue
+            fewer = chosen < 0 or (counted and tries[s, a] < tries[s, chosen])
+            if rule == _RANDOM:
+                rank = tie_hash(seed, s, a)
+                if fewer or rank < lowest:
+                    chosen, lowest = a, rank
+            elif fewer or rule == 2:
+                chosen = a
+        actions[s] = chosen
+
+
 def _mix_python(x: int) -> int:
     x = (x + 0x9E3779B97F4A7C15) & _MASK
     x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
@@ -74,7 +173,7 @@ def state_key(state: Sequence[int], sizes: Sequence[int]) -> int:
 
 
 def choose_tied(tied: Sequence[int], rule: str, seed: int, key: int) -> int:
-    """The action to take among `tied` (ascending indices) in the state with this key."""
+    """Return the action to take among `tied` (ascending indices) in the state with this key."""
     code = rule_code(rule)
     if code == 1:
         return min(tied)

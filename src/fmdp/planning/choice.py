@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping
 from dataclasses import replace
@@ -10,17 +11,20 @@ from typing import Any, NamedTuple
 
 from fmdp.elimination.backup import check_clock, usable_cores
 from fmdp.elimination.decomposition import decompose
-from fmdp.elimination.effects import predicted_bytes
+from fmdp.elimination.effects import choice_seconds, predicted_bytes
 from fmdp.elimination.layout import choose_layout
 from fmdp.errors import InvalidParameter, TooLarge
 from fmdp.memory import available_memory, describe_bytes, describe_count
 from fmdp.model import FactoredMDP, Structure
 from fmdp.model.factored import check_model
+from fmdp.numerals import seconds_text
 from fmdp.parameters import quoted
 from fmdp.planning.evaluate import POLICY_GAIN_STATES, evaluate_exactly
 from fmdp.planning.exact import Exact
-from fmdp.planning.plan import Plan, Planner, Progress, Status, of_model
-from fmdp.planning.prepared import GRACE_SECONDS
+from fmdp.planning.parts import joint_bytes, parts_to_plan
+from fmdp.planning.plan import Plan, Planner, Progress, Status, middle_of_bounds, of_model
+from fmdp.planning.policy import keep_constraints
+from fmdp.planning.prepared import GRACE_SECONDS, tolerance_of
 from fmdp.planning.registry import planner_of
 from fmdp.planning.settings import refuse_targets
 from fmdp.planning.timed import TimedPolicy
@@ -81,9 +85,10 @@ def plan(
 
 
 def planned(model: FactoredMDP, chosen: Planner, progress: Progress | None = None) -> Plan:
-    """The planner's plan with what its policy gains, whatever the planner's settings."""
+    """Return the plan of a planner, with the gain of its policy where that can be computed."""
     begun = time.monotonic()
     found = plan_with(chosen, model, progress=progress)
+    keep_constraints(found.policy, model.structure.constraints)
     if found.policy is None or found.status in _WITHOUT_POLICY_GAIN:
         return found
     if isinstance(found.policy, TimedPolicy):
@@ -139,9 +144,17 @@ def planned(model: FactoredMDP, chosen: Planner, progress: Progress | None = Non
             found, policy_gain=policy_gain, gain=policy_gain, gain_lower=lower, stats=stats
         )
     lower, gain = max(found.gain_lower, evaluation.gain_lower), found.gain
-    if gain is not None and found.gain_upper is not None:
-        gain = 0.5 * (lower + found.gain_upper)
+    if gain is not None or _has_one_gain(found, chosen):
+        # The bounds may be closer than those of the plan alone.
+        tolerance = tolerance_of(getattr(chosen, "tolerance", None), model.structure)
+        gain = middle_of_bounds(lower, found.gain_upper, model.structure, tolerance)
     return replace(found, policy_gain=policy_gain, gain=gain, gain_lower=lower, stats=stats)
+
+
+def _has_one_gain(found: Plan, chosen: Planner) -> bool:
+    """Return whether the bounds of an exact plan enclose one number, the gain of every state."""
+    several = found.status in (Status.MULTICHAIN, Status.DISCOUNTED)
+    return isinstance(chosen, Exact) and chosen.criterion == "average" and not several
 
 
 def plan_with(planner: Planner, model: FactoredMDP, *, progress: Progress | None = None) -> Plan:
@@ -162,15 +175,8 @@ def _checked(found: object, planner: Planner) -> Plan:
 
 
 def default_planner(model: FactoredMDP, *, memory_limit: int | None = None) -> Planner:
-    """Exact where it fits, else approximate."""
-    return planner_for(model.structure, memory_limit=memory_limit)
-
-
-def planner_for(
-    structure: Structure, *, most_states: int = EXACT_STATES, memory_limit: int | None = None
-) -> Planner:
-    """Exact for at most `most_states` states where the predicted memory fits, else approximate."""
-    return choose_planner(structure, most_states=most_states, memory_limit=memory_limit).planner
+    """Return the exact planner where it fits, else the approximate one."""
+    return choose_planner(model.structure, memory_limit=memory_limit).planner
 
 
 class Chosen(NamedTuple):
@@ -180,44 +186,109 @@ class Chosen(NamedTuple):
     reason: str | None
 
 
+class Cost(NamedTuple):
+    """What an exact plan is predicted to need."""
+
+    memory: int
+    """In bytes."""
+    seconds: float
+    """Of one sweep."""
+
+
 def choose_planner(
     structure: Structure,
     *,
     most_states: int = EXACT_STATES,
+    most_seconds: float = math.inf,
+    by_parts: bool = True,
     memory_limit: int | None = None,
     deadline: float | None = None,
 ) -> Chosen:
-    """As `planner_for`, with the reason of a fall-back in words; TimeUp after the deadline."""
+    """Return the exact planner where its predicted cost allows it, else the approximate one.
+
+    Exact plans are for at most `most_states` joint states, whose joint actions can be listed or
+    taken one component at a time, within the memory limit and `most_seconds` per sweep of one
+    thread.
+    `by_parts`: whether independent parts are planned one by one. Raises TimeUp after the deadline.
+    """
     limit = memory_limit if memory_limit is not None else available_memory() // 2
-    parts = decompose(structure)
-    for what, number, most in (
-        ("states", structure.n_states, most_states),
-        # Components one after the other: how many joint actions there are does not matter.
-        ("actions", 1 if parts is not None else structure.n_actions, EXACT_STATES),
-    ):
-        if number > most:
+    reason = too_many(structure, most_states=most_states, by_parts=by_parts)
+    if reason is None:
+        threads = 1 if most_seconds < math.inf else usable_cores()
+        cost = exact_cost(
+            structure, by_parts=by_parts, threads=threads, memory_limit=limit, deadline=deadline
+        )
+        if cost.memory > limit:
             reason = (
-                f"{describe_count(number)} {what}; exact is the default up to "
-                f"{describe_count(most)}"
+                f"exact needs {describe_bytes(cost.memory)}; the memory limit is "
+                f"{describe_bytes(limit)}"
             )
-            break
-    else:
-        threads = usable_cores()
-        look = partial(check_clock, deadline)
-        layout = choose_layout(
-            structure if parts is None else parts.after,
-            threads=threads,
-            memory_limit=limit,
-            look=look,
-        )
-        needed = (
-            layout.memory(threads) if parts is None else predicted_bytes(parts, layout, threads)
-        )
-        if needed <= limit:
-            return Chosen(Exact(memory_limit=memory_limit), None)
-        reason = (
-            f"exact needs {describe_bytes(needed)}; the memory limit is {describe_bytes(limit)}"
-        )
+        elif cost.seconds > most_seconds:
+            reason = (
+                f"a sweep over {describe_count(structure.n_states)} states and "
+                f"{describe_count(structure.n_actions)} joint actions is predicted to take "
+                f"{seconds_text(cost.seconds)}; exact is the learners' default up to "
+                f"{seconds_text(most_seconds)}"
+            )
+    if reason is None:
+        return Chosen(Exact(memory_limit=memory_limit), None)
     from fmdp.planning.linear import ALP
 
     return Chosen(ALP(memory_limit=memory_limit), reason)
+
+
+def too_many(
+    structure: Structure, *, most_states: int = EXACT_STATES, by_parts: bool = True
+) -> str | None:
+    """Return why a structure has too many states or joint actions to be listed; None otherwise."""
+    parts = parts_to_plan(structure) if by_parts else ()
+    listed = max([part.structure.n_actions for part in parts] or [structure.n_actions])
+    # With effects the components are taken one by one, however many joint actions there are.
+    n_actions = listed if decompose(structure) is None else 1
+    for what, number, most in (
+        ("states", structure.n_states, most_states),
+        ("actions", n_actions, EXACT_STATES),
+    ):
+        if number > most:
+            return (
+                f"{describe_count(number)} {what}; exact is the default up to "
+                f"{describe_count(most)}"
+            )
+    return None
+
+
+def exact_cost(
+    structure: Structure,
+    *,
+    by_parts: bool = True,
+    threads: int = 1,
+    memory_limit: int | None = None,
+    deadline: float | None = None,
+) -> Cost:
+    """Return what an exact plan is predicted to need.
+
+    `by_parts`: whether independent parts are planned one by one. Raises TimeUp after the deadline.
+    """
+    parts = parts_to_plan(structure) if by_parts else ()
+    if parts:
+        costs = [
+            exact_cost(
+                part.structure, threads=threads, memory_limit=memory_limit, deadline=deadline
+            )
+            for part in parts
+        ]
+        memory = sum(cost.memory for cost in costs) + joint_bytes(structure)
+        return Cost(memory, sum(cost.seconds for cost in costs))
+    effects = decompose(structure)
+    layout = choose_layout(
+        structure if effects is None else effects.after,
+        threads=threads,
+        memory_limit=memory_limit,
+        look=partial(check_clock, deadline),
+    )
+    if effects is None:
+        return Cost(layout.memory(threads), layout.seconds(threads))
+    return Cost(
+        predicted_bytes(effects, layout, threads),
+        layout.seconds(threads) + choice_seconds(effects, threads),
+    )

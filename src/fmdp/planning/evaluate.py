@@ -14,7 +14,7 @@ backups, exact but for rounding, which is bounded as in finite.py.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,11 +24,14 @@ from fmdp.elimination.backup import Backup, TimeUp, backup_for, check_clock
 from fmdp.elimination.rounding import rounding_allowance
 from fmdp.errors import InvalidParameter
 from fmdp.model import FactoredMDP
-from fmdp.model.spaces import encode
+from fmdp.model.independence import Part
+from fmdp.model.spaces import decode, encode
 from fmdp.planning import iteration
 from fmdp.planning.acceleration import acceleration_for
+from fmdp.planning.joining import Whole, joint_status, sum_of_bounds
+from fmdp.planning.parts import parts_to_plan
 from fmdp.planning.plan import Progress, Status
-from fmdp.planning.policy import Policy, TablePolicy, has_sizes_of
+from fmdp.planning.policy import Policy, Rule, TablePolicy, has_sizes_of
 from fmdp.planning.prepared import DEFAULT_SWEEPS, tolerance_of
 from fmdp.planning.timed import TimedPolicy
 
@@ -47,18 +50,22 @@ class Evaluation:
     Attributes
     ----------
     gain
-        From the initial state, the middle of its bounds; None where they are further apart than
-        the tolerance, and of a policy with a horizon.
+        From the initial state: exact, the middle of its bounds; simulated, the mean of the runs.
+        None where the bounds are further apart than the tolerance, where simulated runs do not
+        support an interval (`unmixed`), and of a policy with a horizon.
     gain_lower
-        At most the gain from every starting state; simulated, the lower end of the confidence
-        interval of the gain from the initial state. None of a policy with a horizon.
+        Exact: at most the gain from every starting state. Simulated: the lower end of the
+        interval, or the certified lower bound where there is none. None of a policy with a
+        horizon.
     gain_upper
-        At least the gain from every starting state; simulated, the upper end of that interval.
-        None of a policy with a horizon.
+        Exact: at least the gain from every starting state. Simulated: the upper end of the
+        interval, or the certified upper bound where there is none. None of a policy with a
+        horizon.
     kind
         "exact": the bounds are certified. "simulated": they are a confidence interval.
     status
-        How it ended; `status.message` says what the bounds are worth.
+        How it ended; `status.message` says what the bounds are worth. A simulation is never
+        `converged`: it is `simulated`, or `unmixed` where its runs do not support an interval.
     iterations
         Sweeps of the exact evaluation (0 where the chain was solved directly), or steps of the
         simulation.
@@ -75,6 +82,15 @@ class Evaluation:
         The value with what rounding can have done; else None.
     horizon
         Steps of such a policy; else None.
+    certified_bounds
+        Simulated: bounds that hold whatever the runs have missed, from the rewards of the model.
+    run_gains
+        Simulated: the mean reward of each run, the first from the initial state; else None.
+    batch_steps
+        Simulated: steps after which the runs show no memory of their past, which the interval
+        assumes of everything that they did not show; None where there is no interval.
+    caveat
+        Simulated: one sentence on what the simulation cannot exclude; else None.
     """
 
     gain: float | None
@@ -89,6 +105,10 @@ class Evaluation:
     value: float | None = None
     value_bounds: tuple[float, float] | None = None
     horizon: int | None = None
+    certified_bounds: tuple[float, float] | None = None
+    run_gains: tuple[float, ...] | None = None
+    batch_steps: int | None = None
+    caveat: str | None = None
 
 
 def evaluate_exactly(
@@ -136,6 +156,11 @@ def evaluate_exactly(
         limits = iteration.Limits(goal, max_iterations or policy.horizon, deadline)
         return _evaluate_timed(model, policy, limits, memory_limit, progress, started)
     actions = action_table(model, policy)
+    parts = parts_to_plan(structure)
+    tables = Whole(structure, parts).split_actions(actions) if parts else None
+    if tables is not None:
+        limits = iteration.Limits(goal, max_iterations or DEFAULT_SWEEPS, deadline)
+        return _evaluate_parts(model, parts, tables, limits, memory_limit, progress, started)
     chain = _Chain(model, actions, goal, deadline)
     try:
         direct = chain.solve() if structure.n_states <= DIRECT_STATES else None
@@ -168,6 +193,57 @@ def evaluate_exactly(
         status=outcome.status,
         iterations=outcome.sweeps,
         seconds=time.perf_counter() - started,
+    )
+
+
+def _evaluate_parts(
+    model: FactoredMDP,
+    parts: Sequence[Part],
+    tables: Sequence[NDArray[np.int64]],
+    limits: iteration.Limits,
+    memory_limit: int | None,
+    progress: Progress | None,
+    started: float,
+) -> Evaluation:
+    """Evaluate a policy that treats independent parts separately: its gain is the sum of theirs."""
+    evaluations: list[Evaluation] = []
+    for part, actions in zip(parts, tables, strict=True):
+        if evaluations and evaluations[-1].status is Status.INTERRUPTED:
+            least, most = part.structure.reward_bounds
+            evaluations.append(Evaluation(None, least, most, "exact", Status.INTERRUPTED, 0, 0.0))
+            continue
+        left = None if limits.deadline is None else max(limits.deadline - time.monotonic(), 0.0)
+        own = part.structure
+        evaluations.append(
+            evaluate_exactly(
+                part.model(model),
+                TablePolicy(own.state_sizes, own.action_sizes, actions),
+                tolerance=limits.tolerance / len(parts),
+                max_iterations=limits.max_sweeps,
+                max_seconds=left,
+                memory_limit=memory_limit,
+                progress=progress,
+            )
+        )
+    lower, upper = sum_of_bounds([(e.gain_lower, e.gain_upper) for e in evaluations])
+    low, high = sum_of_bounds([e.gain_bounds or (e.gain_lower, e.gain_upper) for e in evaluations])
+    # The evaluation of a part always has bounds.
+    assert lower is not None
+    assert upper is not None
+    assert low is not None
+    assert high is not None
+    status = joint_status(e.status for e in evaluations)
+    if upper - lower <= limits.tolerance and status is not Status.INTERRUPTED:
+        status = Status.CONVERGED
+    return Evaluation(
+        gain=0.5 * (low + high) if high - low <= limits.tolerance else None,
+        gain_lower=lower,
+        gain_upper=upper,
+        kind="exact",
+        status=status,
+        iterations=max(e.iterations for e in evaluations),
+        seconds=time.perf_counter() - started,
+        gain_bounds=(low, high) if status is Status.MULTICHAIN else None,
     )
 
 
@@ -330,7 +406,12 @@ class _Chain:
 
 
 def action_table(model: FactoredMDP, policy: Policy) -> NDArray[np.int64]:
-    """The joint action index of every state, C order; a policy without a table is asked."""
+    """Return the joint action index of every state, in C order.
+
+    A policy without a table is asked for every state. A function of one's own is asked twice, and
+    refused where it answers a state with two different actions: what is evaluated is the table of
+    its answers, which is not what it does if it draws them at random.
+    """
     structure = model.structure
     if isinstance(policy, TablePolicy):
         if (policy.state_sizes, policy.action_sizes) != (
@@ -350,5 +431,8 @@ def action_table(model: FactoredMDP, policy: Policy) -> NDArray[np.int64]:
             dtype=np.int64,
             count=structure.n_states,
         )
+        if isinstance(policy, Rule):
+            for state, action in zip(np.ndindex(*structure.state_sizes), actions, strict=True):
+                policy.confirm(state, decode(int(action), structure.action_sizes))
     structure.check_policy(actions)
     return actions

@@ -29,25 +29,37 @@ from fmdp.elimination import kernels
 from fmdp.elimination.backup import Backup, TimeUp, backup_for, check_clock
 from fmdp.elimination.places import aligned
 from fmdp.elimination.rounding import rounding_allowance
-from fmdp.elimination.ties import TIE_TOLERANCE
+from fmdp.elimination.ties import TIE_TOLERANCE, Ties
 from fmdp.errors import InvalidParameter
 from fmdp.model import FactoredMDP, Structure
 from fmdp.model.factored import check_model
+from fmdp.model.structure import check_structure
 from fmdp.planning import iteration
 from fmdp.planning.acceleration import Anderson, acceleration_for
 from fmdp.planning.finish import Finish
 from fmdp.planning.finite import refuse_stages, solve_finite
 from fmdp.planning.improvement import STATES, Improved, improved
 from fmdp.planning.intervals import refuse_without_intervals, solve_intervals
-from fmdp.planning.plan import Plan, Planner, Progress, Status, Tables, of_model
+from fmdp.planning.parts import PreparedParts, parts_to_plan, plan_parts
+from fmdp.planning.plan import (
+    Plan,
+    Planner,
+    Progress,
+    Status,
+    Tables,
+    middle_of_bounds,
+    of_model,
+)
 from fmdp.planning.policy import TablePolicy
-from fmdp.planning.polish import polished
+from fmdp.planning.polish import polished, settled
 from fmdp.planning.prepared import (
     PreparedOnEngine,
     engine_stats,
     limits_of,
     policy_in_time,
+    tolerance_of,
     unprepared,
+    with_tolerance,
 )
 from fmdp.planning.recurrence import always_reached, in_every_best_class
 from fmdp.planning.settings import (
@@ -64,6 +76,8 @@ from fmdp.settings import setting
 
 PATIENCE = 64
 """Sweeps after which a plan that need not describe its bias is left to policy iteration."""
+_KNOWN = 1e-2
+"""Estimated error of a span, relative to it, above which it is not told."""
 POLISHED_PAIRS = 1 << 12
 """States x actions up to which a plan that is to be described is solved directly as well."""
 
@@ -76,6 +90,7 @@ class Exact(Limited, TieBreaking, OnEngine, Planner):
 
     summary = "relative value iteration by elimination; certified bounds on the optimal gain"
     gives_marginals = True
+    takes_ties = True
 
     tolerance: float | None = tolerance_setting()
     criterion: str = criterion_setting("average", ("average", "discounted", "finite"))
@@ -109,12 +124,30 @@ class Exact(Limited, TieBreaking, OnEngine, Planner):
                 f"criterion=finite: an integer >= 1"
             )
 
-    def prepare(self, structure: Structure) -> PreparedExact:
-        return PreparedExact(self, structure)
+    def prepare(self, structure: Structure) -> PreparedExact | PreparedParts:
+        check_structure(structure, "prepare")
+        # The tables of a learner have no intervals, which solving says.
+        if self.intervals != "nominal" or not self._by_parts(structure):
+            return PreparedExact(self, structure)
+        return PreparedParts(
+            self, structure, tolerance_of(self.tolerance, structure), PreparedExact
+        )
+
+    def _by_parts(self, structure: Structure) -> bool:
+        """Return whether the model is planned part by part.
+
+        A policy over time is not split. Neither are sets of models whose rows are known to be
+        alike: what is the worst row of one part must then be the row of another one as well.
+        """
+        tied = self.intervals != "nominal" and structure.alike is not None
+        return self.criterion != "finite" and not tied and bool(parts_to_plan(structure))
 
     def plan(self, model: FactoredMDP, *, progress: Progress | None = None) -> Plan:
         # Equal tables of different actions share their work.
         check_model(model, "plan")
+        if self._by_parts(model.structure):
+            tolerance = tolerance_of(self.tolerance, model.structure)
+            return of_model(plan_parts(self, model, tolerance, progress), model, self)
         started = time.perf_counter()
         if self.intervals != "nominal":
             known = refuse_without_intervals(self, model)
@@ -162,39 +195,46 @@ class PreparedExact(PreparedOnEngine):
         *,
         describe: bool = False,
         marginals: bool = False,
+        ties: Ties | None = None,
+        tolerance: float | None = None,
         progress: Progress | None = None,
     ) -> Plan:
-        """Plan with these tables.  `describe` adds the bias in C order and its spans, `marginals`
-        those of what the policy is greedy for."""
+        """Plan with these tables.
+
+        `describe` adds the bias in C order and its spans, `marginals` the marginals of the vector
+        that the policy is greedy for.  `ties` and `tolerance` replace those of the settings.
+        """
         started = time.perf_counter()
-        if self.settings.intervals != "nominal":
-            model = refuse_without_intervals(self.settings, tables)
+        settings = with_tolerance(self.settings, tolerance)
+        if settings.intervals != "nominal":
+            model = refuse_without_intervals(settings, tables)
             return solve_intervals(
-                self.settings, model, describe=describe, progress=progress, started=started
+                settings, model, describe=describe, progress=progress, started=started
             )
-        limits = limits_of(self.settings, self.structure, started)
+        limits = limits_of(settings, self.structure, started)
         try:
             _, backup, h, cold = self._load(tables, limits.deadline)
         except (TimeUp, KeyboardInterrupt) as error:
-            return self.settings._unprepared(self.structure, error, started)
+            return settings._unprepared(self.structure, error, started)
         # Once: what is free is read from files, which takes longer than a small plan.
-        if self.settings.criterion == "finite" and backup.predicted_bytes not in self._room_for:
-            refuse_stages(self.settings, self.structure, backup.predicted_bytes)
+        if settings.criterion == "finite" and backup.predicted_bytes not in self._room_for:
+            refuse_stages(settings, self.structure, backup.predicted_bytes)
             self._room_for.add(backup.predicted_bytes)
         found = _solve(
-            self.settings,
+            settings,
             backup,
             tables,
             h,
             cold=cold,
             # Over a horizon no vector stays warm: the values of the first step are asked for.
-            describe=describe or (marginals and self.settings.criterion == "finite"),
+            describe=describe or (marginals and settings.criterion == "finite"),
             progress=progress,
             started=started,
+            ties=ties,
         )
         if not marginals:
             return found
-        values = found.bias if self.settings.criterion == "finite" else backup.to_canonical(h)
+        values = found.bias if settings.criterion == "finite" else backup.to_canonical(h)
         return found if values is None else self._with_marginals(found, values)
 
 
@@ -208,8 +248,10 @@ def _solve(
     describe: bool,
     progress: Progress | None,
     started: float,
+    ties: Ties | None = None,
 ) -> Plan:
     structure = tables.structure
+    ties = settings.tie_breaking if ties is None else ties
     discount = 1.0 if settings.discount is None else settings.discount
     limits = limits_of(settings, structure, started)
     if settings.criterion == "finite":
@@ -221,14 +263,17 @@ def _solve(
             describe=describe,
             progress=progress,
             started=started,
+            ties=ties,
         )
     if cold:
         h[:] = 0.0
     finish: Finish | None = None
     better: Improved | None = None
     model: FactoredMDP | None = None
-    # A tie may cost the policy so much.
+    # Tolerance reserved for tie-breaking.
     room = min(TIE_TOLERANCE * structure.reward_unit, 0.25 * limits.tolerance)
+
+    by_policies = partial(_rescue_discounted, settings, tables, backup, discount, limits.deadline)
 
     def rescue(stuck: NDArray[np.float64], converged: bool = False) -> iteration.Rescue | None:
         nonlocal finish, better, model
@@ -243,8 +288,7 @@ def _solve(
             model,
             backup,
             limits.tolerance,
-            settings.ties,
-            settings.tie_seed,
+            ties.with_targets(model.structure.n_actions // structure.n_actions),
             settings.memory_limit,
             limits.deadline,
         )
@@ -270,7 +314,7 @@ def _solve(
         return acceleration
 
     def settle(found: NDArray[np.float64], lower: float) -> tuple[bool, int]:
-        # A state that is worth most is most likely one where things are well, and stay so.
+        # Heuristic: argmax h is probably recurrent under the optimal policy.
         if unique:
             return True, 0
         return in_every_best_class(backup, found, lower, int(found.argmax()))
@@ -281,8 +325,9 @@ def _solve(
         limits,
         discount=discount,
         cold=cold,
-        rescue=rescue if discount == 1.0 else None,
-        patience=None if describe or structure.n_states > STATES else PATIENCE,
+        dampings=(1.0, iteration.DAMPING) if discount == 1.0 else (1.0,),
+        rescue=rescue if discount == 1.0 else by_policies,
+        patience=None if describe or structure.n_states > STATES or discount != 1.0 else PATIENCE,
         room=room if discount == 1.0 else 0.0,
         accelerate=accelerate if describe and cold else None,
         settle=settle,
@@ -339,22 +384,22 @@ def _solve(
         assert better is not None
         assert model is not None
         policy = _policy_of(better.actions, model, structure)
-    elif outcome.rescued:
+    elif outcome.rescued and discount == 1.0:
         assert finish is not None
         policy = _policy_of(finish.actions, finish.model, structure)
         solved = solved and finish.solved
     else:
         source = outcome.h if discount == 1.0 else outcome.h * discount
-        policy, worth = policy_in_time(settings, backup, structure, outcome, source, limits)
+        policy, worth = policy_in_time(settings, backup, structure, outcome, source, limits, ties)
         if discount != 1.0:
             lower = upper = None
             if worth is not None and np.isfinite(outcome.lower):
-                scale = discount / (1.0 - discount)
-                value = worth + 0.5 * scale * (outcome.lower + outcome.upper)
+                value, stats["objective_bounds"] = _discounted_value(outcome, worth, discount)
                 lower, upper = _average_bounds(backup, value, policy)
-                if outcome.status is Status.CONVERGED:
+                if outcome.status in (Status.CONVERGED, Status.PRECISION_LIMIT):
                     objective = float(value.mean())
-                    bias = backup.to_canonical(value) if describe else None
+                if describe and outcome.status is Status.CONVERGED:
+                    bias = backup.to_canonical(value)
         elif worth is not None:
             # What the policy is sure to gain; L h promises a tie's slack more.
             kernels.residual(outcome.h, worth, backup.extremes)
@@ -364,17 +409,29 @@ def _solve(
     # The h of an iteration that was stopped is not the bias, and one that policy iteration found is
     # the one that value iteration converges to only where there is no other.
     if describe and discount == 1.0 and solved:
-        bias = backup.to_canonical(outcome.h)
+        found_h = outcome.h
+        if not (outcome.rescued or outcome.accelerated or unique):
+            # Another bias may solve the equation: h is that of value iteration, and as near to its
+            # limit as the sweeps are.
+            error = outcome.sweeps * (outcome.upper - outcome.lower)
+            if small:
+                try:
+                    found_h, error = settled(backup, outcome, limits.deadline)
+                except KeyboardInterrupt:
+                    outcome = replace(outcome, status=Status.INTERRUPTED)
+            stats["span_error"] = error
+        bias = backup.to_canonical(found_h)
         bias -= bias.min()
-    if bias is not None and (not outcome.rescued or (finish is not None and finish.unique_bias)):
-        spans = factored_spans(bias, structure.state_sizes)
+    unique_bias = discount != 1.0 or (finish is not None and finish.unique_bias)
+    if bias is not None and (not outcome.rescued or unique_bias):
+        spans = _known_spans(bias, structure, stats.get("span_error", 0.0))
     several = outcome.status in (Status.MULTICHAIN, Status.DISCOUNTED)
     one_number = discount == 1.0 and not several
     return Plan(
         planner=settings.name,
         status=outcome.status,
         policy=policy,
-        gain=0.5 * (lower + upper) if one_number else None,  # type: ignore[operator]
+        gain=middle_of_bounds(lower, upper, structure, limits.tolerance) if one_number else None,
         gain_lower=lower,
         gain_upper=upper,
         span=None if bias is None or spans is None else span(bias),
@@ -382,7 +439,7 @@ def _solve(
         objective=objective,
         iterations=outcome.sweeps,
         seconds=time.perf_counter() - started,
-        ties=settings.ties,
+        ties=ties.name,
         bias=bias,
         stats=stats,
     )
@@ -397,6 +454,59 @@ def _model_of(settings: Exact, tables: Tables) -> FactoredMDP | None:
     if not any(free.any() for free in tables.free):
         return FactoredMDP.trusted(tables.structure, tables.lower, tables.rewards)
     return None
+
+
+def _rescue_discounted(
+    settings: Exact,
+    tables: Tables,
+    backup: Backup,
+    discount: float,
+    deadline: float | None,
+    stuck: NDArray[np.float64],
+) -> iteration.Rescue | None:
+    """Return the values of policy iteration from the policy that is greedy at `stuck`; None where
+    the model is too large to be written out."""
+    from fmdp.planning.component import SPARSE_STATES
+    from fmdp.planning.discounted import best_discounted
+    from fmdp.planning.flat import BYTES_AN_ENTRY, ENTRIES, flat_of
+
+    model = _model_of(settings, tables)
+    if model is None or discount == 0.0 or model.structure.n_states > SPARSE_STATES:
+        return None
+    limit = ENTRIES if settings.memory_limit is None else settings.memory_limit // BYTES_AN_ENTRY
+    flat = flat_of(model, min(ENTRIES, limit))
+    if flat is None:
+        return None
+    start = flat.advantages(discount * backup.to_canonical(stuck))[0].argmax(axis=1)
+    best = best_discounted(flat, discount, start, partial(check_clock, deadline))
+    if best is None:
+        return None
+    bounds = (best.lower / discount, best.upper / discount)
+    return iteration.Rescue(bounds=bounds, h=backup.to_internal(best.values))
+
+
+def _discounted_value(
+    outcome: iteration.Ending, worth: NDArray[np.float64], discount: float
+) -> tuple[NDArray[np.float64], tuple[float, float]]:
+    """Return the middle of MacQueen's bounds on the value of every state, and certified bounds on
+    its mean; `worth` is L V."""
+    scale = discount / (1.0 - discount)
+    base = outcome.h if outcome.rescued else worth
+    value = base + 0.5 * scale * (outcome.lower + outcome.upper)
+    half = 0.5 * scale * (outcome.upper - outcome.lower) + outcome.slack
+    # The mean itself is rounded, too.
+    half += len(value) * float(np.finfo(np.float64).eps) * float(np.abs(value).max())
+    mean = float(value.mean())
+    return value, (mean - half, mean + half)
+
+
+def _known_spans(
+    bias: NDArray[np.float64], structure: Structure, error: float
+) -> tuple[float, ...] | None:
+    """Return the factored spans of a bias; None where its error is too large to print a span."""
+    if error > max(_KNOWN * span(bias), TIE_TOLERANCE * structure.reward_unit):
+        return None
+    return factored_spans(bias, structure.state_sizes)
 
 
 def _policy_of(

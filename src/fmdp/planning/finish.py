@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fmdp.elimination.backup import Backup, check_clock
-from fmdp.elimination.ties import TIE_TOLERANCE, choose_tied
+from fmdp.elimination.ties import TIE_TOLERANCE, Ties
 from fmdp.model import FactoredMDP
 from fmdp.model.spaces import encode
 from fmdp.planning.iteration import Rescue
@@ -36,8 +36,7 @@ class Finish:
     model: FactoredMDP
     backup: Backup
     tolerance: float
-    ties: str
-    tie_seed: int
+    ties: Ties
     memory_limit: int | None = None
     deadline: float | None = None
     gains: Gains | None = None
@@ -99,14 +98,8 @@ class Finish:
         return Rescue(bounds=(lower, upper), h=self.backup.to_internal(whole.h))
 
     def _chosen(self, tied: NDArray[np.bool_]) -> NDArray[np.int64]:
-        """One of the tied actions of every state, by the rule."""
-        chosen: NDArray[np.int64] = tied.argmax(axis=1)
-        if self.ties == "first":
-            return chosen
-        for state in np.flatnonzero(tied.sum(axis=1) > 1):
-            actions = np.flatnonzero(tied[state]).tolist()
-            chosen[state] = choose_tied(actions, self.ties, self.tie_seed, int(state))
-        return chosen
+        """Return one of the tied actions of every state, by the rule."""
+        return self.ties.choose(np.where(tied, 0.0, -np.inf), 0.0)
 
     def _check(self) -> None:
         check_clock(self.deadline)

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from fmdp.elimination.backup import Backup, TimeUp
 from fmdp.elimination.layout import VECTORS
 from fmdp.elimination.rounding import rounding_allowance
+from fmdp.elimination.ties import Ties
 from fmdp.errors import TooLarge
 from fmdp.memory import available_memory, describe_bytes, describe_count
 from fmdp.model import Structure
@@ -31,7 +32,7 @@ from fmdp.model.spaces import encode
 from fmdp.planning.iteration import Limits
 from fmdp.planning.plan import Plan, Progress, Status, Tables
 from fmdp.planning.policy import TablePolicy
-from fmdp.planning.prepared import engine_stats
+from fmdp.planning.prepared import engine_stats, greedy_actions
 from fmdp.planning.timed import TimedPolicy, stage_bytes
 
 if TYPE_CHECKING:
@@ -66,6 +67,7 @@ def solve_finite(
     describe: bool,
     progress: Progress | None,
     started: float,
+    ties: Ties,
 ) -> Plan:
     """Plan backwards from the last step; `refuse_stages` has been asked."""
     structure, horizon = tables.structure, settings.horizon
@@ -93,9 +95,7 @@ def solve_finite(
             backup.sweep(value, new)
             worth[:] = new
             slack = backup.tie_slack(size, limits.tolerance / horizon)
-            actions = backup.greedy_actions(value, worth, settings.ties, settings.tie_seed, slack)
-            # With vertex targets the joint action is (action, targets), targets fastest.
-            actions //= backup.structure.n_actions // structure.n_actions
+            actions = greedy_actions(backup, structure, value, worth, ties, slack)
             digest = hashlib.sha256(actions.tobytes()).digest()
             if digest not in held:
                 held[digest] = TablePolicy(
@@ -142,7 +142,7 @@ def solve_finite(
         objective=objective,
         iterations=len(stages),
         seconds=time.perf_counter() - started,
-        ties=settings.ties,
+        ties=ties.name,
         bias=bias,
         stats=stats,
     )

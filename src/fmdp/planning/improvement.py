@@ -159,7 +159,7 @@ class _Equation:
         # state that is hardly ever left costs no digits; what was left out stays in place.
         leaving: Vector = np.bincount(origin, weight, n).astype(np.float64, copy=False)
         diagonal = SMALL + (1.0 - SMALL) * leaving
-        self._solve = _factored(origin, target, -(1.0 - SMALL) * weight, diagonal)
+        self._solve = factored(origin, target, -(1.0 - SMALL) * weight, diagonal)
 
     def solve(self, right: Vector) -> Vector | None:
         """None where it has no solution in numbers."""
@@ -187,10 +187,11 @@ def policy_entries(
     return origin, target, weight
 
 
-def _factored(
+def factored(
     origin: Indices, target: Indices, weight: Vector, diagonal: Vector
 ) -> Callable[[Vector], Vector] | None:
-    """Solves with a matrix of these entries, none of them twice; None where it is singular."""
+    """Return a function that solves systems with a matrix of these entries, each given once; None
+    where it is singular."""
     n = len(diagonal)
     if n <= _DENSE_STATES or _DENSE_SHARE * len(weight) > n * n:
         matrix = np.diag(diagonal)

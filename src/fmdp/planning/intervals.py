@@ -40,7 +40,7 @@ from fmdp.model.intervals import Intervals
 from fmdp.model.spaces import all_assignments, strides
 from fmdp.planning import iteration
 from fmdp.planning.finish import Finish
-from fmdp.planning.plan import Plan, Progress, Status, Tables
+from fmdp.planning.plan import Plan, Progress, Status, Tables, middle_of_bounds
 from fmdp.planning.policy import TablePolicy
 from fmdp.planning.prepared import engine_stats, limits_of, policy_in_time, unprepared
 from fmdp.planning.spans import factored_spans, span
@@ -237,8 +237,7 @@ class _Nature:
             member,
             backup,
             limits.tolerance,
-            settings.ties,
-            settings.tie_seed,
+            settings.tie_breaking,
             settings.memory_limit,
             limits.deadline,
         )
@@ -264,7 +263,7 @@ class _Nature:
                 )
             else:
                 policy, worth = policy_in_time(
-                    settings, backup, structure, outcome, outcome.h, limits
+                    settings, backup, structure, outcome, outcome.h, limits, settings.tie_breaking
                 )
                 lower = structure.reward_bounds[0]
                 if worth is not None:
@@ -370,7 +369,8 @@ def solve_intervals(
         progress=progress,
     )
     sweeps = nested.sweeps
-    policy, worth = policy_in_time(settings, backup, structure, nested, nested.h, limits)
+    ties = settings.tie_breaking
+    policy, worth = policy_in_time(settings, backup, structure, nested, nested.h, limits, ties)
     lowest = float(sum(means.min() for means in tables.rewards))
     highest = float(sum(means.max() for means in tables.rewards))
     lower = max(lowest, nested.lower) if not worst else lowest
@@ -418,7 +418,7 @@ def solve_intervals(
         status=status,
         # Where no member was solved, what any policy gains is all that is promised.
         policy=policy if worst or kept is None else kept,
-        gain=0.5 * (lower + upper),
+        gain=middle_of_bounds(lower, upper, structure, limits.tolerance),
         gain_lower=lower,
         gain_upper=upper,
         span=None if bias is None else span(bias),

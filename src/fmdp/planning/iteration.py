@@ -10,8 +10,13 @@ Undamped sweeps come first.  If the gap stalls, the chain may be periodic: start
 h <- (1 - tau) h + tau L h, which has the same gain and no period.  If it stalls there too, nothing
 follows: value iteration rests for as long as it takes until the horizon pays for changing class.
 Then the caller's `rescue` is asked, once, for an h whose bounds meet or for a proof that the gain
-depends on the state (finish.py); without one the iteration goes on to its limits.  Under a discount
-the bounds are MacQueen's, and nothing stalls.
+depends on the state (finish.py); without one the iteration goes on to its limits.
+
+Under a discount the bounds are MacQueen's: V* lies in L h + discount / (1 - discount) [min, max] of
+L h - h, whatever h is.  They do not change when a constant is added to h, so a constant is taken
+off where the digits that h has before its point would cost precision.  Nothing is damped.  A gap
+that hardly shrinks (a discount near 1 and several recurrent classes) is left to policy iteration
+(discounted.py) by the same `rescue`.
 """
 
 from __future__ import annotations
@@ -40,6 +45,7 @@ _SLOW = 0.9  # and by less than this, damped, where there is a rescue
 _NOISE = 16.0  # a gap of so many rounding allowances is not worth going on for
 _CHUNK_SECONDS = 0.05  # how long compiled code may run before signals and clocks are looked at
 _SMALL = 1.0 / 64.0  # of the first gap: where `settle` is asked
+_COSTLY = 1.0 / 16.0  # of the tolerance: rounding above this costs sweeps under a discount
 _SWEEPS_IN_HAND = 2.2  # time kept back before a deadline: the next sweep and the policy's
 
 
@@ -91,7 +97,8 @@ class Rescue:
     """What became of an iteration that stood still."""
 
     bounds: tuple[float, float] = (-np.inf, np.inf)
-    """What a policy gains from every state at least, and the best gain of a state at most."""
+    """What a policy gains from every state at least, and the best gain of a state at most. Under a
+    discount: V* lies in h + discount / (1 - discount) [lower, upper]."""
     h: Vector | None = None
     """A solution of the optimality equation, where one was found."""
     differ: tuple[float, float] | None = None
@@ -242,7 +249,7 @@ def solve(
             if stalled and faster is not None and faster.on:
                 faster = None
                 history.clear()
-            elif discount == 1.0 and before is not None:
+            elif before is not None:
                 if lower_taus and gap >= _STALLED * before and not impatient:
                     tau = lower_taus.pop(0)
                     history.clear()
@@ -255,6 +262,9 @@ def solve(
                 ):
                     found = rescue(h)
                     rescue = None
+                    if found is not None and discount != 1.0:
+                        narrower = found.bounds[1] - found.bounds[0] < upper - lower
+                        found = found if narrower else None
                     if found is not None and found.start is not None:
                         whole = False
                         h[:] = found.start
@@ -269,7 +279,8 @@ def solve(
                         if found.h is not None:
                             h[:] = found.h
                         # The lower one is that of the policy that was found with them.
-                        lower, upper = found.bounds[0], min(upper, found.bounds[1])
+                        best_upper = upper if discount == 1.0 else np.inf
+                        lower, upper = found.bounds[0], min(best_upper, found.bounds[1])
                         precise = upper - lower <= tolerance
                         if found.discounted:
                             status = Status.DISCOUNTED
@@ -286,6 +297,8 @@ def solve(
                 faster.advance(h, new, low, high)
             else:
                 operator.advance(h, new, pace._replace(tau=tau))
+            if discount != 1.0 and slack > _COSTLY * tolerance:
+                h -= 0.5 * (h.min() + h.max())  # the bounds do not change
     except KeyboardInterrupt:
         status = Status.INTERRUPTED
     except TimeUp:

@@ -27,8 +27,8 @@ from fmdp.numerals import (
     known_number,
     lower_text,
     numbers_text,
+    rounded_number,
     seconds_text,
-    short_number,
     upper_text,
 )
 from fmdp.parameters import quoted
@@ -43,12 +43,16 @@ if TYPE_CHECKING:
 Tables = FactoredMDP | OptimisticTables
 """What a prepared planner solves: a model, or the optimistic tables of a learner."""
 
+INFORMATIVE = 1.0 / 20.0
+"""Share of the range of the rewards within which the middle of two bounds is given as a gain."""
+
 Progress = Callable[[Mapping[str, Any]], None]
 """Called now and then during long work with what is known so far (see each planner)."""
 
 
 class Status(enum.Enum):
-    """How a plan ended; `value` is the word in the JSON, `message` says it to a person.
+    """How a plan or an evaluation ended; `value` is the word in the JSON, `message` says it to a
+    person. Only evaluations of policies are `simulated` or `unmixed`.
 
     `Status("converged")` is the member with that value.
     """
@@ -66,6 +70,14 @@ class Status(enum.Enum):
     DISCOUNTED = (
         "discounted",
         "no one gain for millions of steps: best under a discount of 1 - 1e-7; the bounds hold",
+    )
+    SIMULATED = (
+        "simulated",
+        "estimated from simulated runs; the interval is not certified",
+    )
+    UNMIXED = (
+        "unmixed",
+        "simulated runs disagree, drift or are too short for an interval; the bounds hold",
     )
     INFEASIBLE = "infeasible", "the linear program has no solution"
     UNBOUNDED = "unbounded", "the linear program has no finite optimum"
@@ -95,8 +107,9 @@ class Plan:
     gain : float or None
         The planner's number for the quantity that its bounds enclose, between them: the best gain
         of the model (with `bounds_best_gain`), else the best that the planner's own operator
-        allows. The middle of bounds that are close; what the policy is sure to gain where nothing
-        else is known from below. None where it depends on the state, or nothing is known.
+        allows. The middle of bounds that are closer than a twentieth of the range of the rewards,
+        or than the tolerance; what the policy is sure to gain where nothing else is known from
+        below. None where the bounds are wider, or the gain depends on the state.
     gain_lower : float or None
         At most the best gain of every state, and at most what the policy gains from every state.
     gain_upper : float or None
@@ -200,7 +213,7 @@ class Plan:
         """At most six lines; what is not known is left out."""
         rows = {
             "gain": self._gain_text(),
-            "objective": None if self.objective is None else short_number(self.objective, 9),
+            "objective": self._objective_text(),
             "policy": self._policy_text(),
             "span": self._span_text(),
             "effort": f"{self.iterations:,} iterations, {seconds_text(self.seconds)}",
@@ -233,6 +246,12 @@ class Plan:
             parts.append("both of the planner's own operator")
         return ", ".join(parts)
 
+    def _objective_text(self) -> str | None:
+        bounds = self.stats.get("objective_bounds")
+        if self.objective is not None:
+            return known_number(self.objective, *(bounds or (None, None)))
+        return None if bounds is None else f"certified {interval_text(*bounds)}"
+
     def _policy_text(self) -> str:
         if self.policy is None:
             return "none"
@@ -240,18 +259,23 @@ class Plan:
         text = shown if len(shown) <= 70 else f"{shown[:67]}..."
         if self.policy_gain is None:
             return text
-        within = self.stats.get("policy_gain_bounds", (None, None))
-        number = known_number(self.policy_gain, *within)
         if "intervals" in self.stats:  # what it is sure of there is the lower bound
+            within = self.stats.get("policy_gain_bounds", (None, None))
+            number = known_number(self.policy_gain, *within)
             return f"{text}, gains {number} in the model as it is"
-        return f"{text}, sure to gain {number}"
+        return f"{text}, sure to gain {lower_text(self.policy_gain)}"
 
     def _span_text(self) -> str | None:
+        if self.span is None:
+            return None
+        error = self.stats.get("span_error")
+        text = rounded_number(self.span, error)
         if self.factored_spans is None or self.factored_span_sum is None:
-            return None if self.span is None else short_number(self.span)
+            return text
+        of_sum = None if error is None else error * len(self.factored_spans)
         return (
-            f"{short_number(self.span)}; factored {numbers_text(self.factored_spans)}, "
-            f"sum {short_number(self.factored_span_sum)}"
+            f"{text}; factored {numbers_text(self.factored_spans, error=error)}, "
+            f"sum {rounded_number(self.factored_span_sum, of_sum)}"
         )
 
 
@@ -315,6 +339,10 @@ class Planner(Settings, ABC):
     those that have to be given."""
     gives_marginals: ClassVar[bool] = False
     """Whether `solve(tables, marginals=True)` of what it prepares gives `Plan.marginals`."""
+    takes_ties: ClassVar[bool] = False
+    """Whether `solve(tables, ties=...)` of what it prepares takes an `elimination.ties.Ties` in
+    place of the settings `ties` and `tie_seed`, so that each run of a learner breaks ties in its
+    own way."""
 
     @abstractmethod
     def prepare(self, structure: Structure) -> Prepared:
@@ -349,6 +377,21 @@ class Planner(Settings, ABC):
         check_model(model, "plan")
         found = ready(self, model.structure).solve(model, progress=progress)
         return of_model(found, model, self)
+
+
+def middle_of_bounds(
+    lower: float | None, upper: float | None, structure: Structure, tolerance: float
+) -> float | None:
+    """Return the middle of bounds on a gain, or None where they say too little about it.
+
+    They must be within the tolerance, or closer than a twentieth of the range of the rewards
+    (`INFORMATIVE`). A plan that was stopped early may know hardly more than that range, and its
+    middle is no gain.
+    """
+    if lower is None or upper is None:
+        return None
+    close = max(tolerance, INFORMATIVE * structure.reward_range_total)
+    return 0.5 * (lower + upper) if upper - lower <= close else None
 
 
 def of_model(found: Plan, model: FactoredMDP, settings: Any) -> Plan:

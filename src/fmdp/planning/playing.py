@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from fmdp.model import Structure
 from fmdp.model.entries import NO_LIMITS, NOT_COUNTED, NOT_JOINED, Counts, Entries, Index
 from fmdp.model.spaces import encode
-from fmdp.planning.policy import Policy, TablePolicy
+from fmdp.planning.policy import Policy, Rule, TablePolicy
 
 TABLE_STATES = 1 << 18
 """Up to here a policy that is no table becomes one, state by state as states are met."""
@@ -42,6 +42,8 @@ class ActionTable:
     def ask(self, state: Sequence[int]) -> None:
         """Fill in the action of one state."""
         structure, action = self.structure, self.policy(state)
+        if isinstance(self.policy, Rule):
+            self.policy.confirm(tuple(state), action)
         place, number = encode(state, structure.state_sizes), encode(action, structure.action_sizes)
         structure.check_allowed(state, action)
         self.actions[place] = number

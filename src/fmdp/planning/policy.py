@@ -24,8 +24,9 @@ from numpy.typing import NDArray
 from fmdp.archives import HEADER, Shapes, pack, read_file, unpack
 from fmdp.errors import FileProblem, FmdpError, InvalidParameter
 from fmdp.model import Structure
+from fmdp.model.constraints import Constraint, check_constraints, from_plain, plain
 from fmdp.model.files import path_of, write_atomically
-from fmdp.model.naming import ByName, ByNumber, Naming
+from fmdp.model.naming import ByName, ByNumber, NamedValues, Naming, Value, plain_value
 from fmdp.model.spaces import count, decode, strides, whole_number
 from fmdp.model.structure import MAX_SIZE
 from fmdp.parameters import quoted
@@ -48,7 +49,7 @@ class Policy(Protocol):
     """Anything that answers a state with an action and can be saved."""
 
     @overload
-    def __call__(self, state: ByName) -> dict[str, str]: ...  # type: ignore[overload-overlap]
+    def __call__(self, state: ByName) -> dict[str, Value]: ...  # type: ignore[overload-overlap]
     @overload
     def __call__(self, state: ByNumber) -> tuple[int, ...]: ...
     def __call__(self, state: Any) -> Any:
@@ -57,12 +58,13 @@ class Policy(Protocol):
         Parameters
         ----------
         state
-            One value a state variable, by number or by name; or a mapping or a text by name.
+            One position or name of a value per state variable; or a mapping or a text by name.
 
         Returns
         -------
-        tuple[int, ...] or dict[str, str]
-            One value an action variable, by number; by name where a mapping or a text was asked.
+        tuple[int, ...] or dict[str, str | int | float]
+            One position per action variable. Where a mapping or a text was asked, the value of each
+            action variable by its name, as the value was listed.
         """
         ...
 
@@ -101,6 +103,8 @@ class TablePolicy:
     """
 
     kind: ClassVar[str] = "table"
+    constraints: tuple[Constraint, ...] | None = None
+    """Constraints of the model that it was planned for; None where they are not known."""
 
     def __init__(
         self,
@@ -137,7 +141,7 @@ class TablePolicy:
         self._answered: dict[Any, tuple[tuple[int, ...], tuple[int, ...]]] = {}
 
     @overload
-    def __call__(self, state: ByName) -> dict[str, str]: ...  # type: ignore[overload-overlap]
+    def __call__(self, state: ByName) -> dict[str, Value]: ...  # type: ignore[overload-overlap]
     @overload
     def __call__(self, state: ByNumber) -> tuple[int, ...]: ...
     def __call__(self, state: Any) -> Any:
@@ -146,13 +150,14 @@ class TablePolicy:
         Parameters
         ----------
         state
-            One value a state variable, by number or by name; or a mapping or a text by name, as in
-            `Structure.check_state`.
+            One position or name of a value per state variable; or a mapping or a text by name, as
+            in `Structure.check_state`.
 
         Returns
         -------
-        tuple[int, ...] or dict[str, str]
-            One value an action variable, by number; by name where a mapping or a text was asked.
+        tuple[int, ...] or dict[str, str | int | float]
+            One position per action variable. Where a mapping or a text was asked, the value of each
+            action variable by its name, as the value was listed.
 
         Raises
         ------
@@ -245,16 +250,17 @@ _R = TypeVar("_R", bound=Callable[[Any], Any])
 
 
 def named(rule: _R) -> _R:
-    """A rule of one's own that is asked by name: it receives a mapping, and not a tuple.
+    """Mark a rule of one's own as asked by name: it receives a mapping, and not a tuple.
 
     Made for a decorator: `@fmdp.named` above `def careful(state)`, which then reads
-    `state["pump"] == "worn"`. Any rule, with it or without, may answer by number or by name.
+    `state["pump"] == "worn"` or `state["queue"] >= 2`. Values are those that were listed: numbers
+    where numbers were listed, texts where texts were. Any rule may answer by position or by name.
 
     Parameters
     ----------
     rule
-        A function that takes a mapping from the name of every state variable to the name of its
-        value, and gives an action.
+        A function that takes a mapping from the name of every state variable to its value, and
+        gives an action.
 
     Returns
     -------
@@ -270,7 +276,7 @@ def named(rule: _R) -> _R:
         raise InvalidParameter(f"named takes a function state -> action; got {quoted(rule)}")
 
     @functools.wraps(rule)
-    def asked(state: Mapping[str, str]) -> Any:
+    def asked(state: Mapping[str, Value]) -> Any:
         return rule(state)
 
     asked.asked_by_name = True  # type: ignore[attr-defined]
@@ -278,11 +284,12 @@ def named(rule: _R) -> _R:
 
 
 class Rule:
-    """A policy that is a function of one's own: state -> action, by number or by name.
+    """A policy that is a function of one's own: state -> action, by position or by name.
 
     Where there is one action variable its value alone is an answer too. The function is asked for
     every state that is met; a policy must answer the same state with the same action. It is given a
-    tuple of numbers, or a mapping of names where it is marked by `named`.
+    tuple of positions, or a mapping to the values as they were listed where it is marked by
+    `named`. An exception inside the function becomes an InvalidParameter that names the state.
     """
 
     def __init__(self, function: Callable[[Any], Any], structure: Structure) -> None:
@@ -298,21 +305,42 @@ class Rule:
         return f"Rule({getattr(self.function, '__name__', type(self.function).__name__)})"
 
     @overload
-    def __call__(self, state: ByName) -> dict[str, str]: ...  # type: ignore[overload-overlap]
+    def __call__(self, state: ByName) -> dict[str, Value]: ...  # type: ignore[overload-overlap]
     @overload
     def __call__(self, state: ByNumber) -> tuple[int, ...]: ...
     def __call__(self, state: Any) -> Any:
         naming = self._structure.naming
         checked = naming.check_state(state)
-        asked = naming.name_state(checked) if self._by_name else checked
-        answer = self.function(asked)
+        asked = NamedValues(naming.states.as_listed(checked)) if self._by_name else checked
         try:
-            action = as_action(answer, self._structure)
+            answer = self.function(asked)
+        except Exception as error:
+            reason = error.args[0] if isinstance(error, KeyError) and error.args else error
+            text = ": ".join(filter(None, [type(error).__name__, " ".join(str(reason).split())]))
+            raise InvalidParameter(
+                f"{self.in_state(checked)}: the function fails: {text}"
+            ) from error
+        try:
+            action = as_action(answer, self._structure, by_value=self._by_name)
             self._structure.check_allowed(checked, action)
         except FmdpError as error:
-            error.args = (f"{self!r} in state {asked}: {error}",)
+            error.args = (f"{self.in_state(checked)}: {error}",)
             raise
         return naming.answer(action, state)
+
+    def confirm(self, state: tuple[int, ...], action: tuple[int, ...]) -> None:
+        """Raise InvalidParameter if the rule, asked again, does not answer with this action."""
+        if self(state) != action:
+            raise InvalidParameter(
+                f"{self.in_state(state)}: answered two different actions when it was asked twice; "
+                f"a policy must always answer a state with the same action, so a rule that draws "
+                f"its actions at random is none"
+            )
+
+    def in_state(self, state: tuple[int, ...]) -> str:
+        """Return how errors call the rule in a state, which is given by positions."""
+        named = self._structure.naming.states.named(state)
+        return f"{self!r} in state {', '.join(map('='.join, named.items()))}"
 
     def save(self, path: str | os.PathLike[str]) -> None:
         raise InvalidParameter(
@@ -330,18 +358,24 @@ def only_ints(given: Any) -> bool:
 _INT = {int}
 
 
-def as_action(answer: Any, structure: Structure) -> tuple[int, ...]:
-    """An action from what a rule answers: values by number or by name, or the value of the one
-    action variable."""
-    alone = whole_number(answer)
-    if alone is not None:
-        if len(structure.action_sizes) > 1:
-            raise InvalidParameter(
-                f"a rule answered {alone}; an action must have {len(structure.action_sizes)} "
-                f"values, one for each action variable"
-            )
-        answer = (alone,)
-    return structure.check_action(answer)
+def as_action(answer: Any, structure: Structure, *, by_value: bool = False) -> tuple[int, ...]:
+    """Return the positions of an action from what a rule or a learner answers.
+
+    The answer is a sequence of positions or names, an action by name, or the value of the one
+    action variable alone. Such a number alone is a value with `by_value`, as it is in a mapping;
+    without, it may be a position too, and is refused where the two differ.
+    """
+    alone = plain_value(answer)
+    is_number = isinstance(alone, int | float) if by_value else whole_number(alone) is not None
+    if not is_number:
+        return structure.check_action(answer)
+    if len(structure.action_sizes) > 1:
+        raise InvalidParameter(
+            f"a rule answered {quoted(alone)}; an action must have "
+            f"{len(structure.action_sizes)} values, one for each action variable"
+        )
+    actions = structure.naming.actions
+    return (actions.place(0, alone) if by_value else actions.alone(alone),)
 
 
 def policy_of(given: object, structure: Structure, owner: str) -> Policy:
@@ -473,8 +507,12 @@ def policy_bytes(policy: Any) -> bytes:
     """The content of a policy's file, to be kept inside another file."""
     if hasattr(policy, "parts"):
         header, arrays = policy.parts()
-        names = {"names": policy.naming.header()}
-        return pack(_header(policy, {**header, **names}, VERSION), arrays)
+        known = getattr(policy, "constraints", None)
+        about = {
+            "names": policy.naming.header(),
+            "constraints": None if known is None else [plain(one) for one in known],
+        }
+        return pack(_header(policy, {**header, **about}, VERSION), arrays)
     # A policy of one's own is saved by path, in its own way.
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "policy.npz"
@@ -609,6 +647,7 @@ def policy_from_bytes(
     try:
         found: Any = READERS[header["kind"]](header, arrays)
         naming = names_in(header)
+        constraints = _constraints_in(header)
     except FmdpError as error:
         raise FileProblem(f"{label} holds no policy: {error}") from None
     if structure is not None:
@@ -616,9 +655,29 @@ def policy_from_bytes(
             naming.refuse_other(structure.naming, "its policy", "the problem")
         except FmdpError as error:
             raise FileProblem(f"{label} is a policy for other names: {error}") from None
-        naming = structure.naming if naming.is_default else naming
+        # Of the same names those of the structure know which values were listed as numbers.
+        same = naming.is_default or naming == structure.naming
+        naming = structure.naming if same else naming
     found.take_names(naming)
+    keep_constraints(found, constraints)
     return found
+
+
+def keep_constraints(policy: Any, constraints: tuple[Constraint, ...] | None) -> None:
+    """Let a policy know the constraints of its model, where its kind of policy keeps them."""
+    if hasattr(policy, "parts") and hasattr(policy, "constraints"):
+        policy.constraints = constraints
+
+
+def _constraints_in(header: Mapping[str, Any]) -> tuple[Constraint, ...] | None:
+    """Return the constraints in the header of a policy file; None if it does not have them."""
+    given = header.get("constraints")
+    if given is None:
+        return None
+    if not isinstance(given, list):
+        raise InvalidParameter(f"its constraints must be a list; got {quoted(given)}")
+    states, actions = sizes_in(header)
+    return check_constraints(map(from_plain, given), len(states), (*states, *actions))
 
 
 def names_in(header: Mapping[str, Any]) -> Naming:
@@ -671,4 +730,6 @@ def load_policy(path: str | os.PathLike[str], structure: Structure | None = None
         raise FileProblem(f"no policy file at {target}")
     content = read_file(target, "a policy file")
     found: Policy = policy_from_bytes(content, str(target), structure)
+    if structure is not None:
+        keep_constraints(found, structure.constraints)
     return found

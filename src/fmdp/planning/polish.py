@@ -25,13 +25,17 @@ from fmdp.planning.chains import Successors
 from fmdp.planning.component import bias_of
 from fmdp.planning.flat import BYTES_AN_ENTRY, ENTRIES, chain_of, only_class, pairs_of
 from fmdp.planning.improvement import certified
-from fmdp.planning.iteration import Ending
+from fmdp.planning.iteration import Ending, Limits, OptimalOperator, solve
+from fmdp.planning.plan import Status
+from fmdp.planning.spans import span
 
 Vector = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
 _POLICIES = 8
 """That are tried: the first is nearly always the best."""
+_LEAST_SWEEPS, _MOST_SWEEPS = 64, 10_000
+"""Between which the sweeps of each half of `settled` are."""
 _NARROW = 1e-3
 """Of the tolerance, how far apart the bounds of a solution are at most."""
 _APART = 4.0
@@ -82,6 +86,30 @@ def polished(
         high = min(high, ending.upper)
         return replace(ending, lower=low, upper=high, h=inside, new=out, whole=True, slack=slack)
     return None
+
+
+def settled(backup: Backup, ending: Ending, deadline: float | None) -> tuple[Vector, float]:
+    """Return h after more sweeps of the same iteration, and an estimate of its distance, as a span,
+    from the limit: for models whose bias is not unique, where that limit is the definition.
+
+    Twice as many sweeps as there were follow. The changes of h over the two halves are taken for
+    members of a geometric series, whose rest is the estimate; it is infinite where they do not
+    shrink. `ending.h` is not changed.
+    """
+    sweeps = min(max(ending.sweeps, _LEAST_SWEEPS), _MOST_SWEEPS)
+    limits, operator = Limits(0.0, sweeps, deadline), OptimalOperator(backup)
+    h, moved, noise = ending.h, [], 0.0
+    for _ in range(2):
+        more = solve(operator, h.copy(), limits, cold=False, dampings=(ending.damping,))
+        if more.status is Status.INTERRUPTED:
+            raise KeyboardInterrupt
+        moved.append(span(more.h - h))
+        h, noise = more.h, _LEAST_SWEEPS * more.slack
+    first, second = moved
+    if second <= noise:
+        return h, noise
+    rest = second * second / (first - second) if second < first else np.inf
+    return h, 2.0 * rest + noise
 
 
 def _bias(model: FactoredMDP, actions: Indices, entries: int) -> Vector | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,12 +18,13 @@ from numpy.typing import NDArray
 from fmdp.elimination.backup import Backup, TimeUp, backup_of, shape_of
 from fmdp.elimination.decomposition import enumeration_reason
 from fmdp.elimination.effects import EffectsBackup
+from fmdp.elimination.ties import Ties
 from fmdp.errors import InvalidParameter
 from fmdp.model import OptimisticTables, Structure
 from fmdp.model.structure import LARGEST_REWARD, check_structure
 from fmdp.parameters import quoted
 from fmdp.planning.iteration import Ending, Limits
-from fmdp.planning.plan import Plan, Planner, Status, Tables
+from fmdp.planning.plan import Plan, Planner, Status, Tables, middle_of_bounds
 from fmdp.planning.policy import TablePolicy, array_in
 from fmdp.planning.spans import marginals
 
@@ -50,9 +51,7 @@ class EngineSettings(Protocol):
     @property
     def memory_limit(self) -> int | None: ...
     @property
-    def ties(self) -> str: ...
-    @property
-    def tie_seed(self) -> int: ...
+    def tie_breaking(self) -> Ties: ...
     @property
     def targets(self) -> str: ...
     @property
@@ -62,6 +61,17 @@ class EngineSettings(Protocol):
 def tolerance_of(tolerance: float | None, structure: Structure) -> float:
     """The tolerance that is set, or the default in the unit of the model's rewards."""
     return TOLERANCE * structure.reward_unit if tolerance is None else tolerance
+
+
+OwnSettings = TypeVar("OwnSettings", bound="EngineSettings")
+
+
+def with_tolerance(settings: OwnSettings, tolerance: float | None) -> OwnSettings:
+    """Return the settings with this tolerance in the place of theirs, where one is given."""
+    if tolerance is None:
+        return settings
+    changed: OwnSettings = replace(settings, tolerance=tolerance)  # type: ignore[type-var]
+    return changed
 
 
 def limits_of(settings: EngineSettings, structure: Structure, started: float) -> Limits:
@@ -139,14 +149,14 @@ class PreparedOnEngine:
 def unprepared(
     settings: Planner, structure: Structure, error: TimeUp | KeyboardInterrupt, started: float
 ) -> Plan:
-    """The plan where time was up, or Ctrl-C came, before the first sweep: what the ranges of the
-    rewards say about any gain."""
+    """Return the plan where time was up, or Ctrl-C came, before the first sweep: bounds that the
+    ranges of the rewards put on any gain."""
     interrupted = isinstance(error, KeyboardInterrupt)
     lower, upper = structure.reward_bounds
     return Plan(
         planner=settings.name,
         status=Status.INTERRUPTED if interrupted else Status.TIME_LIMIT,
-        gain=0.5 * (lower + upper),
+        gain=middle_of_bounds(lower, upper, structure, 0.0),
         gain_lower=lower,
         gain_upper=upper,
         seconds=time.perf_counter() - started,
@@ -154,18 +164,43 @@ def unprepared(
     )
 
 
-def greedy_policy(
-    backup: Backup, structure: Structure, h: Vector, value: Vector, settings: EngineSettings
-) -> TablePolicy:
-    """The policy that is greedy at h, over the actions of the structure.
+def greedy_actions(
+    backup: Backup, structure: Structure, h: Vector, value: Vector, ties: Ties, slack: float
+) -> NDArray[np.int64]:
+    """Return the actions of the structure that are greedy at h: [S] in C order.
 
-    `value` is L h, and becomes what the chosen actions are worth, which ties make a little less.
+    `value` is L h and is overwritten by the value of the chosen actions, which may be smaller by
+    the slack.
+    """
+    # With vertex targets the joint action is (action, targets), targets fastest.
+    targets = backup.structure.n_actions // structure.n_actions
+    if ties.tries is None:
+        actions = backup.greedy_actions(h, value, ties.rule, ties.seed, slack)
+        actions //= targets
+        return actions
+    values = backup.action_values(backup.to_canonical(h))
+    values = values.reshape(structure.n_states, structure.n_actions, targets).max(axis=2)
+    actions = ties.choose(values, slack)
+    chosen = np.take_along_axis(values, actions[:, None], axis=1)[:, 0]
+    value[:] = backup.to_internal(chosen)
+    return actions
+
+
+def greedy_policy(
+    backup: Backup,
+    structure: Structure,
+    h: Vector,
+    value: Vector,
+    settings: EngineSettings,
+    ties: Ties,
+) -> TablePolicy:
+    """Return the policy that is greedy at h, over the actions of the structure.
+
+    `value` is L h and is overwritten by the value of the chosen actions.
     """
     size = max(float(h.max()), -float(h.min()))
     slack = backup.tie_slack(size, tolerance_of(settings.tolerance, structure))
-    actions = backup.greedy_actions(h, value, settings.ties, settings.tie_seed, slack)
-    # With vertex targets the joint action is (action, targets), targets fastest.
-    actions //= backup.structure.n_actions // structure.n_actions
+    actions = greedy_actions(backup, structure, h, value, ties, slack)
     return TablePolicy(structure.state_sizes, structure.action_sizes, actions, structure.naming)
 
 
@@ -176,10 +211,11 @@ def policy_in_time(
     ending: Ending,
     h: Vector,
     limits: Limits,
+    ties: Ties,
 ) -> tuple[TablePolicy | None, Vector | None]:
-    """The greedy policy at h and what it is worth in one step; neither where time is up.
+    """Return the greedy policy at h and its one-step value; None for both where time is up.
 
-    `ending.new` is used up if it is L h, which it is not after a sweep that was cut off.
+    `ending.new` is overwritten; it is L h unless the last sweep was cut off.
     """
     if limits.deadline is not None or ending.status is Status.INTERRUPTED:
         now = time.monotonic()
@@ -192,7 +228,7 @@ def policy_in_time(
     try:
         if not ending.whole:
             backup.sweep(h, ending.new)
-        return greedy_policy(backup, structure, h, ending.new, settings), ending.new
+        return greedy_policy(backup, structure, h, ending.new, settings, ties), ending.new
     except TimeUp:
         return None, None
     finally:

@@ -27,17 +27,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fmdp.compiled import njit
 from fmdp.elimination.backup import Backup, TimeUp, advance, iterate_by_sweeps
 from fmdp.elimination.kernels import Pace
-from fmdp.elimination.ties import rule_code, tie_hash
+from fmdp.elimination.ties import Ties
 from fmdp.errors import InvalidParameter
 from fmdp.model import FactoredMDP, OptimisticTables, Structure
 from fmdp.planning import iteration
 from fmdp.planning.exact import Exact, PreparedExact
-from fmdp.planning.plan import Plan, Progress, Tables
+from fmdp.planning.plan import Plan, Progress, Tables, middle_of_bounds
 from fmdp.planning.policy import TablePolicy
-from fmdp.planning.prepared import engine_stats, limits_of, tolerance_of, unprepared
+from fmdp.planning.prepared import (
+    engine_stats,
+    limits_of,
+    tolerance_of,
+    unprepared,
+    with_tolerance,
+)
 from fmdp.planning.span import DAMPINGS
 from fmdp.planning.spans import span
 
@@ -87,23 +92,6 @@ def mitigated(optimistic: Matrix, estimated: Matrix, mitigation: Matrix) -> Matr
     return values
 
 
-@njit()
-def _greedy(values: Matrix, slack: float, rule: int, seed: int, actions: NDArray[np.int64]) -> None:
-    """The action of every state by the one tie rule (elimination/ties.py)."""
-    for s in range(values.shape[0]):
-        least, chosen, lowest = values[s].max() - slack, -1, np.uint64(0)
-        for a in range(values.shape[1]):
-            if values[s, a] < least:
-                continue
-            if rule == 0:
-                rank = tie_hash(seed, s, a)
-                if chosen < 0 or rank < lowest:
-                    chosen, lowest = a, rank
-            elif chosen < 0 or rule == 2:
-                chosen = a
-        actions[s] = chosen
-
-
 class _Operator:
     """T = G o L, as `iteration.solve` wants an operator; one factor has one order of the states."""
 
@@ -143,26 +131,37 @@ class PreparedProjected(PreparedExact):
         distances: Matrix | None = None,
         describe: bool = False,
         marginals: bool = False,
+        ties: Ties | None = None,
+        tolerance: float | None = None,
         progress: Progress | None = None,
     ) -> Plan:
         """Plan with balls, beta (`mitigation`, [S, A], may be infinite) and d (`distances`, [S, S],
         closed and finite); without these as the exact planner does."""
         if mitigation is None or distances is None:
-            return super().solve(tables, describe=describe, marginals=marginals, progress=progress)
+            return super().solve(
+                tables,
+                describe=describe,
+                marginals=marginals,
+                ties=ties,
+                tolerance=tolerance,
+                progress=progress,
+            )
+        ties = self.settings.tie_breaking if ties is None else ties
+        settings = with_tolerance(self.settings, tolerance)
         structure = self.structure
         if structure.m != 1 or not isinstance(tables, OptimisticTables) or tables.centre is None:
             raise InvalidParameter(
-                f"planner {self.settings.name} takes balls around the rows of one factor; got "
+                f"planner {settings.name} takes balls around the rows of one factor; got "
                 f"{structure.m} factors and {type(tables).__name__}"
             )
         started = time.perf_counter()
-        limits = limits_of(self.settings, structure, started)
+        limits = limits_of(settings, structure, started)
         estimate = FactoredMDP.trusted(structure, tables.centre, tables.rewards)
         try:
             _, estimated, _, _ = self._load(estimate, limits.deadline)
             _, backup, h, _ = self._load(tables, limits.deadline)
         except (TimeUp, KeyboardInterrupt) as error:
-            return unprepared(self.settings, structure, error, started)
+            return unprepared(settings, structure, error, started)
         operator = _Operator(backup, estimated, mitigation, distances)
         h[:] = projection(h, distances)  # a start from other distances may be outside these
         ending = iteration.solve(
@@ -171,10 +170,10 @@ class PreparedProjected(PreparedExact):
         h[:] = ending.h
         best, mean = backup.action_values(h), estimated.action_values(h)
         values = mitigated(best, mean, mitigation)
-        actions = np.empty(structure.n_states, dtype=np.int64)
-        tolerance = tolerance_of(self.settings.tolerance, structure)
-        slack = backup.tie_slack(float(np.abs(h).max()), tolerance)
-        _greedy(values, slack, rule_code(self.settings.ties), self.settings.tie_seed, actions)
+        slack = backup.tie_slack(
+            float(np.abs(h).max()), tolerance_of(settings.tolerance, structure)
+        )
+        actions = ties.choose(values, slack)
         value = values.max(axis=1)
         above = value - projection(value, distances)
         stats: dict[str, Any] = {
@@ -185,18 +184,18 @@ class PreparedProjected(PreparedExact):
         }
         bias = h - h.min() if describe else None
         return Plan(
-            planner=self.settings.name,
+            planner=settings.name,
             status=ending.status,
             policy=TablePolicy(
                 structure.state_sizes, structure.action_sizes, actions, structure.naming
             ),
-            gain=0.5 * (ending.lower + ending.upper),
+            gain=middle_of_bounds(ending.lower, ending.upper, structure, limits.tolerance),
             gain_lower=ending.lower,
             gain_upper=ending.upper,
             span=None if bias is None else span(bias),
             iterations=ending.sweeps,
             seconds=time.perf_counter() - started,
-            ties=self.settings.ties,
+            ties=ties.name,
             bias=bias,
             marginals=(h.copy(),) if marginals else None,
             stats=stats,

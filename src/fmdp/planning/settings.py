@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
+from fmdp.elimination.ties import Ties
 from fmdp.errors import InvalidParameter
 from fmdp.parameters import Bytes, Choice, Integer, Number, Numbers, Parameter, number_text
 from fmdp.settings import Settings, setting
@@ -106,9 +107,18 @@ class TieBreaking(Settings):
         "which of several equally good actions is taken: by a hash of the state, first or last",
         choices=("random", "first", "last"),
     )
-    tie_seed: int = setting(
-        0, "seed of that hash", low=0, high=2**32 - 1, only_with=("ties", ("random",))
+    tie_seed: int | None = setting(
+        None,
+        "seed of that hash; by default 0; in a learner, each run's own",
+        low=0,
+        high=2**32 - 1,
+        only_with=("ties", ("random",)),
     )
+
+    @property
+    def tie_breaking(self) -> Ties:
+        """How a plan outside a learner breaks its ties."""
+        return Ties(self.ties, self.tie_seed or 0)
 
 
 class OnEngine(Settings):

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from fmdp.elimination.backup import Backup, TimeUp, backup_for
 from fmdp.elimination.kernels import Pace
+from fmdp.elimination.ties import Ties
 from fmdp.elimination.truncation import Truncation
 from fmdp.errors import InvalidParameter
 from fmdp.model import FactoredMDP, Structure
@@ -32,7 +33,15 @@ from fmdp.model.factored import check_model
 from fmdp.model.structure import check_structure
 from fmdp.parameters import REQUIRED, quoted
 from fmdp.planning import iteration
-from fmdp.planning.plan import Plan, Planner, Progress, Status, Tables, of_model
+from fmdp.planning.plan import (
+    Plan,
+    Planner,
+    Progress,
+    Status,
+    Tables,
+    middle_of_bounds,
+    of_model,
+)
 from fmdp.planning.policy import array_in
 from fmdp.planning.prepared import (
     KINDS,
@@ -41,6 +50,7 @@ from fmdp.planning.prepared import (
     limits_of,
     policy_in_time,
     unprepared,
+    with_tolerance,
 )
 from fmdp.planning.settings import (
     Limited,
@@ -74,6 +84,7 @@ class SpanConstrained(Limited, TieBreaking, OnEngine, Planner):
     name = "span"
     summary = "value iteration under a budget for the factored span of the bias, as FSRL needs it"
     gives_marginals = True
+    takes_ties = True
     on_any_model: ClassVar[Mapping[str, object]] = {"budget": 1.0, "split": None}
 
     budget: Budget = setting(
@@ -158,15 +169,18 @@ class PreparedSpan(PreparedOnEngine):
         budget: Budget | None = None,
         describe: bool = False,
         marginals: bool = False,
+        tolerance: float | None = None,
+        ties: Ties | None = None,
         progress: Progress | None = None,
     ) -> Plan:
         """Plan with these tables.
 
-        `budget` takes the place of the one in the settings, for this call.  `describe` adds u in C
-        order, its spans, and how many states are truncated; `marginals` those of u.
+        `budget`, `ties` and `tolerance` replace those of the settings, for this call.  `describe`
+        adds u in C order, its spans, and how many states are truncated; `marginals` adds the
+        marginals of u.
         """
         started = time.perf_counter()
-        settings = self.settings
+        settings = with_tolerance(self.settings, tolerance)
         chosen = settings.budget if budget is None else _checked(budget)
         budgets = _budgets(chosen, settings.split, self.structure)
         limits = limits_of(settings, self.structure, started)
@@ -175,7 +189,7 @@ class PreparedSpan(PreparedOnEngine):
         except (TimeUp, KeyboardInterrupt) as error:
             nothing = unprepared(settings, self.structure, error, started)
             return replace(nothing, stats={"budgets": budgets}, bounds_best_gain=False)
-        run = _Run(settings, backup, self.structure, progress, started, h)
+        run = _Run(settings, backup, self.structure, progress, started, h, ties)
         if settings.split == "search":
             patience = _ROUNDS
             if kind in self._splits:
@@ -286,8 +300,10 @@ class _Run:
         progress: Progress | None,
         started: float,
         start: Vector | None = None,
+        ties: Ties | None = None,
     ) -> None:
         self.settings = settings
+        self.ties = settings.tie_breaking if ties is None else ties
         self.backup = backup
         self.structure = structure
         self.progress = progress
@@ -402,7 +418,9 @@ class _Run:
         outcome = found.outcome
         # The iteration has left T h; the action is greedy for L h, which is at least T h.
         greedy = replace(outcome, new=np.empty_like(outcome.h), whole=False)
-        policy, value = policy_in_time(settings, backup, structure, greedy, outcome.h, self.limits)
+        policy, value = policy_in_time(
+            settings, backup, structure, greedy, outcome.h, self.limits, self.ties
+        )
         finite = bool(np.isfinite(outcome.lower))
         stats: dict[str, Any] = {
             "budgets": found.budgets,
@@ -421,7 +439,7 @@ class _Run:
             planner=settings.name,
             status=outcome.status,
             policy=policy,
-            gain=found.gain if finite else None,
+            gain=self._gain(outcome) if finite else None,
             gain_lower=outcome.lower if finite else None,
             gain_upper=outcome.upper if finite else None,
             span=None if bias is None else span(bias),
@@ -429,11 +447,14 @@ class _Run:
             objective=None,
             iterations=self.sweeps,
             seconds=time.perf_counter() - started,
-            ties=settings.ties,
+            ties=self.ties.name,
             bias=bias,
             stats=stats,
             bounds_best_gain=False,
         )
+
+    def _gain(self, outcome: iteration.Ending) -> float | None:
+        return middle_of_bounds(outcome.lower, outcome.upper, self.structure, self.limits.tolerance)
 
     def _truncated(self, found: _Found, value: Vector) -> dict[str, Any]:
         """How many states are truncated, and whether a mixture of actions attains lambda_c.

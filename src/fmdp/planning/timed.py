@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fmdp.errors import InvalidParameter
-from fmdp.model.naming import ByName, ByNumber, Naming
+from fmdp.model.naming import ByName, ByNumber, Naming, Value
 from fmdp.model.spaces import count
 from fmdp.parameters import Integer, Number, quoted
 from fmdp.planning.policy import (
@@ -141,7 +141,7 @@ class TimedPolicy:
     @overload
     def __call__(  # type: ignore[overload-overlap]
         self, state: ByName, step: int = 0
-    ) -> dict[str, str]: ...
+    ) -> dict[str, Value]: ...
     @overload
     def __call__(self, state: ByNumber, step: int = 0) -> tuple[int, ...]: ...
     def __call__(self, state: Any, step: int = 0) -> Any:
@@ -157,7 +157,7 @@ class TimedPolicy:
 
         Returns
         -------
-        tuple[int, ...] or dict[str, str]
+        tuple[int, ...] or dict[str, str | int | float]
             One value an action variable, by number; by name where a mapping or a text was asked.
 
         Raises

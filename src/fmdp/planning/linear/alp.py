@@ -33,6 +33,7 @@ from numpy.typing import NDArray
 
 from fmdp.elimination.backup import TimeUp, check_clock
 from fmdp.elimination.classes import Look, nothing
+from fmdp.elimination.ties import Ties
 from fmdp.errors import InvalidParameter, TooLarge
 from fmdp.memory import available_memory, describe_bytes
 from fmdp.model import FactoredMDP, OptimisticTables, Structure
@@ -96,6 +97,7 @@ class ALP(Limited, TieBreaking, Planner):
 
     summary = "approximate linear programming; certified upper bound, for state spaces of any size"
     gives_marginals = True
+    takes_ties = True
 
     basis: str | tuple[NamedScope, ...] = basis_setting(SEARCHED)
     gap: float = setting(
@@ -181,11 +183,15 @@ class PreparedALP:
         *,
         describe: bool = False,
         marginals: bool = False,
+        ties: Ties | None = None,
         progress: Progress | None = None,
         started: float | None = None,
     ) -> Plan:
-        """Plan with these tables. `describe` adds the spans of h_w, `marginals` those of h_w; the
-        clock runs since `started` (of perf_counter), or begins now."""
+        """Plan with these tables.
+
+        `describe` adds the spans of h_w, `marginals` its marginals.  `ties` replaces the tie
+        breaking of the settings.  The clock runs since `started` (of perf_counter), or from now.
+        """
         if isinstance(tables, OptimisticTables) and tables.upper is not None:
             raise InvalidParameter(
                 "planner alp takes sets of lower ends and free mass alone; these tables have upper "
@@ -208,7 +214,7 @@ class PreparedALP:
                 ),
                 hurried=not describe,
             )
-            plan = self._plan(stages, found, describe, started, deadline)
+            plan = self._plan(stages, found, describe, started, deadline, ties=ties)
             if marginals:
                 worths = values.marginals(self.basis, plan.stats["weights"])
                 plan = replace(plan, marginals=worths)
@@ -289,8 +295,10 @@ class PreparedALP:
         started: float,
         deadline: float | None,
         discount: float | None = None,
+        ties: Ties | None = None,
     ) -> Plan:
         settings, forms = self.settings, stages.forms
+        ties = settings.tie_breaking if ties is None else ties
         if discount is None:
             discount = settings.discount if settings.criterion == "discounted" else 1.0
         unit, status = forms.unit, found.status
@@ -302,7 +310,7 @@ class PreparedALP:
         policy: Policy | None = None
         span = spans = None
         try:
-            policy = self._policy(stages, found.weights, discount, describe)
+            policy = self._policy(stages, found.weights, discount, describe, ties)
             look()
             if describe:
                 span, spans = self._spans(weights, look)
@@ -322,7 +330,7 @@ class PreparedALP:
             objective=found.objective * unit,
             iterations=found.iterations,
             seconds=time.perf_counter() - started,
-            ties=settings.ties,
+            ties=ties.name,
             stats={
                 "basis": self.basis.name,
                 "weights": self.basis.untied(weights),
@@ -349,7 +357,9 @@ class PreparedALP:
         found = values.factored_spans(basis, weights, limit, look, of=sorted(set(leaders)))
         return values.span(basis, weights, limit, look), tuple(found[v] for v in leaders)
 
-    def _policy(self, stages: _Stages, weights: Floats, discount: float, describe: bool) -> Policy:
+    def _policy(
+        self, stages: _Stages, weights: Floats, discount: float, describe: bool, ties: Ties
+    ) -> Policy:
         settings, extractor = self.settings, stages.extractor
         if self._symmetry is not None:
             # Of all actions, which the reduced model has not.
@@ -358,7 +368,7 @@ class PreparedALP:
             forms = Forms(model.structure, basis, model=model, memory_limit=limit, maximised=False)
             forms.load(model)
             extractor, weights = Extractor(forms), np.ones(basis.size)
-        greedy = extractor.policy(weights, discount, settings.ties, settings.tie_seed)
+        greedy = extractor.policy(weights, discount, ties.rule, ties.seed)
         few = TABULATED_ONCE if describe else TABULATED
         return greedy.tabulate() if self.structure.n_states <= few else greedy
 

@@ -30,6 +30,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fmdp.interrupts import held as signals_held
 from fmdp.planning.linear.constraints import (
     Constraints,
     Pattern,
@@ -193,11 +194,12 @@ class _Solve:
             pattern = pattern.take(fresh)
         if len(pattern):
             rows = self.parts[number].rows(pattern)
-            self.lp.add_rows(rows)
-            self.lower = np.append(self.lower, rows.lower)
-            self.idle = np.append(self.idle, np.zeros(len(rows), dtype=np.int64))
-            self.patterns[number] = self.patterns[number].followed_by(pattern)
-            self.owner = np.append(self.owner, np.full(len(pattern), number))
+            with signals_held():  # `finish` needs the arrays to be of one length, after Ctrl-C too
+                self.lp.add_rows(rows)
+                self.lower = np.append(self.lower, rows.lower)
+                self.idle = np.append(self.idle, np.zeros(len(rows), dtype=np.int64))
+                self.patterns[number] = self.patterns[number].followed_by(pattern)
+                self.owner = np.append(self.owner, np.full(len(pattern), number))
         return len(pattern)
 
     def look_at_slacks(self) -> None:
@@ -212,13 +214,14 @@ class _Solve:
         longest = np.argsort(-self.idle, kind="stable")[: len(self.owner) - to]
         dropped = np.zeros(len(self.owner), dtype=np.bool_)
         dropped[longest[self.idle[longest] > 0]] = True
-        self.lp.delete_rows(np.flatnonzero(dropped) + self.n_joining)
-        for number in range(len(self.parts)):
-            mine = self.owner == number
-            self.patterns[number] = self.patterns[number].take(~dropped[mine])
-        self.owner, self.lower = self.owner[~dropped], self.lower[~dropped]
-        self.idle = self.idle[~dropped]
-        self.seen.clear()
+        with signals_held():  # as in `add`
+            self.lp.delete_rows(np.flatnonzero(dropped) + self.n_joining)
+            for number in range(len(self.parts)):
+                mine = self.owner == number
+                self.patterns[number] = self.patterns[number].take(~dropped[mine])
+            self.owner, self.lower = self.owner[~dropped], self.lower[~dropped]
+            self.idle = self.idle[~dropped]
+            self.seen.clear()
 
     # -- the loop --------------------------------------------------------------------------------
 

@@ -32,7 +32,8 @@ from fmdp.elimination.network import Network
 from fmdp.elimination.ties import mix, rule_code, tie_hash
 from fmdp.errors import InvalidParameter
 from fmdp.memory import describe_count
-from fmdp.model.naming import ByName, ByNumber, Naming
+from fmdp.model.constraints import Constraint
+from fmdp.model.naming import ByName, ByNumber, Naming, Value
 from fmdp.model.spaces import count, starts, strides
 from fmdp.model.structure import MAX_SIZE, Scope
 from fmdp.parameters import quoted
@@ -206,6 +207,8 @@ class GreedyPolicy:
     """argmax over the actions of a sum of functions; see the module's text for ties."""
 
     kind: ClassVar[str] = "greedy"
+    constraints: tuple[Constraint, ...] | None = None
+    """Constraints of the model that it was planned for; None where they are not known."""
 
     def __init__(
         self,
@@ -245,7 +248,7 @@ class GreedyPolicy:
         return f"GreedyPolicy({states} states, {actions} actions)"
 
     @overload
-    def __call__(self, state: ByName) -> dict[str, str]: ...  # type: ignore[overload-overlap]
+    def __call__(self, state: ByName) -> dict[str, Value]: ...  # type: ignore[overload-overlap]
     @overload
     def __call__(self, state: ByNumber) -> tuple[int, ...]: ...
     def __call__(self, state: Any) -> Any:
@@ -312,7 +315,9 @@ class GreedyPolicy:
             decisions = np.empty((n_states, len(self.lookup.decision_sizes)), dtype=np.int64)
             _choose_jointly(self._query, self._network.packed, first, decisions)
             actions = decisions[:, : self.lookup.n_actions] @ np.array(strides(self.action_sizes))
-        return TablePolicy(self.state_sizes, self.action_sizes, actions, self.naming)
+        table = TablePolicy(self.state_sizes, self.action_sizes, actions, self.naming)
+        table.constraints = self.constraints
+        return table
 
     def save(self, path: str | os.PathLike[str]) -> None:
         write_policy(path, self)

@@ -250,6 +250,7 @@ class _Growing:
                     "weight_cap": None,
                     "gain_upper": bound,
                     "judged": None,
+                    "judged_kind": None,
                 }
             )
         return True
@@ -288,6 +289,7 @@ class _Growing:
                 "weight_cap": settings.weight_cap,
                 "gain_upper": found.gain_upper,
                 "judged": worth,
+                "judged_kind": None if worth is None else self.judged_kind,
             }
         )
         mine = _Candidate(found, settings, -math.inf if worth is None else worth)
@@ -295,11 +297,15 @@ class _Growing:
         self.best = self.leading[0]
         return None if judged is None else judged[:2]
 
+    @property
+    def judged_kind(self) -> str:
+        """Whether policies are judged by their certified gain or by a simulated estimate."""
+        return "exact" if self.structure.n_states <= JUDGED_EXACTLY else "simulated"
+
     def choose(self) -> None:
-        """Judge those that lead once more, for longer, where they were judged by simulation: the
-        best of many estimates is the luckiest of those that are nearly as good."""
-        few = self.structure.n_states <= JUDGED_EXACTLY
-        if few or len(self.leading) < 2:
+        """Simulate the leading policies once more, for longer, where they were simulated: the best
+        of many estimates is the luckiest of those that are nearly as good."""
+        if self.judged_kind == "exact" or len(self.leading) < 2:
             return
         again = []
         for one in self.leading:
@@ -331,7 +337,7 @@ class _Growing:
         assert found.policy is not None
         basis, weights = self.value_of(found, scopes)
         generator = np.random.Generator(np.random.PCG64(_SEED))
-        few = self.structure.n_states <= JUDGED_EXACTLY
+        few = self.judged_kind == "exact"
         steps = _VISITS if few else _STEPS
         visited, worth = simulated(
             self.model, found.policy, basis, weights, steps, generator, self.check_clock
@@ -498,9 +504,13 @@ def simulated(
     generator: np.random.Generator,
     look: Callable[[], None] = lambda: None,
 ) -> tuple[Ints, float]:
-    """States that the policy visits, of some chains from the initial state, and the mean of
-    R + P h_w - h_w over them: an estimate of its gain. `look` is called at every step, and may
-    raise."""
+    """Return states that the policy visits in some chains from the initial state, and the mean of
+    R + P h_w - h_w over them.
+
+    The mean estimates the gain of the policy, to compare policies. It has no interval, and where
+    chains mix slowly it describes what lies near the initial state. `look` is called at every step,
+    and may raise.
+    """
     structure = model.structure
     states = np.tile(np.array(model.initial_state, dtype=np.int64), (_CHAINS, 1))
     visited, taken = [], []

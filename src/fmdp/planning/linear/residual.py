@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fmdp.elimination.ties import Ties
 from fmdp.errors import InvalidParameter
 from fmdp.model import FactoredMDP, Structure
 from fmdp.planning.linear import values
@@ -49,6 +50,8 @@ PATIENCE = 10
 class ResidualPlanner(Limited, TieBreaking, Planner):
     """What the planners have in common that alternate a policy and the weights that fit it."""
 
+    takes_ties = True
+
     basis: str | tuple[NamedScope, ...] = basis_setting()
     discount: float = discount_setting(meaning="discount of the value")
     tolerance: float | None = tolerance_setting(
@@ -73,10 +76,13 @@ class PreparedResidual:
         self.settings = settings
         self.structure = structure
 
-    def solve(self, tables: Tables, *, progress: Progress | None = None) -> Plan:
+    def solve(
+        self, tables: Tables, *, ties: Ties | None = None, progress: Progress | None = None
+    ) -> Plan:
+        """Plan for a model; `ties` replaces the tie breaking of the settings."""
         if not isinstance(tables, FactoredMDP):
             raise InvalidParameter(f"{self.settings.name} plans for models, not optimistic tables")
-        return self.settings.plan(tables, progress=progress)
+        return ResidualSearch(self.settings, tables, ties).run(progress)
 
     def warm_state(self) -> Mapping[str, NDArray[Any]]:
         return {}
@@ -88,8 +94,11 @@ class PreparedResidual:
 class ResidualSearch:
     """One run: starts from the greedy policy of the approximate linear program."""
 
-    def __init__(self, settings: ResidualPlanner, model: FactoredMDP) -> None:
+    def __init__(
+        self, settings: ResidualPlanner, model: FactoredMDP, ties: Ties | None = None
+    ) -> None:
         self.settings = settings
+        self.ties = settings.tie_breaking if ties is None else ties
         self.model = model
         self.basis = make_basis(model.structure, settings.basis)
         self.decisions = Decisions(model, self.basis, settings.memory_limit)
@@ -144,9 +153,7 @@ class ResidualSearch:
         settings, forms = self.settings, self.decisions.forms
         unit = forms.unit
         gain_upper = forms.largest_residual(x[:-2], 1.0) * unit
-        greedy = Extractor(forms).policy(
-            x[:-2], settings.discount, settings.ties, settings.tie_seed
-        )
+        greedy = Extractor(forms).policy(x[:-2], settings.discount, self.ties.rule, self.ties.seed)
         weights, delta, c = x[:-2] * unit, float(x[-2]) * unit, float(x[-1]) * unit
         known = bool(np.isfinite(delta))
         constant = (c - delta + forms.origin * unit) / (1.0 - settings.discount)
@@ -164,7 +171,7 @@ class ResidualSearch:
             objective=delta if known else None,
             iterations=len(errors),
             seconds=time.perf_counter() - started,
-            ties=settings.ties,
+            ties=self.ties.name,
             stats={
                 "basis": self.basis.name,
                 "weights": weights,

@@ -1,0 +1,193 @@
+"""Sums over the independent parts of a model: bounds, functions of the state, policies.
+
+A model that falls into independent parts (model/independence.py) has gains, biases and values that
+are sums over the parts, and a policy that treats each part separately. The functions here go from
+the parts to the whole and back; functions and policies of the whole are arrays over the joint
+states, in C order.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fmdp.model import Structure
+from fmdp.model.independence import Part
+from fmdp.model.spaces import strides, weighted_index
+from fmdp.planning.plan import Status
+
+Index = NDArray[np.int64]
+Bounds = tuple[float | None, float | None]
+
+LIMITING = (
+    Status.INTERRUPTED,
+    Status.TIME_LIMIT,
+    Status.ITERATION_LIMIT,
+    Status.PRECISION_LIMIT,
+    Status.RELAXATION_LIMIT,
+    Status.DISCOUNTED,
+    Status.MULTICHAIN,
+)
+"""Statuses other than converged; the first one that a part has is that of the whole."""
+
+
+def joint_status(statuses: Iterable[Status]) -> Status:
+    """Return the status of a whole whose parts have these; converged only if all are.
+
+    Parameters
+    ----------
+    statuses
+        One per part.
+    """
+    known = {*statuses}
+    return next((status for status in LIMITING if status in known), Status.CONVERGED)
+
+
+def sum_of_bounds(bounds: Sequence[Bounds]) -> Bounds:
+    """Return the sums of lower and of upper bounds, rounded outwards.
+
+    Parameters
+    ----------
+    bounds
+        A lower and an upper bound per part; a sum is None if one of its terms is.
+    """
+    lower = rounded_sum([low for low, _ in bounds], towards=-math.inf)
+    upper = rounded_sum([high for _, high in bounds], towards=math.inf)
+    return lower, upper
+
+
+def rounded_sum(values: Sequence[float | None], towards: float | None = None) -> float | None:
+    """Return the sum, rounded towards a side if one is given; None if a value is missing.
+
+    Parameters
+    ----------
+    values
+        The terms.
+    towards
+        Minus infinity: the result is at most the exact sum. Infinity: it is at least that.
+    """
+    known = [value for value in values if value is not None]
+    if len(known) < len(values):
+        return None
+    total = math.fsum(known) if all(map(math.isfinite, known)) else sum(known)
+    if towards is None or not math.isfinite(total):
+        return total
+    error = Fraction(total) - sum(map(Fraction, known))
+    outward = error <= 0 if towards < 0.0 else error >= 0
+    return total if outward else math.nextafter(total, towards)
+
+
+@dataclass(frozen=True, eq=False)
+class Whole:
+    """A structure together with its independent parts.
+
+    Attributes
+    ----------
+    structure
+        Of the whole model.
+    parts
+        Its independent parts.
+    """
+
+    structure: Structure
+    parts: tuple[Part, ...]
+
+    def sum_over_states(self, values: Sequence[NDArray[Any]]) -> NDArray[Any]:
+        """Return f(s) = sum_p f_p(s_p) over the joint states.
+
+        Parameters
+        ----------
+        values
+            For each part an array over the part's own joint states.
+        """
+        sizes = self.structure.state_sizes
+        # Axes of one value are left out: NumPy allows 64 axes at most.
+        axes = [v for v in range(self.structure.m) if sizes[v] > 1]
+        total = np.zeros([sizes[v] for v in axes], dtype=np.result_type(*values))
+        for part, array in zip(self.parts, values, strict=True):
+            total += array.reshape([sizes[v] if v in part.states else 1 for v in axes])
+        return total.reshape(-1)
+
+    def by_variable(
+        self, values: Sequence[Sequence[Any] | None], constant: Any
+    ) -> tuple[Any, ...] | None:
+        """Return one value per state variable; None if a part has none.
+
+        Parameters
+        ----------
+        values
+            For each part one value per state variable of the part.
+        constant
+            For variables with a single value, which are in no part.
+        """
+        ordered: list[Any] = [constant] * self.structure.m
+        for part, values_of_part in zip(self.parts, values, strict=True):
+            if values_of_part is None:
+                return None
+            for variable, value in zip(part.states, values_of_part, strict=False):
+                ordered[variable] = value
+        return tuple(ordered)
+
+    def join_actions(self, actions: Sequence[NDArray[np.integer[Any]]]) -> Index:
+        """Return the joint action of every joint state.
+
+        Parameters
+        ----------
+        actions
+            For each part the number of the part's own joint action in each of its states.
+        """
+        terms = [
+            self.joint_actions(part)[chosen]
+            for part, chosen in zip(self.parts, actions, strict=True)
+        ]
+        return self.sum_over_states(terms)
+
+    def split_actions(self, actions: Index) -> list[Index] | None:
+        """Return the policy of each part; None if the action of a part depends on another part.
+
+        Parameters
+        ----------
+        actions
+            The joint action of every joint state.
+        """
+        tables = [self._own_actions(part, actions[self.joint_states(part)]) for part in self.parts]
+        return tables if np.array_equal(self.join_actions(tables), actions) else None
+
+    def joint_states(self, part: Part) -> Index:
+        """Return the joint states in which all variables outside a part are at 0.
+
+        Parameters
+        ----------
+        part
+            One of the parts.
+        """
+        steps = strides(self.structure.state_sizes)
+        weights = [steps[v] for v in part.states] or [0]
+        return weighted_index(part.structure.state_sizes, weights)
+
+    def joint_actions(self, part: Part) -> Index:
+        """Return the joint actions in which all variables outside a part are at 0.
+
+        Parameters
+        ----------
+        part
+            One of the parts.
+        """
+        steps = strides(self.structure.action_sizes)
+        weights = [steps[v - self.structure.m] for v in part.actions] or [0]
+        return weighted_index(part.structure.action_sizes, weights)
+
+    def _own_actions(self, part: Part, joint: Index) -> Index:
+        """Return the number of the part's own joint action inside each joint action."""
+        sizes, m = self.structure.sizes, self.structure.m
+        steps = strides(self.structure.action_sizes)
+        numbers = np.zeros(len(joint), dtype=np.int64)
+        for variable, step in zip(part.actions, strides(part.structure.action_sizes), strict=False):
+            numbers += joint // steps[variable - m] % sizes[variable] * step
+        return numbers
