@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -290,7 +291,11 @@ class Broken(fmdp.PSRL):
     )
     assert ran.returncode == 1, ran.stdout + ran.stderr
     assert "broken" in ran.stdout
-    assert "4 passed" in ran.stdout  # the random learner, which is whole
+    closing = ran.stdout.strip().splitlines()[-1]
+    counts = {word: int(number) for number, word in re.findall(r"(\d+) (failed|passed)", closing)}
+    # The random learner passes, and the broken one with known rewards at times, by luck.
+    assert 4 <= counts["passed"] <= 6, closing
+    assert counts["failed"] > 20, closing
 
 
 # ---- what cannot be said in silence -------------------------------------------------------------

@@ -15,7 +15,7 @@ from ..pages import Page
 @pytest.mark.usefixtures("folder")
 def test_the_page_from_top_to_bottom(capsys: pytest.CaptureFixture[str]) -> None:
     page = Page("learning.md")
-    assert len(page.python) == 5
+    assert len(page.python) == 6
     page.run(capsys)
     assert Path("agent.npz").exists()
     assert page.names["agent"].steps == 100

@@ -266,8 +266,8 @@ def test_e3_says_what_it_cannot_do() -> None:
     ):
         with pytest.raises(InvalidParameter, match=said):
             fmdp.E3(planner=planner)
-    with pytest.raises(InvalidParameter, match="19683 states with one value more") as refused:
-        fmdp.E3().start(fmdp.problem("circle:9"))
+    with pytest.raises(InvalidParameter, match="177147 states with one value more") as refused:
+        fmdp.E3().start(fmdp.problem("circle:11"))
     assert "\n" not in str(refused.value)
 
 
@@ -329,8 +329,8 @@ def test_heaven_is_refused_where_it_is_nothing() -> None:
         fmdp.FRmax(form="heaven", planner="alp")
     with pytest.raises(InvalidParameter, match="has no free mass, got targets=vertex"):
         fmdp.FRmax(form="heaven", targets="vertex")
-    with pytest.raises(InvalidParameter, match="19683 states with one value more"):
-        fmdp.FRmax(form="heaven").start(fmdp.problem("circle:9"))
+    with pytest.raises(InvalidParameter, match="177147 states with one value more"):
+        fmdp.FRmax(form="heaven").start(fmdp.problem("circle:11"))
 
 
 def test_the_discount_of_heaven_is_the_planners() -> None:

@@ -247,7 +247,8 @@ def test_a_policy_without_a_table_runs_the_same(
     monkeypatch.setattr(playing, "TABLE_STATES", most_states)
     planner: Any = AskedPlanner()
     asked = fmdp.DORL(planner=planner, episodes=rule).start(MODEL)
-    plain = fmdp.DORL(planner=Exact(tolerance=1e-2), episodes=rule).start(MODEL)
+    # A planner of one's own breaks its ties itself, here with the tie seed 0.
+    plain = fmdp.DORL(planner=Exact(tolerance=1e-2, tie_seed=0), episodes=rule).start(MODEL)
     runs = [Simulation(MODEL, one, seed=6, reference=REFERENCE) for one in (asked, plain)]
     for run in runs:
         run.run(400)

@@ -15,19 +15,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, final, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fmdp.elimination.ties import Ties, plan_seed
 from fmdp.errors import InvalidParameter
 from fmdp.interrupts import held
 from fmdp.learning.episodes import FOR_EVER
 from fmdp.learning.statistics import Statistics
 from fmdp.model import FactoredMDP, OptimisticTables, Structure
 from fmdp.model.entries import NO_LIMITS, NOT_COUNTED, Index
-from fmdp.model.naming import Assignment, ByName, ByNumber
+from fmdp.model.naming import Assignment, ByName, ByNumber, Value
 from fmdp.model.spaces import strides, whole_number
 from fmdp.parameters import quoted
 from fmdp.planning.plan import Plan, Planner, Prepared, Status, Tables, ready
@@ -62,10 +63,23 @@ class Decision:
     limits: Index = field(default_factory=lambda: NO_LIMITS)
 
 
+@dataclass
+class Counters:
+    """Numbers that an agent counts. This is the only list of them: all are saved with the agent,
+    and set back when a decision fails."""
+
+    steps: int = 0
+    episodes: int = 0
+    """Decisions of a learner that counts what it sees."""
+    planner_calls: int = 0
+    unconverged_plans: int = 0
+
+
 class _Before(NamedTuple):
-    """An agent before it decides."""
+    """The state of an agent before it decides."""
 
     fields: dict[str, Any]
+    counters: Counters
     memory: dict[str, Any]
     generator: Any
     warm: Mapping[str, NDArray[Any]] | None
@@ -76,16 +90,18 @@ _SOLVED = (Status.CONVERGED, Status.MULTICHAIN, Status.DISCOUNTED)
 
 _UNDONE = (
     "decision",
-    "episodes",
-    "planner_calls",
-    "unconverged_plans",
+    "tie_seed",
+    "planner_reason",
+    "plan_seconds",
     "_taken",
     "_over",
     "_table",
     "_random",
+    "_planner",
     "_prepared",
 )
-"""What a decision changes, beside its planner's warm state, the generator and the memory."""
+"""Attributes that a decision changes, beside its counters, its planner's warm state, the generator
+and the memory."""
 
 
 @final
@@ -100,20 +116,24 @@ class Agent:
         Of the model that it acts in, which it never sees.
     model
         That model, for a learner that is told it (the oracle); None for all others.
+    tie_seed
+        The seed of the run's own tie breaking, drawn from the generator at the first plan; None
+        before that, and 0 where the agent had no generator then.
     generator
         For whatever is drawn at random; None until one is needed and given.
     statistics
         What has been counted so far.
     memory
         What the learner keeps beside the statistics: numbers, texts, lists, arrays, by name.
-    planner
-        With a learner's defaults for what was left open; None for a learner that does not plan.
     planner_reason
         Why it is not the exact one, where it was left to the learner.
+    plan_seconds
+        What a plan is predicted to take, where plans are rationed (learning/planning_budget.py);
+        0 where the planner was given.
     decision
         The one under way; None before the first.
-    steps, episodes, planner_calls, unconverged_plans
-        How many so far. A decision of a learner that counts what it sees is an episode.
+    counters
+        How many steps, episodes, planner calls and unconverged plans so far.
     """
 
     def __init_subclass__(cls, **arguments: Any) -> None:
@@ -133,15 +153,16 @@ class Agent:
         self.structure = structure
         self.generator = generator
         self.model = model
+        self.tie_seed: int | None = None
         self.statistics: Statistics = learner.statistics_for(structure)
-        self.planner: Planner | None
+        self._planner: Planner | None
         self.planner_reason: str | None
-        self.planner, self.planner_reason = learner.planner_for(self.statistics.structure)
+        self._planner, self.planner_reason = learner.planner_for(self.statistics.structure)
+        self.plan_seconds = learner.plan_seconds(
+            learner.planned_structure(self.statistics.structure), self._planner
+        )
         self.memory: dict[str, Any] = learner.remember(structure)
-        self.steps = 0
-        self.episodes = 0
-        self.planner_calls = 0
-        self.unconverged_plans = 0
+        self.counters = Counters()
         self.decision: Decision | None = None
         self._taken = 0  # steps of it
         self._over = True
@@ -150,9 +171,58 @@ class Agent:
         self._drawn: NDArray[np.int64] | None = None  # what a random policy does next
         self._prepared: Prepared | None = None
         self._watched = learner._watches()
+        self._ends_before_limits = learner.ends_before_limits
 
     def __repr__(self) -> str:
         return f"<Agent of {self.learner!r} after {self.steps:,} steps>"
+
+    @property
+    def steps(self) -> int:
+        """How many steps were observed so far."""
+        return self.counters.steps
+
+    @property
+    def episodes(self) -> int:
+        """How many decisions of a learner that counts what it sees were made so far."""
+        return self.counters.episodes
+
+    @property
+    def planner_calls(self) -> int:
+        """How many plans were made so far."""
+        return self.counters.planner_calls
+
+    @property
+    def unconverged_plans(self) -> int:
+        """How many of these plans did not converge; they were used all the same."""
+        return self.counters.unconverged_plans
+
+    @property
+    def planner(self) -> Planner | None:
+        """The planner, with a learner's defaults for what was left open; None for a learner that
+        does not plan.
+
+        Another planner may be assigned at any time: it is used from the next decision on.
+        """
+        return self._planner
+
+    @planner.setter
+    def planner(self, planner: Planner) -> None:
+        if planner is None or not hasattr(self.learner, "planner"):
+            raise InvalidParameter(
+                f"{self.learner.owner()} cannot plan with {quoted(planner)}; "
+                + (
+                    "it takes an fmdp.Planner"
+                    if hasattr(self.learner, "planner")
+                    else "it does not plan"
+                )
+            )
+        # The same checks and defaults as for a planner that is given to the learner.
+        learner: Any = self.learner
+        with_planner: Learner = replace(learner, planner=planner)
+        self._planner, _ = with_planner.planner_for(self.statistics.structure)
+        self.planner_reason = None
+        self.plan_seconds = 0.0  # a planner that was chosen is never waited for
+        self._prepared = None
 
     # ---- what the learner uses ------------------------------------------------------------------
 
@@ -176,7 +246,9 @@ class Agent:
     def changed_by_act(self) -> bool:
         """Whether to be asked for an action now would decide or draw; otherwise `act` leaves the
         agent as it is."""
-        return self._over or self.decision is None or (self._random and self._drawn is None)
+        if self._over or self.decision is None or (self._random and self._drawn is None):
+            return True
+        return self._ends_before_limits and self._limit_reached()
 
     def plan(self, tables: Tables, **how: Any) -> Plan:
         """Plan with these tables; a plan that did not converge is used and counted.
@@ -206,6 +278,11 @@ class Agent:
                 f"{self.learner.owner()} must plan with a FactoredMDP or OptimisticTables; got "
                 f"{quoted(tables)}"
             )
+        tolerance = self.learner.plan_tolerance(self)
+        if tolerance is not None:
+            how.setdefault("tolerance", tolerance)
+        if getattr(self.planner, "takes_ties", False):
+            how = {"ties": self._ties(), **how}
         plan = self.prepared.solve(tables, **how)
         if not isinstance(plan, Plan):
             raise InvalidParameter(
@@ -218,9 +295,25 @@ class Agent:
                 f"{self.learner.owner()} needs a policy, and planner {plan.planner} gave none: "
                 f"{plan.status.message}"
             )
-        self.planner_calls += 1
-        self.unconverged_plans += plan.status not in _SOLVED
+        self.counters.planner_calls += 1
+        self.counters.unconverged_plans += plan.status not in _SOLVED
         return plan
+
+    def _ties(self) -> Ties:
+        """Return how the next plan breaks its ties.
+
+        Without a tie seed in the settings, every plan of a run has its own, made from the run's
+        tie seed and the number of the plan. With one seed for all plans, wide confidence sets, in
+        which all actions are tied, would lead to one policy and no exploration until they narrow.
+        """
+        planner: Any = self.planner
+        seed = planner.tie_seed
+        if planner.ties == "random" and seed is None:
+            if self.tie_seed is None:
+                self.tie_seed = 0 if self.generator is None else int(self.generator.integers(2**32))
+            seed = plan_seed(self.tie_seed, self.planner_calls)
+        tries = self.statistics.tries() if self.learner.breaks_ties_by_tries else None
+        return Ties(planner.ties, seed or 0, tries)
 
     @property
     def prepared(self) -> Prepared:
@@ -251,7 +344,7 @@ class Agent:
             before = self._snapshot()
             try:
                 self._begin(self._checked(self.learner.decide(self)))
-                self.episodes += self.learner.counts
+                self.counters.episodes += self.learner.counts
             except BaseException:
                 with held():
                     self._go_back(before)
@@ -265,6 +358,7 @@ class Agent:
         prepared, drawn = self._prepared, self.generator
         return _Before(
             fields={name: getattr(self, name) for name in _UNDONE},
+            counters=replace(self.counters),
             memory=dict(self.memory),
             generator=None if drawn is None else drawn.bit_generator.state,
             # Of a planner that is somebody's own `solve` alone is asked for.
@@ -274,6 +368,7 @@ class Agent:
     def _go_back(self, before: _Before) -> None:
         for name, value in before.fields.items():
             setattr(self, name, value)
+        self.counters = before.counters
         self.memory.clear()
         self.memory.update(before.memory)
         if self.generator is not None and before.generator is not None:
@@ -319,7 +414,7 @@ class Agent:
     # ---- step by step ---------------------------------------------------------------------------
 
     @overload
-    def act(self, state: ByName) -> dict[str, str]: ...  # type: ignore[overload-overlap]
+    def act(self, state: ByName) -> dict[str, Value]: ...  # type: ignore[overload-overlap]
     @overload
     def act(self, state: ByNumber) -> tuple[int, ...]: ...
     def act(self, state: Any) -> Any:
@@ -328,14 +423,14 @@ class Agent:
         Parameters
         ----------
         state
-            One value for each state variable, by number or by name; or a mapping or a text by name,
-            as in `Structure.check_state`.
+            One position or name of a value per state variable; or a mapping or a text by name, as
+            in `Structure.check_state`.
 
         Returns
         -------
-        tuple[int, ...] or dict[str, str]
-            One value for each action variable, by number; by name where a mapping or a text was
-            given.
+        tuple[int, ...] or dict[str, str | int | float]
+            One position per action variable. Where a mapping or a text was given, the value of each
+            action variable by its name, as the value was listed.
 
         Raises
         ------
@@ -347,6 +442,22 @@ class Agent:
         return naming.answer(self._action(naming.check_state(state)), state)
 
     def _action(self, state: tuple[int, ...]) -> tuple[int, ...]:
+        action = self._proposed(state)
+        if self._ends_before_limits and self._at_limit(state, action):
+            self._over, self._drawn = True, None
+            action = self._proposed(state)
+        return action
+
+    def _at_limit(self, state: Sequence[int], action: Sequence[int]) -> bool:
+        """Whether an entry that this step would visit is at its limit."""
+        assert self.decision is not None
+        limits = self.decision.limits
+        if not limits.size:
+            return False
+        entries = self.statistics.entries_of(state, action)
+        return bool((self.statistics.visits[entries] >= limits[entries]).any())
+
+    def _proposed(self, state: tuple[int, ...]) -> tuple[int, ...]:
         policy = self.decide().policy
         if isinstance(policy, TimedPolicy):
             return self._allowed(state, policy(state, step=self._taken))
@@ -398,7 +509,7 @@ class Agent:
             self.statistics.record(state, action, rewards, next_state)
         else:
             self.statistics.check(state, action, rewards, next_state)
-        self._advance(1, self._limit_reached())
+        self._advance(1, not self._ends_before_limits and self._limit_reached())
         self._drawn = None
         if self._watched:
             s = self.structure
@@ -429,7 +540,7 @@ class Agent:
             How many steps, the actions, and the counts that the loop fills; None where the next
             step is to be taken by `act` and `observe`.
         """
-        if self._watched:
+        if self._watched or self._ends_before_limits:
             return None
         decision = self.decide()
         # Limits that are reached beforehand end it after one step, as they do step by step.
@@ -493,7 +604,7 @@ class Agent:
         return joint
 
     def _advance(self, taken: int, limit_reached: bool) -> None:
-        self.steps += taken
+        self.counters.steps += taken
         if self.decision is None:
             return  # somebody else acts, and this one looks on
         self._taken += taken

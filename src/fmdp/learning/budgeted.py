@@ -66,6 +66,11 @@ class SpanBudgeted(PlanningLearner):
                 f"must be span"
             )
         chosen = self._span_planner()
+        if self.grows and getattr(self, "faithful", False):
+            raise InvalidParameter(
+                f"the 'budget' parameter of {self.owner()} must be given with faithful=true: the "
+                f"published algorithm is told a bound on the span; got none"
+            )
         if not self.grows and self.growth != GROWTH:
             raise InvalidParameter(
                 f"the 'growth' parameter of {self.owner()} is used where no budget is given; got "
@@ -99,7 +104,7 @@ class SpanBudgeted(PlanningLearner):
     def planner_for(self, structure: Structure) -> tuple[Planner | None, str | None]:
         chosen = self._span_planner()
         chosen.budgets(structure)
-        return for_learning(chosen, structure), None
+        return for_learning(chosen, structure, self.max_sweeps), None
 
     def remember(self, structure: Structure) -> dict[str, Any]:
         return {"doubling": self._doubling(structure).state()} if self.grows else {}

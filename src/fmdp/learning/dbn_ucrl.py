@@ -5,36 +5,81 @@
     R_k(x) <= R-hat + (hi - lo) sqrt((1 + 1/N) log(sqrt(N + 1) / delta') / (2 N)),
 
 delta = rho / (2 m |X[Z_i]| |S_i|) and delta' = rho / (2 l |X[Z_k]|): half of rho for the rows and
-half for the rewards, divided over factors, entries and values. (The authors' public code gives rho
-to either, does not divide it over values, and has rewards without noise, which it takes as known
-after one visit.) The set of a row is a box. Episodes end when a count has doubled. Regret
-O~(sum over factors of D sqrt(sum over x of K_x T)), K_x the number of values that can follow x.
+half for the rewards, divided over factors, entries and values. The set of a row is a box. Episodes
+end when a count has doubled. Regret O~(sum over factors of D sqrt(sum over x of K_x T)), K_x the
+number of values that can follow x.
+
+The authors' public code differs. `faithful=True` takes its choices where it can:
+
+* `bounds=public`: the box is the intersection of the one above with that of Bernstein's inequality
+  for a Bernoulli variable, q with |P-hat - q| <= sqrt(2 q (1 - q) b / N) + b / (3 N). Both are at
+  delta = rho / (m |X[Z_i]|) and delta' = rho / (l |X[Z_k]|): rho is given to rows and to rewards in
+  full, and is not divided over values, nor over the two bounds.
+* rho = .01, plans that stop at 1 / sqrt(t), and the first of several tied actions.
+
+Two things of the public code are not offered. It multiplies the ends of the factors to one box
+around every joint row and plans over that, where the plan here is over the product of the factors'
+boxes (planning/exact.py, nested). And it does not cut an optimistic reward at the top of its range.
+Rewards are learned in both, by the bound above.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import ClassVar
+
 import numpy as np
 
 from fmdp.learning.agent import Agent
-from fmdp.learning.concentration import empirical_bernstein_width, laplace_width, peeling_term
-from fmdp.learning.confidence import scaled, shares_of, tables_of_boxes
+from fmdp.learning.concentration import (
+    bernstein_width,
+    empirical_bernstein_width,
+    ends_of,
+    laplace_width,
+    peeling_term,
+)
+from fmdp.learning.confidence import Floats, scaled, shares_of, tables_of_boxes
 from fmdp.learning.sets import SetLearner
 from fmdp.model import OptimisticTables
+from fmdp.settings import setting
 
 
 class DBNUCRL(SetLearner):
     """Optimism over Bernstein intervals of every probability, by Talebi, Jonsson and Maillard."""
 
     name = "dbn-ucrl"
+    published: ClassVar[Mapping[str, object]] = {
+        "bounds": "public",
+        "rho": 0.01,
+        "stopping": "inverse-root",
+        "planner": "exact,ties=first",
+    }
+
+    bounds: str = setting(
+        "proven",
+        "one Bernstein interval per cell, all within rho together; or the intersection of two, "
+        "each with a larger part of rho, as in the public code",
+        choices=("proven", "public"),
+    )
 
     def tables(self, agent: Agent) -> OptimisticTables:
         seen, of_cell = agent.statistics, agent.statistics.entries.cell_entry
         shares, values = shares_of(seen.structure), np.diff(seen.entries.first_cell)
-        delta = self.rho / (2.0 * shares.transitions * values)
+        public = self.bounds == "public"
+        parts = 1.0 if public else 2.0 * values
         visits = np.maximum(2, seen.transition_visits)
-        estimate = seen.transition_means()
-        widths = self.c * empirical_bernstein_width(
-            estimate, visits[of_cell], peeling_term(visits, delta)[of_cell]
-        )
-        rewards = laplace_width(seen.reward_visits, self.rho / (2.0 * shares.rewards))
-        return tables_of_boxes(seen, estimate - widths, estimate + widths, scaled(self.c, rewards))
+        peeling = peeling_term(visits, self.rho / (parts * shares.transitions))[of_cell]
+        estimate, visits_of_cell = seen.transition_means(), visits[of_cell]
+        widths = self.c * empirical_bernstein_width(estimate, visits_of_cell, peeling)
+        lower, upper = estimate - widths, estimate + widths
+        if public:
+            rate = peeling / visits_of_cell
+
+            def width(q: Floats) -> Floats:
+                return self.c * bernstein_width(q, rate)
+
+            least, most = ends_of(estimate, width, width)
+            lower, upper = np.maximum(lower, least), np.minimum(upper, most)
+        parts = 1.0 if public else 2.0
+        rewards = laplace_width(seen.reward_visits, self.rho / (parts * shares.rewards))
+        return tables_of_boxes(seen, lower, upper, scaled(self.c, rewards))

@@ -17,7 +17,8 @@ units of their range, with the variance of their noise learned from the sums of 
 alike rows, constraints and effects.
 
 Nothing is to be tuned: the scale c = 1 is the posterior's own. Everything is in units of the
-bias, so that the unit of the reward does not matter. docs/default-learner.md has the evidence and
+bias, and worths that differ by rounding alone are equal, so that the unit of the reward does not
+matter. docs/default-learner.md has the evidence and
 docs/theory.md the guarantee, which asks for a larger c and for the bias to be a sum over variables.
 """
 
@@ -30,6 +31,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fmdp.elimination.ties import TIE_TOLERANCE
 from fmdp.errors import InvalidParameter
 from fmdp.learning.agent import Agent, Decision
 from fmdp.learning.episodes import RULES, RULES_MEANING
@@ -77,7 +79,7 @@ class Default(PlanningLearner):
     def decide(self, agent: Agent) -> Decision:
         batches = Batches(*(agent.memory[name] for name in Batches._fields))
         agent.memory.update(with_batch(batches, agent.statistics)._asdict())
-        if not agent.memory["worths"].any():
+        if not _worths_differ(agent.statistics.structure, agent.memory["worths"]):
             # Nothing is known of what is worth having: the first plan is for that alone.
             self._plan(agent)
         return self.episode(agent, self._plan(agent).policy)
@@ -148,6 +150,19 @@ class _Places(NamedTuple):
     sharing: Floats  # [cells]
 
 
+def _worth_slack(structure: Structure, worths: Floats) -> float:
+    """Return how far apart two worths may be and count as equal: far more than rounding in a plan,
+    relative to the reward and to the worths themselves, so that it scales with the unit."""
+    return TIE_TOLERANCE * (structure.reward_unit + float(np.abs(worths).max()))
+
+
+def _worths_differ(structure: Structure, worths: Floats) -> bool:
+    """Return whether some variable has a value that is worth more than another."""
+    starts = np.cumsum([0, *structure.state_sizes[:-1]])
+    spans = np.maximum.reduceat(worths, starts) - np.minimum.reduceat(worths, starts)
+    return bool((spans > _worth_slack(structure, worths)).any())
+
+
 @lru_cache(maxsize=8)  # asked for in every plan
 def _places(structure: Structure) -> _Places:
     s, entries = structure, entries_of(structure)
@@ -162,13 +177,20 @@ def _places(structure: Structure) -> _Places:
 
 
 def _worth_of_cells(structure: Structure, worths: Floats) -> tuple[Floats, Floats]:
-    """The worth of every cell in its row, scaled to [0, 1], and the row that has all its mass on
-    the best values."""
+    """Return the worth of every cell in its row, scaled to [0, 1], and for every row the row with
+    all its mass on the best values.
+
+    Worths within `_worth_slack` are equal: scaling them apart would make rounding errors, which
+    depend on the unit of the reward, as large as what is known.
+    """
     places, entries = _places(structure), entries_of(structure)
+    slack = _worth_slack(structure, worths)
     starts, of_cell = entries.first_cell[:-1], entries.cell_entry
     worth = np.bincount(places.cells, worths[places.values]) / places.sharing
     low = np.minimum.reduceat(worth, starts)
     size = np.maximum.reduceat(worth, starts) - low
-    scaled = (worth - low[of_cell]) / np.where(size > 0.0, size, 1.0)[of_cell]
-    best = scaled == np.maximum.reduceat(scaled, starts)[of_cell]
+    differ = size > slack
+    scaled = np.where(differ[of_cell], worth - low[of_cell], 0.0)
+    scaled /= np.where(differ, size, 1.0)[of_cell]
+    best = worth >= (low + size)[of_cell] - slack
     return scaled, best / np.add.reduceat(best.astype(np.float64), starts)[of_cell]

@@ -16,10 +16,10 @@ from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 from fmdp.errors import InvalidParameter
-from fmdp.learning.learner import EXACT_STATES, TOLERANCE, PlanningLearner, for_learning
+from fmdp.learning.learner import TOLERANCE, PlanningLearner, for_learning
+from fmdp.learning.planning_budget import planner_for_learning
 from fmdp.model import Structure
 from fmdp.parameters import number_text
-from fmdp.planning.choice import choose_planner
 from fmdp.planning.exact import Exact
 from fmdp.planning.plan import Planner
 from fmdp.planning.settings import DISCOUNT, discount_setting
@@ -96,6 +96,6 @@ class Discounted(PlanningLearner):
         planner: Any = self.planner
         reason = None
         if planner is None:
-            planner, reason = choose_planner(structure, most_states=EXACT_STATES)
+            planner, reason = planner_for_learning(structure)
         planner = with_discount(planner, self.discount, self.owner())
         return for_learning_discounted(planner, structure), reason

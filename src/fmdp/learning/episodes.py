@@ -3,8 +3,11 @@
 * growing (the default): at most k steps, or until a count reaches N(x) >= max{4, 2 N_k(x)}. T steps
   take about sqrt(2 T) episodes, whatever L is.
 * arithmetic (Xu & Tewari 2020): T_k = ceil(k / L). T steps take K <= sqrt(3 L T) episodes.
-* doubling (Jaksch, Auer & Ortner 2010): until the count of an entry has doubled since the start of
-  the episode, N(x) >= max{1, 2 N_k(x)}, for any entry of any factor.
+* doubling (after Jaksch, Auer & Ortner 2010): until the count of an entry has doubled since the
+  start of the episode, N(x) >= max{1, 2 N_k(x)}, for any entry of any factor.
+* before-doubling (Jaksch, Auer & Ortner 2010, as published): the same counts, but the episode ends
+  when an entry is about to be visited whose count has doubled, not when the count doubles. Between
+  the two other entries may be visited any number of times. Steps are taken one by one.
 * tsde (Ouyang et al. 2017): until N(x) > 2 N_k(x) for some entry, at most T_{k-1} + 1 steps, where
   T_0 = 1.
 * paced (the default learner's): as tsde, but a count ends an episode only where it has also grown
@@ -17,7 +20,8 @@
   drawn at the start, P(T_k > n) = (1 - chance)^n.
 * known (f-Rmax): until an entry has been visited `enough` times.
 
-An episode ends after the step in which its length or a limit is reached. docs/learning.md says why
+But for before-doubling an episode ends after the step in which its length or a limit is reached.
+docs/learning.md says why
 `growing` is the default: regret like arithmetic's with a quarter of the plans, and a tenth where L
 is large. The guarantees of DORL hold for it too (docs/theory.md).
 """
@@ -37,13 +41,26 @@ from fmdp.model.entries import NO_LIMITS, Index
 
 FOR_EVER = sys.maxsize
 
-RULES = ("growing", "arithmetic", "doubling", "tsde", "paced", "fixed", "geometric")
+OWN_RULES = ("growing", "paced")
+"""Rules of this library, which may wait for an expensive plan; published ones never do."""
+RULES = (
+    "growing",
+    "arithmetic",
+    "doubling",
+    "before-doubling",
+    "tsde",
+    "paced",
+    "fixed",
+    "geometric",
+)
 WITH_LENGTH = ("fixed", "geometric")
+BEFORE_DOUBLING = "before-doubling"
 DEFAULT_RULE = "growing"
 RULES_MEANING = (
     "when to plan again: after k steps or when a count of at least 4 has doubled, after ceil(k/L) "
-    "steps (the paper's), when a count doubles, that or one step more than last time, the same but "
-    "not for a few visits late in a run, at fixed times, at random times"
+    "steps (the paper's), when a count doubles, before a doubled count grows again, when a count "
+    "doubles or after one step more than last time, the same but not for a few visits late in a "
+    "run, at fixed times, at random times"
 )
 PACE = 200
 """Of paced episodes: a new plan is made for no less than one visit in so many."""
@@ -194,6 +211,11 @@ class Known(EpisodeRule):
         return known_limits(visits, self.enough)
 
 
+def ends_before_limits(rule: str) -> bool:
+    """Return whether the limits of this rule are looked at before a step and not after it."""
+    return rule == BEFORE_DOUBLING
+
+
 def check_length(rule: str, length: int | None, owner: str) -> None:
     """A length is for `fixed` and `geometric` alone, and these need one."""
     if (rule in WITH_LENGTH) != (length is not None):
@@ -228,6 +250,7 @@ def episode_rule(
 _RULES: dict[str, EpisodeRule] = {
     "growing": Growing(),
     "doubling": Doubling(),
+    BEFORE_DOUBLING: Doubling(),
     "tsde": Tsde(),
     "paced": Paced(),
 }

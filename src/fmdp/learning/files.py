@@ -17,7 +17,7 @@ import json
 import os
 import sys
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import asdict, fields, is_dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -29,14 +29,14 @@ from fmdp.archives import pack, read_file, unpack
 from fmdp.errors import FileProblem, FmdpError, InvalidParameter
 from fmdp.learning.agent import Agent, Decision
 from fmdp.learning.follow import Follow
-from fmdp.learning.learner import Learner
 from fmdp.learning.registry import LEARNERS
+from fmdp.learning.statistics import Statistics
 from fmdp.model import Alike, FactoredMDP, Structure
 from fmdp.model.constraints import from_plain, plain
 from fmdp.model.effects import effects_from_plain, effects_plain
 from fmdp.model.entries import entries_of, first_rows
 from fmdp.model.files import dumps, loads, path_of, write_atomically
-from fmdp.model.naming import Numerals
+from fmdp.model.naming import ListedNames, Numerals, are_numerals
 from fmdp.parameters import quoted
 from fmdp.planning.plan import Planner
 from fmdp.planning.policy import Rule, array_in, policy_bytes, policy_from_bytes
@@ -46,7 +46,7 @@ from fmdp.planning.registry import PLANNERS
 FORMAT = "fmdp-learner"
 VERSION = 3
 _BIT_GENERATORS = ("PCG64", "PCG64DXSM", "MT19937", "Philox", "SFC64")
-_COUNTERS = ("steps", "episodes", "planner_calls", "unconverged_plans")
+_LARGEST_TIE_SEED = 2**32 - 1
 _COUNTS = ("cells", "visits", "reward_sums")
 _IN_THIS_FILE = "(in this file)"
 _MOST_STEPS = 2**53
@@ -101,20 +101,28 @@ def save_agent(agent: Agent, path: str | os.PathLike[str]) -> None:
 
 
 def _compact(value: Any) -> Any:
-    """Names that stand for thousands of numerals as none, which is read as the same."""
+    """Return lists for tuples, and the values of variables as they were listed.
+
+    Default values become an empty list, which is read as the same.
+    """
+    if isinstance(value, Numerals | ListedNames):
+        return [] if are_numerals(value) else list(value.listed)
     if isinstance(value, tuple):
         return [_compact(item) for item in value]
-    return [] if isinstance(value, Numerals) else value
+    return value
 
 
 def state_of(agent: Agent) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     """Plain values and arrays: with the learner, the generator and the policy of the decision under
     way all that an agent is."""
     decision = agent.decision
-    values: dict[str, Any] = {name: getattr(agent, name) for name in _COUNTERS}
+    values: dict[str, Any] = asdict(agent.counters)
     values |= {"taken": agent._taken, "over": agent._over, "reason": agent.planner_reason}
+    values["prepared"] = agent._prepared is not None
+    values["rationed"] = agent.plan_seconds > 0.0
     values["length"] = None if decision is None else decision.steps
     values["drawn"] = None if agent._drawn is None else agent._drawn.tolist()
+    values["tie_seed"] = agent.tie_seed
     arrays: dict[str, NDArray[Any]] = {
         f"counts.{name}": getattr(agent.statistics.counts, name) for name in _COUNTS
     }
@@ -126,6 +134,8 @@ def state_of(agent: Agent) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
             arrays[f"memory.{name}"] = value
         else:
             values["memory"][name] = value
+    if agent.statistics.known_rewards is not None:
+        arrays["known_rewards"] = agent.statistics.known_rewards
     if agent._prepared is not None:
         for name, array in agent._prepared.warm_state().items():
             arrays[f"warm.{name}"] = array
@@ -196,16 +206,30 @@ def _agent(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Agent:
             effects=None if effects is None else effects_from_plain(effects),
         )
     acted_in = told if isinstance(told, Structure) else told.structure
-    counts = _checked_counts(learner.statistics_for(acted_in).structure, arrays)
-    # As every learner starts: a baseline's own start would look for a policy or a rule by the name
-    # that the file has for it, and the policy is in the file.
-    agent = Learner.start(learner, told, _generator(header["generator"]))
+    empty = learner.statistics_for(acted_in)
+    counts = _checked_counts(empty.structure, arrays)
+    # `start` of a baseline would look for the policy or rule that the file names, and `start` of a
+    # learner that knows the rewards needs a model; the file has the policy and the rewards.
+    agent = learner.agent_for(
+        acted_in,
+        _generator(header["generator"]),
+        told if isinstance(told, FactoredMDP) else None,
+        _known_rewards(empty, arrays) if learner.knows_rewards else None,
+    )
     if header["planner"] is not None:
-        agent.planner = _planner(header["planner"])
+        agent._planner = _planner(header["planner"])  # with the learner's defaults already
     for name, array in counts.items():
         getattr(agent.statistics.counts, name)[:] = array
     _restore(agent, _object(header["state"], "state"), arrays)
     return agent
+
+
+def _known_rewards(empty: Statistics, arrays: Mapping[str, NDArray[Any]]) -> NDArray[np.float64]:
+    """Return the known mean of every reward entry, which must be inside its range."""
+    means = array_in(arrays, "known_rewards", "f", empty.reward_lo.shape)
+    if not ((means >= empty.reward_lo) & (means <= empty.reward_hi)).all():
+        raise InvalidParameter("its known rewards are outside the ranges of the reward factors")
+    return means
 
 
 def _alike(structure: Structure, arrays: Mapping[str, NDArray[Any]]) -> Alike:
@@ -270,8 +294,12 @@ def _steps_counted(structure: Structure, visits: NDArray[Any]) -> set[float]:
 
 
 def _restore(agent: Agent, values: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
-    for name in _COUNTERS:
-        setattr(agent, name, _whole(values[name], name))
+    for counter in fields(agent.counters):
+        setattr(agent.counters, counter.name, _whole(values[counter.name], counter.name))
+    if not _flag(values.get("rationed", True), "rationed"):  # older files do not say
+        agent.plan_seconds = 0.0
+    seed = values.get("tie_seed")  # older files have none
+    agent.tie_seed = None if seed is None else _whole(seed, "tie_seed", 0, _LARGEST_TIE_SEED)
     reason = values["reason"]
     agent.planner_reason = None if reason is None else _text(reason, "reason")
     agent.memory = dict(_object(values["memory"], "memory"))
@@ -297,7 +325,9 @@ def _restore(agent: Agent, values: Mapping[str, Any], arrays: Mapping[str, NDArr
         agent._begin(decision, taken, over)
     if values["drawn"] is not None:
         agent._drawn = _drawn(agent, values["drawn"])
-    if agent.planner is not None and (warm or agent.planner_calls):
+    # Older files do not say whether the planner was prepared; a planner that was called was.
+    prepared = _flag(values.get("prepared", agent.planner_calls > 0), "prepared")
+    if agent.planner is not None and (warm or prepared):
         agent.prepared.restore_warm_state(warm)
 
 

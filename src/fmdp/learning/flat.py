@@ -25,10 +25,11 @@ from fmdp.errors import InvalidParameter, TooLarge
 from fmdp.learning.agent import Agent, Decision
 from fmdp.learning.learner import PlanningLearner
 from fmdp.learning.statistics import Floats, Statistics
-from fmdp.model import Structure
+from fmdp.model import FactoredMDP, Structure
+from fmdp.model.entries import Index
 from fmdp.model.naming import Assignment
 from fmdp.model.products import flat_structure
-from fmdp.model.spaces import encode, shown
+from fmdp.model.spaces import encode, project, shown
 from fmdp.planning.exact import Exact
 from fmdp.planning.plan import Planner
 from fmdp.planning.policy import TablePolicy
@@ -67,6 +68,18 @@ class JointStatistics(Statistics):
         self._next[0] = encode(s.check_state(next_state), s.state_sizes)
         # One after the other, as the compiled loop adds: np.sum would add in pairs.
         return np.array([sum(observed.tolist(), start=0.0)])
+
+    def entries_of(self, state: Sequence[int], action: Sequence[int]) -> Index:
+        s = self._told.structure
+        joint = encode(state, s.state_sizes), encode(action, s.action_sizes)
+        return super().entries_of(joint[:1], joint[1:])
+
+    def rewards_of(self, model: FactoredMDP) -> Floats:
+        s = model.structure
+        joint = np.zeros(s.n_states * s.n_actions)
+        for table, scope in zip(model.rewards, s.reward_scopes, strict=True):
+            joint += np.asarray(table, dtype=np.float64).reshape(-1)[project(s.sizes, scope)]
+        return self._known(joint)
 
     def rewards_in_order(self, rewards: Sequence[float] | Mapping[str, float]) -> Sequence[float]:
         return self._told.rewards_in_order(rewards)

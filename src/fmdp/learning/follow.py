@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fmdp.errors import InvalidParameter
+from fmdp.foreign_code import place_of
 from fmdp.learning.agent import Agent, Decision
 from fmdp.learning.learner import Learner
 from fmdp.learning.registry import LEARNERS
@@ -22,7 +23,7 @@ from fmdp.model import FactoredMDP, Structure
 from fmdp.parameters import REQUIRED, Parameter, quoted
 from fmdp.planning.policy import Rule, has_sizes_of, policy_digest, policy_of
 from fmdp.planning.randomised import RandomisedPolicy
-from fmdp.registries import attribute_at, is_place, place_of
+from fmdp.registries import attribute_at, is_place
 from fmdp.settings import setting
 
 

@@ -29,10 +29,10 @@ from fmdp.learning.elsewhere import (
     structure_with_elsewhere,
 )
 from fmdp.learning.episodes import RULES, EpisodeRule, episode_rule
-from fmdp.learning.learner import EXACT_STATES, OptimisticLearner
+from fmdp.learning.learner import OptimisticLearner
+from fmdp.learning.planning_budget import planner_for_learning
 from fmdp.model import OptimisticTables, Structure
 from fmdp.model.spaces import shown
-from fmdp.planning.choice import choose_planner
 from fmdp.planning.exact import Exact
 from fmdp.planning.plan import Planner
 from fmdp.planning.policy import TablePolicy
@@ -93,7 +93,7 @@ class FRmax(OptimisticLearner):
         larger = structure_with_elsewhere(structure)
         planner = self.planner
         if planner is None:
-            planner, reason = choose_planner(larger, most_states=EXACT_STATES)
+            planner, reason = planner_for_learning(larger)
             if not isinstance(planner, Exact):
                 raise InvalidParameter(
                     f"{self.owner()} with form=heaven needs the exact planner, for "

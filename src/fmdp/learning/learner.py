@@ -6,7 +6,8 @@ last one is over. So an algorithm is one method, `decide(agent)`; a planning lea
 shorter, `tables(agent)`: what to plan with, from the statistics as they are now.
 
 Plans inside learners: a tolerance of 1e-3 times the sum of the reward ranges and at most 200 sweeps
-unless it is set otherwise; exact up to 2^13 states, else approximate.
+unless it is set otherwise; exact where the predicted cost allows it, else approximate
+(planning_budget.py).
 """
 
 from __future__ import annotations
@@ -17,24 +18,32 @@ from dataclasses import fields, is_dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
+from fmdp.elimination.ties import LEAST_TRIED
 from fmdp.errors import InvalidParameter
 from fmdp.generators import generator_of
 from fmdp.learning.agent import Agent, Decision
 from fmdp.learning.episodes import (
     DEFAULT_RULE,
+    OWN_RULES,
     RULES,
     RULES_MEANING,
     EpisodeRule,
     check_length,
+    ends_before_limits,
     episode_rule,
     horizon_length,
+)
+from fmdp.learning.planning_budget import (
+    planner_for_learning,
+    predicted_plan_seconds,
+    steps_until_affordable,
 )
 from fmdp.learning.registry import LEARNERS
 from fmdp.learning.statistics import Statistics
 from fmdp.model import FactoredMDP, OptimisticTables, Structure
 from fmdp.parameters import quoted
-from fmdp.planning.choice import choose_planner
 from fmdp.planning.exact import Exact
 from fmdp.planning.plan import Planner, Tables
 from fmdp.planning.registry import planner_of
@@ -46,8 +55,6 @@ TOLERANCE = 1e-3
 """Of plans inside learners, in units of the sum of the reward ranges."""
 MAX_SWEEPS = 200
 """Of plans inside learners; more than enough but for sampled models with several chains."""
-EXACT_STATES = 1 << 13
-"""Learners plan hundreds of times: above this the exact planner is not their default."""
 
 PLANNER_MEANING = (
     "what plans: an object such as fmdp.Exact(tolerance=1e-2), or a text such as "
@@ -74,6 +81,10 @@ class Learner(Settings, ABC):
     """Whether what happens is counted; without, the statistics stay empty."""
     knows_model: ClassVar[bool] = False
     """Whether it is told the model and not the structure alone."""
+    breaks_ties_by_tries: ClassVar[bool] = False
+    """Whether plans take the least tried of equally good actions; a setting of those that plan."""
+    knows_rewards: ClassVar[bool] = False
+    """Whether it is told the mean rewards of the model; a setting of those that plan."""
     only_planner: ClassVar[str | None] = None
     """The name of the one planner that it works with, if there is only one."""
     planner_defaults: ClassVar[Mapping[str, object]] = {}
@@ -219,6 +230,34 @@ class Learner(Settings, ABC):
         """
         return None, None
 
+    def plan_seconds(self, structure: Structure, planner: Planner | None) -> float:
+        """Return what a plan is predicted to take, where plans are rationed; 0 where not.
+
+        Parameters
+        ----------
+        structure
+            What is planned for.
+        planner
+            The planner of the agent.
+        """
+        return 0.0
+
+    def plan_tolerance(self, agent: Agent) -> float | None:
+        """Return the tolerance of a plan made now; None, the default, for that of the planner.
+
+        Parameters
+        ----------
+        agent
+            The run so far.
+        """
+        return None
+
+    @property
+    def ends_before_limits(self) -> bool:
+        """Whether a decision ends before an entry at its limit is visited once more, and not as
+        soon as a count reaches its limit."""
+        return False
+
     @classmethod
     def _watches(cls) -> bool:
         return cls.watch is not Learner.watch
@@ -234,7 +273,7 @@ class Learner(Settings, ABC):
         ----------
         structure
             Of the model to act in. A model may be given instead: learners are told its structure
-            alone, the oracle all of it.
+            alone, those with rewards=known its mean rewards too, and the oracle all of it.
         generator
             For learners that draw at random: a generator or a seed; `simulate` gives one. None:
             there is none until one is needed, which is then an error that says so.
@@ -247,21 +286,58 @@ class Learner(Settings, ABC):
         Raises
         ------
         InvalidParameter
-            Where it is told neither a structure nor a model, or the oracle no model, or the planner
-            that is set does not fit the structure.
+            Where it is told neither a structure nor a model, or no model although it has to know
+            the model or its rewards, or the planner that is set does not fit the structure.
         """
         owner = self.owner()
         model = structure if isinstance(structure, FactoredMDP) else None
-        if self.knows_model and model is None:
-            raise InvalidParameter(f"{owner} must be told a FactoredMDP; got {quoted(structure)}")
+        if (self.knows_model or self.knows_rewards) and model is None:
+            why = "" if self.knows_model else ", whose rewards it knows"
+            raise InvalidParameter(
+                f"{owner} must be told a FactoredMDP{why}; got {quoted(structure)}"
+            )
         told = structure.structure if isinstance(structure, FactoredMDP) else structure
         if not isinstance(told, Structure):
             raise InvalidParameter(
                 f"{owner} starts with a Structure or a FactoredMDP; got {quoted(structure)}"
             )
-        return Agent(
-            self, told, generator_of(generator, owner), model if self.knows_model else None
+        rewards = None
+        if self.knows_rewards and model is not None:
+            rewards = self.statistics_for(told).rewards_of(model)
+        return self.agent_for(
+            told, generator_of(generator, owner), model if self.knows_model else None, rewards
         )
+
+    def agent_for(
+        self,
+        structure: Structure,
+        generator: np.random.Generator | None,
+        model: FactoredMDP | None = None,
+        known_rewards: NDArray[np.float64] | None = None,
+    ) -> Agent:
+        """Make the agent of one run from what `start`, or a saved file, has found.
+
+        Parameters
+        ----------
+        structure
+            Of the model to act in.
+        generator
+            For learners that draw at random, or None.
+        model
+            For learners that are told the model, or None.
+        known_rewards
+            The mean of every reward entry of `statistics_for(structure)`, for learners that are
+            told the rewards, or None.
+
+        Returns
+        -------
+        Agent
+            Which has seen nothing yet.
+        """
+        agent = Agent(self, structure, generator, model)
+        if known_rewards is not None:
+            agent.statistics.know_rewards(known_rewards)
+        return agent
 
 
 class PlanningLearner(Learner):
@@ -285,7 +361,29 @@ class PlanningLearner(Learner):
         high=2**53,
         only_with=("episodes", ("fixed",)),
     )
+    ties: str = setting(
+        "planner",
+        "which of several equally good actions is taken: as the planner is set (by default at "
+        "random, afresh in every plan of every run), or the one with the fewest visits in the "
+        "state so far, and of several such actions as the planner is set",
+        choices=("planner", LEAST_TRIED),
+    )
+    rewards: str = setting(
+        "learned",
+        "whether the mean rewards are learned, or known from the start, as some papers have it",
+        choices=("learned", "known"),
+    )
     planner: Planner | str | None = part(None, PLANNER_MEANING)
+
+    @property
+    def breaks_ties_by_tries(self) -> bool:  # type: ignore[override]
+        """Whether plans take the least tried of equally good actions."""
+        return self.ties == LEAST_TRIED
+
+    @property
+    def knows_rewards(self) -> bool:  # type: ignore[override]
+        """Whether it is told the mean rewards of the model."""
+        return self.rewards == "known"
 
     def check(self) -> None:
         super().check()
@@ -297,6 +395,8 @@ class PlanningLearner(Learner):
         if self.horizon is not None and self.planner is not None:
             over_horizon(self.planner, self.horizon, self.owner())
         self.check_planner()
+        if self.planner is not None:
+            self._check_ties(self.planner)
 
     def check_episodes(self) -> None:
         """Refuse a length that the episode rule has no use for, or that it lacks.
@@ -317,6 +417,35 @@ class PlanningLearner(Learner):
             Where it is.
         """
         refuse_targets(self.planner, self.owner())
+
+    def _check_ties(self, planner: Any) -> None:
+        """Raise if the least tried action is asked for and the planner cannot take it."""
+        if self.breaks_ties_by_tries and not isinstance(planner, Exact | SpanConstrained):
+            raise InvalidParameter(
+                f"the 'ties' parameter of {self.owner()}: {LEAST_TRIED} needs a planner with a "
+                f"table of the states; got planner {getattr(planner, 'name', planner)}, must be "
+                f"exact or span"
+            )
+
+    def agent_for(
+        self,
+        structure: Structure,
+        generator: np.random.Generator | None,
+        model: FactoredMDP | None = None,
+        known_rewards: NDArray[np.float64] | None = None,
+    ) -> Agent:
+        agent = super().agent_for(structure, generator, model, known_rewards)
+        if self.breaks_ties_by_tries:
+            self._check_ties(agent.planner)
+            counted = agent.statistics.structure
+            if self.planned_structure(counted) != counted:
+                raise InvalidParameter(
+                    f"the 'ties' parameter of {self.owner()}: {LEAST_TRIED} needs plans over the "
+                    f"states and actions that are counted; {self.owner()} plans in a larger model, "
+                    f"must be planner"
+                )
+            agent.statistics.tries()  # which refuses a model with too many pairs
+        return agent
 
     @abstractmethod
     def tables(self, agent: Agent) -> Tables:
@@ -355,7 +484,21 @@ class PlanningLearner(Learner):
         visits, previous = agent.statistics.visits, agent.steps_of_last_episode
         generator = agent.randomness if rule.draws else None
         begun = rule.start(agent.episodes + 1, visits, previous, generator)
-        return Decision(policy, begun.length, begun.limits)
+        wait = steps_until_affordable(agent.plan_seconds, agent.planner_calls, agent.steps)
+        if wait == 1:
+            return Decision(policy, begun.length, begun.limits)
+        # Counts must not end the episode before the next plan is affordable.
+        limits = np.maximum(begun.limits, visits + wait) if len(begun.limits) else begun.limits
+        return Decision(policy, max(wait, begun.length), limits)
+
+    @property
+    def max_sweeps(self) -> int:
+        """The most sweeps of a plan, where the planner has no limit of its own."""
+        return MAX_SWEEPS
+
+    @property
+    def ends_before_limits(self) -> bool:
+        return ends_before_limits(self.episodes)
 
     def rule(self, structure: Structure) -> EpisodeRule:
         """When to plan again, by the settings `episodes` and `length`.
@@ -370,10 +513,23 @@ class PlanningLearner(Learner):
     def planner_for(self, structure: Structure) -> tuple[Planner | None, str | None]:
         planner, reason = self.planner, None
         if planner is None:
-            planner, reason = choose_planner(structure, most_states=EXACT_STATES)
+            planner, reason = planner_for_learning(
+                structure,
+                rationed=self.episodes in OWN_RULES,
+                by_parts=self.horizon is None,
+            )
         if self.horizon is not None:
             planner = over_horizon(planner, self.horizon, self.owner(), reason)
-        return for_learning(planner, structure), reason
+        return for_learning(planner, structure, self.max_sweeps), reason
+
+    def plan_seconds(self, structure: Structure, planner: Planner | None) -> float:
+        if self.planner is not None or self.episodes not in OWN_RULES:
+            return 0.0
+        return predicted_plan_seconds(
+            structure,
+            isinstance(planner, Exact | SpanConstrained),
+            by_parts=isinstance(planner, Exact) and self.horizon is None,
+        )
 
 
 class OptimisticLearner(PlanningLearner):
@@ -400,10 +556,10 @@ class OptimisticLearner(PlanningLearner):
         return with_targets(planner, self.targets), reason
 
 
-def for_learning(planner: Any, structure: Structure) -> Planner:
+def for_learning(planner: Any, structure: Structure, max_sweeps: int = MAX_SWEEPS) -> Planner:
     """A planner for plans by the hundred: a tolerance at its default becomes 1e-3 times the sum of
-    the reward ranges (over 1 - discount, of discounted values), where no limit is set value
-    iteration gets one of 200 sweeps, and no basis is looked for; whatever was set otherwise
+    the reward ranges (over 1 - discount, of discounted values), value iteration without a limit of
+    its own gets one of `max_sweeps`, and no basis is looked for; whatever was set otherwise
     stays."""
     planner = without_search(planner)
     # A planner of the user's own need not be a dataclass; it is then used as it is.
@@ -421,7 +577,7 @@ def for_learning(planner: Any, structure: Structure) -> Planner:
     finite = getattr(planner, "criterion", None) == "finite"
     iterated = isinstance(planner, Exact | SpanConstrained) and not finite
     if iterated and planner.max_iterations is None:
-        changes["max_iterations"] = MAX_SWEEPS
+        changes["max_iterations"] = max_sweeps
     finished: Planner = replace(planner, **changes) if changes else planner
     return finished
 

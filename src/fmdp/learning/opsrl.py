@@ -14,11 +14,12 @@ communicating models (the paper's third version; the first one had sqrt(S) less)
 The paper gives psi, kappa and omega as O(.): the constants are 1 here. They are from memory of the
 paper, whose text was not at hand, but for the bound; its first bound has eta's two parts in it,
 D S^(7/4) A^(3/4) T^(1/4) and D S^(5/2) A. It knows T, for which t, the first step of the episode,
-stands here; max{1, log(t / rho)} in its beginning. It knows the rewards; here sample j has a mean
-of its own beside its row, drawn as PSRL draws one (posterior.py), with kappa for c.
+stands here; max{1, log(t / rho)} in its beginning. It knows the rewards, and so does
+`faithful=True` (`rewards=known`). By default sample j has a mean of its own beside its row, drawn
+as PSRL draws one (posterior.py), with kappa for c. There is no public code.
 
-`c` multiplies psi, kappa, omega, eta and the widths alike: c = 1 is as published, where eta is so
-large that small problems hardly ever leave the second line; towards 0 it becomes PSRL, one
+`c` multiplies psi, kappa, omega, eta and the widths alike. c = 1 is as in the theorem, where eta is
+so large that small problems hardly ever leave the second line. Towards 0 it becomes PSRL, one
 sample of a posterior that is ever narrower.
 
 Flat: A psi S^2 numbers, refused above 2^22. In factored form the extended model has one more action
@@ -30,9 +31,10 @@ would need rows in finite sets, a shape that the engine has not got.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -42,6 +44,7 @@ from fmdp.learning.agent import Agent, Decision
 from fmdp.learning.episodes import FOR_EVER
 from fmdp.learning.flat import Flat, each_table
 from fmdp.learning.posterior import reward_posterior, sample_logarithms
+from fmdp.learning.published import Published
 from fmdp.learning.statistics import Floats
 from fmdp.model import Alike, FactoredMDP, Structure
 from fmdp.model.entries import split_cells, split_reward_entries
@@ -99,15 +102,16 @@ def structure_with_samples(structure: Structure, samples: int) -> Structure:
     )
 
 
-class OPSRL(Flat):
+class OPSRL(Flat, Published):
     """Optimism over several posterior samples of every row, by Agrawal and Jia: flat."""
 
     name = "opsrl"
+    published: ClassVar[Mapping[str, object]] = {"rewards": "known"}
 
     c: float = setting(
         1.0,
         "times the number of samples, their spread and the visits that a row needs for them; 1 as "
-        "published, less explores less",
+        "in the theorem, less explores less",
         low=1e-9,
     )
     rho: float = setting(0.1, "failure probability of the bound", low=0.0, high=1.0, low_open=True)

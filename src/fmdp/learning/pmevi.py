@@ -24,10 +24,11 @@ third of rho each, and plans are then optimistic (docs/theory-span.md, section 8
 c0 is `span`, or (hi - lo) t^(1/5), which is enough from some t on (the paper's T^(1/5), T known).
 `c` multiplies the widths, beta and the errors of the differences; c0 is no width.
 
-The paper's text could not be compared: its structure, beta and T^(1/5) are from memory, all
-constants are those of the proofs named here. It sums the promises of past episodes in the place of
-t U, where U, the promise of today's set without learned differences, needs no history of optimism;
-and it bounds V by that of one function within d plus an error.
+The paper's text could not be compared, and there is no public code, so `faithful=True` is refused.
+Its structure, beta and T^(1/5) are from memory; all constants are those of the proofs named here.
+The paper sums the promises of past episodes in the place of t U, where U, the promise of today's
+set without learned differences, needs no history of optimism. It bounds V by that of one function
+within d plus an error.
 
 Passages are counted step by step; S^2 numbers each. Refused above 2^10 joint states.
 """

@@ -4,11 +4,17 @@ REGAL.C wants the best gain over the set among models whose optimal bias has a s
 nobody has computed that. Solved here is the relaxation by SCAL's operator (Fruit et al. 2018), the
 truncated optimistic backup min(Lv, min Lv + H), which is planner `span` on one factor: its gain is
 at least REGAL.C's wherever the truth is in the set and H is enough, which is what the regret bound
-O~(H S sqrt(A T)) rests on. `budget` is H, in the unit of the reward; without one it is found, as
-FSRL's is. The set is UCRL2's (ucrl2.py), and episodes end as UCRL2's do.
+O~(H S sqrt(A T)) rests on. The set is UCRL2's (ucrl2.py). `budget` is H, in the unit of the reward.
+
+There is no public code. The paper is told H; here it may be left out, and is then found as FSRL's
+is (budgets.py). With `faithful=True` it has to be given, and an episode ends as in the paper, when
+a pair is about to be played whose count has doubled. By default it ends when the count doubles.
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
 
 from fmdp.learning.agent import Agent
 from fmdp.learning.budgeted import SpanBudgeted
@@ -22,6 +28,7 @@ class REGAL(Flat, SpanBudgeted, SetLearner):
     """UCRL2's balls under a bound on the span, by Bartlett and Tewari, solved as SCAL: flat."""
 
     name = "regal"
+    published: ClassVar[Mapping[str, object]] = {"episodes": "before-doubling"}
 
     def tables(self, agent: Agent) -> OptimisticTables:
         return ucrl2_tables(agent.statistics, agent.steps + 1, self.rho, self.c)

@@ -6,20 +6,31 @@
 
 N = max{1, N(s, a)}, t the first step of the episode, S A the number of joint rows (or of classes of
 alike ones). The plan is that of the truncated optimistic backup min(Lv, min Lv + H), planner `span`
-on one factor. `budget` is H, in the unit of the reward; without one it is found, as FSRL's is.
-The interval is Maurer & Pontil's (2009) with 7 b for their logarithm, so that a cell fails at some
-N <= t with probability at most 4 t (rho / (2 S A t))^7: all unions are inside the constant. Regret
-O~(min(H, D) sqrt(Gamma S A T)), Gamma the most states that can follow a joint row.
+on one factor. `budget` is H, in the unit of the reward. The interval is Maurer & Pontil's (2009)
+with 7 b for their logarithm, so that a cell fails at some N <= t with probability at most
+4 t (rho / (2 S A t))^7: all unions are inside the constant. Regret O~(min(H, D) sqrt(Gamma S A T)),
+Gamma the most states that can follow a joint row.
 
-The paper's interval of the rewards is of the same Bernstein form with their sample variance, which
-our statistics do not keep: the interval here is Hoeffding's. What is played is greedy for the
-untruncated backup; the paper mixes two actions where the truncation cuts (docs/theory-span.md says
-why the regret argument does not need that), and perturbs the rows so that its operator converges,
-which the damped iteration does without. The constants 14, 49/3 and the logarithm are not compared
-with the paper's text; their coverage is measured (tests/learning/test_rivals.py).
+What the default changes:
+
+* The paper and the authors' public code are told H. Here it may be left out, and is then found as
+  FSRL's is (budgets.py), which is ours. With `faithful=True` it has to be given.
+* In the public code the failure probability is 1 / sqrt(t) and not a constant (`level`), plans stop
+  at (hi - lo) / sqrt(t) (`stopping`), and an episode ends when a pair is about to be played whose
+  count has doubled (`episodes=before-doubling`). `faithful=True` takes these.
+
+In either mode three things differ. The interval of the rewards is Hoeffding's, which the public
+code has as an option; with Bernstein's, which needs squares of rewards, it was published. What is
+played is greedy for the untruncated backup; the paper mixes two actions where the truncation cuts
+(docs/theory-span.md says why the regret argument does not need that). And the paper perturbs the
+rows so that its operator converges, which the damped iteration does without.
 """
 
 from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -31,6 +42,7 @@ from fmdp.learning.flat import Flat
 from fmdp.learning.sets import SetLearner
 from fmdp.learning.ucrl2 import reward_width
 from fmdp.model import OptimisticTables
+from fmdp.settings import setting
 
 Floats = NDArray[np.float64]
 
@@ -47,14 +59,26 @@ class SCAL(Flat, SpanBudgeted, SetLearner):
     """Bernstein boxes under a bound on the span, by Fruit, Pirotta, Lazaric and Ortner: flat."""
 
     name = "scal"
+    published: ClassVar[Mapping[str, object]] = {
+        "level": "inverse-root",
+        "episodes": "before-doubling",
+        "stopping": "inverse-root",
+    }
+
+    level: str = setting(
+        "constant",
+        "the failure probability in the widths: rho at every step, or 1 / sqrt(t)",
+        choices=("constant", "inverse-root"),
+    )
 
     def tables(self, agent: Agent) -> OptimisticTables:
         seen, of_cell, t = agent.statistics, agent.statistics.entries.cell_entry, agent.steps + 1
         shares = shares_of(seen.structure)
-        log_terms = np.log(2.0 * shares.transitions * t / self.rho)
+        rho = self.rho if self.level == "constant" else 1.0 / math.sqrt(t)
+        log_terms = np.log(2.0 * shares.transitions * t / rho)
         estimate = seen.transition_means()
         widths = self.c * bernstein_width(
             estimate, seen.transition_visits[of_cell], log_terms[of_cell]
         )
-        rewards = reward_width(seen.reward_visits, np.log(2.0 * shares.rewards * t / self.rho))
+        rewards = reward_width(seen.reward_visits, np.log(2.0 * shares.rewards * t / rho))
         return tables_of_boxes(seen, estimate - widths, estimate + widths, scaled(self.c, rewards))

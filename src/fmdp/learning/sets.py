@@ -5,10 +5,12 @@ has the promise
 
     P(the true rows and means are in the set at every step) >= 1 - rho
 
-for its constants as published. `c` multiplies every width and radius: with c < 1 the promise is
-given up for less exploration, and nothing else changes. Optimism is by nested targets: the corners
-of boxes and balls are too many to be actions of an extended FMDP, so neither targets=vertex nor the
-approximate planner can take them, and both are refused by name.
+at c = 1; tests/referee/confidence_sets.py checks it in exact arithmetic. `c` multiplies every width
+and radius. With c < 1 the promise is given up for less exploration, and nothing else changes.
+
+Optimism is by nested targets: the corners of boxes and balls are too many to be actions of an
+extended FMDP. So neither targets=vertex nor the approximate planner can take them, and both are
+refused by name.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from abc import abstractmethod
 
 from fmdp.errors import InvalidParameter
 from fmdp.learning.agent import Agent
-from fmdp.learning.learner import PlanningLearner
+from fmdp.learning.published import Published
 from fmdp.model import OptimisticTables, Structure
 from fmdp.model.spaces import shown
 from fmdp.planning.exact import Exact
@@ -26,11 +28,13 @@ from fmdp.planning.span import SpanConstrained
 from fmdp.settings import setting
 
 
-class SetLearner(PlanningLearner):
+class SetLearner(Published):
     """An optimistic learner whose sets are boxes or balls, planned with the exact planner."""
 
     c: float = setting(
-        1.0, "times every width of the confidence set; 1 as published, less explores less", low=0.0
+        1.0,
+        "times every width of the confidence set; 1 keeps its promise, less explores less",
+        low=0.0,
     )
     rho: float = setting(
         0.1, "failure probability of the confidence set", low=0.0, high=1.0, low_open=True

@@ -7,17 +7,22 @@ Rows that are known to be alike are one x here: they are counted together. The a
 entries and cells (entries.py) and are filled in place, by `record` or by the simulator's compiled
 loop through the same `count` of model/entries.py. An entry that was never visited has a row of mass
 0: what that means is for the confidence set or the posterior to say.
+
+A learner may know the mean rewards (`know_rewards`). Every reward entry then has a range that is
+its mean alone, so that bounds, samples and estimates, all of which stay inside the range, are the
+known mean whatever was observed. Observed rewards are counted all the same.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fmdp.errors import InvalidParameter
-from fmdp.model import Structure
+from fmdp.errors import InvalidParameter, TooLarge
+from fmdp.model import FactoredMDP, Structure
 from fmdp.model.entries import (
     NOT_JOINED,
     Counts,
@@ -32,12 +37,17 @@ from fmdp.model.entries import (
     split_reward_entries,
 )
 from fmdp.model.naming import Assignment, in_order
+from fmdp.model.spaces import project, shown
 from fmdp.parameters import quoted
 
 Floats = NDArray[np.float64]
 
 RANGE_TOLERANCE = 1e-9
 """How far an observed reward may lie outside its range, relative to the size of the range."""
+
+
+MOST_PAIRS = 1 << 24
+"""Up to so many pairs of a state and an action, times the number of factors, are tries counted."""
 
 
 class Statistics:
@@ -69,6 +79,8 @@ class Statistics:
         """The lower end of the range of every reward entry: [reward entries]."""
         self.reward_hi: Floats = np.repeat(np.array(hi, dtype=np.float64), rows)[firsts]
         """The upper end."""
+        self.known_rewards: Floats | None = None
+        """The mean of every reward entry where the learner knows it; else None."""
         self.joined: Entries = NOT_JOINED
         """`entries`, where these are of joint states and actions; else nothing."""
         self._joint = np.zeros(len(structure.sizes), dtype=np.int64)
@@ -89,6 +101,45 @@ class Statistics:
     def reward_sums(self) -> Floats:
         """The sum of the observed rewards of every reward entry: [reward entries]."""
         return self.counts.reward_sums
+
+    def rewards_of(self, model: FactoredMDP) -> Floats:
+        """Return the mean of every reward entry in a model: [reward entries].
+
+        Parameters
+        ----------
+        model
+            A model with the structure that the steps are taken in.
+        """
+        rows = [np.asarray(table, dtype=np.float64).reshape(-1) for table in model.rewards]
+        return self._known(np.concatenate(rows) if rows else np.zeros(0))
+
+    def _known(self, rows: Floats) -> Floats:
+        means: Floats = rows[first_rows(self.structure).rewards]
+        return np.clip(means, self.reward_lo, self.reward_hi)
+
+    def know_rewards(self, means: Floats) -> None:
+        """Take the mean of every reward entry as known.
+
+        Parameters
+        ----------
+        means
+            As `rewards_of` gives them: [reward entries].
+        """
+        self.known_rewards = self.reward_lo = self.reward_hi = means
+
+    def tries(self) -> Index:
+        """Return how often every joint action was tried in every state: [S, A].
+
+        That is the sum, over the transition factors, of the visits to the row that the action uses
+        there; with one factor it is N(s, a).
+
+        Raises
+        ------
+        TooLarge
+            Where there are too many joint states and actions.
+        """
+        total: Index = self.visits[transition_entries_of_pairs(self.structure)].sum(axis=0)
+        return total
 
     def record(
         self,
@@ -116,6 +167,18 @@ class Statistics:
         observed = self.check(state, action, rewards, next_state)
         locate(self.entries, self._joint, self._found)
         count(self.entries, self._found, self._next, observed, self.counts)
+
+    def entries_of(self, state: Sequence[int], action: Sequence[int]) -> Index:
+        """Return the entries that are visited by this action in this state: one per factor.
+
+        Parameters
+        ----------
+        state, action
+            One value for each variable, by number.
+        """
+        found = np.zeros_like(self._found)
+        locate(self.entries, np.array([*state, *action], dtype=np.int64), found)
+        return found
 
     def check(
         self,
@@ -212,7 +275,10 @@ class Statistics:
         return means
 
     def reward_means(self) -> Floats:
-        """R-hat of every reward entry: [reward entries]; 0 where nothing was seen."""
+        """R-hat of every reward entry, [reward entries], 0 where nothing was seen; the mean itself
+        where it is known."""
+        if self.known_rewards is not None:
+            return self.known_rewards.copy()
         means: Floats = self.reward_sums / np.maximum(self.reward_visits, 1)
         return means
 
@@ -253,3 +319,22 @@ class Statistics:
             split_reward_entries(s, self.reward_visits)[k],
             split_reward_entries(s, self.reward_sums)[k],
         )
+
+
+@lru_cache(maxsize=8)
+def transition_entries_of_pairs(structure: Structure) -> Index:
+    """Return the entry of every transition factor at every state and joint action: [m, S, A]."""
+    s, entries = structure, entries_of(structure)
+    numbers = s.m * s.n_states * s.n_actions
+    if numbers > MOST_PAIRS:
+        raise TooLarge(
+            f"{shown(s.n_states)} joint states and {shown(s.n_actions)} joint actions of {s.m} "
+            f"factors make {shown(numbers)} counts of tries; at most {MOST_PAIRS} are allowed",
+            8 * numbers,
+            8 * MOST_PAIRS,
+        )
+    found = np.empty((s.m, s.n_states * s.n_actions), dtype=np.int64)
+    for factor, scope in enumerate(s.transition_scopes):
+        rows = entries.first_row[factor] + project(s.sizes, scope)
+        found[factor] = entries.entry_of_row[rows] if len(entries.entry_of_row) else rows
+    return found.reshape(s.m, s.n_states, s.n_actions)

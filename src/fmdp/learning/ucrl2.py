@@ -3,15 +3,27 @@
     |P(. | s, a) - P-hat|_1 <= sqrt(14 S log(2 A t / rho) / max{1, N(s, a)})
     |R(s, a) - R-hat| <= (hi - lo) sqrt(7 log(2 S A t / rho) / (2 max{1, N(s, a)}))
 
-with t the first step of the episode, and [lo, hi] the range of the summed reward. Episodes end when
-the count of a joint state and action has doubled. Regret O(D S sqrt(A T log(T / rho))) with
-probability 1 - rho.
+with t the first step of the episode, and [lo, hi] the range of the summed reward. Regret
+O(D S sqrt(A T log(T / rho))) with probability 1 - rho.
 
 S A is the number of joint rows, or of classes of them where rows are known to be alike (and A that
 number divided by S); the paper has no such rows.
+
+Of several equally good actions the least tried is taken, as in the public code of StatisticalRL.
+
+What the default changes, and `faithful=True` takes back:
+
+* an episode ends when the count of a joint state and action has doubled; in the paper it ends when
+  such a pair is about to be played again (`episodes=before-doubling`);
+* plans have one precision; in the paper they stop at 1 / sqrt(t), in the public code,
+  whose choice is taken, at 1 / t (`stopping`);
+* rho = .1; in the public code's experiments it is .05.
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -55,6 +67,12 @@ class UCRL2(Flat, SetLearner):
     """Optimism over balls around the joint rows, by Jaksch, Auer and Ortner: flat."""
 
     name = "ucrl2"
+    ties = "least-tried"  # as in the public code of StatisticalRL
+    published: ClassVar[Mapping[str, object]] = {
+        "rho": 0.05,
+        "episodes": "before-doubling",
+        "stopping": "inverse",
+    }
 
     def tables(self, agent: Agent) -> OptimisticTables:
         return ucrl2_tables(agent.statistics, agent.steps + 1, self.rho, self.c)

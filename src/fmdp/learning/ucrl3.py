@@ -2,39 +2,87 @@
 
 A value q of P(s' | s, a) is plausible while |P-hat - q| is at most the smaller of a Bernstein and a
 sub-Gaussian bound with the variance of a Bernoulli variable of mean q itself (`bernoulli_ends` of
-concentration.py), each for all N(s, a) at once; the reward has Laplace's bound. All at the level
+concentration.py), each for all N(s, a) at once. A reward's mean is at most R-hat plus the smaller
+of Laplace's and an empirical Bernstein bound. All are at the level
 
     delta = rho / (S A (3 + 3 S)),
 
 three for the reward of a joint row and three for each of its S cells, as in the authors' code.
 Regret O~((D + sqrt(sum over s, a of D_s^2 L_{s,a})) sqrt(T)), with local diameters D_s and the
-effective supports L of the rows.
+effective supports L of the rows. Ends are computed once for every different pair of counts.
 
-The peeling term is that of concentration.py, from N = 2 on; the authors' code has
-log(eta N) log(eta^2 N) in it, from N = 1 on.
+What the default changes:
 
-Two things of the paper are left out: the empirical Bernstein bound of the rewards, for which our
-statistics do not keep squares, and the near-optimistic support selection, a heuristic inside the
-paper's value iteration that leaves out states of little probability; optimism here is that of the
-box, exactly. Ends are computed once for every different pair of counts.
+* The refined variance q (1 - q) for q > 1/2 belongs to the lower end of an interval. The public
+  code gives it to the upper end, and loses a q near 1 up to thousands of times as often as it may.
+* Where P-hat = 1 the public code raises the lower end to .5^(1/N). That is no confidence bound, and
+  it is what makes the published regret: without it plans stay optimistic about moves that always
+  led to the same state.
+* The peeling term is that of concentration.py, from N = 2 on; the public code has
+  log(eta N) log(eta^2 N) in it, from N = 1 on.
+* Episodes, the precision of plans and rho are as UCRL2's (ucrl2.py).
+
+`faithful=True` takes all of these back; the first three are `bounds=public`. In either mode two
+things differ. Our statistics keep no squares of rewards: the variance in the Bernstein bound of a
+reward is replaced by the largest that its mean allows, (hi - R-hat) (R-hat - lo), which is exact
+for rewards at an end of their range. And the near-optimistic support selection is left out, a
+heuristic inside the value iteration that skips states of little probability: optimism here is that
+of the box, exactly. (The public code adds up the numbers of states there, and not their
+probabilities.)
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import ClassVar
+
 import numpy as np
 
 from fmdp.learning.agent import Agent
-from fmdp.learning.concentration import bernoulli_ends, laplace_width
-from fmdp.learning.confidence import scaled, shares_of, tables_of_boxes
+from fmdp.learning.concentration import (
+    bernoulli_ends,
+    empirical_bernstein_width,
+    laplace_width,
+    peeling_term,
+    public_peeling_term,
+    public_ucrl3_ends,
+)
+from fmdp.learning.confidence import Floats, scaled, shares_of, tables_of_boxes
 from fmdp.learning.flat import Flat
 from fmdp.learning.sets import SetLearner
+from fmdp.learning.statistics import Statistics
+from fmdp.learning.ucrl2 import UCRL2
 from fmdp.model import OptimisticTables
+from fmdp.settings import setting
+
+
+def reward_width(statistics: Statistics, delta: Floats, public: bool) -> Floats:
+    """Return the smaller of Laplace's and the empirical Bernstein bound of every mean reward, in
+    units of its range; infinite for what was never seen."""
+    visits = statistics.reward_visits
+    lo, hi = statistics.reward_lo, statistics.reward_hi
+    ranges = np.where(hi > lo, hi - lo, 1.0)
+    mean = np.clip((statistics.reward_means() - lo) / ranges, 0.0, 1.0)
+    if public:
+        n, peeling = np.maximum(1, visits), public_peeling_term(visits, delta)
+    else:
+        n, peeling = np.maximum(2, visits), peeling_term(visits, delta)
+    bernstein = empirical_bernstein_width(mean, n, peeling)
+    return np.minimum(laplace_width(visits, delta), np.where(visits > 0, bernstein, np.inf))
 
 
 class UCRL3(Flat, SetLearner):
     """Optimism over boxes of two bounds around the joint rows, by Bourel and others: flat."""
 
     name = "ucrl3"
+    ties = "least-tried"  # as in the public code of StatisticalRL
+    published: ClassVar[Mapping[str, object]] = {**UCRL2.published, "bounds": "public"}
+
+    bounds: str = setting(
+        "proven",
+        "a confidence set, or what the public code computes, which is none",
+        choices=("proven", "public"),
+    )
 
     def tables(self, agent: Agent) -> OptimisticTables:
         seen, of_cell = agent.statistics, agent.statistics.entries.cell_entry
@@ -46,6 +94,8 @@ class UCRL3(Flat, SetLearner):
         )
         visits, counts = np.divmod(pairs, most)
         estimate = counts / np.maximum(1, visits)
-        lower, upper = bernoulli_ends(estimate, visits.astype(np.float64), delta, self.c)
-        rewards = laplace_width(seen.reward_visits, self.rho / (shares.rewards * (3 + 3 * states)))
+        public = self.bounds == "public"
+        ends = public_ucrl3_ends if public else bernoulli_ends
+        lower, upper = ends(estimate, visits.astype(np.float64), delta, self.c)
+        rewards = reward_width(seen, self.rho / (shares.rewards * (3 + 3 * states)), public)
         return tables_of_boxes(seen, lower[place], upper[place], scaled(self.c, rewards))

@@ -4,19 +4,28 @@
     |R_k(x) - R-hat_k(x)| <= (hi - lo) sqrt(log(4 l |X[Z_k]| t / rho) / N(x))
 
 The second is the paper's 4 sigma^2 log(4 l |X[Z_k]| k / rho) at sigma = (hi - lo) / 2, which every
-reward inside [lo, hi] has. Two things differ from the paper, which plans for a fixed number of
-steps and has k, the number of the episode, in both logarithms. By default plans are for ever and
-episodes end when a count has doubled (`episodes=fixed` with `horizon` has the paper's, but for its
-resets); and t, the number of the first step of the episode, stands for k. It is at least N(x) + 1
-(m t is, where factors share a row), so that by Weissman et al. 2003 one union over N = 1, 2, ...
-gives the promise, with room: a row fails with probability at most
+reward inside [lo, hi] has. t, the number of the first step of the episode, stands for the paper's
+k, the number of the episode. It is at least N(x) + 1 (m t is, where factors share a row), so that
+by Weissman et al. 2003 one union over N = 1, 2, ... gives the promise, with room: a row fails with
+probability at most
 
     sum_N 2^|S_i| (rho / (4 m |X[Z_i]| N))^(2 |S_i|)  <=  rho^2 / (4 m^2 |X[Z_i]|^2).
+
+The paper plans for H steps and resets the state: `episodes=fixed` with `horizon` has that but for
+the resets. By default plans are for ever and episodes end when a count has doubled, as in the
+public code of Talebi, Jonsson & Maillard 2021. `faithful=True` takes that code's other choices:
+rho = .01, plans that stop at 1 / sqrt(t), and the first of several tied actions. Its radii are
+those above, but not its set: it adds the whole radius, and not half of it, to the probability of
+every value, multiplies the upper ends of all factors and plans over joint rows with these ends.
+Such a set of joint rows is not offered.
 
 Regret in the episodic setting O~(sum over factors of |S_i| sqrt(|X[Z_i]| T)), times a diameter.
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -49,6 +58,11 @@ class UCRLFactored(SetLearner):
     """Optimism over balls around the rows of every factor, by Osband and Van Roy."""
 
     name = "ucrl-factored"
+    published: ClassVar[Mapping[str, object]] = {
+        "rho": 0.01,
+        "stopping": "inverse-root",
+        "planner": "exact,ties=first",
+    }
 
     def tables(self, agent: Agent) -> OptimisticTables:
         seen, t = agent.statistics, agent.steps + 1
