@@ -9,7 +9,8 @@ from typing import ClassVar
 import pytest
 
 from fmdp.errors import FmdpError
-from fmdp.registries import Registry, code_digest
+from fmdp.foreign_code import code_digest
+from fmdp.registries import Registry
 from fmdp.settings import Settings, setting
 
 

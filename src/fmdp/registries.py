@@ -11,22 +11,18 @@ is the same definition anew (a notebook's cell that was run again).
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
 import importlib
 import inspect
-import pickle
 import re
 import sys
-import textwrap
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
-from types import CodeType, ModuleType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from fmdp.errors import FmdpError, InvalidParameter, UnknownName, did_you_mean
+from fmdp.foreign_code import place_of
 from fmdp.parameters import quoted, split_assignments
 from fmdp.settings import Settings
 
@@ -212,154 +208,6 @@ def register(kind: type[Kind]) -> type[Kind]:
 def is_place(text: str) -> bool:
     """Whether a text is module:Class, or module:function."""
     return _PLACE.fullmatch(text) is not None
-
-
-def place_of(thing: Any) -> str:
-    """ "module:Class" of a class or function."""
-    return f"{thing.__module__}:{thing.__qualname__}"
-
-
-def is_own(thing: Any) -> bool:
-    """Whether it is fmdp's own code, whose results RESULTS_VERSION stands for."""
-    return str(thing.__module__).partition(".")[0] == "fmdp"
-
-
-def code_digest(thing: Any) -> str:
-    """A digest of code that is not fmdp's own, by which its runs are known.
-
-    Of a class its source and that of the classes above it; of a function its source; of a method
-    that is bound, the object too. With them what they close over, their defaults, the values of the
-    module's variables that they name, and the functions and classes of the same module that they
-    name, in the same way. What lives in other modules, and files that are read, are not seen.
-    """
-    digest = hashlib.sha256()
-    for part in _code_of(thing, set()):
-        digest.update(part)
-    return digest.hexdigest()
-
-
-def _code_of(thing: Any, seen: set[int]) -> Iterator[bytes]:
-    if id(thing) in seen:
-        return
-    seen.add(id(thing))
-    if isinstance(thing, type):
-        for part in thing.__mro__[:-1]:
-            if not is_own(part) and part.__module__ not in sys.stdlib_module_names:
-                yield _source(part)
-                for name, value in sorted(vars(part).items()):
-                    yield from _member(name, value, seen)
-    elif hasattr(thing, "__func__"):
-        yield _content(thing.__self__)
-        yield from _code_of(thing.__func__, seen)
-    elif hasattr(thing, "__code__"):
-        yield _source(thing)
-        if "<lambda>" in thing.__qualname__:
-            yield _bytecode(thing)  # the source of a lambda is its line, and another's too
-        yield from _held(thing, seen)
-    else:
-        yield _content(thing)
-
-
-def _member(name: str, value: Any, seen: set[int]) -> Iterator[bytes]:
-    """Of what a class has: what its methods hold, and plain values, which may be set later."""
-    # What a static method, a class method or a property is made of.
-    inner = getattr(value, "__func__", None) or getattr(value, "fget", None) or value
-    if hasattr(inner, "__code__"):
-        yield from _held(inner, seen)
-    elif isinstance(value, bool | int | float | str | bytes | tuple) and not name.startswith("__"):
-        yield name.encode() + repr(value).encode()
-
-
-def _held(function: Any, seen: set[int]) -> Iterator[bytes]:
-    """What a function holds: defaults, closed-over values, and what it names of its module."""
-    yield _content((function.__defaults__, function.__kwdefaults__))
-    for cell in function.__closure__ or ():
-        try:
-            held = cell.cell_contents
-        except ValueError:  # not set yet, as `__class__` while a class is being made
-            continue
-        yield from _code_of(held, seen) if _is_code(held) and not is_own(held) else [_content(held)]
-    module = function.__globals__
-    for name in sorted(_names_in(function.__code__) & module.keys()):
-        value = module[name]
-        if isinstance(value, ModuleType):
-            continue
-        if _is_code(value):
-            if value.__module__ == function.__module__ and not is_own(value):
-                yield name.encode()
-                yield from _code_of(value, seen)
-        else:
-            with contextlib.suppress(InvalidParameter):  # what cannot be told apart is not seen
-                yield name.encode() + _content(value)
-
-
-def _is_code(value: Any) -> bool:
-    return isinstance(value, type) or hasattr(value, "__code__")
-
-
-def _names_in(code: CodeType) -> set[str]:
-    """The names that a function uses, those inside it too."""
-    inside = [one for one in code.co_consts if isinstance(one, CodeType)]
-    return set(code.co_names).union(*(_names_in(one) for one in inside))
-
-
-def content_digest(value: Any) -> str:
-    """A digest of what a value is: equal for equal ones, as far as their content can be seen."""
-    return f"sha256:{hashlib.sha256(_content(value)).hexdigest()}"
-
-
-def _content(value: Any) -> bytes:
-    """What a value that a function holds is: its repr may leave out most of an array, and be the
-    same for two objects."""
-    if value is None or isinstance(value, bool | int | float | complex | str | bytes):
-        return repr(value).encode()
-    if isinstance(value, tuple | list):
-        inside = b",".join(map(_content, value))
-        return type(value).__name__.encode() + b"(" + inside + b")"
-    if isinstance(value, dict):
-        return b"dict" + _content([part for pair in value.items() for part in pair])
-    if hasattr(value, "dtype") and hasattr(value, "tobytes"):
-        head = repr((str(value.dtype), getattr(value, "shape", ()))).encode()
-        return head + bytes(value.tobytes())
-    if isinstance(value, type) or hasattr(value, "__code__"):
-        return (place_of(value) + ("" if is_own(value) else code_digest(value))).encode()
-    try:
-        return place_of(type(value)).encode() + pickle.dumps(value, protocol=5)
-    except Exception:
-        raise InvalidParameter(
-            f"{quoted(value)} cannot be told from others by its content, so that a learner or rule "
-            f"which holds it cannot be compared; hand over what is inside it"
-        ) from None
-
-
-def _source(thing: Any) -> bytes:
-    try:
-        return textwrap.dedent(inspect.getsource(thing)).encode()
-    except (OSError, TypeError):  # typed into a prompt: no source, but code
-        if not isinstance(thing, type):
-            return _bytecode(thing)
-        found = [repr(vars(thing).get("__annotations__")).encode()]
-        for name, value in vars(thing).items():
-            # What a static method, a class method or a property is made of.
-            inner = getattr(value, "__func__", None) or getattr(value, "fget", None) or value
-            if hasattr(inner, "__code__"):
-                found.append(name.encode() + _bytecode(inner))
-            elif isinstance(inner, bool | int | float | str | bytes):
-                found.append(repr((name, inner)).encode())
-        return b"\n".join(found)
-
-
-def _bytecode(function: Any) -> bytes:
-    code = getattr(function, "__code__", None)
-    return place_of(type(function)).encode() if code is None else _code_bytes(code)
-
-
-def _code_bytes(code: CodeType) -> bytes:
-    """Of a function, with those that are written inside it."""
-    inside = [one for one in code.co_consts if isinstance(one, CodeType)]
-    constants = [one for one in code.co_consts if not isinstance(one, CodeType)]
-    head = bytes(code.co_code) + repr((constants, code.co_names)).encode()
-    return head + b"".join(map(_code_bytes, inside))
 
 
 def attribute_at(

@@ -164,9 +164,9 @@ def test_the_hash_knows_what_is_left_out_and_not_why() -> None:
         ("oracle", "circle:40", None),
         ("random", "circle:40", None),
         ("fsrl", "circle:13", None),
-        ("fsrl", "circle:14", "goes over all states in each of its hundreds of plans"),
-        ("fsrl,budget=3", "circle:40", "1,099,511,627,776; up to 8,192 are compared"),
-        ("ucrl-factored", "circle:14", "need the exact planner"),
+        ("fsrl", "circle:20", "a sweep over 1,048,576 states and 21 joint actions"),
+        ("fsrl,budget=3", "circle:40", "1,099,511,627,776 states; exact is the default up to"),
+        ("ucrl-factored", "circle:18", "need the exact planner"),
         ("tsde", "circle:9", None),
         ("tsde", "circle:11", "is flat: 2048 joint states"),
     ],
@@ -220,6 +220,12 @@ def test_the_wide_suite_is_wide_and_fits_flat_learners_on_most() -> None:
     families = {name.partition(":")[0] for name in problems}
     assert {"circle", "machines", "maintenance", "jao", "riverswim", "random"} <= families
     assert any(3 in model.structure.state_sizes for model in models)
+    # Two networks with several draws of their random tables, for statements about draws at large.
+    for network in ("circle:4", "grid:6"):
+        draws = {
+            name for name in problems if name in (network, *(f"{network},seed={k}" for k in (2, 3)))
+        }
+        assert len(draws) == 3
     cells = [model.structure.n_actions * model.structure.n_states**2 for model in models]
     assert sum(count > CELLS for count in cells) == 1
     # Plans of a flat learner go through all of these, thousands of times.

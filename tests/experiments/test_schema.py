@@ -133,7 +133,7 @@ def test_an_old_store_is_read_where_nothing_can_be_written(
 
 def test_an_old_store_is_migrated_when_it_is_opened_for_writing(old: Path) -> None:
     Store.create(old.parent).close()
-    assert raw(old)["meta"][-1] == ("schema_version", "3")
+    assert raw(old)["meta"][-1] == ("schema_version", "4")
     assert_the_same(old.parent, read_only=True)
     once = raw(old)
     assert_the_same(old.parent, read_only=False)
@@ -265,7 +265,7 @@ def test_a_migration_that_fails_leaves_the_old_store(
         raise sqlite3.OperationalError("disk is full")
 
     monkeypatch.setitem(schema.MIGRATIONS, 1, broken)
-    with pytest.raises(FileProblem, match="cannot be brought to schema version 3: disk is full"):
+    with pytest.raises(FileProblem, match="cannot be brought to schema version 4: disk is full"):
         Store.create(old.parent)
     assert raw(old) == before
 

@@ -128,3 +128,18 @@ def test_formulas() -> None:
     assert geometric_mean([2.0, 8.0]) == pytest.approx(4.0)
     assert geometric_mean([0.0, 8.0]) == 0.0
     assert place_among(3.0, [1.0, 2.0, 3.0, 3.0, 4.0]) == 3
+
+
+def test_medians_that_differ_by_rounding_share_a_place() -> None:
+    """.1 added up three times is not .3, and nobody is first because of that."""
+    found = standings([cell("a", [0.1 + 0.1 + 0.1]), cell("b", [0.3]), cell("c", [0.301])])
+    assert {one.label: one.place for one in found} == {"a": 1, "b": 1, "c": 3}
+
+
+def test_standings_have_the_intervals_of_median_and_mean() -> None:
+    (few,) = standings([cell("a", [1.0, 2.0, 3.0])])
+    assert (few.interval_low, few.interval_high) == (None, None)
+    half = 4.302652729911275 / math.sqrt(3)
+    assert (few.mean_low, few.mean_high) == (pytest.approx(2 - half), pytest.approx(2 + half))
+    (six,) = standings([cell("a", [5.0, 1.0, 9.0, 2.0, 4.0, 3.0])])
+    assert (six.interval_low, six.interval_high) == (1.0, 9.0)

@@ -275,7 +275,7 @@ def test_a_newer_schema_version_is_refused(store: Store) -> None:
     raw.commit()
     raw.close()
     before = store.path.read_bytes()
-    words = "has schema version 99; this fmdp reads versions up to 3"
+    words = "has schema version 99; this fmdp reads versions up to 4"
     assert words in refusal(store.path.parent)
     with pytest.raises(FileProblem, match=words):
         Store.create(store.path.parent)

@@ -7,4 +7,4 @@ Whether one does, tests/experiments/fingerprints.json tells; CHANGELOG.md says w
 
 from __future__ import annotations
 
-RESULTS_VERSION = 4
+RESULTS_VERSION = 5

@@ -2,16 +2,18 @@
 
 A cell is one learner with one set of parameters, one planner with its settings and one number of
 steps, on one model (by content); its runs differ in their seeds alone. Of runs that differ in
-nothing but the `results_version` the newest counts and the others are left out; so it is with a
-learner or rule of one's own whose code has changed between sweeps under one label. A cell is called
-what the first spec that asks for it calls it; where two would be called the same, what differs
-between them is added. Frames and reports take their names from here, so they agree.
+nothing but the `results_version` the newest counts and the others are left out. Of runs under one
+label that differ in nothing but the code of a learner or rule of the user's, the code that was
+asked for last counts: after an edit is reverted and the sweep is started again, the old runs are
+back. A cell is called what the spec that asked for it last calls it; where two would be called the
+same, what differs between them is added. Runs that only forgotten specs ask for are not shown.
+Frames and reports take their names from here, so they agree.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -50,7 +52,8 @@ class SortedRuns:
     damaged: int
     """Runs that are not what was stored and that no spec asks for; they are left out."""
     superseded: int
-    """Runs of an older results version, or of older code, where there is a newer one."""
+    """Runs that are not shown: of an older results version where there is a newer one, or of other
+    code than the code that was asked for last."""
     left_out: tuple[LeftOut, ...]
     """Pairs that a comparison asked for and that do not fit; none that there are runs of."""
 
@@ -65,70 +68,102 @@ def sorted_runs(store: Store, specs: Sequence[StoredSpec] | None = None) -> Sort
 
 
 def _sorted(store: Store, specs: Sequence[StoredSpec] | None) -> SortedRuns:
-    labels: dict[str, str] = {}
-    # Where a spec first asks for the cell of a run; a first seed that failed moves nothing.
-    places: dict[str, int] = {}
-    first: dict[tuple[str, str, str], int] = {}
-    codes: dict[str, str] = {}
-    asked: dict[str, int] = {}
     all_specs = store.specs() if specs is None else specs
-    for number, spec in enumerate(all_specs):
-        own_code = _codes(spec)
-        for member in store.members(spec.hash):
-            labels.setdefault(member.key, member.label)
-            cell = (spec.hash, member.model, member.label)
-            places.setdefault(member.key, first.setdefault(cell, len(first)))
-            codes[member.key] = own_code.get((member.problem, member.label), "")
-            asked[member.key] = number
+    asked = _Asked(store, all_specs)
     damaged = store.damaged()
-    wanted = [key for key in damaged if key in places or (specs is None and not places)]
+    wanted = [key for key in damaged if key in asked.places or (specs is None and not asked.places)]
     if wanted:
         more = f" ({len(wanted) - 1:,} more are damaged)" if len(wanted) > 1 else ""
         raise Damaged(damaged[wanted[0]] + more)
-    # Of what is called the same and differs in its code alone, the newest spec's counts.
-    newest: dict[tuple[CellKey, str], tuple[int, str]] = {}
-    for run in store.runs(skipping=damaged):
-        if code := codes.get(run.key, ""):
-            same = cell_key(run), labels[run.key]
-            newest[same] = max(newest.get(same, (-1, "")), (asked[run.key], code))
-
-    def superseded(run: StoredRun) -> bool:
-        code = codes.get(run.key, "")
-        return bool(code) and newest[cell_key(run), labels[run.key]][1] != code
-
-    sound = store.runs(status="done", skipping=damaged)
-    stored = sorted(sound, key=lambda run: places.get(run.key, len(first)))
-    if specs is not None:
-        stored = [run for run in stored if run.key in places]
-    done = [run for run in stored if not superseded(run)]
+    runs = list(store.runs(skipping=damaged))
+    if specs is None:
+        runs = _remembered(runs, store.hidden(), asked)
+    else:
+        runs = [run for run in runs if run.key in asked.places]
+    older = _of_older_code(runs, asked)
+    stored = sorted(
+        (run for run in runs if run.status == "done"),
+        key=lambda run: asked.places.get(run.key, len(asked.places)),
+    )
     by_cell: dict[CellKey, list[StoredRun]] = {}
-    for run in done:
-        by_cell.setdefault(cell_key(run, codes.get(run.key, "")), []).append(run)
-    kept = {key: _newest(runs) for key, runs in by_cell.items()}
-    cells = {key: _called(runs, labels) for key, runs in kept.items()}
+    for run in stored:
+        if run.key not in older:
+            by_cell.setdefault(cell_key(run), []).append(run)
+    kept = {key: _newest(own) for key, own in by_cell.items()}
+    cells = {key: _called(own, asked.labels) for key, own in kept.items()}
     named = _by_problem(cells)
-    asked_for = places or None if specs is None else places
     failed = []
-    for run in store.runs(status="failed", skipping=damaged):
-        if (asked_for is None or run.key in asked_for) and not superseded(run):
-            own = named.get(cell_key(run, codes.get(run.key, ""))) or _called((run,), labels)
-            failed.append((own.problem, own.label, run))
+    for run in runs:
+        counts = run.key in asked.places or not asked.places
+        if run.status == "failed" and counts and run.key not in older:
+            cell = named.get(cell_key(run)) or _called((run,), asked.labels)
+            failed.append((cell.problem, cell.label, run))
     return SortedRuns(
         cells=tuple(named.values()),
         failed=tuple(failed),
-        missing=len(set(places) - {run.key for run in stored} - store.keys("failed")),
+        missing=len(asked.places.keys() - {run.key for run in stored} - store.keys("failed")),
         damaged=len(damaged),
-        superseded=len(stored) - sum(len(runs) for runs in kept.values()),
+        superseded=len(stored) - sum(len(own) for own in kept.values()),
         left_out=_left_out(all_specs, named.values()),
     )
 
 
-def _codes(spec: StoredSpec) -> dict[tuple[str, str], str]:
-    """(problem, label) -> the digests of its code, where that is not fmdp's own."""
+class _Asked:
+    """What some specs ask for: the labels and the order of runs, by their keys.
+
+    Where several specs ask for a run, the one that was asked for last gives it its label, and the
+    one that was added first its place.
+    """
+
+    def __init__(self, store: Store, specs: Sequence[StoredSpec]) -> None:
+        self.labels: dict[str, str] = {}
+        self.requests: dict[str, int] = {}
+        """The number of the last request for a run."""
+        self.places: dict[str, int] = {}
+        """The number of the cell of a run. All seeds of a cell have one place, so that a first seed
+        that failed moves nothing."""
+        members = {spec.hash: store.members(spec.hash) for spec in specs}
+        for number, spec in enumerate(specs):
+            for member in members[spec.hash]:
+                self.labels[member.key] = member.label
+                self.requests[member.key] = number
+        cells: dict[tuple[str, str, str], int] = {}
+        for spec in sorted(specs, key=lambda spec: (spec.added, spec.hash)):
+            for member in members[spec.hash]:
+                cell = (spec.hash, member.model, member.label)
+                self.places.setdefault(member.key, cells.setdefault(cell, len(cells)))
+
+
+def _remembered(
+    runs: Sequence[StoredRun], hidden: Collection[str], asked: _Asked
+) -> list[StoredRun]:
+    """Leave out the runs that only forgotten specs ask for, with runs of the same cells that no
+    spec asks for any more (those of an older results version)."""
+    if not hidden:
+        return list(runs)
+    shown = {cell_key(run) for run in runs if run.key in asked.places}
+    gone = {cell_key(run) for run in runs if run.key in hidden} - shown
+    return [run for run in runs if run.key not in hidden and cell_key(run) not in gone]
+
+
+def _of_older_code(runs: Iterable[StoredRun], asked: _Asked) -> set[str]:
+    """Return the keys of runs that differ in their code alone from runs that were asked for later
+    under the same label."""
+    latest: dict[tuple[CellKey, str | None], tuple[int, CellKey]] = {}
+    current: dict[CellKey, set[CellKey]] = {}
+    with_code = [run for run in runs if run.code]
+    for run in with_code:
+        if run.key in asked.labels:
+            same = _without_code(run), asked.labels[run.key]
+            request = asked.requests[run.key], cell_key(run)
+            latest[same] = max(latest.get(same, request), request)
+    for (base, _), (_, key) in latest.items():
+        current.setdefault(base, set()).add(key)
+    # A run that no spec asks for any more has no label of its own.
     return {
-        (cell["problem"], cell["label"]): canonical_json(cell["code"])
-        for cell in spec.resolved.get("cells", ())
-        if "code" in cell
+        run.key
+        for run in with_code
+        if _without_code(run) in current and cell_key(run) not in current[_without_code(run)]
     }
 
 
@@ -142,10 +177,15 @@ def _left_out(specs: Iterable[StoredSpec], cells: Iterable[CellRuns]) -> tuple[L
     return tuple(one for pair, one in found.items() if pair not in running)
 
 
-def cell_key(run: StoredRun, code: str = "") -> CellKey:
-    """Equal exactly for the runs of one cell; `code` is that of a learner of one's own."""
+def cell_key(run: StoredRun) -> CellKey:
+    """Return a key that is equal exactly for the runs of one cell."""
+    code = canonical_json(run.code) if run.code else ""
+    return (*_without_code(run)[:-1], code)
+
+
+def _without_code(run: StoredRun) -> CellKey:
     parameters, settings = canonical_json(run.parameters), canonical_json(run.planner_settings)
-    return run.model, run.steps, run.learner, parameters, run.planner or "", settings, code
+    return run.model, run.steps, run.learner, parameters, run.planner or "", settings, ""
 
 
 def _newest(runs: Iterable[StoredRun]) -> tuple[StoredRun, ...]:

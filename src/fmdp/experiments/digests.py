@@ -34,14 +34,28 @@ _ROWS: dict[Kind, tuple[str, ...]] = {
         "SELECT * FROM curves WHERE run = ? ORDER BY measure, t",
     ),
 }
+_ROWS_IF_ANY: dict[Kind, tuple[str, ...]] = {
+    "model": (),
+    "spec": ("SELECT * FROM requests WHERE spec = ?",),
+    "run": (
+        "SELECT * FROM run_code WHERE run = ? ORDER BY place",
+        "SELECT * FROM run_sources WHERE run = ? ORDER BY name",
+    ),
+}
+"""Tables that came with schema version 4. What has no rows in them, as most older runs, keeps the
+digest that it had before."""
 
 
 def computed(connection: sqlite3.Connection, kind: Kind, name: str) -> str:
-    """The digest of what the file has under this name now."""
+    """Return the digest of what the file has under this name now."""
     found = hashlib.sha256()
     for query in _ROWS[kind]:
         rows = connection.execute(query, (name,)).fetchall()
         found.update(ascii(rows).encode("ascii"))
+    for query in _ROWS_IF_ANY[kind]:
+        rows = connection.execute(query, (name,)).fetchall()
+        if rows:
+            found.update(ascii(rows).encode("ascii"))
     for query in _BLOBS[kind]:
         for row in connection.execute(query, (name,)):
             found.update(ascii([_plain(value) for value in row]).encode("ascii"))

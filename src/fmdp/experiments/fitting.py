@@ -6,17 +6,18 @@ Asked is what a run would ask, at the price of starting it: a flat learner count
 joint states and actions, a learner over sets with upper ends needs the exact planner, settings must
 suit the structure. Then what a run finds out only when it first plans: value iteration goes over
 all joint states (exact, span), so its memory is predicted from the elimination order; and where the
-planner was left to the learner, it plans by the hundred, for which there is a limit of states
-(learning/learner.py): above it other learners turn to linear programs, and one that plans under a
-span budget has nothing to turn to. Nothing is planned here, and no step is taken. What depends on
-the numbers of a model (a plan that is infeasible) is seen by the run alone.
+planner was left to the learner, it plans by the hundred, so the predicted time of a plan is limited
+(learning/planning_budget.py): above it other learners turn to linear programs, and one that plans
+under a span budget has nothing to turn to. Nothing is planned here, and no step is taken. What
+depends on the numbers of a model (a plan that is infeasible) is seen by the run alone.
 """
 
 from __future__ import annotations
 
 from fmdp.errors import FmdpError
-from fmdp.learning.learner import EXACT_STATES, Learner
-from fmdp.memory import describe_count
+from fmdp.learning.episodes import OWN_RULES
+from fmdp.learning.learner import Learner
+from fmdp.learning.planning_budget import planner_for_learning
 from fmdp.model import FactoredMDP, Structure
 from fmdp.planning.choice import choose_planner
 from fmdp.planning.exact import Exact
@@ -37,17 +38,21 @@ def why_not(learner: Learner, model: FactoredMDP) -> str | None:
 def _too_much(learner: Learner, planner: Planner | None, structure: Structure) -> str | None:
     if not isinstance(planner, Exact | SpanConstrained):
         return None
-    most = structure.n_states
-    if getattr(learner, "planner", None) is None:
-        if isinstance(planner, Exact):
-            return None  # it was chosen because it fits
-        most = EXACT_STATES
-    if structure.n_states > most:
-        return (
-            f"{learner.owner()} goes over all states in each of its hundreds of plans, and there "
-            f"are {describe_count(structure.n_states)}; up to {describe_count(most)} are compared"
+    by_parts = isinstance(planner, Exact)
+    if getattr(learner, "planner", None) is not None:
+        fits = choose_planner(
+            structure,
+            most_states=structure.n_states,
+            memory_limit=planner.memory_limit,
+            by_parts=by_parts,
         )
-    fits = choose_planner(structure, most_states=most, memory_limit=planner.memory_limit)
+    elif isinstance(planner, Exact):
+        return None  # it was chosen because it fits
+    else:
+        rationed = getattr(learner, "episodes", None) in OWN_RULES
+        fits = planner_for_learning(
+            structure, planner.memory_limit, rationed=rationed, by_parts=False
+        )
     if fits.reason is None:
         return None
     return f"{learner.owner()} plans over all states: {fits.reason}"

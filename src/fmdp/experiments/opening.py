@@ -268,7 +268,8 @@ def _seen(path: Path) -> tuple[int, int] | None:
 
 
 _OF_CONTENT = re.compile(
-    r"(NULL value|CHECK constraint failed|\S+ value) in (runs|measures|curves|recordings)\b"
+    r"(NULL value|CHECK constraint failed|\S+ value) in "
+    r"(runs|measures|curves|recordings|run_code|run_sources)\b"
 )
 
 

@@ -1,5 +1,8 @@
 """Figure 2 of Xu & Tewari (2020) as a sweep, and ours beside it.
 
+The four networks have `xu` dynamics, whose tables are random: each is one instance, the draw with
+seed=1. What the figure shows is shown for these instances.
+
 Theirs: PSRL, DORL and f-Rmax with the paper's constants, planned by approximate linear programming
 with single-variable bases under a discount of 0.95, on four networks, 20 runs of 10,000 steps (the
 paper's text does not say how many steps). Beside them FSRL, the paper's third algorithm, which it

@@ -10,7 +10,8 @@
 Frames are pandas' (the extra `frames`). Each has a twin that ends in `_table` and needs NumPy
 alone: a mapping from the same columns to arrays. A number that is missing is NaN, a text None.
 Problems and labels are called what the reports call them (cells.py), and of a run that was made
-with several results versions only the newest is there.
+with several results versions only the newest is there; so it is with runs of a learner or rule of
+the user's whose code has changed, of which the code that was asked for last counts.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from numpy.typing import NDArray
 
 from fmdp.errors import InvalidParameter, UnknownName, did_you_mean
 from fmdp.experiments.cells import SortedRuns, sorted_runs
+from fmdp.experiments.confidence_intervals import mean_interval, mean_of, median_interval
 from fmdp.experiments.measures import declared
 from fmdp.experiments.standings import Standing, standings
 from fmdp.experiments.store import Store, StoredRun, StoredSpec
@@ -43,6 +45,8 @@ Table = dict[str, NDArray[Any]]
 Parameters = Literal["varied", "all"]
 
 _WIDTH = 100
+_SHORTEST_HASH = 6
+"""How many digits of a hash must be given at least."""
 
 
 @dataclass(frozen=True)
@@ -113,9 +117,10 @@ class Results:
         rows = list(_rows(found))
         specs = [f"{spec.name} ({spec.added[:10]})" for spec in self.store.specs()]
         done, failed = len(rows) - len(found.failed), len(found.failed)
+        older = f"; {found.superseded:,} older not shown" if found.superseded else ""
         lines = [
             f"results in {self.store.path}",
-            f"  runs      {done:,} done, {failed:,} failed, {found.missing:,} not there yet",
+            f"  runs      {done:,} done, {failed:,} failed, {found.missing:,} not there yet{older}",
             _line("problems", (row.problem for row in rows)),
             _line("labels", (row.label for row in rows)),
             _line("measures", _measures(rows)),
@@ -138,7 +143,81 @@ class Results:
         found = sorted_runs(self.store)
         return {f"{one.problem}, {one.label}": one.reason for one in found.left_out}
 
+    def sources(self, key: str) -> dict[str, str]:
+        """Return the source texts of the code that made a run, where that is not part of fmdp.
+
+        Parameters
+        ----------
+        key
+            The key of the run, as `runs` has it.
+
+        Returns
+        -------
+        dict[str, str]
+            The text of each file by the name of its module, as it was when the run was made.
+
+        Raises
+        ------
+        UnknownName
+            Where the store has no such run.
+        """
+        if self.store.run(key) is None:
+            raise UnknownName(f"{self.store.path}: has no run {quoted(key)}; `runs` has the keys")
+        return self.store.sources(key)
+
+    def forget(self, spec: str, *, delete_runs: bool = False) -> int:
+        """Forget a spec: runs that no other spec asks for are not shown any more.
+
+        Nothing is lost: the same sweep again brings the spec and its runs back.
+
+        Parameters
+        ----------
+        spec
+            The hash of a spec as `specs` has it, or its first digits, or the name of a spec that no
+            other spec has.
+        delete_runs
+            Whether to delete the spec and these runs from the store, for good. Runs that another
+            spec asks for are kept.
+
+        Returns
+        -------
+        int
+            How many runs are not shown any more, or were deleted.
+
+        Raises
+        ------
+        UnknownName
+            Where the store has no such spec, or several of this name.
+        FileProblem
+            Where a sweep is writing into the store, or it cannot be written.
+        """
+        directory = self.store.path.parent
+        with Store.open(directory, read_only=False) as store, store.writing():
+            found = _one_spec(store, spec)
+            count = store.forget(found.hash, delete_runs=delete_runs)
+        # A store of an older version was read from a copy, which does not see the change.
+        self.close()
+        self.store = Store.open(directory)
+        self._closed = weakref.finalize(self, self.store.close)
+        return count
+
     # ---- frames -----------------------------------------------------------------------------
+
+    def specs(self) -> pd.DataFrame:
+        """Return one row per spec that was run into the store, the one asked for last at the end.
+
+        Returns
+        -------
+        pd.DataFrame
+            Columns name, hash; runs, how many it asks for; done, how many of these are stored and
+            done; added and asked, when it was first and last asked for (UTC); forgotten.
+
+        Raises
+        ------
+        ImportError
+            Where pandas is not installed.
+        """
+        return _frame(self.specs_table())
 
     def runs(self, spec: str | None = None, *, parameters: Parameters = "varied") -> pd.DataFrame:
         """A row a run, failed ones too.
@@ -207,7 +286,9 @@ class Results:
         -------
         pd.DataFrame
             Columns problem, label, learner, role, steps, measure; runs, how many; least,
-            lower_quartile, median, upper_quartile, most.
+            lower_quartile, median, upper_quartile, most; interval_low and interval_high, the 95 %
+            interval of the median, none below six runs; mean, and mean_low and mean_high, its 95 %
+            interval (Student's t), none for one run.
 
         Raises
         ------
@@ -234,7 +315,8 @@ class Results:
             learner with the lowest median, none for what does not learn; label, learner, role;
             runs, how many; median, mean, worst, lower_quartile, upper_quartile; ratio, of the
             median to that of the best learner there; seconds_per_step and clock, processor or wall;
-            planner_calls, the median, and unconverged_plans, the sum over the runs.
+            planner_calls, the median, and unconverged_plans, the sum over the runs; interval_low,
+            interval_high, mean_low and mean_high as in `summary`.
 
         Raises
         ------
@@ -276,6 +358,25 @@ class Results:
         return _frame(self.recording_table(problem, label, seed=seed, key=key))
 
     # ---- the same as arrays -----------------------------------------------------------------
+
+    def specs_table(self) -> Table:
+        """As `specs`, without pandas.
+
+        Returns
+        -------
+        Table
+            The columns of `specs`, arrays of one length by name.
+        """
+        with self.store.snapshot():
+            specs = self.store.specs(forgotten=True)
+            asked = [{one.key for one in self.store.members(spec.hash)} for spec in specs]
+            done = self.store.keys("done")
+        table = {name: _array(getattr(spec, name) for spec in specs) for name in ("name", "hash")}
+        table["runs"] = _array(len(keys) for keys in asked)
+        table["done"] = _array(len(keys & done) for keys in asked)
+        for name in ("added", "asked", "forgotten"):
+            table[name] = _array(getattr(spec, name) for spec in specs)
+        return table
 
     def runs_table(self, spec: str | None = None, *, parameters: Parameters = "varied") -> Table:
         """As `runs`, without pandas.
@@ -386,7 +487,10 @@ class Results:
                     numbers = np.array(values, dtype=np.float64)
                     quartiles = np.quantile(numbers, (0.0, 0.25, 0.5, 0.75, 1.0)).tolist()
                     about = (problem, label, runs[0].learner, runs[0].role, runs[0].steps)
-                    found.append((*about, name, len(values), *quartiles))
+                    of_median = median_interval(numbers.tolist()) or (np.nan, np.nan)
+                    of_mean = mean_interval(numbers.tolist()) or (np.nan, np.nan)
+                    means = (mean_of(numbers.tolist()), *of_mean)
+                    found.append((*about, name, len(values), *quartiles, *of_median, *means))
         head = (
             "problem",
             "label",
@@ -400,6 +504,11 @@ class Results:
             "median",
             "upper_quartile",
             "most",
+            "interval_low",
+            "interval_high",
+            "mean",
+            "mean_low",
+            "mean_high",
         )
         return {name: _array(row[place] for row in found) for place, name in enumerate(head)}
 
@@ -486,6 +595,27 @@ class Results:
             )
         # The same name again: the spec was changed and run once more.
         return found[-1]
+
+
+def _one_spec(store: Store, text: str) -> StoredSpec:
+    """Return the spec with this hash, the beginning of a hash, or a name that is unique."""
+    specs = store.specs(forgotten=True)
+    found = [one for one in specs if one.name == text]
+    if len(text) >= _SHORTEST_HASH:
+        found = [one for one in specs if one.hash.startswith(text)] or found
+    if len(found) == 1:
+        return found[0]
+    if not found:
+        names = [one.name for one in specs]
+        raise UnknownName(
+            f"{store.path}: has no spec {quoted(text)}; there are {', '.join(names) or 'none'}"
+            f"{did_you_mean(text, names)}"
+        )
+    there = ", ".join(f"{one.hash[:12]} (asked for last {one.asked[:19]})" for one in found)
+    raise UnknownName(
+        f"{store.path}: has {len(found)} specs {quoted(text)}; say which by its hash: "
+        f"{shorten(there, 400)}"
+    )
 
 
 def _rows(found: SortedRuns) -> Iterator[_Row]:

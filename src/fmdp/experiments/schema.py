@@ -12,13 +12,15 @@ Only one that is damaged (digests.py) gives way, with the triggers away for that
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Callable, Iterator
 from functools import cache
+from typing import Any
 
 from fmdp.experiments import digests
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 APPLICATION_ID = 0x464D4450  # "FMDP", in the header of the file
 
 _SHARED = """
@@ -65,7 +67,7 @@ CREATE TABLE recordings (
 ) STRICT, WITHOUT ROWID;
 """
 
-# Of versions 2 and 3. A later version that changes these keeps this text for the migration to 2.
+# Of versions 2 to 4. A later version that changes these keeps this text for the migration to 2.
 _RUNS_TABLES = """
 CREATE TABLE runs (
     key TEXT PRIMARY KEY,
@@ -152,12 +154,41 @@ CREATE TABLE digests (
 ) STRICT, WITHOUT ROWID;
 """
 
+_REQUESTS_AND_CODE = """
+CREATE TABLE requests (
+    spec TEXT PRIMARY KEY REFERENCES specs (hash) ON DELETE CASCADE,
+    number INTEGER NOT NULL UNIQUE,
+    asked TEXT NOT NULL,
+    forgotten INTEGER NOT NULL CHECK (forgotten IN (0, 1))
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE sources (
+    hash TEXT PRIMARY KEY,
+    text BLOB NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE run_code (
+    run TEXT NOT NULL REFERENCES runs (key) ON DELETE CASCADE,
+    place TEXT NOT NULL,
+    digest TEXT NOT NULL,
+    PRIMARY KEY (run, place)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE run_sources (
+    run TEXT NOT NULL REFERENCES runs (key) ON DELETE CASCADE,
+    name TEXT NOT NULL,
+    source TEXT NOT NULL REFERENCES sources (hash),
+    PRIMARY KEY (run, name)
+) STRICT, WITHOUT ROWID;
+"""
+
 
 def create(connection: sqlite3.Connection, meta: dict[str, str]) -> None:
-    """Everything that a new store has, in one transaction."""
+    """Create everything that a new store has, in one transaction."""
     connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
     connection.execute("BEGIN IMMEDIATE")
-    _execute(connection, _SHARED + _RUNS_TABLES + _RUNS_TRIGGERS + _DIGESTS)
+    tables = _SHARED + _RUNS_TABLES + _RUNS_TRIGGERS + _REQUESTS_AND_CODE + _DIGESTS
+    _execute(connection, tables)
     connection.executemany(
         "INSERT INTO meta VALUES (?, ?)",
         [*meta.items(), ("schema_version", str(SCHEMA_VERSION))],
@@ -223,6 +254,9 @@ def migrate(connection: sqlite3.Connection) -> None:
     try:
         # Asked again: another process may have been faster.
         version = version_of(connection)
+        if version is not None and version < 4:
+            # All versions at once need these tables: digests are computed over them too.
+            _execute(connection, _REQUESTS_AND_CODE)
         while version is not None and version < SCHEMA_VERSION:
             MIGRATIONS[version](connection)
             version += 1
@@ -318,9 +352,50 @@ def _with_digests(connection: sqlite3.Connection) -> None:
         digests.note(connection, "run", *key)
 
 
+def _with_requests_and_code(connection: sqlite3.Connection) -> None:
+    """3 to 4: specs get the order in which they were asked for, runs the digests of their code.
+
+    Older versions noted neither: a spec was asked for when it was added, as far as is known, and
+    the code of a run is what the specs that ask for it say. There are no source texts.
+    """
+    specs = connection.execute("SELECT hash, added, resolved FROM specs ORDER BY added, hash")
+    for number, (spec, added, resolved) in enumerate(specs.fetchall(), start=1):
+        sound = _is_sound(connection, "spec", spec)
+        connection.execute("INSERT INTO requests VALUES (?, ?, ?, 0)", (spec, number, added))
+        if sound:
+            digests.note(connection, "spec", spec)
+            _note_code(connection, spec, json.loads(resolved))
+
+
+def _note_code(connection: sqlite3.Connection, spec: str, resolved: Any) -> None:
+    """Note the code of the runs that a spec of version 3 asks for."""
+    code = {
+        (cell["problem"], cell["label"]): cell["code"]
+        for cell in resolved.get("cells", ())
+        if "code" in cell
+    }
+    members = connection.execute(
+        "SELECT members.key, members.problem, label FROM members JOIN runs USING (key) "
+        "WHERE spec = ?",
+        (spec,),
+    )
+    for key, problem, label in members.fetchall():
+        if (problem, label) in code and _is_sound(connection, "run", key):
+            connection.executemany(
+                "INSERT OR IGNORE INTO run_code VALUES (?, ?, ?)",
+                [(key, *pair) for pair in code[problem, label].items()],
+            )
+            digests.note(connection, "run", key)
+
+
+def _is_sound(connection: sqlite3.Connection, kind: digests.Kind, name: str) -> bool:
+    return digests.stated(connection, kind, name) == digests.computed(connection, kind, name)
+
+
 MIGRATIONS: dict[int, Callable[[sqlite3.Connection], None]] = {
     1: _measures_by_name,
     2: _with_digests,
+    3: _with_requests_and_code,
 }
 """Version -> what makes the next one of it, inside a transaction, foreign keys off."""
 

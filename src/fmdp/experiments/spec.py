@@ -21,7 +21,7 @@ import re
 import sys
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, is_dataclass
+from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,7 @@ from typing import Any
 from fmdp.errors import FileProblem, FmdpError, InvalidParameter, UnknownName, did_you_mean
 from fmdp.experiments import RESULTS_VERSION
 from fmdp.experiments.store import LeftOut, canonical_json
+from fmdp.foreign_code import code_digest, content_digest, is_own, place_of, source_texts
 from fmdp.learning.agent import Agent
 from fmdp.learning.follow import Follow
 from fmdp.learning.learner import Learner
@@ -41,14 +42,7 @@ from fmdp.planning.plan import Planner
 from fmdp.planning.registry import PLANNERS
 from fmdp.problems import problem
 from fmdp.problems.ids import is_path
-from fmdp.registries import (
-    attribute_at,
-    code_digest,
-    content_digest,
-    is_own,
-    is_place,
-    place_of,
-)
+from fmdp.registries import attribute_at, is_place
 
 HIGHEST = 2**63 - 1
 """Of seeds and steps: what an integer column of the store holds."""
@@ -60,7 +54,16 @@ LEARNER_KEYS = ("name", "policy", "rule", "label", "problems", "planner", "set")
 _UNSAID = (("horizon", None), ("intervals", "nominal"), ("gap", 0.01), ("weight_cap", None))
 """Settings of our planners that came when runs were stored already: at the value that stands for
 what was before they are left out, so that those runs keep their keys and are not run again."""
-_UNSAID_OF_LEARNERS = (("horizon", None), ("form", "extreme"))
+_UNSAID_OF_LEARNERS = (
+    ("horizon", None),
+    ("form", "extreme"),
+    ("faithful", False),
+    ("stopping", "fixed"),
+    ("bounds", "proven"),
+    ("level", "constant"),
+    ("ties", "planner"),
+    ("rewards", "learned"),
+)
 """The same of learners."""
 
 
@@ -73,26 +76,32 @@ def resolved_learner(agent: Agent) -> dict[str, Any]:
         "learner": LEARNERS.place(type(learner)),
         "planner": None if planner is None else PLANNERS.place(type(planner)),
         "planner_settings": {
-            field.name: _plain(getattr(planner, field.name))
-            for field in own
-            if not is_own(type(planner))
-            or (field.name, getattr(planner, field.name)) not in _UNSAID
+            one.name: _plain(getattr(planner, one.name))
+            for one in own
+            if not is_own(type(planner)) or (one.name, getattr(planner, one.name)) not in _UNSAID
         },
     }
     if planner is not None and not is_dataclass(planner):  # it has not declared what it is
         content["planner_settings"] = {"content": content_digest(planner)}
-    code = [type(thing) for thing in (learner, planner) if thing is not None]
     if isinstance(learner, Follow):
-        parameters["policy"], rule = learner.identity(agent.structure)
-        code += [] if rule is None else [rule]
+        parameters["policy"], _ = learner.identity(agent.structure)
     content["parameters"] = {
         name: _plain(value)
         for name, value in parameters.items()
         if (name, value) not in _UNSAID_OF_LEARNERS
     }
     # RESULTS_VERSION stands for fmdp's own code; other code stands for itself.
-    digests = {place_of(thing): code_digest(thing) for thing in code if not is_own(thing)}
+    digests = {place_of(thing): code_digest(thing) for thing in _foreign_code(agent)}
     return {**content, "code": digests} if digests else content
+
+
+def _foreign_code(agent: Agent) -> list[Any]:
+    """Return the learner, planner and rule of an agent that are not part of fmdp."""
+    code = [type(thing) for thing in (agent.learner, agent.planner) if thing is not None]
+    if isinstance(agent.learner, Follow):
+        _, rule = agent.learner.identity(agent.structure)
+        code += [] if rule is None else [rule]
+    return [thing for thing in code if not is_own(thing)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,6 +122,8 @@ class Cell:
     steps: int
     resolved: Mapping[str, Any]
     """Everything that the numbers of a run depend on, the seed apart."""
+    sources: Mapping[str, str] = field(default_factory=dict)
+    """Source texts of code that is not part of fmdp, by the name of the module."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -284,7 +295,7 @@ def _cells(
 
 
 def cell_of(one: NamedModel, label: str, learner: Learner, steps: int) -> Cell:
-    """The cell of a learner on a problem; the learner is started once, to see what it comes to."""
+    """Return the cell of a learner on a problem, after starting the learner once to resolve it."""
     planner = getattr(learner, "planner", None)
     if getattr(planner, "max_seconds", None) is not None:
         raise InvalidParameter(
@@ -292,20 +303,24 @@ def cell_of(one: NamedModel, label: str, learner: Learner, steps: int) -> Cell:
             f"the speed of the machine; a sweep takes 'max_iterations'"
         )
     content = {"model": one.model.content_hash, "steps": steps}
-    content |= resolved_learner(learner.start(one.model))
-    return Cell(one, label, learner, steps, content)
+    agent = learner.start(one.model)
+    content |= resolved_learner(agent)
+    sources = {
+        name: text for thing in _foreign_code(agent) for name, text in source_texts(thing).items()
+    }
+    return Cell(one, label, learner, steps, content, sources)
 
 
 def label_of(learner: Learner, varied: Sequence[str] = ()) -> str:
-    """ "psrl c=0.5 (alp basis=pairs)": what a learner is called where nobody gave it a label; with
-    what varies, though it be the default."""
+    """Return what a learner is called where nobody gave it a label: "psrl c=0.5 (alp basis=pairs)".
+
+    It has the settings of `learner.words()`, and those that vary even at their defaults."""
     if isinstance(learner, Follow):
         return learner.label
     held = learner.as_dict()
+    named = {*varied, *(word.partition("=")[0] for word in learner.words())}
     words = [
-        f"{one.name}={one.show(held[one.name])}"
-        for one in learner.parameters
-        if one.name in varied or held[one.name] != one.default
+        f"{one.name}={one.show(held[one.name])}" for one in learner.parameters if one.name in named
     ]
     return _words(learner.name, words, type(learner), getattr(learner, "planner", None))
 
@@ -345,7 +360,7 @@ def _each(given: Any, folder: Path) -> Any:
 
 
 def _taken_by(kind: type[Learner], planner: Planner) -> Planner:
-    if "planner" not in {field.name for field in fields(kind)}:
+    if "planner" not in {one.name for one in fields(kind)}:
         raise InvalidParameter(
             f"{kind.owner()} does not plan; got planner {planner.name}, must be none"
         )

@@ -1,15 +1,18 @@
-"""Who is ahead: the learners of every problem by their median regret, with what a step costs.
+"""Standings: the learners of every problem by their median regret, with the time per step.
 
-On each problem the cells of one number of steps are compared by gap regret, which has no luck of
-the rewards in it, or by realised regret where a gap is not known of all. The place of a learner is
-one more than the number of learners with a lower median; the ends (the optimal policy, random
-actions) and baselines have no place, since they learn nothing. `ratio` is the median divided by
-that of the best learner there, so that problems of any reward and length can be put together:
+On each problem the cells with the same number of steps are compared by gap regret, which does not
+contain the luck of the rewards, or by realised regret where some cell has no gap regret. The place
+of a learner is one more than the number of learners with a lower median; medians that differ only
+by rounding share a place. The optimal policy, random actions and baselines have no place, since
+they learn nothing. `ratio` is the median divided by that of the best learner of the problem, so
+that problems of any reward and length can be put together:
 
     over problems: geometric mean of the ratios, their largest, and on how many a learner is first
 
-Time is processor time a step, the median over the runs; wall clock where some run of the problem is
-older than that measure. Both leave out what regret is measured against.
+Theory bounds expected regret, so the mean stands beside the median; both have 95 % intervals.
+
+Time is processor time per step, the median over the runs; wall clock where some run of the problem
+is older than that measure. Neither includes computing what regret is measured against.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fmdp.experiments.cells import CellRuns
+from fmdp.experiments.confidence_intervals import mean_interval, mean_of, median_interval
 from fmdp.experiments.measures import (
     CPU_SECONDS,
     GAP_REGRET,
@@ -30,6 +34,9 @@ from fmdp.experiments.measures import (
     Measure,
 )
 from fmdp.experiments.store import StoredRun
+
+SAME = 1e-9
+"""Medians whose relative difference is at most this are equal up to the rounding of their sums."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +66,12 @@ class Standing:
     """The median over the runs."""
     unconverged_plans: int | None
     """The sum over the runs."""
+    interval_low: float | None = None
+    interval_high: float | None = None
+    """Order-statistic interval of the median; None if n is too small."""
+    mean_low: float | None = None
+    mean_high: float | None = None
+    """Student's t interval of the mean; None for a single run."""
 
 
 @dataclass(frozen=True)
@@ -98,6 +111,8 @@ def _of_problem(cells: Sequence[CellRuns]) -> list[Standing]:
     for cell in cells:
         first, values, median = cell.runs[0], ends[cell.label], medians[cell.label]
         low, high = np.quantile(values, (0.25, 0.75)).tolist()
+        of_median = median_interval(values) or (None, None)
+        of_mean = mean_interval(values) or (None, None)
         seconds = [
             (run.measure(CPU_SECONDS) or 0.0 if timed else run.seconds) / run.steps
             for run in cell.runs
@@ -115,7 +130,7 @@ def _of_problem(cells: Sequence[CellRuns]) -> list[Standing]:
                 role=first.role,
                 runs=len(cell.runs),
                 median=median,
-                mean=float(np.mean(values)),
+                mean=mean_of(values),
                 worst=max(values),
                 lower_quartile=low,
                 upper_quartile=high,
@@ -124,14 +139,20 @@ def _of_problem(cells: Sequence[CellRuns]) -> list[Standing]:
                 clock="processor" if timed else "wall",
                 planner_calls=float(np.median(plans)) if plans else None,
                 unconverged_plans=int(sum(unconverged)) if unconverged else None,
+                interval_low=of_median[0],
+                interval_high=of_median[1],
+                mean_low=of_mean[0],
+                mean_high=of_mean[1],
             )
         )
     return sorted(found, key=lambda one: one.median)
 
 
 def place_among(median: float, learning: Sequence[float]) -> int:
-    """One more than the number of medians below this one."""
-    return 1 + sum(other < median for other in learning)
+    """Return one more than the number of medians below this one, by more than rounding."""
+    return 1 + sum(
+        other < median and not math.isclose(other, median, rel_tol=SAME) for other in learning
+    )
 
 
 def ratio_to_best(median: float, learning: Sequence[float]) -> float | None:

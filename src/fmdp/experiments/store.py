@@ -17,6 +17,7 @@ describes every table and column.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import math
 import os
@@ -68,6 +69,10 @@ class StoredSpec:
     fmdp_version: str
     added: str
     """ISO 8601, UTC."""
+    asked: str = field(default="", compare=False)
+    """When it was asked for last; ISO 8601, UTC."""
+    forgotten: bool = field(default=False, compare=False)
+    """Whether it was forgotten (`Store.forget`) and not asked for again since then."""
 
 
 @dataclass(frozen=True)
@@ -108,6 +113,8 @@ class StoredRun:
     error: str | None = None
     measures: Mapping[str, Value] = field(default_factory=dict)
     """By name; those that do not apply are not there."""
+    code: Mapping[str, str] = field(default_factory=dict)
+    """Digests of the code that made it, by module:Class, where that is not part of fmdp."""
 
     def measure(self, which: Measure[T]) -> T | None:
         """The value of a measure, None where it does not apply."""
@@ -138,8 +145,8 @@ class Recording:
     """[K, m]: the mean over the rows of factor i of 1 / sqrt(max(1, visits by time t))."""
 
 
-_RUN_COLUMNS = tuple(one.name for one in fields(StoredRun) if one.name != "measures")
-_PARTS = ("recordings", "curves", "measures")
+_RUN_COLUMNS = tuple(one.name for one in fields(StoredRun) if one.name not in ("measures", "code"))
+_PARTS = ("recordings", "curves", "measures", "run_code", "run_sources")
 _JSON_COLUMNS = ("parameters", "planner_settings")
 
 
@@ -272,20 +279,27 @@ class Store:
     def meta(self) -> dict[str, str]:
         return dict(self._rows("SELECT key, value FROM meta"))
 
-    def specs(self) -> list[StoredSpec]:
-        """Every spec that was run into this store, the oldest first."""
+    def specs(self, *, forgotten: bool = False) -> list[StoredSpec]:
+        """Return the specs that were run into this store, the one that was asked for last at the
+        end; with `forgotten`, those that were forgotten too."""
         with self.snapshot():
             rows = self._rows(
-                "SELECT hash, name, title, text, resolved, fmdp_version, added FROM specs "
-                "ORDER BY added, hash"
+                "SELECT hash, name, title, text, resolved, fmdp_version, added, "
+                "coalesce(asked, added), coalesce(forgotten, 0) "
+                "FROM specs LEFT JOIN requests ON requests.spec = specs.hash "
+                "WHERE coalesce(forgotten, 0) <= ? ORDER BY coalesce(number, 0), added, hash",
+                (int(forgotten),),
             )
             return [self._spec(row) for row in rows]
 
     def _spec(self, row: Sequence[Any]) -> StoredSpec:
-        spec, name, title, text, resolved, version, added = row
+        spec, name, title, text, resolved, version, added, asked, forgotten = row
         with self._decoding(f"the spec {name!r}", "the same sweep again mends it"):
             self._check("spec", spec)
-            return StoredSpec(spec, name, title, text, _table(resolved), version, added)
+            content = _table(resolved)
+            return StoredSpec(
+                spec, name, title, text, content, version, added, asked, bool(forgotten)
+            )
 
     def members(self, spec: str) -> list[Member]:
         """The runs that the spec with this hash asks for, in its order."""
@@ -341,7 +355,8 @@ class Store:
             found = self._check("run", key)
             values |= {name: _table(values[name]) for name in _JSON_COLUMNS}
             measures = self._rows("SELECT name, value FROM measures WHERE run = ?", (key,))
-            run = StoredRun(**values, measures=dict(measures))
+            code = self._rows("SELECT place, digest FROM run_code WHERE run = ?", (key,))
+            run = StoredRun(**values, measures=dict(measures), code=dict(code))
             _checked_run(run)
             self._sound[key] = found, run
             return run
@@ -398,6 +413,33 @@ class Store:
             }
             return Recording(**arrays) if arrays else None
 
+    def sources(self, key: str) -> dict[str, str]:
+        """Return the source texts of the code that made a run, by the name of the module.
+
+        Empty for a run that fmdp's own code made alone, for code without source, and for runs that
+        were stored by fmdp 0.2 and older.
+        """
+        with self.snapshot(), self._decoding(f"the code of run {key}", "see --retry-failed"):
+            self.run(key)
+            rows = self._rows(
+                "SELECT name, hash, text FROM run_sources JOIN sources ON hash = source "
+                "WHERE run = ? ORDER BY name",
+                (key,),
+            )
+            texts = {name: zlib.decompress(text).decode() for name, _, text in rows}
+            for name, source, _ in rows:
+                if _text_hash(texts[name]) != source:
+                    raise ValueError(f"the source of {name} is not what was stored, by its hash")
+            return texts
+
+    def hidden(self) -> set[str]:
+        """Return the keys of the runs that only forgotten specs ask for."""
+        rows = self._rows(
+            "SELECT key FROM members LEFT JOIN requests USING (spec) "
+            "GROUP BY key HAVING min(coalesce(forgotten, 0)) = 1"
+        )
+        return {key for (key,) in rows}
+
     def model(self, model_hash: str) -> FactoredMDP:
         """The model with this content hash."""
         rows = self._rows("SELECT document FROM models WHERE hash = ?", (model_hash,))
@@ -424,7 +466,10 @@ class Store:
     def add_spec(
         self, spec: StoredSpec, members: Sequence[Member], models: Iterable[FactoredMDP]
     ) -> None:
-        """Note the spec and what it asks for; the same spec again changes nothing but damage."""
+        """Note the spec, what it asks for, and that it was asked for last.
+
+        The same spec again mends what is damaged of it, and changes nothing else.
+        """
         with self._transaction() as cursor:
             for model in models:
                 self._add_model(cursor, model)
@@ -452,7 +497,49 @@ class Store:
                     for m in members
                 ],
             )
+            cursor.execute(
+                "INSERT OR REPLACE INTO requests "
+                "SELECT ?, coalesce(max(number), 0) + 1, ?, 0 FROM requests",
+                (spec.hash, spec.asked or spec.added),
+            )
             digests.note(self._connection, "spec", spec.hash)
+
+    def forget(self, spec: str, *, delete_runs: bool = False) -> int:
+        """Forget the spec with this hash: its runs are not shown any more, unless another asks for
+        them. Return how many runs that concerns.
+
+        Nothing is lost: the same sweep again brings the spec and its runs back. With `delete_runs`
+        the spec and these runs are deleted from the store instead, for good. Runs that any other
+        spec asks for are kept, be it forgotten or not.
+        """
+        others = "spec != :spec" if delete_runs else "spec != :spec AND NOT coalesce(forgotten, 0)"
+        with self._transaction() as cursor:
+            found = cursor.execute(
+                "SELECT key FROM members JOIN runs USING (key) WHERE spec = :spec AND key NOT IN "
+                f"(SELECT key FROM members LEFT JOIN requests USING (spec) WHERE {others})",
+                {"spec": spec},
+            ).fetchall()
+            if delete_runs:
+                self._delete_runs(cursor, [key for (key,) in found])
+                for table, column in (("members", "spec"), ("specs", "hash")):
+                    cursor.execute(f"DELETE FROM {table} WHERE {column} = ?", (spec,))
+                cursor.execute("DELETE FROM digests WHERE kind = 'spec' AND name = ?", (spec,))
+            else:
+                cursor.execute("UPDATE requests SET forgotten = 1 WHERE spec = ?", (spec,))
+                digests.note(self._connection, "spec", spec)
+        return len(found)
+
+    def _delete_runs(self, cursor: sqlite3.Cursor, keys: Iterable[str]) -> None:
+        schema.unseal(self._connection)
+        # By its bytes, since the key of a damaged run may be no text any more.
+        names = [(key.encode("utf-8", "surrogateescape"),) for key in keys]
+        for table, column in (*((table, "run") for table in _PARTS), ("runs", "key")):
+            cursor.executemany(f"DELETE FROM {table} WHERE CAST({column} AS BLOB) = ?", names)
+        cursor.executemany(
+            "DELETE FROM digests WHERE kind = 'run' AND CAST(name AS BLOB) = ?", names
+        )
+        cursor.execute("DELETE FROM sources WHERE hash NOT IN (SELECT source FROM run_sources)")
+        schema.seal(self._connection)
 
     def _is_sound(self, kind: digests.Kind, name: str) -> bool:
         try:
@@ -462,10 +549,17 @@ class Store:
         return True
 
     def add_run(
-        self, run: StoredRun, curve: Curve | None = None, recording: Recording | None = None
+        self,
+        run: StoredRun,
+        curve: Curve | None = None,
+        recording: Recording | None = None,
+        sources: Mapping[str, str] | None = None,
     ) -> None:
-        """Store a run whole. A run that failed or is damaged gives way; one that is done is
-        refused, not replaced. Unstorable or InvalidParameter if this run can never be stored."""
+        """Store a run whole, with the source texts of the code that made it.
+
+        A run that failed or is damaged gives way; one that is done is refused, not replaced.
+        Unstorable or InvalidParameter if this run can never be stored.
+        """
         measures = checked(run.measures, done=run.status == "done")
         for name, points in {} if curve is None else curve.values.items():
             if measure_named(name).curve is None:
@@ -504,7 +598,22 @@ class Store:
                         for field in fields(recording)
                     ],
                 )
+            self._add_code(cursor, run, sources or {})
             digests.note(self._connection, "run", run.key)
+
+    def _add_code(self, cursor: sqlite3.Cursor, run: StoredRun, sources: Mapping[str, str]) -> None:
+        cursor.executemany(
+            "INSERT INTO run_code VALUES (?, ?, ?)",
+            [(run.key, place, digest) for place, digest in run.code.items()],
+        )
+        for name, text in sources.items():
+            source = _text_hash(text)
+            # A text that is damaged is mended under its hash.
+            cursor.execute(
+                "INSERT OR REPLACE INTO sources VALUES (?, ?)",
+                (source, zlib.compress(text.encode())),
+            )
+            cursor.execute("INSERT INTO run_sources VALUES (?, ?, ?)", (run.key, name, source))
 
     def clear_away(self) -> None:
         """Remove what is damaged and cannot be made again, since nobody asks for it under its name:
@@ -519,14 +628,7 @@ class Store:
             asked = {key for (key,) in self._rows("SELECT key FROM members")}
             lost = self.damaged().keys() - asked
             if lost:
-                schema.unseal(self._connection)
-                for table, column in (*((table, "run") for table in _PARTS), ("runs", "key")):
-                    # By its bytes, since it may be no text any more.
-                    cursor.executemany(
-                        f"DELETE FROM {table} WHERE CAST({column} AS BLOB) = ?",
-                        [(key.encode("utf-8", "surrogateescape"),) for key in lost],
-                    )
-                schema.seal(self._connection)
+                self._delete_runs(cursor, lost)
 
     def _make_room(self, cursor: sqlite3.Cursor, key: str) -> None:
         """Remove what is there under this key, unless it is done and sound."""
@@ -579,6 +681,10 @@ class Store:
             raise
         finally:
             cursor.close()
+
+
+def _text_hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _table(text: object) -> dict[str, Any]:

@@ -1,10 +1,14 @@
 """Suites of `fmdp compare`: problems, and the learners that belong to them, under one name.
 
 `paper` has the four problems of Xu & Tewari (2020) and the runs of `fmdp reproduce` (paper.py),
-with the same keys, and beside them whoever else is registered. `wide` has no learner of its own:
-all that are registered meet on problems of every family, several topologies and dynamics, two to
-six values a variable, rewards by state and with costs. All but the last are small enough for flat
-learners, whose tables have A S^2 numbers, and whose plans go through them.
+with the same keys, and all other registered learners beside them. `wide` has no learner of its own:
+all registered learners run on problems of every family, several topologies and dynamics, two to six
+values per variable, rewards by state and with costs. All but the last are small enough for flat
+learners, whose tables have A S^2 numbers and whose plans go through them.
+
+The tables of the `xu` dynamics are drawn at random, with `seed=1` by default, so one such problem
+is one instance. A statement about `xu` in general needs several: `wide` has three instances of two
+of its networks (`circle:4` and `grid:6`).
 """
 
 from __future__ import annotations
@@ -41,6 +45,8 @@ SUITES = {
             "Every learner on problems of every family",
             (
                 "circle:4",
+                "circle:4,seed=2",
+                "circle:4,seed=3",
                 "circle:7",
                 "circle:7,dynamics=guestrin",
                 "three-leg:6,dynamics=talebi",
@@ -48,6 +54,8 @@ SUITES = {
                 "bi-ring:5,dynamics=guestrin",
                 "tree:6,dynamics=talebi",
                 "grid:6",
+                "grid:6,seed=2",
+                "grid:6,seed=3",
                 "machines:2",
                 "maintenance:3",
                 "jao:3",

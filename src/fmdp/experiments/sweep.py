@@ -74,8 +74,16 @@ def run_sweep(
 
 
 def _announce(store: Store, spec: Spec) -> None:
+    time_of_request = now()
     stored = StoredSpec(
-        spec.hash, spec.name, spec.title, spec.text, spec.resolved, __version__, now()
+        spec.hash,
+        spec.name,
+        spec.title,
+        spec.text,
+        spec.resolved,
+        __version__,
+        added=time_of_request,
+        asked=time_of_request,
     )
     members = [
         Member(
@@ -188,11 +196,11 @@ class _Driver:
 
     def _store(self, run: PlannedRun, made: MadeRun) -> None:
         try:
-            self.store.add_run(made.run, made.curve, made.recording)
+            self.store.add_run(made.run, made.curve, made.recording, run.cell.sources)
         except (InvalidParameter, Unstorable) as error:
             # It would stop the sweep here at every resume: a run that cannot be stored has failed.
             made = failed(Task.of(run), f"{type(error).__name__}: {error}", 0.0)
-            self.store.add_run(made.run)
+            self.store.add_run(made.run, sources=run.cell.sources)
         self._count(run, made.run)
 
     def _count(self, run: PlannedRun, stored: StoredRun) -> None:

@@ -164,6 +164,7 @@ def _row(task: Task, **results: Any) -> StoredRun:
         results_version=task.results_version,
         machine=machine(),
         finished=now(),
+        code=resolved.get("code", {}),
         **results,
     )
 
