@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from fmdp.experiments.store import Store
 from fmdp.reports.cells import GAP, REALISED, Cell, Compared, Runs, gather, replay
@@ -173,7 +174,7 @@ def test_the_legend_hides_and_shows_a_learner_in_every_panel(page: Page, runs: R
 
 def test_bands_are_shown_and_hidden(page: Page) -> None:
     assert page.locator("[data-band]").count() == 9
-    page.get_by_label("Quartile bands").uncheck()
+    page.get_by_label("Bands").uncheck()
     assert page.locator("[data-band]").count() == 0
 
 
@@ -257,6 +258,33 @@ def test_the_pointer_and_the_arrow_keys_read_values(page: Page, runs: Runs) -> N
     assert f"step {before}:" in page.locator("#spoken").inner_text()
     page.keyboard.press("Escape")
     assert not tip.is_visible()
+
+
+def test_the_line_can_be_the_mean_with_its_interval(page: Page, runs: Runs) -> None:
+    choose(page, "line", "mean")
+    assert "95 % interval" in page.locator("#curve-caption").inner_text()
+    page.locator('[data-problem="circle:4"] svg').first.focus()
+    page.keyboard.press("End")
+    for cell in runs.problems[0].cells:
+        values = cell.curves[REALISED][:, -1]
+        row = page.locator('[data-problem="circle:4"] .tip tr', has_text=cell.label)
+        mean, ends = row.locator("td").nth(1).inner_text(), row.locator("td").nth(2).inner_text()
+        assert value_of(mean) == pytest.approx(values.mean(), rel=6e-3)
+        half = stats.t.ppf(0.975, len(values) - 1) * values.std(ddof=1) / math.sqrt(len(values))
+        low, high = (value_of(text) for text in ends.split(" to "))
+        # Three digits of each end are shown.
+        assert high - low == pytest.approx(2 * half, abs=0.01 * max(abs(low), abs(high)))
+
+
+def test_too_few_runs_are_said_in_words(page: Page) -> None:
+    """Five seeds (conftest.py): no interval of a median, in the table and in what is saved."""
+    for table in ("summary", "comparisons"):
+        assert set(column(page, table, "95 % interval")) == {"n too small"}
+        assert all(" to " in text for text in column(page, table, "Mean, 95 %"))
+    with page.expect_download() as waiting:
+        page.locator("#summary-tools").get_by_role("button", name="Save as CSV").click()
+    rows = list(csv.DictReader(io.StringIO(waiting.value.path().read_text())))
+    assert {row["95 % interval"] for row in rows} == {"n too small"}
 
 
 def column(page: Page, table: str, head: str) -> list[str]:

@@ -14,14 +14,17 @@ from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 
 from referee import recipes
+from referee.apart import APART
 from referee.game import ROUNDS, kinds, play_model
 from referee.ledger import Ledger
+
+NAMES = (*ROUNDS, *APART)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="referee", description=__doc__)
     parser.add_argument("--short", action="store_true", help="a few models of each family")
-    parser.add_argument("--only", action="append", choices=sorted(ROUNDS), help="rounds to play")
+    parser.add_argument("--only", action="append", choices=sorted(NAMES), help="rounds to play")
     parser.add_argument("--show", type=int, default=2, help="disagreements shown for each claim")
     parser.add_argument("--snippets", action="store_true", help="with Python that makes the model")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="processes")
@@ -42,6 +45,15 @@ def main() -> int:
             if sys.stderr.isatty():
                 text = f"{number} of {total} models, {len(ledger.disagreements)} disagreements"
                 print(f"\r{text:60}", end="", file=sys.stderr, flush=True)
+        for name, apart in APART.items():
+            if only is not None and name not in only:
+                continue
+            begun = time.perf_counter()
+            for compared in pool.map(
+                partial(apart.play, short=options.short), range(apart.pieces(options.short))
+            ):
+                ledger.add(compared)
+            seconds[name] = time.perf_counter() - begun
     if sys.stderr.isatty():
         print(f"\r{'':60}\r", end="", file=sys.stderr)
 

@@ -281,8 +281,21 @@ def judge_exact_plan(
 
 
 def _spans(ledger: Ledger, case: Case, plan: Any, what: str) -> None:
-    """sp(h) and sp_i(h), the largest change along one variable, from the printed bias."""
+    """Judge sp(h) and sp_i(h), the largest change along one variable, by the printed bias.
+
+    Spans may be left out where the plan says that their error is large against them.
+    """
     table = np.asarray(plan.bias).reshape(case.recipe.state_sizes)
+    if plan.span is None:
+        error = plan.stats.get("span_error", 0.0)
+        ledger.judge(
+            f"{what}: spans are left out only where they are not known",
+            case.recipe,
+            plan.factored_spans is None and error > 1e-2 * float(np.ptp(table)),
+            INFINITE,
+            f"no span for a bias that spans {float(np.ptp(table))!r}, with error {error!r}",
+        )
+        return
     sizes = [float(np.ptp(table, axis=i).max()) for i in range(table.ndim)]
     off = abs(float(np.ptp(table)) - plan.span)
     off = max(off, *(abs(a - b) for a, b in zip(sizes, plan.factored_spans, strict=True)))

@@ -19,7 +19,11 @@ import fmdp
 from fmdp.measures import measure
 from referee import claims, recipes, replay, truth
 from referee.claims import Case
+from referee.discounts import discounts_near_one
+from referee.explanations import explanations
 from referee.ledger import Ledger
+from referee.trees import trees_against_constraints
+from referee.values import values_as_values
 
 STEPS = 300
 """Of a replayed run."""
@@ -147,10 +151,16 @@ def learners_in_other_units(ledger: Ledger, case: Case, short: bool, turn: int) 
 
 EVERY_UNIT: tuple[Round, ...] = (exact_plans, stopped_plans, linear_programs, evaluations)
 """Rounds that are played in every unit of reward."""
-SOME_UNITS: tuple[Round, ...] = (discounted_plans, measurements, runs)
+SOME_UNITS: tuple[Round, ...] = (
+    discounted_plans,
+    measurements,
+    runs,
+    explanations,
+    discounts_near_one,
+)
 """Rounds that are played in one unit, by turns."""
-OWN_UNIT: tuple[Round, ...] = (other_units,)
-"""Rounds that change the unit themselves."""
+OWN_UNIT: tuple[Round, ...] = (other_units, values_as_values, trees_against_constraints)
+"""Rounds that change the unit themselves, or in which it does not matter."""
 ROUNDS = {one.__name__: one for one in (*EVERY_UNIT, *SOME_UNITS, *OWN_UNIT)}
 ROUNDS[learners_in_other_units.__name__] = learners_in_other_units
 

@@ -114,8 +114,9 @@ def _imports(path: Path) -> set[str]:
 
 def test_the_referee_shares_nothing_with_the_engine() -> None:
     here = Path(__file__).parent
-    for name in ("truth", "programs", "replay", "ledger"):
+    for name in ("truth", "programs", "replay", "ledger", "report_truth"):
         assert _imports(here / f"{name}.py") == set(), name
     for name in ("recipes", "claims"):
         assert _imports(here / f"{name}.py") == {"fmdp"}, name
     assert _imports(here / "game.py") == {"fmdp", "fmdp.measures"}
+    assert _imports(here / "simulated_intervals.py") == {"fmdp", "fmdp.simulation"}

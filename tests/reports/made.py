@@ -224,6 +224,8 @@ def make_store(
     )
     with Store.create(directory) as store:
         store.add_spec(spec, members, models.values())
+        already = store.keys("done")
         for run, curve, recording in stored:
-            store.add_run(run, curve, recording)
+            if run.key not in already:
+                store.add_run(run, curve, recording)
     return directory

@@ -279,3 +279,4 @@ def test_the_figure_has_a_row_a_problem(numbers: Made) -> None:
     assert drawing.name == "figure-2"
     assert set(drawing.files) == {"png", "svg", "pdf"}
     assert "Medians over 3 runs" in drawing.caption
+    assert "one instance of the random tables of each network (seed=1)" in drawing.caption

@@ -60,7 +60,7 @@ def test_files_and_printed_table(
     ends = cell.ends("regret")
     assert ends is not None
     line = next(line for line in printed.out.splitlines() if line.startswith("PSRL "))
-    assert f" {np.median(ends):,.0f} ({ends.max():,.0f}) " in line
+    assert f" {np.median(ends):,.0f} ({ends.mean():,.0f}, {ends.max():,.0f}) " in line
 
 
 @pytest.mark.usefixtures("without_matplotlib")
@@ -84,6 +84,10 @@ def test_json_is_one_object(
     assert found["page"] == str(tmp_path / "index.html")
     assert len(found["cells"]) == 12
     assert found["cells"][0]["regret"]["median"] <= found["cells"][0]["regret"]["worst"]
+    # Five runs: no interval of the median, one of the mean.
+    assert found["cells"][0]["regret"]["interval"] is None
+    low, high = found["cells"][0]["regret"]["mean_interval"]
+    assert low < found["cells"][0]["regret"]["mean"] < high
 
 
 @pytest.mark.usefixtures("without_matplotlib")
@@ -104,6 +108,11 @@ def test_tables_hold_every_number(two_problems: Path, tmp_path: Path) -> None:
     ]
     comparisons = rows(tmp_path / "comparisons.csv")
     assert len(comparisons) == 2 * 2 * 15
+    assert {row["comparisons_in_question"] for row in comparisons} == {"15"}
+    for row in (*cells, *comparisons):
+        assert (row["interval_low"], row["interval_high"]) == ("", "")
+        assert row["interval_note"] == "n too small"
+        assert float(row["mean_low"]) <= float(row["mean_high"])
     curves = rows(tmp_path / "curves.csv")
     assert {row["t"] for row in curves} == {str(t) for t in written.runs.cells[0].t}
 

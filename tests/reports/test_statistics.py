@@ -1,6 +1,9 @@
 from __future__ import annotations
 
 import itertools
+import math
+from collections.abc import Sequence
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -11,7 +14,6 @@ from hypothesis import strategies as st
 from fmdp.errors import InvalidParameter
 from fmdp.reports import statistics
 from fmdp.reports.statistics import (
-    bootstrap_median,
     holm,
     signed_rank,
     smallest_p_value,
@@ -25,10 +27,11 @@ def test_summary_of_numbers_counted_by_hand() -> None:
     assert (found.best, found.worst, found.mean) == (1, 5, 3)
 
 
-def test_one_run_is_its_own_summary() -> None:
+def test_one_run_has_no_interval() -> None:
     found = summarise([7.0])
-    assert found.median == found.worst == 7.0
-    assert found.interval == (7.0, 7.0)
+    assert found.median == found.worst == found.mean == 7.0
+    assert found.interval is None
+    assert found.mean_interval is None
 
 
 @pytest.mark.parametrize("values", [[], [1.0, float("nan")], [float("inf")], [[1.0]]])
@@ -37,71 +40,74 @@ def test_what_is_no_list_of_numbers_is_refused(values: list[float]) -> None:
         summarise(values)
 
 
-@pytest.mark.parametrize("n", [5, 9, 21])
-def test_bootstrap_against_its_exact_law(n: int) -> None:
-    """For odd n a resample's median is at most x_(k) iff more than half of its n draws fall among
-    the k smallest: P = P(Binomial(n, k/n) >= (n + 1)/2). With x_(k) = k the ends of the interval
-    are the quantiles of that law, up to one order statistic of Monte Carlo error."""
-    k = np.arange(1, n + 1)
-    at_most = scipy.stats.binom.sf((n + 1) // 2 - 1, n, k / n)
-    low, high = bootstrap_median(k.astype(float))
-    three_errors = 3 * np.sqrt(0.025 * 0.975 / statistics.RESAMPLES)
-    assert at_most[int(low) - 1] >= 0.025 - three_errors
-    assert low == 1 or at_most[int(low) - 2] <= 0.025 + three_errors
-    assert at_most[int(high) - 1] >= 0.975 - three_errors
-    assert at_most[int(high) - 2] <= 0.975 + three_errors
-
-
-@given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=12))
-def test_bootstrap_is_the_median_of_resamples_by_the_book(values: list[float]) -> None:
-    generator = np.random.Generator(np.random.PCG64(7))
-    resampled = np.sort(values)[generator.integers(len(values), size=(99, len(values)))]
-    medians = np.sort(np.median(resampled, axis=1))
-    # (99 + 1) * 0.05 / 2 = 2.5: the second smallest and the second largest.
-    found = bootstrap_median(values, resamples=99, seed=7)
-    assert found == pytest.approx((medians[1], medians[97]))
-
-
-def test_bootstrap_interval_covers_the_median_as_often_as_it_says() -> None:
-    generator = np.random.Generator(np.random.PCG64(3))
-    samples = generator.exponential(size=(300, 20))
-
-    def coverage(level: float) -> float:
-        ends = [bootstrap_median(sample, level=level, resamples=999) for sample in samples]
-        return float(np.mean([low <= np.log(2) <= high for low, high in ends]))
-
-    assert 0.91 <= coverage(0.95) <= 0.99
-    assert coverage(0.5) <= 0.7  # the control: this test can fail
-
-
-def test_bootstrap_is_the_same_every_time_and_whatever_the_order() -> None:
-    values = [3.0, 1.0, 8.0, 2.5]
-    assert bootstrap_median(values) == bootstrap_median(values[::-1])
-    assert bootstrap_median(values, seed=1) == bootstrap_median(values, seed=1)
+def by_brute_force(differences: Sequence[int]) -> tuple[Fraction, Fraction]:
+    """W+ and the two-sided p-value over all 2^n signs, in fractions."""
+    nonzero = [d for d in differences if d != 0]
+    sizes = sorted(map(abs, nonzero))
+    ranks = [
+        Fraction(sum(i + 1 for i, s in enumerate(sizes) if s == abs(d)), sizes.count(abs(d)))
+        for d in nonzero
+    ]
+    observed = sum((r for r, d in zip(ranks, nonzero, strict=True) if d > 0), Fraction(0))
+    middle = sum(ranks, Fraction(0)) / 2
+    patterns = list(itertools.product((0, 1), repeat=len(ranks)))
+    sums = [sum(r * sign for r, sign in zip(ranks, signs, strict=True)) for signs in patterns]
+    extreme = sum(abs(s - middle) >= abs(observed - middle) for s in sums)
+    return observed, Fraction(extreme, len(patterns))
 
 
 @given(st.lists(st.integers(-4, 4), min_size=1, max_size=9))
 def test_signed_rank_against_all_sign_patterns(differences: list[int]) -> None:
     """Small integers: nearly every example has ties and zeros."""
-    nonzero = [d for d in differences if d != 0]
-    sizes = sorted(map(abs, nonzero))
-    ranks = [np.mean([i + 1 for i, s in enumerate(sizes) if s == abs(d)]) for d in nonzero]
-    observed = sum(r for r, d in zip(ranks, nonzero, strict=True) if d > 0)
-    sums = [
-        sum(r for r, sign in zip(ranks, signs, strict=True) if sign)
-        for signs in itertools.product((0, 1), repeat=len(ranks))
-    ]
-    middle = sum(ranks) / 2
-    extreme = [abs(s - middle) >= abs(observed - middle) - 1e-9 for s in sums]
+    observed, p_value = by_brute_force(differences)
     found = signed_rank(differences)
     assert found.exact
-    assert found.statistic == pytest.approx(observed)
-    assert found.p_value == pytest.approx(np.mean(extreme))
+    assert found.statistic == observed
+    assert found.p_value == p_value
     assert (found.lower, found.equal, found.higher) == (
         sum(d < 0 for d in differences),
         differences.count(0),
         sum(d > 0 for d in differences),
     )
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 12), st.integers(0, 12)), min_size=1, max_size=9),
+    st.sampled_from([0.1, 1 / 3, 0.7, 1e-9, 3e8]),
+    st.floats(-1e4, 1e4),
+)
+def test_rounding_breaks_no_tie_and_makes_no_difference(
+    pairs: list[tuple[int, int]], unit: float, offset: float
+) -> None:
+    """Regrets are an offset minus a sum of rewards: their differences are equal only in exact
+    arithmetic. With the resolution of the sums the test is the one of the exact differences."""
+    offset *= unit
+
+    def regret(steps: int, backwards: bool) -> float:
+        total = math.fsum([unit] * steps) if backwards else sum([unit] * steps)
+        return 1000 * offset - total
+
+    differences = [regret(one, False) - regret(two, True) for one, two in pairs]
+    exact = [two - one for one, two in pairs]
+    observed, p_value = by_brute_force(exact)
+    resolution = 4 * 2.0**-53 * 1000 * (1000 * abs(offset) + 1000 * unit)
+    found = signed_rank(differences, resolution)
+    assert (found.statistic, found.p_value) == (observed, p_value)
+    assert found.equal == exact.count(0)
+
+
+def test_without_a_resolution_rounding_breaks_ties() -> None:
+    """The negative control: 0.3 - 0.1 and 0.2 differ in their last bit, and so do the ranks."""
+    differences = [0.3 - 0.1, -0.2, 0.4 - 0.2, 0.7 - 0.5, 0.2]
+    _, p_value = by_brute_force([1, -1, 1, 1, 1])
+    assert signed_rank(differences, 1e-12).p_value == p_value
+    assert signed_rank(differences).p_value != p_value
+
+
+def test_sizes_on_both_sides_of_a_grid_line_are_tied() -> None:
+    found = signed_rank([0.5 - 1e-9, -(0.5 + 1e-9), 3.0], 1e-8)
+    assert found.p_value == by_brute_force([1, -1, 2])[1]
+    assert signed_rank([1e-9, -1e-9, 1.0], 1e-8).equal == 2
 
 
 def test_signed_rank_against_scipy_without_ties() -> None:

@@ -1,8 +1,8 @@
-"""What a report is about: the done runs of a store, sorted into problems and cells.
+"""The runs that a report is about, sorted into problems and cells.
 
-Which runs make a cell, and what it is called, is decided in experiments/cells.py; here it gets its
-curves. Whatever the reader of a number should know about how it came about (versions mixed, runs
-failed or missing, regret against an upper bound) is collected as a note, in words.
+Which runs make a cell, and what it is called, is decided in experiments/cells.py; here the cells
+get their curves. Everything that a reader should know about the runs (versions mixed, runs failed
+or missing, regret against an upper bound) is collected in notes.
 """
 
 from __future__ import annotations
@@ -54,6 +54,8 @@ class Cell:
     """Measure -> [n, K]; gap regret is there only if every run has it."""
     recorded: str | None
     """Key of the first run that is kept whole."""
+    specs: tuple[str, ...] = ()
+    """Hashes of the specs that ask for this cell, in the order in which they were added."""
 
     @property
     def seeds(self) -> tuple[int, ...]:
@@ -67,13 +69,24 @@ class Cell:
 
 @dataclass(frozen=True)
 class Compared:
-    """A model and the cells on it, in the order of the specs."""
+    """A model and its cells, in the order of the specs."""
 
     name: str
     model_hash: str
     gain: float | None
     gain_kind: str | None
     cells: tuple[Cell, ...]
+    reward_size: float
+    """Largest absolute reward of one step, by the ranges of the reward factors."""
+
+    def resolution(self, steps: int, largest: float) -> float:
+        """Return the size below which a difference of two regrets may be rounding alone.
+
+        A sum of T floats is off by at most T u sum |x_t|, u = 2^-53 (Higham 2002, section 4.2). The
+        sum of absolute rewards is at most T `reward_size`, that of gaps the `largest` regret. Two
+        differences of two regrets each contain four such errors.
+        """
+        return 4 * 2.0**-53 * steps * max(steps * self.reward_size, largest)
 
 
 @dataclass(frozen=True)
@@ -133,11 +146,13 @@ def gather(store: Store, specs: Sequence[StoredSpec] | None = None) -> Runs:
     if not found.cells:
         raise FileProblem(f"{store.path}: has no run that is done, so there is nothing to report")
     recorded = store.recorded()
-    cells = [_cell(store, cell, recorded) for cell in found.cells]
+    all_specs = tuple(store.specs() if specs is None else specs)
+    asked = {spec.hash: {member.key for member in store.members(spec.hash)} for spec in all_specs}
+    cells = [_cell(store, cell, recorded, asked) for cell in found.cells]
     failed = tuple(run for _, _, run in found.failed)
     return Runs(
-        problems=_problems(cells),
-        specs=tuple(store.specs() if specs is None else specs),
+        problems=_problems(store, cells),
+        specs=all_specs,
         failed=failed,
         missing=found.missing,
         notes=tuple(_notes(cells, failed, found)),
@@ -146,7 +161,9 @@ def gather(store: Store, specs: Sequence[StoredSpec] | None = None) -> Runs:
     )
 
 
-def _cell(store: Store, cell: CellRuns, recorded: Collection[str]) -> Cell:
+def _cell(
+    store: Store, cell: CellRuns, recorded: Collection[str], asked: Mapping[str, Collection[str]]
+) -> Cell:
     first = cell.runs[0]
     curves = [store.curve(run.key) for run in cell.runs]
     # Checkpoints depend on the number of steps alone, unless versions are mixed.
@@ -170,10 +187,13 @@ def _cell(store: Store, cell: CellRuns, recorded: Collection[str]) -> Cell:
             if all(measure in c.values for c in curves)
         },
         recorded=next((run.key for run in cell.runs if run.key in recorded), None),
+        specs=tuple(
+            spec for spec, keys in asked.items() if any(run.key in keys for run in cell.runs)
+        ),
     )
 
 
-def _problems(cells: Iterable[Cell]) -> tuple[Compared, ...]:
+def _problems(store: Store, cells: Iterable[Cell]) -> tuple[Compared, ...]:
     by_model: dict[str, list[Cell]] = {}
     for cell in cells:
         by_model.setdefault(cell.model, []).append(cell)
@@ -184,9 +204,14 @@ def _problems(cells: Iterable[Cell]) -> tuple[Compared, ...]:
             own[0].runs[0].measure(GAIN),
             own[0].runs[0].measure(GAIN_KIND),
             tuple(own),
+            _reward_size(store.model(model)),
         )
         for model, own in by_model.items()
     )
+
+
+def _reward_size(model: FactoredMDP) -> float:
+    return float(sum(max(abs(low), abs(high)) for low, high in model.structure.reward_ranges))
 
 
 def _notes(cells: list[Cell], failed: tuple[StoredRun, ...], found: SortedRuns) -> Iterable[str]:
@@ -202,7 +227,8 @@ def _notes(cells: list[Cell], failed: tuple[StoredRun, ...], found: SortedRuns) 
     if superseded:
         yield (
             f"{_runs(superseded)} of an older results version, or of older code of one's own, left "
-            f"out: the same run is there with a newer one."
+            f"out: the same run is there with a newer version, or with the code that was asked for "
+            f"last."
         )
     if failed:
         yield f"{_runs(len(failed))} failed and {_are(len(failed))} not in any number here."

@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fmdp import __version__
+from fmdp.experiments.confidence_intervals import TOO_SMALL, mean_interval, mean_of
 from fmdp.experiments.measures import GAIN, PLANNER_CALLS, UNCONVERGED_PLANS
 from fmdp.experiments.store import Store, StoredSpec
 from fmdp.memory import describe_count
@@ -41,11 +42,14 @@ MOST_REPLAYED = 20_000
 """Steps of a recording that go into the page; learning is early, and the store keeps all."""
 
 CAPTIONS = {
-    REALISED: "Realised regret: t times the gain minus the rewards of t steps. Median over the "
-    "seeds; the bands reach from the lower to the upper quartile.",
+    REALISED: "Realised regret: t times the gain minus the rewards of t steps.",
     GAP: "Gap regret: what the actions of t steps give away against optimal ones, by the optimal "
-    "bias; free of the luck in the rewards. Median over the seeds; the bands reach from the lower "
-    "to the upper quartile.",
+    "bias; free of the luck in the rewards.",
+}
+LINES = {
+    "median": "Median over the seeds; the bands reach from the lower to the upper quartile.",
+    "mean": "Mean over the seeds; the bands are its 95 % interval at each step by itself "
+    "(Student's t).",
 }
 
 
@@ -76,7 +80,7 @@ def page(
         paper=_card("paper", "Against the paper", paragraphs)
         + _card("ahead", "Who is ahead", ahead),
         notes=_notes((*runs.notes, *analysis.notes)),
-        provenance=_provenance(runs),
+        provenance=_provenance(store, runs),
         style=style,
         script=script,
         # On the measure that is told of on top.
@@ -130,6 +134,8 @@ def data(
     shown = set(looks) if len(looks) <= MOST_SHOWN else _chosen(runs) | {*featured}
     told = {one.measure for one in runs.standings}
     return {
+        "tooSmall": TOO_SMALL,
+        "lines": LINES,
         "opens": told.pop() if by_gap and len(told) == 1 else runs.measures[0],
         "measures": [
             {"key": measure, "name": MEASURES[measure], "caption": CAPTIONS[measure]}
@@ -162,6 +168,7 @@ def data(
                 "interval": summary.interval,
                 "quartiles": [summary.lower_quartile, summary.upper_quartile],
                 "mean": summary.mean,
+                "meanInterval": summary.mean_interval,
                 "worst": summary.worst,
                 "plans": _median(run.measure(PLANNER_CALLS) for run in found.cell.runs),
                 "unconverged": _sum(run.measure(UNCONVERGED_PLANS) for run in found.cell.runs),
@@ -179,9 +186,12 @@ def data(
                 "seeds": comparison.test.n,
                 "median": comparison.median,
                 "interval": comparison.interval,
+                "mean": comparison.differences.mean,
+                "meanInterval": comparison.differences.mean_interval,
                 "lower": comparison.test.lower,
                 "p": comparison.test.p_value,
                 "adjusted": comparison.adjusted,
+                "family": comparison.family,
                 "verdict": comparison.verdict,
             }
             for comparison in analysis.comparisons
@@ -253,7 +263,18 @@ def _cell(store: Store, cell: Cell) -> dict[str, Any]:
     curves = {}
     for measure, values in cell.curves.items():
         low, median, high = np.quantile(values, (0.25, 0.5, 0.75), axis=0)
-        curves[measure] = {"median": _short(median), "low": _short(low), "high": _short(high)}
+        columns = values.T.tolist()
+        means = [mean_of(own) for own in columns]
+        # A single run has no interval: its band is the line.
+        ends = [mean_interval(own) or (own[0], own[0]) for own in columns]
+        curves[measure] = {
+            "median": _short(median),
+            "low": _short(low),
+            "high": _short(high),
+            "mean": _short(means),
+            "meanLow": _short(low for low, _ in ends),
+            "meanHigh": _short(high for _, high in ends),
+        }
     return {
         "label": cell.label,
         "t": cell.t.tolist(),
@@ -262,9 +283,9 @@ def _cell(store: Store, cell: Cell) -> dict[str, Any]:
     }
 
 
-def _short(values: NDArray[np.float64]) -> list[float]:
-    """Six digits: more than a screen can show, half the size."""
-    return [float(f"{value:.6g}") for value in values.tolist()]
+def _short(values: Iterable[float]) -> list[float]:
+    """Round to six digits: more than a screen can show, at half the size."""
+    return [float(f"{value:.6g}") for value in values]
 
 
 def _replay(store: Store, cell: Cell) -> dict[str, Any] | None:
@@ -321,7 +342,7 @@ def _notes(notes: Sequence[str]) -> str:
     )
 
 
-def _provenance(runs: Runs) -> str:
+def _provenance(store: Store, runs: Runs) -> str:
     done = [run for cell in runs.cells for run in cell.runs]
     rows: list[tuple[str, str]] = [
         ("fmdp", _counted(Counter(run.fmdp_version for run in done))),
@@ -339,6 +360,7 @@ def _provenance(runs: Runs) -> str:
         for cell in runs.cells
     )
     text += f"<details><summary>All parameters of every cell</summary>{cells}</details>\n"
+    text += _sources(store, runs)
     if runs.left_out:
         pairs = "".join(
             f"<li>{escape(one.label)} on {escape(one.problem)}: {escape(one.reason)}</li>\n"
@@ -353,6 +375,20 @@ def _provenance(runs: Runs) -> str:
         )
         text += f"<details open><summary>Failed runs</summary><ul>{failures}</ul></details>\n"
     return text
+
+
+def _sources(store: Store, runs: Runs) -> str:
+    """Return the source texts of users' code that made the runs, each once, with its cells."""
+    users: dict[tuple[str, str], list[str]] = {}
+    for cell in runs.cells:
+        with_code = [run.key for run in cell.runs if run.code]
+        for source in {one for key in with_code for one in store.sources(key).items()}:
+            users.setdefault(source, []).append(f"{cell.problem}: {cell.label}")
+    return "".join(
+        f"<details><summary>Code of {escape(name)}, for {escape('; '.join(cells))}</summary>"
+        f"<pre>{escape(text)}</pre></details>\n"
+        for (name, text), cells in sorted(users.items())
+    )
 
 
 def _spec(spec: StoredSpec) -> str:

@@ -96,13 +96,13 @@ def _of_one(own: Sequence[Standing], analysis: Analysis) -> str:
     learners = [one for one in own if one.role == "learner"]
     first, second = learners[0], learners[1]
 
-    def told(one: Standing) -> str:
-        mean, worst = number_text(one.mean), number_text(one.worst)
-        return f"{number_text(one.median)} (mean {mean}, worst run {worst})"
+    def numbers(one: Standing) -> str:
+        worst = number_text(one.worst)
+        return f"{number_text(one.median)} (mean {mean_text(one)}, worst run {worst})"
 
     return (
         f"On {first.problem} {first.label} has the lowest median {MEASURES[first.measure]}, "
-        f"{told(first)}, before {second.label} with {told(second)}; on the same seeds "
+        f"{numbers(first)}, before {second.label} with {numbers(second)}; on the same seeds "
         f"(signed-rank, Holm): {verdict(own, analysis)}."
     )
 
@@ -164,6 +164,14 @@ def number_text(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 10 else f"{value:.3g}"
 
 
+def mean_text(one: Standing) -> str:
+    """Return the mean, with half the width of its 95 % interval where there is one."""
+    mean = number_text(one.mean)
+    if one.mean_low is None or one.mean_high is None:
+        return mean
+    return f"{mean} ± {number_text((one.mean_high - one.mean_low) / 2)}"
+
+
 def ratio_text(value: float | None) -> str:
     if value is None:
         return "-"
@@ -185,9 +193,12 @@ def figure(found: Sequence[Standing], left_out: Sequence[LeftOut]) -> Drawing:
         widths = (len(problems) + 1.4, 4.2)
         left, right = drawing.subplots(1, 2, width_ratios=widths, squeeze=False)[0]
         _table(left, rows, problems, {(one.problem, one.label) for one in left_out})
-        left.set_title(f"median {_measures(found)}, best = 1", loc="left", parse_math=False)
+        # With few problems the table is narrower than its title on one line.
+        title = f"median {_measures(found)}, best = 1"
+        title = title.replace(", best", ",\nbest") if len(problems) < 4 else title
+        left.set_title(title, loc="left", parse_math=False)
         _costs(right, rows, found)
-        drawing.set_size_inches(4.6 + 0.5 * len(problems), 1.9 + 0.25 * len(rows))
+        drawing.set_size_inches(5.4 + 0.5 * len(problems), 1.9 + 0.25 * len(rows))
         files = saved(drawing)
     return Drawing("standings", files, caption(found))
 

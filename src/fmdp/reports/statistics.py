@@ -1,42 +1,49 @@
-"""Statistics of runs: what a set of seeds says, and how sure one may be of it.
+"""Statistics of the runs of a cell, and of the paired differences of two cells.
 
-A cell is summed up by median, quartiles and worst case: regret has heavy tails, so a mean says
-little. How well a median is known is told by the percentile bootstrap. Two learners that ran on
-the same seeds shared their luck, so they are compared in pairs: Wilcoxon's signed-rank test, whose
-null distribution (every sign of every difference equally likely) is counted exactly, ties included:
-W+ is a sum of independent rank_i * Bernoulli(1/2), and its law the product of n polynomials
-(1 + z^rank_i) / 2. Many comparisons are corrected by Holm's step-down rule, which keeps the chance
-of any false finding below the level whatever the dependence between them.
+A cell is summarised by median, quartiles, worst run and mean, the median and the mean each with a
+95 % interval (experiments/confidence_intervals.py). Two learners that ran on the same seeds met the
+same random numbers of the environment, so they are compared in pairs, by Wilcoxon's signed-rank
+test. Under its null hypothesis every sign of every difference is equally likely, and W+ is a sum of
+independent rank_i * Bernoulli(1/2): its distribution is the product of the n polynomials
+(1 + z^rank_i) / 2, counted exactly, ties included. scipy.stats.wilcoxon is not used for this: with
+ties it is exact only up to 13 pairs, where it goes through all 2^n signs.
 
-Costs: bootstrap resamples * log(resamples), once resamples * n for each n; signed-rank n^3 up to
-MOST_EXACT pairs, then the normal limit.
+Regrets are sums of thousands of rounded numbers, so two differences that are equal in exact
+arithmetic seldom have equal floats. `signed_rank` therefore takes the resolution to which the
+differences are known, and treats as tied what lies within it.
+
+Several comparisons are corrected by Holm's step-down rule, which bounds the probability of any
+false finding in a family by the level, whatever the dependence between the comparisons.
+
+Cost: signed_rank n^3 up to MOST_EXACT pairs, beyond that the normal limit.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import rankdata
+from scipy.stats import norm, rankdata
 
 from fmdp.errors import InvalidParameter
+from fmdp.experiments.confidence_intervals import (
+    Interval,
+    mean_interval,
+    mean_of,
+    median_interval,
+)
 
 FloatArray = npt.NDArray[np.float64]
 
-RESAMPLES = 4_999
-"""Resamples of a bootstrap: the ends of a 95 % interval are then order statistics 125 and 4,875."""
-LEVEL = 0.95
 MOST_EXACT = 400
-"""Most pairs for which the signed-rank law is counted; the normal limit is good long before."""
+"""Largest number of pairs for which the null distribution is counted exactly."""
 
 
 @dataclass(frozen=True)
 class Summary:
-    """Order statistics of the runs of a cell; the worst case is the largest regret."""
+    """Order statistics and mean of the runs of a cell; the worst run has the largest regret."""
 
     n: int
     median: float
@@ -45,56 +52,28 @@ class Summary:
     best: float
     worst: float
     mean: float
-    interval: tuple[float, float]
-    """Bootstrap interval of the median, at LEVEL."""
+    interval: Interval | None
+    """Of the median, from order statistics; None if n is too small."""
+    mean_interval: Interval | None
+    """Of the mean, Student's t; None for a single run."""
 
 
-def summarise(values: npt.ArrayLike, *, seed: int = 0) -> Summary:
-    """Median, quartiles, extremes, and the bootstrap interval of the median."""
+def summarise(values: npt.ArrayLike) -> Summary:
+    """Compute median, quartiles, extremes, mean, and the intervals of median and mean."""
     array = _finite(values)
     lower, median, upper = np.quantile(array, (0.25, 0.5, 0.75)).tolist()
+    numbers = array.tolist()
     return Summary(
         n=array.size,
         median=median,
         lower_quartile=lower,
         upper_quartile=upper,
-        best=float(array.min()),
-        worst=float(array.max()),
-        mean=float(array.mean()),
-        interval=bootstrap_median(array, seed=seed),
+        best=min(numbers),
+        worst=max(numbers),
+        mean=mean_of(numbers),
+        interval=median_interval(numbers),
+        mean_interval=mean_interval(numbers),
     )
-
-
-def bootstrap_median(
-    values: npt.ArrayLike,
-    *,
-    level: float = LEVEL,
-    resamples: int = RESAMPLES,
-    seed: int = 0,
-) -> tuple[float, float]:
-    """The percentile bootstrap interval of the median (Efron 1979).
-
-    Its ends are the k-th smallest and k-th largest of the medians of the resamples,
-    k = (resamples + 1)(1 - level)/2. The same seed gives the same interval on every machine.
-    """
-    array = np.sort(_finite(values))
-    middles = _middles(array.size, resamples, seed)
-    medians = np.sort((array[middles[:, 0]] + array[middles[:, 1]]) / 2)
-    # 125.00000000000011 is meant to be 125: the level is a decimal number.
-    k = max(1, math.floor(round((resamples + 1) * (1 - level) / 2, 6)))
-    return float(medians[k - 1]), float(medians[resamples - k])
-
-
-@lru_cache(maxsize=64)
-def _middles(n: int, resamples: int, seed: int) -> npt.NDArray[np.intp]:
-    """[resamples, 2]: which of n values in order are the two middle ones of each resample.
-
-    The order of a resample is that of its indices, so one table serves all cells of n runs, and
-    equal data have equal intervals. The bit generator is named: NumPy's default may change.
-    """
-    generator = np.random.Generator(np.random.PCG64(seed))
-    indices = np.sort(generator.integers(n, size=(resamples, n), dtype=np.intp), axis=1)
-    return indices[:, [(n - 1) // 2, n // 2]]
 
 
 @dataclass(frozen=True)
@@ -113,61 +92,84 @@ class PairedTest:
     exact: bool
 
 
-def signed_rank(differences: npt.ArrayLike) -> PairedTest:
-    """Are the differences symmetric about zero? (Wilcoxon 1945; zeros are left out.)
+def signed_rank(differences: npt.ArrayLike, resolution: float = 0.0) -> PairedTest:
+    """Test whether the differences are symmetric about zero (Wilcoxon 1945; zeros are dropped).
 
-    Equal sizes share the mean of their ranks; the law of W+ is counted for those very ranks.
+    Tied sizes share the mean of their ranks, and the distribution of W+ is counted for those ranks.
+
+    Parameters
+    ----------
+    differences
+        One per pair.
+    resolution
+        Sizes that lie within it of each other are tied, and within it of zero they are zero.
     """
     array = _finite(differences)
-    lower, higher = int((array < 0).sum()), int((array > 0).sum())
-    nonzero = array[array != 0]
-    # Doubled, shared ranks are whole numbers.
-    ranks = np.rint(2 * rankdata(np.abs(nonzero))).astype(np.int64)
-    statistic = int(ranks[nonzero > 0].sum())
-    total = int(ranks.sum())
-    exact = nonzero.size <= MOST_EXACT
-    if nonzero.size == 0:
-        p_value = 1.0
-    elif exact:
-        law = _law_of_rank_sums(ranks)
-        # The law is symmetric about total / 2.
-        p_value = min(1.0, 2 * float(law[: min(statistic, total - statistic) + 1].sum()))
-    else:
-        spread = math.sqrt(float((ranks.astype(np.float64) ** 2).sum()) / 4)
-        # One unit of the doubled statistic is half a unit of W+: continuity correction.
-        distance = max(0.0, abs(statistic - total / 2) - 1) / spread
-        p_value = math.erfc(distance / math.sqrt(2))
+    levels = _levels(np.abs(array), resolution)
+    positive, negative = (array > 0) & (levels > 0), (array < 0) & (levels > 0)
+    # Mean ranks are multiples of 1/2, so twice a rank is an integer.
+    ranks = np.rint(2 * rankdata(levels[levels > 0])).astype(np.int64)
+    statistic = int(ranks[positive[levels > 0]].sum())
+    exact = ranks.size <= MOST_EXACT
     return PairedTest(
         n=array.size,
-        lower=lower,
-        equal=array.size - lower - higher,
-        higher=higher,
+        lower=int(negative.sum()),
+        equal=int((levels == 0).sum()),
+        higher=int(positive.sum()),
         statistic=statistic / 2,
-        p_value=p_value,
+        p_value=_exact_p(ranks, statistic) if exact else _limit_p(ranks, statistic),
         exact=exact,
     )
 
 
-def _law_of_rank_sums(ranks: npt.NDArray[np.int64]) -> FloatArray:
-    """P(sum of a random subset of the ranks = w) for w = 0, ..., sum."""
-    law = np.zeros(int(ranks.sum()) + 1)
-    law[0] = 1.0
+def _levels(sizes: FloatArray, resolution: float) -> npt.NDArray[np.intp]:
+    """Number the sizes from the smallest on, ties with one number; 0 is that of zero.
+
+    Neighbours in the order are tied if they differ by at most the resolution. A fixed grid would
+    separate two equal sizes that happen to lie on both sides of one of its lines.
+    """
+    order = np.argsort(sizes, kind="stable")
+    rises = np.diff(sizes[order], prepend=0.0) > resolution
+    levels = np.empty(sizes.size, dtype=np.intp)
+    levels[order] = np.cumsum(rises)
+    return levels
+
+
+def _exact_p(ranks: npt.NDArray[np.int64], statistic: int) -> float:
+    """Return the two-sided p-value; the distribution is symmetric about half the sum of ranks."""
+    distribution = _rank_sum_distribution(ranks)
+    tail = min(statistic, int(ranks.sum()) - statistic)
+    return min(1.0, 2 * float(distribution[: tail + 1].sum()))
+
+
+def _limit_p(ranks: npt.NDArray[np.int64], statistic: int) -> float:
+    """Return the two-sided p-value by the normal limit, with continuity correction."""
+    spread = np.sqrt((ranks.astype(np.float64) ** 2).sum()) / 2
+    # Ranks are doubled, so one unit here is half a unit of W+.
+    distance = max(0.0, abs(statistic - ranks.sum() / 2) - 1) / spread
+    return float(2 * norm.sf(distance))
+
+
+def _rank_sum_distribution(ranks: npt.NDArray[np.int64]) -> FloatArray:
+    """Return P(sum of a random subset of the ranks = w) for w = 0, ..., sum of the ranks."""
+    distribution = np.zeros(int(ranks.sum()) + 1)
+    distribution[0] = 1.0
     reached = 0
     for rank in ranks.tolist():
-        shifted = law[: reached + 1] / 2
-        law[: reached + 1] /= 2
-        law[rank : rank + reached + 1] += shifted
+        shifted = distribution[: reached + 1] / 2
+        distribution[: reached + 1] /= 2
+        distribution[rank : rank + reached + 1] += shifted
         reached += rank
-    return law
+    return distribution
 
 
 def smallest_p_value(n: int) -> float:
-    """The smallest p-value that n pairs can give: all signs alike, 2 of the 2^n patterns."""
+    """Return the smallest p-value of n pairs: all signs alike, 2 of the 2^n patterns."""
     return min(1.0, 2.0 ** (1 - n))
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Holm's (1979) adjusted p-values: the i-th smallest of m times m - i + 1, made monotone."""
+    """Return Holm's (1979) adjusted p-values: the i-th smallest of m times m - i + 1, monotone."""
     m = len(p_values)
     adjusted = [0.0] * m
     largest = 0.0

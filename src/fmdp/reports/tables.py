@@ -1,8 +1,9 @@
-"""The numbers of a report as CSV: cells, comparisons, curves, single runs, who is ahead where.
+"""The numbers of a report as CSV: cells, comparisons, curves, single runs, standings.
 
-Every number is written so that reading it back gives the same float; a column that does not apply
-is empty. A text that a spreadsheet would take for a formula gets an apostrophe in front. Rows
-stand in the order of the report, so the same store gives the same bytes.
+Every number is written so that reading it back gives the same float. A column that does not apply
+is empty; where an interval is missing, `interval_note` says why. A text that a spreadsheet would
+take for a formula gets an apostrophe in front. Rows are in the order of the report, so the same
+store gives the same bytes. New columns are added at the end.
 """
 
 from __future__ import annotations
@@ -14,11 +15,19 @@ from dataclasses import astuple, fields
 
 import numpy as np
 
+from fmdp.experiments.confidence_intervals import (
+    TOO_SMALL,
+    Interval,
+    mean_interval,
+    mean_of,
+    median_coverage,
+)
 from fmdp.experiments.measures import declared
 from fmdp.experiments.standings import Standing
 from fmdp.experiments.store import LeftOut, canonical_json
 from fmdp.reports.analysis import Analysis
 from fmdp.reports.cells import Runs
+from fmdp.reports.statistics import Summary
 
 Row = Sequence[object]
 
@@ -70,6 +79,10 @@ _CELLS = (
     "worst",
     "mean",
     "results_versions",
+    "interval_note",
+    "interval_coverage",
+    "mean_low",
+    "mean_high",
 )
 
 
@@ -89,14 +102,25 @@ def _cells(analysis: Analysis) -> Iterable[Row]:
                 measure,
                 summary.n,
                 summary.median,
-                *summary.interval,
+                *_ends(summary.interval),
                 summary.lower_quartile,
                 summary.upper_quartile,
                 summary.best,
                 summary.worst,
                 summary.mean,
                 " ".join(map(str, versions)),
+                *_about_median(summary),
+                *_ends(summary.mean_interval),
             )
+
+
+def _ends(interval: Interval | None) -> Row:
+    return (None, None) if interval is None else interval
+
+
+def _about_median(summary: Summary) -> Row:
+    """Return the note in the place of a missing interval, and the exact coverage of one."""
+    return "" if summary.interval else TOO_SMALL, median_coverage(summary.n)
 
 
 _COMPARISONS = (
@@ -116,6 +140,12 @@ _COMPARISONS = (
     "p_holm",
     "exact",
     "finding",
+    "comparisons_in_question",
+    "interval_note",
+    "interval_coverage",
+    "mean_difference",
+    "mean_low",
+    "mean_high",
 )
 
 
@@ -129,7 +159,7 @@ def _comparisons(analysis: Analysis) -> Iterable[Row]:
             found.second,
             test.n,
             found.median,
-            *found.interval,
+            *_ends(found.interval),
             test.lower,
             test.equal,
             test.higher,
@@ -138,18 +168,36 @@ def _comparisons(analysis: Analysis) -> Iterable[Row]:
             found.adjusted,
             test.exact,
             found.verdict,
+            found.family,
+            *_about_median(found.differences),
+            found.differences.mean,
+            *_ends(found.differences.mean_interval),
         )
 
 
-_CURVES = ("problem", "label", "measure", "t", "runs", "median", "lower_quartile", "upper_quartile")
+_CURVES = (
+    "problem",
+    "label",
+    "measure",
+    "t",
+    "runs",
+    "median",
+    "lower_quartile",
+    "upper_quartile",
+    "mean",
+    "mean_low",
+    "mean_high",
+)
 
 
 def _curves(runs: Runs) -> Iterable[Row]:
     for cell in runs.cells:
         for measure, values in cell.curves.items():
             low, median, high = np.quantile(values, (0.25, 0.5, 0.75), axis=0).tolist()
-            for row in zip(cell.t.tolist(), median, low, high, strict=True):
-                yield (cell.problem, cell.label, measure, row[0], len(values), *row[1:])
+            columns = values.T.tolist()
+            means = [(mean_of(own), *_ends(mean_interval(own))) for own in columns]
+            for t, *row, mean in zip(cell.t.tolist(), median, low, high, means, strict=True):
+                yield (cell.problem, cell.label, measure, t, len(values), *row, *mean)
 
 
 _BEFORE = ("problem", "label", "seed", "steps")

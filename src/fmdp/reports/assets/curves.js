@@ -1,6 +1,12 @@
 // Regret curves: a panel for each problem, learners on and off, logarithmic and linear axes, and the
 // numbers under the pointer or, with the arrow keys, under the cursor.
-const view = { measure: report.opens, x: "log", y: "log", bands: true, off: new Set(report.labels.filter(({ shown }) => !shown).map(({ label }) => label)) };
+const view = { measure: report.opens, line: "median", x: "log", y: "log", bands: true, off: new Set(report.labels.filter(({ shown }) => !shown).map(({ label }) => label)) };
+
+// What is drawn of a cell: the median with its quartiles, or the mean with its 95 % interval.
+function curveOf(cell) {
+  const own = cell.curves[view.measure];
+  return view.line === "mean" ? { middle: own.mean, low: own.meanLow, high: own.meanHigh } : { middle: own.median, low: own.low, high: own.high };
+}
 
 function radios(id, apply) {
   byId(id).addEventListener("change", (event) => { apply(event.target.value); redrawAll(); });
@@ -13,6 +19,7 @@ function startControls() {
     byId("measure").append(make("label", {}, input, make("span", {}, name[0].toUpperCase() + name.slice(1))));
   });
   radios("measure", (value) => { view.measure = value; });
+  radios("line", (value) => { view.line = value; });
   radios("x-axis", (value) => { view.x = value; });
   radios("y-axis", (value) => { view.y = value; });
   byId("bands").addEventListener("change", (event) => { view.bands = event.target.checked; redrawAll(); });
@@ -35,8 +42,8 @@ function startControls() {
       button.replaceChildren(swatch(button.dataset.label), button.dataset.label);
     });
     const { caption } = report.measures.find(({ key }) => key === view.measure);
-    byId("curve-caption").textContent = caption +
-      (view.y === "log" ? " On the logarithmic axis a line and its band are interrupted where the median is not positive, and the oracle, whose regret is zero up to luck, is left out." : "");
+    byId("curve-caption").textContent = `${caption} ${report.lines[view.line]}` +
+      (view.y === "log" ? ` On the logarithmic axis a line and its band are interrupted where the ${view.line} is not positive, and the oracle, whose regret is zero up to luck, is left out.` : "");
   });
 }
 
@@ -78,22 +85,22 @@ function startPanel(problem) {
     if (place === null) return leave();
     overlay.replaceChildren(draw("line", { class: "cross", x1: place, x2: place, y1: box.top, y2: box.bottom }));
     const rows = cells.map((cell) => {
-      const k = cell.t.indexOf(t), curve = cell.curves[view.measure];
-      return k < 0 ? null : { label: cell.label, median: curve.median[k], low: curve.low[k], high: curve.high[k] };
-    }).filter(Boolean).sort((a, b) => b.median - a.median);
+      const k = cell.t.indexOf(t), curve = curveOf(cell);
+      return k < 0 ? null : { label: cell.label, middle: curve.middle[k], low: curve.low[k], high: curve.high[k] };
+    }).filter(Boolean).sort((a, b) => b.middle - a.middle);
     for (const row of rows) {
-      const at = y.at(row.median);
+      const at = y.at(row.middle);
       if (at !== null && at <= box.bottom + 1) overlay.append(draw("circle", { cx: place, cy: at, r: 4, fill: colourOf(row.label), stroke: "var(--card)", "stroke-width": 1.5 }));
     }
     const body = make("table", {}, ...rows.map((row) =>
-      make("tr", {}, make("td", {}, swatch(row.label, 22), row.label), make("td", {}, number(row.median)), make("td", {}, `${number(row.low)} to ${number(row.high)}`))));
+      make("tr", {}, make("td", {}, swatch(row.label, 22), row.label), make("td", {}, number(row.middle)), make("td", {}, `${number(row.low)} to ${number(row.high)}`))));
     tip.replaceChildren(make("strong", {}, `t = ${t.toLocaleString("en-GB")}`), body);
     tip.hidden = rows.length === 0;
     const left = svg.offsetLeft + place, half = figure.clientWidth / 2;
     tip.style.top = `${svg.offsetTop + box.top}px`;
     tip.style.left = left < half ? `${left + 12}px` : "auto";
     tip.style.right = left < half ? "auto" : `${figure.clientWidth - left + 12}px`;
-    if (speak) byId("spoken").textContent = `${problem.name}, step ${t}: ` + rows.map((row) => `${row.label} ${number(row.median)}`).join(", ");
+    if (speak) byId("spoken").textContent = `${problem.name}, step ${t}: ` + rows.map((row) => `${row.label} ${number(row.middle)}`).join(", ");
     return undefined;
   }
 
@@ -134,11 +141,11 @@ function ranges(drawn, box) {
   const last = Math.max(1, ...drawn.map((cell) => cell.t.at(-1)));
   const learners = drawn.filter((cell) => looks.get(cell.label).role !== "lower");
   const cells = view.y === "linear" && learners.length ? learners : drawn;
-  const values = cells.flatMap((cell) => cell.curves[view.measure].median);
-  const highs = cells.flatMap((cell) => (view.bands ? cell.curves[view.measure].high : cell.curves[view.measure].median));
+  const values = cells.flatMap((cell) => curveOf(cell).middle);
+  const highs = cells.flatMap((cell) => curveOf(cell)[view.bands ? "high" : "middle"]);
   const x = scale(view.x, view.x === "log" ? 1 : 0, view.x === "log" ? Math.max(last, 10) : last, box.left, box.right);
   if (view.y === "linear") {
-    const lows = cells.flatMap((cell) => (view.bands ? cell.curves[view.measure].low : cell.curves[view.measure].median));
+    const lows = cells.flatMap((cell) => curveOf(cell)[view.bands ? "low" : "middle"]);
     return { x, y: scale("linear", Math.min(0, ...lows), Math.max(1e-9, ...highs) * 1.04 || 1, box.bottom, box.top) };
   }
   const positive = values.filter((v) => v > 0);
@@ -150,10 +157,10 @@ function ranges(drawn, box) {
 }
 
 function drawCell(cell, place, of, x, y, box, bands, lines) {
-  const curve = cell.curves[view.measure], colour = colourOf(cell.label), look = looks.get(cell.label);
+  const curve = curveOf(cell), colour = colourOf(cell.label), look = looks.get(cell.label);
   const xs = cell.t.map(x.at);
   const within = (value) => (value === null ? null : Math.max(-1e4, Math.min(1e4, value)));
-  const middle = curve.median.map((v) => within(y.at(v)));
+  const middle = curve.middle.map((v) => within(y.at(v)));
   if (view.bands && !["upper", "lower"].includes(look.role)) {
     // A band a stretch of the line: where the line is interrupted, so is the band.
     const d = stretches(xs, middle).map((own) => {

@@ -64,19 +64,24 @@ function startTable(id, columns, allRows, sortedBy, mark) {
 }
 
 function saveCsv(name, columns, rows) {
-  const quoted = (value) => {
-    const text = value === null || value === undefined ? "" : Array.isArray(value) ? value.join(" to ") : String(value);
+  const quoted = (value, absent = "") => {
+    const text = value === null || value === undefined ? absent : Array.isArray(value) ? value.join(" to ") : String(value);
     return /[",\n\r]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
   };
   const lines = [columns.map((column) => column.head), ...rows.map((row) => columns.map((column) => row[column.key]))];
-  const text = lines.map((line) => line.map(quoted).join(",")).join("\r\n") + "\r\n";
+  const text = lines.map((line) => line.map((value, place) => quoted(value, columns[place].absent)).join(",")).join("\r\n") + "\r\n";
   const link = make("a", { href: URL.createObjectURL(new Blob([text], { type: "text/csv" })), download: name });
   link.click();
   setTimeout(() => URL.revokeObjectURL(link.href), 1000);
 }
 
 function startTables() {
-  const range = (key) => (row) => `${number(row[key][0])} to ${number(row[key][1])}`;
+  // A range that is not there (null) is an interval for which there are too few runs.
+  const range = (head, key) => ({
+    head, key, absent: report.tooSmall,
+    show: (row) => (row[key] ? `${number(row[key][0])} to ${number(row[key][1])}` : report.tooSmall),
+    order: (row) => (row[key] ? row[key][0] : null),
+  });
   const lowest = new Map();
   for (const row of report.summaries) {
     const key = `${row.measure} ${row.problem}`;
@@ -86,9 +91,10 @@ function startTables() {
     { head: "Problem", key: "problem", text: true },
     { head: "Learner", key: "label", text: true, label: true },
     { head: "Median", key: "median" },
-    { head: "95 % interval", key: "interval", show: range("interval"), order: (row) => row.interval[0] },
-    { head: "Quartiles", key: "quartiles", show: range("quartiles"), order: (row) => row.quartiles[0] },
+    range("95 % interval", "interval"),
+    range("Quartiles", "quartiles"),
     { head: "Mean", key: "mean" },
+    range("Mean, 95 %", "meanInterval"),
     { head: "Worst run", key: "worst" },
     { head: "Runs", key: "runs" },
     { head: "Steps", key: "steps" },
@@ -103,11 +109,14 @@ function startTables() {
     { head: "First", key: "first", text: true, label: true },
     { head: "Second", key: "second", text: true, label: true },
     { head: "Median difference", key: "median" },
-    { head: "95 % interval", key: "interval", show: range("interval"), order: (row) => row.interval[0] },
+    range("95 % interval", "interval"),
     { head: "Seeds", key: "seeds" },
     { head: "First lower in", key: "lower", show: (row) => `${row.lower} of ${row.seeds}` },
     { head: "p", key: "p", show: (row) => probability(row.p) },
     { head: "p (Holm)", key: "adjusted", show: (row) => probability(row.adjusted) },
     { head: "Finding", key: "verdict", text: true, sentence: true },
+    { head: "Mean difference", key: "mean" },
+    range("Mean, 95 %", "meanInterval"),
+    { head: "Pairs of the question", key: "family" },
   ], report.comparisons, 0);
 }
