@@ -131,11 +131,13 @@ def forty(steps: int = 1_000_000) -> None:
         assert found.policy is not None
         assert found.gain_upper is not None
         gained = evaluate_by_simulation(model, found.policy, steps=steps)
-        assert gained.gain is not None
+        assert gained.gain is not None, f"{name}: {gained.status.message}"
+        assert gained.gain_lower is not None
         assert gained.gain_upper is not None
+        half = 0.5 * (gained.gain_upper - gained.gain_lower)
         print(
             f"| `{name}` | {most_weights(found)} | {found.gain_upper:.4f} | "
-            f"{gained.gain:.4f} ± {gained.gain_upper - gained.gain:.4f} | "
+            f"{gained.gain:.4f} ± {half:.4f} | "
             f"{1 - gained.gain / found.gain_upper:.1%} | {seconds:.1f} |",
             flush=True,
         )

@@ -36,6 +36,7 @@ from fmdp.reports.standings import (
     by_problem,
     caption,
     figure,
+    mean_text,
     number_text,
     per_step,
     ranked,
@@ -143,8 +144,7 @@ def _winners(numbers: Numbers) -> str:
     for (name, _), own in by_problem(standings_in(numbers)).items():
         learners = [one for one in own if one.role == "learner"]
         told = [
-            f"{one.label} {number_text(one.median)} ({number_text(one.mean)}, "
-            f"{number_text(one.worst)})"
+            f"{one.label} {number_text(one.median)} ({mean_text(one)}, {number_text(one.worst)})"
             for one in learners[:2]
         ]
         random = next((number_text(one.median) for one in own if one.role == "lower"), "")

@@ -164,6 +164,43 @@ set = {{ budget = "{budget}", episodes = "arithmetic" }}
 """
 
 
+RIVALS: tuple[tuple[str, Mapping[str, object]], ...] = (
+    ("psrl", {}),
+    ("psrl", {"horizon": 20}),
+    ("psrl", {"horizon": 100}),
+    ("random", {}),
+    *(("ucrl-factored", {"c": c}) for c in (1, 0.1)),
+    ("ucrl-factored", {"c": 0.1, "horizon": 20}),
+    ("ucrl-factored", {"c": 0.1, "horizon": 100}),
+    *(("dbn-ucrl", {"c": c}) for c in (1, 0.1)),
+    *(("ucrl2", {"c": c}) for c in (1, 0.1, 0.01)),
+    *(("ucrl3", {"c": c}) for c in (1, 0.1)),
+    *(("scal", {"c": c}) for c in (1, 0.1)),
+    *(("regal", {"c": c}) for c in (1, 0.1)),
+    *(("pmevi", {"c": c}) for c in (1, 0.1, 0.01)),
+    *(("tsde", {"rewards": rewards}) for rewards in ("learned", "known")),
+    *(("cpsrl", {"discount": discount}) for discount in (0.99, 0.95)),
+    *(("opsrl", {"c": c}) for c in (1, 0.01)),
+    *(("e3", {"m": m}) for m in (300, 10)),
+    *(("frmax", {"m": m, "form": form}) for m in (300, 10) for form in ("extreme", "heaven")),
+)
+"""The rows of the table of rivals: learners, and the settings that are varied."""
+RIVALS_PROBLEMS = ("riverswim:1", "circle:4")
+
+
+def _rivals_spec(seeds: int) -> Spec:
+    """Return the sweep behind the table of rivals, one learner of the spec per row."""
+    head = f'name = "rivals"\nsteps = 10_000\nseeds = {max(1, seeds // 4)}\n'
+    text = [f"{head}problems = {json.dumps(RIVALS_PROBLEMS)}\n"]
+    for name, settings in RIVALS:
+        label = ", ".join([f"`{name}`", *(f"{key}={value}" for key, value in settings.items())])
+        given = {"episodes": "fixed"} if "horizon" in settings else {}
+        chosen = [f"{key} = {json.dumps(value)}" for key, value in (given | settings).items()]
+        text.append(f"[[learners]]\nname = {json.dumps(name)}\nlabel = {json.dumps(label)}\n")
+        text.append(f"set = {{ {', '.join(chosen)} }}\n" if chosen else "")
+    return parse_spec("\n".join(text), "rivals")
+
+
 class Unrecorded(Spec):
     """A sweep of which no run is kept whole, step by step: the numbers are the same, and it takes
     half the time."""
@@ -184,6 +221,7 @@ def specs(seeds: int) -> dict[str, Spec]:
         "fresh": fresh_spec(range(100, 100 + seeds * 3 // 2)),
         "hard": parse_spec(HARD.format(seeds=seeds), "hard"),
         "planner": _fewer(ROOT / "examples" / "planner.toml", seeds),
+        "rivals": _rivals_spec(seeds),
         "slopes": parse_spec(SLOPES.format(seeds=(seeds + 1) // 2), "slopes"),
         "span": _span_spec(seeds),
     }
@@ -299,9 +337,9 @@ GAPS = {
     "machines:3": "machines:3",
 }
 KINDS: dict[str, dict[str, Any]] = {
-    "singles": {},
-    "singles, ties first": {"ties": "first"},
-    "singles, ties last": {"ties": "last"},
+    "singles": {"basis": "singles"},
+    "singles, ties first": {"basis": "singles", "ties": "first"},
+    "singles, ties last": {"basis": "singles", "ties": "last"},
     "pairs": {"basis": "pairs"},
     "local": {"basis": "local"},
 }
@@ -483,15 +521,35 @@ def planner(numbers: Numbers) -> str:
     cells = part["cells"][GUESTRIN]
     told = [
         f"{name} {_median(cells[f'{name} (exact)']):,.0f} with the exact planner, "
-        f"{_median(cells[f'{name} (alp)']):,.0f} with approximate linear programming and "
-        f"{_median(cells[f'{name} (alp basis=pairs)']):,.0f} with its pairs"
+        f"{_median(cells[f'{name} (alp basis=singles)']):,.0f} with approximate linear programming "
+        f"and {_median(cells[f'{name} (alp basis=pairs)']):,.0f} with its pairs"
         for name in ("PSRL", "DORL")
     ]
     return _wrapped(
-        f"On these problems nearly every planner is good enough. Where planning is hard it is not: "
+        f"On these four instances nearly every planner is good enough. Where planning is hard it "
+        f"is not: "
         f"`examples/planner.toml` (medians over {part['seeds']} runs of {part['steps']:,} steps on "
         f"`{GUESTRIN}`) gives {_listed(told)}."
     )
+
+
+def rivals(numbers: Numbers) -> str:
+    """docs/learning.md: the rivals on two small problems."""
+    part = numbers["parts"]["rivals"]
+    cells = part["cells"]
+
+    def told(cell: Numbers) -> str:
+        gap = cell["gap_regret"]
+        middle = f"{_whole(gap['lower'])} to {_whole(gap['upper'])}"
+        return f"{_whole(gap['median'])} ({middle}, {_whole(gap['worst'])})"
+
+    labels = list(cells[RIVALS_PROBLEMS[0]])
+    rows = [[label, *(told(cells[p][label]) for p in RIVALS_PROBLEMS)] for label in labels]
+    head = _wrapped(
+        f"Gap regret after {part['steps']:,} steps: the median of {part['seeds']} seeds, and in "
+        f"brackets the quartiles and the worst run."
+    )
+    return f"{head}\n\n{_table(['learner', *(f'`{p}`' for p in RIVALS_PROBLEMS)], rows)}"
 
 
 def learning(numbers: Numbers) -> str:
@@ -517,7 +575,7 @@ def learning(numbers: Numbers) -> str:
         ("exact, f-Rmax m=300", lambda p: quartiles(known[p]["f-Rmax m=300 (exact)"])),
         ("alp, PSRL c=.75", lambda p: whole(cells[p]["PSRL c=0.75, ALP"])),
         ("alp, DORL c=.03", lambda p: whole(cells[p]["DORL c=0.03, ALP"])),
-        ("alp, f-Rmax m=300", lambda p: quartiles(known[p]["f-Rmax m=300 (alp)"])),
+        ("alp, f-Rmax m=300", lambda p: quartiles(known[p]["f-Rmax m=300 (alp basis=singles)"])),
         ("alp, f-Rmax, the paper's m", lambda p: quartiles(cells[p]["f-Rmax m=300/500, ALP"])),
     ]
     table = _table(
@@ -525,9 +583,9 @@ def learning(numbers: Numbers) -> str:
         [[name, *(tell(p) for p in XU)] for name, tell in rows],
     )
     head = _wrapped(
-        f"**The paper's problems.** Realised regret after {part['steps']:,} steps on the `xu` "
-        f"instances: median and quartiles of {part['seeds']} seeds, and in brackets the median and "
-        f"the worst gap regret."
+        f"**The paper's problems.** Realised regret after {part['steps']:,} steps on the paper's "
+        f"four instances of the random `xu` tables (seed=1 of each network): median and quartiles "
+        f"of {part['seeds']} seeds, and in brackets the median and the worst gap regret."
     )
     apart, below = [], []
     for own in ("exact", "ALP"):
@@ -544,7 +602,8 @@ def learning(numbers: Numbers) -> str:
             "f-Rmax m=300, ties (exact ties=last)",
         )
     ]
-    holds = "the paper's claim holds" if min(below) >= 3 else "the paper's claim does not hold"
+    claim = "the paper's claim"
+    holds = f"{claim} {'holds' if min(below) >= 3 else 'does not hold'} on these instances"
     tail = _wrapped(
         f"PSRL and DORL are within a factor of {max(apart):.1f} of each other and "
         f"{_between(below, '.0f')} times below f-Rmax with the paper's m, with either planner: "
@@ -582,7 +641,8 @@ def slopes(numbers: Numbers) -> str:
     return _wrapped(
         f"**Growth with T.** With the exact planner the gap regret grows {slower}: over the last "
         f"decade up to T = {part['steps']:,} the slope of log regret (median of {part['seeds']} "
-        f"seeds) against log T is {_between(found, '.2f')} on all {len(part['cells'])} problems."
+        f"seeds) against log T is {_between(found, '.2f')} on these {len(part['cells'])} "
+        f"instances, four of which are one draw each of random tables."
     )
 
 
@@ -716,7 +776,13 @@ def split_targets(numbers: Numbers) -> str:
 
 BLOCKS: Mapping[str, Mapping[str, Callable[[Numbers], str]]] = {
     "experiments.md": {"figure": figure, "paper": paper, "fresh": fresh, "planner": planner},
-    "learning.md": {"learning": learning, "hard": hard, "slopes": slopes, "span": span},
+    "learning.md": {
+        "rivals": rivals,
+        "learning": learning,
+        "hard": hard,
+        "slopes": slopes,
+        "span": span,
+    },
     "approximate.md": {
         "split-targets": split_targets,
         "gaps": gaps,
@@ -814,7 +880,7 @@ def draw_figure(part: str, cells: Mapping[str, Mapping[str, Any]]) -> None:
 
 # ---- the command --------------------------------------------------------------------------------
 
-PARTS = ("figure", "known", "fresh", "hard", "planner", "slopes", "span", "plans")
+PARTS = ("figure", "known", "fresh", "hard", "planner", "rivals", "slopes", "span", "plans")
 CURVES = ("slopes", "span")
 
 

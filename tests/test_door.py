@@ -306,6 +306,7 @@ def _entries() -> dict[str, Callable[[Any], Any]]:
         "evaluate.model": lambda x: fmdp.evaluate(x, policy),
         "evaluate.policy": lambda x: fmdp.evaluate(MODEL, x),
         "evaluate_by_simulation.steps": lambda x: evaluate_by_simulation(MODEL, policy, steps=x),
+        "Environment.move_to": lambda x: fmdp.Environment(MODEL, 0).move_to(x),
         "load": lambda x: fmdp.load(x),
         "load_agent": lambda x: fmdp.load_agent(x),
         "load_policy": lambda x: fmdp.load_policy(x),
@@ -346,7 +347,15 @@ def _entries() -> dict[str, Callable[[Any], Any]]:
         ),
         "Simulation.run": lambda x: Simulation(MODEL, "random", reference=FREE).run(x),
     }
-    for argument in ("tolerance", "max_iterations", "memory_limit", "steps", "seed", "progress"):
+    for argument in (
+        "tolerance",
+        "max_iterations",
+        "memory_limit",
+        "steps",
+        "seed",
+        "gain_upper",
+        "progress",
+    ):
         calls[f"evaluate.{argument}"] = lambda x, name=argument: fmdp.evaluate(
             MODEL, policy, **{name: x}
         )
@@ -739,6 +748,6 @@ def test_why_the_exact_planner_was_not_chosen() -> None:
     assert found.stats["planner_reason"] == expected
     assert "planner_reason" not in fmdp.plan(MODEL).stats
     assert fmdp.PSRL().start(small.structure).planner_reason is None
-    assert fmdp.PSRL().start(fmdp.problem("circle:14")).planner_reason == (
-        "16,384 states; exact is the default up to 8,192"
-    )
+    reason = fmdp.PSRL().start(fmdp.problem("circle:20")).planner_reason
+    assert reason is not None
+    assert reason.startswith("a sweep over 1,048,576 states and 21 joint actions is predicted to ")

@@ -2,12 +2,12 @@
 -> simulation -> {service, logs} -> experiments -> {reports, diagnosis} -> cli.
 
 `compiled`, `errors`, `interrupts`, `machine_code`, `memory`, `numerals`, `archives`, `parameters`,
-`progress`, `settings`, `generators` and `registries` lie below all; `interop` and `testing` stand
-on everything up to simulation, `interop` on `logs` too, and only `cli` imports them, inside a
-function; `problems.foreign` alone names modules of `interop` in texts, to be imported when a
-problem in their format is asked for. Only `cli` knows Typer and Rich, but for `progress`, which
-imports Rich inside a function when something is to be shown. Every import statement counts,
-wherever it stands: in a function, relative, or for types only.
+`foreign_code`, `progress`, `settings`, `generators` and `registries` lie below all; `interop` and
+`testing` stand on everything up to simulation, `interop` on `logs` too, and only `cli` imports
+them, inside a function; `problems.foreign` alone names modules of `interop` in texts, to be
+imported when a problem in their format is asked for. Only `cli` knows Typer and Rich, but for
+`progress`, which imports Rich inside a function when something is to be shown. Every import
+statement counts, wherever it stands: in a function, relative, or for types only.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SOURCE = Path(fmdp.__file__).parent
 STOREYS = (
     ("errors", "interrupts", "machine_code", "memory", "numerals"),
     ("archives", "compiled", "parameters"),
-    ("progress", "settings", "generators"),
+    ("foreign_code", "progress", "settings", "generators"),
     ("registries",),
     ("model",),
     ("problems", "elimination"),

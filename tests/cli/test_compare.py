@@ -207,8 +207,8 @@ def refused(run: Runner, tmp_path: Path, *arguments: str) -> str:
             "ucrl2 does not fit the problem: learner ucrl2 is flat: 16384 joint states",
         ),
         (
-            ("circle:14", "circle:15", "--learners", "fsrl"),
-            "fsrl fits none of the 2 problems: learner fsrl goes over all states",
+            ("circle:20", "circle:21", "--learners", "fsrl"),
+            "fsrl fits none of the 2 problems: learner fsrl plans over all states",
         ),
         (("circle:3", "--workers", "2", "--dask", "tcp://nowhere:1"), "exclude each other"),
     ],

@@ -105,8 +105,8 @@ def test_a_fall_back_is_said(run: Runner) -> None:
 
 
 def test_a_learner_says_so_too(run: Runner) -> None:
-    base: tuple[Any, ...] = ("learn", "circle:14", "--learner", "psrl", "--steps", "2")
-    said = "16,384 states; exact is the default up to 8,192"
+    base: tuple[Any, ...] = ("learn", "circle:23", "--learner", "psrl", "--steps", "2")
+    said = "8,388,608 states; exact is the default up to 4,194,304"
     assert run(*base, "--json").json["planner_reason"] == said
     assert f"alp ({said})" in run(*base).out
     assert run(*base, "--ties", "first", "--json").json["planner_reason"] == said

@@ -206,7 +206,7 @@ def test_a_policy_or_a_rule_is_a_baseline(run: Runner, mine: Path) -> None:
     assert by_rule.json["regret"] == fmdp.simulate(model, lambda state: state[0], 60, seed=0).regret
     assert by_rule.json["parameters"] == {"policy": "own_learners:rule"}
     said = run(*base, "policy=own_learners:nonsense").refusal
-    assert said.startswith("Rule(nonsense) in state (1, 1, 1): ")
+    assert said.startswith("Rule(nonsense) in state machine_0=working, machine_1=working, ")
     assert "99" in said
     assert "does not plan" in run(*base, "policy=plan.npz", "--planner", "exact").refusal
 

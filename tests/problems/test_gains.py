@@ -83,3 +83,20 @@ def test_the_bad_end_of_a_restart_cost() -> None:
     """
     w = 1 / 1.05
     assert dense_gain("circle:1,dynamics=ippc")[0] == pytest.approx(w - 0.5 * (1 - w), abs=1e-9)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("network", ["circle:7", "three-leg:7"])
+def test_single_variable_bases_are_nearly_optimal_on_ten_draws(network: str) -> None:
+    """docs/problems.md says so about `xu` in general; the control is a rule where they are not."""
+
+    def lost(problem: str) -> float:
+        model = fmdp.problem(problem)
+        best = fmdp.plan(model, fmdp.Exact()).gain
+        found = fmdp.evaluate(model, fmdp.plan(model, fmdp.ALP(basis="singles")).policy).gain
+        assert best is not None
+        assert found is not None
+        return (best - found) / best
+
+    assert max(lost(f"{network},seed={seed}") for seed in range(1, 11)) <= 2e-4
+    assert lost("circle:7,dynamics=guestrin") > 2e-4

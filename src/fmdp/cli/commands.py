@@ -1,8 +1,8 @@
 """The commands by name; a command's file is imported when that command is asked for.
 
-To make all sixteen of them takes longer than to plan for a small problem, and so does Pydantic, by
-which Typer converts what is given for every parameter. Nearly all of ours are texts, which the
-declarations of parameters.py read later: those are handed on as they are.
+Making all seventeen takes longer than planning for a small problem, and so does Pydantic, by which
+Typer converts the value of every parameter. Nearly all parameters here are texts, which the
+declarations of parameters.py read later: those are passed on as they are.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ COMMANDS = {
     "compare": "compare",
     "reproduce": "reproduce",
     "report": "report",
+    "forget": "forget",
     "doctor": "doctor",
 }
 """The name of a command, which is its file's, and the function in that file."""

@@ -189,7 +189,7 @@ def print_standings(written: Report) -> None:
 
 def print_problem(own: Sequence[Standing]) -> None:
     from fmdp.reports.cells import MEASURES
-    from fmdp.reports.standings import number_text, per_step, ratio_text
+    from fmdp.reports.standings import mean_text, number_text, per_step, ratio_text
 
     first = own[0]
     print(
@@ -200,7 +200,9 @@ def print_problem(own: Sequence[Standing]) -> None:
         (
             "" if one.place is None else str(one.place),
             one.label,
-            *(number_text(v) for v in (one.median, one.mean, one.worst)),
+            number_text(one.median),
+            mean_text(one),
+            number_text(one.worst),
             f"{number_text(one.lower_quartile)} to {number_text(one.upper_quartile)}",
             ratio_text(one.ratio),
             per_step(one.seconds_per_step),
@@ -214,7 +216,7 @@ def print_problem(own: Sequence[Standing]) -> None:
         "",
         "learner",
         "median",
-        "mean",
+        "mean (95 %)",
         "worst",
         "quartiles",
         "by best",
@@ -229,18 +231,18 @@ def print_problem(own: Sequence[Standing]) -> None:
 def print_winners(written: Report) -> None:
     """The first and the second of each problem."""
     from fmdp.reports.cells import MEASURES
-    from fmdp.reports.standings import by_problem, number_text, verdict
+    from fmdp.reports.standings import by_problem, mean_text, number_text, verdict
 
     rows = []
     for (name, _), own in by_problem(written.runs.standings).items():
         learners = [one for one in own if one.role == "learner"]
         told = [
-            f"{one.label} {number_text(one.median)} ({number_text(one.worst)})"
+            f"{one.label} {number_text(one.median)} ({mean_text(one)}, {number_text(one.worst)})"
             for one in learners[:2]
         ]
         what = MEASURES[own[0].measure]
         rows.append((name, what, *(*told, "-", "-")[:2], verdict(own, written.analysis)))
-    heads = ("problem", "median (worst run) of", "lowest", "second", "on the same seeds")
+    heads = ("problem", "median (mean, worst run) of", "lowest", "second", "on the same seeds")
     print_people(table(heads, rows))
     print("every learner on every problem: standings.csv")
 

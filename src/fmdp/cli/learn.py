@@ -7,6 +7,7 @@ regret is measured against is `seconds_reference`. Ctrl-C gives the run so far.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -23,6 +24,7 @@ from fmdp.cli.output import (
 )
 from fmdp.cli.plan import planner_text, refuse_unwritable
 from fmdp.cli.progress import progress
+from fmdp.cli.signals import say
 from fmdp.errors import InvalidParameter
 from fmdp.interrupts import held
 from fmdp.memory import describe_count
@@ -114,6 +116,7 @@ def learn(
     from fmdp.logs import warm
     from fmdp.problems import problem as problem_of
     from fmdp.simulation import Simulation, reference_for
+    from fmdp.simulation.baseline import compare_with_random
     from fmdp.simulation.loop import SEED, STEPS
 
     n_steps, n_seed = STEPS.parse(steps, "fmdp learn"), SEED.parse(seed, "fmdp learn")
@@ -132,6 +135,11 @@ def learn(
     if out is not None:
         with held():  # what was learnt is saved, even if another Ctrl-C comes
             agent.save(out)
+    beside = None
+    if chosen.role == "learner" and not run.interrupted:
+        # Ctrl-C here ends the comparison and not the run, which is finished.
+        with contextlib.suppress(KeyboardInterrupt):
+            beside = compare_with_random(run, model, reference)
     of_planner = agent.planner
     result: dict[str, Any] = {
         "problem": problem,
@@ -142,17 +150,28 @@ def learn(
         "planner": None if of_planner is None else of_planner.name,
         "planner_settings": settings_of(of_planner),
         "planner_reason": reason or agent.planner_reason,
+        "plan_seconds": agent.plan_seconds or None,
         "seed": n_seed,
         **{key: getattr(run, key) for key in OF_THE_RUN},
         "states": model.structure.n_states,
         "actions": model.structure.n_actions,
         "seconds_startup": startup,
         "seconds_reference": reference.seconds,
+        "better_than_random": None if beside is None else beside.better,
     }
     if json:
         print_json(result)
     else:
         print_run(result, run, chosen, out)
+    if beside is not None and not beside.better:
+        weak = of_planner is not None and of_planner.name == "alp"
+        say(
+            f"the learner cannot be told from random actions after {run.steps:,} steps: the regret "
+            f"of its second half is {short_number(beside.learner, 3)} per step, that of random "
+            f"actions {short_number(beside.random, 3)} (noise {short_number(beside.noise, 2)}); "
+            f"more steps{', or a stronger planner (--planner exact, --basis pairs),' * weak} may "
+            f"help"
+        )
     return INTERRUPTED if run.interrupted else 0
 
 
@@ -180,6 +199,7 @@ def learner_of(
     were given for a planner that nobody named."""
     from dataclasses import fields
 
+    from fmdp.elimination.ties import LEAST_TRIED
     from fmdp.learning.follow import Follow, is_policy_file
     from fmdp.learning.registry import LEARNERS
     from fmdp.parameters import split_assignments
@@ -197,6 +217,8 @@ def learner_of(
         parameters[name] = value
     # --horizon is the planner's, whatever the episodes are; a learner's own is said with --set.
     own = {one.name for one in kind.parameters} - {"horizon"}
+    # --ties is the planner's too, but for the rule that only learners have.
+    own -= set() if settings.get("ties") == LEAST_TRIED else {"ties"}
     for key in [key for key in settings if key in own]:
         # FSRL plans under a span budget, which may be given as an option or with --set.
         if key in parameters:
@@ -218,8 +240,7 @@ def planner_of(
     kind: type[Learner], text: str | None, settings: dict[str, object], model: FactoredMDP
 ) -> tuple[Planner, str | None]:
     """The planner that the options ask for, and why it is not the exact one where they do not."""
-    from fmdp.learning.learner import EXACT_STATES
-    from fmdp.planning.choice import choose_planner
+    from fmdp.learning.planning_budget import planner_for_learning
 
     found, given = options.asked_planner(text or kind.only_planner, settings)
     if found is not None:
@@ -228,15 +249,16 @@ def planner_of(
             given = {**kind.planner_defaults, **given}
         return found.make(given), None
     limit: Any = settings.get("memory_limit")
-    chosen, reason = choose_planner(model.structure, most_states=EXACT_STATES, memory_limit=limit)
+    # Options for a planner that nobody named: it is chosen as for a learner without them.
+    chosen, reason = planner_for_learning(model.structure, limit)
     return type(chosen).make(given), reason
 
 
 def rehearse(learner: Learner, agent: Agent) -> None:
     """Compile what the run will use, or load it from the cache: two steps on two machines. What is
     not fmdp's own is not rehearsed: it may be made for one problem."""
+    from fmdp.foreign_code import is_own
     from fmdp.problems import problem as problem_of
-    from fmdp.registries import is_own
     from fmdp.simulation import Reference, Simulation
 
     planner = agent.planner

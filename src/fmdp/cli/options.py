@@ -150,12 +150,16 @@ Ties = Annotated[
     _of_planner(
         "--ties",
         metavar="random|first|last",
-        help="Which of equally good actions to take. Default: random.",
+        help="Which of equally good actions to take; learners also least-tried. Default: random.",
     ),
 ]
 TieSeed = Annotated[
     str | None,
-    _of_planner("--tie-seed", metavar="S", help="Seed of the random choice. Default: 0."),
+    _of_planner(
+        "--tie-seed",
+        metavar="S",
+        help="Seed of the random choice. Default: 0; in a learner, each run's own.",
+    ),
 ]
 
 

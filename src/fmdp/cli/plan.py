@@ -26,8 +26,9 @@ from fmdp.cli.output import (
     numbers_text,
     print_json,
     print_people,
+    rounded_number,
     seconds_text,
-    short_number,
+    upper_text,
 )
 from fmdp.cli.progress import progress
 from fmdp.errors import FileProblem, FmdpError, TooLarge
@@ -52,7 +53,8 @@ OF_THE_PLAN = (
     "ties",
 )
 # Of --planner span: the budget of every state variable, and whether a policy attains the gain. Of
-# --criterion finite: the objective with what rounding and ties can have done.
+# --criterion finite and discounted: certified bounds on the objective. Where the bias is not
+# unique: an estimate of the error of the span.
 OF_THE_STATS = (
     "budgets",
     "truncated_states",
@@ -62,6 +64,7 @@ OF_THE_STATS = (
     "horizon",
     "objective_bounds",
     "intervals",
+    "span_error",
 )
 NOTE_ON_ENDS = (
     "the policy ends where nothing is left to decide: the gain is what is paid there for ever and "
@@ -268,11 +271,11 @@ def warm_up(kind: type[Planner], settings: Mapping[str, object], structure: Stru
     one sweep over the smallest model that uses it. A planner of the user's own is not rehearsed: it
     may be made for one problem."""
     from fmdp.elimination.layout import PARALLEL_STATES
+    from fmdp.foreign_code import is_own
     from fmdp.model import AtMost
     from fmdp.planning.choice import plan as plan_for
     from fmdp.planning.plan import Status
     from fmdp.problems import problem as problem_of
-    from fmdp.registries import is_own
 
     if not is_own(kind):
         return
@@ -300,7 +303,12 @@ def warm_up(kind: type[Planner], settings: Mapping[str, object], structure: Stru
 
 
 def exit_status(status: Status) -> int:
-    return {"converged": 0, "interrupted": 130}.get(status.value, 1)
+    """Return the exit status of a command.
+
+    0 if it did what was asked, which includes an estimate where only simulation can give one; 130
+    if it was interrupted, else 1.
+    """
+    return {"converged": 0, "simulated": 0, "interrupted": 130}.get(status.value, 1)
 
 
 def refuse_unwritable(target: Path) -> None:
@@ -342,9 +350,6 @@ def peak_memory() -> int | None:
 
 
 def print_plan(result: Mapping[str, Any], found: Plan, out: Path | None) -> None:
-    def row(name: str, key: str) -> list[tuple[str, str]]:
-        return [] if result[key] is None else [(name, short_number(result[key], 9))]
-
     rows = [("problem", result["problem"])]
     if result["states"] is not None:
         states, actions = (describe_count(result[key]) for key in ("states", "actions"))
@@ -373,9 +378,9 @@ def print_plan(result: Mapping[str, Any], found: Plan, out: Path | None) -> None
             )
         )
     elif upper is not None:
-        rows.append(("certified", f"at most {short_number(upper, 9)}"))
+        rows.append(("certified", f"at most {upper_text(upper)}"))
     if result["horizon"] is None:
-        rows += row("objective", "objective")
+        rows += objective_row(result)
     elif result["objective"] is not None:
         value = known_number(result["objective"], *result["objective_bounds"])
         rows.append(("value", f"{value} over {result['horizon']:,} steps from the initial state"))
@@ -388,10 +393,7 @@ def print_plan(result: Mapping[str, Any], found: Plan, out: Path | None) -> None
         rows.append((f"gain of the policy{where}", known_number(result["policy_gain"], *within)))
     if result["settled"]:
         rows.append(("note", NOTE_ON_ENDS))
-    rows += row("span", "span")
-    if result["factored_spans"] is not None:
-        rows.append(("factored spans", numbers_text(result["factored_spans"])))
-    rows += row("their sum Q", "factored_span_sum")
+    rows += span_rows(result, found.stats.get("span_error"))
     if result["budgets"] is not None:
         rows.append(("budgets", numbers_text(result["budgets"])))
         rows.append(("truncated", truncated_text(result["truncated_states"], result["attained"])))
@@ -405,6 +407,28 @@ def print_plan(result: Mapping[str, Any], found: Plan, out: Path | None) -> None
     if out is not None:
         rows.append(("policy", f"saved in {out}" if found.policy else "none to save"))
     print_people(columns(rows))
+
+
+def objective_row(result: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return the objective with the digits that are known, or its bounds where it is not."""
+    bounds = result["objective_bounds"]
+    if result["objective"] is not None:
+        return [("objective", known_number(result["objective"], *(bounds or (None, None))))]
+    return [] if bounds is None else [("objective", f"certified {interval_text(*bounds)}")]
+
+
+def span_rows(result: Mapping[str, Any], error: float | None) -> list[tuple[str, str]]:
+    """Return the spans with the digits that are known; `error` is that of the span, where the bias
+    is not unique."""
+    rows = []
+    if result["span"] is not None:
+        rows.append(("span", rounded_number(result["span"], error, 9)))
+    spans = result["factored_spans"]
+    if spans is not None:
+        of_sum = None if error is None else error * len(spans)
+        rows.append(("factored spans", numbers_text(spans, error=error)))
+        rows.append(("their sum Q", rounded_number(result["factored_span_sum"], of_sum, 9)))
+    return rows
 
 
 def _message(result: Mapping[str, Any], found: Plan) -> str:

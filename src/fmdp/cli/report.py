@@ -84,6 +84,8 @@ def _summary(summary: Summary | None) -> dict[str, Any] | None:
         "lower_quartile": summary.lower_quartile,
         "upper_quartile": summary.upper_quartile,
         "worst": summary.worst,
+        "mean": summary.mean,
+        "mean_interval": summary.mean_interval,
     }
 
 
@@ -99,7 +101,7 @@ def print_report(written: Report) -> None:
         }
         if number:
             print()
-        print(f"{MEASURES[measure]} after the last step: median (worst run)")
+        print(f"{MEASURES[measure]} after the last step: median (mean, worst run)")
         if len(names) <= MOST_COLUMNS:
             print_across(found, names)
         else:
@@ -141,4 +143,4 @@ def short(summary: Summary | None) -> str:
     if summary is None:
         return "-"
     form = ",.0f" if abs(summary.median) + abs(summary.worst) < 1e15 else ".3g"
-    return f"{summary.median:{form}} ({summary.worst:{form}})"
+    return f"{summary.median:{form}} ({summary.mean:{form}}, {summary.worst:{form}})"

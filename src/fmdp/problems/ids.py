@@ -31,13 +31,14 @@ from fmdp.errors import (
     UnknownName,
     did_you_mean,
 )
+from fmdp.foreign_code import is_own
 from fmdp.model.factored import FactoredMDP
 from fmdp.model.files import load
 from fmdp.parameters import quoted, resolve, split_assignments
 from fmdp.problems.family import Problem
 from fmdp.problems.foreign import FORMATS, format_of
 from fmdp.problems.registry import HOMES, PROBLEMS
-from fmdp.registries import is_own, is_place
+from fmdp.registries import is_place
 
 
 def problem(

@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from fmdp.errors import FmdpError, InvalidParameter, did_you_mean
+from fmdp.model.naming import Value
 from fmdp.parameters import quoted
 from fmdp.service.service import Service
 
@@ -97,7 +98,7 @@ class Lines:
                     self._release()  # whoever waits should not wait for a plan
                 state = request["state"]
                 _refuse_shapeless(state, "state")
-                answer["action"] = self.service.act(state, commit=False)
+                answer["action"] = _names(self.service.act(state, commit=False))
             if "status" in request:
                 if request["status"] is not True:
                     raise InvalidParameter(f"status must be true; got {quoted(request['status'])}")
@@ -119,6 +120,13 @@ class Lines:
             self._write(b"".join(map(encoded, waiting)))
         if failure is not None:
             raise failure
+
+
+def _names(action: tuple[int, ...] | dict[str, Value]) -> tuple[int, ...] | dict[str, str]:
+    """Return an action by name with the names of its values, which are texts in all JSON output."""
+    if isinstance(action, tuple):
+        return action
+    return {name: str(value) for name, value in action.items()}
 
 
 def _undone(answer: dict[str, Any], said: str) -> dict[str, Any]:

@@ -45,7 +45,7 @@ from fmdp.learning.registry import LEARNERS
 from fmdp.model import FactoredMDP, Structure
 from fmdp.model.factored import check_model
 from fmdp.model.files import locked, parse_json, path_of, read_text, write_atomically
-from fmdp.model.naming import Assignment
+from fmdp.model.naming import Assignment, Value
 from fmdp.parameters import Integer, quoted
 from fmdp.service.journal import Journal
 
@@ -146,10 +146,22 @@ class Service:
         """Whether the disk failed in a way that only a new start can go on from."""
         return self._journal.broken
 
-    def status(self) -> dict[str, int]:
-        """How far it has come: observations, episodes, plans, events, and the last snapshot."""
+    def status(self) -> dict[str, Any]:
+        """Return how far it has come, and what it plans with.
+
+        Returns
+        -------
+        dict[str, Any]
+            Observations, episodes, plans, events and the last snapshot as numbers; the name of the
+            planner, why it is not the exact one, and the predicted seconds of a plan where plans
+            are rationed.
+        """
         agent = self._agent
+        planner = agent.planner
         return {
+            "planner": None if planner is None else getattr(planner, "name", repr(planner)),
+            "planner_reason": agent.planner_reason,
+            "plan_seconds": float(f"{agent.plan_seconds:.2g}") or None,
             "observed": agent.steps,
             "episodes": agent.episodes,
             "planner_calls": agent.planner_calls,
@@ -160,7 +172,7 @@ class Service:
 
     # ---- asking and telling ---------------------------------------------------------------------
 
-    def act(self, state: Assignment, *, commit: bool = True) -> tuple[int, ...] | dict[str, str]:
+    def act(self, state: Assignment, *, commit: bool = True) -> tuple[int, ...] | dict[str, Value]:
         """The action to take in this state; asking again gives the same answer.
 
         Parameters
@@ -173,8 +185,9 @@ class Service:
 
         Returns
         -------
-        tuple[int, ...] | dict[str, str]
-            By number where the state is a sequence, by name where it is a mapping or a text.
+        tuple[int, ...] | dict[str, str | int | float]
+            Positions where the state is a sequence; where it is a mapping or a text, the value of
+            each action variable by its name, as the value was listed.
 
         Raises
         ------
@@ -190,9 +203,8 @@ class Service:
         if commit:
             self.commit()
             self.tidy()
-        if isinstance(state, Mapping | str):
-            return self.structure.name_action(action)
-        return action
+        answer: tuple[int, ...] | dict[str, Value] = self.structure.naming.answer(action, state)
+        return answer
 
     def _changing_act(self, state: tuple[int, ...]) -> tuple[int, ...]:
         """Decide or draw, then write down that it was done: where deciding fails nothing was."""
@@ -583,12 +595,12 @@ def _rewards(rewards: Any, structure: Structure) -> tuple[float, ...]:
                 f"rewards lack {missing[0]!r}; must have one for each of {', '.join(names)}"
             )
         rewards = [rewards[name] for name in names]
-    if isinstance(rewards, str) or not isinstance(rewards, Sequence):
-        rewards = list(rewards) if hasattr(rewards, "tolist") else None
-    if rewards is None or len(rewards) != len(names):
+    listed = list(rewards) if hasattr(rewards, "tolist") else rewards
+    if isinstance(listed, str) or not isinstance(listed, Sequence) or len(listed) != len(names):
         raise InvalidParameter(
             f"rewards must be {len(names)} numbers, or by name; got {quoted(rewards)}"
         )
+    rewards = listed
     found = []
     for name, value in zip(names, rewards, strict=True):
         if isinstance(value, bool | str) or value is None:
