@@ -47,7 +47,7 @@ FORTY = (
 )
 _ONCE = """
 import sys, time
-from fmdp.planning.linear import ALP
+from fmdp.planning.alp import ALP
 from fmdp.problems import problem
 basis = "local" if sys.argv[1].startswith("machines") else "singles"
 for small in ("circle:70", "machines:2"):

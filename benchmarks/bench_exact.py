@@ -51,7 +51,7 @@ GENERAL = (
 
 def plan_fmdp(name: str) -> dict[str, Any]:
     from fmdp.elimination.layout import PARALLEL_STATES
-    from fmdp.planning.exact import Exact
+    from fmdp.planning.exact.planner import Exact
     from fmdp.problems import problem
 
     for kind in ("circle:2", "circle:9,dynamics=guestrin"):
@@ -325,7 +325,7 @@ SWEPT = (
 def sweeps() -> None:
     """A table for the page: sweeps to the default tolerance, accelerated and not."""
     import fmdp
-    from fmdp.planning import exact
+    from fmdp.planning.exact import planner as exact
 
     print("| problem | states | plain | accelerated |\n|---|---|---|---|")
     accelerated = exact.acceleration_for
@@ -390,7 +390,7 @@ going by the 135, 130 and 121 of 12, 16 and 20 machines."""
 _ONCE = """
 import pickle, sys, time
 from fmdp.model import FactoredMDP, Structure
-from fmdp.planning.exact import Exact
+from fmdp.planning.exact.planner import Exact
 from fmdp.problems import problem
 def model(name):
     if not name.endswith(".pickle"):

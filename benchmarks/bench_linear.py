@@ -79,7 +79,7 @@ def consecutive(n: int, width: int) -> tuple[tuple[int, ...], ...]:
 
 
 def run_one(name: str, basis: str) -> None:
-    from fmdp.planning.linear import ALP
+    from fmdp.planning.alp import ALP
 
     ALP(basis=basis).plan(model_of("machines:2" if basis == "local" else "circle:3"))
     model = model_of(name)
@@ -165,9 +165,9 @@ def draw(results: dict[str, Any], path: Path) -> None:
 
 
 def gaps() -> None:
+    from fmdp.planning.alp import ALP
     from fmdp.planning.choice import plan
-    from fmdp.planning.exact import Exact
-    from fmdp.planning.linear import ALP
+    from fmdp.planning.exact.planner import Exact
 
     kinds: dict[str, dict[str, Any]] = {
         "singles": {},
@@ -204,7 +204,7 @@ def gaps() -> None:
 def replan(plans: int = 300) -> None:
     from fmdp.learning.dorl import DORL
     from fmdp.learning.psrl import PSRL
-    from fmdp.planning.linear import ALP
+    from fmdp.planning.alp import ALP
     from fmdp.problems import problem
     from fmdp.simulation import simulate
 
@@ -224,9 +224,9 @@ def replan(plans: int = 300) -> None:
 
 
 def neighbours() -> None:
+    from fmdp.planning.alp import ALP
     from fmdp.planning.choice import plan
-    from fmdp.planning.exact import Exact
-    from fmdp.planning.linear import ALP
+    from fmdp.planning.exact.planner import Exact
 
     for n in (8, 9, 10, 11, 12):
         model = model_of(f"circle:{n},dynamics=guestrin,reward=mean")
@@ -246,11 +246,11 @@ def neighbours() -> None:
 
 
 def relatives() -> None:
+    from fmdp.planning.alp import ALP, chains
+    from fmdp.planning.alp.bellman import BellmanError
+    from fmdp.planning.alp.policy_iteration import PolicyIteration
     from fmdp.planning.choice import plan
-    from fmdp.planning.exact import Exact
-    from fmdp.planning.linear import ALP, chains
-    from fmdp.planning.linear.bellman import BellmanError
-    from fmdp.planning.linear.policy_iteration import PolicyIteration
+    from fmdp.planning.exact.planner import Exact
 
     for name in GAP_PROBLEMS[:3]:
         model = model_of(name)
@@ -270,7 +270,7 @@ def relatives() -> None:
 
 
 def unshared() -> None:
-    from fmdp.planning.linear import ALP
+    from fmdp.planning.alp import ALP
 
     ALP(basis="singles").plan(model_of("circle:70"))
     for n in (40, 100, 200, 400):
@@ -289,7 +289,7 @@ def split(models: int = 40) -> tuple[float, float]:
     import numpy as np
 
     from fmdp.model import OptimisticTables
-    from fmdp.planning.linear import ALP
+    from fmdp.planning.alp import ALP
 
     rng = np.random.Generator(np.random.PCG64(0))
     excess = []

@@ -29,7 +29,7 @@ from threadpoolctl import threadpool_limits
 from fmdp.elimination.backup import Backup, backup_for
 from fmdp.elimination.effects import EffectsBackup
 from fmdp.model import FactoredMDP
-from fmdp.planning.exact import Exact
+from fmdp.planning.exact.planner import Exact
 from fmdp.problems import problem
 
 Vector = NDArray[np.float64]
@@ -62,7 +62,7 @@ def without_effects(model: FactoredMDP) -> FactoredMDP:
 def against_mdpsolver(n: int, repeats: int) -> dict[str, Any]:
     import mdpsolver
 
-    from fmdp.planning.chains import Successors
+    from fmdp.planning.tabular.chains import Successors
 
     model = problem(PEER.format(n=n, k=n - 1))
     structure = model.structure

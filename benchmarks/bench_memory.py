@@ -20,8 +20,8 @@ import time
 from pathlib import Path
 
 import fmdp
+from fmdp._base.memory import describe_bytes
 from fmdp.errors import TooLarge
-from fmdp.memory import describe_bytes
 
 LEARNERS = ("psrl", "dorl", "random")
 UNBOUNDED = 10**13

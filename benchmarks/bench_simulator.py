@@ -64,7 +64,7 @@ def policy_of(model: Any) -> Any:
 def in_bulk(name: str, *, counted: bool = False) -> Way:
     import fmdp
     from fmdp.model.entries import NOT_COUNTED, no_counts
-    from fmdp.planning.playing import Stretch, action_table
+    from fmdp.planning.policies.playing import Stretch, action_table
     from fmdp.simulation import Environment
 
     model = fmdp.problem(name)

@@ -251,7 +251,7 @@ def corners(n: int, chance: float = 0.0) -> FactoredMDP:
 
 
 def _span_spec(seeds: int) -> Spec:
-    from fmdp.model.files import save
+    from fmdp.model.io.files import save
 
     STORES.mkdir(parents=True, exist_ok=True)
     for n, name in CORNERS.items():
@@ -389,11 +389,11 @@ def plan_tasks() -> dict[str, PlanTask]:
 
 
 def planned(task: PlanTask) -> dict[str, float | None]:
+    from fmdp.planning.alp import ALP, chains
+    from fmdp.planning.alp.bellman import BellmanError
+    from fmdp.planning.alp.policy_iteration import PolicyIteration
     from fmdp.planning.choice import plan
-    from fmdp.planning.exact import Exact
-    from fmdp.planning.linear import ALP, chains
-    from fmdp.planning.linear.bellman import BellmanError
-    from fmdp.planning.linear.policy_iteration import PolicyIteration
+    from fmdp.planning.exact.planner import Exact
     from fmdp.problems import problem
 
     name, where, given = task

@@ -32,7 +32,7 @@ from fmdp.interop.rddl import imported
 from fmdp.model.constraints import AtMost
 from fmdp.model.factored import FactoredMDP
 from fmdp.planning.choice import plan
-from fmdp.planning.exact import Exact
+from fmdp.planning.exact.planner import Exact
 from fmdp.problems import problem
 
 ROOT = Path(__file__).resolve().parent.parent

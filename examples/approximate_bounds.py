@@ -10,7 +10,7 @@ import sys
 import matplotlib.pyplot as plt
 
 import fmdp
-from fmdp.planning.linear import chains
+from fmdp.planning.alp import chains
 
 model = fmdp.problem("circle:7,dynamics=guestrin,reward=mean")
 BASES = {

@@ -18,11 +18,11 @@ import numpy as np
 import pytest
 
 import fmdp
-from fmdp import archives
-from fmdp.archives import pack, read_file, unpack
+from fmdp._base import archives
+from fmdp._base.archives import pack, read_file, unpack
 from fmdp.errors import FileProblem, FmdpError
-from fmdp.model.files import parse_json
-from fmdp.planning.policy import TablePolicy, load_policy, policy_digest
+from fmdp.model.io.files import parse_json
+from fmdp.planning.policies.policy import TablePolicy, load_policy, policy_digest
 
 HEADER = {"format": "box", "version": 1, "name": "x"}
 ARRAYS = {"a": np.arange(6).reshape(2, 3), "b": np.array([True, False]), "empty": np.zeros(0)}
@@ -189,8 +189,8 @@ def test_a_limit_of_the_process_is_a_limit(tmp_path: Path) -> None:
     TablePolicy((2,) * 28, (2,), np.zeros(1 << 28, dtype=np.uint8)).save(path)
     code = (
         "import resource, sys, fmdp\n"
-        "from fmdp.memory import available_memory\n"
-        "from fmdp.planning.policy import load_policy\n"
+        "from fmdp._base.memory import available_memory\n"
+        "from fmdp.planning.policies.policy import load_policy\n"
         "used = int(open('/proc/self/statm').read().split()[0]) * resource.getpagesize()\n"
         "resource.setrlimit(resource.RLIMIT_AS, (used + (600 << 20),) * 2)\n"
         "assert 0 < available_memory() <= 600 << 20\n"
@@ -209,7 +209,7 @@ def test_an_action_of_16_million_values_has_no_16_million_names() -> None:
     names = model.structure.action_values[0]
     assert sys.getsizeof(names) < 1000
     assert (len(names), names[5], names[-1], names[3:5]) == (many, "5", "16777215", ("3", "4"))
-    again = parse_json(fmdp.model.files.dumps(model), "")
+    again = parse_json(fmdp.model.io.files.dumps(model), "")
     assert again["actions"] == [{"name": "a0", "size": many}]
 
 
@@ -269,7 +269,7 @@ def greedy(problem: str = "circle:17") -> Any:
 
 def lying(policy: Any, path: Path, header: dict[str, Any], **arrays: Any) -> Path:
     """Its file with other content, the checksum right."""
-    from fmdp.planning.policy import FORMAT, VERSION
+    from fmdp.planning.policies.policy import FORMAT, VERSION
 
     own, held = policy.parts()
     whole = {"format": FORMAT, "version": VERSION, "kind": policy.kind, **own, **header}

@@ -19,11 +19,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fmdp
+from fmdp._base.parameters import resolve
 from fmdp.errors import FmdpError
 from fmdp.learning.agent import Agent
 from fmdp.learning.registry import LEARNERS
 from fmdp.measures import measure
-from fmdp.parameters import resolve
 from fmdp.planning import registry
 from fmdp.planning.choice import choose_planner
 from fmdp.problems import PROBLEMS

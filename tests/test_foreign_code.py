@@ -13,7 +13,7 @@ from types import ModuleType
 import pytest
 
 import fmdp
-from fmdp.foreign_code import code_digest, content_digest, source_texts
+from fmdp._base.foreign_code import code_digest, content_digest, source_texts
 
 MODULE = '''
 import functools
@@ -173,7 +173,7 @@ def test_digests_do_not_depend_on_the_hash_seed_of_the_process(tmp_path: Path) -
     (tmp_path / "foreign_module.py").write_text(MODULE)
     script = (
         "import foreign_module as f\n"
-        "from fmdp.foreign_code import code_digest, content_digest\n"
+        "from fmdp._base.foreign_code import code_digest, content_digest\n"
         "print([code_digest(x) for x in (f.Mine, f.helper, f.rules['words'], f.bound)])\n"
         "print(content_digest({'key': frozenset('abcdefg')}))\n"
         "from types import SimpleNamespace\n"

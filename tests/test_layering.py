@@ -1,12 +1,10 @@
 """Imports go one way: model -> {problems, elimination} -> planning -> {measures, learning}
 -> simulation -> {service, logs} -> experiments -> {reports, diagnosis} -> cli.
 
-`compiled`, `errors`, `interrupts`, `machine_code`, `memory`, `numerals`, `archives`, `parameters`,
-`foreign_code`, `progress`, `settings`, `generators` and `registries` lie below all; `interop` and
-`testing` stand on everything up to simulation, `interop` on `logs` too, and only `cli` imports
-them, inside a function; `problems.foreign` alone names modules of `interop` in texts, to be
-imported when a problem in their format is asked for. Only `cli` knows Typer and Rich, but for
-`progress`, which imports Rich inside a function when something is to be shown. Every import
+`errors` and `_base` lie below all. `interop` and `testing` may use everything up to simulation,
+`interop` also `logs`; only `cli` imports them, inside a function. `problems.foreign` names modules
+of `interop` as text and imports them when a problem in their format is asked for. Only `cli`
+imports Typer and Rich, except `_base.progress`, which imports Rich inside a function. Every import
 statement counts, wherever it stands: in a function, relative, or for types only.
 """
 
@@ -25,10 +23,8 @@ SOURCE = Path(fmdp.__file__).parent
 
 # Rooms of one storey do not know each other.
 STOREYS = (
-    ("errors", "interrupts", "machine_code", "memory", "numerals"),
-    ("archives", "compiled", "parameters"),
-    ("foreign_code", "progress", "settings", "generators"),
-    ("registries",),
+    ("errors",),
+    ("_base",),
     ("model",),
     ("problems", "elimination"),
     ("planning",),
@@ -98,7 +94,7 @@ def violations(module: str, source: str, is_package: bool = False) -> list[str]:
     for name, line, lazy in imported(module, tree, is_package):
         target = name.split(".")
         where = f"{module}, line {line}: imports {name}"
-        shown_when_asked = room == "progress" and target[0] == "rich" and lazy
+        shown_when_asked = module == "fmdp._base.progress" and target[0] == "rich" and lazy
         if target[0] in ONLY_IN_CLI and room != "cli" and not shown_when_asked:
             found.append(f"{where}, which only cli may know")
         if target[0] != "fmdp" or target[1:] == ["__version__"]:
@@ -144,21 +140,24 @@ def test_no_module_imports_upwards() -> None:
 @pytest.mark.parametrize(
     ("module", "source"),
     [
-        ("fmdp.model.files", "import fmdp.planning"),
-        ("fmdp.model.files", "from fmdp.planning.exact import Exact"),
-        ("fmdp.model.files", "from fmdp import planning"),
-        ("fmdp.model.files", "from fmdp import problem"),
-        ("fmdp.model.files", "import fmdp"),
-        ("fmdp.model.files", "from ..planning import exact"),
-        ("fmdp.model.files", "def load():\n    from fmdp.problems import problem"),
-        ("fmdp.model.files", "from importlib import import_module\nimport_module('fmdp.cli')"),
+        ("fmdp.model.io.files", "import fmdp.planning"),
+        ("fmdp.model.io.files", "from fmdp.planning.exact.planner import Exact"),
+        ("fmdp.model.io.files", "from fmdp import planning"),
+        ("fmdp.model.io.files", "from fmdp import problem"),
+        ("fmdp.model.io.files", "import fmdp"),
+        ("fmdp.model.tables", "from ..planning import exact"),
+        ("fmdp.model.io.files", "def load():\n    from fmdp.problems import problem"),
+        ("fmdp.model.io.files", "from importlib import import_module\nimport_module('fmdp.cli')"),
         ("fmdp.problems.jao", "from fmdp.elimination.backup import Backup"),
         ("fmdp.learning.dorl", "from fmdp.measures import diameter"),
-        ("fmdp.planning.exact", "if TYPE_CHECKING:\n    from fmdp.learning.dorl import DORL"),
-        ("fmdp.planning.exact", "from rich.progress import Progress"),
-        ("fmdp.planning.exact", "def show():\n    from rich.progress import Progress"),
-        ("fmdp.progress", "from rich.progress import Progress"),
-        ("fmdp.progress", "def show():\n    from typer import echo"),
+        (
+            "fmdp.planning.exact.planner",
+            "if TYPE_CHECKING:\n    from fmdp.learning.dorl import DORL",
+        ),
+        ("fmdp.planning.exact.planner", "from rich.progress import Progress"),
+        ("fmdp.planning.exact.planner", "def show():\n    from rich.progress import Progress"),
+        ("fmdp._base.progress", "from rich.progress import Progress"),
+        ("fmdp._base.progress", "def show():\n    from typer import echo"),
         ("fmdp.simulation.loop", "def check():\n    from fmdp.testing import check_planner"),
         ("fmdp.cli.convert", "from fmdp.interop.rddl import read"),
         ("fmdp.problems.ids", "READERS = {'.prism': 'fmdp.interop.prism:read'}"),
@@ -166,12 +165,9 @@ def test_no_module_imports_upwards() -> None:
         ("fmdp.testing.oracles", "from fmdp.logs.scopes import best_scopes"),
         ("fmdp.interop.gymnasium", "from fmdp.service import Service"),
         ("fmdp.attic.old", "import math"),
-        ("fmdp.parameters", "from fmdp.settings import Settings"),
-        ("fmdp.settings", "from fmdp.registries import Registry"),
-        ("fmdp.settings", "from fmdp.generators import generator_of"),
-        ("fmdp.registries", "from fmdp.learning.registry import LEARNERS"),
-        ("fmdp.generators", "from fmdp.model import Structure"),
-        ("fmdp.planning.playing", "from fmdp.learning.agent import Agent"),
+        ("fmdp._base.registries", "from fmdp.learning.registry import LEARNERS"),
+        ("fmdp._base.generators", "from fmdp.model import Structure"),
+        ("fmdp.planning.policies.playing", "from fmdp.learning.agent import Agent"),
         ("fmdp.learning.agent", "from fmdp.simulation.environment import Environment"),
     ],
 )
@@ -182,13 +178,13 @@ def test_the_reader_sees_a_backward_import(module: str, source: str) -> None:
 @pytest.mark.parametrize(
     ("module", "source"),
     [
-        ("fmdp.planning.exact", "from fmdp.elimination.backup import Backup"),
-        ("fmdp.planning.exact", "from .policy import TablePolicy"),
-        ("fmdp.model.files", "from fmdp import __version__"),
+        ("fmdp.planning.exact.planner", "from fmdp.elimination.backup import Backup"),
+        ("fmdp.planning.exact.planner", "from .policy import TablePolicy"),
+        ("fmdp.model.io.files", "from fmdp import __version__"),
         ("fmdp.cli.convert", "def convert():\n    from fmdp.interop.rddl import read"),
         ("fmdp.testing.oracles", "from fmdp.simulation.loop import simulate"),
         ("fmdp.interop.gymnasium", "from fmdp.logs.scopes import best_scopes"),
-        ("fmdp.progress", "def show():\n    from rich.progress import Progress"),
+        ("fmdp._base.progress", "def show():\n    from rich.progress import Progress"),
         ("fmdp.problems.foreign", "READERS = {'.prism': 'fmdp.interop.prism:read'}"),
     ],
 )

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fmdp import compiled, machine_code
+from fmdp._base import compiled, machine_code
 
 HEAVY = (
     *("numba", "scipy.linalg", "scipy.sparse", "highspy", "numpy.ma"),
@@ -89,8 +89,8 @@ def test_a_setting_of_numbas_is_obeyed_and_the_bits_are_the_same(second_time: Pl
 KERNEL = """
 import sys
 import numpy as np
-from fmdp import compiled
-from fmdp.compiled import njit
+from fmdp._base import compiled
+from fmdp._base.compiled import njit
 
 @njit()
 def scale(row):
@@ -159,13 +159,13 @@ def test_what_was_kept_is_used_as_long_as_it_is_right(tmp_path: Path) -> None:
 
 def test_a_part_from_another_file_that_has_changed_is_compiled_again(tmp_path: Path) -> None:
     """Three files deep: what was made of the old part is used neither with Numba nor without."""
-    inner = "from fmdp.compiled import njit\n@njit()\ndef part(x):\n    return x * 3.0\n"
-    middle = "from fmdp.compiled import njit\nfrom inner import part\n"
+    inner = "from fmdp._base.compiled import njit\n@njit()\ndef part(x):\n    return x * 3.0\n"
+    middle = "from fmdp._base.compiled import njit\nfrom inner import part\n"
     middle += "@njit()\ndef more(x):\n    return part(x) + 1.0\n"
     (tmp_path / "inner.py").write_text(inner)
     (tmp_path / "middle.py").write_text(middle)
     (tmp_path / "kernel.py").write_text(
-        "import sys\nfrom fmdp.compiled import njit\nfrom middle import more\n"
+        "import sys\nfrom fmdp._base.compiled import njit\nfrom middle import more\n"
         "@njit()\ndef whole(x):\n    return more(x)\n"
         "print(whole(2.0), 0, 'numba' in sys.modules)\n"
     )

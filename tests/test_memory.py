@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fmdp.memory import available_memory, describe_bytes, describe_count
+from fmdp._base.memory import available_memory, describe_bytes, describe_count
 
 
 def test_counts_are_exact_until_nobody_reads_the_digits() -> None:

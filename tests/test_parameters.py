@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fmdp.errors import InvalidParameter, UnknownName
-from fmdp.parameters import (
+from fmdp._base.parameters import (
     REQUIRED,
     Bytes,
     Choice,
@@ -25,6 +24,7 @@ from fmdp.parameters import (
     resolve,
     split_assignments,
 )
+from fmdp.errors import InvalidParameter, UnknownName
 
 STEPS = Integer("steps", 10, "how many", low=1)
 SEED = Integer("seed", 0, "seed", low=0, high=9)

@@ -16,16 +16,16 @@ import pytest
 from numba.core import event
 
 import fmdp
-from fmdp import progress as module
-from fmdp.errors import InvalidParameter
-from fmdp.measures import measure
-from fmdp.progress import (
+from fmdp._base import progress as module
+from fmdp._base.progress import (
     line_of,
     line_of_parts,
     line_of_run,
     reporting,
     showing,
 )
+from fmdp.errors import InvalidParameter
+from fmdp.measures import measure
 from fmdp.simulation import evaluate_by_simulation
 
 MODEL = fmdp.problem("jao:2")
@@ -186,7 +186,7 @@ def test_work_that_says_nothing_is_told_all_the_same(capsys: pytest.CaptureFixtu
 
 TERMINAL = """
 import time, warnings
-from fmdp.progress import showing
+from fmdp._base.progress import showing
 with showing("work", compiles=False) as report:
     report({"sweeps": 7, "gap": 0.1, "tolerance": 0.01})
     time.sleep(1.95)

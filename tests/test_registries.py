@@ -8,10 +8,10 @@ from typing import ClassVar
 
 import pytest
 
+from fmdp._base.foreign_code import code_digest
+from fmdp._base.registries import Registry
+from fmdp._base.settings import Settings, setting
 from fmdp.errors import FmdpError
-from fmdp.foreign_code import code_digest
-from fmdp.registries import Registry
-from fmdp.settings import Settings, setting
 
 
 class Shape(Settings, ABC):
@@ -88,7 +88,7 @@ def test_a_module_that_is_not_there_yet_is_brought_in_only_where_that_is_asked_f
         ("polygon,side=5", 'did you mean "sides"?'),
         ("nowhere_at_all:Shape", "there is no module 'nowhere_at_all'"),
         (f"{__name__}:Shape", "must say what it does in corners, which it has not"),
-        ("fmdp.planning.exact:Exact", "must be a subclass of"),
+        ("fmdp.planning.exact.planner:Exact", "must be a subclass of"),
     ],
 )
 def test_what_a_text_cannot_be(text: str, line: str) -> None:

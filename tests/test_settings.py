@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 import fmdp
+from fmdp._base.parameters import REQUIRED, Choice, Number, Numbers, Text
+from fmdp._base.settings import Settings, setting
 from fmdp.errors import FmdpError
 from fmdp.learning.registry import LEARNERS
-from fmdp.parameters import REQUIRED, Choice, Number, Numbers, Text
 from fmdp.planning.registry import PLANNERS
 from fmdp.problems import PROBLEMS
-from fmdp.settings import Settings, setting
 
 KINDS: list[Any] = [*LEARNERS.own(), *PLANNERS.own(), *PROBLEMS.own()]
 
@@ -72,7 +72,9 @@ def test_the_declaration_by_hand() -> None:
 
 
 def test_a_setting_whose_type_says_too_little_needs_a_kind() -> None:
-    with pytest.raises(TypeError, match=r"needs a kind, such as kind=fmdp.parameters.Numbers"):
+    with pytest.raises(
+        TypeError, match=r"needs a kind, such as kind=fmdp._base.parameters.Numbers"
+    ):
         type(
             "Odd",
             (Settings,),

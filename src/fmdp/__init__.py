@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.2.0"
 
 _HOME = {
-    "ALP": "fmdp.planning.linear",
+    "ALP": "fmdp.planning.alp",
     "Agent": "fmdp.learning.agent",
     "Alike": "fmdp.model",
     "AtMost": "fmdp.model",
@@ -24,9 +24,9 @@ _HOME = {
     "Effect": "fmdp.model",
     "Effects": "fmdp.model",
     "Environment": "fmdp.simulation",
-    "Exact": "fmdp.planning.exact",
-    "Explanation": "fmdp.planning.explain",
-    "ExploringPolicy": "fmdp.planning.randomised",
+    "Exact": "fmdp.planning.exact.planner",
+    "Explanation": "fmdp.planning.explain.explanation",
+    "ExploringPolicy": "fmdp.planning.policies.randomised",
     "FRmax": "fmdp.learning.frmax",
     "FSRL": "fmdp.learning.fsrl",
     "FactoredMDP": "fmdp.model",
@@ -46,11 +46,11 @@ _HOME = {
     "Plan": "fmdp.planning.plan",
     "Planner": "fmdp.planning.plan",
     "PlanningLearner": "fmdp.learning.learner",
-    "Policy": "fmdp.planning.policy",
+    "Policy": "fmdp.planning.policies.policy",
     "Prepared": "fmdp.planning.plan",
     "Problem": "fmdp.problems",
     "REGAL": "fmdp.learning.regal",
-    "REQUIRED": "fmdp.parameters",
+    "REQUIRED": "fmdp._base.parameters",
     "Random": "fmdp.learning.random",
     "Results": "fmdp.experiments.results",
     "Run": "fmdp.simulation",
@@ -61,8 +61,8 @@ _HOME = {
     "Status": "fmdp.planning.plan",
     "Structure": "fmdp.model",
     "TSDE": "fmdp.learning.tsde",
-    "TablePolicy": "fmdp.planning.policy",
-    "TimedPolicy": "fmdp.planning.timed",
+    "TablePolicy": "fmdp.planning.policies.policy",
+    "TimedPolicy": "fmdp.planning.policies.timed",
     "Trajectory": "fmdp.simulation",
     "UCRL2": "fmdp.learning.ucrl2",
     "UCRL3": "fmdp.learning.ucrl3",
@@ -77,15 +77,15 @@ _HOME = {
     "learn": "fmdp.simulation",
     "load": "fmdp.model",
     "load_agent": "fmdp.learning.files",
-    "load_policy": "fmdp.planning.policy",
+    "load_policy": "fmdp.planning.policies.policy",
     "load_results": "fmdp.experiments.results",
-    "named": "fmdp.planning.policy",
+    "named": "fmdp.planning.policies.policy",
     "plan": "fmdp.planning.choice",
     "problem": "fmdp.problems",
     "reference_for": "fmdp.simulation",
-    "register": "fmdp.registries",
+    "register": "fmdp._base.registries",
     "save": "fmdp.model",
-    "setting": "fmdp.settings",
+    "setting": "fmdp._base.settings",
     "simulate": "fmdp.simulation",
     "sweep": "fmdp.experiments.api",
     "warm": "fmdp.logs",
@@ -97,6 +97,9 @@ _ROOMS = ("measures", "problems", "testing")
 __all__ = sorted([*_HOME, "__version__"])
 
 if TYPE_CHECKING:  # the same names for type checkers and editors; a test compares the two
+    from fmdp._base.parameters import REQUIRED as REQUIRED
+    from fmdp._base.registries import register as register
+    from fmdp._base.settings import setting as setting
     from fmdp.errors import FmdpError as FmdpError
     from fmdp.experiments.api import sweep as sweep
     from fmdp.experiments.comparison import compare as compare
@@ -147,27 +150,24 @@ if TYPE_CHECKING:  # the same names for type checkers and editors; a test compar
     from fmdp.model import forbid as forbid
     from fmdp.model import load as load
     from fmdp.model import save as save
-    from fmdp.parameters import REQUIRED as REQUIRED
+    from fmdp.planning.alp import ALP as ALP
     from fmdp.planning.choice import plan as plan
-    from fmdp.planning.exact import Exact as Exact
-    from fmdp.planning.explain import Explanation as Explanation
-    from fmdp.planning.linear import ALP as ALP
+    from fmdp.planning.exact.planner import Exact as Exact
+    from fmdp.planning.explain.explanation import Explanation as Explanation
     from fmdp.planning.plan import Plan as Plan
     from fmdp.planning.plan import Planner as Planner
     from fmdp.planning.plan import Prepared as Prepared
     from fmdp.planning.plan import Status as Status
-    from fmdp.planning.policy import Policy as Policy
-    from fmdp.planning.policy import TablePolicy as TablePolicy
-    from fmdp.planning.policy import load_policy as load_policy
-    from fmdp.planning.policy import named as named
-    from fmdp.planning.randomised import ExploringPolicy as ExploringPolicy
+    from fmdp.planning.policies.policy import Policy as Policy
+    from fmdp.planning.policies.policy import TablePolicy as TablePolicy
+    from fmdp.planning.policies.policy import load_policy as load_policy
+    from fmdp.planning.policies.policy import named as named
+    from fmdp.planning.policies.randomised import ExploringPolicy as ExploringPolicy
+    from fmdp.planning.policies.timed import TimedPolicy as TimedPolicy
     from fmdp.planning.span import SpanConstrained as SpanConstrained
-    from fmdp.planning.timed import TimedPolicy as TimedPolicy
     from fmdp.problems import Problem as Problem
     from fmdp.problems import problem as problem
-    from fmdp.registries import register as register
     from fmdp.service import Service as Service
-    from fmdp.settings import setting as setting
     from fmdp.simulation import Environment as Environment
     from fmdp.simulation import Run as Run
     from fmdp.simulation import Trajectory as Trajectory

@@ -40,7 +40,7 @@ def _no_such_constant(name: str) -> None:
 @pytest.fixture(autouse=True)
 def _quiet(monkeypatch: pytest.MonkeyPatch) -> None:
     """A slow machine with nothing compiled yet would say so on standard error."""
-    monkeypatch.setattr("fmdp.progress._SAID_AFTER_SECONDS", 1e6)
+    monkeypatch.setattr("fmdp._base.progress._SAID_AFTER_SECONDS", 1e6)
     monkeypatch.setattr("fmdp.cli.progress._FIRST_LINE_AFTER_SECONDS", 1e6)
 
 

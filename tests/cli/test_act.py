@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import fmdp
-from fmdp.planning.randomised import UniformPolicy
+from fmdp.planning.policies.randomised import UniformPolicy
 
 from ..named import pumps
 

@@ -56,7 +56,7 @@ def test_a_wrong_gain_is_found_and_stops_no_other_check(
 def test_a_library_that_does_not_load_is_told_in_one_line(
     run: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in [name for name in sys.modules if name.startswith("fmdp.planning.linear")]:
+    for name in [name for name in sys.modules if name.startswith("fmdp.planning.alp")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "highspy", None)
     ran = run("doctor")

@@ -119,7 +119,7 @@ def test_a_missing_folder_is_noticed_before_the_work(
     def work(*_: Any, **__: Any) -> None:
         pytest.fail("the work was begun")
 
-    monkeypatch.setattr("fmdp.planning.export.exported", work)
+    monkeypatch.setattr("fmdp.planning.explain.export.exported", work)
     place = str(tmp_path / "nowhere" / "x")
     assert f"cannot write {place}" in run("export", saved, place, "--as", "tree").refusal
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 import fmdp
+from fmdp._base.progress import line_of_run
 from fmdp.cli import learn as learn_module
 from fmdp.learning.registry import LEARNERS
-from fmdp.progress import line_of_run
 
 from .conftest import Ran
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
+from fmdp._base.settings import setting
 from fmdp.model import Structure
-from fmdp.planning.exact import Exact
+from fmdp.planning.exact.planner import Exact
 from fmdp.planning.plan import Planner, Prepared
 from fmdp.planning.registry import PLANNERS
 from fmdp.problems import PROBLEMS, problem
-from fmdp.settings import setting
 
 
 def test_every_family_and_planner_is_listed_with_its_parameters(run: Any) -> None:

@@ -12,8 +12,8 @@ from collections.abc import Callable
 
 import pytest
 
+from fmdp._base.parameters import Choice, Parameter
 from fmdp.cli import options
-from fmdp.parameters import Choice, Parameter
 from fmdp.planning.registry import PLANNERS
 
 from .conftest import Ran

@@ -14,8 +14,8 @@ import pytest
 from fmdp.cli.output import interval_text, known_number
 from fmdp.elimination.backup import Backup
 from fmdp.model import FactoredMDP, Structure, save
-from fmdp.planning.exact import Exact
-from fmdp.planning.linear import ALP
+from fmdp.planning.alp import ALP
+from fmdp.planning.exact.planner import Exact
 from fmdp.planning.registry import PLANNERS
 from fmdp.planning.span import SpanConstrained
 
@@ -282,7 +282,7 @@ def test_settings_may_follow_the_name_of_the_planner(run: Any) -> None:
     assert by_option["ties"] == "first"
     assert plan("--planner", "alp,basis=pairs,ties=first") == by_option
     assert plan("--planner", "alp,basis=pairs", "--ties", "first") == by_option
-    assert plan("--planner", "fmdp.planning.linear.alp:ALP,basis=pairs,ties=first") == by_option
+    assert plan("--planner", "fmdp.planning.alp.alp:ALP,basis=pairs,ties=first") == by_option
     assert plan("--planner", "alp,memory_limit=2G,basis=pairs,ties=first") == by_option
     assert plan("--planner", "alp") != by_option
     scopes = plan("--planner", "alp,basis=(0 1)+(1 2)+(2 3)+(0 3)")

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from fmdp import progress as module
+from fmdp._base import progress as module
+from fmdp._base.progress import line_of
 from fmdp.cli.progress import progress
-from fmdp.progress import line_of
 
 
 def test_the_line() -> None:

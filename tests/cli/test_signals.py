@@ -15,10 +15,10 @@ import numpy as np
 import pytest
 
 import fmdp
-from fmdp import progress
+from fmdp._base import progress
+from fmdp._base.interrupts import held
 from fmdp.cli.signals import Signals
 from fmdp.elimination.backup import backup_for
-from fmdp.interrupts import held
 from fmdp.simulation import Simulation
 
 HUGE = "0x" + 5000 * "f"
@@ -236,7 +236,7 @@ def test_a_signal_while_machine_code_is_made_waits_for_it(tmp_path: Path) -> Non
         "        signal.raise_signal(once.pop())\n"
         "    return real(cls, *arguments)\n"
         "kind._object_compiled_hook = classmethod(hook)\n"
-        "from fmdp.compiled import njit\n"
+        "from fmdp._base.compiled import njit\n"
         "@njit()\n"
         "def after(number):\n"
         "    return number + 1\n"
@@ -387,7 +387,7 @@ def test_an_interrupt_while_a_plan_is_prepared_is_a_plan(monkeypatch: pytest.Mon
         raise KeyboardInterrupt
 
     monkeypatch.setattr("fmdp.elimination.backup.build_program", impatient)
-    monkeypatch.setattr("fmdp.planning.linear.alp.Forms", impatient)
+    monkeypatch.setattr("fmdp.planning.alp.alp.Forms", impatient)
     for planner in ("exact", "alp"):
         found = fmdp.plan(fmdp.problem("circle:3"), planner)
         assert found.status is fmdp.Status.INTERRUPTED

@@ -14,8 +14,8 @@ from fmdp.elimination import kernels
 from fmdp.elimination.backup import Backup, backup_for
 from fmdp.errors import FmdpError, InvalidModel, InvalidParameter
 from fmdp.model import OptimisticTables, Structure
-from fmdp.planning.exact import Exact
-from fmdp.planning.linear import ALP
+from fmdp.planning.alp import ALP
+from fmdp.planning.exact.planner import Exact
 from fmdp.testing import oracles, strategies
 
 SMALL = strategies.structures(max_variables=3, max_values=4, max_states=12, max_actions=3)

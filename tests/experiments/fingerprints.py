@@ -28,15 +28,15 @@ from pathlib import Path
 from typing import Any
 
 from fmdp import experiments
+from fmdp._base.parameters import Choice, Parameter
 from fmdp.errors import FmdpError
 from fmdp.learning.episodes import DEFAULT_RULE
 from fmdp.learning.learner import Learner
 from fmdp.learning.registry import LEARNERS
 from fmdp.model import FactoredMDP
-from fmdp.parameters import Choice, Parameter
 from fmdp.planning.choice import plan
 from fmdp.planning.plan import Planner
-from fmdp.planning.policy import TablePolicy
+from fmdp.planning.policies.policy import TablePolicy
 from fmdp.planning.registry import PLANNERS
 from fmdp.planning.settings import SEARCHED
 from fmdp.problems import problem

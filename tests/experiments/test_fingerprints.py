@@ -15,7 +15,7 @@ from fmdp import experiments
 from fmdp.learning.dorl import DORL
 from fmdp.learning.learner import Learner
 from fmdp.learning.registry import LEARNERS
-from fmdp.planning.exact import Exact
+from fmdp.planning.exact.planner import Exact
 from fmdp.planning.registry import PLANNERS
 from fmdp.problems import problem
 from fmdp.simulation.regret import reference_for

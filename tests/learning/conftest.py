@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from fmdp import FactoredMDP
+from fmdp._base.parameters import Choice
 from fmdp.errors import FmdpError
 from fmdp.learning.agent import Agent
 from fmdp.learning.learner import Learner
 from fmdp.learning.registry import LEARNERS
-from fmdp.parameters import Choice
 
 FURTHER = (
     "psrl,episodes=fixed,length=7",

@@ -14,7 +14,7 @@ from fmdp.errors import InvalidParameter
 from fmdp.learning.agent import Agent
 from fmdp.learning.files import state_of
 from fmdp.learning.learner import Learner
-from fmdp.planning.randomised import UniformPolicy
+from fmdp.planning.policies.randomised import UniformPolicy
 from fmdp.simulation import Reference, Simulation, simulate
 from fmdp.testing.learners import StepByStep
 

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fmdp
-from fmdp.archives import pack
+from fmdp._base.archives import pack
 from fmdp.errors import FileProblem
 from fmdp.learning.confidence import (
     all_or_nothing_tables,

@@ -17,8 +17,8 @@ import fmdp
 from fmdp.errors import FmdpError, InvalidParameter
 from fmdp.learning.learner import Learner, PlanningLearner
 from fmdp.learning.registry import LEARNERS
-from fmdp.planning.linear import ALP
-from fmdp.planning.randomised import UniformPolicy
+from fmdp.planning.alp import ALP
+from fmdp.planning.policies.randomised import UniformPolicy
 from fmdp.testing import ContractBroken, check_learner, oracles
 
 MODEL = fmdp.problem("random:3,values=2,parents=1,actions=3,seed=5,noise=bernoulli")

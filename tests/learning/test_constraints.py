@@ -14,9 +14,9 @@ from fmdp.errors import FmdpError, InvalidParameter
 from fmdp.learning.learner import Learner
 from fmdp.learning.registry import LEARNERS
 from fmdp.model import FactoredMDP, Forbidden, at_most, forbid
-from fmdp.planning.exact import Exact
-from fmdp.planning.linear import ALP
-from fmdp.planning.randomised import LOTS, UniformPolicy
+from fmdp.planning.alp import ALP
+from fmdp.planning.exact.planner import Exact
+from fmdp.planning.policies.randomised import LOTS, UniformPolicy
 from fmdp.simulation import Environment
 from fmdp.testing import check_learner
 

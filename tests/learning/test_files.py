@@ -11,7 +11,7 @@ import pytest
 
 import fmdp
 from fmdp import Exact
-from fmdp.archives import pack
+from fmdp._base.archives import pack
 from fmdp.errors import FileProblem, FmdpError, InvalidParameter
 from fmdp.learning import files
 from fmdp.learning.files import load_agent

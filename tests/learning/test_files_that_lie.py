@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import fmdp
-from fmdp.archives import pack
+from fmdp._base.archives import pack
 from fmdp.errors import FileProblem
 from fmdp.learning.files import load_agent
 from fmdp.simulation import Simulation

@@ -21,7 +21,7 @@ from fmdp.learning.pmevi import LearnedDifferences
 from fmdp.learning.registry import LEARNERS
 from fmdp.learning.sets import SetLearner
 from fmdp.model.products import flat_model
-from fmdp.planning.timed import TimedPolicy
+from fmdp.planning.policies.timed import TimedPolicy
 from fmdp.testing import check_learner, oracles
 
 from .test_rivals import PAIRS, looking_on

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import fmdp
-from fmdp.archives import pack, unpack
+from fmdp._base.archives import pack, unpack
 from fmdp.errors import FmdpError, InvalidParameter
 from fmdp.experiments.spec import resolved_learner
 from fmdp.learning.files import FORMAT, VERSION

@@ -17,9 +17,9 @@ from fmdp import Exact, FactoredMDP, OptimisticTables, Structure
 from fmdp.errors import InvalidParameter, UnknownName
 from fmdp.learning.learner import for_learning, with_targets
 from fmdp.learning.registry import LEARNERS
-from fmdp.planning import playing
-from fmdp.planning.linear import ALP
+from fmdp.planning.alp import ALP
 from fmdp.planning.plan import Plan, Tables
+from fmdp.planning.policies import playing
 from fmdp.simulation import Reference, Simulation
 from fmdp.testing.learners import StepByStep
 

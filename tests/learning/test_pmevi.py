@@ -32,7 +32,7 @@ from fmdp.learning.pmevi import (
 )
 from fmdp.learning.registry import LEARNERS
 from fmdp.model.products import flat_model
-from fmdp.planning.policy import TablePolicy
+from fmdp.planning.policies.policy import TablePolicy
 from fmdp.planning.projected import Projected, _Operator, closed, projection
 from fmdp.simulation import Environment
 from fmdp.testing import check_learner, oracles

@@ -19,7 +19,7 @@ import fmdp
 from fmdp import Exact, OptimisticTables, Structure
 from fmdp.learning.registry import LEARNERS
 from fmdp.model.spaces import all_assignments
-from fmdp.planning.linear import ALP
+from fmdp.planning.alp import ALP
 from fmdp.planning.plan import Plan, Status, Tables
 from fmdp.simulation import Reference, reference_for
 from fmdp.testing import oracles

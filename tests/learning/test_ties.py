@@ -15,7 +15,7 @@ from fmdp.errors import FmdpError, InvalidParameter, TooLarge
 from fmdp.learning.agent import Agent
 from fmdp.learning.registry import LEARNERS
 from fmdp.learning.statistics import Statistics
-from fmdp.planning.policy import TablePolicy
+from fmdp.planning.policies.policy import TablePolicy
 from fmdp.simulation import Reference, Simulation
 from fmdp.testing import oracles, strategies
 

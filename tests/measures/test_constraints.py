@@ -17,7 +17,7 @@ from fmdp.measures.largest_span import largest_spans
 from fmdp.measures.mixing import mixing_time
 from fmdp.measures.reachability import Graph, is_communicating
 from fmdp.model import FactoredMDP, forbid
-from fmdp.planning.exact import Exact
+from fmdp.planning.exact.planner import Exact
 from fmdp.testing import oracles, strategies
 
 SMALL = strategies.constrained(strategies.structures(max_states=10, max_variables=3))

@@ -22,8 +22,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fmdp.errors import FileProblem, FmdpError, InvalidModel
-from fmdp.model import FactoredMDP, Noise, Structure, factored, files, load, save, tables
-from fmdp.model.files import dumps, loads, write_atomically
+from fmdp.model import FactoredMDP, Noise, Structure, factored, load, save, tables
+from fmdp.model.io import files
+from fmdp.model.io.files import dumps, loads, write_atomically
 from fmdp.problems import problem
 from fmdp.testing.strategies import models
 
@@ -515,7 +516,7 @@ def test_a_model_of_many_variables(tmp_path: Path) -> None:
 def test_what_a_kill_has_left_is_removed_by_the_next_writer(tmp_path: Path) -> None:
     program = textwrap.dedent("""
         import os, signal, sys
-        from fmdp.model import files
+        from fmdp.model.io import files
         os.fsync = lambda descriptor: os.kill(os.getpid(), signal.SIGKILL)
         files.write_atomically(sys.argv[1], "half of it")
     """)

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 
 from fmdp.errors import FileProblem, FmdpError, InvalidModel
 from fmdp.model import Alike, AtMost, Effect, Effects, FactoredMDP, Forbidden, Intervals, Noise
-from fmdp.model.files import dumps, loads
-from fmdp.model.renaming import find_renaming, renamed_rows
+from fmdp.model.io.files import dumps, loads
+from fmdp.model.io.renaming import find_renaming, renamed_rows
 from fmdp.model.rules import find_boxes, find_rules, inside, owners
 from fmdp.model.spaces import IndexArray, all_assignments, count
 from fmdp.model.structure import Structure

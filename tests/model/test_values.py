@@ -24,9 +24,9 @@ from fmdp.model.naming import (
     positions_are_clear,
 )
 from fmdp.model.structure import Structure
-from fmdp.planning.export import exported
-from fmdp.planning.playing import ActionTable
-from fmdp.planning.policy import Rule
+from fmdp.planning.explain.export import exported
+from fmdp.planning.policies.playing import ActionTable
+from fmdp.planning.policies.policy import Rule
 from fmdp.service.lines import Lines
 
 # The orders are neither sorted nor counted from 0, so that a value and its position always differ.

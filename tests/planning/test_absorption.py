@@ -7,8 +7,8 @@ import numpy as np
 from fmdp.model import FactoredMDP
 from fmdp.planning.absorption import ends_settled
 from fmdp.planning.choice import plan
-from fmdp.planning.exact import Exact
-from fmdp.planning.policy import TablePolicy
+from fmdp.planning.exact.planner import Exact
+from fmdp.planning.policies.policy import TablePolicy
 from fmdp.problems import problem
 
 

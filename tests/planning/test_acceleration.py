@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 import fmdp
 from fmdp.elimination.backup import backup_for
 from fmdp.model import FactoredMDP
-from fmdp.planning import exact
-from fmdp.planning.acceleration import KEPT, MOST_RESTARTS, Anderson
+from fmdp.planning.exact import planner as exact
+from fmdp.planning.exact.acceleration import KEPT, MOST_RESTARTS, Anderson
+from fmdp.planning.exact.recurrence import always_reached, in_every_best_class
 from fmdp.planning.plan import Status
-from fmdp.planning.recurrence import always_reached, in_every_best_class
 from fmdp.testing import oracles, strategies
 
 Share = tuple[int, int, int]

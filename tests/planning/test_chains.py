@@ -11,7 +11,12 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from fmdp.planning.chains import Successors, hitting_times, policy_matrix, sparse_hitting_times
+from fmdp.planning.tabular.chains import (
+    Successors,
+    hitting_times,
+    policy_matrix,
+    sparse_hitting_times,
+)
 from fmdp.testing import oracles
 from fmdp.testing.strategies import models, policies
 

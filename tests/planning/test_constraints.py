@@ -13,13 +13,13 @@ import fmdp
 from fmdp.errors import InvalidParameter
 from fmdp.model import FactoredMDP, Forbidden, apart, at_most, flat_model, flatten, forbid
 from fmdp.model.intervals import Intervals
+from fmdp.planning.alp import ALP
+from fmdp.planning.alp.bellman import BellmanError
+from fmdp.planning.alp.policy_iteration import PolicyIteration
 from fmdp.planning.evaluate import evaluate_exactly
-from fmdp.planning.exact import Exact
-from fmdp.planning.linear import ALP
-from fmdp.planning.linear.bellman import BellmanError
-from fmdp.planning.linear.policy_iteration import PolicyIteration
+from fmdp.planning.exact.planner import Exact
 from fmdp.planning.plan import Status
-from fmdp.planning.policy import TablePolicy
+from fmdp.planning.policies.policy import TablePolicy
 from fmdp.planning.span import SpanConstrained
 from fmdp.testing import check_planner, oracles, strategies
 

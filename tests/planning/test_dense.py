@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from scipy.linalg import lu_factor, lu_solve
 
-from fmdp.planning import dense
+from fmdp.planning.tabular import dense
 
 ALONE = """
 import sys
 import numpy as np
-from fmdp.planning import dense
+from fmdp.planning.tabular import dense
 
 rng = np.random.default_rng(3)
 matrix, right = rng.random((40, 40)), rng.random(40)

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import fmdp
-from fmdp.planning.discounted import best_discounted
-from fmdp.planning.flat import flat_of
+from fmdp.planning.tabular.discounted import best_discounted
+from fmdp.planning.tabular.flat import flat_of
 
 
 def absorbing() -> fmdp.FactoredMDP:
@@ -63,7 +63,7 @@ def test_rounding_ends_the_sweeps_of_a_model_that_is_not_written_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Values are kept small, so a discount that was out of reach converges; beyond, it is said."""
-    monkeypatch.setattr("fmdp.planning.component.SPARSE_STATES", 1)
+    monkeypatch.setattr("fmdp.planning.tabular.component.SPARSE_STATES", 1)
     model = fmdp.problem("circle:4")
     reached = planned(model, 1.0 - 1e-7, tolerance=1e-5)
     assert reached.status is fmdp.Status.CONVERGED

@@ -13,7 +13,7 @@ import fmdp
 from fmdp.elimination.effects import EffectsBackup
 from fmdp.model import AtMost, FactoredMDP, Forbidden, Intervals
 from fmdp.planning.choice import choose_planner
-from fmdp.planning.exact import Exact
+from fmdp.planning.exact.planner import Exact
 from fmdp.planning.span import SpanConstrained
 from fmdp.problems import problem
 from fmdp.testing import oracles, strategies

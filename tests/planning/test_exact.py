@@ -12,9 +12,9 @@ from fmdp.elimination.backup import Backup, Vector, backup_for
 from fmdp.elimination.kernels import Pace
 from fmdp.errors import InvalidParameter, TooLarge
 from fmdp.model import FactoredMDP, OptimisticTables, Structure, permute_states, product
-from fmdp.planning.exact import Exact
+from fmdp.planning.exact.planner import Exact
 from fmdp.planning.plan import Status
-from fmdp.planning.policy import TablePolicy
+from fmdp.planning.policies.policy import TablePolicy
 from fmdp.problems import problem
 from fmdp.testing import oracles, strategies
 

@@ -16,11 +16,15 @@ import fmdp
 from fmdp.errors import FmdpError, InvalidParameter, TooLarge
 from fmdp.model import AtMost, Forbidden
 from fmdp.model.spaces import decode, encode
-from fmdp.planning import one_state
-from fmdp.planning.explain import explain_greedy, explain_policy, explain_timed
-from fmdp.planning.linear.bases import make_basis
-from fmdp.planning.one_state import ActionSum, values_of_basis, values_of_table
-from fmdp.planning.policy_bias import policy_bias
+from fmdp.planning.alp.bases import make_basis
+from fmdp.planning.explain.explanation import (
+    explain_greedy,
+    explain_policy,
+    explain_timed,
+    one_state,
+)
+from fmdp.planning.explain.one_state import ActionSum, values_of_basis, values_of_table
+from fmdp.planning.explain.policy_bias import policy_bias
 from fmdp.testing.oracles import dense
 from fmdp.testing.strategies import models
 
@@ -247,12 +251,12 @@ def test_the_bias_of_a_larger_policy_is_iterated(monkeypatch: pytest.MonkeyPatch
     policy: Any = fmdp.plan(model).policy
     direct = policy_bias(model, policy, 3)
     assert direct.error.max() < 1e-12
-    monkeypatch.setattr("fmdp.planning.policy_bias.DIRECT_STATES", 0)
+    monkeypatch.setattr("fmdp.planning.explain.policy_bias.DIRECT_STATES", 0)
     iterated = policy_bias(model, policy, 3)
     assert (np.abs(iterated.h - direct.h) <= iterated.error + direct.error).all()
     assert iterated.error.max() < 1e-7
     assert iterated.h[3] == iterated.error[3] == 0.0
-    monkeypatch.setattr("fmdp.planning.policy_bias.TABULATED_STATES", 1)
+    monkeypatch.setattr("fmdp.planning.explain.policy_bias.TABULATED_STATES", 1)
     with pytest.raises(TooLarge, match="at most 1 can"):
         policy_bias(model, policy, 3)
 
@@ -270,7 +274,7 @@ def test_a_policy_whose_gain_depends_on_the_state_is_refused(
     states: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Both where the chain is solved and where it is iterated."""
-    monkeypatch.setattr("fmdp.planning.policy_bias.DIRECT_STATES", states)
+    monkeypatch.setattr("fmdp.planning.explain.policy_bias.DIRECT_STATES", states)
     model, policy = _one_action([[0.3, 0.7, 0], [0, 1, 0], [0.5, 0.25, 0.25]], [0.0, 1.0, 0.0])
     assert explain_policy(model, policy, (2,)).chosen.value == pytest.approx(1.0, abs=1e-8)
     model, policy = _one_action([[0.3, 0.3, 0.4], [0, 1, 0], [0, 0, 1]], [0.0, 1.0, 0.0])
@@ -331,7 +335,7 @@ def test_a_step_that_happens_to_be_zero_does_not_end_the_refinement() -> None:
 def test_values_that_rounding_leaves_unknown_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     model = fmdp.problem("circle:3")
     policy: Any = fmdp.plan(model).policy
-    monkeypatch.setattr("fmdp.planning.policy_bias._REFINEMENTS", 0)
+    monkeypatch.setattr("fmdp.planning.explain.policy_bias._REFINEMENTS", 0)
     with pytest.raises(InvalidParameter, match="unknown by up to"):
         explain_policy(model, policy, model.initial_state)
 

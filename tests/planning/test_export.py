@@ -20,11 +20,11 @@ from hypothesis import strategies as st
 import fmdp
 from fmdp.errors import InvalidParameter, TooLarge
 from fmdp.model.naming import Naming
-from fmdp.planning import export
-from fmdp.planning.export import csv_parts, exported, python_parts, tree_parts
-from fmdp.planning.policy import TablePolicy
-from fmdp.planning.randomised import UniformPolicy
-from fmdp.planning.trees import LEAF, PolicyTree, grow
+from fmdp.planning.explain import export
+from fmdp.planning.explain.export import csv_parts, exported, python_parts, tree_parts
+from fmdp.planning.explain.trees import LEAF, PolicyTree, grow
+from fmdp.planning.policies.policy import TablePolicy
+from fmdp.planning.policies.randomised import UniformPolicy
 
 from ..named import pumps
 

@@ -13,15 +13,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fmdp
-from fmdp.archives import pack
+from fmdp._base.archives import pack
 from fmdp.elimination.backup import Backup
 from fmdp.errors import FileProblem, InvalidParameter, TooLarge
 from fmdp.learning.follow import Follow
 from fmdp.model import FactoredMDP, Forbidden, Structure
-from fmdp.planning.exact import Exact
+from fmdp.planning.exact.planner import Exact
 from fmdp.planning.plan import Plan, Status
-from fmdp.planning.policy import FORMAT, VERSION, TablePolicy, load_policy
-from fmdp.planning.timed import TimedPolicy, stage_bytes
+from fmdp.planning.policies.policy import FORMAT, VERSION, TablePolicy, load_policy
+from fmdp.planning.policies.timed import TimedPolicy, stage_bytes
 from fmdp.problems import problem
 from fmdp.simulation.loop import streams
 from fmdp.testing import oracles, strategies

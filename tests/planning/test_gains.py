@@ -18,13 +18,14 @@ from fmdp.elimination import backup as backup_module
 from fmdp.elimination.backup import Backup, TimeUp, backup_for
 from fmdp.measures import measure
 from fmdp.model import FactoredMDP
-from fmdp.planning import component, exact, flat
-from fmdp.planning.acceleration import Anderson
 from fmdp.planning.evaluate import evaluate_exactly
-from fmdp.planning.flat import end_components, flat_of
-from fmdp.planning.gains import best_gains
+from fmdp.planning.exact import planner as exact
+from fmdp.planning.exact.acceleration import Anderson
 from fmdp.planning.plan import Status
-from fmdp.planning.policy import TablePolicy
+from fmdp.planning.policies.policy import TablePolicy
+from fmdp.planning.tabular import component, flat
+from fmdp.planning.tabular.flat import end_components, flat_of
+from fmdp.planning.tabular.gains import best_gains
 from fmdp.problems import problem
 from fmdp.testing import oracles, strategies
 from fmdp.testing.units import in_units
@@ -369,7 +370,7 @@ def test_ctrl_c_between_two_sweeps_gives_a_policy_of_one_h(
             raise KeyboardInterrupt
 
     monkeypatch.setattr(owner, "advance", interrupted)
-    monkeypatch.setattr("fmdp.planning.iteration._CHUNK_SECONDS", 0.0)
+    monkeypatch.setattr("fmdp.planning.exact.iteration._CHUNK_SECONDS", 0.0)
     if owner is Backup:
         monkeypatch.setattr(exact, "acceleration_for", lambda *_: None)
     plan = fmdp.Exact().plan(model)

@@ -14,10 +14,10 @@ import fmdp
 from fmdp.elimination.backup import backup_of
 from fmdp.learning.posterior import sample_model
 from fmdp.model import FactoredMDP
-from fmdp.planning import exact
-from fmdp.planning.chains import policy_matrix
-from fmdp.planning.improvement import SMALL, Improved, improved, policy_entries
+from fmdp.planning.exact import planner as exact
+from fmdp.planning.exact.improvement import SMALL, Improved, improved, policy_entries
 from fmdp.planning.plan import Status
+from fmdp.planning.tabular.chains import policy_matrix
 from fmdp.testing import oracles, strategies
 
 TOLERANCE = 1e-3

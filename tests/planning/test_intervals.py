@@ -18,10 +18,10 @@ from fmdp.errors import InvalidParameter
 from fmdp.measures import measure
 from fmdp.model import FactoredMDP, Structure
 from fmdp.model.intervals import Intervals
-from fmdp.planning.exact import Exact
-from fmdp.planning.intervals import PAIRS, pair_rows, poured, tables_of
+from fmdp.planning.exact.intervals import PAIRS, pair_rows, poured, tables_of
+from fmdp.planning.exact.planner import Exact
 from fmdp.planning.plan import Plan, Status
-from fmdp.planning.policy import TablePolicy
+from fmdp.planning.policies.policy import TablePolicy
 from fmdp.problems import problem
 from fmdp.testing import oracles, strategies
 
@@ -291,7 +291,7 @@ def test_above_the_limit_nature_looks_at_averages(monkeypatch: pytest.MonkeyPatc
     assert PAIRS >= 1 << 20
     model = around(problem("circle:4,dynamics=guestrin"), 0, 0.1)
     fine = ends_of(Exact(intervals="robust").plan(model))
-    monkeypatch.setattr("fmdp.planning.intervals.PAIRS", 0)
+    monkeypatch.setattr("fmdp.planning.exact.intervals.PAIRS", 0)
     coarse = ends_of(Exact(intervals="robust").plan(model))
     assert coarse[0] == fine[0]
     assert coarse[1] >= fine[1] - 1e-6
@@ -339,7 +339,7 @@ def test_ctrl_c_gives_the_bounds_so_far(monkeypatch: pytest.MonkeyPatch) -> None
     def interrupted(*_: Any, **__: Any) -> Any:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("fmdp.planning.intervals._Nature.answer", interrupted)
+    monkeypatch.setattr("fmdp.planning.exact.intervals._Nature.answer", interrupted)
     plan = Exact(intervals="robust").plan(model)
     lower, upper = ends_of(plan)
     assert plan.status is Status.INTERRUPTED

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 import fmdp
-from fmdp.archives import pack
+from fmdp._base.archives import pack
 from fmdp.errors import FileProblem, FmdpError, InvalidParameter
 from fmdp.model.naming import Naming
-from fmdp.planning.policy import TablePolicy, load_policy, policy_bytes, policy_digest
-from fmdp.planning.randomised import ExploringPolicy, UniformPolicy
+from fmdp.planning.policies.policy import TablePolicy, load_policy, policy_bytes, policy_digest
+from fmdp.planning.policies.randomised import ExploringPolicy, UniformPolicy
 
 from ..named import pumps
 

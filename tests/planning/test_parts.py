@@ -16,11 +16,11 @@ from fmdp.model import AtMost, FactoredMDP, Structure, permute_states, product
 from fmdp.model.independence import independent_parts
 from fmdp.planning import parts
 from fmdp.planning.evaluate import evaluate_exactly
-from fmdp.planning.exact import Exact, PreparedExact
+from fmdp.planning.exact.planner import Exact, PreparedExact
 from fmdp.planning.joining import Whole, rounded_sum
 from fmdp.planning.parts import PreparedParts, parts_to_plan
 from fmdp.planning.plan import Status
-from fmdp.planning.policy import TablePolicy
+from fmdp.planning.policies.policy import TablePolicy
 from fmdp.problems import problem
 from fmdp.testing import oracles, strategies
 

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 import fmdp
+from fmdp._base.numerals import interval_text, lower_text, rounded_number, upper_text
 from fmdp.model import Intervals
-from fmdp.numerals import interval_text, lower_text, rounded_number, upper_text
 from fmdp.planning.plan import Plan, Status, middle_of_bounds
-from fmdp.planning.policy import policy_of
+from fmdp.planning.policies.policy import policy_of
 from fmdp.testing.checks import awkward_models
 
 

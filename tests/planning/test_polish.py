@@ -11,11 +11,11 @@ import fmdp
 from fmdp.elimination.backup import TimeUp, backup_for
 from fmdp.model import FactoredMDP
 from fmdp.model.independence import independent_parts
-from fmdp.planning import exact
-from fmdp.planning.flat import only_class
-from fmdp.planning.iteration import Ending
+from fmdp.planning.exact import planner as exact
+from fmdp.planning.exact.iteration import Ending
+from fmdp.planning.exact.polish import polished
 from fmdp.planning.plan import Status
-from fmdp.planning.polish import polished
+from fmdp.planning.tabular.flat import only_class
 from fmdp.testing import oracles
 
 

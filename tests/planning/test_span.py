@@ -18,7 +18,7 @@ from fmdp.errors import InvalidParameter
 from fmdp.model import FactoredMDP, OptimisticTables, Structure, flat_model
 from fmdp.planning.choice import plan
 from fmdp.planning.plan import Plan, Status
-from fmdp.planning.policy import TablePolicy
+from fmdp.planning.policies.policy import TablePolicy
 from fmdp.planning.span import SpanConstrained
 from fmdp.problems import problem
 from fmdp.testing import oracles, strategies

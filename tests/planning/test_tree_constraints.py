@@ -15,9 +15,9 @@ import fmdp
 from fmdp.errors import FmdpError, InvalidParameter
 from fmdp.model.constraints import AtMost, Constraint, Forbidden
 from fmdp.model.structure import Structure
-from fmdp.planning.export import exported, table_of
-from fmdp.planning.policy import TablePolicy
-from fmdp.planning.trees import LEAF, PolicyTree, grow
+from fmdp.planning.explain.export import exported, table_of
+from fmdp.planning.explain.trees import LEAF, PolicyTree, grow
+from fmdp.planning.policies.policy import TablePolicy
 
 from .test_export import function
 

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 import fmdp
+from fmdp._base.parameters import REQUIRED
+from fmdp._base.settings import setting
 from fmdp.model import FactoredMDP
-from fmdp.parameters import REQUIRED
 from fmdp.problems import PROBLEMS, Circle, Problem
-from fmdp.settings import setting
 from fmdp.testing import ContractBroken, check_problem
 
 
@@ -28,7 +28,7 @@ import itertools
 
 import fmdp
 from fmdp.problems import Problem
-from fmdp.registries import register
+from fmdp._base.registries import register
 
 times = itertools.count()
 

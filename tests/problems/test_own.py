@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 import fmdp
+from fmdp._base.registries import register
 from fmdp.cli import main
 from fmdp.errors import FmdpError, InvalidModel, InvalidParameter, TooLarge, UnknownName
 from fmdp.experiments.spec import read_spec
 from fmdp.problems import PROBLEMS, Circle, Network, RandomModel, SysAdmin, parse_id
-from fmdp.registries import register
 
 OWN = '''
 """Coins: each is thrown anew where the action says so."""
@@ -25,9 +25,9 @@ OWN = '''
 import numpy as np
 
 import fmdp
-from fmdp.parameters import REQUIRED
+from fmdp._base.parameters import REQUIRED
 from fmdp.problems import Problem, refuse_if_too_large
-from fmdp.settings import setting
+from fmdp._base.settings import setting
 
 
 class Coins(Problem):

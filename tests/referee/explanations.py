@@ -23,10 +23,10 @@ from typing import Any
 import numpy as np
 
 import fmdp
+from fmdp._base.numerals import rounded_number
 from fmdp.cli.act import act
 from fmdp.errors import InvalidParameter
-from fmdp.numerals import rounded_number
-from fmdp.planning.explain import explain_policy
+from fmdp.planning.explain.explanation import explain_policy
 from referee import recipes, truth
 from referee.claims import INFINITE, Case
 from referee.ledger import Ledger

@@ -173,7 +173,7 @@ def hostile(made: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def replace_name(model: object, name: str) -> object:
-    from fmdp.model.files import dumps, loads
+    from fmdp.model.io.files import dumps, loads
 
     text = dumps(model).replace('"name": "circle:2"', f'"name": "{name}"')  # type: ignore[arg-type]
     return loads(text)

@@ -11,7 +11,7 @@ from scipy import special, stats
 import fmdp
 from fmdp import Environment, FactoredMDP, Noise
 from fmdp.errors import InvalidParameter
-from fmdp.planning.playing import ActionTable, Stretch
+from fmdp.planning.policies.playing import ActionTable, Stretch
 from fmdp.simulation.kernels import normal_quantile
 from fmdp.testing import strategies
 

@@ -18,7 +18,7 @@ import fmdp
 from fmdp import Environment, FactoredMDP, Noise, Statistics, TablePolicy
 from fmdp.errors import InvalidParameter
 from fmdp.model.spaces import decode, encode
-from fmdp.planning.playing import ActionTable, Stretch
+from fmdp.planning.policies.playing import ActionTable, Stretch
 from fmdp.simulation import kernels
 from fmdp.simulation.kernels import normal_quantile
 from fmdp.simulation.trajectory import Recorder

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from fmdp.measures import factored_spans, span
 from fmdp.model import FactoredMDP, product
-from fmdp.planning.exact import Exact
+from fmdp.planning.exact.planner import Exact
 from fmdp.testing import oracles
 from fmdp.testing.strategies import models, structures, values
 

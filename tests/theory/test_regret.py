@@ -26,7 +26,7 @@ from fmdp.learning.registry import LEARNERS
 from fmdp.learning.statistics import Statistics
 from fmdp.measures import diameter
 from fmdp.planning.plan import Plan, Tables
-from fmdp.planning.policy import TablePolicy
+from fmdp.planning.policies.policy import TablePolicy
 from fmdp.planning.spans import factored_spans, span
 from fmdp.simulation import Environment, reference_for
 from fmdp.testing import oracles, strategies

@@ -220,7 +220,7 @@ def _problem(which: str) -> Any:
 
 def _policies() -> list[Any]:
     import fmdp
-    from fmdp.planning.randomised import UniformPolicy
+    from fmdp.planning.policies.randomised import UniformPolicy
 
     model = _problem("circle:3")
     table = fmdp.plan(model).policy
@@ -257,7 +257,7 @@ def _parts(content: bytes, folder: Path) -> tuple[Any, dict[str, Any]]:
 
 def _lying(content: bytes, folder: Path, dice: random.Random) -> bytes:
     """An archive with other content and the checksum of that."""
-    from fmdp.archives import pack
+    from fmdp._base.archives import pack
 
     header, arrays = _parts(content, folder)
     for inside in ("policy", "base"):
@@ -282,7 +282,7 @@ def _look_at_model(path: Path) -> None:
     import fmdp
 
     model = fmdp.load(path)
-    again = fmdp.model.files.loads(fmdp.model.files.dumps(model))
+    again = fmdp.model.io.files.loads(fmdp.model.io.files.dumps(model))
     assert again == model
 
 
@@ -332,8 +332,8 @@ def toml(value: Any, top: bool = True) -> str:
 
 
 def _look_at_policy(path: Path) -> None:
-    from fmdp.planning.policy import load_policy
-    from fmdp.planning.randomised import RandomisedPolicy
+    from fmdp.planning.policies.policy import load_policy
+    from fmdp.planning.policies.randomised import RandomisedPolicy
 
     policy: Any = load_policy(path)
     for corner in (0, -1):
@@ -360,13 +360,13 @@ def _sound(what: str, folder: Path) -> Sound:
     """Files as they should be, and how one is looked at; it compiles what the children will run."""
     sources: list[bytes]
     if what == "model":
-        from fmdp.model.files import dumps
+        from fmdp.model.io.files import dumps
 
         sources, look = [dumps(_problem(which)).encode() for which in PROBLEMS], _look_at_model
     elif what == "spec":
         sources, look = [toml(_spec()).encode()], _look_at_spec
     elif what == "policy":
-        from fmdp.planning.policy import policy_bytes
+        from fmdp.planning.policies.policy import policy_bytes
 
         sources, look = [policy_bytes(policy) for policy in _policies()], _look_at_policy
     else:
@@ -496,7 +496,7 @@ MOST_MEMORY = 600 << 20
 
 def _small_files(nursery: Nursery) -> Trial:
     """Files of some kilobytes that declare gigabytes: the most memory that a child has had."""
-    from fmdp.archives import pack
+    from fmdp._base.archives import pack
 
     tried, failures = 0, []
     model: dict[str, Any] = {

@@ -16,7 +16,7 @@ from fmdp.errors import FmdpError, InvalidParameter, printable
 if TYPE_CHECKING:
     from fmdp.model import FactoredMDP
     from fmdp.model.naming import Value
-    from fmdp.planning.explain import Explanation
+    from fmdp.planning.explain.explanation import Explanation
 
 
 def act(
@@ -54,10 +54,10 @@ def act(
     The policy is evaluated: the values are those of taking an action once and following the policy
     afterwards. A policy over too many states is explained by what it is greedy for.
     """
-    from fmdp.planning.explain import refuse_step
-    from fmdp.planning.policy import load_policy
-    from fmdp.planning.randomised import RandomisedPolicy
-    from fmdp.planning.timed import TimedPolicy
+    from fmdp.planning.explain.explanation import refuse_step
+    from fmdp.planning.policies.policy import load_policy
+    from fmdp.planning.policies.randomised import RandomisedPolicy
+    from fmdp.planning.policies.timed import TimedPolicy
     from fmdp.problems import problem as problem_of
 
     model = problem_of(problem)
@@ -112,9 +112,9 @@ def _completed(state: str, model: FactoredMDP) -> str | dict[str, str]:
 
 def _explained(model: FactoredMDP, policy: Any, state: tuple[int, ...], step: int) -> Explanation:
     from fmdp.planning.evaluate import POLICY_GAIN_STATES
-    from fmdp.planning.explain import explain_greedy, explain_policy, explain_timed
-    from fmdp.planning.policy import TablePolicy
-    from fmdp.planning.timed import TimedPolicy
+    from fmdp.planning.explain.explanation import explain_greedy, explain_policy, explain_timed
+    from fmdp.planning.policies.policy import TablePolicy
+    from fmdp.planning.policies.timed import TimedPolicy
 
     if isinstance(policy, TimedPolicy):
         return explain_timed(model, policy, state, step)

@@ -18,9 +18,9 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
+from fmdp._base.parameters import REQUIRED, Integer
 from fmdp.cli.output import ReaderGone
 from fmdp.errors import InvalidParameter, UnknownName, did_you_mean
-from fmdp.parameters import REQUIRED, Integer
 
 COMMANDS = {
     "list": "list_everything",

@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
+from fmdp._base.memory import describe_count
 from fmdp.cli.plan import refuse_unwritable
 from fmdp.cli.progress import progress
 from fmdp.errors import InvalidParameter
-from fmdp.memory import describe_count
 
 
 def convert(

@@ -6,11 +6,11 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
+from fmdp._base.memory import describe_bytes
+from fmdp._base.progress import line_of_parts
 from fmdp.cli.options import Json
 from fmdp.cli.output import columns, print_json, print_people, seconds_text
 from fmdp.cli.progress import progress
-from fmdp.memory import describe_bytes
-from fmdp.progress import line_of_parts
 
 if TYPE_CHECKING:
     from fmdp.diagnosis import Installation, Outcome

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from fmdp._base.memory import describe_count
 from fmdp.cli import options
 from fmdp.cli.output import (
     columns,
@@ -20,7 +21,6 @@ from fmdp.cli.output import (
 )
 from fmdp.cli.plan import exit_status
 from fmdp.cli.progress import progress
-from fmdp.memory import describe_count
 
 if TYPE_CHECKING:
     from fmdp.planning.evaluate import Evaluation
@@ -44,7 +44,7 @@ def evaluate(
     json: options.Json = False,
 ) -> int:
     """The gain of a saved policy; its value if it has a horizon."""
-    from fmdp.planning.policy import load_policy
+    from fmdp.planning.policies.policy import load_policy
     from fmdp.problems import problem as problem_of
     from fmdp.simulation import evaluate as evaluate_policy
     from fmdp.simulation.evaluate import SEED, STEPS

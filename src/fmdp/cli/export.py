@@ -8,10 +8,10 @@ from typing import Annotated
 
 import typer
 
+from fmdp._base.parameters import Integer, Number
 from fmdp.cli.plan import refuse_unwritable
 from fmdp.cli.progress import progress
 from fmdp.errors import InvalidParameter, did_you_mean
-from fmdp.parameters import Integer, Number
 
 _KINDS = ("csv", "tree", "python")
 _LEAVES = Integer("max_leaves", 1, "most leaves of the tree", low=1)
@@ -79,9 +79,9 @@ def export(
         raise InvalidParameter("--max-leaves and --max-error are for trees; a CSV is never wrong")
     leaves = None if max_leaves is None else _LEAVES.parse(max_leaves, "fmdp export")
     error = None if max_error is None else _ERROR.parse(max_error, "fmdp export")
-    from fmdp.model.files import write_atomically
-    from fmdp.planning.export import exported
-    from fmdp.planning.policy import load_policy
+    from fmdp.model.io.files import write_atomically
+    from fmdp.planning.explain.export import exported
+    from fmdp.planning.policies.policy import load_policy
     from fmdp.problems import problem as problem_of
 
     model = None if problem is None else problem_of(problem)

@@ -14,6 +14,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from fmdp._base.interrupts import held
+from fmdp._base.memory import describe_count
+from fmdp._base.progress import line_of_run
 from fmdp.cli import options
 from fmdp.cli.output import (
     columns,
@@ -26,17 +29,14 @@ from fmdp.cli.plan import planner_text, refuse_unwritable
 from fmdp.cli.progress import progress
 from fmdp.cli.signals import say
 from fmdp.errors import InvalidParameter
-from fmdp.interrupts import held
-from fmdp.memory import describe_count
-from fmdp.progress import line_of_run
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from fmdp._base.parameters import Parameter
     from fmdp.learning.agent import Agent
     from fmdp.learning.learner import Learner
     from fmdp.model import FactoredMDP
-    from fmdp.parameters import Parameter
     from fmdp.planning.plan import Planner
     from fmdp.simulation import Run
 
@@ -177,7 +177,7 @@ def learn(
 
 def settings_of(planner: Any) -> dict[str, Any] | None:
     """Of a planner that has declared them."""
-    from fmdp.settings import Settings
+    from fmdp._base.settings import Settings
 
     return planner.as_dict() if isinstance(planner, Settings) else None
 
@@ -199,10 +199,10 @@ def learner_of(
     were given for a planner that nobody named."""
     from dataclasses import fields
 
+    from fmdp._base.parameters import split_assignments
     from fmdp.elimination.ties import LEAST_TRIED
     from fmdp.learning.follow import Follow, is_policy_file
     from fmdp.learning.registry import LEARNERS
-    from fmdp.parameters import split_assignments
 
     if is_policy_file(text):
         text, assignments = Follow.name, [*assignments, f"policy={text}"]
@@ -257,7 +257,7 @@ def planner_of(
 def rehearse(learner: Learner, agent: Agent) -> None:
     """Compile what the run will use, or load it from the cache: two steps on two machines. What is
     not fmdp's own is not rehearsed: it may be made for one problem."""
-    from fmdp.foreign_code import is_own
+    from fmdp._base.foreign_code import is_own
     from fmdp.problems import problem as problem_of
     from fmdp.simulation import Reference, Simulation
 

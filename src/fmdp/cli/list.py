@@ -15,7 +15,7 @@ from fmdp.cli.options import Json
 from fmdp.cli.output import columns, print_json, print_people
 
 if TYPE_CHECKING:
-    from fmdp.parameters import Parameter
+    from fmdp._base.parameters import Parameter
 
 
 def list_everything(json: Json = False) -> None:

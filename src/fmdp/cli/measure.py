@@ -6,6 +6,8 @@ import math
 import time
 from typing import TYPE_CHECKING, Any
 
+from fmdp._base.memory import describe_count
+from fmdp._base.progress import line_of_parts
 from fmdp.cli import options
 from fmdp.cli.output import (
     columns,
@@ -17,8 +19,6 @@ from fmdp.cli.output import (
     short_number,
 )
 from fmdp.cli.progress import progress
-from fmdp.memory import describe_count
-from fmdp.progress import line_of_parts
 
 if TYPE_CHECKING:
     from fmdp.measures import Measures

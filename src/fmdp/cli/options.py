@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from fmdp._base.parameters import REQUIRED, Bytes
 from fmdp.errors import FmdpError, InvalidParameter, UnknownName
-from fmdp.parameters import REQUIRED, Bytes
 
 if TYPE_CHECKING:
     from fmdp.planning.plan import Planner as AnyPlanner

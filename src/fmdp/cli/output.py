@@ -19,14 +19,14 @@ from enum import Enum
 from io import BufferedWriter, FileIO, TextIOWrapper
 from typing import TYPE_CHECKING, Any, TextIO
 
+from fmdp._base.numerals import interval_text as interval_text
+from fmdp._base.numerals import known_number as known_number
+from fmdp._base.numerals import numbers_text as numbers_text
+from fmdp._base.numerals import rounded_number as rounded_number
+from fmdp._base.numerals import seconds_text as seconds_text
+from fmdp._base.numerals import short_number as short_number
+from fmdp._base.numerals import upper_text as upper_text
 from fmdp.errors import FileProblem, printable
-from fmdp.numerals import interval_text as interval_text
-from fmdp.numerals import known_number as known_number
-from fmdp.numerals import numbers_text as numbers_text
-from fmdp.numerals import rounded_number as rounded_number
-from fmdp.numerals import seconds_text as seconds_text
-from fmdp.numerals import short_number as short_number
-from fmdp.numerals import upper_text as upper_text
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType

@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
+from fmdp._base.interrupts import held
+from fmdp._base.memory import describe_bytes, describe_count
 from fmdp.cli import options
 from fmdp.cli.output import (
     columns,
@@ -32,8 +34,6 @@ from fmdp.cli.output import (
 )
 from fmdp.cli.progress import progress
 from fmdp.errors import FileProblem, FmdpError, TooLarge
-from fmdp.interrupts import held
-from fmdp.memory import describe_bytes, describe_count
 
 if TYPE_CHECKING:
     from fmdp.model import Structure
@@ -214,7 +214,7 @@ def with_own_horizon(problem: str, settings: dict[str, object]) -> dict[str, obj
 
 def seconds_of(settings: Mapping[str, object]) -> float | None:
     """The limit that was given, checked as every planner checks it, before there is a planner."""
-    from fmdp.planning.exact import Exact
+    from fmdp.planning.exact.planner import Exact
 
     given = settings.get("max_seconds")
     declared = next(one for one in Exact.parameters if one.name == "max_seconds")
@@ -270,8 +270,8 @@ def warm_up(kind: type[Planner], settings: Mapping[str, object], structure: Stru
     two machines, which have effects and constraints where the model has some, the threaded code by
     one sweep over the smallest model that uses it. A planner of the user's own is not rehearsed: it
     may be made for one problem."""
+    from fmdp._base.foreign_code import is_own
     from fmdp.elimination.layout import PARALLEL_STATES
-    from fmdp.foreign_code import is_own
     from fmdp.model import AtMost
     from fmdp.planning.choice import plan as plan_for
     from fmdp.planning.plan import Status

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager
 
+from fmdp._base.progress import LineOf, Report, line_of, showing
 from fmdp.errors import printable
-from fmdp.progress import LineOf, Report, line_of, showing
 
 _FIRST_LINE_AFTER_SECONDS = 10.0
 

@@ -13,13 +13,13 @@ from typing import Annotated, Any
 
 import typer
 
+from fmdp._base.memory import describe_count
 from fmdp.cli.output import print_people, seconds_text, short_number, table
 from fmdp.cli.plan import exit_status, run
 from fmdp.cli.progress import progress
 from fmdp.cli.report import print_report
 from fmdp.cli.signals import say
 from fmdp.cli.sweep import WorkerCount, print_summary, run_spec, team
-from fmdp.memory import describe_count
 
 # So tight that the gains can be compared digit by digit; it costs a few more sweeps.
 TOLERANCE = 1e-9

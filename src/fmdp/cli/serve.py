@@ -13,12 +13,12 @@ from typing import Annotated
 
 import typer
 
+from fmdp._base.interrupts import held
 from fmdp.cli import options
 from fmdp.cli.learn import learner_of
 from fmdp.cli.progress import progress
 from fmdp.cli.signals import say
 from fmdp.errors import FileProblem, FmdpError
-from fmdp.interrupts import held
 
 
 def serve(
@@ -81,7 +81,7 @@ def serve(
 ) -> None:
     """A learner on a live system: JSON lines in and out, durable."""
     settings = options.planner_settings(locals())
-    from fmdp.parameters import Integer
+    from fmdp._base.parameters import Integer
     from fmdp.problems import problem
     from fmdp.service import Service
     from fmdp.service.lines import serve as serve_lines

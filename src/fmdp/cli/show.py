@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from fmdp._base.memory import describe_count
 from fmdp.cli.network import draw
 from fmdp.cli.options import Json, Problem
 from fmdp.cli.output import (
@@ -19,7 +20,6 @@ from fmdp.cli.output import (
 )
 from fmdp.cli.progress import progress
 from fmdp.errors import InvalidParameter
-from fmdp.memory import describe_count
 
 if TYPE_CHECKING:
     from fmdp.model import Constraint, FactoredMDP, Structure
@@ -50,7 +50,7 @@ def show(
     json: Json = False,
 ) -> None:
     """Variables, scopes, the network; a table on request."""
-    from fmdp.parameters import Integer
+    from fmdp._base.parameters import Integer
     from fmdp.problems import problem as problem_of
 
     if rows is not None and (factor is None or json):

@@ -39,7 +39,7 @@ class Outcome:
 def check_exact() -> str:
     """Exact planning on the compiled engine, against known gains."""
     from fmdp.planning.choice import plan
-    from fmdp.planning.exact import Exact
+    from fmdp.planning.exact.planner import Exact
     from fmdp.problems import problem
 
     worst = 0.0
@@ -53,8 +53,8 @@ def check_exact() -> str:
 
 def check_approximate() -> str:
     """Linear programs by HiGHS: two ways to one optimum, and a bound that holds."""
+    from fmdp.planning.alp import ALP
     from fmdp.planning.choice import plan
-    from fmdp.planning.linear import ALP
     from fmdp.problems import problem
 
     objectives, bounds = [], []

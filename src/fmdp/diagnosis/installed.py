@@ -20,7 +20,7 @@ from importlib import metadata
 from pathlib import Path
 
 from fmdp import __version__
-from fmdp.memory import available_memory
+from fmdp._base.memory import available_memory
 
 MEANINGS = {
     "gym": "models as Gymnasium environments, learners on others",
@@ -213,7 +213,7 @@ def _threads() -> int | None:
 def _cache() -> Cache | None:
     """Numba's folder for the engine's kernels, where it found one."""
     try:
-        from fmdp.compiled import load_numba
+        from fmdp._base.compiled import load_numba
         from fmdp.elimination import kernels
 
         load_numba()  # whose functions know where they are kept

@@ -30,6 +30,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fmdp._base.interrupts import held
+from fmdp._base.memory import available_memory, describe_bytes, describe_count
 from fmdp.elimination import kernels, ties
 from fmdp.elimination.classes import FlatTables, action_classes
 from fmdp.elimination.decomposition import decompose
@@ -41,8 +43,6 @@ from fmdp.elimination.rounding import tie_slack
 from fmdp.elimination.split import Rotated, bytes_of, split_layout, take_larger, tiles, transpose
 from fmdp.elimination.truncation import Truncation, make_truncation, truncate
 from fmdp.errors import InvalidParameter, TooLarge
-from fmdp.interrupts import held
-from fmdp.memory import available_memory, describe_bytes, describe_count
 from fmdp.model import FactoredMDP, OptimisticTables, Structure
 
 if TYPE_CHECKING:  # threads are for large models

@@ -42,6 +42,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fmdp._base.memory import available_memory
 from fmdp.elimination import effect_kernels as ek
 from fmdp.elimination import kernels, ties
 from fmdp.elimination.backup import (
@@ -57,7 +58,6 @@ from fmdp.elimination.classes import Look, nothing
 from fmdp.elimination.decomposition import Component, Decomposition
 from fmdp.elimination.kernels import Pace
 from fmdp.elimination.layout import PARALLEL_STATES, VECTORS, Layout, choose_layout
-from fmdp.memory import available_memory
 from fmdp.model import FactoredMDP, OptimisticTables
 from fmdp.model.spaces import strides
 

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fmdp.compiled import njit
+from fmdp._base.compiled import njit
 from fmdp.elimination.steps import (
     FLAGS,
     INSIDE,

@@ -16,7 +16,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from fmdp.compiled import Deferred, deferred
+from fmdp._base.compiled import Deferred, deferred
 
 FOUR_LANES, EIGHT_LANES = 4, 8
 _CONTRACT = ("contract",)

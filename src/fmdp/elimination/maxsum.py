@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fmdp.compiled import njit
+from fmdp._base.compiled import njit
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]

@@ -26,11 +26,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fmdp._base.memory import available_memory, describe_bytes
 from fmdp.elimination import maxsum
 from fmdp.elimination.classes import Look, nothing
 from fmdp.elimination.maxsum import Floats, Ints, Messages, Packed, Schedule, ShortInts
 from fmdp.errors import TooLarge
-from fmdp.memory import available_memory, describe_bytes
 from fmdp.model.spaces import project, starts
 from fmdp.model.structure import Scope
 

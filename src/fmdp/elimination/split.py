@@ -20,7 +20,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from fmdp.compiled import njit
+from fmdp._base.compiled import njit
 from fmdp.elimination.classes import Look, nothing
 from fmdp.elimination.layout import VECTORS, Layout, choose_layout, volume
 

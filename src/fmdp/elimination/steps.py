@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fmdp.compiled import njit
+from fmdp._base.compiled import njit
 from fmdp.elimination.lanes import EIGHT_LANES, FOUR_LANES, operations
 
 Index = NDArray[np.int64]

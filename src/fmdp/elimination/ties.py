@@ -23,7 +23,7 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from fmdp.compiled import njit
+from fmdp._base.compiled import njit
 from fmdp.errors import InvalidParameter, did_you_mean
 
 TieRule = Literal["random", "first", "last"]

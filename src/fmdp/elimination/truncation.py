@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fmdp.compiled import njit
+from fmdp._base.compiled import njit
 
 Vector = NDArray[np.float64]
 Index = NDArray[np.int64]

@@ -16,6 +16,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from fmdp._base.parameters import quoted
+from fmdp._base.progress import reporting
 from fmdp.errors import InvalidParameter
 from fmdp.experiments.executors import InThisProcess, Processes, Workers
 from fmdp.experiments.news import line_of
@@ -35,9 +37,7 @@ from fmdp.experiments.sweep import run_sweep
 from fmdp.learning.follow import Follow, learner_of
 from fmdp.learning.learner import Learner
 from fmdp.model import FactoredMDP
-from fmdp.parameters import quoted
 from fmdp.problems import problem
-from fmdp.progress import reporting
 
 
 def sweep(

@@ -29,8 +29,8 @@ from multiprocessing.connection import Connection
 from types import TracebackType
 from typing import Any, TypeVar
 
+from fmdp._base.interrupts import held
 from fmdp.errors import FmdpError, InvalidParameter
-from fmdp.interrupts import held
 
 T = TypeVar("T")
 A = TypeVar("A")

@@ -20,7 +20,7 @@ from fmdp.learning.learner import Learner
 from fmdp.learning.planning_budget import planner_for_learning
 from fmdp.model import FactoredMDP, Structure
 from fmdp.planning.choice import choose_planner
-from fmdp.planning.exact import Exact
+from fmdp.planning.exact.planner import Exact
 from fmdp.planning.plan import Planner
 from fmdp.planning.span import SpanConstrained
 

@@ -16,8 +16,8 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
+from fmdp._base.parameters import quoted
 from fmdp.errors import InvalidParameter, UnknownName, did_you_mean
-from fmdp.parameters import quoted
 from fmdp.simulation.run import Run
 
 Value = float | int | str

@@ -27,13 +27,13 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from fmdp._base.parameters import quoted
 from fmdp.errors import InvalidParameter, UnknownName, did_you_mean
 from fmdp.experiments.cells import SortedRuns, sorted_runs
 from fmdp.experiments.confidence_intervals import mean_interval, mean_of, median_interval
 from fmdp.experiments.measures import declared
 from fmdp.experiments.standings import Standing, standings
 from fmdp.experiments.store import Store, StoredRun, StoredSpec
-from fmdp.parameters import quoted
 from fmdp.simulation.frames import needs_pandas
 from fmdp.simulation.trajectory import columns_of
 

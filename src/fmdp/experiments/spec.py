@@ -26,23 +26,23 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from fmdp._base.foreign_code import code_digest, content_digest, is_own, place_of, source_texts
+from fmdp._base.parameters import Parameter, quoted, resolve
+from fmdp._base.registries import attribute_at, is_place
 from fmdp.errors import FileProblem, FmdpError, InvalidParameter, UnknownName, did_you_mean
 from fmdp.experiments import RESULTS_VERSION
 from fmdp.experiments.store import LeftOut, canonical_json
-from fmdp.foreign_code import code_digest, content_digest, is_own, place_of, source_texts
 from fmdp.learning.agent import Agent
 from fmdp.learning.follow import Follow
 from fmdp.learning.learner import Learner
 from fmdp.learning.registry import LEARNERS
 from fmdp.model import FactoredMDP
-from fmdp.model.files import read_text
+from fmdp.model.io.files import read_text
 from fmdp.model.spaces import whole_number
-from fmdp.parameters import Parameter, quoted, resolve
 from fmdp.planning.plan import Planner
 from fmdp.planning.registry import PLANNERS
 from fmdp.problems import problem
 from fmdp.problems.ids import is_path
-from fmdp.registries import attribute_at, is_place
 
 HIGHEST = 2**63 - 1
 """Of seeds and steps: what an integer column of the store holds."""

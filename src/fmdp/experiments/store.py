@@ -37,7 +37,7 @@ from fmdp.experiments import digests, opening, schema
 from fmdp.experiments.measures import Measure, T, Value, checked, is_declared, measure_named
 from fmdp.experiments.opening import Patience, Say
 from fmdp.model import FactoredMDP
-from fmdp.model.files import dumps, loads
+from fmdp.model.io.files import dumps, loads
 
 FILE_NAME = "runs.sqlite"
 

@@ -15,9 +15,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from fmdp._base.parameters import quoted
 from fmdp.errors import UnknownName, did_you_mean
 from fmdp.experiments import paper
-from fmdp.parameters import quoted
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from pathlib import Path
 from statistics import mean, median
 
 from fmdp import __version__
+from fmdp._base.interrupts import held
 from fmdp.errors import InvalidParameter
 from fmdp.experiments.executors import Processes, Workers
 from fmdp.experiments.measures import REGRET
@@ -29,7 +30,6 @@ from fmdp.experiments.opening import Say, warn
 from fmdp.experiments.spec import PlannedRun, Spec
 from fmdp.experiments.store import Member, Store, StoredRun, StoredSpec, Unstorable
 from fmdp.experiments.work import MadeRun, Task, failed, now, work
-from fmdp.interrupts import held
 
 ATTEMPTS = 3
 """How often a run may lose its worker before it counts as failed."""

@@ -21,21 +21,27 @@ from typing import TYPE_CHECKING, Any, NamedTuple, final, overload
 import numpy as np
 from numpy.typing import NDArray
 
+from fmdp._base.interrupts import held
+from fmdp._base.parameters import quoted
 from fmdp.elimination.ties import Ties, plan_seed
 from fmdp.errors import InvalidParameter
-from fmdp.interrupts import held
 from fmdp.learning.episodes import FOR_EVER
 from fmdp.learning.statistics import Statistics
 from fmdp.model import FactoredMDP, OptimisticTables, Structure
 from fmdp.model.entries import NO_LIMITS, NOT_COUNTED, Index
 from fmdp.model.naming import Assignment, ByName, ByNumber, Value
 from fmdp.model.spaces import strides, whole_number
-from fmdp.parameters import quoted
 from fmdp.planning.plan import Plan, Planner, Prepared, Status, Tables, ready
-from fmdp.planning.playing import MOST_ACTIONS, NO_ACTIONS, ActionTable, Stretch, action_table
-from fmdp.planning.policy import Policy, Rule, has_sizes_of
-from fmdp.planning.randomised import RandomisedPolicy
-from fmdp.planning.timed import TimedPolicy
+from fmdp.planning.policies.playing import (
+    MOST_ACTIONS,
+    NO_ACTIONS,
+    ActionTable,
+    Stretch,
+    action_table,
+)
+from fmdp.planning.policies.policy import Policy, Rule, has_sizes_of
+from fmdp.planning.policies.randomised import RandomisedPolicy
+from fmdp.planning.policies.timed import TimedPolicy
 
 if TYPE_CHECKING:
     from fmdp.learning.learner import Learner

@@ -11,15 +11,15 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
 
+from fmdp._base.parameters import Numbers, number_text
+from fmdp._base.settings import setting
 from fmdp.errors import InvalidParameter
 from fmdp.learning.agent import Agent, Decision
 from fmdp.learning.budgets import BudgetDoubling
 from fmdp.learning.learner import PlanningLearner, for_learning
 from fmdp.model import Structure
-from fmdp.parameters import Numbers, number_text
 from fmdp.planning.plan import Planner
 from fmdp.planning.span import SpanConstrained
-from fmdp.settings import setting
 
 GROWTH = 1.0
 

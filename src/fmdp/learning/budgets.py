@@ -22,9 +22,9 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
+from fmdp._base.parameters import quoted
 from fmdp.errors import InvalidParameter
 from fmdp.model import Structure
-from fmdp.parameters import quoted
 
 
 def growing_budget(t: int, growth: float, structure: Structure) -> float:

@@ -13,11 +13,11 @@ discount .99 is ours. `length` sets the mean length of an episode without the di
 
 from __future__ import annotations
 
+from fmdp._base.settings import setting
 from fmdp.learning.discounted import Discounted, plan_discount_setting
 from fmdp.learning.episodes import RULES, RULES_MEANING, EpisodeRule, Geometric
 from fmdp.learning.psrl import PSRL
 from fmdp.model import Structure
-from fmdp.settings import setting
 
 
 class CPSRL(Discounted, PSRL):

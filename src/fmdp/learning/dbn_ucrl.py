@@ -19,8 +19,8 @@ The authors' public code differs. `faithful=True` takes its choices where it can
 
 Two things of the public code are not offered. It multiplies the ends of the factors to one box
 around every joint row and plans over that, where the plan here is over the product of the factors'
-boxes (planning/exact.py, nested). And it does not cut an optimistic reward at the top of its range.
-Rewards are learned in both, by the bound above.
+boxes (nested targets). And it does not cut an optimistic reward at the top of its range. Rewards
+are learned in both, by the bound above.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from fmdp._base.settings import setting
 from fmdp.learning.agent import Agent
 from fmdp.learning.concentration import (
     bernstein_width,
@@ -41,7 +42,6 @@ from fmdp.learning.concentration import (
 from fmdp.learning.confidence import Floats, scaled, shares_of, tables_of_boxes
 from fmdp.learning.sets import SetLearner
 from fmdp.model import OptimisticTables
-from fmdp.settings import setting
 
 
 class DBNUCRL(SetLearner):

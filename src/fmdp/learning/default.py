@@ -31,6 +31,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fmdp._base.settings import setting
 from fmdp.elimination.ties import TIE_TOLERANCE
 from fmdp.errors import InvalidParameter
 from fmdp.learning.agent import Agent, Decision
@@ -43,7 +44,6 @@ from fmdp.model import FactoredMDP, Structure
 from fmdp.model.entries import Index, entries_of, split_cells, split_reward_entries
 from fmdp.planning.plan import Plan
 from fmdp.planning.spans import marginals
-from fmdp.settings import setting
 
 Floats = NDArray[np.float64]
 

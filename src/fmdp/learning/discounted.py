@@ -15,12 +15,12 @@ import math
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
+from fmdp._base.parameters import number_text
 from fmdp.errors import InvalidParameter
 from fmdp.learning.learner import TOLERANCE, PlanningLearner, for_learning
 from fmdp.learning.planning_budget import planner_for_learning
 from fmdp.model import Structure
-from fmdp.parameters import number_text
-from fmdp.planning.exact import Exact
+from fmdp.planning.exact.planner import Exact
 from fmdp.planning.plan import Planner
 from fmdp.planning.settings import DISCOUNT, discount_setting
 

@@ -9,13 +9,13 @@ paper's figure uses, and far less cautious.
 
 from __future__ import annotations
 
+from fmdp._base.parameters import number_text
+from fmdp._base.settings import setting
 from fmdp.errors import InvalidParameter
 from fmdp.learning.agent import Agent
 from fmdp.learning.confidence import REWARD_CONSTANT, TRANSITION_CONSTANT, confidence_tables
 from fmdp.learning.learner import OptimisticLearner
 from fmdp.model import OptimisticTables
-from fmdp.parameters import number_text
-from fmdp.settings import setting
 
 C = 0.03
 

@@ -35,6 +35,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fmdp._base.parameters import quoted
+from fmdp._base.settings import setting
 from fmdp.errors import InvalidParameter
 from fmdp.learning.agent import Agent, Decision
 from fmdp.learning.discounted import Discounted
@@ -52,11 +54,9 @@ from fmdp.learning.statistics import Floats
 from fmdp.model import FactoredMDP, Structure
 from fmdp.model.entries import Index, entries_of
 from fmdp.model.spaces import encode, project, shown
-from fmdp.parameters import quoted
-from fmdp.planning.exact import Exact
+from fmdp.planning.exact.planner import Exact
 from fmdp.planning.plan import Planner
-from fmdp.planning.policy import TablePolicy, array_in
-from fmdp.settings import setting
+from fmdp.planning.policies.policy import TablePolicy, array_in
 
 _KNOWN = 2**62
 _FORBIDDEN = 2**63 - 1

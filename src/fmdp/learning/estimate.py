@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from fmdp._base.parameters import quoted
 from fmdp.errors import InvalidParameter
 from fmdp.learning.statistics import Statistics
 from fmdp.model import FactoredMDP
 from fmdp.model.entries import split_cells, split_reward_entries
-from fmdp.parameters import quoted
 
 
 def estimated_model(statistics: Statistics) -> FactoredMDP:

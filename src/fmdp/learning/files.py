@@ -25,7 +25,8 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
-from fmdp.archives import pack, read_file, unpack
+from fmdp._base.archives import pack, read_file, unpack
+from fmdp._base.parameters import quoted
 from fmdp.errors import FileProblem, FmdpError, InvalidParameter
 from fmdp.learning.agent import Agent, Decision
 from fmdp.learning.follow import Follow
@@ -35,12 +36,11 @@ from fmdp.model import Alike, FactoredMDP, Structure
 from fmdp.model.constraints import from_plain, plain
 from fmdp.model.effects import effects_from_plain, effects_plain
 from fmdp.model.entries import entries_of, first_rows
-from fmdp.model.files import dumps, loads, path_of, write_atomically
+from fmdp.model.io.files import dumps, loads, path_of, write_atomically
 from fmdp.model.naming import ListedNames, Numerals, are_numerals
-from fmdp.parameters import quoted
 from fmdp.planning.plan import Planner
-from fmdp.planning.policy import Rule, array_in, policy_bytes, policy_from_bytes
-from fmdp.planning.randomised import LOTS
+from fmdp.planning.policies.policy import Rule, array_in, policy_bytes, policy_from_bytes
+from fmdp.planning.policies.randomised import LOTS
 from fmdp.planning.registry import PLANNERS
 
 FORMAT = "fmdp-learner"

@@ -30,11 +30,11 @@ from fmdp.model.entries import Index
 from fmdp.model.naming import Assignment
 from fmdp.model.products import flat_structure
 from fmdp.model.spaces import encode, project, shown
-from fmdp.planning.exact import Exact
+from fmdp.planning.exact.planner import Exact
 from fmdp.planning.plan import Planner
-from fmdp.planning.policy import TablePolicy
+from fmdp.planning.policies.policy import TablePolicy
+from fmdp.planning.policies.timed import TimedPolicy
 from fmdp.planning.span import SpanConstrained
-from fmdp.planning.timed import TimedPolicy
 
 CELLS = 1 << 24
 """Up to so many numbers are counted, A S^2."""

@@ -14,17 +14,17 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from fmdp._base.foreign_code import place_of
+from fmdp._base.parameters import REQUIRED, Parameter, quoted
+from fmdp._base.registries import attribute_at, is_place
+from fmdp._base.settings import setting
 from fmdp.errors import InvalidParameter
-from fmdp.foreign_code import place_of
 from fmdp.learning.agent import Agent, Decision
 from fmdp.learning.learner import Learner
 from fmdp.learning.registry import LEARNERS
 from fmdp.model import FactoredMDP, Structure
-from fmdp.parameters import REQUIRED, Parameter, quoted
-from fmdp.planning.policy import Rule, has_sizes_of, policy_digest, policy_of
-from fmdp.planning.randomised import RandomisedPolicy
-from fmdp.registries import attribute_at, is_place
-from fmdp.settings import setting
+from fmdp.planning.policies.policy import Rule, has_sizes_of, policy_digest, policy_of
+from fmdp.planning.policies.randomised import RandomisedPolicy
 
 
 @dataclass(frozen=True)

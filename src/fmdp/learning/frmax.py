@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from fmdp._base.settings import setting
 from fmdp.errors import InvalidParameter
 from fmdp.learning.agent import Agent, Decision
 from fmdp.learning.confidence import all_or_nothing_tables
@@ -33,11 +34,10 @@ from fmdp.learning.learner import OptimisticLearner
 from fmdp.learning.planning_budget import planner_for_learning
 from fmdp.model import OptimisticTables, Structure
 from fmdp.model.spaces import shown
-from fmdp.planning.exact import Exact
+from fmdp.planning.exact.planner import Exact
 from fmdp.planning.plan import Planner
-from fmdp.planning.policy import TablePolicy
+from fmdp.planning.policies.policy import TablePolicy
 from fmdp.planning.settings import DISCOUNT
-from fmdp.settings import setting
 
 
 class FRmax(OptimisticLearner):

@@ -13,12 +13,12 @@ in the place of Q, plus what is lost before: a number that does not depend on T.
 
 from __future__ import annotations
 
+from fmdp._base.settings import setting
 from fmdp.learning.budgeted import SpanBudgeted
 from fmdp.learning.dorl import DORL
 from fmdp.learning.learner import with_targets
 from fmdp.model import Structure
 from fmdp.planning.plan import Planner
-from fmdp.settings import setting
 
 
 class FSRL(SpanBudgeted, DORL):

@@ -20,9 +20,11 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from fmdp._base.generators import generator_of
+from fmdp._base.parameters import quoted
+from fmdp._base.settings import Settings, part, setting
 from fmdp.elimination.ties import LEAST_TRIED
 from fmdp.errors import InvalidParameter
-from fmdp.generators import generator_of
 from fmdp.learning.agent import Agent, Decision
 from fmdp.learning.episodes import (
     DEFAULT_RULE,
@@ -43,13 +45,11 @@ from fmdp.learning.planning_budget import (
 from fmdp.learning.registry import LEARNERS
 from fmdp.learning.statistics import Statistics
 from fmdp.model import FactoredMDP, OptimisticTables, Structure
-from fmdp.parameters import quoted
-from fmdp.planning.exact import Exact
+from fmdp.planning.exact.planner import Exact
 from fmdp.planning.plan import Planner, Tables
 from fmdp.planning.registry import planner_of
 from fmdp.planning.settings import refuse_targets, without_search
 from fmdp.planning.span import SpanConstrained
-from fmdp.settings import Settings, part, setting
 
 TOLERANCE = 1e-3
 """Of plans inside learners, in units of the sum of the reward ranges."""

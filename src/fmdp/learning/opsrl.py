@@ -39,6 +39,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
+from fmdp._base.settings import setting
 from fmdp.errors import TooLarge
 from fmdp.learning.agent import Agent, Decision
 from fmdp.learning.episodes import FOR_EVER
@@ -50,8 +51,7 @@ from fmdp.model import Alike, FactoredMDP, Structure
 from fmdp.model.entries import split_cells, split_reward_entries
 from fmdp.model.spaces import shown
 from fmdp.planning.plan import Planner
-from fmdp.planning.policy import TablePolicy
-from fmdp.settings import setting
+from fmdp.planning.policies.policy import TablePolicy
 
 CELLS = 1 << 22
 """Up to so many numbers are planned with, A psi S^2."""

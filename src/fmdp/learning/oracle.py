@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fmdp._base.settings import part
 from fmdp.learning.agent import Agent, Decision
 from fmdp.learning.learner import PLANNER_MEANING, Learner
 from fmdp.model import Structure
@@ -9,7 +10,6 @@ from fmdp.planning.choice import choose_planner
 from fmdp.planning.plan import Planner
 from fmdp.planning.registry import planner_of
 from fmdp.planning.settings import refuse_targets, without_search
-from fmdp.settings import part
 
 
 class Oracle(Learner):

@@ -43,7 +43,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fmdp.compiled import njit
+from fmdp._base.compiled import njit
+from fmdp._base.settings import setting
 from fmdp.errors import InvalidParameter, TooLarge
 from fmdp.learning.agent import Agent, Decision
 from fmdp.learning.confidence import scaled, shares_of
@@ -54,11 +55,10 @@ from fmdp.learning.ucrl2 import ucrl2_tables
 from fmdp.model import OptimisticTables, Structure
 from fmdp.model.entries import split_cells, split_transition_entries
 from fmdp.model.spaces import encode, shown
-from fmdp.planning.exact import Exact
+from fmdp.planning.exact.planner import Exact
 from fmdp.planning.plan import Planner
-from fmdp.planning.policy import array_in
+from fmdp.planning.policies.policy import array_in
 from fmdp.planning.projected import Projected, closed
-from fmdp.settings import setting
 
 Floats = NDArray[np.float64]
 Index = NDArray[np.int64]

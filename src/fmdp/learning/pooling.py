@@ -35,7 +35,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fmdp.compiled import njit
+from fmdp._base.compiled import njit
 from fmdp.learning.statistics import Statistics
 from fmdp.model import Structure
 from fmdp.model.entries import Index, entries_of

@@ -9,11 +9,11 @@ ones explore more).
 
 from __future__ import annotations
 
+from fmdp._base.settings import setting
 from fmdp.learning.agent import Agent
 from fmdp.learning.learner import PlanningLearner
 from fmdp.learning.posterior import sample_model
 from fmdp.model import FactoredMDP
-from fmdp.settings import setting
 
 
 class PSRL(PlanningLearner):

@@ -23,10 +23,10 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any, ClassVar
 
+from fmdp._base.settings import setting
 from fmdp.errors import InvalidParameter
 from fmdp.learning.agent import Agent
 from fmdp.learning.learner import MAX_SWEEPS, PlanningLearner
-from fmdp.settings import setting
 
 PUBLIC_SWEEPS = 1000
 """The most sweeps of a plan in the public codes."""

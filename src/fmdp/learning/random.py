@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fmdp.learning.agent import Agent, Decision
 from fmdp.learning.learner import Learner
-from fmdp.planning.randomised import UniformPolicy
+from fmdp.planning.policies.randomised import UniformPolicy
 
 
 class Random(Learner):

@@ -35,6 +35,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fmdp._base.settings import setting
 from fmdp.learning.agent import Agent
 from fmdp.learning.budgeted import SpanBudgeted
 from fmdp.learning.confidence import scaled, shares_of, tables_of_boxes
@@ -42,7 +43,6 @@ from fmdp.learning.flat import Flat
 from fmdp.learning.sets import SetLearner
 from fmdp.learning.ucrl2 import reward_width
 from fmdp.model import OptimisticTables
-from fmdp.settings import setting
 
 Floats = NDArray[np.float64]
 

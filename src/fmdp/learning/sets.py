@@ -17,15 +17,15 @@ from __future__ import annotations
 
 from abc import abstractmethod
 
+from fmdp._base.settings import setting
 from fmdp.errors import InvalidParameter
 from fmdp.learning.agent import Agent
 from fmdp.learning.published import Published
 from fmdp.model import OptimisticTables, Structure
 from fmdp.model.spaces import shown
-from fmdp.planning.exact import Exact
+from fmdp.planning.exact.planner import Exact
 from fmdp.planning.plan import Planner
 from fmdp.planning.span import SpanConstrained
-from fmdp.settings import setting
 
 
 class SetLearner(Published):

@@ -21,6 +21,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from fmdp._base.parameters import quoted
 from fmdp.errors import InvalidParameter, TooLarge
 from fmdp.model import FactoredMDP, Structure
 from fmdp.model.entries import (
@@ -38,7 +39,6 @@ from fmdp.model.entries import (
 )
 from fmdp.model.naming import Assignment, in_order
 from fmdp.model.spaces import project, shown
-from fmdp.parameters import quoted
 
 Floats = NDArray[np.float64]
 

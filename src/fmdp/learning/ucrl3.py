@@ -38,6 +38,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from fmdp._base.settings import setting
 from fmdp.learning.agent import Agent
 from fmdp.learning.concentration import (
     bernoulli_ends,
@@ -53,7 +54,6 @@ from fmdp.learning.sets import SetLearner
 from fmdp.learning.statistics import Statistics
 from fmdp.learning.ucrl2 import UCRL2
 from fmdp.model import OptimisticTables
-from fmdp.settings import setting
 
 
 def reward_width(statistics: Statistics, delta: Floats, public: bool) -> Floats:

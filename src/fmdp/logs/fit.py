@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fmdp._base.parameters import Integer, Number, quoted
 from fmdp.errors import InvalidParameter
 from fmdp.logs.intervals import mean_width, proportion_interval, shares
 from fmdp.logs.scopes import learned
@@ -29,7 +30,6 @@ from fmdp.logs.steps import Reader, Steps
 from fmdp.logs.tables import Table, table_of
 from fmdp.model import FactoredMDP, Intervals, Structure
 from fmdp.model.spaces import strides
-from fmdp.parameters import Integer, Number, quoted
 from fmdp.problems import Problem, problem
 
 Floats = NDArray[np.float64]

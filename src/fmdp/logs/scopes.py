@@ -36,14 +36,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln, xlogy
 
+from fmdp._base.memory import available_memory, describe_bytes, describe_count
+from fmdp._base.parameters import quoted
 from fmdp.errors import InvalidParameter, TooLarge, did_you_mean
 from fmdp.logs.steps import MARKS, NEXT, Names, Steps, numbers_of, roles_of, steps_of, text_of
 from fmdp.logs.tables import Table
-from fmdp.memory import available_memory, describe_bytes, describe_count
 from fmdp.model import Structure
 from fmdp.model.naming import Value, number_in
 from fmdp.model.spaces import strides
-from fmdp.parameters import quoted
 
 MOST_VALUES = 1000
 """Of a variable that is found in a log."""

@@ -23,13 +23,13 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from fmdp._base.parameters import quoted
 from fmdp.errors import InvalidParameter, did_you_mean
 from fmdp.learning.statistics import RANGE_TOLERANCE
 from fmdp.logs.tables import Block, Table
 from fmdp.model import Structure
 from fmdp.model.naming import listed_values, positions_are_clear
 from fmdp.model.spaces import strides
-from fmdp.parameters import quoted
 
 NEXT = "next_"
 MARKS = ("episode", "run")

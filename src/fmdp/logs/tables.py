@@ -14,10 +14,10 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
-from fmdp.archives import reason
+from fmdp._base.archives import reason
+from fmdp._base.parameters import quoted
 from fmdp.errors import FileProblem, InvalidParameter
-from fmdp.model.files import path_of
-from fmdp.parameters import quoted
+from fmdp.model.io.files import path_of
 from fmdp.simulation.frames import needs_pandas
 
 ROWS = 4096

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from fmdp._base.parameters import quoted
 from fmdp.errors import InvalidParameter
 from fmdp.learning.agent import Agent
 from fmdp.logs.steps import Reader
 from fmdp.logs.tables import table_of
-from fmdp.parameters import quoted
 
 
 def warm(agent: Agent, log: Any, *, ignore: Iterable[str] = ()) -> int:

@@ -23,14 +23,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse.linalg import LinearOperator, gmres
 
+from fmdp._base.progress import PartsReport
 from fmdp.elimination.backup import Backup, backup_for
 from fmdp.errors import TooLarge
 from fmdp.measures.reachability import OPERATIONS, Graph, is_communicating, without_rewards
 from fmdp.model import FactoredMDP
 from fmdp.model.spaces import decode
-from fmdp.planning.chains import hitting_times, policy_matrix, sparse_hitting_times
-from fmdp.planning.flat import flat_of
-from fmdp.progress import PartsReport
+from fmdp.planning.tabular.chains import hitting_times, policy_matrix, sparse_hitting_times
+from fmdp.planning.tabular.flat import flat_of
 
 Vector = NDArray[np.float64]
 Actions = NDArray[np.int64]

@@ -32,7 +32,7 @@ from scipy.sparse.csgraph import connected_components
 
 from fmdp.measures.integer_model import IntegerModel, Row
 from fmdp.measures.without_subtraction import expected_totals
-from fmdp.planning import dense
+from fmdp.planning.tabular import dense
 
 Indices = NDArray[np.int64]
 Mask = NDArray[np.bool_]

@@ -43,6 +43,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fmdp._base.progress import PartsReport
 from fmdp.measures import exact_gaps
 from fmdp.measures.exact_gaps import Undecided
 from fmdp.measures.integer_model import integer_model
@@ -51,10 +52,9 @@ from fmdp.measures.without_subtraction import Numbers
 from fmdp.model import FactoredMDP
 from fmdp.model.products import flatten
 from fmdp.model.spaces import project_some
-from fmdp.planning.flat import Flat, end_components, flat_of
-from fmdp.planning.gains import best_gains
 from fmdp.planning.spans import factored_spans, span
-from fmdp.progress import PartsReport
+from fmdp.planning.tabular.flat import Flat, end_components, flat_of
+from fmdp.planning.tabular.gains import best_gains
 
 Interval = tuple[float, float]
 

@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import breadth_first_order, connected_components
 
+from fmdp._base.progress import PartsReport
 from fmdp.measures.without_subtraction import stationary_law
 from fmdp.model import FactoredMDP
-from fmdp.planning.chains import policy_matrix
-from fmdp.progress import PartsReport
+from fmdp.planning.tabular.chains import policy_matrix
 
 Matrix = NDArray[np.float64]
 

@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import breadth_first_order
 
-from fmdp.compiled import njit
+from fmdp._base.compiled import njit
 from fmdp.elimination.backup import Backup, backup_for
 from fmdp.model import Alike, FactoredMDP
 from fmdp.model.spaces import encode, starts, strides
-from fmdp.planning.chains import Successors
+from fmdp.planning.tabular.chains import Successors
 
 Indices = NDArray[np.int64]
 

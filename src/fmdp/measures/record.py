@@ -15,18 +15,18 @@ from typing import Any
 
 import numpy as np
 
+from fmdp._base.parameters import quoted
+from fmdp._base.progress import PartsReport, line_of_parts, reporting, showing
 from fmdp.errors import InvalidParameter, TooLarge
 from fmdp.measures.diameter_search import diameter
 from fmdp.measures.largest_span import LargestSpans, largest_spans
 from fmdp.measures.mixing import mixing_time
 from fmdp.model import FactoredMDP
 from fmdp.model.factored import check_model
-from fmdp.parameters import quoted
 from fmdp.planning.choice import EXACT_STATES
-from fmdp.planning.exact import Exact
+from fmdp.planning.exact.planner import Exact
 from fmdp.planning.plan import Plan, Status
-from fmdp.planning.policy import TablePolicy
-from fmdp.progress import PartsReport, line_of_parts, reporting, showing
+from fmdp.planning.policies.policy import TablePolicy
 
 PRECISION = 1e-9
 """Gap of the gain's bounds, in units of the reward's range: finer than a plan needs, since the

@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fmdp._base.progress import PartsReport
 from fmdp.measures.exact_gaps import closed_classes
 from fmdp.measures.without_subtraction import (
     Numbers,
@@ -30,7 +31,6 @@ from fmdp.measures.without_subtraction import (
     stationary_law,
 )
 from fmdp.model.spaces import strides
-from fmdp.progress import PartsReport
 
 Mask = NDArray[np.bool_]
 Actions = NDArray[np.int64]

@@ -7,9 +7,9 @@ from fmdp.model.alike import Alike
 from fmdp.model.constraints import AtMost, Constraint, Forbidden
 from fmdp.model.effects import Effect, Effects
 from fmdp.model.factored import FactoredMDP
-from fmdp.model.files import load, save
 from fmdp.model.forbidding import apart, at_most, constraint_from_rules, forbid
 from fmdp.model.intervals import Intervals
+from fmdp.model.io.files import load, save
 from fmdp.model.noise import Noise
 from fmdp.model.optimistic import OptimisticTables
 from fmdp.model.products import FlatMDP, flat_model, flatten, permute_states, product

@@ -9,26 +9,26 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
+from fmdp._base.memory import available_memory, describe_bytes, describe_count
+from fmdp._base.numerals import seconds_text
+from fmdp._base.parameters import quoted
+from fmdp._base.progress import reporting
 from fmdp.elimination.backup import check_clock, usable_cores
 from fmdp.elimination.decomposition import decompose
 from fmdp.elimination.effects import choice_seconds, predicted_bytes
 from fmdp.elimination.layout import choose_layout
 from fmdp.errors import InvalidParameter, TooLarge
-from fmdp.memory import available_memory, describe_bytes, describe_count
 from fmdp.model import FactoredMDP, Structure
 from fmdp.model.factored import check_model
-from fmdp.numerals import seconds_text
-from fmdp.parameters import quoted
 from fmdp.planning.evaluate import POLICY_GAIN_STATES, evaluate_exactly
-from fmdp.planning.exact import Exact
+from fmdp.planning.exact.planner import Exact
 from fmdp.planning.parts import joint_bytes, parts_to_plan
 from fmdp.planning.plan import Plan, Planner, Progress, Status, middle_of_bounds, of_model
-from fmdp.planning.policy import keep_constraints
+from fmdp.planning.policies.policy import keep_constraints
+from fmdp.planning.policies.timed import TimedPolicy
 from fmdp.planning.prepared import GRACE_SECONDS, tolerance_of
 from fmdp.planning.registry import planner_of
 from fmdp.planning.settings import refuse_targets
-from fmdp.planning.timed import TimedPolicy
-from fmdp.progress import reporting
 
 EXACT_STATES = 1 << 22
 _WITHOUT_POLICY_GAIN = (Status.INTERRUPTED, Status.INFEASIBLE, Status.UNBOUNDED)
@@ -232,7 +232,7 @@ def choose_planner(
             )
     if reason is None:
         return Chosen(Exact(memory_limit=memory_limit), None)
-    from fmdp.planning.linear import ALP
+    from fmdp.planning.alp import ALP
 
     return Chosen(ALP(memory_limit=memory_limit), reason)
 

@@ -26,14 +26,14 @@ from fmdp.errors import InvalidParameter
 from fmdp.model import FactoredMDP
 from fmdp.model.independence import Part
 from fmdp.model.spaces import decode, encode
-from fmdp.planning import iteration
-from fmdp.planning.acceleration import acceleration_for
+from fmdp.planning.exact import iteration
+from fmdp.planning.exact.acceleration import acceleration_for
 from fmdp.planning.joining import Whole, joint_status, sum_of_bounds
 from fmdp.planning.parts import parts_to_plan
 from fmdp.planning.plan import Progress, Status
-from fmdp.planning.policy import Policy, Rule, TablePolicy, has_sizes_of
+from fmdp.planning.policies.policy import Policy, Rule, TablePolicy, has_sizes_of
+from fmdp.planning.policies.timed import TimedPolicy
 from fmdp.planning.prepared import DEFAULT_SWEEPS, tolerance_of
-from fmdp.planning.timed import TimedPolicy
 
 POLICY_GAIN_STATES = 1 << 16
 """Largest model for which a plan reports the gain of its own policy."""
@@ -355,8 +355,8 @@ class _Chain:
 
     def solve(self) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
         """Lower and upper bounds of every state; None if it has too many entries."""
-        from fmdp.planning.flat import chain_of
-        from fmdp.planning.gains import best_gains
+        from fmdp.planning.tabular.flat import chain_of
+        from fmdp.planning.tabular.gains import best_gains
 
         flat = chain_of(self.model, self.actions)
         if flat is None:

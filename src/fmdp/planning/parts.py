@@ -21,15 +21,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fmdp._base.memory import available_memory, describe_bytes, describe_count
+from fmdp._base.parameters import quoted
 from fmdp.elimination.ties import Ties, plan_seed
 from fmdp.errors import InvalidParameter, TooLarge
-from fmdp.memory import available_memory, describe_bytes, describe_count
 from fmdp.model import FactoredMDP, Structure
 from fmdp.model.independence import Part, independent_parts
-from fmdp.parameters import quoted
 from fmdp.planning.joining import Whole, joint_status, rounded_sum, sum_of_bounds
 from fmdp.planning.plan import Plan, Prepared, Progress, Status, Tables
-from fmdp.planning.policy import TablePolicy
+from fmdp.planning.policies.policy import TablePolicy
 
 JOINT_PAIRS = 1 << 13
 """Up to so many joint states times joint actions a model is planned as a whole: its sweeps take

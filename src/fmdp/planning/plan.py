@@ -18,11 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from fmdp.errors import InvalidParameter
-from fmdp.model import FactoredMDP, OptimisticTables, Structure
-from fmdp.model.factored import check_model
-from fmdp.model.naming import Assignment
-from fmdp.numerals import (
+from fmdp._base.numerals import (
     interval_text,
     known_number,
     lower_text,
@@ -31,14 +27,18 @@ from fmdp.numerals import (
     seconds_text,
     upper_text,
 )
-from fmdp.parameters import quoted
-from fmdp.planning.policy import Policy
+from fmdp._base.parameters import quoted
+from fmdp._base.registries import Registry
+from fmdp._base.settings import Settings
+from fmdp.errors import InvalidParameter
+from fmdp.model import FactoredMDP, OptimisticTables, Structure
+from fmdp.model.factored import check_model
+from fmdp.model.naming import Assignment
+from fmdp.planning.policies.policy import Policy
 from fmdp.planning.registry import PLANNERS
-from fmdp.registries import Registry
-from fmdp.settings import Settings
 
 if TYPE_CHECKING:
-    from fmdp.planning.explain import Explanation
+    from fmdp.planning.explain.explanation import Explanation
 
 Tables = FactoredMDP | OptimisticTables
 """What a prepared planner solves: a model, or the optimistic tables of a learner."""
@@ -195,7 +195,7 @@ class Plan:
         TooLarge
             Where what is needed does not fit: a plan without a bias has its policy evaluated.
         """
-        from fmdp.planning.explain import explain_plan
+        from fmdp.planning.explain.explanation import explain_plan
 
         return explain_plan(self, state, model, step)
 

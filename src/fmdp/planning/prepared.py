@@ -15,6 +15,7 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from fmdp._base.parameters import quoted
 from fmdp.elimination.backup import Backup, TimeUp, backup_of, shape_of
 from fmdp.elimination.decomposition import enumeration_reason
 from fmdp.elimination.effects import EffectsBackup
@@ -22,10 +23,9 @@ from fmdp.elimination.ties import Ties
 from fmdp.errors import InvalidParameter
 from fmdp.model import OptimisticTables, Structure
 from fmdp.model.structure import LARGEST_REWARD, check_structure
-from fmdp.parameters import quoted
-from fmdp.planning.iteration import Ending, Limits
+from fmdp.planning.exact.iteration import Ending, Limits
 from fmdp.planning.plan import Plan, Planner, Status, Tables, middle_of_bounds
-from fmdp.planning.policy import TablePolicy, array_in
+from fmdp.planning.policies.policy import TablePolicy, array_in
 from fmdp.planning.spans import marginals
 
 Vector = NDArray[np.float64]

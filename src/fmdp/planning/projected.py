@@ -32,10 +32,10 @@ from fmdp.elimination.kernels import Pace
 from fmdp.elimination.ties import Ties
 from fmdp.errors import InvalidParameter
 from fmdp.model import FactoredMDP, OptimisticTables, Structure
-from fmdp.planning import iteration
-from fmdp.planning.exact import Exact, PreparedExact
+from fmdp.planning.exact import iteration
+from fmdp.planning.exact.planner import Exact, PreparedExact
 from fmdp.planning.plan import Plan, Progress, Tables, middle_of_bounds
-from fmdp.planning.policy import TablePolicy
+from fmdp.planning.policies.policy import TablePolicy
 from fmdp.planning.prepared import (
     engine_stats,
     limits_of,

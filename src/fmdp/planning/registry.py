@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from fmdp._base.parameters import quoted
+from fmdp._base.registries import Registry
 from fmdp.errors import InvalidParameter
-from fmdp.parameters import quoted
-from fmdp.registries import Registry
 
 if TYPE_CHECKING:
     from fmdp.planning.plan import Planner
@@ -21,8 +21,8 @@ PLANNERS: Registry[Planner] = Registry(
     "planner",
     "fmdp.planning.plan:Planner",
     {
-        "exact": "fmdp.planning.exact:Exact",
-        "alp": "fmdp.planning.linear:ALP",
+        "exact": "fmdp.planning.exact.planner:Exact",
+        "alp": "fmdp.planning.alp:ALP",
         "span": "fmdp.planning.span:SpanConstrained",
     },
 )

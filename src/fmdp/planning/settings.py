@@ -12,10 +12,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
+from fmdp._base.parameters import Bytes, Choice, Integer, Number, Numbers, Parameter, number_text
+from fmdp._base.settings import Settings, setting
 from fmdp.elimination.ties import Ties
 from fmdp.errors import InvalidParameter
-from fmdp.parameters import Bytes, Choice, Integer, Number, Numbers, Parameter, number_text
-from fmdp.settings import Settings, setting
 
 DISCOUNT = 0.95
 

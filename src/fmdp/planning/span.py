@@ -23,6 +23,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from fmdp._base.parameters import REQUIRED, quoted
+from fmdp._base.settings import setting
 from fmdp.elimination.backup import Backup, TimeUp, backup_for
 from fmdp.elimination.kernels import Pace
 from fmdp.elimination.ties import Ties
@@ -31,8 +33,7 @@ from fmdp.errors import InvalidParameter
 from fmdp.model import FactoredMDP, Structure
 from fmdp.model.factored import check_model
 from fmdp.model.structure import check_structure
-from fmdp.parameters import REQUIRED, quoted
-from fmdp.planning import iteration
+from fmdp.planning.exact import iteration
 from fmdp.planning.plan import (
     Plan,
     Planner,
@@ -42,7 +43,7 @@ from fmdp.planning.plan import (
     middle_of_bounds,
     of_model,
 )
-from fmdp.planning.policy import array_in
+from fmdp.planning.policies.policy import array_in
 from fmdp.planning.prepared import (
     KINDS,
     PreparedOnEngine,
@@ -60,7 +61,6 @@ from fmdp.planning.settings import (
     tolerance_setting,
 )
 from fmdp.planning.spans import factored_spans, span
-from fmdp.settings import setting
 
 Vector = NDArray[np.float64]
 Budget = float | tuple[float, ...]

@@ -18,13 +18,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
+from fmdp._base.parameters import Integer, Parameter, canonical, quoted
+from fmdp._base.registries import Registry
+from fmdp._base.settings import Settings, setting
 from fmdp.errors import TooLarge
 from fmdp.model.factored import FactoredMDP
 from fmdp.model.spaces import IndexArray
-from fmdp.parameters import Integer, Parameter, canonical, quoted
 from fmdp.problems.registry import PROBLEMS
-from fmdp.registries import Registry
-from fmdp.settings import Settings, setting
 
 # The range of seeds is that of numpy's RandomState, which the `xu` tables are defined by.
 HIGHEST_SEED = 2**32 - 1

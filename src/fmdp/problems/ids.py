@@ -23,6 +23,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from fmdp._base.foreign_code import is_own
+from fmdp._base.parameters import quoted, resolve, split_assignments
+from fmdp._base.registries import is_place
 from fmdp.errors import (
     FmdpError,
     InvalidModel,
@@ -31,14 +34,11 @@ from fmdp.errors import (
     UnknownName,
     did_you_mean,
 )
-from fmdp.foreign_code import is_own
 from fmdp.model.factored import FactoredMDP
-from fmdp.model.files import load
-from fmdp.parameters import quoted, resolve, split_assignments
+from fmdp.model.io.files import load
 from fmdp.problems.family import Problem
 from fmdp.problems.foreign import FORMATS, format_of
 from fmdp.problems.registry import HOMES, PROBLEMS
-from fmdp.registries import is_place
 
 
 def problem(

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from fmdp._base.parameters import REQUIRED, number_text
+from fmdp._base.settings import setting
 from fmdp.errors import InvalidParameter
 from fmdp.model.factored import FactoredMDP
-from fmdp.parameters import REQUIRED, number_text
 from fmdp.problems.copies import copies
 from fmdp.problems.family import Problem, alike_setting, refuse_if_too_large, reward_setting
-from fmdp.settings import setting
 
 
 class JAO(Problem):

@@ -16,11 +16,12 @@ from collections.abc import Callable
 
 import numpy as np
 
+from fmdp._base.parameters import REQUIRED
+from fmdp._base.settings import setting
 from fmdp.model.alike import Alike
 from fmdp.model.factored import FactoredMDP
 from fmdp.model.spaces import FloatArray, IndexArray, all_assignments
 from fmdp.model.structure import Structure
-from fmdp.parameters import REQUIRED
 from fmdp.problems.family import (
     Problem,
     alike_setting,
@@ -30,7 +31,6 @@ from fmdp.problems.family import (
     unshared,
 )
 from fmdp.problems.topologies import Parents, bi_ring, circle, mesh, star
-from fmdp.settings import setting
 
 STATUSES = ("good", "fail", "dead")
 LOADS = ("idle", "loaded", "done")

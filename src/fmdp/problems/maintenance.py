@@ -19,15 +19,15 @@ from typing import Any
 
 import numpy as np
 
+from fmdp._base.parameters import REQUIRED
+from fmdp._base.settings import setting
 from fmdp.errors import InvalidParameter
 from fmdp.model.alike import Alike
 from fmdp.model.constraints import AtMost
 from fmdp.model.effects import Effect
 from fmdp.model.factored import FactoredMDP
 from fmdp.model.spaces import FloatArray, IndexArray, all_assignments
-from fmdp.parameters import REQUIRED
 from fmdp.problems.family import Problem, refuse_if_too_large
-from fmdp.settings import setting
 
 ACTIONS = ("leave", "replace")
 

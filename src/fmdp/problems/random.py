@@ -13,11 +13,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from fmdp._base.parameters import REQUIRED
+from fmdp._base.settings import setting
 from fmdp.model.factored import FactoredMDP
 from fmdp.model.noise import Noise
 from fmdp.model.spaces import FloatArray
 from fmdp.model.structure import Structure
-from fmdp.parameters import REQUIRED
 from fmdp.problems.family import (
     HIGHEST_SEED,
     Problem,
@@ -25,7 +26,6 @@ from fmdp.problems.family import (
     reward_divisor,
     reward_setting,
 )
-from fmdp.settings import setting
 
 GAUSSIAN_SCALE = 0.1
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fmdp.registries import Registry
+from fmdp._base.registries import Registry
 
 if TYPE_CHECKING:
     from fmdp.problems.family import Problem

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from fmdp._base.parameters import REQUIRED
+from fmdp._base.settings import setting
 from fmdp.model.factored import FactoredMDP
-from fmdp.parameters import REQUIRED
 from fmdp.problems.copies import copies
 from fmdp.problems.family import Problem, alike_setting, reward_setting
-from fmdp.settings import setting
 
 STATES = 6
 LEFT, RIGHT = range(2)

@@ -23,12 +23,13 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from fmdp._base.parameters import REQUIRED, Edges
+from fmdp._base.settings import setting
 from fmdp.errors import InvalidParameter
 from fmdp.model.alike import Alike
 from fmdp.model.factored import FactoredMDP
 from fmdp.model.spaces import FloatArray, IndexArray, all_assignments
 from fmdp.model.structure import Structure
-from fmdp.parameters import REQUIRED, Edges
 from fmdp.problems import topologies
 from fmdp.problems.family import (
     HIGHEST_SEED,
@@ -40,7 +41,6 @@ from fmdp.problems.family import (
     unshared,
 )
 from fmdp.problems.topologies import Parents
-from fmdp.settings import setting
 
 RESTART_COST = 0.5
 

@@ -26,7 +26,7 @@ from types import TracebackType
 from typing import Any
 
 from fmdp.errors import FileProblem
-from fmdp.model.files import locked, write_atomically
+from fmdp.model.io.files import locked, write_atomically
 
 _HERE = -100  # AT_FDCWD
 _EXCHANGE = 2  # RENAME_EXCHANGE of Linux, RENAME_SWAP of macOS

@@ -24,10 +24,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fmdp import __version__
+from fmdp._base.memory import describe_count
 from fmdp.experiments.confidence_intervals import TOO_SMALL, mean_interval, mean_of
 from fmdp.experiments.measures import GAIN, PLANNER_CALLS, UNCONVERGED_PLANS
 from fmdp.experiments.store import Store, StoredSpec
-from fmdp.memory import describe_count
 from fmdp.reports.analysis import Analysis, CellSummary
 from fmdp.reports.cells import GAP, MEASURES, REALISED, Cell, Compared, Runs, replay
 from fmdp.reports.figures import drawn_cells

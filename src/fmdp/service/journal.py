@@ -22,9 +22,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from fmdp.archives import read_file, reason
+from fmdp._base.archives import read_file, reason
 from fmdp.errors import FileProblem
-from fmdp.model.files import sync_folder
+from fmdp.model.io.files import sync_folder
 
 FORMAT = "fmdp-journal"
 VERSION = 1

@@ -21,9 +21,9 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from fmdp._base.parameters import quoted
 from fmdp.errors import FmdpError, InvalidParameter, did_you_mean
 from fmdp.model.naming import Value
-from fmdp.parameters import quoted
 from fmdp.service.service import Service
 
 MOST_BYTES = 1 << 20

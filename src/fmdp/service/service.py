@@ -34,9 +34,10 @@ from types import TracebackType
 from typing import Any
 
 from fmdp import __version__
-from fmdp.archives import reason
+from fmdp._base.archives import reason
+from fmdp._base.interrupts import held
+from fmdp._base.parameters import Integer, quoted
 from fmdp.errors import FileProblem, FmdpError, InvalidParameter, did_you_mean
-from fmdp.interrupts import held
 from fmdp.learning.agent import Agent
 from fmdp.learning.files import load_agent, planner_header, settings_header
 from fmdp.learning.follow import learner_of
@@ -44,9 +45,8 @@ from fmdp.learning.learner import Learner
 from fmdp.learning.registry import LEARNERS
 from fmdp.model import FactoredMDP, Structure
 from fmdp.model.factored import check_model
-from fmdp.model.files import locked, parse_json, path_of, read_text, write_atomically
+from fmdp.model.io.files import locked, parse_json, path_of, read_text, write_atomically
 from fmdp.model.naming import Assignment, Value
-from fmdp.parameters import Integer, quoted
 from fmdp.service.journal import Journal
 
 FORMAT = "fmdp-service"

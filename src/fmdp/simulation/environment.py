@@ -20,17 +20,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fmdp._base.generators import generator_of
+from fmdp._base.interrupts import Held
+from fmdp._base.parameters import Integer, quoted
 from fmdp.errors import InvalidParameter
-from fmdp.generators import generator_of
-from fmdp.interrupts import Held
 from fmdp.model import FactoredMDP
 from fmdp.model.entries import Entries, entries_of
 from fmdp.model.factored import check_model
 from fmdp.model.naming import Assignment, are_numerals, positions_are_clear
 from fmdp.model.spaces import encode
-from fmdp.parameters import Integer, quoted
-from fmdp.planning.playing import Stretch
-from fmdp.planning.policy import as_action, only_ints
+from fmdp.planning.policies.playing import Stretch
+from fmdp.planning.policies.policy import as_action, only_ints
 from fmdp.simulation import kernels
 from fmdp.simulation.kernels import EXPECTED, FEW_VALUES, GAP, REWARD, STEPS
 from fmdp.simulation.luck import Luck

@@ -17,18 +17,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fmdp._base.parameters import Integer, Number, resolve
+from fmdp._base.progress import reporting
 from fmdp.errors import InvalidParameter, TooLarge
 from fmdp.model import FactoredMDP
 from fmdp.model.factored import check_model
 from fmdp.model.structure import outward_sums
-from fmdp.parameters import Integer, Number, resolve
 from fmdp.planning.evaluate import TABULATED_STATES, Evaluation, evaluate_exactly
-from fmdp.planning.exact import Exact
+from fmdp.planning.exact.planner import Exact
 from fmdp.planning.plan import Progress, Status
-from fmdp.planning.playing import ActionTable, Stretch, action_table
-from fmdp.planning.policy import Policy, Rule, policy_of
-from fmdp.planning.timed import TimedPolicy
-from fmdp.progress import reporting
+from fmdp.planning.policies.playing import ActionTable, Stretch, action_table
+from fmdp.planning.policies.policy import Policy, Rule, policy_of
+from fmdp.planning.policies.timed import TimedPolicy
 from fmdp.simulation.environment import Environment
 from fmdp.simulation.replications import counted, interval
 from fmdp.simulation.starts import (

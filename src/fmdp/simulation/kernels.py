@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fmdp.compiled import njit
+from fmdp._base.compiled import njit
 from fmdp.model import FactoredMDP
 from fmdp.model.entries import Counts, Entries, Index, count, first_rows, locate
 from fmdp.model.spaces import strides

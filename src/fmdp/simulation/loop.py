@@ -16,20 +16,20 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from fmdp._base.interrupts import Held, held
+from fmdp._base.parameters import Flag, Integer, quoted
+from fmdp._base.progress import line_of_run, reporting
 from fmdp.errors import InvalidParameter
-from fmdp.interrupts import Held, held
 from fmdp.learning.agent import Agent
 from fmdp.learning.default import Default
 from fmdp.learning.follow import learner_of
 from fmdp.learning.learner import Learner
 from fmdp.model import FactoredMDP, Structure
 from fmdp.model.factored import check_model
-from fmdp.model.files import path_of
-from fmdp.parameters import Flag, Integer, quoted
+from fmdp.model.io.files import path_of
 from fmdp.planning.plan import Planner
-from fmdp.planning.policy import Policy, as_action
-from fmdp.planning.randomised import RandomisedPolicy
-from fmdp.progress import line_of_run, reporting
+from fmdp.planning.policies.policy import Policy, as_action
+from fmdp.planning.policies.randomised import RandomisedPolicy
 from fmdp.simulation.environment import Environment
 from fmdp.simulation.regret import Reference, reference_for
 from fmdp.simulation.run import Run

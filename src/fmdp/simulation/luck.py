@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fmdp.compiled import njit
+from fmdp._base.compiled import njit
 from fmdp.simulation.pcg64 import ALL_BITS, MULTIPLIER, double, halves, times_plus
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from fmdp.compiled import Deferred, deferred, njit
+from fmdp._base.compiled import Deferred, deferred, njit
 
 MULTIPLIER = 0x2360ED051FC65DA44385DF649FCCF645
 ALL_BITS = (1 << 128) - 1

@@ -24,7 +24,7 @@ from fmdp.errors import InvalidParameter
 from fmdp.model import FactoredMDP
 from fmdp.model.factored import check_model
 from fmdp.planning.choice import default_planner
-from fmdp.planning.exact import Exact
+from fmdp.planning.exact.planner import Exact
 from fmdp.planning.plan import Plan, Progress, Status
 from fmdp.planning.settings import without_search
 

@@ -19,9 +19,9 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from fmdp.archives import reason
+from fmdp._base.archives import reason
+from fmdp._base.memory import available_memory, describe_bytes
 from fmdp.errors import FileProblem, TooLarge
-from fmdp.memory import available_memory, describe_bytes
 from fmdp.model import Structure
 from fmdp.model.naming import are_numerals, listed_values, positions_are_clear
 from fmdp.simulation.frames import needs_pandas

@@ -25,10 +25,10 @@ from numpy.typing import NDArray
 from fmdp.elimination.backup import backup_for
 from fmdp.errors import FmdpError, InvalidParameter
 from fmdp.model import FactoredMDP, OptimisticTables, Structure, product
-from fmdp.model.files import load, save
+from fmdp.model.io.files import load, save
 from fmdp.planning.choice import plan_with, planned
 from fmdp.planning.plan import Plan, Planner, Status, Tables
-from fmdp.planning.policy import load_policy
+from fmdp.planning.policies.policy import load_policy
 from fmdp.planning.prepared import tolerance_of
 from fmdp.planning.registry import PLANNERS
 from fmdp.planning.settings import without_search

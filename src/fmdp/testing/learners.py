@@ -20,13 +20,13 @@ from typing import Any
 
 import numpy as np
 
+from fmdp._base.foreign_code import place_of
 from fmdp.errors import FmdpError
-from fmdp.foreign_code import place_of
 from fmdp.learning.agent import Agent
 from fmdp.learning.files import load_agent, state_of
 from fmdp.learning.learner import Learner, PlanningLearner
 from fmdp.model import FactoredMDP, OptimisticTables
-from fmdp.planning.policy import Rule, policy_digest
+from fmdp.planning.policies.policy import Rule, policy_digest
 from fmdp.simulation import Reference, Simulation
 from fmdp.testing.checks import ContractBroken
 

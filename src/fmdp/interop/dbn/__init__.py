@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from fmdp.archives import read_file
+from fmdp._base.archives import read_file
 from fmdp.errors import FileProblem, InvalidModel, InvalidParameter
 from fmdp.interop.dbn.networks import (
     from_bayesian_network,
@@ -26,7 +26,7 @@ from fmdp.interop.dbn.networks import (
     to_influence_diagram,
 )
 from fmdp.model.factored import FactoredMDP
-from fmdp.model.files import write_atomically
+from fmdp.model.io.files import write_atomically
 
 __all__ = ["from_bayesian_network", "to_bayesian_network", "to_influence_diagram"]
 

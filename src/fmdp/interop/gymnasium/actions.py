@@ -18,10 +18,10 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
+from fmdp._base.parameters import Choice, quoted
 from fmdp.errors import InvalidParameter, TooLarge
 from fmdp.model import Structure
 from fmdp.model.spaces import decode, strides
-from fmdp.parameters import Choice, quoted
 
 FORBIDDEN = Choice(
     "forbidden",

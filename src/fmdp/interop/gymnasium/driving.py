@@ -22,6 +22,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 
+from fmdp._base.parameters import Integer, quoted
 from fmdp.errors import InvalidParameter
 from fmdp.interop.gymnasium.flattening import Variables
 from fmdp.learning.agent import Agent
@@ -29,7 +30,6 @@ from fmdp.learning.follow import learner_of
 from fmdp.learning.learner import Learner
 from fmdp.logs.scopes import best_scopes
 from fmdp.model import Structure
-from fmdp.parameters import Integer, quoted
 from fmdp.simulation.loop import SEED, STEPS, checkpoints, streams
 
 _OWNER = "drive"

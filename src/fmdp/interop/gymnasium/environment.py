@@ -21,11 +21,11 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
+from fmdp._base.parameters import Choice, Flag, quoted
 from fmdp.errors import InvalidParameter, did_you_mean
 from fmdp.interop.gymnasium.actions import Actions, Ints, Mask
 from fmdp.interop.gymnasium.kernels import layout_of, settle
 from fmdp.model import FactoredMDP, Structure
-from fmdp.parameters import Choice, Flag, quoted
 from fmdp.problems import Problem
 from fmdp.problems import problem as model_of
 from fmdp.problems.registry import PROBLEMS

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
+from fmdp._base.parameters import quoted
 from fmdp.errors import InvalidParameter
-from fmdp.parameters import quoted
 
 
 class Variables:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fmdp.compiled import njit
+from fmdp._base.compiled import njit
 from fmdp.model import FactoredMDP
 from fmdp.model.spaces import strides
 from fmdp.simulation.kernels import BERNOULLI, DETERMINISTIC, GAUSSIAN, normal_quantile

@@ -17,6 +17,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
+from fmdp._base.parameters import Integer, quoted
 from fmdp.errors import InvalidParameter
 from fmdp.interop.gymnasium.actions import Actions, Ints, Mask
 from fmdp.interop.gymnasium.environment import (
@@ -38,7 +39,6 @@ from fmdp.interop.gymnasium.kernels import (
     stream_of,
 )
 from fmdp.model import FactoredMDP, Structure
-from fmdp.parameters import Integer, quoted
 from fmdp.problems import Problem
 from fmdp.simulation.loop import SEED, streams
 

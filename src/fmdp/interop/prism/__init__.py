@@ -20,7 +20,7 @@ from fmdp.interop.prism.program import parse
 from fmdp.interop.prism.reading import model_of
 from fmdp.interop.prism.writing import text_of
 from fmdp.model.factored import FactoredMDP, check_model
-from fmdp.model.files import path_of, read_text, write_atomically
+from fmdp.model.io.files import path_of, read_text, write_atomically
 
 __all__ = ["dumps", "load", "loads", "save"]
 

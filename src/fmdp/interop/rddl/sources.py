@@ -20,9 +20,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from fmdp.archives import read_file
+from fmdp._base.archives import read_file
+from fmdp._base.parameters import quoted
 from fmdp.errors import FileProblem, FmdpError, InvalidParameter, UnknownName, did_you_mean
-from fmdp.parameters import quoted
 
 PREFIX = "rddl:"
 

@@ -23,7 +23,7 @@ from fmdp.errors import InvalidModel, TooLarge
 from fmdp.interop.rddl.variables import Array
 from fmdp.model.constraints import AtMost
 from fmdp.model.factored import FactoredMDP
-from fmdp.model.files import write_atomically
+from fmdp.model.io.files import write_atomically
 from fmdp.model.structure import Structure
 
 BOOLEAN = ("false", "true")

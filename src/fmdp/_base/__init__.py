@@ -1,0 +1,1 @@
+"""Private helpers that every other package stands on; nothing here is public."""

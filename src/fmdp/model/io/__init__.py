@@ -1,0 +1,1 @@
+"""Model files: reading and writing the JSON format."""

@@ -1,0 +1,539 @@
+"""The model in a parsed model file: document -> FactoredMDP.
+
+Version 1 has one table of rows a factor. Version 2 has what a structure may know beside (factors.py
+has its tables): rules, which say what rows are alike; constraints; effects; intervals; costs; and
+ranges that are found. Reading never guesses: every flaw is one line that names the place, the value
+and what is allowed. A table of a million rows takes about a second.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fmdp.errors import FileProblem, InvalidModel, TooLarge
+from fmdp.model.alike import Alike
+from fmdp.model.conditions import Conditions, value_of
+from fmdp.model.constraints import MOST_ROWS, AtMost, Constraint, Forbidden
+from fmdp.model.effects import Effect, Effects, check_components
+from fmdp.model.factored import FactoredMDP
+from fmdp.model.fields import (
+    array,
+    is_array,
+    is_number,
+    is_object,
+    is_text,
+    is_value,
+    is_whole,
+    keyed,
+    show,
+    text,
+)
+from fmdp.model.intervals import Intervals
+from fmdp.model.io.factors import (
+    REWARD,
+    TRANSITION,
+    Factor,
+    FactorReader,
+    read_means,
+    read_rows,
+    read_scope,
+    refuse_large_tables,
+)
+from fmdp.model.noise import Noise
+from fmdp.model.rules import inside, owners
+from fmdp.model.spaces import FloatArray, IndexArray, count, project, shown, strides
+from fmdp.model.structure import MAX_SIZE, Structure
+
+FORMAT = "fmdp-model"
+VERSIONS = (1, 2)
+_TOP = ("name", "rewards", "initial_state", "groups")
+_KNOWLEDGE = ("constraints", "effects")
+
+
+def read_document(document: Any) -> FactoredMDP:
+    """The model in a document, checked; FileProblem where it is of another format or version."""
+    version = _version(document)
+    top = keyed(
+        document,
+        "the model",
+        required=("format", "version", "states", "actions", "transitions"),
+        optional=_TOP if version == 1 else _TOP + _KNOWLEDGE,
+    )
+    variables = _variables_of(top)
+    entries = array(top["transitions"], '"transitions"', is_object, "an object")
+    if len(entries) != variables.m:
+        raise InvalidModel(
+            f'"transitions" has {len(entries)} entries for {variables.m} state variables; '
+            f"must have one a state variable, in their order"
+        )
+    rewards = array(top.get("rewards", []), '"rewards"', is_object, "an object")
+    groups = array(top.get("groups", []), '"groups"', is_array, "an array of names")
+    common: dict[str, Any] = {
+        "groups": [
+            read_scope(group, variables, f"group {index}: scope", f"group {index}")
+            for index, group in enumerate(groups)
+        ],
+        "name": text(top.get("name", ""), '"name"'),
+    }
+    if version == 1:
+        return _of_tables(top, entries, rewards, variables, common)
+    return _of_knowledge(top, entries, rewards, variables, common)
+
+
+def _version(document: Any) -> int:
+    if not isinstance(document, dict):
+        raise FileProblem(f"is {show(document)}; must be a JSON object with format {show(FORMAT)}")
+    if "format" not in document:
+        raise FileProblem(f'key "format" is missing; must be {show(FORMAT)}')
+    if document["format"] != FORMAT:
+        raise FileProblem(f'"format" is {show(document["format"])}; must be {show(FORMAT)}')
+    known = " or ".join(map(str, VERSIONS))
+    if "version" not in document:
+        raise FileProblem(f'key "version" is missing; must be {known}')
+    version = document["version"]
+    if type(version) is not int or version < 1:
+        raise FileProblem(f'"version" is {show(version)}; must be {known}')
+    if version > VERSIONS[-1]:
+        raise FileProblem(
+            f'"version" is {show(version)}; this fmdp reads up to version {VERSIONS[-1]}: '
+            f"a newer fmdp is needed"
+        )
+    return version
+
+
+def _variables_of(top: dict[str, Any]) -> Structure:
+    """Names and sizes, checked, on which scopes rely and which label rows in errors."""
+    state_names, state_sizes, state_values = _variables(top["states"], "state")
+    action_names, action_sizes, action_values = _variables(top["actions"], "action")
+    return Structure(
+        tuple(state_sizes),
+        tuple(action_sizes),
+        ((),) * len(state_sizes),
+        (),
+        state_names=tuple(state_names),
+        action_names=tuple(action_names),
+        state_values=tuple(state_values),
+        action_values=tuple(action_values),
+    )
+
+
+def _check_state_key(entries: Sequence[dict[str, Any]], variables: Structure) -> None:
+    for i, (entry, state) in enumerate(zip(entries, variables.state_names, strict=True)):
+        if entry.get("state", state) != state:
+            raise InvalidModel(
+                f'{variables.transition_label(i)}: "state" is {show(entry["state"])}; must be '
+                f"{show(state)}, as transitions are in the order of the states"
+            )
+
+
+# ---- version 1 -----------------------------------------------------------------------------------
+
+
+def _of_tables(
+    top: dict[str, Any],
+    entries: Sequence[Any],
+    reward_entries: Sequence[Any],
+    variables: Structure,
+    common: dict[str, Any],
+) -> FactoredMDP:
+    transitions: list[tuple[Sequence[int], FloatArray]] = []
+    for i, entry in enumerate(entries):
+        label = variables.transition_label(i)
+        fields = keyed(entry, label, required=("scope", "rows"), optional=("state",))
+        scope = read_scope(fields["scope"], variables, f"{label}: scope", label)
+        size = variables.state_sizes[i]
+        transitions.append((scope, read_rows(fields["rows"], variables, scope, size, label)))
+    _check_state_key(entries, variables)
+
+    rewards: list[tuple[Sequence[int], FloatArray]] = []
+    names: list[str] = []
+    ranges: list[tuple[float, float]] = []
+    noise: list[Noise] = []
+    for k, entry in enumerate(reward_entries):
+        label = f"reward factor {k}"
+        fields = keyed(
+            entry, label, required=("scope", "means"), optional=("name", "range", "noise")
+        )
+        names.append(text(fields.get("name", f"r{k}"), f'{label}: "name"'))
+        label = f"{label} ({show(names[k])})"
+        scope = read_scope(fields["scope"], variables, f"{label}: scope", label)
+        rewards.append((scope, read_means(fields["means"], variables, scope, label)))
+        ranges.append(_range(fields.get("range", [0, 1]), label))
+        noise.append(_noise(fields.get("noise", {"kind": "deterministic"}), label))
+    return FactoredMDP.over(
+        variables,
+        transitions,
+        rewards,
+        reward_ranges=ranges,
+        reward_names=names,
+        noise=noise,
+        initial_state=_initial_state(top.get("initial_state", [0] * variables.m)),
+        **common,
+    )
+
+
+# ---- version 2 -----------------------------------------------------------------------------------
+
+
+def _of_knowledge(
+    top: dict[str, Any],
+    entries: Sequence[Any],
+    reward_entries: Sequence[Any],
+    variables: Structure,
+    common: dict[str, Any],
+) -> FactoredMDP:
+    parts = _components(top["effects"], variables) if "effects" in top else None
+    names = [
+        text(entry.get("name", f"r{k}"), f'reward factor {k}: "name"')
+        for k, entry in enumerate(reward_entries)
+    ]
+    labels = [f"reward factor {k} ({show(name)})" for k, name in enumerate(names)]
+    readers = (
+        FactorReader(
+            TRANSITION,
+            entries,
+            variables,
+            parts,
+            variables.state_names,
+            [variables.transition_label(i) for i in range(variables.m)],
+            variables.state_sizes,
+        ),
+        FactorReader(REWARD, reward_entries, variables, parts, names, labels, [None] * len(names)),
+    )
+    _check_state_key(entries, variables)
+    refuse_large_tables(readers)
+    of_transitions, of_rewards = (reader.read() for reader in readers)
+    noise = _noise_of(readers[1], labels)
+    ranges = _ranges_of(readers[1], of_rewards, noise, labels)
+    effects = _effects_of(parts, readers, of_rewards, variables, labels)
+    joint, joint_rewards = (
+        [factor.over_joint(parts, variables.sizes) for factor in factors]
+        for factors in (of_transitions, of_rewards)
+    )
+    told = any(reader.classes.any_told for reader in readers) or effects is not None
+    return FactoredMDP.over(
+        variables,
+        [(factor.scope, factor.table) for factor in joint],
+        [(factor.scope, factor.table) for factor in joint_rewards],
+        reward_ranges=ranges,
+        reward_names=names,
+        noise=noise,
+        initial_state=_initial_state(top.get("initial_state", [0] * variables.m)),
+        alike=Alike(
+            tuple(factor.classes for factor in joint),
+            tuple(factor.classes for factor in joint_rewards),
+        )
+        if told
+        else None,
+        constraints=_constraints(top.get("constraints", []), variables),
+        effects=effects,
+        intervals=_intervals(joint, joint_rewards),
+        **common,
+    )
+
+
+def _intervals(transitions: Sequence[Factor], rewards: Sequence[Factor]) -> Intervals | None:
+    if all(factor.ends is None for factor in (*transitions, *rewards)):
+        return None
+
+    def end(factors: Sequence[Factor], which: int) -> tuple[FloatArray, ...]:
+        return tuple(
+            factor.table if factor.ends is None else factor.ends[which] for factor in factors
+        )
+
+    return Intervals(end(transitions, 0), end(transitions, 1), end(rewards, 0), end(rewards, 1))
+
+
+def _noise_of(reader: FactorReader, labels: Sequence[str]) -> list[Noise]:
+    """The law of each reward; that of the factor that it is like where none is given."""
+    made: dict[int, Noise] = {}
+    for k in reader.order:
+        fields, source = reader.entries[k], reader.source.get(k)
+        if "noise" in fields or source is None:
+            made[k] = _noise(fields.get("noise", {"kind": "deterministic"}), labels[k])
+        else:
+            made[k] = made[source]
+    return [made[k] for k in range(len(labels))]
+
+
+def _ranges_of(
+    reader: FactorReader, factors: Sequence[Factor], noise: Sequence[Noise], labels: Sequence[str]
+) -> list[tuple[float, float]]:
+    """The range of each reward: as given, as that of what it is like, or found from its numbers."""
+    made: dict[int, tuple[float, float]] = {}
+    for k in reader.order:
+        fields, factor, label = reader.entries[k], factors[k], labels[k]
+        source = reader.source.get(k)
+        if "range" in fields:
+            lo, hi = _range(fields["range"], label)
+            made[k] = (-hi, -lo) if factor.costs else (lo, hi)
+        elif source is not None:
+            made[k] = made[source]
+        else:
+            made[k] = _range_found(factor, noise[k], label)
+    return [made[k] for k in range(len(labels))]
+
+
+def _range_found(factor: Factor, law: Noise, label: str) -> tuple[float, float]:
+    if law.kind == "gaussian":
+        raise InvalidModel(
+            f'{label}: gaussian noise, and no "range"; must have one, as the noise is cut where '
+            f"the range ends"
+        )
+    if law.kind == "bernoulli":
+        return (-1.0, 0.0) if factor.costs else (0.0, 1.0)
+    tables = (factor.table, *(factor.ends or ()))
+    lo = min(float(table.min()) for table in tables)
+    hi = max(float(table.max()) for table in tables)
+    if not (np.isfinite(lo) and np.isfinite(hi)):
+        raise InvalidModel(f"{label}: has an entry that is no finite number")
+    return lo, hi
+
+
+def _components(value: Any, variables: Structure) -> Effects:
+    """The components of the effects; scopes and kinds are not known yet."""
+    made: list[Effect] = []
+    used: set[int] = set()
+    for number, entry in enumerate(array(value, '"effects"', is_object, "an object")):
+        label = f"effect {number}"
+        fields = keyed(entry, label, required=("states", "actions", "outcome"), optional=())
+        scopes = [
+            tuple(sorted(read_scope(fields[key], variables, f'{label}: "{key}"', label)))
+            for key in ("states", "actions")
+        ]
+        states, actions = scopes
+        if any(v >= variables.m for v in states) or any(v < variables.m for v in actions):
+            raise InvalidModel(
+                f'{label}: "states" must be names of state variables, "actions" of action variables'
+            )
+        if not states or not actions:
+            raise InvalidModel(f"{label}: must have a state and an action variable")
+        if used & {*states, *actions}:
+            raise InvalidModel(
+                f"{label}: {show(variables.names[min(used & {*states, *actions})])} is in two "
+                f"effects; must be in one"
+            )
+        used |= {*states, *actions}
+        made.append(
+            Effect(states, actions, _outcome(fields["outcome"], states, actions, variables, label))
+        )
+    effects = Effects(tuple(made), ((),) * variables.m)
+    check_components(effects, variables.m, variables.sizes, variables.names)
+    return effects
+
+
+def _outcome(
+    value: Any, states: Sequence[int], actions: Sequence[int], variables: Structure, label: str
+) -> IndexArray:
+    """What a component's states become: by rules, or as one joint index a row."""
+    scope = (*states, *actions)
+    sizes = variables.scope_sizes(scope)
+    if count(sizes) > MOST_ROWS:
+        raise TooLarge(
+            f"{label}: has {shown(count(sizes))} assignments of its states and actions; at most "
+            f"{MOST_ROWS}",
+            count(sizes),
+            MOST_ROWS,
+        )
+    entries = array(value, f'{label}: "outcome"')
+    if entries and all(map(is_whole, entries)):
+        joint = count(variables.scope_sizes(states))
+        if len(entries) != count(sizes):
+            raise InvalidModel(
+                f'{label}: "outcome" has {len(entries)} numbers; must have {count(sizes)}, each '
+                f"in 0..{joint - 1}"
+            )
+        for row, entry in enumerate(entries):
+            if not 0 <= entry < joint:
+                raise InvalidModel(
+                    f'{label}: "outcome", entry {row} is {show(entry)}; must be in 0..{joint - 1}'
+                )
+        return np.array(entries, dtype=np.int64)
+    conditions = Conditions(variables, scope, label)
+    boxes = []
+    becomes: list[dict[int, int]] = []
+    for number, entry in enumerate(entries):
+        place = f"{label}, rule {number}"
+        fields = keyed(entry, place, required=("to",), optional=("when",))
+        boxes.append(conditions.boxes(fields["when"], place) if "when" in fields else ({},))
+        if not isinstance(fields["to"], dict):
+            raise InvalidModel(f'{place}: "to" is {show(fields["to"])}; must be an object')
+        to: dict[int, int] = {}
+        for name, new in fields["to"].items():
+            axis = conditions.axis(name, f'{place}: "to"')
+            if axis >= len(states):
+                raise InvalidModel(f'{place}: "to" has {show(name)}; must be of its states alone')
+            to[axis] = value_of(variables, scope[axis], new, f'{place}: "to"')
+        becomes.append(to)
+    owner = owners(sizes, boxes)
+    idle = np.flatnonzero(np.bincount(owner[owner >= 0], minlength=len(boxes)) == 0)
+    if idle.size:
+        raise InvalidModel(
+            f"{label}, rule {idle[0]}: can never fit, as earlier rules fit all of it"
+        )
+    steps = strides(variables.scope_sizes(states))
+    outcome = np.zeros(count(sizes), dtype=np.int64)
+    for axis, step in enumerate(steps):
+        own = project(sizes, [axis])
+        # No rule (-1): the last entry, which leaves the state as it is.
+        new = np.array([to.get(axis, -1) for to in becomes] + [-1])[owner]
+        outcome += np.where(new >= 0, new, own) * step
+    return outcome
+
+
+def _effects_of(
+    parts: Effects | None,
+    readers: Sequence[FactorReader],
+    rewards: Sequence[Factor],
+    variables: Structure,
+    labels: Sequence[str],
+) -> Effects | None:
+    """The components with what depends on what they leave."""
+    reader = readers[1]
+    made: dict[int, str] = {}
+    for k in reader.order:
+        fields, label = reader.entries[k], labels[k]
+        if "kind" in fields and parts is None:
+            raise InvalidModel(f'{label}: key "kind", but the model has no "effects"')
+        if reader.after[k] is not None:
+            found = "after"
+        elif k in reader.source:
+            found = made[reader.source[k]]
+        else:
+            found = "before" if all(v < variables.m for v in rewards[k].scope) else "cost"
+        kind = text(fields.get("kind", found), f'{label}: "kind"')
+        if (kind == "after") != (reader.after[k] is not None):
+            raise InvalidModel(
+                f'{label}: "kind" is {show(kind)}; must be "after" exactly where there is a '
+                f'key "after"'
+            )
+        made[k] = kind
+    if parts is None:
+        return None
+    return Effects(
+        parts.components,
+        tuple(tuple(sorted(after or ())) for after in readers[0].after),
+        tuple(made[k] for k in range(len(labels))),  # type: ignore[misc]  # Effects checks them
+        tuple(tuple(sorted(after or ())) for after in reader.after),
+    )
+
+
+def _constraints(value: Any, variables: Structure) -> list[Constraint]:
+    made: list[Constraint] = []
+    for number, entry in enumerate(array(value, '"constraints"', is_object, "an object")):
+        name = text(entry.get("name", ""), f'constraint {number}: "name"')
+        label = f"constraint {number}{f' ({show(name)})' if name else ''}"
+        if "at_most" in entry:
+            fields = keyed(entry, label, required=("at_most",), optional=("name", "of", "idle"))
+            made.append(_at_most(fields, variables, name, label))
+        else:
+            fields = keyed(entry, label, required=("forbid",), optional=("name", "scope"))
+            made.append(_forbidden(fields, variables, name, label))
+    return made
+
+
+def _forbidden(fields: dict[str, Any], variables: Structure, name: str, label: str) -> Forbidden:
+    entries = array(fields["forbid"], f'{label}: "forbid"', is_object, "an object")
+    named = fields.get("scope", list(dict.fromkeys(key for entry in entries for key in entry)))
+    scope = tuple(sorted(read_scope(named, variables, f"{label}: scope", label)))
+    sizes = variables.scope_sizes(scope)
+    if count(sizes) > MOST_ROWS:
+        raise TooLarge(
+            f"{label}: speaks of variables with {shown(count(sizes))} joint values; at most "
+            f"{MOST_ROWS} in one constraint",
+            count(sizes),
+            MOST_ROWS,
+        )
+    conditions = Conditions(variables, scope, label)
+    boxes = [
+        conditions.box(entry, f'{label}: "forbid", entry {number}')
+        for number, entry in enumerate(entries)
+    ]
+    return Forbidden(scope, inside(sizes, boxes), name)
+
+
+def _at_most(fields: dict[str, Any], variables: Structure, name: str, label: str) -> AtMost:
+    named = fields.get("of", list(variables.action_names))
+    of = read_scope(named, variables, f'{label}: "of"', label)
+    idle = fields.get("idle", [variables.values[v][0] for v in of])
+    each = idle if isinstance(idle, list) else [idle] * len(of)
+    if len(each) != len(of):
+        raise InvalidModel(
+            f'{label}: "idle" has {len(each)} values for {len(of)} variables; must be one for all, '
+            f"or one for each"
+        )
+    pairs = sorted(
+        (variable, value_of(variables, variable, value, f'{label}: "idle"'))
+        for variable, value in zip(of, each, strict=True)
+    )
+    try:
+        return AtMost(
+            tuple(variable for variable, _ in pairs),
+            fields["at_most"],
+            tuple(value for _, value in pairs),
+            name,
+        )
+    except InvalidModel as error:
+        raise InvalidModel(f"{label}: {error}") from None
+
+
+# ---- both ----------------------------------------------------------------------------------------
+
+
+def _range(value: Any, label: str) -> tuple[float, float]:
+    pair = array(value, f'{label}: "range"', is_number, "a number")
+    if len(pair) != 2:
+        raise InvalidModel(f'{label}: "range" is {show(pair)}; must be [lo, hi]')
+    return pair[0], pair[1]
+
+
+def _initial_state(value: Any) -> Any:
+    """By number or by name: an array, or an object {variable: value}."""
+    if is_object(value):
+        return value
+    if not is_array(value):
+        raise InvalidModel(
+            f'"initial_state" is {show(value)}; must be an array, or an object by name'
+        )
+    allowed = "a whole number or the name of a value"
+    return array(value, '"initial_state"', lambda v: is_whole(v) or is_text(v), allowed)
+
+
+def _variables(value: Any, kind: str) -> tuple[list[str], list[int], list[tuple[Any, ...]]]:
+    names: list[str] = []
+    sizes: list[int] = []
+    values: list[tuple[Any, ...]] = []
+    for index, entry in enumerate(array(value, f'"{kind}s"', is_object, "an object")):
+        label = f"{kind} variable {index}"
+        fields = keyed(entry, label, required=("name",), optional=("size", "values"))
+        names.append(text(fields["name"], f'{label}: "name"'))
+        label = f"{label} ({show(names[-1])})"
+        if "size" not in fields and "values" not in fields:
+            raise InvalidModel(f'{label}: key "size" (or "values") is missing')
+        own = array(
+            fields.get("values", []), f'{label}: "values"', is_value, "a string or a number"
+        )
+        if "values" in fields and not own:
+            raise InvalidModel(f'{label}: "values" is []; must have at least one name')
+        size = fields.get("size", len(own))
+        if not is_whole(size) or not 1 <= size <= MAX_SIZE:
+            raise InvalidModel(
+                f'{label}: "size" is {show(size)}; must be a whole number in 1..{MAX_SIZE}'
+            )
+        sizes.append(size)
+        values.append(tuple(own))
+    return names, sizes, values
+
+
+def _noise(value: Any, label: str) -> Noise:
+    fields = keyed(value, f"{label}, noise", required=("kind",), optional=("scale",))
+    scale = fields.get("scale", 0.0)
+    if not is_number(scale):
+        raise InvalidModel(f'{label}, noise: "scale" is {show(scale)}; must be a number')
+    try:
+        return Noise(text(fields["kind"], f'{label}, noise: "kind"'), scale)  # type: ignore[arg-type]
+    except InvalidModel as error:
+        raise InvalidModel(f"{label}: {error}") from None

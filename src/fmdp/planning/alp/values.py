@@ -1,0 +1,124 @@
+"""Spans of h_w = sum_b w_b phi_b without tabulating it: max h - min h, and for each variable i
+
+    sp_i(h) = max over the others of (max over s_i - min over s_i),
+
+where only the basis functions that mention s_i matter (the others cancel). Both by elimination.
+Its marginals are sums of the basis functions' own, up to a constant.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fmdp.elimination.classes import Look, nothing
+from fmdp.elimination.network import Network
+from fmdp.planning.alp.bases import Basis, Block
+
+Floats = NDArray[np.float64]
+_TABULATED = 1 << 12
+
+
+def span(
+    basis: Basis, weights: Floats, memory_limit: int | None = None, look: Look = nothing
+) -> float:
+    """max h_w - min h_w."""
+    scopes = [block.scope for block in basis.blocks]
+    if not scopes:
+        return 0.0
+    network = Network(
+        basis.state_sizes,
+        scopes,
+        contexts=[-1] * len(scopes),
+        memory_limit=memory_limit,
+        look=look,
+    )
+    extremes = []
+    for sign in (1.0, -1.0):
+        for f, block in enumerate(basis.blocks):
+            network.table(f)[0] = sign * _values(block, weights)
+        extremes.append(network.maximise())
+    return extremes[0] + extremes[1]
+
+
+def factored_spans(
+    basis: Basis,
+    weights: Floats,
+    memory_limit: int | None = None,
+    look: Look = nothing,
+    of: Sequence[int] | None = None,
+) -> tuple[float, ...]:
+    """sp_i(h_w) of every state variable; 0 for all but those asked for, where some are."""
+    mentions: list[list[Block]] = [[] for _ in basis.state_sizes]
+    for block in basis.blocks:
+        for v in block.scope:
+            mentions[v].append(block)
+    return tuple(
+        _span_along(v, blocks, basis.state_sizes, weights, memory_limit, look)
+        if of is None or v in of
+        else 0.0
+        for v, blocks in enumerate(mentions)
+    )
+
+
+def marginals(basis: Basis, weights: Floats) -> tuple[Floats, ...]:
+    """For each state variable the mean of h_w over the others, up to a constant: functions that do
+    not mention the variable are left out."""
+    found = tuple(np.zeros(size) for size in basis.state_sizes)
+    for block in basis.blocks:
+        table = _values(block, weights).reshape([basis.state_sizes[v] for v in block.scope])
+        for position, v in enumerate(block.scope):
+            others = tuple(axis for axis in range(table.ndim) if axis != position)
+            found[v][:] += table.mean(axis=others)
+    return found
+
+
+def _values(block: Block, weights: Floats) -> Floats:
+    values: Floats = block.values @ weights[block.columns]
+    return values
+
+
+def _span_along(
+    i: int,
+    blocks: Sequence[Block],
+    sizes: tuple[int, ...],
+    weights: Floats,
+    memory_limit: int | None,
+    look: Look,
+) -> float:
+    look()
+    if not blocks:
+        return 0.0
+    others = sorted({v for block in blocks for v in block.scope} - {i})
+    if math.prod(sizes[v] for v in others) * sizes[i] <= _TABULATED:
+        # [sizes of the others, size of i]
+        total = np.zeros([*(sizes[v] for v in others), sizes[i]])
+        for block in blocks:
+            shape = [sizes[v] if v in block.scope else 1 for v in others]
+            position = block.scope.index(i)
+            table = _values(block, weights).reshape([sizes[v] for v in block.scope])
+            total += np.moveaxis(table, position, -1).reshape([*shape, sizes[i]])
+        return float((total.max(axis=-1) - total.min(axis=-1)).max())
+    # Two copies of s_i, one where it is high and one where it is low.
+    high, low = len(sizes), len(sizes) + 1
+    scopes, tables = [], []
+    for block in blocks:
+        position = block.scope.index(i)
+        shape = [sizes[v] for v in block.scope]
+        table = np.moveaxis(_values(block, weights).reshape(shape), position, -1).ravel()
+        rest = tuple(v for v in block.scope if v != i)
+        scopes += [(*rest, high), (*rest, low)]
+        tables += [table, -table]
+    network = Network(
+        (*sizes, sizes[i], sizes[i]),
+        scopes,
+        contexts=[-1] * len(scopes),
+        memory_limit=memory_limit,
+        look=look,
+    )
+    for f, table in enumerate(tables):
+        network.table(f)[0] = table
+    return network.maximise()

@@ -1,0 +1,1 @@
+"""The exact planner: value iteration on the elimination engine, with certificates."""

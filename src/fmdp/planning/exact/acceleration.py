@@ -1,0 +1,255 @@
+"""Anderson acceleration of value iteration (Anderson 1965; Walker & Ni 2011, type II).
+
+The bounds of a sweep hold for whatever h it began from, so the next h may be chosen freely. With
+g = L h less the middle of the bounds, and f = g - h, plain iteration goes on from g. Here the last
+few differences of f and g are kept, the residual f is made as small as their combinations allow,
+
+    gamma = argmin |f - dF gamma|_2 up to constants,    h <- g - dG gamma,
+
+and the next sweep says what that was worth. (Constants add nothing to the gap, and the middle of
+the bounds is not linear in h: with them in the norm a chain of three states would not be solved by
+two differences.) On SysAdmin rings it takes a sixth of the sweeps.
+
+L is a maximum of linear maps, and where another policy becomes best the differences are those of a
+map that is gone: a gap that has grown to twice the least one is answered by forgetting them, which
+makes the next step a plain one. After `MOST_RESTARTS` of these without a smaller gap it gives up,
+and the iteration is plain from there on.
+
+Differences are kept in single precision: what is lost by that is a ten-millionth of the last steps,
+and enters no bound. Sums over states are taken in blocks whose borders do not depend on the number
+of threads.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fmdp._base.compiled import njit
+from fmdp.elimination.backup import Backup
+
+Floats = NDArray[np.float64]
+Vector = NDArray[np.float64]
+Singles = NDArray[np.float32]
+OverPieces = Callable[[int, Callable[[tuple[int, int, int]], object]], None]
+"""Runs work((thread, first, end)) over so many independent pieces."""
+
+KEPT = 10
+"""Differences that are kept."""
+LEAST_KEPT = 2
+GROWN = 2.0
+MOST_RESTARTS = 4
+_RIDGE = 1e-10
+_BLOCK = 1 << 14
+"""States in a block, which one thread sums up."""
+_INSIDE = 1 << 10
+"""States of which all differences are taken together: they stay in the first cache meanwhile."""
+
+
+def acceleration_for(backup: Backup) -> Anderson | None:
+    """With as many differences as there is room for beside the backup; None: too little for any."""
+    blocks = -(-backup.n_states // _BLOCK)
+    room = backup.memory_limit - backup.predicted_bytes - 8 * 3 * KEPT * blocks
+    kept = min(KEPT, (room // backup.n_states - 2 * 8) // (2 * 4))
+    if kept < LEAST_KEPT:
+        return None
+    return Anderson(backup.n_states, kept, backup.over, backup.structure.reward_unit)
+
+
+class Anderson:
+    """What is kept of the last sweeps of one iteration."""
+
+    def __init__(self, n_states: int, kept: int, over: OverPieces, unit: float = 1.0) -> None:
+        """`over`: see `Backup.over`. `unit`: of the rewards."""
+        self._over = over
+        # Singles end at 1e38: a power of 2 brings the differences near 1 and changes no digit.
+        self._scale = math.ldexp(1.0, min(-math.frexp(unit)[1], 1000))
+        self._f, self._g = np.empty(n_states), np.empty(n_states)
+        self._df: Singles = np.empty((kept, n_states), dtype=np.float32)
+        self._dg: Singles = np.empty((kept, n_states), dtype=np.float32)
+        self._blocks = -(-n_states // _BLOCK)
+        self._sums = np.zeros((self._blocks, 3, kept))
+        self._gram = np.zeros((kept, kept))
+        self._totals = np.zeros(kept)
+        self._system = np.empty((kept, kept + 1))
+        self._weights = np.empty(kept)
+        self._used = 0
+        """Differences so far; the latest is at (used - 1) % kept."""
+        self._begun = False
+        self._least = self._least_ever = np.inf
+        self._restarts = 0
+
+    @property
+    def kept(self) -> int:
+        """Differences that there is room for."""
+        return len(self._df)
+
+    @property
+    def bytes(self) -> int:
+        return sum(array.nbytes for array in (self._f, self._g, self._df, self._dg, self._sums))
+
+    @property
+    def on(self) -> bool:
+        """Whether it still helps."""
+        return self._restarts <= MOST_RESTARTS
+
+    def restart(self) -> None:
+        """Forget the differences: h is about to be somewhere else."""
+        self._used, self._begun, self._least = 0, False, np.inf
+
+    def advance(self, h: Vector, new: Vector, low: float, high: float) -> None:
+        """h <- where to go on from, after new = L h whose residuals are in [low, high]."""
+        gap = high - low
+        if gap > GROWN * self._least:
+            self._restarts += 1
+            self.restart()
+        if gap < self._least_ever:
+            self._least_ever = gap
+            self._restarts = 0
+        self._least = min(self._least, gap)
+        kept, weights = self.kept, self._weights
+        middle = 0.5 * (low + high)
+        slot = self._used % kept if self._begun else -1
+        count = min(self._used + (slot >= 0), kept)
+        state = (h, new, middle, self._scale, self._f, self._g, self._df, self._dg)
+        self._over(
+            self._blocks,
+            lambda part: _note(*state, slot, count, part[1], part[2], self._sums),
+        )
+        self._begun = True
+        if slot < 0:
+            h[:] = self._g
+            return
+        self._used += 1
+        _weigh(self._sums, slot, count, len(h), self._gram, self._totals, self._system, weights)
+        weights[:count] /= self._scale  # what is behind them is old
+        try:
+            self._over(
+                self._blocks,
+                lambda part: _combine(self._g, self._dg, weights, count, part[1], part[2], h),
+            )
+        except BaseException:
+            h[:] = self._g  # not some of this and some of that: a plain step, which is sound
+            raise
+
+
+@njit(nogil=True, fastmath={"reassoc", "contract"})
+def _note(
+    h: Vector,
+    new: Vector,
+    middle: float,
+    scale: float,
+    last_f: Vector,
+    last_g: Vector,
+    df: Singles,
+    dg: Singles,
+    slot: int,
+    count: int,
+    first: int,
+    end: int,
+    sums: Floats,
+) -> None:
+    """f and g of these blocks; where slot >= 0 the differences to the last ones and, in sums, the
+    products of the new difference, and of f, with all, and the totals of these two.
+
+    Slices, here and below, whose entries are counted from 0: nothing is asked about an index, and
+    the loops become vectors.
+    """
+    n_states = h.shape[0]
+    for block in range(first, end):
+        begin, stop = block * _BLOCK, min((block + 1) * _BLOCK, n_states)
+        sums[block, :2, :count] = 0.0
+        total = total_f = 0.0
+        for inside in range(begin, stop, _INSIDE):
+            last = min(inside + _INSIDE, stop)
+            here, there = h[inside:last], new[inside:last]
+            f, g = last_f[inside:last], last_g[inside:last]
+            if slot < 0:
+                for s in range(len(here)):
+                    g[s] = there[s] - middle
+                    f[s] = g[s] - here[s]
+                continue
+            difference, other = df[slot, inside:last], dg[slot, inside:last]
+            for s in range(len(here)):
+                new_g = there[s] - middle
+                new_f = new_g - here[s]
+                difference[s] = (new_f - f[s]) * scale
+                other[s] = (new_g - g[s]) * scale
+                g[s] = new_g
+                f[s] = new_f
+            for s in range(len(here)):
+                total += np.float64(difference[s])
+                total_f += f[s] * scale
+            for j in range(count):
+                earlier = df[j, inside:last]
+                with_difference = with_f = 0.0
+                for s in range(len(here)):
+                    with_difference += np.float64(earlier[s]) * np.float64(difference[s])
+                    with_f += np.float64(earlier[s]) * (f[s] * scale)
+                sums[block, 0, j] += with_difference
+                sums[block, 1, j] += with_f
+        sums[block, 2, 0] = total
+        sums[block, 2, 1] = total_f
+
+
+@njit(nogil=True, fastmath={"reassoc", "contract"})
+def _combine(
+    g: Vector, dg: Singles, weights: Floats, count: int, first: int, end: int, h: Vector
+) -> None:
+    """h <- g - dG weights, on these blocks."""
+    n_states = g.shape[0]
+    for block in range(first, end):
+        begin, stop = block * _BLOCK, min((block + 1) * _BLOCK, n_states)
+        for inside in range(begin, stop, _INSIDE):
+            last = min(inside + _INSIDE, stop)
+            here, there = h[inside:last], g[inside:last]
+            for s in range(len(here)):
+                here[s] = there[s]
+            for j in range(count):
+                weight, differences = weights[j], dg[j, inside:last]
+                for s in range(len(here)):
+                    here[s] -= weight * np.float64(differences[s])
+
+
+@njit(nogil=True, error_model="numpy")
+def _weigh(
+    sums: Floats,
+    slot: int,
+    count: int,
+    n_states: int,
+    gram: Floats,
+    totals: Floats,
+    system: Floats,
+    weights: Floats,
+) -> None:
+    """weights <- argmin |f - dF gamma| up to constants, from what `_note` has summed up.
+
+    (dF' dF + ridge) gamma = dF' f by elimination: a little of the diagonal is added to it, since
+    the differences of a late stage are nearly dependent, and so its pivots are positive but where
+    a difference is nothing. Compiled, since a dozen calls of NumPy take as long as a small sweep.
+    """
+    for block in range(1, sums.shape[0]):
+        for kind in range(3):
+            for j in range(sums.shape[2]):
+                sums[0, kind, j] += sums[block, kind, j]
+    for j in range(count):
+        gram[slot, j] = gram[j, slot] = sums[0, 0, j]
+    totals[slot] = sums[0, 2, 0]
+    mean_f = sums[0, 2, 1] / n_states
+    for i in range(count):
+        for j in range(count):
+            system[i, j] = gram[i, j] - totals[i] * totals[j] / n_states
+        system[i, i] += _RIDGE * system[i, i]
+        system[i, count] = sums[0, 1, i] - totals[i] * mean_f
+    for i in range(count):
+        for k in range(i + 1, count):
+            factor = system[k, i] / system[i, i] if system[i, i] > 0.0 else 0.0
+            for j in range(i, count + 1):
+                system[k, j] -= factor * system[i, j]
+    for i in range(count - 1, -1, -1):
+        for j in range(i + 1, count):
+            system[i, count] -= system[i, j] * weights[j]
+        weights[i] = system[i, count] / system[i, i] if system[i, i] > 0.0 else 0.0

@@ -1,0 +1,311 @@
+"""One state's backup: R(s, a) + g (P h)(s, a) for all joint actions a, never more than one state.
+
+    (P h)(s, a) = sum_{s'} prod_i P_i(s'_i | s[Z_i], a[Z_i]) h(s')
+
+In one state a factor is a function of few action variables. Where h is a table, the axes s'_1, ...,
+s'_m are summed out one after the other, the factors with the fewest distinct rows first; actions
+whose rows agree so far share what is left of the table, so that a million actions that each move
+their own variables cost about as much as one. Where h is a sum of basis functions, so is P h, and Q
+is a sum of functions of few action variables (`ActionSum`): then the best few joint actions are
+found by elimination, however many there are, by splitting off what has been found (Lawler 1972).
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fmdp._base.memory import describe_count
+from fmdp.elimination.network import Network
+from fmdp.errors import TooLarge
+from fmdp.model import FactoredMDP, Structure
+from fmdp.model.constraints import AtMost
+from fmdp.model.spaces import count, encode, project
+from fmdp.model.structure import Scope
+
+if TYPE_CHECKING:
+    from fmdp.planning.alp.bases import Basis
+
+Floats = NDArray[np.float64]
+Indices = NDArray[np.int64]
+
+ENUMERATED = 1 << 20
+"""Joint actions up to which all of them are looked at."""
+_AT_ONCE = 1 << 22
+"""Numbers that are worked on at once."""
+_FORBIDDEN = -1e200
+"""What a forbidden action is worth; sums of it stay numbers."""
+
+
+@dataclass(frozen=True, eq=False)
+class ActionSum:
+    """A sum of functions of few action variables, which are numbered from 0."""
+
+    sizes: tuple[int, ...]
+    scopes: tuple[Scope, ...]
+    tables: tuple[Floats, ...]
+    """[|A[scope]|] each."""
+
+    def all(self) -> Floats:
+        """The sum for every joint action: [A]."""
+        total = np.zeros(count(self.sizes))
+        for scope, table in zip(self.scopes, self.tables, strict=True):
+            total += table[project(self.sizes, scope)] if scope else table[0]
+        return total
+
+    def at(self, action: Sequence[int]) -> float:
+        """The sum for one joint action."""
+        return float(
+            sum(
+                table[encode([action[v] for v in scope], [self.sizes[v] for v in scope])]
+                for scope, table in zip(self.scopes, self.tables, strict=True)
+            )
+        )
+
+    def best(
+        self, most: int, structure: Structure, state: Sequence[int]
+    ) -> list[tuple[tuple[int, ...], float]]:
+        """The best joint actions that are allowed in the state, with their sums, best first; at
+        most so many."""
+        return list(itertools.islice(_Search(self, structure, state).run(), most))
+
+
+class _Search:
+    """Joint actions in the order of their sums. What is left after one has been taken out is split
+    into parts in which a prefix of the variables is fixed and one value of the next is not allowed;
+    the best of a part comes by elimination."""
+
+    def __init__(self, functions: ActionSum, structure: Structure, state: Sequence[int]) -> None:
+        self.functions = functions
+        sizes = list(functions.sizes)
+        scopes, tables = list(functions.scopes), list(functions.tables)
+        for scope, table in _constraint_functions(structure, state, sizes):
+            scopes.append(scope)
+            tables.append(table)
+        self.n = len(functions.sizes)
+        self.own = len(scopes)
+        scopes += [(v,) for v in range(self.n)]
+        self.network = Network(tuple(sizes), scopes, contexts=[-1] * len(scopes))
+        for f, table in enumerate(tables):
+            self.network.table(f)[0] = table
+
+    def run(self) -> Iterator[tuple[tuple[int, ...], float]]:
+        parts: list[tuple[float, int, tuple[int, ...], tuple[int, ...], frozenset[int]]] = []
+        number = itertools.count()
+
+        def consider(prefix: tuple[int, ...], banned: frozenset[int]) -> None:
+            found = self._best_with(prefix, banned)
+            if found is not None:
+                action, value = found
+                heapq.heappush(parts, (-value, next(number), action, prefix, banned))
+
+        consider((), frozenset())
+        while parts:
+            _, _, action, prefix, banned = heapq.heappop(parts)
+            yield action, self.functions.at(action)
+            for v in range(len(prefix), self.n):
+                before = banned if v == len(prefix) else frozenset()
+                consider(action[:v], before | {action[v]})
+
+    def _best_with(
+        self, prefix: tuple[int, ...], banned: frozenset[int]
+    ) -> tuple[tuple[int, ...], float] | None:
+        if len(prefix) < self.n and len(banned) == self.functions.sizes[len(prefix)]:
+            return None
+        for v in range(self.n):
+            table = self.network.table(self.own + v)[0]
+            table[:] = 0.0
+            if v < len(prefix):
+                table[:] = _FORBIDDEN
+                table[prefix[v]] = 0.0
+            elif v == len(prefix) and banned:
+                table[list(banned)] = _FORBIDDEN
+        if self.network.maximise() < 0.5 * _FORBIDDEN:
+            return None
+        action = tuple(self.network.maximiser()[: self.n].tolist())
+        return action, self.functions.at(action)
+
+
+def _constraint_functions(
+    structure: Structure, state: Sequence[int], sizes: list[int]
+) -> Iterator[tuple[Scope, Floats]]:
+    """Constraints in one state as functions of action variables: 0 or forbidden. A cap on many
+    variables counts along them, in variables of its own, which are appended to the sizes."""
+    m = structure.m
+    for constraint in structure.constraints:
+        if isinstance(constraint, AtMost):
+            levels = constraint.most + 1
+            counter = -1
+            for v, idle in zip(constraint.actions, constraint.idle, strict=True):
+                busy = (np.arange(sizes[v - m]) != idle).astype(np.int64)
+                before = np.arange(levels if counter >= 0 else 1)
+                after = before[None, :, None] + busy[:, None, None]
+                fits = np.arange(levels)[None, None, :] == after
+                table = np.where(fits, 0.0, _FORBIDDEN).ravel()
+                sizes.append(levels)
+                middle = (counter,) if counter >= 0 else ()
+                counter = len(sizes) - 1
+                yield (v - m, *middle, counter), table
+            continue
+        states = [v for v in constraint.scope if v < m]
+        actions = tuple(v - m for v in constraint.scope if v >= m)
+        table = constraint.forbidden_table(structure.sizes)
+        width = count([sizes[v] for v in actions])
+        first = width * encode([state[v] for v in states], [structure.sizes[v] for v in states])
+        yield actions, np.where(table[first : first + width], _FORBIDDEN, 0.0)
+
+
+# ---- Q of one state ------------------------------------------------------------------------------
+
+
+def rewards_of(model: FactoredMDP, state: Sequence[int]) -> ActionSum:
+    """R(s, .) of one state."""
+    structure = model.structure
+    scopes: list[Scope] = []
+    tables: list[Floats] = []
+    for scope, means in zip(structure.reward_scopes, model.rewards, strict=True):
+        actions, table = _in_state(structure, scope, means, state)
+        scopes.append(actions)
+        tables.append(table)
+    return ActionSum(structure.action_sizes, tuple(scopes), tuple(tables))
+
+
+def values_of_table(model: FactoredMDP, h: Floats, state: Sequence[int], discount: float) -> Floats:
+    """R(s, a) + discount (P h)(s, a) for every joint action: [A]; h is [S] in C order."""
+    expected = expected_next(model, h, state)
+    return rewards_of(model, state).all() + discount * expected
+
+
+def expected_next(model: FactoredMDP, h: Floats, state: Sequence[int]) -> Floats:
+    """Return (P h)(s, a) for every joint action: [A]; h is [S] in C order."""
+    return _expectations(h, model.structure.state_sizes, *_rows_in_state(model, state))
+
+
+def count_successors(model: FactoredMDP, among: NDArray[np.bool_], state: Sequence[int]) -> Floats:
+    """Return how many of the states in `among` [S] may follow each joint action: [A].
+
+    Only the supports of the factors count, so that no product of probabilities can underflow.
+    """
+    rows, which = _rows_in_state(model, state)
+    supports = [(own > 0.0).astype(np.float64) for own in rows]
+    sizes = model.structure.state_sizes
+    return _expectations(among.astype(np.float64), sizes, supports, which)
+
+
+def _rows_in_state(model: FactoredMDP, state: Sequence[int]) -> tuple[list[Floats], list[Indices]]:
+    """Return the rows that each factor has in one state, and which of them each action uses."""
+    structure = model.structure
+    n_actions = structure.n_actions
+    if n_actions > ENUMERATED:
+        raise TooLarge(
+            f"{describe_count(n_actions)} joint actions cannot be told apart one by one; at most "
+            f"{describe_count(ENUMERATED)} can",
+            8 * n_actions * structure.m,
+            8 * ENUMERATED * structure.m,
+        )
+    rows, which = [], []
+    for scope, table in zip(structure.transition_scopes, model.transitions, strict=True):
+        actions, own = _in_state(structure, scope, table, state)
+        rows.append(own)
+        which.append(project(structure.action_sizes, actions))
+    return rows, which
+
+
+def values_of_basis(
+    model: FactoredMDP, basis: Basis, weights: Floats, state: Sequence[int], discount: float
+) -> ActionSum:
+    """R(s, a) + discount (P h_w)(s, a) as a sum of functions of few action variables."""
+    structure = model.structure
+    rewards = rewards_of(model, state)
+    scopes, tables = list(rewards.scopes), list(rewards.tables)
+    for block in basis.blocks:
+        own = [
+            _in_state(structure, structure.transition_scopes[v], model.transitions[v], state)
+            for v in block.scope
+        ]
+        scope = tuple(sorted({action for actions, _ in own for action in actions}))
+        sizes = [structure.action_sizes[action] for action in scope]
+        place = {action: position for position, action in enumerate(scope)}
+        expected = _expectations(
+            block.values @ weights[block.columns],
+            [structure.state_sizes[v] for v in block.scope],
+            [rows for _, rows in own],
+            [project(sizes, [place[action] for action in actions]) for actions, _ in own],
+        )
+        scopes.append(scope)
+        tables.append(discount * expected)
+    return ActionSum(structure.action_sizes, tuple(scopes), tuple(tables))
+
+
+def _in_state(
+    structure: Structure, scope: Scope, table: Floats, state: Sequence[int]
+) -> tuple[Scope, Floats]:
+    """What one state leaves of a table: the action variables of its scope, from 0, and its rows."""
+    m, sizes = structure.m, structure.sizes
+    states = [v for v in scope if v < m]
+    actions = tuple(v - m for v in scope if v >= m)
+    width = count([structure.action_sizes[v] for v in actions])
+    first = width * encode([state[v] for v in states], [sizes[v] for v in states])
+    return actions, table[first : first + width]
+
+
+def _expectations(
+    h: Floats, sizes: Sequence[int], rows: Sequence[Floats], which: Sequence[Indices]
+) -> Floats:
+    """E h(s') for n laws of s', each a product: [n]. Variable i has law rows[i][which[i][k]]."""
+    n = len(which[0]) if which else 1
+    laws, chosen = [], []
+    for own, used in zip(rows, which, strict=True):
+        # Rows of equal content are one.
+        distinct, same = np.unique(own, axis=0, return_inverse=True)
+        laws.append(distinct)
+        chosen.append(same.reshape(-1)[used])
+    order = sorted(range(len(sizes)), key=lambda i: len(laws[i]))
+    tensor = np.ascontiguousarray(h.reshape(tuple(sizes) or (1,)).transpose(order or (0,)))
+    out = np.empty(n)
+    _sum_out(tensor, [laws[i] for i in order], [chosen[i] for i in order], np.arange(n), out)
+    return out
+
+
+def _sum_out(
+    tensor: Floats,
+    laws: Sequence[Floats],
+    chosen: Sequence[Indices],
+    members: Indices,
+    out: Floats,
+) -> None:
+    """Sum the first axis out by each law that a member has, and go on with those that share it."""
+    if not laws:
+        out[members] = tensor.reshape(-1)[0]
+        return
+    if len(members) * tensor.size <= _AT_ONCE:
+        _sum_out_together(tensor, laws, chosen, members, out)
+        return
+    own = chosen[0][members]
+    for law in np.unique(own):
+        rest = np.tensordot(laws[0][law], tensor, axes=1)
+        _sum_out(rest, laws[1:], chosen[1:], members[own == law], out)
+
+
+def _sum_out_together(
+    tensor: Floats,
+    laws: Sequence[Floats],
+    chosen: Sequence[Indices],
+    members: Indices,
+    out: Floats,
+) -> None:
+    """The same for all members at once, axis by axis."""
+    left = tensor.reshape(1, -1)  # [groups, what is left]
+    group = np.zeros(len(members), dtype=np.int64)
+    for law, own in zip(laws, chosen, strict=True):
+        pairs, group = np.unique(group * len(law) + own[members], return_inverse=True)
+        held, used = np.divmod(pairs, len(law))
+        tensors = left.reshape(len(left), law.shape[1], -1)
+        left = np.matmul(law[used][:, None, :], tensors[held])[:, 0, :]
+    out[members] = left[group, 0]

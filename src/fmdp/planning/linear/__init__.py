@@ -1,9 +1,0 @@
-"""Approximate linear programming (Guestrin et al. 2003): state spaces of any size, certified
-upper bounds on the gain, greedy policies by elimination."""
-
-from fmdp.planning.linear.alp import ALP as ALP
-from fmdp.planning.linear.alp import PreparedALP as PreparedALP
-from fmdp.planning.linear.bases import chains as chains
-from fmdp.planning.linear.greedy import GreedyPolicy as GreedyPolicy
-
-__all__ = ["ALP", "GreedyPolicy", "PreparedALP", "chains"]

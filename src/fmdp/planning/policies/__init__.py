@@ -1,0 +1,1 @@
+"""Policies: tables, timed and randomised policies, and their files."""

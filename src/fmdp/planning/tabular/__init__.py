@@ -1,0 +1,1 @@
+"""Models small enough to be written out: chains, end components, policy iteration."""
