@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 import fmdp
 from fmdp.errors import InvalidParameter
-from fmdp.learning.agent import Agent
-from fmdp.learning.files import state_of
+from fmdp.learning.agent import Agent, state_of
 from fmdp.learning.learner import Learner
 from fmdp.planning.policies.randomised import UniformPolicy
 from fmdp.simulation import Reference, Simulation, simulate

@@ -1,4 +1,7 @@
-"""Learners by name; `LEARNERS.read("psrl,c=0.1")` makes one from a text."""
+"""The registry of learners: `LEARNERS.read("psrl,c=0.1")` makes a learner from a text.
+
+Classes are named by their place and imported on first use, so this module lies below all of them.
+"""
 
 from __future__ import annotations
 

@@ -22,8 +22,8 @@ import numpy as np
 
 from fmdp._base.foreign_code import place_of
 from fmdp.errors import FmdpError
-from fmdp.learning.agent import Agent
-from fmdp.learning.files import load_agent, state_of
+from fmdp.learning.agent import Agent, state_of
+from fmdp.learning.files import load_agent
 from fmdp.learning.learner import Learner, PlanningLearner
 from fmdp.model import FactoredMDP, OptimisticTables
 from fmdp.planning.policies.policy import Rule, policy_digest
