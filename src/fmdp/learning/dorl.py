@@ -1,10 +1,10 @@
 """DORL (Xu & Tewari 2020, Algorithm 1): optimism over the discrete set of extreme transitions.
 
-At the start of an episode the widths (delta_p) and (delta_r) make a one-sided confidence set
-{P >= p-minus}; planning over it is planning in the extended FMDP, where the free mass of each
+At the start of an episode the widths (delta_p) and (delta_r) define a one-sided confidence set {P
+>= p-minus}. Planning over it is planning in the extended FMDP, in which the free mass of each
 factor goes to a target that is chosen like an action. Regret O~(D (l + m sqrt W) sqrt(L T)) with
-probability 1 - rho for the constants 18 and 12; one constant c = 0.03 in place of both is what the
-paper's figure uses, and far less cautious.
+probability 1 - rho for the constants 18 and 12. The paper's figure uses one constant, c = 0.03, in
+place of both, which is far less cautious.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ class DORL(OptimisticLearner):
 
     def check(self) -> None:
         super().check()
-        own = (self.transition_constant, self.reward_constant)
-        if self.c != C and None not in own:
-            transition, reward = (number_text(one) for one in own if one is not None)
+        constants = (self.transition_constant, self.reward_constant)
+        if self.c != C and None not in constants:
+            transition, reward = (number_text(own) for own in constants if own is not None)
             raise InvalidParameter(
                 f"the 'c' parameter of {self.owner()} stands in place of a constant that is not "
                 f"given; got c={number_text(self.c)}, transition_constant={transition} and "
@@ -51,8 +51,8 @@ class DORL(OptimisticLearner):
             )
 
     def tables(self, agent: Agent) -> OptimisticTables:
-        own = (self.transition_constant, self.reward_constant)
-        transition, reward = (self.c if one is None else one for one in own)
+        constants = (self.transition_constant, self.reward_constant)
+        transition, reward = (self.c if own is None else own for own in constants)
         return confidence_tables(
             agent.statistics,
             t=agent.steps + 1,

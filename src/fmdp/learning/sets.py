@@ -1,16 +1,11 @@
-"""What optimistic learners share whose sets have upper ends: boxes and balls around every row.
+"""Optimistic learners whose confidence sets have upper ends: boxes and balls around every row.
 
-At the start of an episode a learner of this kind plans over the models of its confidence set, which
-has the promise
+At c = 1 the true rows and means are in the set at every step with probability at least 1 - rho;
+tests/referee/confidence_sets.py checks that in exact arithmetic. `c` multiplies every width and
+radius. With c < 1 the guarantee is given up for less exploration.
 
-    P(the true rows and means are in the set at every step) >= 1 - rho
-
-at c = 1; tests/referee/confidence_sets.py checks it in exact arithmetic. `c` multiplies every width
-and radius. With c < 1 the promise is given up for less exploration, and nothing else changes.
-
-Optimism is by nested targets: the corners of boxes and balls are too many to be actions of an
-extended FMDP. So neither targets=vertex nor the approximate planner can take them, and both are
-refused by name.
+Optimism is by nested targets: boxes and balls have too many corners for the actions of an extended
+FMDP. So targets=vertex and the approximate planner are refused.
 """
 
 from __future__ import annotations
@@ -33,7 +28,7 @@ class SetLearner(Published):
 
     c: float = setting(
         1.0,
-        "times every width of the confidence set; 1 keeps its promise, less explores less",
+        "factor of every width of the confidence set; 1 keeps its guarantee, less explores less",
         low=0.0,
     )
     rho: float = setting(
@@ -42,7 +37,7 @@ class SetLearner(Published):
     episodes = "doubling"
 
     def check_planner(self) -> None:
-        """Refuse a planner that does not take boxes and balls."""
+        """Raise InvalidParameter for a planner that does not take boxes and balls."""
         planner = self.planner
         if planner is None:
             return
