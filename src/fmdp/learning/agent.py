@@ -36,7 +36,6 @@ from fmdp.learning.encoding import (
     write_agent_file,
 )
 from fmdp.learning.episodes import FOR_EVER
-from fmdp.learning.registry import LEARNERS
 from fmdp.learning.statistics import Statistics
 from fmdp.model import FactoredMDP, OptimisticTables, Structure
 from fmdp.model.entries import NO_LIMITS, NOT_COUNTED, Index
@@ -109,6 +108,8 @@ class LearnerProtocol(Protocol):
     @property
     def ends_before_limits(self) -> bool: ...
     def owner(self) -> str: ...
+    def place(self) -> str: ...
+    def as_dict(self) -> dict[str, Any]: ...
     def statistics_for(self, structure: Structure) -> Statistics: ...
     def planned_structure(self, structure: Structure) -> Structure: ...
     def planner_for(self, structure: Structure) -> tuple[Planner | None, str | None]: ...
@@ -716,7 +717,7 @@ class Agent:
         header: dict[str, Any] = {
             "format": FORMAT,
             "version": VERSION,
-            "learner": LEARNERS.place(type(learner)),  # type: ignore[arg-type]
+            "learner": learner.place(),
             "settings": learner.setting_texts(structure),
             "learner_planner": planner_header(getattr(learner, "planner", None)),
             "planner": planner_header(self.planner),

@@ -233,6 +233,10 @@ class Learner(Settings, ABC):
         as the limit is reached."""
         return False
 
+    def place(self) -> str:
+        """Return the name of the class in files: its registered name, or module:Class."""
+        return LEARNERS.place(type(self))
+
     def setting_texts(self, structure: Structure) -> dict[str, str]:
         """Return the settings as texts that read back as equal values.
 

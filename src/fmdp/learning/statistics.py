@@ -290,8 +290,8 @@ class Statistics:
         Returns
         -------
         Index
-            [|X[Z_i]|, |S_i|], one row per assignment of the scope: a view or, if rows are alike, a copy in
-            which each row has the counts of its class.
+            [|X[Z_i]|, |S_i|], one row per assignment of the scope: a view or, if rows are alike, a
+            copy in which each row has the counts of its class.
         """
         return split_cells(self.structure, self.cell_counts)[i]
 
@@ -306,8 +306,8 @@ class Statistics:
         Returns
         -------
         tuple[Index, Floats]
-            Two arrays [|X[Z_k]|], one number per assignment of the scope: views or, if rows are alike,
-            copies in which each has the numbers of its class.
+            Two arrays [|X[Z_k]|], one number per assignment of the scope: views or, if rows are
+            alike, copies in which each has the numbers of its class.
         """
         s = self.structure
         return (
