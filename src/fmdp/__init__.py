@@ -70,6 +70,7 @@ _HOME = {
     "apart": "fmdp.model",
     "at_most": "fmdp.model",
     "compare": "fmdp.experiments.comparison",
+    "confidence_tables": "fmdp.learning.confidence",
     "estimated_model": "fmdp.learning.estimate",
     "evaluate": "fmdp.simulation",
     "fit": "fmdp.logs",
@@ -84,11 +85,13 @@ _HOME = {
     "problem": "fmdp.problems",
     "reference_for": "fmdp.simulation",
     "register": "fmdp._base.registries",
+    "sample_model": "fmdp.learning.posterior",
     "save": "fmdp.model",
     "setting": "fmdp._base.settings",
     "simulate": "fmdp.simulation",
     "sweep": "fmdp.experiments.api",
     "warm": "fmdp.logs",
+    "with_reward_factors": "fmdp.learning.bonuses",
 }
 
 # Whole rooms: fmdp.problems.Circle without an import of its own.
@@ -107,6 +110,8 @@ if TYPE_CHECKING:  # the same names for type checkers and editors; a test compar
     from fmdp.experiments.results import load_results as load_results
     from fmdp.learning.agent import Agent as Agent
     from fmdp.learning.agent import Decision as Decision
+    from fmdp.learning.bonuses import with_reward_factors as with_reward_factors
+    from fmdp.learning.confidence import confidence_tables as confidence_tables
     from fmdp.learning.cpsrl import CPSRL as CPSRL
     from fmdp.learning.dbn_ucrl import DBNUCRL as DBNUCRL
     from fmdp.learning.default import Default as Default
@@ -123,6 +128,7 @@ if TYPE_CHECKING:  # the same names for type checkers and editors; a test compar
     from fmdp.learning.opsrl import OPSRL as OPSRL
     from fmdp.learning.oracle import Oracle as Oracle
     from fmdp.learning.pmevi import PMEVI as PMEVI
+    from fmdp.learning.posterior import sample_model as sample_model
     from fmdp.learning.psrl import PSRL as PSRL
     from fmdp.learning.random import Random as Random
     from fmdp.learning.regal import REGAL as REGAL
