@@ -46,9 +46,9 @@ from numpy.typing import NDArray
 from fmdp._base.progress import PartsReport
 from fmdp.measures import exact_gaps
 from fmdp.measures.exact_gaps import Undecided
+from fmdp.measures.gth import Numbers
 from fmdp.measures.integer_model import integer_model
 from fmdp.measures.span_search import Effort, Numerals, Search
-from fmdp.measures.without_subtraction import Numbers
 from fmdp.model import FactoredMDP
 from fmdp.model.products import flatten
 from fmdp.model.spaces import project_some

@@ -16,10 +16,11 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
-from scipy.sparse.csgraph import breadth_first_order, connected_components
+from scipy.sparse.csgraph import breadth_first_order
 
 from fmdp._base.progress import PartsReport
-from fmdp.measures.without_subtraction import stationary_law
+from fmdp.measures.gth import stationary_law
+from fmdp.measures.reachability import closed_classes
 from fmdp.model import FactoredMDP
 from fmdp.planning.tabular.chains import policy_matrix
 
@@ -75,9 +76,10 @@ def chain_mixing_time(matrix: Matrix, *, progress: PartsReport | None = None) ->
         Called as `progress(done, total, text)`.
     """
     support = csr_array(matrix > 0)
-    recurrent = only_recurrent_class(support)
-    if recurrent is None or period(support, recurrent) > 1:
+    classes = closed_classes(support)
+    if len(classes) > 1 or period(support, classes[0]) > 1:
         return math.inf
+    recurrent = classes[0]
     law = np.zeros(len(matrix))
     law[recurrent] = stationary_law(matrix[np.ix_(recurrent, recurrent)])
 
@@ -112,17 +114,6 @@ def chain_mixing_time(matrix: Matrix, *, progress: PartsReport | None = None) ->
     # A distance of just 1/4 is a tie while rounding is small; later it may be the next step's.
     unsure = distance(_product(current, matrix)) > THRESHOLD - doubt(steps)
     return None if unsure and doubt(steps) > _TIE else float(steps)
-
-
-def only_recurrent_class(support: csr_array) -> NDArray[np.int64] | None:
-    """The states of the one closed strongly connected set; None if there are several."""
-    n_sets, label = connected_components(support, connection="strong")
-    origin, successor = support.nonzero()
-    leaving = np.unique(label[origin][label[origin] != label[successor]])
-    if n_sets - len(leaving) != 1:
-        return None
-    closed = np.setdiff1d(np.arange(n_sets), leaving)[0]
-    return np.flatnonzero(label == closed).astype(np.int64)
 
 
 def period(support: csr_array, members: NDArray[np.int64]) -> int:

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
-from scipy.sparse.csgraph import breadth_first_order
+from scipy.sparse.csgraph import breadth_first_order, connected_components
 
 from fmdp._base.compiled import njit
 from fmdp.elimination.backup import Backup, backup_for
@@ -144,6 +144,14 @@ class Graph:
             actions[new] = best[new]
             reached[new] = 1.0
         return actions
+
+
+def closed_classes(support: csr_array | NDArray[np.bool_]) -> list[Indices]:
+    """Return the closed strongly connected sets of a graph [n, n]."""
+    count, label = connected_components(support, connection="strong")
+    origin, successor = support.nonzero()
+    leaving = set(label[origin][label[origin] != label[successor]].tolist())
+    return [np.flatnonzero(label == number) for number in range(count) if number not in leaving]
 
 
 def _reached_by_all(backup: Backup, root: int, operations: int | None) -> bool | None:

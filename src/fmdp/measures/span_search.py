@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from fmdp._base.progress import PartsReport
 from fmdp.measures.exact_gaps import closed_classes
-from fmdp.measures.without_subtraction import (
+from fmdp.measures.gth import (
     Numbers,
     expected_totals,
     relative_error,

@@ -1,13 +1,13 @@
-"""Stationary laws and expected totals of Markov chains, by elimination without subtraction.
+"""GTH elimination: stationary distributions and expected totals of Markov chains.
 
-States are removed one by one (Grassmann, Taksar & Heyman 1985).  The probability of leaving a state
+States are removed one by one (Grassmann, Taksar & Heyman 1985). The probability of leaving a state
 is the sum of the rest of its row, never 1 - P(s, s), so only nonnegative numbers are added,
-multiplied and divided.  The result is exact for a chain whose probabilities of moving are each
-changed by a few n units of rounding, and it is right to about 2 n times as much *relative to
-itself*, however slow the chain is (O'Cinneide 1993).
+multiplied and divided. The result is exact for a chain whose transition probabilities are each
+changed by a few n units of rounding, and its relative error is about 2 n times as large, however
+slow the chain is (O'Cinneide 1993).
 
-The functions work on arrays of any numbers: float64, or objects such as `decimal.Decimal`.
-Cost: about n^3 / 3 multiplications.
+The functions work on arrays of any numbers: float64, or objects such as `decimal.Decimal`. Cost:
+about n^3 / 3 multiplications.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def expected_totals(inside: Numbers, leaving: Numbers, paid: Numbers) -> Numbers
     leaving
         Probability of leaving the set in one step, [n].
     paid
-        What each step pays, at least 0: [n] or, for several kinds of pay, [n, k].
+        Payment per step, at least 0: [n] or, for several kinds of payment, [n, k].
     """
     work, leaving, paid = inside.copy(), leaving.copy(), paid.copy()
     n = len(work)
