@@ -57,8 +57,8 @@ class DBNUCRL(SetLearner):
 
     bounds: str = setting(
         "proven",
-        "one Bernstein interval per cell, all within rho together; or the intersection of two, "
-        "each with a larger part of rho, as in the public code",
+        "one Bernstein interval per cell, with total failure probability rho; or the intersection "
+        "of two, each with a larger share of rho, as in the public code",
         choices=("proven", "public"),
     )
 

@@ -76,7 +76,7 @@ def for_learning_discounted(planner: Any, structure: Structure) -> Planner:
 def plan_discount_setting(default: float = DISCOUNT) -> Any:
     """Return the setting for the discount of the plans of a learner."""
     return discount_setting(
-        default, "of the next step's reward in plans; 1 / (1 - discount) is how far they look"
+        default, "discount per step in plans, which look about 1 / (1 - discount) steps ahead"
     )
 
 

@@ -23,19 +23,18 @@ C = 0.03
 class DORL(OptimisticLearner):
     """Discrete optimism: plans over the extreme transitions of a confidence set."""
 
-    c: float = setting(C, "in place of both constants of the confidence widths", low=0.0)
+    c: float = setting(C, "value of both constants of the confidence widths", low=0.0)
     rho: float = setting(
         0.1, "failure probability of the confidence set", low=0.0, high=1.0, low_open=True
     )
     transition_constant: float | None = setting(
         None,
-        f"the constant of the transition widths, in place of c; "
-        f"{TRANSITION_CONSTANT:g} in the theorem",
+        f"constant of the transition widths instead of c; {TRANSITION_CONSTANT:g} in the theorem",
         low=0.0,
     )
     reward_constant: float | None = setting(
         None,
-        f"the constant of the reward widths, in place of c; {REWARD_CONSTANT:g} in the theorem",
+        f"constant of the reward widths instead of c; {REWARD_CONSTANT:g} in the theorem",
         low=0.0,
     )
 

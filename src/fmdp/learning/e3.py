@@ -114,7 +114,7 @@ def least_tried(structure: Structure, visits: Index, sure: Mask) -> tuple[Index,
 
 
 class E3(Discounted):
-    """Factored E3: explores until the plan in what is known is good enough, and then exploits."""
+    """Factored E3: explores until the plan for the known part is good enough, then exploits."""
 
     name = "e3"
 

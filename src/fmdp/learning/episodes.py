@@ -58,8 +58,8 @@ DEFAULT_RULE = "growing"
 RULES_MEANING = (
     "when to plan again: after k steps or when a count of at least 4 has doubled, after ceil(k/L) "
     "steps (the paper's), when a count doubles, before a doubled count grows again, when a count "
-    "doubles or after one step more than last time, the same but not for a few visits late in a "
-    "run, at fixed times, at random times"
+    "doubles or one step later than last time, the same but not after a few visits late in a run, "
+    "at fixed times, at random times"
 )
 PACE = 200
 """Paced episodes end for at least one visit in this many."""

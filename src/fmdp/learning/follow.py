@@ -65,13 +65,13 @@ class Follow(Learner):
     """Plays one policy or rule for ever and learns nothing: a baseline."""
 
     name = "policy"
-    summary = "plays one policy, or one's own rule, for ever: a baseline"
+    summary = "plays one policy or rule for ever: a baseline"
     role = "baseline"
     counts = False
     example: ClassVar[Mapping[str, object]] = {"policy": "fmdp.learning.follow:first_action"}
 
     policy: Any = setting(
-        REQUIRED, "what is played: a policy file, or a rule as module:function", kind=PolicySource
+        REQUIRED, "the policy: a policy file, or a rule as module:function", kind=PolicySource
     )
 
     def start(

@@ -53,8 +53,8 @@ class FRmax(OptimisticLearner):
     )
     form: str = setting(
         "extreme",
-        "what an unknown entry leads to: any next value, the best one, or heaven, which pays the "
-        "most for ever, under a discount (0.95 unless the planner has another)",
+        "what an unknown entry leads to: the best next value, or heaven, which pays the most for "
+        "ever, under a discount (0.95 unless the planner has another)",
         choices=("extreme", "heaven"),
     )
 

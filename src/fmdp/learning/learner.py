@@ -56,8 +56,8 @@ MAX_SWEEPS = 200
 """Limit for plans inside learners. Only sampled models with several chains reach it."""
 
 PLANNER_MEANING = (
-    "what plans: an object such as fmdp.Exact(tolerance=1e-2), or a text such as "
-    "'alp,basis=pairs'; by default exact where that fits, else approximate"
+    "the planner: an object such as fmdp.Exact(tolerance=1e-2), or a text such as "
+    "'alp,basis=pairs'; by default exact if that is affordable, else approximate"
 )
 
 ROLES = ("learner", "upper", "lower", "baseline")
@@ -350,28 +350,28 @@ class PlanningLearner(Learner):
     episodes: str = setting(DEFAULT_RULE, RULES_MEANING, choices=RULES)
     length: int | None = setting(
         None,
-        "steps of an episode, for episodes=fixed (the horizon, where there is one); on average, "
-        "for episodes=geometric",
+        "steps of an episode, for episodes=fixed (by default the horizon, if there is one); mean "
+        "number of steps, for episodes=geometric",
         low=1,
     )
     horizon: int | None = setting(
         None,
-        "steps to plan for: as many undiscounted backups, and a policy that depends on the time; "
-        "none: for ever",
+        "number of steps to plan for, by as many undiscounted backups, with a policy that depends "
+        "on the time; none: infinite horizon",
         low=1,
         high=2**53,
         only_with=("episodes", ("fixed",)),
     )
     ties: str = setting(
         "planner",
-        "which of several equally good actions is taken: as the planner is set (by default at "
-        "random, afresh in every plan of every run), or the one with the fewest visits in the "
-        "state so far, and of several such actions as the planner is set",
+        "which of several equally good actions is taken: by the setting of the planner (by default "
+        "at random, differently in every plan), or the one with the fewest visits in the state, "
+        "with remaining ties by the setting of the planner",
         choices=("planner", LEAST_TRIED),
     )
     rewards: str = setting(
         "learned",
-        "whether the mean rewards are learned, or known from the start, as some papers have it",
+        "whether the mean rewards are learned, or known from the start, as in some papers",
         choices=("learned", "known"),
     )
     planner: Planner | str | None = part(None, PLANNER_MEANING)
@@ -525,7 +525,7 @@ class OptimisticLearner(PlanningLearner):
     targets: str | None = setting(
         None,
         "how the exact planner places free mass: during the elimination, or jointly (slower); "
-        "by default as the planner is set, which is nested",
+        "by default by the setting of the planner, which is nested",
         choices=("nested", "vertex"),
     )
 

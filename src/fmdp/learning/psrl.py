@@ -19,9 +19,7 @@ from fmdp.model import FactoredMDP
 class PSRL(PlanningLearner):
     """Posterior sampling: plans for a model drawn from the posterior."""
 
-    c: float = setting(
-        0.75, "counts are divided by it: larger explores more", low=0.0, low_open=True
-    )
+    c: float = setting(0.75, "divisor of the counts: larger explores more", low=0.0, low_open=True)
     prior: float = setting(0.01, "Dirichlet parameter of every value before any count", low=1e-9)
 
     def tables(self, agent: Agent) -> FactoredMDP:
