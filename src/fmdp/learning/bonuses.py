@@ -9,6 +9,7 @@ import numpy as np
 
 from fmdp.errors import InvalidParameter
 from fmdp.model import Alike, Structure
+from fmdp.model.effects import RewardKind
 
 
 def with_reward_factors(
@@ -52,7 +53,9 @@ def with_reward_factors(
     added = tuple(tuple(sorted(scope)) for scope in scopes)
     effects = s.effects
     if effects is not None:
-        kinds = ["cost" if any(v >= s.m for v in scope) else "before" for scope in added]
+        kinds: list[RewardKind] = [
+            "cost" if any(v >= s.m for v in scope) else "before" for scope in added
+        ]
         effects = replace(
             effects,
             rewards=(*effects.rewards, *kinds),

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from fmdp._base.settings import setting
 from fmdp.learning.discounted import Discounted, plan_discount_setting
-from fmdp.learning.episodes import RULES, RULES_MEANING, EpisodeRule, Geometric
+from fmdp.learning.episodes import RULES, RULES_MEANING, EpisodeRule
 from fmdp.learning.psrl import PSRL
 from fmdp.model import Structure
 
@@ -37,5 +37,5 @@ class CPSRL(Discounted, PSRL):
 
     def rule(self, structure: Structure) -> EpisodeRule:
         if self.episodes == "geometric" and self.length is None:
-            return Geometric(1.0 - self.discount)
+            return EpisodeRule(chance=1.0 - self.discount)
         return super().rule(structure)

@@ -50,10 +50,10 @@ from fmdp.learning.absorbing import (
 from fmdp.learning.agent import Agent, Decision
 from fmdp.learning.discounted import Discounted
 from fmdp.learning.episodes import FOR_EVER
-from fmdp.learning.statistics import Floats
+from fmdp.learning.statistics import Floats, entries_of_pairs
 from fmdp.model import FactoredMDP, Structure
-from fmdp.model.entries import Index, entries_of
-from fmdp.model.spaces import encode, project, shown
+from fmdp.model.entries import Index
+from fmdp.model.spaces import encode, shown
 from fmdp.planning.exact.planner import Exact
 from fmdp.planning.plan import Planner
 from fmdp.planning.policies.policy import TablePolicy, array_in
@@ -88,29 +88,22 @@ def models_of(
     )
 
 
-@lru_cache(maxsize=8)  # used at every visit to an unknown entry
-def _pairs(structure: Structure) -> tuple[Index, Mask]:
-    """Return the entry of every factor at every pair, [m + l, S, A], and the allowed pairs, [S,
-    A]."""
-    s, entries = structure, entries_of(structure)
-    visited = np.empty((s.m + s.l, s.n_states * s.n_actions), dtype=np.int64)
-    for factor, scope in enumerate((*s.transition_scopes, *s.reward_scopes)):
-        rows = entries.first_row[factor] + project(s.sizes, scope)
-        visited[factor] = entries.entry_of_row[rows] if len(entries.entry_of_row) else rows
-    return visited.reshape(-1, s.n_states, s.n_actions), s.allowed_mask()
-
-
 def least_tried(structure: Structure, visits: Index, sure: Mask) -> tuple[Index, Mask]:
     """Return for every state the allowed action with the least visited unknown entry: [S].
 
     The second array [S] says whether there is such an action; if not, the action is any allowed
     one.
     """
-    visited, allowed = _pairs(structure)
-    tried = np.where(sure, _KNOWN, visits)[visited].min(axis=0)
-    tried[~allowed] = _FORBIDDEN
+    pairs = entries_of_pairs(structure, structure.m + structure.l)
+    tried = np.where(sure, _KNOWN, visits)[pairs].min(axis=0)
+    tried[~_allowed(structure)] = _FORBIDDEN
     actions: Index = tried.argmin(axis=1)
     return actions, tried.min(axis=1) < _KNOWN
+
+
+@lru_cache(maxsize=8)  # used at every visit to an unknown entry
+def _allowed(structure: Structure) -> Mask:
+    return structure.allowed_mask()
 
 
 class E3(Discounted):

@@ -11,7 +11,7 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,8 @@ from fmdp.model.naming import ListedNames, Numerals, are_numerals
 from fmdp.planning.plan import Planner
 from fmdp.planning.policies.policy import array_in
 from fmdp.planning.registry import PLANNERS
+
+Kind = TypeVar("Kind", bool, dict[str, Any], str)
 
 FORMAT = "fmdp-learner"
 VERSION = 3
@@ -85,7 +87,7 @@ def _compact(value: Any) -> Any:
 
 def read_structure(header: Any, arrays: Mapping[str, NDArray[Any]]) -> Structure:
     """Return the structure of a header, with the classes of alike rows in the array "alike"."""
-    values = {**as_object(header, "structure")}
+    values = {**as_type(header, "structure", dict)}
     constraints = values.pop("constraints", [])  # missing in older files
     if not isinstance(constraints, list):
         raise InvalidParameter(f"its 'constraints' must be a list; got {quoted(constraints)}")
@@ -153,7 +155,7 @@ def read_generator(state: Mapping[str, Any] | None) -> np.random.Generator | Non
     """Return a generator with this state."""
     if state is None:
         return None
-    name = as_text(state["bit_generator"], "bit_generator")
+    name = as_type(state["bit_generator"], "bit_generator", str)
     if name not in _BIT_GENERATORS:
         raise InvalidParameter(
             f"unknown bit generator {quoted(name)}; known are {', '.join(_BIT_GENERATORS)}"
@@ -209,22 +211,11 @@ def as_int(value: Any, name: str, low: int = 0, high: int = MOST_STEPS) -> int:
     return value
 
 
-def as_bool(value: Any, name: str) -> bool:
-    """Return the value; raise InvalidParameter unless it is a bool."""
-    if type(value) is not bool:
-        raise InvalidParameter(f"its {name!r} must be true or false; got {quoted(value)}")
-    return value
+_TYPES = {bool: "true or false", dict: "an object", str: "a text"}
 
 
-def as_object(value: Any, name: str) -> dict[str, Any]:
-    """Return the value; raise InvalidParameter unless it is a dictionary."""
-    if not isinstance(value, dict):
-        raise InvalidParameter(f"its {name!r} must be an object; got {quoted(value)}")
-    return value
-
-
-def as_text(value: Any, name: str) -> str:
-    """Return the value; raise InvalidParameter unless it is a string."""
-    if not isinstance(value, str):
-        raise InvalidParameter(f"its {name!r} must be a text; got {quoted(value)}")
+def as_type(value: Any, name: str, kind: type[Kind]) -> Kind:
+    """Return the value; raise InvalidParameter unless it is a bool, dict or str, as `kind` says."""
+    if type(value) is not kind:
+        raise InvalidParameter(f"its {name!r} must be {_TYPES[kind]}; got {quoted(value)}")
     return value

@@ -29,8 +29,8 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
@@ -77,11 +77,21 @@ class Episode:
     """[entries], or empty for no limit."""
 
 
+@dataclass(frozen=True)
 class EpisodeRule:
-    """The length and the limits of a new episode; unlimited unless a subclass overrides them."""
+    """The length and the limits of new episodes; unlimited by default."""
 
-    draws: ClassVar[bool] = False
-    """Whether it needs a generator."""
+    length: Callable[[int, int], int] = lambda k, previous: FOR_EVER
+    """(k, length of the previous episode) -> largest number of steps."""
+    limits: Callable[[Index], Index] = lambda visits: NO_LIMITS
+    """Visits at the start -> counts at which the episode ends: [entries], or empty for none."""
+    chance: float | None = None
+    """Probability that a geometric episode ends after each step; its length is drawn."""
+
+    @property
+    def draws(self) -> bool:
+        """Whether it needs a generator."""
+        return self.chance is not None
 
     def start(
         self,
@@ -90,17 +100,13 @@ class EpisodeRule:
         previous_length: int,
         generator: np.random.Generator | None = None,
     ) -> Episode:
-        """Return episode k = 1, 2, ...; the previous one took previous_length steps (1 for k =
-        1)."""
-        return Episode(self.steps(k, previous_length, generator), self.limits(visits))
-
-    def steps(self, k: int, previous: int, generator: np.random.Generator | None) -> int:
-        """Return the largest number of steps."""
-        return FOR_EVER
-
-    def limits(self, visits: Index) -> Index:
-        """Return the counts at which the episode ends: [entries], or empty for none."""
-        return NO_LIMITS
+        """Return episode k = 1, 2, ...; `previous_length` is 1 for k = 1."""
+        if self.chance is None:
+            steps = self.length(k, previous_length)
+        else:
+            assert generator is not None
+            steps = geometric_length(self.chance, generator.random())
+        return Episode(steps, self.limits(visits))
 
 
 def arithmetic_length(k: int, largest_scope: int) -> int:
@@ -146,70 +152,6 @@ def geometric_length(chance: float, uniform: float) -> int:
     return max(1, math.ceil(steps)) if steps < FOR_EVER else FOR_EVER
 
 
-@dataclass(frozen=True)
-class Growing(EpisodeRule):
-    def steps(self, k: int, previous: int, generator: np.random.Generator | None) -> int:
-        return k
-
-    def limits(self, visits: Index) -> Index:
-        return growing_limits(visits)
-
-
-@dataclass(frozen=True)
-class Arithmetic(EpisodeRule):
-    largest_scope: int
-
-    def steps(self, k: int, previous: int, generator: np.random.Generator | None) -> int:
-        return arithmetic_length(k, self.largest_scope)
-
-
-@dataclass(frozen=True)
-class Doubling(EpisodeRule):
-    def limits(self, visits: Index) -> Index:
-        return doubling_limits(visits)
-
-
-@dataclass(frozen=True)
-class Tsde(EpisodeRule):
-    def steps(self, k: int, previous: int, generator: np.random.Generator | None) -> int:
-        return previous + 1
-
-    def limits(self, visits: Index) -> Index:
-        return tsde_limits(visits)
-
-
-@dataclass(frozen=True)
-class Paced(Tsde):
-    def limits(self, visits: Index) -> Index:
-        return paced_limits(visits)
-
-
-@dataclass(frozen=True)
-class Fixed(EpisodeRule):
-    length: int
-
-    def steps(self, k: int, previous: int, generator: np.random.Generator | None) -> int:
-        return self.length
-
-
-@dataclass(frozen=True)
-class Geometric(EpisodeRule):
-    chance: float
-    draws: ClassVar[bool] = True
-
-    def steps(self, k: int, previous: int, generator: np.random.Generator | None) -> int:
-        assert generator is not None
-        return geometric_length(self.chance, generator.random())
-
-
-@dataclass(frozen=True)
-class UntilKnown(EpisodeRule):
-    enough: int
-
-    def limits(self, visits: Index) -> Index:
-        return known_limits(visits, self.enough)
-
-
 def ends_before_limits(rule: str) -> bool:
     """Return whether the limits of this rule are compared before a step and not after it."""
     return rule == BEFORE_DOUBLING
@@ -239,17 +181,21 @@ def episode_rule(
     name: str, length: int | None, structure: Structure, enough: int = 0
 ) -> EpisodeRule:
     """Return the rule of this name."""
+    if length is not None and name == "geometric":
+        return EpisodeRule(chance=1.0 / min(length, FOR_EVER))
     if length is not None:
-        return Geometric(1.0 / min(length, FOR_EVER)) if name == "geometric" else Fixed(length)
+        return EpisodeRule(lambda k, previous: length)
     if name == "arithmetic":
-        return Arithmetic(structure.max_scope_size)
-    return UntilKnown(enough) if name == "known" else _RULES[name]
+        return EpisodeRule(lambda k, previous: arithmetic_length(k, structure.max_scope_size))
+    if name == "known":
+        return EpisodeRule(limits=lambda visits: known_limits(visits, enough))
+    return _RULES[name]
 
 
 _RULES: dict[str, EpisodeRule] = {
-    "growing": Growing(),
-    "doubling": Doubling(),
-    BEFORE_DOUBLING: Doubling(),
-    "tsde": Tsde(),
-    "paced": Paced(),
+    "growing": EpisodeRule(lambda k, previous: k, growing_limits),
+    "doubling": EpisodeRule(limits=doubling_limits),
+    BEFORE_DOUBLING: EpisodeRule(limits=doubling_limits),
+    "tsde": EpisodeRule(lambda k, previous: previous + 1, tsde_limits),
+    "paced": EpisodeRule(lambda k, previous: previous + 1, paced_limits),
 }

@@ -31,10 +31,8 @@ from fmdp.learning.encoding import (
     FORMAT,
     MOST_STEPS,
     VERSION,
-    as_bool,
     as_int,
-    as_object,
-    as_text,
+    as_type,
     read_generator,
     read_planner,
     read_structure,
@@ -91,7 +89,7 @@ def _agent(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Agent:
     learner = _learner(header, arrays)
     model: FactoredMDP | None = None
     if learner.knows_model:
-        model = loads(as_text(header["model"], "model"), "its model")
+        model = loads(as_type(header["model"], "model", str), "its model")
         structure = model.structure
     else:
         structure = read_structure(header["structure"], arrays)
@@ -109,7 +107,7 @@ def _agent(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Agent:
         agent._planner = read_planner(header["planner"])  # the learner's defaults are included
     for name, array in counts.items():
         getattr(agent.statistics.counts, name)[:] = array
-    _restore(agent, as_object(header["state"], "state"), arrays)
+    _restore(agent, as_type(header["state"], "state", dict), arrays)
     return agent
 
 
@@ -118,7 +116,7 @@ def _learner(header: dict[str, Any], arrays: Arrays) -> Learner:
     parts = {}
     if header["learner_planner"] is not None:
         parts["planner"] = read_planner(header["learner_planner"])
-    settings = as_object(header["settings"], "settings")
+    settings = as_type(header["settings"], "settings", dict)
     if issubclass(kind, Follow) and settings.get("policy") == IN_THIS_FILE:
         content = array_in(arrays, "policy", "u", (None,))
         settings = {**settings, "policy": policy_from_bytes(content.tobytes(), "its policy")}
@@ -202,13 +200,13 @@ def _steps_counted(structure: Structure, visits: NDArray[Any]) -> set[float]:
 def _restore(agent: Agent, values: Mapping[str, Any], arrays: Arrays) -> None:
     for counter in fields(agent.counters):
         setattr(agent.counters, counter.name, as_int(values[counter.name], counter.name))
-    if not as_bool(values.get("rationed", True), "rationed"):  # missing in older files
+    if not as_type(values.get("rationed", True), "rationed", bool):  # missing in older files
         agent.plan_seconds = 0.0
     seed = values.get("tie_seed")  # missing in older files
     agent.tie_seed = None if seed is None else as_int(seed, "tie_seed", 0, _LARGEST_TIE_SEED)
     reason = values["reason"]
-    agent.planner_reason = None if reason is None else as_text(reason, "reason")
-    agent.memory = dict(as_object(values["memory"], "memory"))
+    agent.planner_reason = None if reason is None else as_type(reason, "reason", str)
+    agent.memory = dict(as_type(values["memory"], "memory", dict))
     warm = {}
     for name, array in arrays.items():
         head, _, rest = name.partition(".")
@@ -223,7 +221,7 @@ def _restore(agent: Agent, values: Mapping[str, Any], arrays: Arrays) -> None:
             as_int(values["length"], "length", 1, sys.maxsize),
             _limits(agent, arrays),
         )
-        taken, over = as_int(values["taken"], "taken"), as_bool(values["over"], "over")
+        taken, over = as_int(values["taken"], "taken"), as_type(values["over"], "over", bool)
         if taken >= decision.steps and not over:
             raise InvalidParameter(
                 f"its decision must be over after {decision.steps} steps; got {taken}"
@@ -232,7 +230,7 @@ def _restore(agent: Agent, values: Mapping[str, Any], arrays: Arrays) -> None:
     if values["drawn"] is not None:
         agent._drawn = _drawn(agent, values["drawn"])
     # Older files do not say whether the planner was prepared; it was if it had been called.
-    prepared = as_bool(values.get("prepared", agent.planner_calls > 0), "prepared")
+    prepared = as_type(values.get("prepared", agent.planner_calls > 0), "prepared", bool)
     if agent.planner is not None and (warm or prepared):
         agent.prepared.restore_warm_state(warm)
 

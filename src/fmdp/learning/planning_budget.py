@@ -42,16 +42,9 @@ def planner_for_learning(
 ) -> Chosen:
     """Return the default planner of a learner, and why it is not the exact one.
 
-    Parameters
-    ----------
-    structure
-        Structure to plan for.
-    memory_limit
-        In bytes; None is half of the free memory.
-    rationed
-        Whether the learner waits for expensive plans.
-    by_parts
-        Whether the planner solves independent parts separately.
+    With `rationed`, the learner waits for expensive plans. `by_parts` says whether the planner
+    solves independent parts separately. The memory limit is in bytes; None is half of the free
+    memory.
     """
     most = FIRST_SECONDS if rationed else UNRATIONED_SECONDS
     return choose_planner(
@@ -65,15 +58,7 @@ def planner_for_learning(
 def predicted_plan_seconds(structure: Structure, exact: bool, *, by_parts: bool = True) -> float:
     """Return the predicted seconds of one plan, including its tables.
 
-    Parameters
-    ----------
-    structure
-        Structure to plan for.
-    exact
-        Whether the planner sweeps over all states. The time of a linear program is not predicted;
-        only its tables are counted.
-    by_parts
-        Whether the planner solves independent parts separately.
+    The time of a linear program (not `exact`) is not predicted; only its tables are counted.
     """
     seconds = SECONDS_PER_CELL * structure.transition_starts[-1]
     if exact and too_many(structure, by_parts=by_parts) is None:
@@ -85,13 +70,6 @@ def steps_until_affordable(plan_seconds: float, plans: int, steps: int) -> int:
     """Return how many steps to take before one more plan fits into the budget, at least 1.
 
     The least n >= 1 with (plans + 1) plan_seconds <= FIRST_SECONDS + SECONDS_PER_STEP (steps + n).
-
-    Parameters
-    ----------
-    plan_seconds
-        Predicted seconds per plan; 0 for no limit.
-    plans, steps
-        Numbers so far.
     """
     missing = (plans + 1) * plan_seconds - FIRST_SECONDS
     return max(1, math.ceil(missing / SECONDS_PER_STEP) - steps)

@@ -135,7 +135,16 @@ class Statistics:
         TooLarge
             If there are too many joint states and actions.
         """
-        total: Index = self.visits[transition_entries_of_pairs(self.structure)].sum(axis=0)
+        s = self.structure
+        numbers = s.m * s.n_states * s.n_actions
+        if numbers > MOST_PAIRS:
+            raise TooLarge(
+                f"{shown(s.n_states)} joint states and {shown(s.n_actions)} joint actions of {s.m} "
+                f"factors make {shown(numbers)} counts of tries; at most {MOST_PAIRS} are allowed",
+                8 * numbers,
+                8 * MOST_PAIRS,
+            )
+        total: Index = self.visits[entries_of_pairs(s, s.m)].sum(axis=0)
         return total
 
     def record(
@@ -317,19 +326,14 @@ class Statistics:
 
 
 @lru_cache(maxsize=8)
-def transition_entries_of_pairs(structure: Structure) -> Index:
-    """Return the entry of every transition factor at every state and joint action: [m, S, A]."""
+def entries_of_pairs(structure: Structure, factors: int) -> Index:
+    """Return the entries of the first factors at every state and joint action: [factors, S, A].
+
+    Transition factors come first, then reward factors.
+    """
     s, entries = structure, entries_of(structure)
-    numbers = s.m * s.n_states * s.n_actions
-    if numbers > MOST_PAIRS:
-        raise TooLarge(
-            f"{shown(s.n_states)} joint states and {shown(s.n_actions)} joint actions of {s.m} "
-            f"factors make {shown(numbers)} counts of tries; at most {MOST_PAIRS} are allowed",
-            8 * numbers,
-            8 * MOST_PAIRS,
-        )
-    visited = np.empty((s.m, s.n_states * s.n_actions), dtype=np.int64)
-    for factor, scope in enumerate(s.transition_scopes):
+    pairs = np.empty((factors, s.n_states * s.n_actions), dtype=np.int64)
+    for factor, scope in enumerate((*s.transition_scopes, *s.reward_scopes)[:factors]):
         rows = entries.first_row[factor] + project(s.sizes, scope)
-        visited[factor] = entries.entry_of_row[rows] if len(entries.entry_of_row) else rows
-    return visited.reshape(s.m, s.n_states, s.n_actions)
+        pairs[factor] = entries.entry_of_row[rows] if len(entries.entry_of_row) else rows
+    return pairs.reshape(factors, s.n_states, s.n_actions)

@@ -64,43 +64,21 @@ class Undecided(Exception):
 
 @dataclass(frozen=True)
 class Optimum:
-    """A solution of the optimality equation, in integers over `scale`.
-
-    Attributes
-    ----------
-    bias
-        h of each group; the least is 0.
-    gaps
-        For each group the gap of each row; 0 if it is proved to be zero. The others have 64 correct
-        digits, and so has h, relative to its span.
-    scale
-        Denominator of the integers.
-    """
+    """A solution of the optimality equation, in integers over `scale`."""
 
     bias: list[int]
+    """h of each group; the least is 0. Right to 64 digits, relative to its span."""
     gaps: list[list[int]]
+    """The gap of each row of each group: proved to be 0, or right to 64 digits."""
     scale: int
 
 
 def solve(model: IntegerModel, start: Policy) -> Optimum | None:
-    """Return the optimum of a model by policy iteration.
+    """Return the optimum of a model by policy iteration; None if the best gain depends on the
+    state.
 
-    Parameters
-    ----------
-    model
-        The model.
-    start
-        A row for each group, preferably of a nearly optimal policy.
-
-    Returns
-    -------
-    Optimum or None
-        None if the gain of the best policy depends on the state.
-
-    Raises
-    ------
-    Undecided
-        If the limits of effort do not suffice.
+    `start` has a row for each group, preferably of a nearly optimal policy. Raises Undecided if the
+    limits of effort do not suffice.
     """
     policy = list(start)
     with decimal.localcontext(prec=DIGITS):
@@ -184,7 +162,7 @@ class _PolicyValues:
             abs(_gap(self.bias, self.gain, s, row)) for s, row in enumerate(self.rows)
         )
         for s, row in enumerate(self.rows):
-            fall = row.total * self.steps[s] - sum(w * self.steps[t] for t, w in row.weights)
+            fall = row.total * self.steps[s] - _weighted(row, self.steps)
             if s not in self.anchors and 2 * fall < row.total << _BITS:
                 raise Undecided  # the expected times are not certified
         longest = 2 * ((max(self.steps) >> _BITS) + 1)

@@ -24,14 +24,8 @@ Numbers = NDArray[Any]
 def relative_error(n: int, unit: float, roundings: int = 0) -> float:
     """Return a bound on the relative error of the results for n states.
 
-    Parameters
-    ----------
-    n
-        Number of states.
-    unit
-        Relative error of one operation.
-    roundings
-        Number of roundings that each given probability already carries.
+    `unit` is the relative error of one operation, and `roundings` the number of roundings that each
+    given probability already carries.
     """
     return unit * n * (8 * n + 2 * roundings + 16)
 
@@ -51,18 +45,12 @@ def stationary_law(chain: Numbers) -> Numbers:
 
 
 def expected_totals(inside: Numbers, leaving: Numbers, paid: Numbers) -> Numbers:
-    """Return the expected sums of what is paid until the chain leaves a set of states.
+    """Return the expected sums of payments until the chain leaves a set of states.
 
-    The solution v of v = paid + P v, v = 0 outside the set.
-
-    Parameters
-    ----------
-    inside
-        Probabilities of moving within the set, [n, n]; the diagonal is not used.
-    leaving
-        Probability of leaving the set in one step, [n].
-    paid
-        Payment per step, at least 0: [n] or, for several kinds of payment, [n, k].
+    The solution v of v = paid + P v, v = 0 outside the set. `inside` has the probabilities of
+    moving within the set, [n, n], the diagonal not used; `leaving` the probability of leaving it in
+    one step, [n]; `paid` the payment per step, at least 0: [n] or, for several kinds of payment,
+    [n, k].
     """
     work, leaving, paid = inside.copy(), leaving.copy(), paid.copy()
     n = len(work)

@@ -43,24 +43,16 @@ class Row:
 
 @dataclass(frozen=True, eq=False)
 class IntegerModel:
-    """Groups of equivalent states, and the distinct rows of each.
-
-    Attributes
-    ----------
-    rows
-        For each group the distinct rows of its actions.
-    group
-        [S]: the group of each state.
-    row
-        [S, A]: the number of the row of each action among those of its group.
-    reward_scale
-        Denominator of the rewards of the rows.
-    """
+    """Groups of equivalent states, and the distinct rows of each."""
 
     rows: list[list[Row]]
+    """For each group the distinct rows of its actions."""
     group: Indices
+    """[S]: the group of each state."""
     row: Indices
+    """[S, A]: the number of the row of each action among those of its group."""
     reward_scale: int
+    """Denominator of the rewards of the rows."""
 
 
 def integer_model(model: FactoredMDP, entry_limit: int) -> IntegerModel | None:
@@ -111,10 +103,7 @@ def _distinct(
     """Number the pairs that differ in state, row or reward; return also the first pair of each
     number."""
     key = states
-    for place in places:
-        key = np.unique(key * (int(place.max()) + 1) + place, return_inverse=True)[1]
-    for mean in means:
-        place = np.unique(mean, return_inverse=True)[1]
+    for place in (*places, *(np.unique(mean, return_inverse=True)[1] for mean in means)):
         key = np.unique(key * (int(place.max()) + 1) + place, return_inverse=True)[1]
     _, first, key = np.unique(key, return_index=True, return_inverse=True)
     return key, first

@@ -23,13 +23,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fmdp._base.progress import PartsReport
-from fmdp.measures.exact_gaps import closed_classes
 from fmdp.measures.gth import (
     Numbers,
     expected_totals,
     relative_error,
     stationary_law,
 )
+from fmdp.measures.reachability import closed_classes
 from fmdp.model.spaces import strides
 
 Mask = NDArray[np.bool_]
@@ -44,21 +44,14 @@ _ROUNDS = 10_000
 
 @dataclass(frozen=True)
 class Arithmetic:
-    """The kind of numbers that a search computes with.
-
-    Attributes
-    ----------
-    make
-        Makes a number from a float or a text.
-    unit
-        Relative error of one operation.
-    close
-        Relative distance of bounds at which the search stops.
-    """
+    """The kind of numbers that a search computes with."""
 
     make: Callable[[Any], Number]
+    """Makes a number from a float or a text."""
     unit: float
+    """Relative error of one operation."""
     close: float
+    """Relative distance of bounds at which the search stops."""
 
 
 class _BudgetExceeded(Exception):
@@ -81,20 +74,10 @@ class Effort:
 
 
 class SpanSearch:
-    """The search for one model.
+    """The search for one model; an action is tight if its gap is 0.
 
-    An action is tight if its gap is 0.
-
-    Parameters
-    ----------
-    transitions
-        [A, S, S].
-    bias
-        h >= 0, [S].
-    gaps
-        [S, A], at least 0; exactly 0 if the action is optimal.
-    roundings
-        Number of roundings that each probability and gap carries.
+    `transitions` is [A, S, S], `bias` h >= 0 [S], `gaps` [S, A], exactly 0 if the action is
+    optimal. `roundings` is the number of roundings that each probability and gap carries.
     """
 
     def __init__(
