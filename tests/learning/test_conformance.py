@@ -303,7 +303,7 @@ class Broken(fmdp.PSRL):
 
 @pytest.mark.parametrize("verb", ["act", "observe"])
 def test_act_and_observe_cannot_be_overridden(verb: str) -> None:
-    with pytest.raises(TypeError, match=f"defines {verb}, which nobody would call"):
+    with pytest.raises(TypeError, match=f"defines {verb}, which is never called"):
         type("Own", (Learner,), {verb: lambda self, state: (0,), "__doc__": "Acts by itself."})
 
 
@@ -312,7 +312,7 @@ def test_nor_by_a_class_beside() -> None:
         def act(self, state: Any) -> tuple[int, ...]:
             return (0,)
 
-    with pytest.raises(TypeError, match="defines act, which nobody would call"):
+    with pytest.raises(TypeError, match="defines act, which is never called"):
         type("Own", (Acting, fmdp.PSRL), {"__doc__": "Acts beside."})
 
 

@@ -12,7 +12,7 @@ import fmdp
 from fmdp._base.archives import pack, unpack
 from fmdp.errors import FmdpError, InvalidParameter
 from fmdp.experiments.spec import resolved_learner
-from fmdp.learning.files import FORMAT, VERSION
+from fmdp.learning.encoding import FORMAT, VERSION
 from fmdp.learning.learner import PlanningLearner
 from fmdp.learning.registry import LEARNERS
 from fmdp.model import FactoredMDP

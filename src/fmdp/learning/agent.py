@@ -108,7 +108,7 @@ class LearnerProtocol(Protocol):
     @property
     def ends_before_limits(self) -> bool: ...
     def owner(self) -> str: ...
-    def place(self) -> str: ...
+    def class_place(self) -> str: ...
     def as_dict(self) -> dict[str, Any]: ...
     def statistics_for(self, structure: Structure) -> Statistics: ...
     def planned_structure(self, structure: Structure) -> Structure: ...
@@ -192,8 +192,8 @@ class Agent:
 
     def __init_subclass__(cls, **arguments: Any) -> None:
         raise TypeError(
-            f"{cls.__name__} inherits from Agent, which is the library's own; what an algorithm "
-            f"does is said by a Learner"
+            f"{cls.__name__} inherits from Agent, which is final; write the algorithm as a subclass "
+            f"of Learner"
         )
 
     def __init__(
@@ -717,7 +717,7 @@ class Agent:
         header: dict[str, Any] = {
             "format": FORMAT,
             "version": VERSION,
-            "learner": learner.place(),
+            "learner": learner.class_place(),
             "settings": learner.setting_texts(structure),
             "learner_planner": planner_header(getattr(learner, "planner", None)),
             "planner": planner_header(self.planner),

@@ -42,7 +42,7 @@ class DORL(OptimisticLearner):
         super().check()
         constants = (self.transition_constant, self.reward_constant)
         if self.c != C and None not in constants:
-            transition, reward = (number_text(own) for own in constants if own is not None)
+            transition, reward = (number_text(value) for value in constants if value is not None)
             raise InvalidParameter(
                 f"the 'c' parameter of {self.owner()} stands in place of a constant that is not "
                 f"given; got c={number_text(self.c)}, transition_constant={transition} and "
@@ -51,7 +51,7 @@ class DORL(OptimisticLearner):
 
     def tables(self, agent: Agent) -> OptimisticTables:
         constants = (self.transition_constant, self.reward_constant)
-        transition, reward = (self.c if own is None else own for own in constants)
+        transition, reward = (self.c if value is None else value for value in constants)
         return confidence_tables(
             agent.statistics,
             t=agent.steps + 1,

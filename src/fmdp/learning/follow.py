@@ -146,7 +146,7 @@ class Follow(Learner):
         policy = self.policy
         if isinstance(policy, str) or isinstance(self.policy_for(structure), Rule):
             return super().setting_texts(structure)
-        texts = {own.name: own.show(getattr(self, own.name)) for own in self.parameters}
+        texts = {p.name: p.show(getattr(self, p.name)) for p in self.parameters}
         return {**texts, "policy": IN_THIS_FILE}
 
     def _policy_to_save(self, structure: Structure, played: Any) -> Any:

@@ -62,7 +62,7 @@ PLANNER_MEANING = (
 
 ROLES = ("learner", "upper", "lower", "baseline")
 
-_NOT_ASKED = ("act", "observe")
+_NEVER_CALLED = ("act", "observe")
 
 
 class Learner(Settings, ABC):
@@ -95,11 +95,11 @@ class Learner(Settings, ABC):
         super().__init_subclass__(**arguments)
         if cls.role not in ROLES:
             raise TypeError(f"the role of {cls.__name__} must be one of {', '.join(ROLES)}")
-        for name in _NOT_ASKED:
+        for name in _NEVER_CALLED:
             if hasattr(cls, name):
                 raise TypeError(
-                    f"{cls.__name__} defines {name}, which nobody would call: a learner says "
-                    f"what it does in decide(self, agent), and may look on in watch"
+                    f"{cls.__name__} defines {name}, which is never called: the algorithm belongs "
+                    f"into decide(self, agent), and watch sees every step"
                 )
 
     @abstractmethod
@@ -121,7 +121,7 @@ class Learner(Settings, ABC):
         rewards: Sequence[float],
         next_state: Sequence[int],
     ) -> None:
-        """Callback after every step, for algorithms that need more than counts.
+        """Process one step; called after every step, for algorithms that need more than counts.
 
         A learner that overrides it is run step by step, which is slower. Store values in
         `agent.memory`; call `agent.end_decision()` to be asked for a new decision.
@@ -233,7 +233,7 @@ class Learner(Settings, ABC):
         as the limit is reached."""
         return False
 
-    def place(self) -> str:
+    def class_place(self) -> str:
         """Return the name of the class in files: its registered name, or module:Class."""
         return LEARNERS.place(type(self))
 
@@ -596,7 +596,9 @@ def with_targets(planner: Any, targets: str | None) -> Planner:
     """Return the planner with a learner's `targets`; raise if the planner sets another value."""
     if targets is None:
         return planner  # type: ignore[no-any-return]
-    defaults = {own.name: own.default for own in fields(planner)} if is_dataclass(planner) else {}
+    defaults = (
+        {field.name: field.default for field in fields(planner)} if is_dataclass(planner) else {}
+    )
     if "targets" not in defaults:
         raise InvalidParameter(
             f"planner {planner.name} has no setting for the 'targets' parameter; got {targets}"
