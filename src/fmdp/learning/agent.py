@@ -192,7 +192,7 @@ class Agent:
 
     def __init_subclass__(cls, **arguments: Any) -> None:
         raise TypeError(
-            f"{cls.__name__} inherits from Agent, which is final; write the algorithm as a subclass "
+            f"{cls.__name__} inherits from Agent, which is final; write an algorithm as a subclass "
             f"of Learner"
         )
 
