@@ -120,7 +120,7 @@ def _learner(header: dict[str, Any], arrays: Arrays) -> Learner:
     if issubclass(kind, Follow) and settings.get("policy") == IN_THIS_FILE:
         content = array_in(arrays, "policy", "u", (None,))
         settings = {**settings, "policy": policy_from_bytes(content.tobytes(), "its policy")}
-    learner = kind.make(settings, **parts)
+    learner: Learner = kind.make(settings, **parts)
     if isinstance(learner, Follow):
         learner.refuse_to_import()
     return learner

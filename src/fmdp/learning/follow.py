@@ -167,7 +167,8 @@ def learner_of(given: object, owner: str) -> Learner | None:
     if isinstance(given, Learner):
         return given
     if isinstance(given, str) and not is_policy_file(given):
-        return LEARNERS.read(given)
+        learner: Learner = LEARNERS.read(given)
+        return learner
     if isinstance(given, type):
         raise InvalidParameter(
             f"{owner} needs a learner, not its class: {given.__name__}() makes one"
