@@ -16,7 +16,7 @@ from fmdp._base.settings import setting
 from fmdp.errors import InvalidParameter
 from fmdp.learning.agent import Agent, Decision
 from fmdp.learning.budgets import BudgetDoubling
-from fmdp.learning.learner import PlanningLearner, for_learning
+from fmdp.learning.learner import PlanningLearner, for_learning, require_planner
 from fmdp.model import Structure
 from fmdp.planning.plan import Planner
 from fmdp.planning.span import SpanConstrained
@@ -60,11 +60,8 @@ class SpanBudgeted(PlanningLearner):
             # The name alone sets no budget.
             object.__setattr__(self, "planner", None)
         super().check()
-        if self.planner is not None and not isinstance(self.planner, SpanConstrained):
-            raise InvalidParameter(
-                f"{self.owner()} plans under a span budget; got planner {self.planner.name}, "  # type: ignore[union-attr]
-                f"must be span"
-            )
+        reason = f"{self.owner()} plans under a span budget"
+        require_planner(self.planner, SpanConstrained, reason, "span")
         chosen = self._span_planner()
         if self.grows and getattr(self, "faithful", False):
             raise InvalidParameter(

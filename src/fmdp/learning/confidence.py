@@ -25,10 +25,10 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from fmdp._base.portable_math import log
-from fmdp.learning.statistics import Statistics
+from fmdp.learning.statistics import Floats, Statistics
 from fmdp.model import OptimisticTables, Structure
 from fmdp.model.entries import (
     Index,
@@ -36,8 +36,6 @@ from fmdp.model.entries import (
     split_reward_entries,
     split_transition_entries,
 )
-
-Floats = NDArray[np.float64]
 
 TRANSITION_CONSTANT = 18.0
 REWARD_CONSTANT = 12.0

@@ -39,8 +39,9 @@ from fmdp.learning.concentration import (
     laplace_width,
     peeling_term,
 )
-from fmdp.learning.confidence import Floats, scaled, shares_of, tables_of_boxes
+from fmdp.learning.confidence import scaled, shares_of, tables_of_boxes
 from fmdp.learning.sets import SetLearner
+from fmdp.learning.statistics import Floats
 from fmdp.model import OptimisticTables
 
 

@@ -29,7 +29,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from fmdp._base.settings import setting
 from fmdp.elimination.ties import TIE_TOLERANCE
@@ -39,12 +39,10 @@ from fmdp.learning.episodes import RULES, RULES_MEANING
 from fmdp.learning.learner import PlanningLearner
 from fmdp.learning.noise import Batches, no_batches, noise_variance, scaled_sums, with_batch
 from fmdp.learning.pooling import posterior
-from fmdp.learning.statistics import Statistics
+from fmdp.learning.statistics import Floats, Statistics
 from fmdp.model import FactoredMDP, Structure
 from fmdp.model.entries import Index, entries_of, split_cells, split_reward_entries
 from fmdp.planning.plan import Plan
-
-Floats = NDArray[np.float64]
 
 
 class Default(PlanningLearner):

@@ -50,6 +50,7 @@ from fmdp.learning.absorbing import (
 from fmdp.learning.agent import Agent, Decision
 from fmdp.learning.discounted import Discounted
 from fmdp.learning.episodes import FOR_EVER
+from fmdp.learning.learner import require_planner
 from fmdp.learning.statistics import Floats, entries_of_pairs
 from fmdp.model import FactoredMDP, Structure
 from fmdp.model.entries import Index
@@ -125,11 +126,8 @@ class E3(Discounted):
     def check_planner(self) -> None:
         """Raise InvalidParameter for a planner without a value of every state."""
         super().check_planner()
-        if self.planner is not None and not isinstance(self.planner, Exact):
-            raise InvalidParameter(
-                f"{self.owner()} compares values of single states; got planner "
-                f"{getattr(self.planner, 'name', self.planner)}, must be exact"
-            )
+        reason = f"{self.owner()} compares values of single states"
+        require_planner(self.planner, Exact, reason, "exact")
 
     def planned_structure(self, structure: Structure) -> Structure:
         return structure_with_absorbing_values(structure)

@@ -23,18 +23,16 @@ import numpy as np
 
 from fmdp.errors import InvalidParameter, TooLarge
 from fmdp.learning.agent import Agent, Decision
-from fmdp.learning.learner import PlanningLearner
+from fmdp.learning.learner import TABULAR, PlanningLearner, require_planner
 from fmdp.learning.statistics import Floats, Statistics
 from fmdp.model import FactoredMDP, Structure
 from fmdp.model.entries import Index
 from fmdp.model.naming import Assignment
 from fmdp.model.products import flat_structure
 from fmdp.model.spaces import encode, project, shown
-from fmdp.planning.exact.planner import Exact
 from fmdp.planning.plan import Planner
 from fmdp.planning.policies.policy import TablePolicy
 from fmdp.planning.policies.timed import TimedPolicy
-from fmdp.planning.span import SpanConstrained
 
 CELLS = 1 << 24
 """Largest number of counts, A S^2."""
@@ -91,12 +89,8 @@ class Flat(PlanningLearner):
     def check_planner(self) -> None:
         """Raise InvalidParameter for a planner without a table of the joint states."""
         super().check_planner()
-        planner = self.planner
-        if planner is not None and not isinstance(planner, Exact | SpanConstrained):
-            raise InvalidParameter(
-                f"{self.owner()} is flat: it plays a table of the joint states; got planner "
-                f"{getattr(planner, 'name', planner)}, must be exact or span"
-            )
+        reason = f"{self.owner()} is flat: it plays a table of the joint states"
+        require_planner(self.planner, TABULAR, reason, "exact or span")
 
     def statistics_for(self, structure: Structure) -> Statistics:
         cells = structure.n_actions * structure.n_states**2
@@ -112,7 +106,7 @@ class Flat(PlanningLearner):
 
     def planner_for(self, structure: Structure) -> tuple[Planner | None, str | None]:
         planner, reason = super().planner_for(structure)
-        if not isinstance(planner, Exact | SpanConstrained):
+        if not isinstance(planner, TABULAR):
             raise InvalidParameter(
                 f"{self.owner()} is flat: it needs the exact planner; {reason}; give "
                 f"planner=exact to try all the same"

@@ -30,7 +30,7 @@ from fmdp.learning.agent import Agent, Decision
 from fmdp.learning.confidence import all_or_nothing_tables
 from fmdp.learning.discounted import for_learning_discounted, refuse_horizon, with_discount
 from fmdp.learning.episodes import RULES, EpisodeRule, episode_rule
-from fmdp.learning.learner import OptimisticLearner
+from fmdp.learning.learner import OptimisticLearner, require_planner
 from fmdp.learning.planning_budget import planner_for_learning
 from fmdp.model import OptimisticTables, Structure
 from fmdp.model.spaces import shown
@@ -78,11 +78,8 @@ class FRmax(OptimisticLearner):
                 f"the 'form' parameter of {self.owner()}: under average reward whatever ever "
                 f"reaches heaven is best; form=heaven needs planner=exact,criterion=discounted"
             )
-        if planner is not None and not isinstance(planner, Exact):
-            raise InvalidParameter(
-                f"{self.owner()} with form=heaven plays a table of states; got planner "
-                f"{getattr(planner, 'name', planner)}, must be exact with criterion=discounted"
-            )
+        reason = f"{self.owner()} with form=heaven plays a table of states"
+        require_planner(planner, Exact, reason, "exact with criterion=discounted")
 
     def planned_structure(self, structure: Structure) -> Structure:
         return structure if self.form == "extreme" else structure_with_absorbing_values(structure)

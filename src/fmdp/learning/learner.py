@@ -55,6 +55,9 @@ TOLERANCE = 1e-3
 MAX_SWEEPS = 200
 """Limit for plans inside learners. Only sampled models with several chains reach it."""
 
+TABULAR = (Exact, SpanConstrained)
+"""Planners whose policies are tables of the joint states."""
+
 PLANNER_MEANING = (
     "the planner: an object such as fmdp.Exact(tolerance=1e-2), or a text such as "
     "'alp,basis=pairs'; by default exact if that is affordable, else approximate"
@@ -409,12 +412,9 @@ class PlanningLearner(Learner):
 
     def _check_ties(self, planner: Any) -> None:
         """Raise InvalidParameter if ties=least-tried and the planner has no table of states."""
-        if self.breaks_ties_by_tries and not isinstance(planner, Exact | SpanConstrained):
-            raise InvalidParameter(
-                f"the 'ties' parameter of {self.owner()}: {LEAST_TRIED} needs a planner with a "
-                f"table of the states; got planner {getattr(planner, 'name', planner)}, must be "
-                f"exact or span"
-            )
+        if self.breaks_ties_by_tries:
+            reason = f"the 'ties' parameter of {self.owner()}: {LEAST_TRIED} needs a planner with a"
+            require_planner(planner, TABULAR, f"{reason} table of the states", "exact or span")
 
     def agent_for(
         self,
@@ -514,7 +514,7 @@ class PlanningLearner(Learner):
             return 0.0
         return predicted_plan_seconds(
             structure,
-            isinstance(planner, Exact | SpanConstrained),
+            isinstance(planner, TABULAR),
             by_parts=isinstance(planner, Exact) and self.horizon is None,
         )
 
@@ -543,6 +543,13 @@ class OptimisticLearner(PlanningLearner):
         return with_targets(planner, self.targets), reason
 
 
+def require_planner(planner: Any, kinds: Any, reason: str, allowed: str) -> None:
+    """Raise InvalidParameter if the planner is given and is not of these kinds."""
+    if planner is not None and not isinstance(planner, kinds):
+        named = getattr(planner, "name", planner)
+        raise InvalidParameter(f"{reason}; got planner {named}, must be {allowed}")
+
+
 def for_learning(planner: Any, structure: Structure, max_sweeps: int = MAX_SWEEPS) -> Planner:
     """Return the planner with a learner's defaults for settings that are not given.
 
@@ -561,7 +568,7 @@ def for_learning(planner: Any, structure: Structure, max_sweeps: int = MAX_SWEEP
         changes["tolerance"] = TOLERANCE * total * steps
     # Linear programs set their own limit (alp.py), and a finite horizon is one.
     finite = getattr(planner, "criterion", None) == "finite"
-    iterated = isinstance(planner, Exact | SpanConstrained) and not finite
+    iterated = isinstance(planner, TABULAR) and not finite
     if iterated and planner.max_iterations is None:
         changes["max_iterations"] = max_sweeps
     changed: Planner = replace(planner, **changes) if changes else planner

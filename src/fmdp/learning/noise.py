@@ -16,11 +16,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from fmdp.learning.statistics import Statistics
-
-Floats = NDArray[np.float64]
+from fmdp.learning.statistics import Floats, Statistics
 
 
 class Batches(NamedTuple):

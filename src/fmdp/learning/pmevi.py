@@ -51,7 +51,7 @@ from fmdp.learning.agent import Agent, Decision
 from fmdp.learning.confidence import scaled, shares_of
 from fmdp.learning.flat import Flat
 from fmdp.learning.sets import SetLearner
-from fmdp.learning.statistics import Statistics
+from fmdp.learning.statistics import Floats, Statistics
 from fmdp.learning.ucrl2 import ucrl2_tables
 from fmdp.model import OptimisticTables, Structure
 from fmdp.model.entries import split_cells, split_transition_entries
@@ -61,7 +61,6 @@ from fmdp.planning.plan import Planner
 from fmdp.planning.policies.policy import array_in
 from fmdp.planning.projected import Projected, closed
 
-Floats = NDArray[np.float64]
 Index = NDArray[np.int64]
 
 STATES = 1 << 10

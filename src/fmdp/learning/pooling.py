@@ -33,14 +33,11 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fmdp._base.compiled import njit
-from fmdp.learning.statistics import Statistics
+from fmdp.learning.statistics import Floats, Statistics
 from fmdp.model import Structure
 from fmdp.model.entries import Index, entries_of
-
-Floats = NDArray[np.float64]
 
 CONCENTRATIONS = (4.0, 16.0, 64.0, 256.0, 1024.0)
 """kappa: how many samples of a row its pool is worth."""

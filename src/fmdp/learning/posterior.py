@@ -16,14 +16,11 @@ log G(a + 1) + log(U) / a (Marsaglia & Tsang 2000), which is exact for every a >
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fmdp._base.portable_math import exp, log
-from fmdp.learning.statistics import Statistics
+from fmdp.learning.statistics import Floats, Statistics
 from fmdp.model import FactoredMDP
 from fmdp.model.entries import Entries, split_cells, split_reward_entries
-
-Floats = NDArray[np.float64]
 
 
 def dirichlet_parameters(statistics: Statistics, c: float, prior: float) -> Floats:

@@ -33,7 +33,7 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from fmdp._base.portable_math import log
 from fmdp._base.settings import setting
@@ -42,10 +42,9 @@ from fmdp.learning.budgeted import SpanBudgeted
 from fmdp.learning.confidence import scaled, shares_of, tables_of_boxes
 from fmdp.learning.flat import Flat
 from fmdp.learning.sets import SetLearner
+from fmdp.learning.statistics import Floats
 from fmdp.learning.ucrl2 import reward_width
 from fmdp.model import OptimisticTables
-
-Floats = NDArray[np.float64]
 
 
 def bernstein_width(estimate: ArrayLike, visits: ArrayLike, log_term: ArrayLike) -> Floats:

@@ -11,16 +11,16 @@ FMDP. So targets=vertex and the approximate planner are refused.
 from __future__ import annotations
 
 from abc import abstractmethod
+from typing import Any
 
 from fmdp._base.settings import setting
 from fmdp.errors import InvalidParameter
 from fmdp.learning.agent import Agent
+from fmdp.learning.learner import TABULAR, require_planner
 from fmdp.learning.published import Published
 from fmdp.model import OptimisticTables, Structure
 from fmdp.model.spaces import shown
-from fmdp.planning.exact.planner import Exact
 from fmdp.planning.plan import Planner
-from fmdp.planning.span import SpanConstrained
 
 
 class SetLearner(Published):
@@ -38,15 +38,10 @@ class SetLearner(Published):
 
     def check_planner(self) -> None:
         """Raise InvalidParameter for a planner that does not take boxes and balls."""
-        planner = self.planner
-        if planner is None:
-            return
-        if not isinstance(planner, Exact | SpanConstrained):
-            raise InvalidParameter(
-                f"{self.owner()} plans over sets with upper ends; got planner "
-                f"{getattr(planner, 'name', planner)}, must be exact or span"
-            )
-        if planner.targets != "nested":
+        planner: Any = self.planner
+        reason = f"{self.owner()} plans over sets with upper ends"
+        require_planner(planner, TABULAR, reason, "exact or span")
+        if planner is not None and planner.targets != "nested":
             raise InvalidParameter(
                 f"{self.owner()} plans over sets with upper ends, whose corners are no targets; "
                 f"got targets={planner.targets}, must be nested"
@@ -57,7 +52,7 @@ class SetLearner(Published):
 
     def planner_for(self, structure: Structure) -> tuple[Planner | None, str | None]:
         planner, reason = super().planner_for(structure)
-        if not isinstance(planner, Exact | SpanConstrained):
+        if not isinstance(planner, TABULAR):
             raise InvalidParameter(
                 f"{self.owner()} plans over sets with upper ends, which need the exact planner; "
                 f"{shown(structure.n_states)} states are too many for it here ({reason}); give "

@@ -48,10 +48,10 @@ from fmdp.learning.concentration import (
     public_peeling_term,
     public_ucrl3_ends,
 )
-from fmdp.learning.confidence import Floats, scaled, shares_of, tables_of_boxes
+from fmdp.learning.confidence import scaled, shares_of, tables_of_boxes
 from fmdp.learning.flat import Flat
 from fmdp.learning.sets import SetLearner
-from fmdp.learning.statistics import Statistics
+from fmdp.learning.statistics import Floats, Statistics
 from fmdp.learning.ucrl2 import UCRL2
 from fmdp.model import OptimisticTables
 

@@ -28,15 +28,14 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from fmdp._base.portable_math import log
 from fmdp.learning.agent import Agent
 from fmdp.learning.confidence import scaled, shares_of, tables_of_balls
 from fmdp.learning.sets import SetLearner
+from fmdp.learning.statistics import Floats
 from fmdp.model import OptimisticTables
-
-Floats = NDArray[np.float64]
 
 
 def ball_radius(values: ArrayLike, visits: ArrayLike, log_term: ArrayLike) -> Floats:
