@@ -134,7 +134,8 @@ class LearnerProtocol(Protocol):
 class _Snapshot(NamedTuple):
     """The state of an agent before it decides."""
 
-    fields: dict[str, Any]
+    attributes: dict[str, Any]
+    """All attributes; what they refer to is copied below if a decision may change it."""
     counters: Counters
     memory: dict[str, Any]
     generator: Any
@@ -143,20 +144,6 @@ class _Snapshot(NamedTuple):
 
 _SOLVED = (Status.CONVERGED, Status.MULTICHAIN, Status.DISCOUNTED)
 """Statuses of plans whose policy is proved optimal."""
-
-_RESTORED = (
-    "decision",
-    "tie_seed",
-    "planner_reason",
-    "plan_seconds",
-    "_taken",
-    "_over",
-    "_table",
-    "_random",
-    "_planner",
-    "_prepared",
-)
-"""Attributes that a decision changes, besides counters, memory, generator and warm state."""
 
 
 @final
@@ -447,7 +434,7 @@ class Agent:
         """
         prepared, drawn = self._prepared, self.generator
         return _Snapshot(
-            fields={name: getattr(self, name) for name in _RESTORED},
+            attributes=dict(vars(self)),
             counters=replace(self.counters),
             memory=dict(self.memory),
             generator=None if drawn is None else drawn.bit_generator.state,
@@ -456,8 +443,7 @@ class Agent:
         )
 
     def _restore_snapshot(self, before: _Snapshot) -> None:
-        for name, value in before.fields.items():
-            setattr(self, name, value)
+        vars(self).update(before.attributes)
         self.counters = before.counters
         self.memory.clear()
         self.memory.update(before.memory)

@@ -42,7 +42,7 @@ from fmdp.learning.learner import Learner
 from fmdp.learning.registry import LEARNERS
 from fmdp.learning.statistics import Statistics
 from fmdp.model import FactoredMDP, Structure
-from fmdp.model.entries import entries_of, first_rows
+from fmdp.model.entries import Counts, entries_of, first_rows
 from fmdp.model.io.files import loads, path_of
 from fmdp.planning.policies.policy import array_in, policy_from_bytes
 from fmdp.planning.policies.randomised import LOTS
@@ -105,8 +105,8 @@ def _agent(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Agent:
     )
     if header["planner"] is not None:
         agent._planner = read_planner(header["planner"])  # the learner's defaults are included
-    for name, array in counts.items():
-        getattr(agent.statistics.counts, name)[:] = array
+    for array, saved in zip(agent.statistics.counts, counts, strict=True):
+        array[:] = saved
     _restore(agent, as_type(header["state"], "state", dict), arrays)
     return agent
 
@@ -137,7 +137,7 @@ def _known_rewards(empty: Statistics, arrays: Arrays) -> NDArray[np.float64]:
     return means
 
 
-def _checked_counts(structure: Structure, arrays: Arrays) -> dict[str, NDArray[Any]]:
+def _checked_counts(structure: Structure, arrays: Arrays) -> Counts:
     """Return the counts, after checking that some sequence of steps could have made them.
 
     Every step visits one entry of every factor and one value of that entry, and pays a reward
@@ -169,7 +169,7 @@ def _checked_counts(structure: Structure, arrays: Arrays) -> dict[str, NDArray[A
             f"its sums of rewards are outside the range [{float(lo[at])!r}, {float(hi[at])!r}] of "
             f"what was counted"
         )
-    return {"cells": cells, "visits": visits, "reward_sums": sums}
+    return Counts(cells, visits, sums)
 
 
 def _steps_counted(structure: Structure, visits: NDArray[Any]) -> set[float]:
