@@ -51,7 +51,7 @@ def random_knowledge(model: FactoredMDP, share: float, seed: int) -> KnownRows:
 
 
 def two_states() -> FactoredMDP:
-    """From the first surely to the second, for .2; the second is what nobody has seen."""
+    """Moves surely from the first state to the second, for .2; the second has no visits."""
     return FactoredMDP.from_factors(
         (2,), (1,), [([0], [[0.0, 1.0], [0.5, 0.5]])], [([0], [0.2, 0.7])]
     )
@@ -71,7 +71,7 @@ def test_the_models_by_hand() -> None:
 
 
 def test_elsewhere_spreads_along_the_scopes_and_no_further() -> None:
-    """b follows a, c is alone: what is unknown of a reaches b a step later, and never c."""
+    """b follows a, c is alone: unknown rows of a reach b one step later, and never c."""
     copy = [[1.0, 0.0], [0.0, 1.0]]
     model = FactoredMDP.from_factors(
         (2, 2, 2),
@@ -115,7 +115,7 @@ def test_the_truth_is_between_the_known_model_and_heaven(
 
 
 def test_the_theorem_has_a_control() -> None:
-    """What pays the middle of its range is no bound on either side."""
+    """With the middle of its range as pay the model is no bound on either side."""
     model = fmdp.problem("circle:3")
     known = random_knowledge(model, 0.5, 1)
     middle = [0.5 * (lo + hi) for lo, hi in model.structure.reward_ranges]
