@@ -21,7 +21,7 @@ from fmdp.model import Structure
 from fmdp.planning.plan import Planner
 from fmdp.planning.span import SpanConstrained
 
-GROWTH = 1.0
+GROWTH = 1.0  # default of the setting `growth`
 
 
 class SpanBudgeted(PlanningLearner):

@@ -11,9 +11,9 @@ ranges. By Azuma and Hoeffding, with probability 1 - rho for all n and all budge
 
     sum over n steps of (r_t - lambda_k)  <=  Q + (R + Q) sqrt(n/2 log(n (n + 1) j (j + 1) / rho)).
 
-More reward than that refutes Q, and the budget is doubled; so it never exceeds twice a sufficient
-Q. A budget that is too small may also promise little and never be refuted, so it has a lower limit
-that grows with time.
+More reward than that refutes Q, and the budget is doubled, so doubling never exceeds twice a
+sufficient Q. A budget that is too small may also promise little and never be refuted, so it has a
+lower limit that grows with time.
 """
 
 from __future__ import annotations

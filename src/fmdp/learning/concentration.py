@@ -25,7 +25,7 @@ from fmdp._base.portable_math import log
 
 Floats = NDArray[np.float64]
 
-ETA = 1.12
+ETA = 1.12  # growth of the time slices; the value of the papers
 
 
 def peeling_term(visits: ArrayLike, delta: ArrayLike) -> Floats:

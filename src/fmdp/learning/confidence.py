@@ -37,8 +37,8 @@ from fmdp.model.entries import (
     split_transition_entries,
 )
 
-TRANSITION_CONSTANT = 18.0
-REWARD_CONSTANT = 12.0
+TRANSITION_CONSTANT = 18.0  # of (delta_p), as in the paper
+REWARD_CONSTANT = 12.0  # of (delta_r), as in the paper
 
 
 def transition_log_terms(structure: Structure, t: int, rho: float) -> Floats:

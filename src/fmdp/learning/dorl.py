@@ -17,7 +17,7 @@ from fmdp.learning.confidence import REWARD_CONSTANT, TRANSITION_CONSTANT, confi
 from fmdp.learning.learner import OptimisticLearner
 from fmdp.model import OptimisticTables
 
-C = 0.03
+C = 0.03  # the constant of the paper's figure
 
 
 class DORL(OptimisticLearner):

@@ -38,7 +38,7 @@ from fmdp.errors import InvalidParameter
 from fmdp.model import Structure
 from fmdp.model.entries import NO_LIMITS, Index
 
-FOR_EVER = sys.maxsize
+FOR_EVER = sys.maxsize  # length of an episode without a limit
 
 OWN_RULES = ("growing", "paced")
 """Rules of this library, which may wait for an expensive plan; published rules never do."""

@@ -41,13 +41,14 @@ from fmdp.model.entries import Index, entries_of
 
 CONCENTRATIONS = (4.0, 16.0, 64.0, 256.0, 1024.0)
 """kappa: how many samples of a row its pool is worth."""
-INDEPENDENT_ODDS = 0.5
-"""Prior odds that a row is independent of its pool."""
+INDEPENDENT_PRIOR = 0.5
+"""Prior probability that a row is independent of its pool."""
 PRIOR_ROWS = 2.0
 """Number of rows that the prior odds of a factor count as."""
 ROW_WEIGHT = 1.0
 """Total weight of the prior of an independent row, in samples, uniform over the values."""
 ROUNDS = 3
+"""Rounds of empirical Bayes; each costs six likelihoods per row."""
 FACTORS = 40
 """Largest number of factors of a rising factorial that are multiplied; more could overflow."""
 SERIES = 16.0
@@ -108,7 +109,7 @@ def pooled(pools: Pools, counts: Floats, n_factors: int) -> Mixture:
         alone = counts + ROW_WEIGHT / n_values
         return Mixture(pools, np.ones((1, n_pools, 1)), alone[None])
     kappas = np.array(CONCENTRATIONS)
-    laws = np.array([INDEPENDENT_ODDS, *[(1.0 - INDEPENDENT_ODDS) / len(kappas)] * len(kappas)])
+    laws = np.array([INDEPENDENT_PRIOR, *[(1.0 - INDEPENDENT_PRIOR) / len(kappas)] * len(kappas)])
     odds = np.empty((len(laws), n_pools, n_rows))
     parameters = np.empty((len(laws), *counts.shape))
     _mixtures(counts, pools.factor, n_factors, kappas, laws, (odds, parameters))

@@ -55,7 +55,7 @@ _ROUNDS = 200
 """Largest number of policies of policy iteration."""
 _MODULAR_OPERATIONS = 1_000_000_000
 """Largest number of multiplications modulo primes of a proof of zero gaps: seconds."""
-_PRIMES_AT_ONCE = 64
+_PRIMES_AT_ONCE = 64  # vectorised; more would take more memory
 
 
 class Undecided(Exception):

@@ -28,7 +28,7 @@ Indices = NDArray[np.int64]
 Distribution = tuple[list[int], list[int]]
 """Steps in the joint index and integer weights of one row of a factor."""
 
-_PRIME = 2**31 - 1
+_PRIME = 2**31 - 1  # products of two residues fit into int64
 
 
 @dataclass(frozen=True)

@@ -62,7 +62,7 @@ STATE_LIMIT = 512
 EFFORT = 400_000
 """Default effort for all spans together: seconds. A state of a policy costs 1 with deterministic
 moves, else an eighth of the number of states of the policy."""
-_ENTRY_LIMIT = 2**24
+_ENTRY_LIMIT = 2**24  # of dense tables, S x S x A
 _INTEGER_ENTRIES = 2**22
 """Largest number of successors of all states and actions for a model in integers."""
 _DECIMAL_FIRST = 12
@@ -71,7 +71,7 @@ _DECIMAL_AT_ALL = 64
 """Largest number of states for which decimals are tried if doubles do not suffice."""
 _DECIMAL_COST = 8
 """Factor by which the effort is reduced with decimals."""
-_SEARCH_DIGITS = 60
+_SEARCH_DIGITS = 60  # of the decimals in the search
 _EPS = float(np.finfo(np.float64).eps)
 _DOUBLES = Arithmetic(float, _EPS, 1e-10)
 _DECIMALS = Arithmetic(Decimal, 10.0 ** (1 - _SEARCH_DIGITS), 1e-30)

@@ -26,10 +26,10 @@ from fmdp.planning.tabular.chains import policy_matrix
 
 Matrix = NDArray[np.float64]
 
-THRESHOLD = 0.25
+THRESHOLD = 0.25  # the usual distance in the definition of mixing times
 STATE_LIMIT = 2048
 """Default for the largest number of states."""
-_SQUARINGS = 52
+_SQUARINGS = 52  # beyond 2^52 steps rounding errors dominate
 _TIE = 1e-11  # with smaller rounding errors, distances this close to 1/4 equal 1/4
 
 

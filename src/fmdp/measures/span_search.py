@@ -39,7 +39,7 @@ Number = Any
 Bounds = tuple[Number, Number]
 PartialPolicy = dict[int, int]
 
-_ROUNDS = 10_000
+_ROUNDS = 10_000  # limit of policy iteration, in case rounding makes it cycle
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from fmdp.model import OptimisticTables
 from fmdp.testing.oracles.dense import Floats, allowed_table, assignments, scope_row
 from fmdp.testing.oracles.targets import by_elimination, optimistic_reward
 
-_MISSED = 1e-12
+_MISSED = 1e-12  # tolerance for rounding at the ends of an interval
 
 
 def box_corners(lower: Floats, upper: Floats) -> list[Floats]:

@@ -22,7 +22,7 @@ from fmdp.model import AtMost, FactoredMDP, Structure
 Floats = NDArray[np.float64]
 Actions = NDArray[np.int64]
 
-ENTRY_LIMIT = 2**27
+ENTRY_LIMIT = 2**27  # one gibibyte
 
 
 @dataclass(frozen=True, eq=False)
