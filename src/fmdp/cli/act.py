@@ -55,7 +55,7 @@ def act(
     afterwards. A policy over too many states is explained by what it is greedy for.
     """
     from fmdp.planning.explain.explanation import refuse_step
-    from fmdp.planning.policies.policy import load_policy
+    from fmdp.planning.policies.files import load_policy
     from fmdp.planning.policies.randomised import RandomisedPolicy
     from fmdp.planning.policies.timed import TimedPolicy
     from fmdp.problems import problem as problem_of

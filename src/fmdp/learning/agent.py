@@ -31,7 +31,7 @@ from fmdp.model import FactoredMDP, OptimisticTables, Structure
 from fmdp.model.entries import NO_LIMITS, NOT_COUNTED, Index
 from fmdp.model.naming import Assignment, ByName, ByNumber, Value
 from fmdp.model.spaces import strides, whole_number
-from fmdp.planning.plan import Plan, Planner, Prepared, Status, Tables, ready
+from fmdp.planning.plan import Plan, Planner, Prepared, ready
 from fmdp.planning.policies.playing import (
     MOST_ACTIONS,
     NO_ACTIONS,
@@ -39,9 +39,11 @@ from fmdp.planning.policies.playing import (
     Stretch,
     action_table,
 )
-from fmdp.planning.policies.policy import Policy, Rule, has_sizes_of
+from fmdp.planning.policies.policy import Policy, has_sizes_of
 from fmdp.planning.policies.randomised import RandomisedPolicy
+from fmdp.planning.policies.rule import Rule
 from fmdp.planning.policies.timed import TimedPolicy
+from fmdp.planning.status import Status, Tables
 
 if TYPE_CHECKING:
     from fmdp.learning.learner import Learner

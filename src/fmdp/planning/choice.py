@@ -22,13 +22,15 @@ from fmdp.model import FactoredMDP, Structure
 from fmdp.model.factored import check_model
 from fmdp.planning.evaluate import POLICY_GAIN_STATES, evaluate_exactly
 from fmdp.planning.exact.planner import Exact
-from fmdp.planning.parts import joint_bytes, parts_to_plan
-from fmdp.planning.plan import Plan, Planner, Progress, Status, middle_of_bounds, of_model
+from fmdp.planning.joining import parts_to_plan
+from fmdp.planning.limits import GRACE_SECONDS, tolerance_of
+from fmdp.planning.parts import joint_bytes
+from fmdp.planning.plan import Plan, Planner, of_model
 from fmdp.planning.policies.policy import keep_constraints
 from fmdp.planning.policies.timed import TimedPolicy
-from fmdp.planning.prepared import GRACE_SECONDS, tolerance_of
 from fmdp.planning.registry import planner_of
 from fmdp.planning.settings import refuse_targets
+from fmdp.planning.status import Progress, Status, middle_of_bounds
 
 EXACT_STATES = 1 << 22
 _WITHOUT_POLICY_GAIN = (Status.INTERRUPTED, Status.INFEASIBLE, Status.UNBOUNDED)

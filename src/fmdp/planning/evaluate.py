@@ -28,12 +28,12 @@ from fmdp.model.independence import Part
 from fmdp.model.spaces import decode, encode
 from fmdp.planning.exact import iteration
 from fmdp.planning.exact.acceleration import acceleration_for
-from fmdp.planning.joining import Whole, joint_status, sum_of_bounds
-from fmdp.planning.parts import parts_to_plan
-from fmdp.planning.plan import Progress, Status
-from fmdp.planning.policies.policy import Policy, Rule, TablePolicy, has_sizes_of
+from fmdp.planning.joining import Whole, joint_status, parts_to_plan, sum_of_bounds
+from fmdp.planning.limits import DEFAULT_SWEEPS, tolerance_of
+from fmdp.planning.policies.policy import Policy, TablePolicy, has_sizes_of
+from fmdp.planning.policies.rule import Rule
 from fmdp.planning.policies.timed import TimedPolicy
-from fmdp.planning.prepared import DEFAULT_SWEEPS, tolerance_of
+from fmdp.planning.status import Progress, Status
 
 POLICY_GAIN_STATES = 1 << 16
 """Largest model for which a plan reports the gain of its own policy."""

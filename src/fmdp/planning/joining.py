@@ -18,9 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fmdp.model import Structure
-from fmdp.model.independence import Part
+from fmdp.model.independence import Part, independent_parts
 from fmdp.model.spaces import strides, weighted_index
-from fmdp.planning.plan import Status
+from fmdp.planning.status import Status
 
 Index = NDArray[np.int64]
 Bounds = tuple[float | None, float | None]
@@ -34,7 +34,20 @@ LIMITING = (
     Status.DISCOUNTED,
     Status.MULTICHAIN,
 )
-"""Statuses other than converged; the first one that a part has is that of the whole."""
+"""Statuses other than converged; the whole has the first one of these that a part has."""
+JOINT_PAIRS = 1 << 13
+"""Joint states times joint actions up to which a model is planned as a whole. Its sweeps then take
+less time than the overhead of a plan per part (measured on products of JAO and RiverSwim)."""
+MOST_JOINT_ACTIONS = 1 << 62
+"""Most joint actions of a model that is planned by parts: their indices must fit into int64."""
+
+
+def parts_to_plan(structure: Structure) -> tuple[Part, ...]:
+    """Return the parts to plan one by one; empty if the model is planned as a whole."""
+    pairs = structure.n_states * structure.n_actions
+    if pairs <= JOINT_PAIRS or structure.n_actions > MOST_JOINT_ACTIONS:
+        return ()
+    return independent_parts(structure)
 
 
 def joint_status(statuses: Iterable[Status]) -> Status:

@@ -26,34 +26,22 @@ from fmdp._base.parameters import quoted
 from fmdp.elimination.ties import Ties, plan_seed
 from fmdp.errors import InvalidParameter, TooLarge
 from fmdp.model import FactoredMDP, Structure
-from fmdp.model.independence import Part, independent_parts
-from fmdp.planning.joining import Whole, joint_status, rounded_sum, sum_of_bounds
-from fmdp.planning.plan import Plan, Prepared, Progress, Status, Tables
+from fmdp.model.independence import Part
+from fmdp.planning.joining import (
+    Whole,
+    joint_status,
+    parts_to_plan,
+    rounded_sum,
+    sum_of_bounds,
+)
+from fmdp.planning.plan import Plan, Prepared
 from fmdp.planning.policies.policy import TablePolicy
+from fmdp.planning.status import Progress, Status, Tables
 
-JOINT_PAIRS = 1 << 13
-"""Up to so many joint states times joint actions a model is planned as a whole: its sweeps take
-less time than the overhead of a plan per part (measured on products of JAO and RiverSwim)."""
-MOST_JOINT_ACTIONS = 1 << 62
-"""Joint actions of a table have numbers that fit into 64 bits."""
 _ARRAYS = 4
 """Arrays over the joint states while parts are put together: actions, bias, and a copy of each."""
 _NO_TIME = 1e-9
 """Time limit of a part where no time is left, in seconds; a limit must be above 0."""
-
-
-def parts_to_plan(structure: Structure) -> tuple[Part, ...]:
-    """Return the parts to plan one by one; nothing if the model is planned as a whole.
-
-    Parameters
-    ----------
-    structure
-        What is planned for.
-    """
-    pairs = structure.n_states * structure.n_actions
-    if pairs <= JOINT_PAIRS or structure.n_actions > MOST_JOINT_ACTIONS:
-        return ()
-    return independent_parts(structure)
 
 
 def joint_bytes(structure: Structure) -> int:

@@ -24,19 +24,17 @@ from fmdp.errors import InvalidParameter
 from fmdp.model import OptimisticTables, Structure
 from fmdp.model.structure import LARGEST_REWARD, check_structure
 from fmdp.planning.exact.iteration import Ending, Limits
-from fmdp.planning.plan import Plan, Planner, Status, Tables, middle_of_bounds
-from fmdp.planning.policies.policy import TablePolicy, array_in
+from fmdp.planning.limits import DEFAULT_SWEEPS, GRACE_SECONDS, deadline_of, tolerance_of
+from fmdp.planning.plan import Plan, Planner
+from fmdp.planning.policies.archive import array_in
+from fmdp.planning.policies.policy import TablePolicy
 from fmdp.planning.spans import marginals
+from fmdp.planning.status import Status, Tables, middle_of_bounds
 
 Vector = NDArray[np.float64]
 
-DEFAULT_SWEEPS = 100_000
-TOLERANCE = 1e-6
-"""Default gap of a plan's bounds, in units of `Structure.reward_unit`."""
 KINDS = ("plain", "nested", "vertex")
 """Of tables: what there is a backup and a warm vector for."""
-GRACE_SECONDS = 1.0
-"""How long after a deadline or Ctrl-C the policy may still be made."""
 
 
 class EngineSettings(Protocol):
@@ -58,11 +56,6 @@ class EngineSettings(Protocol):
     def threads(self) -> int | None: ...
 
 
-def tolerance_of(tolerance: float | None, structure: Structure) -> float:
-    """The tolerance that is set, or the default in the unit of the model's rewards."""
-    return TOLERANCE * structure.reward_unit if tolerance is None else tolerance
-
-
 OwnSettings = TypeVar("OwnSettings", bound="EngineSettings")
 
 
@@ -79,13 +72,6 @@ def limits_of(settings: EngineSettings, structure: Structure, started: float) ->
     deadline = deadline_of(settings.max_seconds, started)
     tolerance = tolerance_of(settings.tolerance, structure)
     return Limits(tolerance, settings.max_iterations or DEFAULT_SWEEPS, deadline)
-
-
-def deadline_of(max_seconds: float | None, started: float) -> float | None:
-    """On time.monotonic's clock, with that of time.perf_counter at `started`."""
-    if max_seconds is None:
-        return None
-    return time.monotonic() + max_seconds - (time.perf_counter() - started)
 
 
 class PreparedOnEngine:

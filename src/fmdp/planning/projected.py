@@ -34,17 +34,13 @@ from fmdp.errors import InvalidParameter
 from fmdp.model import FactoredMDP, OptimisticTables, Structure
 from fmdp.planning.exact import iteration
 from fmdp.planning.exact.planner import Exact, PreparedExact
-from fmdp.planning.plan import Plan, Progress, Tables, middle_of_bounds
+from fmdp.planning.limits import tolerance_of
+from fmdp.planning.plan import Plan
 from fmdp.planning.policies.policy import TablePolicy
-from fmdp.planning.prepared import (
-    engine_stats,
-    limits_of,
-    tolerance_of,
-    unprepared,
-    with_tolerance,
-)
+from fmdp.planning.prepared import engine_stats, limits_of, unprepared, with_tolerance
 from fmdp.planning.span import DAMPINGS
 from fmdp.planning.spans import span
+from fmdp.planning.status import Progress, Tables, middle_of_bounds
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]

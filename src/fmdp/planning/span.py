@@ -34,16 +34,8 @@ from fmdp.model import FactoredMDP, Structure
 from fmdp.model.factored import check_model
 from fmdp.model.structure import check_structure
 from fmdp.planning.exact import iteration
-from fmdp.planning.plan import (
-    Plan,
-    Planner,
-    Progress,
-    Status,
-    Tables,
-    middle_of_bounds,
-    of_model,
-)
-from fmdp.planning.policies.policy import array_in
+from fmdp.planning.plan import Plan, Planner, of_model
+from fmdp.planning.policies.archive import array_in
 from fmdp.planning.prepared import (
     KINDS,
     PreparedOnEngine,
@@ -61,6 +53,7 @@ from fmdp.planning.settings import (
     tolerance_setting,
 )
 from fmdp.planning.spans import factored_spans, span
+from fmdp.planning.status import Progress, Status, Tables, middle_of_bounds
 
 Vector = NDArray[np.float64]
 Budget = float | tuple[float, ...]

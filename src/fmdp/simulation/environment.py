@@ -30,7 +30,8 @@ from fmdp.model.factored import check_model
 from fmdp.model.naming import Assignment, are_numerals, positions_are_clear
 from fmdp.model.spaces import encode
 from fmdp.planning.policies.playing import Stretch
-from fmdp.planning.policies.policy import as_action, only_ints
+from fmdp.planning.policies.policy import only_ints
+from fmdp.planning.policies.rule import as_action
 from fmdp.simulation import kernels
 from fmdp.simulation.kernels import EXPECTED, FEW_VALUES, GAP, REWARD, STEPS
 from fmdp.simulation.luck import Luck

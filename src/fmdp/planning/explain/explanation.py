@@ -27,7 +27,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,7 +40,7 @@ from fmdp.model import FactoredMDP
 from fmdp.model.naming import Assignment, Value
 from fmdp.model.spaces import decode, encode, shown
 from fmdp.planning.evaluate import timed_values
-from fmdp.planning.exact.intervals import refuse_without_intervals, tables_of
+from fmdp.planning.exact.interval_sets import refuse_without_intervals, tables_of
 from fmdp.planning.explain.one_state import (
     ActionSum,
     count_successors,
@@ -50,10 +50,12 @@ from fmdp.planning.explain.one_state import (
     values_of_table,
 )
 from fmdp.planning.explain.policy_bias import policy_bias, several_classes
-from fmdp.planning.plan import Plan
 from fmdp.planning.policies.policy import Policy, has_sizes_of
 from fmdp.planning.policies.timed import TimedPolicy
 from fmdp.planning.tabular.flat import rounding_of
+
+if TYPE_CHECKING:
+    from fmdp.planning.plan import Plan
 
 Floats = NDArray[np.float64]
 

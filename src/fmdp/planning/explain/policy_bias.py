@@ -42,9 +42,9 @@ from fmdp.planning.evaluate import DIRECT_STATES, TABULATED_STATES, action_table
 from fmdp.planning.exact import iteration
 from fmdp.planning.exact.acceleration import acceleration_for
 from fmdp.planning.exact.improvement import certified
-from fmdp.planning.plan import Status
+from fmdp.planning.limits import DEFAULT_SWEEPS
 from fmdp.planning.policies.policy import Policy
-from fmdp.planning.prepared import DEFAULT_SWEEPS
+from fmdp.planning.status import Status
 from fmdp.planning.tabular.chains import absorbed_costs
 from fmdp.planning.tabular.flat import Flat, chain_of, rounding_of, strongly_connected
 

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from fmdp.model import Structure
 from fmdp.model.entries import NO_LIMITS, NOT_COUNTED, NOT_JOINED, Counts, Entries, Index
 from fmdp.model.spaces import encode
-from fmdp.planning.policies.policy import Policy, Rule, TablePolicy
+from fmdp.planning.policies.policy import Policy, TablePolicy
+from fmdp.planning.policies.rule import Rule
 
 TABLE_STATES = 1 << 18
 """Up to here a policy that is no table becomes one, state by state as states are met."""

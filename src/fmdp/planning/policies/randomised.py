@@ -14,7 +14,7 @@ from __future__ import annotations
 import copy
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -23,19 +23,10 @@ from numpy.typing import NDArray
 from fmdp._base.parameters import Number, quoted
 from fmdp.errors import InvalidParameter
 from fmdp.model import Constraint, Structure
-from fmdp.model.constraints import check_constraints, combinations_in, from_plain, plain
+from fmdp.model.constraints import check_constraints, combinations_in, plain
 from fmdp.model.naming import Naming
-from fmdp.planning.policies.policy import (
-    Parts,
-    Policy,
-    array_in,
-    names_in,
-    naming_for,
-    policy_bytes,
-    policy_from_bytes,
-    sizes_in,
-    write_policy,
-)
+from fmdp.planning.policies.archive import Parts, policy_bytes, write_policy
+from fmdp.planning.policies.policy import Policy, naming_for
 
 AS_THE_BASE_SAYS = -1
 LOTS = 1 << 53
@@ -267,28 +258,3 @@ class ExploringPolicy(RandomisedPolicy):
 
     def __repr__(self) -> str:
         return f"ExploringPolicy({self.base!r}, {self.epsilon!r})"
-
-
-def from_archive(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> RandomisedPolicy:
-    """What a policy file of either kind holds."""
-    sizes = sizes_in(header)
-    told = header.get("constraints", [])
-    if not isinstance(told, list):
-        raise InvalidParameter(f"its constraints must be a list; got {quoted(told)}")
-    constraints = [from_plain(one) for one in told]
-    if header["kind"] == UniformPolicy.kind:
-        return UniformPolicy(*sizes, constraints)
-    held = array_in(arrays, "base", "u", (None,))
-    if held.dtype != np.uint8:
-        raise InvalidParameter(f"its part 'base' is of {held.dtype}; must be of uint8")
-    # A base is a function of the state: none inside another inside another.
-    base = policy_from_bytes(held.tobytes(), "its base", kinds=("table", "greedy"))
-    epsilon = header.get("epsilon")
-    if not isinstance(epsilon, int | float):
-        raise InvalidParameter(f"its epsilon must be a number; got {quoted(epsilon)}")
-    policy = ExploringPolicy(base, epsilon, constraints)
-    if (policy.state_sizes, policy.action_sizes) != sizes:
-        raise InvalidParameter("its base is a policy for other sizes than its header says")
-    if policy.naming != names_in(header):
-        raise InvalidParameter("its base is a policy for other names than its header says")
-    return policy

@@ -19,14 +19,8 @@ from fmdp._base.parameters import Integer, Number, quoted
 from fmdp.errors import InvalidParameter
 from fmdp.model.naming import ByName, ByNumber, Naming, Value
 from fmdp.model.spaces import count
-from fmdp.planning.policies.policy import (
-    Parts,
-    TablePolicy,
-    array_in,
-    sizes_in,
-    smallest_unsigned,
-    write_policy,
-)
+from fmdp.planning.policies.archive import Parts, array_in, sizes_in, write_policy
+from fmdp.planning.policies.policy import TablePolicy, smallest_unsigned
 
 _STEP = Integer("step", 0, "the step of the run", low=0)
 _DISCOUNT = Number("discount", 1.0, "what a step later counts", low=0.0, high=1.0)
