@@ -1,9 +1,9 @@
 """Sums over the independent parts of a model: bounds, functions of the state, policies.
 
-A model that falls into independent parts (model/independence.py) has gains, biases and values that
-are sums over the parts, and a policy that treats each part separately. The functions here go from
-the parts to the whole and back; functions and policies of the whole are arrays over the joint
-states, in C order.
+The gains, biases and values of a model with independent parts (model/independence.py) are sums over
+the parts, and some optimal policy treats each part separately. The functions here convert between
+the parts and the whole. Functions and policies of the whole are arrays over the joint states in C
+order.
 """
 
 from __future__ import annotations
@@ -51,39 +51,22 @@ def parts_to_plan(structure: Structure) -> tuple[Part, ...]:
 
 
 def joint_status(statuses: Iterable[Status]) -> Status:
-    """Return the status of a whole whose parts have these; converged only if all are.
-
-    Parameters
-    ----------
-    statuses
-        One per part.
-    """
+    """Return the status of a whole from those of its parts; converged only if all are."""
     known = {*statuses}
     return next((status for status in LIMITING if status in known), Status.CONVERGED)
 
 
 def sum_of_bounds(bounds: Sequence[Bounds]) -> Bounds:
-    """Return the sums of lower and of upper bounds, rounded outwards.
-
-    Parameters
-    ----------
-    bounds
-        A lower and an upper bound per part; a sum is None if one of its terms is.
-    """
+    """Return the sums of lower and of upper bounds, rounded outwards; None if a term is None."""
     lower = rounded_sum([low for low, _ in bounds], towards=-math.inf)
     upper = rounded_sum([high for _, high in bounds], towards=math.inf)
     return lower, upper
 
 
 def rounded_sum(values: Sequence[float | None], towards: float | None = None) -> float | None:
-    """Return the sum, rounded towards a side if one is given; None if a value is missing.
+    """Return the sum; None if a value is None.
 
-    Parameters
-    ----------
-    values
-        The terms.
-    towards
-        Minus infinity: the result is at most the exact sum. Infinity: it is at least that.
+    With `towards` minus infinity the result is at most the exact sum, with infinity at least.
     """
     known = [value for value in values if value is not None]
     if len(known) < len(values):
@@ -98,29 +81,15 @@ def rounded_sum(values: Sequence[float | None], towards: float | None = None) ->
 
 @dataclass(frozen=True, eq=False)
 class Whole:
-    """A structure together with its independent parts.
-
-    Attributes
-    ----------
-    structure
-        Of the whole model.
-    parts
-        Its independent parts.
-    """
+    """A structure together with its independent parts."""
 
     structure: Structure
     parts: tuple[Part, ...]
 
     def sum_over_states(self, values: Sequence[NDArray[Any]]) -> NDArray[Any]:
-        """Return f(s) = sum_p f_p(s_p) over the joint states.
-
-        Parameters
-        ----------
-        values
-            For each part an array over the part's own joint states.
-        """
+        """Return f(s) = sum_p f_p(s_p) over the joint states s; f_p is an array per part."""
         sizes = self.structure.state_sizes
-        # Axes of one value are left out: NumPy allows 64 axes at most.
+        # Axes of size 1 are left out because NumPy allows at most 64 axes.
         axes = [v for v in range(self.structure.m) if sizes[v] > 1]
         total = np.zeros([sizes[v] for v in axes], dtype=np.result_type(*values))
         for part, array in zip(self.parts, values, strict=True):
@@ -130,14 +99,9 @@ class Whole:
     def by_variable(
         self, values: Sequence[Sequence[Any] | None], constant: Any
     ) -> tuple[Any, ...] | None:
-        """Return one value per state variable; None if a part has none.
+        """Return one value per state variable from those of each part; None if a part has none.
 
-        Parameters
-        ----------
-        values
-            For each part one value per state variable of the part.
-        constant
-            For variables with a single value, which are in no part.
+        `constant` is for variables with a single value, which belong to no part.
         """
         ordered: list[Any] = [constant] * self.structure.m
         for part, values_of_part in zip(self.parts, values, strict=True):
@@ -148,13 +112,7 @@ class Whole:
         return tuple(ordered)
 
     def join_actions(self, actions: Sequence[NDArray[np.integer[Any]]]) -> Index:
-        """Return the joint action of every joint state.
-
-        Parameters
-        ----------
-        actions
-            For each part the number of the part's own joint action in each of its states.
-        """
+        """Return the joint action of every joint state from the table of each part's policy."""
         terms = [
             self.joint_actions(part)[chosen]
             for part, chosen in zip(self.parts, actions, strict=True)
@@ -162,42 +120,24 @@ class Whole:
         return self.sum_over_states(terms)
 
     def split_actions(self, actions: Index) -> list[Index] | None:
-        """Return the policy of each part; None if the action of a part depends on another part.
-
-        Parameters
-        ----------
-        actions
-            The joint action of every joint state.
-        """
-        tables = [self._own_actions(part, actions[self.joint_states(part)]) for part in self.parts]
+        """Return the policy of each part; None if the action of a part depends on another part."""
+        tables = [self._part_actions(part, actions[self.joint_states(part)]) for part in self.parts]
         return tables if np.array_equal(self.join_actions(tables), actions) else None
 
     def joint_states(self, part: Part) -> Index:
-        """Return the joint states in which all variables outside a part are at 0.
-
-        Parameters
-        ----------
-        part
-            One of the parts.
-        """
+        """Return the joint states in which all variables outside a part are 0."""
         steps = strides(self.structure.state_sizes)
         weights = [steps[v] for v in part.states] or [0]
         return weighted_index(part.structure.state_sizes, weights)
 
     def joint_actions(self, part: Part) -> Index:
-        """Return the joint actions in which all variables outside a part are at 0.
-
-        Parameters
-        ----------
-        part
-            One of the parts.
-        """
+        """Return the joint actions in which all variables outside a part are 0."""
         steps = strides(self.structure.action_sizes)
         weights = [steps[v - self.structure.m] for v in part.actions] or [0]
         return weighted_index(part.structure.action_sizes, weights)
 
-    def _own_actions(self, part: Part, joint: Index) -> Index:
-        """Return the number of the part's own joint action inside each joint action."""
+    def _part_actions(self, part: Part, joint: Index) -> Index:
+        """Return the index of the part's action inside each joint action."""
         sizes, m = self.structure.sizes, self.structure.m
         steps = strides(self.structure.action_sizes)
         numbers = np.zeros(len(joint), dtype=np.int64)
