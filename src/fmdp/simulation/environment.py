@@ -29,7 +29,7 @@ from fmdp.model.entries import Entries, entries_of
 from fmdp.model.factored import check_model
 from fmdp.model.naming import Assignment, are_numerals, positions_are_clear
 from fmdp.model.spaces import encode
-from fmdp.planning.policies.playing import Stretch
+from fmdp.planning.policies.playing import StepBatch
 from fmdp.planning.policies.policy import only_ints
 from fmdp.planning.policies.rule import as_action
 from fmdp.simulation import kernels
@@ -418,7 +418,7 @@ class Environment:
             gap,
         )
 
-    def play(self, stretch: Stretch, signals: Held | None = None) -> tuple[int, bool]:
+    def play(self, stretch: StepBatch, signals: Held | None = None) -> tuple[int, bool]:
         """Play in compiled code, for at most `ready()` steps.
 
         Parameters
