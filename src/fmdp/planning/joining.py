@@ -136,6 +136,16 @@ class Whole:
         weights = [steps[v - self.structure.m] for v in part.actions] or [0]
         return weighted_index(part.structure.action_sizes, weights)
 
+    def part_state(self, part: Part, state: int) -> int:
+        """Return the index of the part's state inside a joint state."""
+        sizes = self.structure.state_sizes
+        steps = strides(sizes)
+        own_steps = strides(part.structure.state_sizes)
+        return sum(
+            state // steps[variable] % sizes[variable] * step
+            for variable, step in zip(part.states, own_steps, strict=False)
+        )
+
     def _part_actions(self, part: Part, joint: Index) -> Index:
         """Return the index of the part's action inside each joint action."""
         sizes, m = self.structure.sizes, self.structure.m

@@ -11,7 +11,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,12 +32,10 @@ from fmdp.errors import InvalidParameter
 from fmdp.model import FactoredMDP, Structure
 from fmdp.model.factored import check_model
 from fmdp.model.naming import Assignment
+from fmdp.planning.explain.explanation import Explanation
 from fmdp.planning.policies.policy import Policy
 from fmdp.planning.registry import PLANNERS
 from fmdp.planning.status import Progress, Status, Tables
-
-if TYPE_CHECKING:
-    from fmdp.planning.explain.explanation import Explanation
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -143,7 +141,8 @@ class Plan:
         TooLarge
             If the values do not fit into memory. For a plan without a bias the policy is evaluated.
         """
-        from fmdp.planning.explain.explanation import explain_plan
+        # Imported on use: it loads the elimination engine.
+        from fmdp.planning.explain.explain import explain_plan
 
         return explain_plan(self, state, model, step)
 
