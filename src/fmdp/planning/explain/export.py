@@ -30,7 +30,9 @@ from fmdp.model import FactoredMDP
 from fmdp.model.naming import Naming, Value, Variables, are_numerals, listed_values
 from fmdp.model.spaces import count, strides
 from fmdp.planning.evaluate import POLICY_GAIN_STATES, evaluate_exactly
-from fmdp.planning.explain.trees import LEAF, MOST_STATES, PolicyTree, Tree, grow
+from fmdp.planning.explain.tree_growth import MOST_STATES, grow
+from fmdp.planning.explain.tree_kernels import LEAF
+from fmdp.planning.explain.trees import PolicyTree, Tree
 from fmdp.planning.policies.policy import TablePolicy
 from fmdp.planning.policies.randomised import RandomisedPolicy
 from fmdp.planning.policies.timed import TimedPolicy
