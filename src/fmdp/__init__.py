@@ -70,9 +70,11 @@ _HOME = {
     "apart": "fmdp.model",
     "at_most": "fmdp.model",
     "compare": "fmdp.experiments.comparison",
+    "confidence_tables": "fmdp.learning.confidence",
     "estimated_model": "fmdp.learning.estimate",
     "evaluate": "fmdp.simulation",
     "fit": "fmdp.logs",
+    "flatten": "fmdp.model",
     "forbid": "fmdp.model",
     "learn": "fmdp.simulation",
     "load": "fmdp.model",
@@ -84,6 +86,7 @@ _HOME = {
     "problem": "fmdp.problems",
     "reference_for": "fmdp.simulation",
     "register": "fmdp._base.registries",
+    "sample_model": "fmdp.learning.posterior",
     "save": "fmdp.model",
     "setting": "fmdp._base.settings",
     "simulate": "fmdp.simulation",
@@ -107,6 +110,7 @@ if TYPE_CHECKING:  # the same names for type checkers and editors; a test compar
     from fmdp.experiments.results import load_results as load_results
     from fmdp.learning.agent import Agent as Agent
     from fmdp.learning.agent import Decision as Decision
+    from fmdp.learning.confidence import confidence_tables as confidence_tables
     from fmdp.learning.cpsrl import CPSRL as CPSRL
     from fmdp.learning.dbn_ucrl import DBNUCRL as DBNUCRL
     from fmdp.learning.default import Default as Default
@@ -123,6 +127,7 @@ if TYPE_CHECKING:  # the same names for type checkers and editors; a test compar
     from fmdp.learning.opsrl import OPSRL as OPSRL
     from fmdp.learning.oracle import Oracle as Oracle
     from fmdp.learning.pmevi import PMEVI as PMEVI
+    from fmdp.learning.posterior import sample_model as sample_model
     from fmdp.learning.psrl import PSRL as PSRL
     from fmdp.learning.random import Random as Random
     from fmdp.learning.regal import REGAL as REGAL
@@ -147,6 +152,7 @@ if TYPE_CHECKING:  # the same names for type checkers and editors; a test compar
     from fmdp.model import Structure as Structure
     from fmdp.model import apart as apart
     from fmdp.model import at_most as at_most
+    from fmdp.model import flatten as flatten
     from fmdp.model import forbid as forbid
     from fmdp.model import load as load
     from fmdp.model import save as save
