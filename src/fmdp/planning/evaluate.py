@@ -22,7 +22,6 @@ from numpy.typing import NDArray
 
 from fmdp.elimination.backup import Backup, TimeUp, backup_for, check_clock
 from fmdp.elimination.rounding import rounding_allowance
-from fmdp.errors import InvalidParameter
 from fmdp.model import FactoredMDP
 from fmdp.model.independence import Part
 from fmdp.model.spaces import decode, encode
@@ -125,30 +124,10 @@ def evaluate_exactly(
 ) -> Evaluation:
     """Return certified bounds on a policy's gain, or on its value if it has a horizon.
 
-    Parameters
-    ----------
-    model
-        The model.
-    policy
-        One action for every state, or for every state and step.
-    tolerance
-        Largest gap between the bounds, in the unit of the reward; None is 1e-6 times the largest
-        range of a reward factor.
-    max_iterations
-        Most sweeps; None is 100,000.
-    max_seconds
-        Most seconds; None is no limit.
-    memory_limit
-        Most bytes; None is half of the free memory.
-    progress
-        A callback that receives intermediate results from time to time.
-
-    Raises
-    ------
-    InvalidParameter
-        If the policy is for other sizes, or plays a forbidden action.
-    TooLarge
-        If the evaluation does not fit into the memory limit.
+    The tolerance is the largest gap between the bounds in the unit of the reward; None is 1e-6
+    times the largest range of a reward factor. The default limits are 100,000 sweeps, no time
+    limit, and half of the free memory. Raises InvalidParameter if the policy is for other sizes or
+    plays a forbidden action, and TooLarge if the evaluation does not fit into the memory limit.
     """
     started = time.perf_counter()
     structure = model.structure
@@ -230,10 +209,8 @@ def _evaluate_parts(
     lower, upper = sum_of_bounds([(e.gain_lower, e.gain_upper) for e in evaluations])
     low, high = sum_of_bounds([e.gain_bounds or (e.gain_lower, e.gain_upper) for e in evaluations])
     # The evaluation of a part always has bounds, since its policy has no horizon.
-    assert lower is not None
-    assert upper is not None
-    assert low is not None
-    assert high is not None
+    assert lower is not None and upper is not None  # noqa: PT018
+    assert low is not None and high is not None  # noqa: PT018
     status = joint_status(e.status for e in evaluations)
     if upper - lower <= limits.tolerance and status is not Status.INTERRUPTED:
         status = Status.CONVERGED
@@ -401,15 +378,7 @@ def action_table(model: FactoredMDP, policy: Policy) -> NDArray[np.int64]:
     """
     structure = model.structure
     if isinstance(policy, TablePolicy):
-        if (policy.state_sizes, policy.action_sizes) != (
-            structure.state_sizes,
-            structure.action_sizes,
-        ):
-            raise InvalidParameter(
-                f"the policy is for state sizes {policy.state_sizes} and action sizes "
-                f"{policy.action_sizes}; the model has {structure.state_sizes} and "
-                f"{structure.action_sizes}"
-            )
+        has_sizes_of(policy, structure)
         actions = policy.actions.astype(np.int64)
     else:
         states = np.ndindex(*structure.state_sizes)

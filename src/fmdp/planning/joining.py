@@ -138,19 +138,24 @@ class Whole:
 
     def part_state(self, part: Part, state: int) -> int:
         """Return the index of the part's state inside a joint state."""
-        sizes = self.structure.state_sizes
-        steps = strides(sizes)
-        own_steps = strides(part.structure.state_sizes)
-        return sum(
-            state // steps[variable] % sizes[variable] * step
-            for variable, step in zip(part.states, own_steps, strict=False)
+        return int(
+            _restricted(state, self.structure.state_sizes, part.states, part.structure.state_sizes)
         )
 
     def _part_actions(self, part: Part, joint: Index) -> Index:
         """Return the index of the part's action inside each joint action."""
-        sizes, m = self.structure.sizes, self.structure.m
-        steps = strides(self.structure.action_sizes)
-        numbers = np.zeros(len(joint), dtype=np.int64)
-        for variable, step in zip(part.actions, strides(part.structure.action_sizes), strict=False):
-            numbers += joint // steps[variable - m] % sizes[variable] * step
+        variables = [v - self.structure.m for v in part.actions]
+        sizes = self.structure.action_sizes, part.structure.action_sizes
+        numbers: Index = np.zeros(len(joint), dtype=np.int64)
+        numbers += _restricted(joint, sizes[0], variables, sizes[1])
         return numbers
+
+
+def _restricted(
+    joint: Any, sizes: Sequence[int], variables: Sequence[int], part_sizes: Sequence[int]
+) -> Any:
+    """Return joint indices restricted to some variables, as indices over the sizes of a part."""
+    steps = strides(sizes)
+    # A part without variables has one variable of a single value.
+    pairs = zip(variables, strides(part_sizes), strict=False)
+    return sum(joint // steps[v] % sizes[v] * step for v, step in pairs)

@@ -175,19 +175,8 @@ class PreparedParts:
     ) -> Plan:
         """Plan with these tables part by part, each from its last solution.
 
-        Parameters
-        ----------
-        tables
-            A model, or the optimistic tables of a learner, with the structure that it was prepared
-            for.
-        tolerance
-            Of this plan; None is that of the settings.
-        ties
-            Replaces the tie breaking of the settings; every part gets a different seed.
-        progress
-            A callback that receives intermediate results from time to time, or None.
-        **how
-            Further arguments of the planner's `solve`.
+        `tolerance` and `ties` replace those of the settings; every part gets a different tie seed.
+        `how` contains further arguments of the planner's `solve`.
         """
         started = time.perf_counter()
         goal = self._tolerance if tolerance is None else tolerance

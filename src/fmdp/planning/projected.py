@@ -23,6 +23,7 @@ Cost of a sweep: two backups of the engine, each with all actions, and S^2 addit
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -147,14 +148,38 @@ class PreparedProjected(PreparedExact):
                 tolerance=tolerance,
                 progress=progress,
             )
+        one_factor = self.structure.m == 1
+        if not one_factor or not isinstance(tables, OptimisticTables) or tables.centre is None:
+            raise InvalidParameter(
+                f"planner {self.settings.name} takes balls around the rows of one factor; got "
+                f"{self.structure.m} factors and {type(tables).__name__}"
+            )
         ties = self.settings.tie_breaking if ties is None else ties
         settings = with_tolerance(self.settings, tolerance)
+        plan = self._solve_projected(tables, mitigation, distances, settings, ties, progress)
+        if plan.policy is None:
+            return plan
+        h = self._warm[settings.targets]
+        bias = h - h.min() if describe else None
+        return replace(
+            plan,
+            span=None if bias is None else span(bias),
+            bias=bias,
+            marginals=(h.copy(),) if marginals else None,
+        )
+
+    def _solve_projected(
+        self,
+        tables: OptimisticTables,
+        mitigation: Matrix,
+        distances: Matrix,
+        settings: Exact,
+        ties: Ties,
+        progress: Progress | None,
+    ) -> Plan:
+        """Return the plan without a bias, and leave u in the warm vector of the tables."""
+        assert tables.centre is not None
         structure = self.structure
-        if structure.m != 1 or not isinstance(tables, OptimisticTables) or tables.centre is None:
-            raise InvalidParameter(
-                f"planner {settings.name} takes balls around the rows of one factor; got "
-                f"{structure.m} factors and {type(tables).__name__}"
-            )
         started = time.perf_counter()
         limits = limits_of(settings, structure, started)
         estimate = FactoredMDP.trusted(structure, tables.centre, tables.rewards)
@@ -183,7 +208,6 @@ class PreparedProjected(PreparedExact):
             "mitigated_rows": int(np.count_nonzero(values < best)),
             **engine_stats(backup),
         }
-        bias = h - h.min() if describe else None
         return Plan(
             planner=settings.name,
             status=ending.status,
@@ -193,12 +217,9 @@ class PreparedProjected(PreparedExact):
             gain=middle_of_bounds(ending.lower, ending.upper, structure, limits.tolerance),
             gain_lower=ending.lower,
             gain_upper=ending.upper,
-            span=None if bias is None else span(bias),
             iterations=ending.sweeps,
             seconds=time.perf_counter() - started,
             ties=ties.name,
-            bias=bias,
-            marginals=(h.copy(),) if marginals else None,
             stats=stats,
             bounds_best_gain=False,
         )

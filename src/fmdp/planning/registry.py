@@ -31,13 +31,8 @@ PLANNERS: Registry[Planner] = Registry(
 def planner_of(given: object, owner: str) -> Planner | None:
     """Return a planner from what a user passes; None for None.
 
-    Parameters
-    ----------
-    given
-        None; an object with a method `prepare`; or a text NAME[,key=value...], as in
-        "alp,basis=pairs" and "my_module:MyPlanner,depth=3".
-    owner
-        The function that takes the planner, for messages.
+    It is an object with a method `prepare`, or a text NAME[,key=value...], as in "alp,basis=pairs"
+    and "my_module:MyPlanner,depth=3". `owner` is the function that takes it, for messages.
     """
     if given is None:
         return None

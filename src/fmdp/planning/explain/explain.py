@@ -120,22 +120,9 @@ def explain_plan(
 def explain_policy(model: FactoredMDP, policy: Policy, state: Assignment) -> Explanation:
     """Return the values of taking an action once and following the policy afterwards.
 
-    Parameters
-    ----------
-    model
-        The model.
-    policy
-        One action for every state.
-    state
-        As in `Structure.check_state`.
-
-    Raises
-    ------
-    InvalidParameter
-        If it is not a state, the policy may end in several recurrent classes after an action
-        there, or rounding leaves the values unknown.
-    TooLarge
-        If the policy cannot be evaluated exactly.
+    Raises InvalidParameter if it is not a state, the policy may end in several recurrent classes
+    after an action there, or rounding leaves the values unknown; TooLarge if the policy cannot be
+    evaluated exactly.
     """
     structure = model.structure
     checked = structure.check_state(state)
@@ -193,26 +180,7 @@ def explain_greedy(model: FactoredMDP, policy: Any, state: Assignment) -> Explan
 def explain_timed(
     model: FactoredMDP, policy: TimedPolicy, state: Assignment, step: int = 0
 ) -> Explanation:
-    """Return the values of the actions at a step of a horizon, following the policy afterwards.
-
-    Parameters
-    ----------
-    model
-        The model.
-    policy
-        A table for every step.
-    state
-        As in `Structure.check_state`.
-    step
-        Of the run, from 0; it uses stage `step` mod H.
-
-    Raises
-    ------
-    InvalidParameter
-        If it is not a state or not a step, or the policy is for other sizes.
-    TooLarge
-        If the policy cannot be evaluated exactly.
-    """
+    """Return the values of the actions at a step of a horizon, following the policy afterwards."""
     checked = model.structure.check_state(state)
     has_sizes_of(policy, model.structure)
     stage = policy.stage(step)

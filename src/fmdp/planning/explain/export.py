@@ -326,28 +326,11 @@ def exported(
 ) -> tuple[Iterator[str], str]:
     """Return the text of a policy in parts, and one line that describes it.
 
-    Parameters
-    ----------
-    policy
-        A table, or a policy that can be written out as one.
-    kind
-        "csv", "tree" or "python".
-    max_leaves
-        Most leaves of the tree; None is no limit.
-    max_error
-        Largest share of states in which the tree may be wrong; None is 0, or no limit if
-        `max_leaves` is given.
-    model
-        Provides the constraints of a smaller tree and is used to evaluate it. None uses the
-        constraints that the policy stores and evaluates nothing.
-
-    Raises
-    ------
-    TooLarge
-        If there are too many states.
-    InvalidParameter
-        If the policy is randomised, no tree is small enough, or a smaller tree is requested and the
-        constraints are not known.
+    `kind` is one of `KINDS`; for `max_leaves` and `max_error` see `grow`. The model provides the
+    constraints of a smaller tree and is used to evaluate it. None uses the constraints that the
+    policy stores and evaluates nothing. Raises TooLarge if there are too many states, and
+    InvalidParameter if the policy is randomised, no tree is small enough, or a smaller tree is
+    requested and the constraints are not known.
     """
     if kind == "csv":
         table = table_of(policy, MOST_ROWS)

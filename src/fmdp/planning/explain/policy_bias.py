@@ -75,25 +75,14 @@ _SIMULATED_STEPS = 2_000
 
 @dataclass(frozen=True, eq=False)
 class PolicyBias:
-    """The bias of a policy relative to one state.
-
-    Attributes
-    ----------
-    h
-        [S] in C order: h(s) minus h of the given state; 0 where it is not defined.
-    error
-        [S]: bound on the error of each number.
-    defined
-        [S]: whether the state leads to the same recurrent class as the given one and to no other.
-    gain
-        The gain of that class.
-    gain_error
-        Bound on the error of the gain.
-    """
+    """The bias of a policy relative to one state, and the gain, with bounds on their errors."""
 
     h: Floats
+    """[S] in C order: h(s) minus h of the given state; 0 where it is not defined."""
     error: Floats
+    """[S]: bounds on the errors of h."""
     defined: Mask
+    """[S]: whether the state leads to the same recurrent class as the given one and no other."""
     gain: float
     gain_error: float
 
@@ -101,12 +90,8 @@ class PolicyBias:
 def policy_bias(model: FactoredMDP, policy: Policy, state: int) -> PolicyBias:
     """Return the bias of a policy relative to a state, which is given by its index in C order.
 
-    Raises
-    ------
-    InvalidParameter
-        If several recurrent classes can be reached from the state, or the bias cannot be computed.
-    TooLarge
-        If there are too many states.
+    Raises InvalidParameter if several recurrent classes can be reached from the state, or the bias
+    cannot be computed; TooLarge if there are too many states.
     """
     structure = model.structure
     if structure.n_states > TABULATED_STATES:

@@ -70,27 +70,12 @@ def grow(
     max_error: float | None = None,
     constraints: Sequence[Constraint] = (),
 ) -> PolicyTree:
-    """Return the trees of a policy: exact, or cut down.
+    """Return the trees of a policy: exact, or cut down if a limit is given.
 
-    Parameters
-    ----------
-    policy
-        The policy. It must satisfy the constraints.
-    max_leaves
-        Most leaves of all trees together; None is no limit.
-    max_error
-        Largest share of states in which the trees may be wrong; None is 0, or no limit if
-        `max_leaves` is given.
-    constraints
-        Of the model. The actions of smaller trees are allowed in every state.
-
-    Raises
-    ------
-    TooLarge
-        If there are too many states, or values of a variable.
-    InvalidParameter
-        If no cut of the exact tree has so few leaves and so few wrong states, or satisfies the
-        constraints with so few leaves; or if the policy does not satisfy the constraints.
+    `max_leaves` limits the leaves of all trees together, `max_error` the share of wrong states. The
+    actions of smaller trees satisfy the constraints in every state. Raises InvalidParameter if no
+    cut of the exact tree satisfies all of these, or if the policy violates the constraints;
+    TooLarge if there are too many states or values.
     """
     sizes, action_sizes = policy.state_sizes, policy.action_sizes
     _refuse_large(sizes)

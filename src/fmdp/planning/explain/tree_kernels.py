@@ -57,7 +57,8 @@ def grow(
         if made + 2 > nodes.shape[0]:
             return done, made
         first, end = nodes[done, FIRST], nodes[done, END]
-        k = _count_labels(labels, samples, first, end, done, stamp, local, known, total)
+        states = samples[first:end]
+        k = _count_labels(labels, states, done, stamp, local, known, total)
         top = 0
         for j in range(1, k):
             if total[j] > total[top] or (total[j] == total[top] and known[j] < known[top]):
@@ -68,11 +69,11 @@ def grow(
         if k == 1:
             done += 1
             continue
-        _count_values(digits, labels, samples, first, end, local, offsets, counts, k)
+        _count_values(digits, labels, states, local, offsets, counts, k)
         variable, value, upto = _best_split(offsets, counts, total, before, k, end - first)
         if variable < 0:
-            variable, value = _relevant(digits, labels, steps, samples, first, end)
-        yes = _partition(digits, samples, scratch, first, end, variable, value, upto)
+            variable, value = _relevant(digits, labels, steps, states)
+        yes = _partition(digits, states, scratch, variable, value, upto)
         nodes[done, VARIABLE] = variable
         nodes[done, VALUE] = value
         nodes[done, UPTO] = upto
@@ -89,15 +90,7 @@ def grow(
 
 @njit(nogil=True)
 def _count_labels(
-    labels: Ints,
-    samples: Ints,
-    first: int,
-    end: int,
-    node: int,
-    stamp: Ints,
-    local: Ints,
-    known: Ints,
-    total: Ints,
+    labels: Ints, states: Ints, node: int, stamp: Ints, local: Ints, known: Ints, total: Ints
 ) -> int:
     """Number the k labels of a node, count their states in `total`, and return k.
 
@@ -105,8 +98,8 @@ def _count_labels(
     `local` belong to this node.
     """
     k = 0
-    for place in range(first, end):
-        y = labels[samples[place]]
+    for s in states:
+        y = labels[s]
         if stamp[y] != node:
             stamp[y] = node
             local[y] = k
@@ -119,21 +112,12 @@ def _count_labels(
 
 @njit(nogil=True)
 def _count_values(
-    digits: Any,
-    labels: Ints,
-    samples: Ints,
-    first: int,
-    end: int,
-    local: Ints,
-    offsets: Ints,
-    counts: Ints,
-    k: int,
+    digits: Any, labels: Ints, states: Ints, local: Ints, offsets: Ints, counts: Ints, k: int
 ) -> None:
     """Count the states of a node by value of each variable and label."""
     m = digits.shape[1]
     counts[: offsets[m] * k] = 0
-    for place in range(first, end):
-        s = samples[place]
+    for s in states:
         y = local[labels[s]]
         for v in range(m):
             counts[(offsets[v] + digits[s, v]) * k + y] += 1
@@ -174,46 +158,33 @@ def _best_split(
 
 @njit(nogil=True)
 def _partition(
-    digits: Any,
-    samples: Ints,
-    scratch: Ints,
-    first: int,
-    end: int,
-    variable: int,
-    value: int,
-    upto: int,
+    digits: Any, states: Ints, scratch: Ints, variable: int, value: int, upto: int
 ) -> int:
     """Move the states that answer yes to the front, keep both orders, and return their number."""
-    yes = 0
-    for place in range(first, end):
-        have = digits[samples[place], variable]
+    yes = rest = 0
+    for s in states:
+        have = digits[s, variable]
         if have == value or (upto == 1 and have < value):
-            scratch[first + yes] = samples[place]
+            states[yes] = s
             yes += 1
-    rest = yes
-    for place in range(first, end):
-        have = digits[samples[place], variable]
-        if not (have == value or (upto == 1 and have < value)):
-            scratch[first + rest] = samples[place]
+        else:
+            scratch[rest] = s
             rest += 1
-    samples[first:end] = scratch[first:end]
+    states[yes:] = scratch[:rest]
     return yes
 
 
 @njit(nogil=True)
-def _relevant(
-    digits: Any, labels: Ints, steps: Ints, samples: Ints, first: int, end: int
-) -> tuple[int, int]:
+def _relevant(digits: Any, labels: Ints, steps: Ints, states: Ints) -> tuple[int, int]:
     """Return a variable on which the action depends in an impure box, and its least value there.
 
     Changing one variable of a state to another value of the box leads to a state of the box.
     """
     for v in range(digits.shape[1]):
-        least = digits[samples[first], v] + 0
-        for place in range(first, end):
-            least = min(least, digits[samples[place], v] + 0)
-        for place in range(first, end):
-            s = samples[place]
+        least = digits[states[0], v] + 0
+        for s in states:
+            least = min(least, digits[s, v] + 0)
+        for s in states:
             if labels[s] != labels[s - (digits[s, v] - least) * steps[v]]:
                 return v, least
     return -1, 0

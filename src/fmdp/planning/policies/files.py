@@ -87,23 +87,10 @@ READERS: dict[str, Callable[[Header, Arrays], Policy]] = {
 def policy_from_bytes(
     content: bytes, label: str, structure: Structure | None = None, kinds: Sequence[str] = ()
 ) -> Any:
-    """Return the policy that `policy_bytes` has written.
+    """Return the policy that `policy_bytes` has written; raise FileProblem if it is not valid.
 
-    Parameters
-    ----------
-    content
-        Of the file.
-    label
-        What errors call the file.
-    structure
-        If given, the policy must have its sizes and names.
-    kinds
-        The kinds that are allowed; all if empty.
-
-    Raises
-    ------
-    FileProblem
-        If it does not contain such a policy.
+    `label` is what errors call the file. If a structure is given, the policy must have its sizes
+    and names. `kinds` are the allowed kinds, all if empty.
     """
 
     def expect(header: Header, shapes: Shapes) -> None:
