@@ -136,7 +136,7 @@ def evaluate_exactly(
     if isinstance(policy, TimedPolicy):
         limits = iteration.Limits(goal, max_iterations or policy.horizon, deadline)
         return _evaluate_timed(model, policy, limits, memory_limit, progress, started)
-    actions = action_table(model, policy)
+    actions = tabulated_actions(model, policy)
     parts = parts_to_plan(structure)
     tables = Whole(structure, parts).split_actions(actions) if parts else None
     if tables is not None:
@@ -304,21 +304,15 @@ def _evaluate_timed(
     )
 
 
+@dataclass(eq=False)
 class _Chain:
     """The chain of the policy, and its direct solution if it is small enough."""
 
-    def __init__(
-        self,
-        model: FactoredMDP,
-        actions: NDArray[np.int64],
-        tolerance: float,
-        deadline: float | None,
-    ) -> None:
-        self.model = model
-        self.actions = actions
-        self.tolerance = tolerance
-        self.deadline = deadline
-        self.bounds: tuple[NDArray[np.float64], NDArray[np.float64]] | None = None
+    model: FactoredMDP
+    actions: NDArray[np.int64]
+    tolerance: float
+    deadline: float | None
+    bounds: tuple[NDArray[np.float64], NDArray[np.float64]] | None = None
 
     def solve(self) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
         """Return lower and upper bounds of every state; None if the chain has too many entries."""
@@ -369,7 +363,7 @@ class _Chain:
         )
 
 
-def action_table(model: FactoredMDP, policy: Policy) -> NDArray[np.int64]:
+def tabulated_actions(model: FactoredMDP, policy: Policy) -> NDArray[np.int64]:
     """Return the joint action index of every state, in C order.
 
     A policy without a table is called for every state. A rule of the user is called twice, and

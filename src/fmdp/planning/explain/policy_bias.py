@@ -42,7 +42,7 @@ from fmdp.elimination.rounding import rounding_allowance
 from fmdp.errors import InvalidParameter, TooLarge
 from fmdp.model import FactoredMDP
 from fmdp.model.spaces import encode, project_some
-from fmdp.planning.evaluate import DIRECT_STATES, TABULATED_STATES, action_table
+from fmdp.planning.evaluate import DIRECT_STATES, TABULATED_STATES, tabulated_actions
 from fmdp.planning.exact import iteration
 from fmdp.planning.exact.acceleration import acceleration_for
 from fmdp.planning.exact.improvement import certified
@@ -101,7 +101,7 @@ def policy_bias(model: FactoredMDP, policy: Policy, state: int) -> PolicyBias:
             8 * structure.n_states,
             8 * TABULATED_STATES,
         )
-    actions = action_table(model, policy)
+    actions = tabulated_actions(model, policy)
     parts = parts_to_plan(structure)
     whole = Whole(structure, parts)
     tables = whole.split_actions(actions) if parts else None
