@@ -58,7 +58,7 @@ _HOME = {
     "Service": "fmdp.service",
     "SpanConstrained": "fmdp.planning.span",
     "Statistics": "fmdp.learning.statistics",
-    "Status": "fmdp.planning.plan",
+    "Status": "fmdp.planning.status",
     "Structure": "fmdp.model",
     "TSDE": "fmdp.learning.tsde",
     "TablePolicy": "fmdp.planning.policies.policy",
@@ -74,13 +74,14 @@ _HOME = {
     "estimated_model": "fmdp.learning.estimate",
     "evaluate": "fmdp.simulation",
     "fit": "fmdp.logs",
+    "flatten": "fmdp.model",
     "forbid": "fmdp.model",
     "learn": "fmdp.simulation",
     "load": "fmdp.model",
     "load_agent": "fmdp.learning.files",
-    "load_policy": "fmdp.planning.policies.policy",
+    "load_policy": "fmdp.planning.policies.files",
     "load_results": "fmdp.experiments.results",
-    "named": "fmdp.planning.policies.policy",
+    "named": "fmdp.planning.policies.rule",
     "plan": "fmdp.planning.choice",
     "problem": "fmdp.problems",
     "reference_for": "fmdp.simulation",
@@ -153,6 +154,7 @@ if TYPE_CHECKING:  # the same names for type checkers and editors; a test compar
     from fmdp.model import Structure as Structure
     from fmdp.model import apart as apart
     from fmdp.model import at_most as at_most
+    from fmdp.model import flatten as flatten
     from fmdp.model import forbid as forbid
     from fmdp.model import load as load
     from fmdp.model import save as save
@@ -163,14 +165,14 @@ if TYPE_CHECKING:  # the same names for type checkers and editors; a test compar
     from fmdp.planning.plan import Plan as Plan
     from fmdp.planning.plan import Planner as Planner
     from fmdp.planning.plan import Prepared as Prepared
-    from fmdp.planning.plan import Status as Status
+    from fmdp.planning.policies.files import load_policy as load_policy
     from fmdp.planning.policies.policy import Policy as Policy
     from fmdp.planning.policies.policy import TablePolicy as TablePolicy
-    from fmdp.planning.policies.policy import load_policy as load_policy
-    from fmdp.planning.policies.policy import named as named
     from fmdp.planning.policies.randomised import ExploringPolicy as ExploringPolicy
+    from fmdp.planning.policies.rule import named as named
     from fmdp.planning.policies.timed import TimedPolicy as TimedPolicy
     from fmdp.planning.span import SpanConstrained as SpanConstrained
+    from fmdp.planning.status import Status as Status
     from fmdp.problems import Problem as Problem
     from fmdp.problems import problem as problem
     from fmdp.service import Service as Service

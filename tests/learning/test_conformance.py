@@ -316,8 +316,8 @@ def test_nor_by_a_class_beside() -> None:
         type("Own", (Acting, fmdp.PSRL), {"__doc__": "Acts beside."})
 
 
-def test_nobody_inherits_from_agent() -> None:
-    with pytest.raises(TypeError, match="what an algorithm does is said by a Learner"):
+def test_agent_is_final() -> None:
+    with pytest.raises(TypeError, match="write an algorithm as a subclass of Learner"):
         type("Own", (fmdp.Agent,), {})
 
 

@@ -42,18 +42,21 @@ from fmdp.model.entries import NO_LIMITS, NOT_COUNTED, Index
 from fmdp.model.io.files import dumps, path_of
 from fmdp.model.naming import Assignment, ByName, ByNumber, Value
 from fmdp.model.spaces import strides, whole_number
-from fmdp.planning.plan import Plan, Planner, Prepared, Status, Tables, ready
+from fmdp.planning.plan import Plan, Planner, Prepared, ready
+from fmdp.planning.policies.archive import policy_bytes
 from fmdp.planning.policies.playing import (
     MOST_ACTIONS,
     NO_ACTIONS,
     ActionTable,
-    Stretch,
+    StepBatch,
     action_table,
 )
-from fmdp.planning.policies.policy import Policy, Rule, has_sizes_of, policy_bytes
+from fmdp.planning.policies.policy import Policy, has_sizes_of
 from fmdp.planning.policies.randomised import RandomisedPolicy
+from fmdp.planning.policies.rule import Rule
 from fmdp.planning.policies.timed import TimedPolicy
 from fmdp.planning.spans import marginals as marginals_of
+from fmdp.planning.status import Status, Tables
 
 
 @dataclass(frozen=True, eq=False)
@@ -597,7 +600,7 @@ class Agent:
 
     # ---- many steps at once ---------------------------------------------------------------------
 
-    def stretch(self, at_most: int) -> Stretch | None:
+    def stretch(self, at_most: int) -> StepBatch | None:
         """Return the next steps as precomputed actions, for loops that play many steps at once.
 
         Call `played` before any other method.
@@ -609,7 +612,7 @@ class Agent:
 
         Returns
         -------
-        Stretch | None
+        StepBatch | None
             The number of steps, their actions, and the counts that the loop updates. None if the
             next step has to be taken with `act` and `observe`.
         """
@@ -638,9 +641,9 @@ class Agent:
             drawn = self._joint(self._draw(policy, steps))
         counts = self.statistics.counts if self.learner.counts else NOT_COUNTED
         joined = self.statistics.joined
-        return Stretch(steps, self._table, drawn, counts, joined, decision.limits)
+        return StepBatch(steps, self._table, drawn, counts, joined, decision.limits)
 
-    def played(self, stretch: Stretch, taken: int) -> None:
+    def played(self, stretch: StepBatch, taken: int) -> None:
         """Record that steps of a stretch were played and counted.
 
         Parameters

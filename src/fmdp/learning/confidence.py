@@ -146,8 +146,8 @@ def confidence_tables(
 ) -> OptimisticTables:
     """Return the confidence set of Xu & Tewari (2020) as optimistic tables.
 
-    DORL and FSRL plan with it. It contains the true model at all steps together with probability 1
-    - rho for the default constants; smaller constants explore less and give up that guarantee.
+    DORL and FSRL plan with it. With the default constants it contains the true model at all steps
+    with probability 1 - rho; smaller constants explore less and give up that guarantee.
 
     Parameters
     ----------

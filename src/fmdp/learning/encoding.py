@@ -25,7 +25,7 @@ from fmdp.model.effects import effects_from_plain, effects_plain
 from fmdp.model.io.files import write_atomically
 from fmdp.model.naming import ListedNames, Numerals, are_numerals
 from fmdp.planning.plan import Planner
-from fmdp.planning.policies.policy import array_in
+from fmdp.planning.policies.archive import array_in
 from fmdp.planning.registry import PLANNERS
 
 Kind = TypeVar("Kind", bool, dict[str, Any], str)

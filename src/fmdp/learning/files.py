@@ -44,7 +44,8 @@ from fmdp.learning.statistics import Statistics
 from fmdp.model import FactoredMDP, Structure
 from fmdp.model.entries import Counts, entries_of, first_rows
 from fmdp.model.io.files import loads, path_of
-from fmdp.planning.policies.policy import array_in, policy_from_bytes
+from fmdp.planning.policies.archive import array_in
+from fmdp.planning.policies.files import policy_from_bytes
 from fmdp.planning.policies.randomised import LOTS
 
 Arrays = Mapping[str, NDArray[Any]]

@@ -68,22 +68,27 @@ def sample_rewards(statistics: Statistics, c: float, generator: np.random.Genera
 def sample_model(
     statistics: Statistics, c: float, prior: float, generator: np.random.Generator
 ) -> FactoredMDP:
-    """Draw a model from the posterior of the counts.
+    """Return a model that is drawn from the posterior, as PSRL does in every episode.
 
-    Rows are Dirichlet, and mean rewards normal and clipped to their range. Rows known to be alike
-    share one draw.
+    Every transition row is drawn from a Dirichlet distribution with parameters counts / c + prior.
+    Every mean reward is drawn from a normal distribution around the estimate, with standard
+    deviation sqrt(c / visits) times the range of the reward, and clipped to that range.
 
     Parameters
     ----------
     statistics
-        Counts, such as `agent.statistics`.
+        The counts, as in `agent.statistics`.
     c
-        Counts are divided by c, so a larger c explores more. With c = 1 rows come from the Bayesian
-        posterior.
+        Counts are divided by it, so that a larger value explores more; 0.75 in PSRL.
     prior
-        Dirichlet parameter of every value before any count, above 0.
+        Dirichlet parameter of every next value before any count; 0.01 in PSRL.
     generator
-        Generator to draw from, such as `agent.randomness`.
+        The source of random numbers, as in `agent.randomness`.
+
+    Returns
+    -------
+    FactoredMDP
+        A model of the same structure.
     """
     s = statistics.structure
     rows = sample_rows(dirichlet_parameters(statistics, c, prior), statistics.entries, generator)
