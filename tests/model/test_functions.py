@@ -242,7 +242,7 @@ def failing(name: str, values: Any) -> Any:
         ({"transition": lambda name, v: None}, '"pump" has no value None'),
         (
             {"transition": lambda name, v: [1.0]},
-            '1 probabilities; must be 3, one a value of "pump"',
+            '1 probabilities; must be 3, one per value of "pump"',
         ),
         (
             {"transition": lambda name, v: {"new": "all"}},

@@ -1,19 +1,16 @@
-"""Models from functions of named values: the tables are what the functions say.
+"""Models from functions of named values (`FactoredMDP.from_functions`).
 
     states = {"pump": ["new", "worn", "broken"], "price": ["low", "high"]}
     actions = {"crew": ["rest", "repair"]}
     parents = {"pump": ["pump", "crew"], "price": ["price"]}
 
-    def transition(name, values): ...          the law of the next value of a state variable
+    def transition(name, values): ...          the distribution of the next value of a variable
     reward = {"flow": (["pump", "price"], lambda values: ...)}
 
-`transition` is called once for every assignment of every scope, and so is the function of every
-reward factor: a table of n rows costs n calls. Values are handed over as they were listed, texts or
-numbers, by the name of their variable. `alike` gives a row the key of its class, for what is known
-of the rows before anything is known of what they hold: rows of one key are one row for a learner.
-
-What a function does wrong (it fails, reads a variable that is no parent, gives a value that there
-is not, a row that does not sum to 1) is one line that names the factor and the assignment.
+Every function is called once for each assignment of its scope, with the values as they were listed,
+by the name of their variable. If a function fails, reads a variable outside its scope, or returns
+an unknown value or a row that does not sum to 1, the error message names the factor and the
+assignment.
 """
 
 from __future__ import annotations
@@ -26,18 +23,17 @@ import numpy as np
 
 from fmdp.errors import InvalidModel, TooLarge, did_you_mean
 from fmdp.model.alike import Alike, classes_of_keys
+from fmdp.model.builder import Contents, contents_from_factors, variables_of
 from fmdp.model.constraints import Constraint, Forbidden
-from fmdp.model.factored import FactoredMDP
 from fmdp.model.forbidding import at_most as at_most_of
-from fmdp.model.forbidding import constraint_from_rules, several
+from fmdp.model.forbidding import constraint_from_rules, values_listed
 from fmdp.model.naming import NamedValues, Value, listed_values, plain_value
 from fmdp.model.noise import Noise
+from fmdp.model.scopes import scope_numbers
 from fmdp.model.spaces import FloatArray, IndexArray, all_assignments, count, items, shown
-from fmdp.model.structure import Structure
-from fmdp.model.tables import scope_numbers
 
 Values: TypeAlias = Mapping[str, Any]
-"""Variable -> value, as it was listed."""
+"""Values, as listed, by the name of their variable."""
 Transition: TypeAlias = Callable[[str, Values], Any]
 Reward: TypeAlias = Callable[[Values], float]
 RewardFactors: TypeAlias = (
@@ -48,11 +44,11 @@ RewardFactors: TypeAlias = (
 Rule: TypeAlias = Mapping[str, Any] | tuple[Sequence[str], Callable[[Values], bool]]
 
 MOST_CALLS = 1 << 22
-"""Of one function for the rows of one table."""
+"""Most calls of a function for one table."""
 
 
-class _Variables:
-    """Names and values of all variables, as they were listed, and the bare structure of them."""
+class _ListedVariables:
+    """The variables as a structure without factors, with their values as listed."""
 
     def __init__(self, states: Mapping[str, Any], actions: Mapping[str, Any]) -> None:
         listed = {}
@@ -71,38 +67,36 @@ class _Variables:
                         raise InvalidModel(
                             f'values of "{name}": {shown(value)} must be a text or a number'
                         )
-        self.structure = Structure(
-            tuple(len(listed[name]) for name in states),
-            tuple(len(listed[name]) for name in actions),
-            ((),) * len(states),
-            (),
-            state_names=tuple(states),
-            action_names=tuple(actions),
-            state_values=tuple(listed[name] for name in states),
-            action_values=tuple(listed[name] for name in actions),
+        self.structure = variables_of(
+            [len(listed[name]) for name in states],
+            [len(listed[name]) for name in actions],
+            tuple(states),
+            tuple(actions),
+            [listed[name] for name in states],
+            [listed[name] for name in actions],
         )
         self.listed: dict[str, Sequence[Value]] = dict(
             zip(self.structure.names, map(listed_values, self.structure.values), strict=True)
         )
 
     def index(self, name: str, value: Any, label: str) -> int:
-        """Return the position of a value, which may be given as it was listed or by its name."""
+        """Return the position of a value, given as it was listed or by its name."""
         variable, naming = self.structure.variable(name), self.structure.naming
-        own, number = naming.states, variable
+        variables, number = naming.states, variable
         if variable >= self.structure.m:
-            own, number = naming.actions, variable - self.structure.m
-        found = own.value_place(number, value)
-        if found is None:
+            variables, number = naming.actions, variable - self.structure.m
+        place = variables.value_place(number, value)
+        if place is None:
             names = self.structure.values[variable]
             near = did_you_mean(value, names[:1000]) if isinstance(value, str) else ""
             raise InvalidModel(
                 f'{label}: "{name}" has no value {shown(value)}; must be one of '
                 f"{', '.join(names[:12])}{', ...' if len(names) > 12 else ''}{near}"
             )
-        return found
+        return place
 
     def scope(self, given: Any, label: str) -> tuple[str, ...]:
-        """The names of a scope, checked; in the order in which it is given."""
+        """Return the names of the variables of a scope, in the given order."""
         numbers = scope_numbers(self.structure, given, label)
         rows = count(self.structure.scope_sizes(numbers))
         if rows > MOST_CALLS:
@@ -115,24 +109,24 @@ class _Variables:
         return tuple(self.structure.names[v] for v in numbers)
 
     def rows(self, scope: Sequence[str]) -> Iterator[NamedValues]:
-        """The values of every assignment of a scope, the last variable fastest."""
-        own = [self.listed[name] for name in scope]
-        for assignment in all_assignments([len(values) for values in own]):
+        """Yield the values of every assignment of a scope, the last variable fastest."""
+        listed = [self.listed[name] for name in scope]
+        for assignment in all_assignments([len(values) for values in listed]):
             yield NamedValues(
                 (name, values[value])
-                for name, values, value in zip(scope, own, assignment, strict=True)
+                for name, values, value in zip(scope, listed, assignment, strict=True)
             )
 
 
-def _asked(function: Callable[..., Any], label: str, values: NamedValues, *before: str) -> Any:
-    """What a function says, or one line on what is wrong with it."""
+def _call(function: Callable[..., Any], label: str, values: NamedValues, *before: str) -> Any:
+    """Call a function of the user, or raise InvalidModel with the assignment at which it fails."""
     if not callable(function):
         raise InvalidModel(f"{label} must be a function; got {shown(function)}")
     try:
         return function(*before, NamedValues(values))
     except Exception as error:
-        told = error.args[0] if isinstance(error, KeyError) and error.args else error
-        text = " ".join(str(told).split())
+        reason = error.args[0] if isinstance(error, KeyError) and error.args else error
+        text = " ".join(str(reason).split())
         raise InvalidModel(
             f"{_at(label, values)}: the function fails: {type(error).__name__}: {text}"
         ) from error
@@ -143,21 +137,21 @@ def _at(label: str, values: Values) -> str:
     return f"{label}, {where or 'empty scope'}"
 
 
-def _law(variables: _Variables, name: str, told: Any, label: str) -> list[float]:
-    """A row from what the function gave: probabilities by value or in order, or the one value."""
+def _row(variables: _ListedVariables, name: str, given: Any, label: str) -> list[float]:
+    """Return a row from probabilities by value, probabilities in order, or one certain value."""
     size = len(variables.listed[name])
-    if isinstance(told, Mapping):
+    if isinstance(given, Mapping):
         row = [0.0] * size
-        for value, probability in told.items():
+        for value, probability in given.items():
             row[variables.index(name, value, label)] += _number(probability, label)
         return row
-    if isinstance(told, list | tuple) or (isinstance(told, np.ndarray) and told.ndim):
-        if len(told) != size:
+    if isinstance(given, list | tuple) or (isinstance(given, np.ndarray) and given.ndim):
+        if len(given) != size:
             raise InvalidModel(
-                f'{label}: {len(told)} probabilities; must be {size}, one a value of "{name}"'
+                f'{label}: {len(given)} probabilities; must be {size}, one per value of "{name}"'
             )
-        return [_number(probability, label) for probability in told]
-    sure = variables.index(name, told, label)
+        return [_number(probability, label) for probability in given]
+    sure = variables.index(name, given, label)
     return [float(index == sure) for index in range(size)]
 
 
@@ -169,7 +163,7 @@ def _number(value: Any, label: str) -> float:
 
 
 def _transition(
-    variables: _Variables, parents: Mapping[str, Any], transition: Transition
+    variables: _ListedVariables, parents: Mapping[str, Any], transition: Transition
 ) -> tuple[list[tuple[str, ...]], list[FloatArray]]:
     names = variables.structure.state_names
     if not isinstance(parents, Mapping):
@@ -191,7 +185,7 @@ def _transition(
             )
         scope = variables.scope(parents[name], label)
         rows = [
-            _law(variables, name, _asked(transition, label, values, name), _at(label, values))
+            _row(variables, name, _call(transition, label, values, name), _at(label, values))
             for values in variables.rows(scope)
         ]
         scopes.append(scope)
@@ -200,9 +194,9 @@ def _transition(
 
 
 def _factors(
-    variables: _Variables, given: RewardFactors, what: str, sign: float
+    variables: _ListedVariables, given: RewardFactors, what: str, sign: float
 ) -> tuple[list[str], list[tuple[str, ...]], list[FloatArray]]:
-    """Names, scopes and means of reward factors, or of costs with sign -1."""
+    """Return names, scopes and means of reward factors, or of costs with sign -1."""
     parts: list[tuple[Any, ...]]
     if callable(given):
         parts = [(what, variables.structure.names, given)]
@@ -226,7 +220,7 @@ def _factors(
         label = f"{what} {index} ({shown(name)})"
         scope = variables.scope(scope_given, label)
         means = [
-            sign * _number(_asked(function, label, values), _at(label, values)) + 0.0
+            sign * _number(_call(function, label, values), _at(label, values)) + 0.0
             for values in variables.rows(scope)
         ]
         names.append(name)
@@ -236,7 +230,7 @@ def _factors(
 
 
 def _keys(
-    variables: _Variables,
+    variables: _ListedVariables,
     names: Sequence[str],
     scopes: Sequence[Sequence[str]],
     key_of: Callable[[str, Values], Hashable] | None,
@@ -246,7 +240,7 @@ def _keys(
         label = f'the class of a row of "{name}"'
         keys.append(
             [
-                None if key_of is None else _asked(key_of, label, values, name)
+                None if key_of is None else _call(key_of, label, values, name)
                 for values in variables.rows(scope)
             ]
         )
@@ -259,8 +253,8 @@ def _ranges(
     classes: Sequence[IndexArray],
     given: Mapping[str, tuple[float, float]],
 ) -> list[tuple[float, float]]:
-    """The ranges that are given, and of the others the least and the most in the table; one for
-    all factors that share a class of rows."""
+    """Return the given ranges, and by default the least and the largest mean of all factors that
+    share a class of rows."""
     if not isinstance(given, Mapping):
         raise InvalidModel(f"reward_ranges must be name -> (lo, hi); got {shown(given)}")
     for name in given:
@@ -271,30 +265,25 @@ def _ranges(
             )
     group = list(range(len(names)))
     owner: dict[int, int] = {}
-    for k, own in enumerate(classes):
-        for number in set(own.tolist()):
-            first = owner.setdefault(number, k)
-            old, new = group[k], group[first]
-            group = [new if one == old else one for one in group]
-    found = []
+    for k, numbers in enumerate(classes):
+        for number in set(numbers.tolist()):
+            old, new = group[k], group[owner.setdefault(number, k)]
+            group = [new if other == old else other for other in group]
+    ranges = []
     for k, name in enumerate(names):
-        together = [tables[j] for j in range(len(names)) if group[j] == group[k]]
-        found.append(
-            given.get(
-                name,
-                (
-                    float(min(table.min() for table in together)),
-                    float(max(table.max() for table in together)),
-                ),
-            )
+        means = [table for table, other in zip(tables, group, strict=True) if other == group[k]]
+        span = (
+            float(min(table.min() for table in means)),
+            float(max(table.max() for table in means)),
         )
-    return found
+        ranges.append(given.get(name, span))
+    return ranges
 
 
-def _forbidden(variables: _Variables, rules: Sequence[Rule]) -> list[Constraint]:
-    """Rules that are mappings are one constraint; each that is a function is one of its own."""
-    said: list[dict[str, list[str]]] = []
-    made: list[Constraint] = []
+def _forbidden(variables: _ListedVariables, rules: Sequence[Rule]) -> list[Constraint]:
+    """Return one constraint for all rules that are mappings, and one for each function."""
+    mappings: list[dict[str, list[str]]] = []
+    constraints: list[Constraint] = []
     for number, rule in enumerate(items(rules, "forbid")):
         label = f"forbid, rule {number}"
         if isinstance(rule, Mapping):
@@ -303,24 +292,23 @@ def _forbidden(variables: _Variables, rules: Sequence[Rule]) -> list[Constraint]
                 variables.scope([name], label)
                 names = variables.structure.values[variables.structure.variable(name)]
                 fits[name] = [
-                    names[variables.index(name, value, label)] for value in several(wanted)
+                    names[variables.index(name, value, label)] for value in values_listed(wanted)
                 ]
-            said.append(fits)
+            mappings.append(fits)
             continue
         parts = items(rule, f"{label}, a mapping or a pair (scope, function),")
         if len(parts) != 2:
             raise InvalidModel(f"{label} has {len(parts)} parts; must be (scope, function)")
-        looked_at = variables.scope(parts[0], label)
-        scope = tuple(sorted(map(variables.structure.variable, looked_at)))
+        scope = tuple(sorted(map(variables.structure.variable, variables.scope(parts[0], label))))
         in_order = [variables.structure.names[v] for v in scope]
-        table = [bool(_asked(parts[1], label, values)) for values in variables.rows(in_order)]
-        made.append(Forbidden(scope, np.array(table, dtype=np.bool_), f"forbid {number}"))
-    if said:
-        made.insert(0, constraint_from_rules(variables.structure, said, "forbid"))
-    return made
+        table = [bool(_call(parts[1], label, values)) for values in variables.rows(in_order)]
+        constraints.append(Forbidden(scope, np.array(table, dtype=np.bool_), f"forbid {number}"))
+    if mappings:
+        constraints.insert(0, constraint_from_rules(variables.structure, mappings, "forbid"))
+    return constraints
 
 
-def from_functions(
+def contents_from_functions(
     states: Mapping[str, Any],
     actions: Mapping[str, Any],
     parents: Mapping[str, Any],
@@ -338,23 +326,24 @@ def from_functions(
     noise: Noise | Sequence[Noise] | None = None,
     initial_state: Any = None,
     name: str = "",
-) -> FactoredMDP:
-    """`FactoredMDP.from_functions`, which says what the arguments are."""
-    variables = _Variables(states, actions)
+) -> Contents:
+    """Check the arguments of `FactoredMDP.from_functions` and compute the tables."""
+    variables = _ListedVariables(states, actions)
     bare = variables.structure
     scopes, tables = _transition(variables, parents, transition)
     reward_names, reward_scopes, means = _factors(variables, reward, "reward", 1.0)
-    more = _factors(variables, costs, "cost", -1.0)
-    for own, added in zip((reward_names, reward_scopes, means), more, strict=True):
-        own += added  # type: ignore[operator]
+    cost_names, cost_scopes, negated = _factors(variables, costs, "cost", -1.0)
+    reward_names += cost_names
+    reward_scopes += cost_scopes
+    means += negated
     classes = _keys(variables, bare.state_names, scopes, alike)
     reward_classes = _keys(variables, reward_names, reward_scopes, reward_alike)
     ranges = _ranges(
         reward_names, means, reward_classes, {} if reward_ranges is None else reward_ranges
     )
-    told = [*_forbidden(variables, forbid)]
+    rules = _forbidden(variables, forbid)
     if at_most is not None:
-        told.append(at_most_of(bare, at_most))
+        rules.append(at_most_of(bare, at_most))
     if isinstance(initial_state, Mapping):
         initial_state = {
             key: bare.values[bare.variable(key)][variables.index(key, value, "initial state")]
@@ -362,7 +351,7 @@ def from_functions(
             else value
             for key, value in initial_state.items()
         }
-    return FactoredMDP.over(
+    return contents_from_factors(
         bare,
         list(zip(scopes, tables, strict=True)),
         list(zip(reward_scopes, means, strict=True)),
@@ -373,5 +362,5 @@ def from_functions(
         initial_state=initial_state,
         name=name,
         alike=Alike(classes, reward_classes),
-        constraints=(*told, *items(constraints, "constraints")),
+        constraints=(*rules, *items(constraints, "constraints")),
     )

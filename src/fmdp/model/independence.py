@@ -26,8 +26,9 @@ from fmdp.model.constraints import Constraint
 from fmdp.model.factored import FactoredMDP
 from fmdp.model.intervals import Intervals
 from fmdp.model.optimistic import OptimisticTables
+from fmdp.model.scopes import Scope
 from fmdp.model.spaces import FloatArray
-from fmdp.model.structure import Scope, Structure
+from fmdp.model.structure import Structure
 
 T = TypeVar("T")
 

@@ -30,6 +30,7 @@ from fmdp.model.factored import FactoredMDP
 from fmdp.model.intervals import Intervals
 from fmdp.model.naming import default_names
 from fmdp.model.noise import Noise
+from fmdp.model.scopes import Scope
 from fmdp.model.spaces import (
     FloatArray,
     IndexArray,
@@ -40,7 +41,7 @@ from fmdp.model.spaces import (
     shown_tuple,
     whole_number,
 )
-from fmdp.model.structure import Scope, Structure
+from fmdp.model.structure import Structure
 from fmdp.model.tables import sort_rows
 
 T = TypeVar("T")

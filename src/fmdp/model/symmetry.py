@@ -30,8 +30,9 @@ from numpy.typing import NDArray
 
 from fmdp.errors import TooLarge
 from fmdp.model.factored import FactoredMDP
+from fmdp.model.scopes import Scope
 from fmdp.model.spaces import FloatArray
-from fmdp.model.structure import Scope, Structure
+from fmdp.model.structure import Structure
 
 Marks = NDArray[np.uint64]
 

@@ -15,10 +15,10 @@ import numpy as np
 
 from fmdp.errors import FileProblem, InvalidModel, TooLarge
 from fmdp.model.alike import Alike
+from fmdp.model.builder import Contents, contents_from_factors, variables_of
 from fmdp.model.conditions import Conditions, value_of
 from fmdp.model.constraints import MOST_ROWS, AtMost, Constraint, Forbidden
 from fmdp.model.effects import Effect, Effects, check_components
-from fmdp.model.factored import FactoredMDP
 from fmdp.model.fields import (
     array,
     is_array,
@@ -45,7 +45,8 @@ from fmdp.model.io.factors import (
 from fmdp.model.noise import Noise
 from fmdp.model.rules import inside, owners
 from fmdp.model.spaces import FloatArray, IndexArray, count, project, shown, strides
-from fmdp.model.structure import MAX_SIZE, Structure
+from fmdp.model.structure import Structure
+from fmdp.model.variables import MAX_SIZE
 
 FORMAT = "fmdp-model"
 VERSIONS = (1, 2)
@@ -53,7 +54,7 @@ _TOP = ("name", "rewards", "initial_state", "groups")
 _KNOWLEDGE = ("constraints", "effects")
 
 
-def read_document(document: Any) -> FactoredMDP:
+def read_document(document: Any) -> Contents:
     """The model in a document, checked; FileProblem where it is of another format or version."""
     version = _version(document)
     top = keyed(
@@ -108,15 +109,8 @@ def _variables_of(top: dict[str, Any]) -> Structure:
     """Names and sizes, checked, on which scopes rely and which label rows in errors."""
     state_names, state_sizes, state_values = _variables(top["states"], "state")
     action_names, action_sizes, action_values = _variables(top["actions"], "action")
-    return Structure(
-        tuple(state_sizes),
-        tuple(action_sizes),
-        ((),) * len(state_sizes),
-        (),
-        state_names=tuple(state_names),
-        action_names=tuple(action_names),
-        state_values=tuple(state_values),
-        action_values=tuple(action_values),
+    return variables_of(
+        state_sizes, action_sizes, state_names, action_names, state_values, action_values
     )
 
 
@@ -138,7 +132,7 @@ def _of_tables(
     reward_entries: Sequence[Any],
     variables: Structure,
     common: dict[str, Any],
-) -> FactoredMDP:
+) -> Contents:
     transitions: list[tuple[Sequence[int], FloatArray]] = []
     for i, entry in enumerate(entries):
         label = variables.transition_label(i)
@@ -163,7 +157,7 @@ def _of_tables(
         rewards.append((scope, read_means(fields["means"], variables, scope, label)))
         ranges.append(_range(fields.get("range", [0, 1]), label))
         noise.append(_noise(fields.get("noise", {"kind": "deterministic"}), label))
-    return FactoredMDP.over(
+    return contents_from_factors(
         variables,
         transitions,
         rewards,
@@ -184,7 +178,7 @@ def _of_knowledge(
     reward_entries: Sequence[Any],
     variables: Structure,
     common: dict[str, Any],
-) -> FactoredMDP:
+) -> Contents:
     parts = _components(top["effects"], variables) if "effects" in top else None
     names = [
         text(entry.get("name", f"r{k}"), f'reward factor {k}: "name"')
@@ -214,7 +208,7 @@ def _of_knowledge(
         for factors in (of_transitions, of_rewards)
     )
     told = any(reader.classes.any_told for reader in readers) or effects is not None
-    return FactoredMDP.over(
+    return contents_from_factors(
         variables,
         [(factor.scope, factor.table) for factor in joint],
         [(factor.scope, factor.table) for factor in joint_rewards],

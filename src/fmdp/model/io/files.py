@@ -88,7 +88,7 @@ def loads(text: str, source: str = "model") -> FactoredMDP:
     """The model in the text of a model file; errors begin with the source."""
     document = parse_json(text, source)
     try:
-        return read_document(document)
+        return FactoredMDP._of(read_document(document))
     except FileProblem as error:
         raise FileProblem(f"{source}: {error}") from None
     except InvalidModel as error:
