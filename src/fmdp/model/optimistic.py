@@ -221,8 +221,12 @@ class OptimisticTables:
 
         Parameters
         ----------
-        structure, lower, free, rewards, upper, centre, radius
-            As in the constructor, as arrays of exactly these shapes.
+        structure
+            Sizes, scopes and ranges.
+        lower, free, rewards
+            As in the constructor, arrays of exactly these shapes.
+        upper, centre, radius
+            The same.
         """
         tables = object.__new__(cls)
         object.__setattr__(tables, "structure", structure)
