@@ -21,7 +21,7 @@ import numpy as np
 
 from fmdp.errors import InvalidParameter, TooLarge
 from fmdp.model.alike import Alike
-from fmdp.model.constraints import Constraint, Forbidden, Mask
+from fmdp.model.constraints import Forbidden, Mask
 from fmdp.model.effects import Effect, Effects
 from fmdp.model.factored import FactoredMDP
 from fmdp.model.intervals import Intervals
