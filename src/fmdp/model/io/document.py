@@ -1,9 +1,8 @@
-"""The model in a parsed model file: document -> FactoredMDP.
+"""The model in a parsed model file.
 
-Version 1 has one table of rows a factor. Version 2 has what a structure may know beside (factors.py
-has its tables): rules, which say what rows are alike; constraints; effects; intervals; costs; and
-ranges that are found. Reading never guesses: every flaw is one line that names the place, the value
-and what is allowed. A table of a million rows takes about a second.
+Version 1 has one table of rows per factor. Version 2 also has rules, which declare alike rows
+(factors.py reads its tables), constraints, effects, intervals, costs, and ranges that are computed
+from the tables. Error messages name the place, the value and what is allowed.
 """
 
 from __future__ import annotations
@@ -55,7 +54,10 @@ _KNOWLEDGE = ("constraints", "effects")
 
 
 def read_document(document: Any) -> Contents:
-    """The model in a document, checked; FileProblem where it is of another format or version."""
+    """Return the contents of the model in a document.
+
+    Raise FileProblem if it is of another format or version, InvalidModel if it is no model.
+    """
     version = _version(document)
     top = keyed(
         document,
@@ -68,7 +70,7 @@ def read_document(document: Any) -> Contents:
     if len(entries) != variables.m:
         raise InvalidModel(
             f'"transitions" has {len(entries)} entries for {variables.m} state variables; '
-            f"must have one a state variable, in their order"
+            f"must have one per state variable, in their order"
         )
     rewards = array(top.get("rewards", []), '"rewards"', is_object, "an object")
     groups = array(top.get("groups", []), '"groups"', is_array, "an array of names")
@@ -106,7 +108,6 @@ def _version(document: Any) -> int:
 
 
 def _variables_of(top: dict[str, Any]) -> Structure:
-    """Names and sizes, checked, on which scopes rely and which label rows in errors."""
     state_names, state_sizes, state_values = _variables(top["states"], "state")
     action_names, action_sizes, action_values = _variables(top["actions"], "action")
     return variables_of(
@@ -207,7 +208,7 @@ def _of_knowledge(
         [factor.over_joint(parts, variables.sizes) for factor in factors]
         for factors in (of_transitions, of_rewards)
     )
-    told = any(reader.classes.any_told for reader in readers) or effects is not None
+    shared = any(reader.classes.any_shared for reader in readers) or effects is not None
     return contents_from_factors(
         variables,
         [(factor.scope, factor.table) for factor in joint],
@@ -220,7 +221,7 @@ def _of_knowledge(
             tuple(factor.classes for factor in joint),
             tuple(factor.classes for factor in joint_rewards),
         )
-        if told
+        if shared
         else None,
         constraints=_constraints(top.get("constraints", []), variables),
         effects=effects,
@@ -242,36 +243,36 @@ def _intervals(transitions: Sequence[Factor], rewards: Sequence[Factor]) -> Inte
 
 
 def _noise_of(reader: FactorReader, labels: Sequence[str]) -> list[Noise]:
-    """The law of each reward; that of the factor that it is like where none is given."""
-    made: dict[int, Noise] = {}
+    """Return the noise of each reward, by default that of the factor that it is like."""
+    noise: dict[int, Noise] = {}
     for k in reader.order:
         fields, source = reader.entries[k], reader.source.get(k)
         if "noise" in fields or source is None:
-            made[k] = _noise(fields.get("noise", {"kind": "deterministic"}), labels[k])
+            noise[k] = _noise(fields.get("noise", {"kind": "deterministic"}), labels[k])
         else:
-            made[k] = made[source]
-    return [made[k] for k in range(len(labels))]
+            noise[k] = noise[source]
+    return [noise[k] for k in range(len(labels))]
 
 
 def _ranges_of(
     reader: FactorReader, factors: Sequence[Factor], noise: Sequence[Noise], labels: Sequence[str]
 ) -> list[tuple[float, float]]:
-    """The range of each reward: as given, as that of what it is like, or found from its numbers."""
-    made: dict[int, tuple[float, float]] = {}
+    """Return the range of each reward: given, that of the factor it is like, or computed."""
+    ranges: dict[int, tuple[float, float]] = {}
     for k in reader.order:
         fields, factor, label = reader.entries[k], factors[k], labels[k]
         source = reader.source.get(k)
         if "range" in fields:
             lo, hi = _range(fields["range"], label)
-            made[k] = (-hi, -lo) if factor.costs else (lo, hi)
+            ranges[k] = (-hi, -lo) if factor.costs else (lo, hi)
         elif source is not None:
-            made[k] = made[source]
+            ranges[k] = ranges[source]
         else:
-            made[k] = _range_found(factor, noise[k], label)
-    return [made[k] for k in range(len(labels))]
+            ranges[k] = _default_range(factor, noise[k], label)
+    return [ranges[k] for k in range(len(labels))]
 
 
-def _range_found(factor: Factor, law: Noise, label: str) -> tuple[float, float]:
+def _default_range(factor: Factor, law: Noise, label: str) -> tuple[float, float]:
     if law.kind == "gaussian":
         raise InvalidModel(
             f'{label}: gaussian noise, and no "range"; must have one, as the noise is cut where '
@@ -288,8 +289,8 @@ def _range_found(factor: Factor, law: Noise, label: str) -> tuple[float, float]:
 
 
 def _components(value: Any, variables: Structure) -> Effects:
-    """The components of the effects; scopes and kinds are not known yet."""
-    made: list[Effect] = []
+    """Return the components of the effects, whose scopes and rewards are not known yet."""
+    components: list[Effect] = []
     used: set[int] = set()
     for number, entry in enumerate(array(value, '"effects"', is_object, "an object")):
         label = f"effect {number}"
@@ -311,10 +312,10 @@ def _components(value: Any, variables: Structure) -> Effects:
                 f"effects; must be in one"
             )
         used |= {*states, *actions}
-        made.append(
+        components.append(
             Effect(states, actions, _outcome(fields["outcome"], states, actions, variables, label))
         )
-    effects = Effects(tuple(made), ((),) * variables.m)
+    effects = Effects(tuple(components), ((),) * variables.m)
     check_components(effects, variables.m, variables.sizes, variables.names)
     return effects
 
@@ -322,59 +323,64 @@ def _components(value: Any, variables: Structure) -> Effects:
 def _outcome(
     value: Any, states: Sequence[int], actions: Sequence[int], variables: Structure, label: str
 ) -> IndexArray:
-    """What a component's states become: by rules, or as one joint index a row."""
+    """Return the states after the actions of a component: by rules, or one joint index per row."""
     scope = (*states, *actions)
-    sizes = variables.scope_sizes(scope)
-    if count(sizes) > MOST_ROWS:
+    rows = count(variables.scope_sizes(scope))
+    if rows > MOST_ROWS:
         raise TooLarge(
-            f"{label}: has {shown(count(sizes))} assignments of its states and actions; at most "
+            f"{label}: has {shown(rows)} assignments of its states and actions; at most "
             f"{MOST_ROWS}",
-            count(sizes),
+            rows,
             MOST_ROWS,
         )
     entries = array(value, f'{label}: "outcome"')
-    if entries and all(map(is_whole, entries)):
-        joint = count(variables.scope_sizes(states))
-        if len(entries) != count(sizes):
+    if not entries or not all(map(is_whole, entries)):
+        return _outcome_of_rules(entries, scope, len(states), variables, label)
+    joint = count(variables.scope_sizes(states))
+    if len(entries) != rows:
+        raise InvalidModel(
+            f'{label}: "outcome" has {len(entries)} numbers; must have {rows}, each '
+            f"in 0..{joint - 1}"
+        )
+    for row, entry in enumerate(entries):
+        if not 0 <= entry < joint:
             raise InvalidModel(
-                f'{label}: "outcome" has {len(entries)} numbers; must have {count(sizes)}, each '
-                f"in 0..{joint - 1}"
+                f'{label}: "outcome", entry {row} is {show(entry)}; must be in 0..{joint - 1}'
             )
-        for row, entry in enumerate(entries):
-            if not 0 <= entry < joint:
-                raise InvalidModel(
-                    f'{label}: "outcome", entry {row} is {show(entry)}; must be in 0..{joint - 1}'
-                )
-        return np.array(entries, dtype=np.int64)
+    return np.array(entries, dtype=np.int64)
+
+
+def _outcome_of_rules(
+    entries: Sequence[Any], scope: Sequence[int], n_states: int, variables: Structure, label: str
+) -> IndexArray:
     conditions = Conditions(variables, scope, label)
+    sizes = conditions.sizes
     boxes = []
-    becomes: list[dict[int, int]] = []
+    targets: list[dict[int, int]] = []
     for number, entry in enumerate(entries):
         place = f"{label}, rule {number}"
         fields = keyed(entry, place, required=("to",), optional=("when",))
         boxes.append(conditions.boxes(fields["when"], place) if "when" in fields else ({},))
         if not isinstance(fields["to"], dict):
             raise InvalidModel(f'{place}: "to" is {show(fields["to"])}; must be an object')
-        to: dict[int, int] = {}
+        target: dict[int, int] = {}
         for name, new in fields["to"].items():
             axis = conditions.axis(name, f'{place}: "to"')
-            if axis >= len(states):
+            if axis >= n_states:
                 raise InvalidModel(f'{place}: "to" has {show(name)}; must be of its states alone')
-            to[axis] = value_of(variables, scope[axis], new, f'{place}: "to"')
-        becomes.append(to)
+            target[axis] = value_of(variables, scope[axis], new, f'{place}: "to"')
+        targets.append(target)
     owner = owners(sizes, boxes)
     idle = np.flatnonzero(np.bincount(owner[owner >= 0], minlength=len(boxes)) == 0)
     if idle.size:
         raise InvalidModel(
             f"{label}, rule {idle[0]}: can never fit, as earlier rules fit all of it"
         )
-    steps = strides(variables.scope_sizes(states))
     outcome = np.zeros(count(sizes), dtype=np.int64)
-    for axis, step in enumerate(steps):
-        own = project(sizes, [axis])
-        # No rule (-1): the last entry, which leaves the state as it is.
-        new = np.array([to.get(axis, -1) for to in becomes] + [-1])[owner]
-        outcome += np.where(new >= 0, new, own) * step
+    for axis, step in enumerate(strides(sizes[:n_states])):
+        # Rows without a rule (-1) take the last entry, which does not change the state.
+        new = np.array([target.get(axis, -1) for target in targets] + [-1])[owner]
+        outcome += np.where(new >= 0, new, project(sizes, [axis])) * step
     return outcome
 
 
@@ -385,48 +391,48 @@ def _effects_of(
     variables: Structure,
     labels: Sequence[str],
 ) -> Effects | None:
-    """The components with what depends on what they leave."""
+    """Return the components with the scopes and rewards over the state after them."""
     reader = readers[1]
-    made: dict[int, str] = {}
+    kinds: dict[int, str] = {}
     for k in reader.order:
         fields, label = reader.entries[k], labels[k]
         if "kind" in fields and parts is None:
             raise InvalidModel(f'{label}: key "kind", but the model has no "effects"')
         if reader.after[k] is not None:
-            found = "after"
+            default = "after"
         elif k in reader.source:
-            found = made[reader.source[k]]
+            default = kinds[reader.source[k]]
         else:
-            found = "before" if all(v < variables.m for v in rewards[k].scope) else "cost"
-        kind = text(fields.get("kind", found), f'{label}: "kind"')
+            default = "before" if all(v < variables.m for v in rewards[k].scope) else "cost"
+        kind = text(fields.get("kind", default), f'{label}: "kind"')
         if (kind == "after") != (reader.after[k] is not None):
             raise InvalidModel(
                 f'{label}: "kind" is {show(kind)}; must be "after" exactly where there is a '
                 f'key "after"'
             )
-        made[k] = kind
+        kinds[k] = kind
     if parts is None:
         return None
     return Effects(
         parts.components,
         tuple(tuple(sorted(after or ())) for after in readers[0].after),
-        tuple(made[k] for k in range(len(labels))),  # type: ignore[misc]  # Effects checks them
+        tuple(kinds[k] for k in range(len(labels))),  # type: ignore[misc]  # Effects checks them
         tuple(tuple(sorted(after or ())) for after in reader.after),
     )
 
 
 def _constraints(value: Any, variables: Structure) -> list[Constraint]:
-    made: list[Constraint] = []
+    constraints: list[Constraint] = []
     for number, entry in enumerate(array(value, '"constraints"', is_object, "an object")):
         name = text(entry.get("name", ""), f'constraint {number}: "name"')
         label = f"constraint {number}{f' ({show(name)})' if name else ''}"
         if "at_most" in entry:
             fields = keyed(entry, label, required=("at_most",), optional=("name", "of", "idle"))
-            made.append(_at_most(fields, variables, name, label))
+            constraints.append(_at_most(fields, variables, name, label))
         else:
             fields = keyed(entry, label, required=("forbid",), optional=("name", "scope"))
-            made.append(_forbidden(fields, variables, name, label))
-    return made
+            constraints.append(_forbidden(fields, variables, name, label))
+    return constraints
 
 
 def _forbidden(fields: dict[str, Any], variables: Structure, name: str, label: str) -> Forbidden:
@@ -485,7 +491,6 @@ def _range(value: Any, label: str) -> tuple[float, float]:
 
 
 def _initial_state(value: Any) -> Any:
-    """By number or by name: an array, or an object {variable: value}."""
     if is_object(value):
         return value
     if not is_array(value):
@@ -507,18 +512,18 @@ def _variables(value: Any, kind: str) -> tuple[list[str], list[int], list[tuple[
         label = f"{label} ({show(names[-1])})"
         if "size" not in fields and "values" not in fields:
             raise InvalidModel(f'{label}: key "size" (or "values") is missing')
-        own = array(
+        listed = array(
             fields.get("values", []), f'{label}: "values"', is_value, "a string or a number"
         )
-        if "values" in fields and not own:
+        if "values" in fields and not listed:
             raise InvalidModel(f'{label}: "values" is []; must have at least one name')
-        size = fields.get("size", len(own))
+        size = fields.get("size", len(listed))
         if not is_whole(size) or not 1 <= size <= MAX_SIZE:
             raise InvalidModel(
                 f'{label}: "size" is {show(size)}; must be a whole number in 1..{MAX_SIZE}'
             )
         sizes.append(size)
-        values.append(tuple(own))
+        values.append(tuple(listed))
     return names, sizes, values
 
 
