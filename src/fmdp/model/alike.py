@@ -13,7 +13,7 @@ factors together.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -21,11 +21,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fmdp.errors import InvalidModel
-from fmdp.model.naming import Value, listed_values
+from fmdp.model.calls import Values, call, named_rows
 from fmdp.model.scopes import FactorScopes
-from fmdp.model.spaces import IndexArray, all_assignments, items, shown
+from fmdp.model.spaces import IndexArray, count, items, shown
+from fmdp.model.variables import VariableSpace
 
-KeyOfRow = Callable[[str, Mapping[str, Value]], Hashable]
+KeyOfRow = Callable[[str, Values], Hashable]
 """(name of a state variable or reward factor, values of the scope by name) -> key of the row."""
 
 
@@ -89,8 +90,8 @@ class Alike:
         """
         s = structure
         return cls(
-            _classes_by_key(s, s.state_names, s.transition_scopes, transition),
-            _classes_by_key(s, s.reward_names, s.reward_scopes, reward),
+            classes_by_key(s, s.state_names, s.transition_scopes, transition),
+            classes_by_key(s, s.reward_names, s.reward_scopes, reward),
         )
 
     @cached_property
@@ -263,45 +264,21 @@ def unequal_pair(numbers: Sequence[IndexArray], kinds: Sequence[object]) -> tupl
     return int(factor[0]), int(factor[1])
 
 
-def _classes_by_key(
-    structure: FactorScopes,
+def classes_by_key(
+    structure: VariableSpace,
     names: Sequence[str],
     scopes: Sequence[Sequence[int]],
     key_of: KeyOfRow | None,
 ) -> tuple[IndexArray, ...]:
-    if key_of is not None and not callable(key_of):
-        raise InvalidModel(f"the key of a row must be a function; got {shown(key_of)}")
-    keys = []
-    for name, scope in zip(names, scopes, strict=True):
-        keys_of_rows: list[Hashable] = []
-        for assignment in all_assignments(structure.scope_sizes(scope)):
-            values = {
-                structure.names[v]: listed_values(structure.values[v])[int(value)]
-                for v, value in zip(scope, assignment, strict=True)
-            }
-            try:
-                keys_of_rows.append(None if key_of is None else key_of(name, values))
-            except Exception as error:
-                row = ", ".join(f"{variable}={value}" for variable, value in values.items())
-                text = " ".join(str(error).split())
-                raise InvalidModel(
-                    f'the class of a row of "{name}", {row or "empty scope"}: the function fails: '
-                    f"{type(error).__name__}: {text}"
-                ) from error
-        keys.append(keys_of_rows)
-    return classes_of_keys(keys, names)
-
-
-def classes_of_keys(
-    keys: Sequence[Sequence[Hashable]], names: Sequence[str]
-) -> tuple[IndexArray, ...]:
-    """Return a number for every key of every factor: equal for equal keys, fresh for each None."""
+    """Return the class of every row of every factor: equal for equal keys, new for each None."""
     known: dict[Hashable, int] = {}
     total = 0
     numbers: list[IndexArray] = []
-    for name, keys_of_rows in zip(names, keys, strict=True):
-        classes = np.empty(len(keys_of_rows), dtype=np.int64)
-        for row, key in enumerate(keys_of_rows):
+    for name, scope in zip(names, scopes, strict=True):
+        label = f'the class of a row of "{name}"'
+        classes = np.empty(count(structure.scope_sizes(scope)), dtype=np.int64)
+        for row, values in enumerate(named_rows(structure, scope)):
+            key = None if key_of is None else call(key_of, label, values, name)
             try:
                 number = total if key is None else known.setdefault(key, total)
             except TypeError:

@@ -11,7 +11,7 @@ nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any
@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from fmdp.errors import InvalidParameter, did_you_mean
 from fmdp.model.afterstates import contents_from_effects
-from fmdp.model.alike import Alike
+from fmdp.model.alike import Alike, KeyOfRow
 from fmdp.model.builder import (
     Contents,
     checked_together,
@@ -32,7 +32,7 @@ from fmdp.model.builder import (
 from fmdp.model.constraints import Constraint
 from fmdp.model.content import content_hash
 from fmdp.model.effects import Effect, RewardKind
-from fmdp.model.functions import RewardFactors, Rule, Transition, Values, contents_from_functions
+from fmdp.model.functions import RewardFactors, Rule, Transition, contents_from_functions
 from fmdp.model.intervals import Intervals
 from fmdp.model.naming import Assignment, Value, listed
 from fmdp.model.noise import Noise
@@ -206,8 +206,8 @@ class FactoredMDP:
         reward: RewardFactors = (),
         *,
         costs: RewardFactors = (),
-        alike: Callable[[str, Values], Hashable] | None = None,
-        reward_alike: Callable[[str, Values], Hashable] | None = None,
+        alike: KeyOfRow | None = None,
+        reward_alike: KeyOfRow | None = None,
         reward_ranges: Mapping[str, tuple[float, float]] | None = None,
         groups: Sequence[Sequence[int | str]] = (),
         forbid: Sequence[Rule] = (),

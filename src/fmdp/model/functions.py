@@ -16,24 +16,24 @@ assignment.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from fmdp.errors import InvalidModel, TooLarge, did_you_mean
-from fmdp.model.alike import Alike, classes_of_keys
+from fmdp.model.alike import Alike, KeyOfRow, classes_by_key
 from fmdp.model.builder import Contents, contents_from_factors, variables_of
+from fmdp.model.calls import Values, call, labelled, named_rows
 from fmdp.model.constraints import Constraint, Forbidden
 from fmdp.model.forbidding import at_most as at_most_of
 from fmdp.model.forbidding import constraint_from_rules, values_listed
-from fmdp.model.naming import NamedValues, Value, listed_values, plain_value
+from fmdp.model.naming import plain_value
 from fmdp.model.noise import Noise
-from fmdp.model.scopes import scope_numbers
-from fmdp.model.spaces import FloatArray, IndexArray, all_assignments, count, items, shown
+from fmdp.model.scopes import Scope, scope_numbers
+from fmdp.model.spaces import FloatArray, IndexArray, count, items, shown
+from fmdp.model.structure import Structure
 
-Values: TypeAlias = Mapping[str, Any]
-"""Values, as listed, by the name of their variable."""
 Transition: TypeAlias = Callable[[str, Values], Any]
 Reward: TypeAlias = Callable[[Values], float]
 RewardFactors: TypeAlias = (
@@ -47,112 +47,81 @@ MOST_CALLS = 1 << 22
 """Most calls of a function for one table."""
 
 
-class _ListedVariables:
-    """The variables as a structure without factors, with their values as listed."""
-
-    def __init__(self, states: Mapping[str, Any], actions: Mapping[str, Any]) -> None:
-        listed = {}
-        for kind, given in (("states", states), ("actions", actions)):
-            if not isinstance(given, Mapping):
-                raise InvalidModel(
-                    f"{kind} must be a mapping from names to lists of values; got {shown(given)}"
-                )
-            for name, values in given.items():
-                if name in listed:
-                    raise InvalidModel(f'"{name}" is a state and an action; names must differ')
-                many = range(values) if type(values) is int else values
-                listed[name] = items(many, f'values of "{name}"')
-                for value in map(plain_value, listed[name]):
-                    if not isinstance(value, str | int | float):
-                        raise InvalidModel(
-                            f'values of "{name}": {shown(value)} must be a text or a number'
-                        )
-        self.structure = variables_of(
-            [len(listed[name]) for name in states],
-            [len(listed[name]) for name in actions],
-            tuple(states),
-            tuple(actions),
-            [listed[name] for name in states],
-            [listed[name] for name in actions],
-        )
-        self.listed: dict[str, Sequence[Value]] = dict(
-            zip(self.structure.names, map(listed_values, self.structure.values), strict=True)
-        )
-
-    def index(self, name: str, value: Any, label: str) -> int:
-        """Return the position of a value, given as it was listed or by its name."""
-        variable, naming = self.structure.variable(name), self.structure.naming
-        variables, number = naming.states, variable
-        if variable >= self.structure.m:
-            variables, number = naming.actions, variable - self.structure.m
-        place = variables.value_place(number, value)
-        if place is None:
-            names = self.structure.values[variable]
-            near = did_you_mean(value, names[:1000]) if isinstance(value, str) else ""
+def _variables(states: Mapping[str, Any], actions: Mapping[str, Any]) -> Structure:
+    """Return the variables as a structure without factors."""
+    listed: dict[str, tuple[Any, ...]] = {}
+    for kind, given in (("states", states), ("actions", actions)):
+        if not isinstance(given, Mapping):
             raise InvalidModel(
-                f'{label}: "{name}" has no value {shown(value)}; must be one of '
-                f"{', '.join(names[:12])}{', ...' if len(names) > 12 else ''}{near}"
+                f"{kind} must be a mapping from names to lists of values; got {shown(given)}"
             )
-        return place
-
-    def scope(self, given: Any, label: str) -> tuple[str, ...]:
-        """Return the names of the variables of a scope, in the given order."""
-        numbers = scope_numbers(self.structure, given, label)
-        rows = count(self.structure.scope_sizes(numbers))
-        if rows > MOST_CALLS:
-            raise TooLarge(
-                f"{label}: its {len(numbers)} variables have {shown(rows)} joint values, and the "
-                f"function would be called for each; at most {MOST_CALLS}: give it a smaller scope",
-                rows,
-                MOST_CALLS,
-            )
-        return tuple(self.structure.names[v] for v in numbers)
-
-    def rows(self, scope: Sequence[str]) -> Iterator[NamedValues]:
-        """Yield the values of every assignment of a scope, the last variable fastest."""
-        listed = [self.listed[name] for name in scope]
-        for assignment in all_assignments([len(values) for values in listed]):
-            yield NamedValues(
-                (name, values[value])
-                for name, values, value in zip(scope, listed, assignment, strict=True)
-            )
+        for name, values in given.items():
+            if name in listed:
+                raise InvalidModel(f'"{name}" is a state and an action; names must differ')
+            many = range(values) if type(values) is int else values
+            listed[name] = items(many, f'values of "{name}"')
+            for value in map(plain_value, listed[name]):
+                if not isinstance(value, str | int | float):
+                    raise InvalidModel(
+                        f'values of "{name}": {shown(value)} must be a text or a number'
+                    )
+    return variables_of(
+        [len(listed[name]) for name in states],
+        [len(listed[name]) for name in actions],
+        tuple(states),
+        tuple(actions),
+        [listed[name] for name in states],
+        [listed[name] for name in actions],
+    )
 
 
-def _call(function: Callable[..., Any], label: str, values: NamedValues, *before: str) -> Any:
-    """Call a function of the user, or raise InvalidModel with the assignment at which it fails."""
-    if not callable(function):
-        raise InvalidModel(f"{label} must be a function; got {shown(function)}")
-    try:
-        return function(*before, NamedValues(values))
-    except Exception as error:
-        reason = error.args[0] if isinstance(error, KeyError) and error.args else error
-        text = " ".join(str(reason).split())
+def _position(s: Structure, variable: int, value: Any, label: str) -> int:
+    """Return the position of a value, given as it was listed or by its name."""
+    if variable < s.m:
+        place = s.naming.states.value_place(variable, value)
+    else:
+        place = s.naming.actions.value_place(variable - s.m, value)
+    if place is None:
+        names = s.values[variable]
+        near = did_you_mean(value, names[:1000]) if isinstance(value, str) else ""
         raise InvalidModel(
-            f"{_at(label, values)}: the function fails: {type(error).__name__}: {text}"
-        ) from error
+            f'{label}: "{s.names[variable]}" has no value {shown(value)}; must be one of '
+            f"{', '.join(names[:12])}{', ...' if len(names) > 12 else ''}{near}"
+        )
+    return place
 
 
-def _at(label: str, values: Values) -> str:
-    where = ", ".join(f"{name}={value}" for name, value in values.items())
-    return f"{label}, {where or 'empty scope'}"
+def _scope(s: Structure, given: Any, label: str) -> Scope:
+    """Return the variables of a scope, in the given order."""
+    numbers = scope_numbers(s, given, label)
+    rows = count(s.scope_sizes(numbers))
+    if rows > MOST_CALLS:
+        raise TooLarge(
+            f"{label}: its {len(numbers)} variables have {shown(rows)} joint values, and the "
+            f"function would be called for each; at most {MOST_CALLS}: give it a smaller scope",
+            rows,
+            MOST_CALLS,
+        )
+    return numbers
 
 
-def _row(variables: _ListedVariables, name: str, given: Any, label: str) -> list[float]:
+def _row(s: Structure, i: int, given: Any, label: str) -> list[float]:
     """Return a row from probabilities by value, probabilities in order, or one certain value."""
-    size = len(variables.listed[name])
+    size = s.sizes[i]
     if isinstance(given, Mapping):
         row = [0.0] * size
         for value, probability in given.items():
-            row[variables.index(name, value, label)] += _number(probability, label)
+            row[_position(s, i, value, label)] += _number(probability, label)
         return row
     if isinstance(given, list | tuple) or (isinstance(given, np.ndarray) and given.ndim):
         if len(given) != size:
             raise InvalidModel(
-                f'{label}: {len(given)} probabilities; must be {size}, one per value of "{name}"'
+                f"{label}: {len(given)} probabilities; must be {size}, one per value of "
+                f'"{s.names[i]}"'
             )
         return [_number(probability, label) for probability in given]
-    sure = variables.index(name, given, label)
-    return [float(index == sure) for index in range(size)]
+    certain = _position(s, i, given, label)
+    return [float(place == certain) for place in range(size)]
 
 
 def _number(value: Any, label: str) -> float:
@@ -162,10 +131,11 @@ def _number(value: Any, label: str) -> float:
     raise InvalidModel(f"{label}: the function gives {shown(value)}; must be a number")
 
 
-def _transition(
-    variables: _ListedVariables, parents: Mapping[str, Any], transition: Transition
-) -> tuple[list[tuple[str, ...]], list[FloatArray]]:
-    names = variables.structure.state_names
+def _transitions(
+    s: Structure, parents: Mapping[str, Any], transition: Transition
+) -> tuple[list[Scope], list[FloatArray]]:
+    """Return scopes and tables of the transition factors."""
+    names = s.state_names
     if not isinstance(parents, Mapping):
         raise InvalidModel(
             f"parents must be a mapping from state variables to the variables that they depend "
@@ -177,29 +147,29 @@ def _transition(
             raise InvalidModel(f"parents: no state variable is called {shown(name)}{near}")
     scopes, tables = [], []
     for i, name in enumerate(names):
-        label = variables.structure.transition_label(i)
+        label = s.transition_label(i)
         if name not in parents:
             raise InvalidModel(
                 f"{label}: has no parents; parents[{name!r}] must list the variables that it "
                 f"depends on, its own included where it matters"
             )
-        scope = variables.scope(parents[name], label)
+        scope = _scope(s, parents[name], label)
         rows = [
-            _row(variables, name, _call(transition, label, values, name), _at(label, values))
-            for values in variables.rows(scope)
+            _row(s, i, call(transition, label, values, name), labelled(label, values))
+            for values in named_rows(s, scope)
         ]
         scopes.append(scope)
         tables.append(np.array(rows))
     return scopes, tables
 
 
-def _factors(
-    variables: _ListedVariables, given: RewardFactors, what: str, sign: float
-) -> tuple[list[str], list[tuple[str, ...]], list[FloatArray]]:
+def _rewards(
+    s: Structure, given: RewardFactors, what: str, sign: float
+) -> tuple[list[str], list[Scope], list[FloatArray]]:
     """Return names, scopes and means of reward factors, or of costs with sign -1."""
     parts: list[tuple[Any, ...]]
     if callable(given):
-        parts = [(what, variables.structure.names, given)]
+        parts = [(what, s.names, given)]
     elif isinstance(given, Mapping):
         parts = [
             (name, *items(pair, f'{what} "{name}", a pair (scope, function),'))
@@ -218,33 +188,15 @@ def _factors(
             )
         name, scope_given, function = part
         label = f"{what} {index} ({shown(name)})"
-        scope = variables.scope(scope_given, label)
+        scope = _scope(s, scope_given, label)
         means = [
-            sign * _number(_call(function, label, values), _at(label, values)) + 0.0
-            for values in variables.rows(scope)
+            sign * _number(call(function, label, values), labelled(label, values)) + 0.0
+            for values in named_rows(s, scope)
         ]
         names.append(name)
         scopes.append(scope)
         tables.append(np.array(means))
     return names, scopes, tables
-
-
-def _keys(
-    variables: _ListedVariables,
-    names: Sequence[str],
-    scopes: Sequence[Sequence[str]],
-    key_of: Callable[[str, Values], Hashable] | None,
-) -> tuple[IndexArray, ...]:
-    keys: list[list[Hashable]] = []
-    for name, scope in zip(names, scopes, strict=True):
-        label = f'the class of a row of "{name}"'
-        keys.append(
-            [
-                None if key_of is None else _call(key_of, label, values, name)
-                for values in variables.rows(scope)
-            ]
-        )
-    return classes_of_keys(keys, names)
 
 
 def _ranges(
@@ -280,31 +232,28 @@ def _ranges(
     return ranges
 
 
-def _forbidden(variables: _ListedVariables, rules: Sequence[Rule]) -> list[Constraint]:
+def _forbidden(s: Structure, rules: Sequence[Rule]) -> list[Constraint]:
     """Return one constraint for all rules that are mappings, and one for each function."""
-    mappings: list[dict[str, list[str]]] = []
+    mappings: list[dict[int, list[str]]] = []
     constraints: list[Constraint] = []
     for number, rule in enumerate(items(rules, "forbid")):
         label = f"forbid, rule {number}"
         if isinstance(rule, Mapping):
-            fits = {}
+            values_of = {}
             for name, wanted in rule.items():
-                variables.scope([name], label)
-                names = variables.structure.values[variables.structure.variable(name)]
-                fits[name] = [
-                    names[variables.index(name, value, label)] for value in values_listed(wanted)
-                ]
-            mappings.append(fits)
+                (v,) = _scope(s, [name], label)
+                places = [_position(s, v, value, label) for value in values_listed(wanted)]
+                values_of[v] = [s.values[v][place] for place in places]
+            mappings.append(values_of)
             continue
         parts = items(rule, f"{label}, a mapping or a pair (scope, function),")
         if len(parts) != 2:
             raise InvalidModel(f"{label} has {len(parts)} parts; must be (scope, function)")
-        scope = tuple(sorted(map(variables.structure.variable, variables.scope(parts[0], label))))
-        in_order = [variables.structure.names[v] for v in scope]
-        table = [bool(_call(parts[1], label, values)) for values in variables.rows(in_order)]
+        scope = tuple(sorted(_scope(s, parts[0], label)))
+        table = [bool(call(parts[1], label, values)) for values in named_rows(s, scope)]
         constraints.append(Forbidden(scope, np.array(table, dtype=np.bool_), f"forbid {number}"))
     if mappings:
-        constraints.insert(0, constraint_from_rules(variables.structure, mappings, "forbid"))
+        constraints.insert(0, constraint_from_rules(s, mappings, "forbid"))
     return constraints
 
 
@@ -316,8 +265,8 @@ def contents_from_functions(
     reward: RewardFactors = (),
     *,
     costs: RewardFactors = (),
-    alike: Callable[[str, Values], Hashable] | None = None,
-    reward_alike: Callable[[str, Values], Hashable] | None = None,
+    alike: KeyOfRow | None = None,
+    reward_alike: KeyOfRow | None = None,
     reward_ranges: Mapping[str, tuple[float, float]] | None = None,
     groups: Sequence[Sequence[int | str]] = (),
     forbid: Sequence[Rule] = (),
@@ -328,31 +277,30 @@ def contents_from_functions(
     name: str = "",
 ) -> Contents:
     """Check the arguments of `FactoredMDP.from_functions` and compute the tables."""
-    variables = _ListedVariables(states, actions)
-    bare = variables.structure
-    scopes, tables = _transition(variables, parents, transition)
-    reward_names, reward_scopes, means = _factors(variables, reward, "reward", 1.0)
-    cost_names, cost_scopes, negated = _factors(variables, costs, "cost", -1.0)
+    s = _variables(states, actions)
+    scopes, tables = _transitions(s, parents, transition)
+    reward_names, reward_scopes, means = _rewards(s, reward, "reward", 1.0)
+    cost_names, cost_scopes, negated = _rewards(s, costs, "cost", -1.0)
     reward_names += cost_names
     reward_scopes += cost_scopes
     means += negated
-    classes = _keys(variables, bare.state_names, scopes, alike)
-    reward_classes = _keys(variables, reward_names, reward_scopes, reward_alike)
+    classes = classes_by_key(s, s.state_names, scopes, alike)
+    reward_classes = classes_by_key(s, reward_names, reward_scopes, reward_alike)
     ranges = _ranges(
         reward_names, means, reward_classes, {} if reward_ranges is None else reward_ranges
     )
-    rules = _forbidden(variables, forbid)
+    rules = _forbidden(s, forbid)
     if at_most is not None:
-        rules.append(at_most_of(bare, at_most))
+        rules.append(at_most_of(s, at_most))
     if isinstance(initial_state, Mapping):
         initial_state = {
-            key: bare.values[bare.variable(key)][variables.index(key, value, "initial state")]
-            if key in bare.state_names
+            name: s.values[s.variable(name)][_position(s, s.variable(name), value, "initial state")]
+            if name in s.state_names
             else value
-            for key, value in initial_state.items()
+            for name, value in initial_state.items()
         }
     return contents_from_factors(
-        bare,
+        s,
         list(zip(scopes, tables, strict=True)),
         list(zip(reward_scopes, means, strict=True)),
         reward_ranges=ranges,

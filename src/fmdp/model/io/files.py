@@ -1,7 +1,7 @@
 """Model files: one factored MDP as JSON, format "fmdp-model".
 
-docs/model-file.md describes the format; schema/ has the JSON Schemas of its versions. A file that is
-read back gives an equal model, bit for bit, because floats are written with the digits that
+docs/model-file.md describes the format; schema/ has the JSON Schemas of its versions. A file that
+is read back gives an equal model, bit for bit, because floats are written with the digits that
 identify them. Writing is atomic: the text goes to a new file in the same folder, is synchronised to
 disk, and replaces the old file in one step, so that a failure leaves the old file as it was. Error
 messages name the file, the place, the value and what is allowed.
