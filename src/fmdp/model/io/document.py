@@ -2,7 +2,8 @@
 
 Version 1 has one table of rows per factor. Version 2 also has rules, which declare alike rows
 (factors.py reads its tables), constraints, effects, intervals, costs, and ranges that are computed
-from the tables. Error messages name the place, the value and what is allowed.
+from the tables. Version 1 is read as a version 2 with fewer keys and (0, 1) as the default range.
+Error messages name the place, the value and what is allowed.
 """
 
 from __future__ import annotations
@@ -36,8 +37,6 @@ from fmdp.model.io.factors import (
     TRANSITION,
     Factor,
     FactorReader,
-    read_means,
-    read_rows,
     read_scope,
     refuse_large_tables,
 )
@@ -73,17 +72,25 @@ def read_document(document: Any) -> Contents:
             f"must have one per state variable, in their order"
         )
     rewards = array(top.get("rewards", []), '"rewards"', is_object, "an object")
-    groups = array(top.get("groups", []), '"groups"', is_array, "an array of names")
-    common: dict[str, Any] = {
-        "groups": [
-            read_scope(group, variables, f"group {index}: scope", f"group {index}")
-            for index, group in enumerate(groups)
-        ],
-        "name": text(top.get("name", ""), '"name"'),
-    }
+    groups = [
+        read_scope(group, variables, f"group {index}: scope", f"group {index}")
+        for index, group in enumerate(
+            array(top.get("groups", []), '"groups"', is_array, "an array of names")
+        )
+    ]
+    name = text(top.get("name", ""), '"name"')
     if version == 1:
-        return _of_tables(top, entries, rewards, variables, common)
-    return _of_knowledge(top, entries, rewards, variables, common)
+        _check_version_1(entries, rewards, variables)
+        rewards = [{"range": [0, 1]} | entry for entry in rewards]
+    return _contents(top, entries, rewards, variables, groups, name)
+
+
+def _check_version_1(entries: Sequence[Any], rewards: Sequence[Any], variables: Structure) -> None:
+    """Raise InvalidModel if a factor does not have exactly the keys of version 1."""
+    for i, entry in enumerate(entries):
+        keyed(entry, variables.transition_label(i), ("scope", "rows"), ("state",))
+    for k, entry in enumerate(rewards):
+        keyed(entry, f"reward factor {k}", ("scope", "means"), ("name", "range", "noise"))
 
 
 def _version(document: Any) -> int:
@@ -124,61 +131,13 @@ def _check_state_key(entries: Sequence[dict[str, Any]], variables: Structure) ->
             )
 
 
-# ---- version 1 -----------------------------------------------------------------------------------
-
-
-def _of_tables(
+def _contents(
     top: dict[str, Any],
     entries: Sequence[Any],
     reward_entries: Sequence[Any],
     variables: Structure,
-    common: dict[str, Any],
-) -> Contents:
-    transitions: list[tuple[Sequence[int], FloatArray]] = []
-    for i, entry in enumerate(entries):
-        label = variables.transition_label(i)
-        fields = keyed(entry, label, required=("scope", "rows"), optional=("state",))
-        scope = read_scope(fields["scope"], variables, f"{label}: scope", label)
-        size = variables.state_sizes[i]
-        transitions.append((scope, read_rows(fields["rows"], variables, scope, size, label)))
-    _check_state_key(entries, variables)
-
-    rewards: list[tuple[Sequence[int], FloatArray]] = []
-    names: list[str] = []
-    ranges: list[tuple[float, float]] = []
-    noise: list[Noise] = []
-    for k, entry in enumerate(reward_entries):
-        label = f"reward factor {k}"
-        fields = keyed(
-            entry, label, required=("scope", "means"), optional=("name", "range", "noise")
-        )
-        names.append(text(fields.get("name", f"r{k}"), f'{label}: "name"'))
-        label = f"{label} ({show(names[k])})"
-        scope = read_scope(fields["scope"], variables, f"{label}: scope", label)
-        rewards.append((scope, read_means(fields["means"], variables, scope, label)))
-        ranges.append(_range(fields.get("range", [0, 1]), label))
-        noise.append(_noise(fields.get("noise", {"kind": "deterministic"}), label))
-    return contents_from_factors(
-        variables,
-        transitions,
-        rewards,
-        reward_ranges=ranges,
-        reward_names=names,
-        noise=noise,
-        initial_state=_initial_state(top.get("initial_state", [0] * variables.m)),
-        **common,
-    )
-
-
-# ---- version 2 -----------------------------------------------------------------------------------
-
-
-def _of_knowledge(
-    top: dict[str, Any],
-    entries: Sequence[Any],
-    reward_entries: Sequence[Any],
-    variables: Structure,
-    common: dict[str, Any],
+    groups: Sequence[tuple[int, ...]],
+    name: str,
 ) -> Contents:
     parts = _components(top["effects"], variables) if "effects" in top else None
     names = [
@@ -226,7 +185,8 @@ def _of_knowledge(
         constraints=_constraints(top.get("constraints", []), variables),
         effects=effects,
         intervals=_intervals(joint, joint_rewards),
-        **common,
+        groups=groups,
+        name=name,
     )
 
 
@@ -478,9 +438,6 @@ def _at_most(fields: dict[str, Any], variables: Structure, name: str, label: str
         )
     except InvalidModel as error:
         raise InvalidModel(f"{label}: {error}") from None
-
-
-# ---- both ----------------------------------------------------------------------------------------
 
 
 def _range(value: Any, label: str) -> tuple[float, float]:
