@@ -106,7 +106,7 @@ class Alike:
 
     @cached_property
     def is_trivial(self) -> bool:
-        """Whether every row is a class of its own."""
+        """True if every row is a class of its own."""
         return self.n_transitions == sum(map(len, self.transitions)) and self.n_rewards == sum(
             map(len, self.rewards)
         )

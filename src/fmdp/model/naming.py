@@ -596,7 +596,7 @@ class Naming:
 
     @cached_property
     def is_default(self) -> bool:
-        """Whether all names and values are the default ones."""
+        """True if all names and values are the default ones."""
         return self == Naming.default(self.states.sizes, self.actions.sizes) and all(
             map(are_numerals, (*self.states.values, *self.actions.values))
         )

@@ -60,13 +60,13 @@ class Factor:
     scope: tuple[int, ...]
     """Variables, in the order of the file."""
     after: bool
-    """Whether the scope is over the state after the effects."""
+    """True if the scope is over the state after the effects."""
     table: FloatArray  # [rows, size] of a transition, [rows] of a reward
     classes: IndexArray  # [rows]
     ends: tuple[FloatArray, FloatArray] | None
     """Lower and upper ends of the numbers; None if they are known exactly."""
     costs: bool = False
-    """Whether the file has costs; the table always has rewards."""
+    """True if the file has costs; the table always has rewards."""
 
     def over_joint(self, effects: Effects | None, sizes: Sequence[int]) -> Factor:
         """Return the table over the state before the effects and the action."""
@@ -91,7 +91,7 @@ class _ClassNumbers:
         self._next = 0
         self._by_number: dict[int, int] = {}
         self.any_shared = False
-        """Whether any two rows may be of one class."""
+        """True if two rows may be of one class."""
 
     def fresh(self, n: int) -> IndexArray:
         """Return n new classes."""

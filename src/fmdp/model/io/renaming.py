@@ -100,7 +100,7 @@ def _values(old: Sequence[bytes], new: Sequence[bytes]) -> IndexArray:
     """Return for each new value an old one with an equal slice.
 
     If possible, all values but those with unique slices keep their order, which takes the fewest
-    words in the file; else a value is itself where it can.
+    words in the file; else a value is itself if it can be.
     """
     times = Counter(old)
     unique = {digest: value for value, digest in enumerate(old) if times[digest] == 1}

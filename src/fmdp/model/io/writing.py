@@ -420,9 +420,10 @@ def _effect(s: Structure, effect: Effect) -> dict[str, Any]:
 
 
 def _read_as_set(classes: IndexArray, before: IndexArray, sets: IndexArray) -> None:
-    """Count states that an action does not change as set, if it sets all others to the same values.
+    """Write unchanged states as set if an action sets all other states to the same values.
 
-    A repair makes everything new, also what is new. In place; classes are [states, actions].
+    For example, a repair sets every component to "new", also new ones. The classes, [states,
+    actions], are changed in place.
     """
     n_actions = classes.shape[1]
     for action in range(n_actions):
@@ -431,5 +432,5 @@ def _read_as_set(classes: IndexArray, before: IndexArray, sets: IndexArray) -> N
         if len(np.unique(column[changing])) != 1:
             continue
         to = sets[changing[0] * n_actions + action]
-        there = ((before[action::n_actions] == to - 1) | (to == 0)).all(axis=1)
-        column[(column == 0) & there] = column[changing[0]]
+        same = ((before[action::n_actions] == to - 1) | (to == 0)).all(axis=1)
+        column[(column == 0) & same] = column[changing[0]]
