@@ -37,7 +37,8 @@ from fmdp.errors import FileProblem, FmdpError, TooLarge
 
 if TYPE_CHECKING:
     from fmdp.model import Structure
-    from fmdp.planning.plan import Plan, Planner, Status
+    from fmdp.planning.plan import Plan, Planner
+    from fmdp.planning.status import Status
 
 # Keys of the JSON object; the plan has the first lot under the same names.
 OF_THE_PLAN = (
@@ -223,7 +224,8 @@ def seconds_of(settings: Mapping[str, object]) -> float | None:
 
 def stopped(result: dict[str, Any], started: float, imported: float) -> Plan:
     """The plan where time was up before there was a model, or a planner for it."""
-    from fmdp.planning.plan import Plan, Status
+    from fmdp.planning.plan import Plan
+    from fmdp.planning.status import Status
 
     now = time.perf_counter()
     found = Plan(result["planner"] or "none", Status.TIME_LIMIT)
@@ -274,7 +276,7 @@ def warm_up(kind: type[Planner], settings: Mapping[str, object], structure: Stru
     from fmdp.elimination.layout import PARALLEL_STATES
     from fmdp.model import AtMost
     from fmdp.planning.choice import plan as plan_for
-    from fmdp.planning.plan import Status
+    from fmdp.planning.status import Status
     from fmdp.problems import problem as problem_of
 
     if not is_own(kind):

@@ -31,17 +31,19 @@ from fmdp.model import FactoredMDP, OptimisticTables, Structure
 from fmdp.model.entries import NO_LIMITS, NOT_COUNTED, Index
 from fmdp.model.naming import Assignment, ByName, ByNumber, Value
 from fmdp.model.spaces import strides, whole_number
-from fmdp.planning.plan import Plan, Planner, Prepared, Status, Tables, ready
+from fmdp.planning.plan import Plan, Planner, Prepared, ready
 from fmdp.planning.policies.playing import (
     MOST_ACTIONS,
     NO_ACTIONS,
     ActionTable,
-    Stretch,
+    StepBatch,
     action_table,
 )
-from fmdp.planning.policies.policy import Policy, Rule, has_sizes_of
+from fmdp.planning.policies.policy import Policy, has_sizes_of
 from fmdp.planning.policies.randomised import RandomisedPolicy
+from fmdp.planning.policies.rule import Rule
 from fmdp.planning.policies.timed import TimedPolicy
+from fmdp.planning.status import Status, Tables
 
 if TYPE_CHECKING:
     from fmdp.learning.learner import Learner
@@ -529,7 +531,7 @@ class Agent:
 
     # ---- many steps at once ---------------------------------------------------------------------
 
-    def stretch(self, at_most: int) -> Stretch | None:
+    def stretch(self, at_most: int) -> StepBatch | None:
         """The coming steps, where it can be said beforehand what is done in them.
 
         For loops that take many steps at once, such as that of `simulate`. `played` has to be told
@@ -542,7 +544,7 @@ class Agent:
 
         Returns
         -------
-        Stretch | None
+        StepBatch | None
             How many steps, the actions, and the counts that the loop fills; None where the next
             step is to be taken by `act` and `observe`.
         """
@@ -571,9 +573,9 @@ class Agent:
             drawn = self._joint(self._draw(policy, steps))
         counts = self.statistics.counts if self.learner.counts else NOT_COUNTED
         joined = self.statistics.joined
-        return Stretch(steps, self._table, drawn, counts, joined, decision.limits)
+        return StepBatch(steps, self._table, drawn, counts, joined, decision.limits)
 
-    def played(self, stretch: Stretch, taken: int) -> None:
+    def played(self, stretch: StepBatch, taken: int) -> None:
         """Some steps of a stretch were played, all of them counted.
 
         Parameters

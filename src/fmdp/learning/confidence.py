@@ -141,7 +141,26 @@ def confidence_tables(
     transition_constant: float = TRANSITION_CONSTANT,
     reward_constant: float = REWARD_CONSTANT,
 ) -> OptimisticTables:
-    """The set of (delta_p) and (delta_r) at step t: what DORL and FSRL plan with."""
+    """Return the confidence set (delta_p), (delta_r) at step t, with which DORL and FSRL plan.
+
+    Parameters
+    ----------
+    statistics
+        The counts, as in `agent.statistics`.
+    t
+        The first step of the episode, from 1.
+    rho
+        Probability with which the set may miss the true model.
+    transition_constant
+        Factor in the widths of transition probabilities; 18 in the paper (Xu & Tewari 2020).
+    reward_constant
+        Factor in the widths of mean rewards; 12 in the paper.
+
+    Returns
+    -------
+    OptimisticTables
+        For `agent.plan`: a planner chooses the best model of the set.
+    """
     s = statistics.structure
     estimate = statistics.transition_means()
     homes = _homes(s)

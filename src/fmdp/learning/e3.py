@@ -56,7 +56,8 @@ from fmdp.model.entries import Index, entries_of
 from fmdp.model.spaces import encode, project, shown
 from fmdp.planning.exact.planner import Exact
 from fmdp.planning.plan import Planner
-from fmdp.planning.policies.policy import TablePolicy, array_in
+from fmdp.planning.policies.archive import array_in
+from fmdp.planning.policies.policy import TablePolicy
 
 _KNOWN = 2**62
 _FORBIDDEN = 2**63 - 1

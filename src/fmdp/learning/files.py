@@ -39,8 +39,10 @@ from fmdp.model.entries import entries_of, first_rows
 from fmdp.model.io.files import dumps, loads, path_of, write_atomically
 from fmdp.model.naming import ListedNames, Numerals, are_numerals
 from fmdp.planning.plan import Planner
-from fmdp.planning.policies.policy import Rule, array_in, policy_bytes, policy_from_bytes
+from fmdp.planning.policies.archive import array_in, policy_bytes
+from fmdp.planning.policies.files import policy_from_bytes
 from fmdp.planning.policies.randomised import LOTS
+from fmdp.planning.policies.rule import Rule
 from fmdp.planning.registry import PLANNERS
 
 FORMAT = "fmdp-learner"

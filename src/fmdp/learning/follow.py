@@ -23,8 +23,11 @@ from fmdp.learning.agent import Agent, Decision
 from fmdp.learning.learner import Learner
 from fmdp.learning.registry import LEARNERS
 from fmdp.model import FactoredMDP, Structure
-from fmdp.planning.policies.policy import Rule, has_sizes_of, policy_digest, policy_of
+from fmdp.planning.policies.archive import policy_digest
+from fmdp.planning.policies.files import policy_of
+from fmdp.planning.policies.policy import has_sizes_of
 from fmdp.planning.policies.randomised import RandomisedPolicy
+from fmdp.planning.policies.rule import Rule
 
 
 @dataclass(frozen=True)

@@ -46,10 +46,11 @@ from fmdp.learning.registry import LEARNERS
 from fmdp.learning.statistics import Statistics
 from fmdp.model import FactoredMDP, OptimisticTables, Structure
 from fmdp.planning.exact.planner import Exact
-from fmdp.planning.plan import Planner, Tables
+from fmdp.planning.plan import Planner
 from fmdp.planning.registry import planner_of
 from fmdp.planning.settings import refuse_targets, without_search
 from fmdp.planning.span import SpanConstrained
+from fmdp.planning.status import Tables
 
 TOLERANCE = 1e-3
 """Of plans inside learners, in units of the sum of the reward ranges."""

@@ -58,7 +58,7 @@ from fmdp.model.entries import split_cells, split_transition_entries
 from fmdp.model.spaces import encode, shown
 from fmdp.planning.exact.planner import Exact
 from fmdp.planning.plan import Planner
-from fmdp.planning.policies.policy import array_in
+from fmdp.planning.policies.archive import array_in
 from fmdp.planning.projected import Projected, closed
 
 Floats = NDArray[np.float64]

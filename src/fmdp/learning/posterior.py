@@ -71,7 +71,28 @@ def sample_rewards(statistics: Statistics, c: float, generator: np.random.Genera
 def sample_model(
     statistics: Statistics, c: float, prior: float, generator: np.random.Generator
 ) -> FactoredMDP:
-    """One model from the posterior."""
+    """Return a model that is drawn from the posterior, as PSRL does in every episode.
+
+    Every transition row is drawn from a Dirichlet distribution with parameters counts / c + prior.
+    Every mean reward is drawn from a normal distribution around the estimate, with standard
+    deviation sqrt(c / visits) times the range of the reward, and clipped to that range.
+
+    Parameters
+    ----------
+    statistics
+        The counts, as in `agent.statistics`.
+    c
+        Counts are divided by it, so that a larger value explores more; 0.75 in PSRL.
+    prior
+        Dirichlet parameter of every next value before any count; 0.01 in PSRL.
+    generator
+        The source of random numbers, as in `agent.randomness`.
+
+    Returns
+    -------
+    FactoredMDP
+        A model of the same structure.
+    """
     s = statistics.structure
     rows = sample_rows(dirichlet_parameters(statistics, c, prior), statistics.entries, generator)
     rewards = sample_rewards(statistics, c, generator)

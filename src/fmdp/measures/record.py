@@ -25,8 +25,9 @@ from fmdp.model import FactoredMDP
 from fmdp.model.factored import check_model
 from fmdp.planning.choice import EXACT_STATES
 from fmdp.planning.exact.planner import Exact
-from fmdp.planning.plan import Plan, Status
+from fmdp.planning.plan import Plan
 from fmdp.planning.policies.policy import TablePolicy
+from fmdp.planning.status import Status
 
 PRECISION = 1e-9
 """Gap of the gain's bounds, in units of the reward's range: finer than a plan needs, since the

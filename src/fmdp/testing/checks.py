@@ -27,12 +27,13 @@ from fmdp.errors import FmdpError, InvalidParameter
 from fmdp.model import FactoredMDP, OptimisticTables, Structure, product
 from fmdp.model.io.files import load, save
 from fmdp.planning.choice import plan_with, planned
-from fmdp.planning.plan import Plan, Planner, Status, Tables
-from fmdp.planning.policies.policy import load_policy
-from fmdp.planning.prepared import tolerance_of
+from fmdp.planning.limits import tolerance_of
+from fmdp.planning.plan import Plan, Planner
+from fmdp.planning.policies.files import load_policy
 from fmdp.planning.registry import PLANNERS
 from fmdp.planning.settings import without_search
 from fmdp.planning.spans import factored_spans, span
+from fmdp.planning.status import Status, Tables
 from fmdp.problems import Problem, parse_id
 from fmdp.problems import problem as read_problem
 from fmdp.problems.foreign import format_of

@@ -26,7 +26,8 @@ from fmdp.learning.agent import Agent
 from fmdp.learning.files import load_agent, state_of
 from fmdp.learning.learner import Learner, PlanningLearner
 from fmdp.model import FactoredMDP, OptimisticTables
-from fmdp.planning.policies.policy import Rule, policy_digest
+from fmdp.planning.policies.archive import policy_digest
+from fmdp.planning.policies.rule import Rule
 from fmdp.simulation import Reference, Simulation
 from fmdp.testing.checks import ContractBroken
 
