@@ -137,7 +137,7 @@ PLANNER_OPTIONS = (
         "budget",
         "Q[,Q...]",
         "span: upper bound on the factored spans: one number for their sum, or one per state "
-        "variable, in units of the reward.",
+        "variable, in units of the reward. Needed by --planner span.",
     ),
     PlannerOption(
         "span_split",
@@ -166,7 +166,9 @@ PLANNER_OPTIONS = (
         "What to maximise: the discounted sum of rewards, the average per step, or (exact only) "
         "the sum over --horizon steps. Default: average for exact, discounted for alp.",
     ),
-    PlannerOption("horizon", "horizon", "H", "exact: number of steps of --criterion finite."),
+    PlannerOption(
+        "horizon", "horizon", "H", "exact: number of steps of --criterion finite, which needs it."
+    ),
     PlannerOption(
         "discount",
         "discount",
@@ -183,9 +185,14 @@ PLANNER_OPTIONS = (
         "of a reward factor.",
     ),
     PlannerOption(
-        "max_iterations", "max_iterations", "N", "Stop after N sweeps (alp: rounds of the LP)."
+        "max_iterations",
+        "max_iterations",
+        "N",
+        "Stop after N sweeps (alp: rounds of the LP). Default: 100,000 sweeps, no limit for alp.",
     ),
-    PlannerOption("max_seconds", "max_seconds", "S", "Stop each plan after S seconds."),
+    PlannerOption(
+        "max_seconds", "max_seconds", "S", "Stop each plan after S seconds. Default: no limit."
+    ),
     PlannerOption(
         "memory_limit",
         "memory_limit",
