@@ -31,8 +31,7 @@ def evaluate(
     problem: options.Problem,
     policy: options.PolicyFile,
     steps: Annotated[
-        str,
-        typer.Option(metavar="T", help="If simulated: number of steps of all runs together."),
+        str, typer.Option(metavar="T", help="If simulated: number of steps of all runs together.")
     ] = "1000000",
     seed: Annotated[str, typer.Option(metavar="S", help="If simulated: seed of the runs.")] = "0",
     json: options.Json = False,

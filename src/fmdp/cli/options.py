@@ -71,9 +71,7 @@ PolicyFile = Annotated[
 StoreDirectory = Annotated[
     Path,
     typer.Argument(
-        metavar="DIR",
-        help="Directory of the stored runs (`fmdp sweep --out`).",
-        show_default=False,
+        metavar="DIR", help="Directory of the stored runs (`fmdp sweep --out`).", show_default=False
     ),
 ]
 Learner = Annotated[
@@ -235,8 +233,7 @@ _SIGNATURE = {
     ]
 } | {
     option.name: Annotated[
-        str | None,
-        typer.Option(option.flag, metavar=option.metavar, help=option.help, **_PANEL),
+        str | None, typer.Option(option.flag, metavar=option.metavar, help=option.help, **_PANEL)
     ]
     for option in PLANNER_OPTIONS
 }
@@ -304,9 +301,7 @@ def flag_of(setting: str) -> str:
     return next(option.flag for option in options if option.setting == setting)
 
 
-def requested_planner(
-    request: PlannerRequest,
-) -> tuple[type[Planner] | None, dict[str, object]]:
+def requested_planner(request: PlannerRequest) -> tuple[type[Planner] | None, dict[str, object]]:
     """Return the planner class that the options ask for, and its settings.
 
     Without --planner it is the only planner of fmdp that takes all given options (`--basis pairs`

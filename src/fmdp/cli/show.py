@@ -10,14 +10,7 @@ import typer
 from fmdp._base.memory import describe_count
 from fmdp.cli.network import draw
 from fmdp.cli.options import Json, Problem
-from fmdp.cli.output import (
-    columns,
-    console,
-    print_json,
-    print_people,
-    short_number,
-    table,
-)
+from fmdp.cli.output import columns, console, print_json, print_people, short_number, table
 from fmdp.cli.progress import progress
 from fmdp.errors import InvalidParameter
 

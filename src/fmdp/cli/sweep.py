@@ -71,12 +71,7 @@ def run_spec(spec: Spec, out: Path, workers: Workers, *, retry_failed: bool = Fa
     try:
         with progress(spec.name, line_of) as report:
             return run_sweep(
-                spec,
-                out,
-                workers=workers,
-                retry_failed=retry_failed,
-                progress=report,
-                waiting=say,
+                spec, out, workers=workers, retry_failed=retry_failed, progress=report, waiting=say
             )
     except KeyboardInterrupt:
         raise KeyboardInterrupt(

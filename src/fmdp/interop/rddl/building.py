@@ -22,16 +22,7 @@ from fmdp.interop.rddl.expressions import Constant, Node, atoms_of, is_random
 from fmdp.interop.rddl.instance import Instance, conjuncts
 from fmdp.interop.rddl.laws import Evaluation
 from fmdp.interop.rddl.reachable import never_changing, reach
-from fmdp.interop.rddl.variables import (
-    NOOP,
-    Array,
-    Frame,
-    Variable,
-    chosen,
-    primed,
-    shown,
-    single,
-)
+from fmdp.interop.rddl.variables import NOOP, Array, Frame, Variable, chosen, primed, shown, single
 from fmdp.interop.rddl.world import World, pruned
 from fmdp.model.alike import Alike
 from fmdp.model.constraints import AtMost, Constraint, Forbidden

@@ -14,15 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from fmdp.errors import InvalidModel
-from fmdp.interop.rddl.expressions import (
-    BINARY,
-    UNARY,
-    Constant,
-    Expression,
-    Node,
-    atom,
-    make,
-)
+from fmdp.interop.rddl.expressions import BINARY, UNARY, Constant, Expression, Node, atom, make
 
 Objects = Mapping[str, str]
 """Variable of the lifted text ("?x") -> object."""

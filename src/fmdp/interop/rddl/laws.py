@@ -14,13 +14,7 @@ from typing import Any
 import numpy as np
 
 from fmdp.errors import InvalidModel
-from fmdp.interop.rddl.expressions import (
-    Constant,
-    Expression,
-    Node,
-    applied,
-    is_random,
-)
+from fmdp.interop.rddl.expressions import Constant, Expression, Node, applied, is_random
 from fmdp.interop.rddl.variables import Array, Frame
 
 Law = dict[Any, Array]
@@ -160,10 +154,10 @@ class Evaluation:
         chance = self.value(expression).astype(np.float64) * self._ones
         wrong = ~((chance >= -SLACK) & (chance <= 1 + SLACK))
         if (wrong & where).any():
-            counted = wrong & where
-            first = np.broadcast_to(chance, counted.shape)[counted][0]
+            rows = wrong & where
+            first = np.broadcast_to(chance, rows.shape)[rows][0]
             raise InvalidModel(
-                f"{what} has probability {first:g}{self._where_text(counted)}; must be in [0, 1]"
+                f"{what} has the probability {first:g}{self._where_text(rows)}; must be in [0, 1]"
             )
         return np.where(wrong, 0.0, np.clip(chance, 0.0, 1.0))
 

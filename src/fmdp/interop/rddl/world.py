@@ -15,13 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from fmdp.errors import InvalidModel, TooLarge
-from fmdp.interop.rddl.expressions import (
-    Constant,
-    Expression,
-    atoms_of,
-    is_random,
-    replaced,
-)
+from fmdp.interop.rddl.expressions import Constant, Expression, atoms_of, is_random, replaced
 from fmdp.interop.rddl.instance import Instance
 from fmdp.interop.rddl.laws import SLACK, Evaluation
 from fmdp.interop.rddl.variables import Array, Frame, Variable, primed, unprimed
