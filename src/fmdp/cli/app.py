@@ -88,6 +88,7 @@ def usage_line(error: typer.TyperException) -> str:
     if context is not None and type(error).__name__ == "NoSuchOption":
         option = str(getattr(error, "option_name", ""))
         known = [name for parameter in context.command.params for name in parameter.opts]
-        return f'{command} has no option "{option}"{did_you_mean(option, known)}'
+        hint = did_you_mean(option, known) or f" (see {command} --help)"
+        return f'{command} has no option "{option}"{hint}'
     line = " ".join(error.format_message().split()).rstrip(".")
     return f"{line[:1].lower()}{line[1:]} (see {command} --help)"

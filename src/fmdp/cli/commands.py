@@ -90,7 +90,15 @@ class Commands(TyperGroup):
 
 
 class Command(TyperCommand):
-    """A single command."""
+    """A single command, whose usage errors know it, so that they can name its help."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        try:
+            return list(super().parse_args(ctx, args))
+        except typer.TyperException as error:
+            if getattr(error, "ctx", None) is None:
+                error.ctx = ctx  # type: ignore[attr-defined]
+            raise
 
     def get_params(self, ctx: Any) -> list[Any]:
         return without_pydantic(super().get_params(ctx))
