@@ -65,20 +65,9 @@ class JointActions(spaces.MultiDiscrete):
             of masks, one per variable, as in MultiDiscrete.
         probability
             As in MultiDiscrete.
-
-        Returns
-        -------
-        NDArray[np.int64]
-            One value per action variable.
-
-        Raises
-        ------
-        InvalidParameter
-            If the mask has the wrong length or allows nothing.
         """
         if not isinstance(mask, np.ndarray):
-            sample: Ints = super().sample(mask=mask, probability=probability)
-            return sample
+            return np.asarray(super().sample(mask=mask, probability=probability))
         sizes = self.nvec.tolist()
         allowed = np.flatnonzero(mask)
         if mask.shape != (int(np.prod(self.nvec)),) or not len(allowed):
@@ -184,8 +173,7 @@ class Actions:
                 MOST_MASKED,
             )
         if self._table is not None:
-            rows: Mask = self._table[states @ self._state_steps]
-            return rows
+            return np.asarray(self._table[states @ self._state_steps])
         masks = np.zeros((len(states), s.n_actions), dtype=np.int8)
         for mask, state in zip(masks, states.tolist(), strict=True):
             mask[s.allowed_actions(state)] = 1

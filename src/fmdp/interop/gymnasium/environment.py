@@ -110,22 +110,14 @@ class FactoredEnv(gymnasium.Env[Any, Any]):
     ) -> tuple[Any, dict[str, Any]]:
         """Return to the initial state, or to another one.
 
+        Returns the observation, and info with the action mask if there are constraints.
+
         Parameters
         ----------
         seed
             Seed of the random numbers, as in `fmdp.simulate`; None continues the stream.
         options
             {"state": ...}: the first state, by number or name, as in `Structure.check_state`.
-
-        Returns
-        -------
-        tuple[Any, dict[str, Any]]
-            The observation, and info with the action mask if there are constraints.
-
-        Raises
-        ------
-        InvalidParameter
-            If an option is unknown or not a state.
         """
         super().reset(seed=seed)
         if seed is not None:
@@ -137,21 +129,14 @@ class FactoredEnv(gymnasium.Env[Any, Any]):
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """Take an action.
 
+        Returns observation, reward, False, False, and info: "rewards" of every factor;
+        "action_mask" and "replaced" if there are constraints.
+
         Parameters
         ----------
         action
-            An element of the action space.
-
-        Returns
-        -------
-        tuple[Any, float, bool, bool, dict[str, Any]]
-            Observation, reward, False, False, and info: "rewards" of every factor; "action_mask"
-            and "replaced" if there are constraints.
-
-        Raises
-        ------
-        InvalidParameter
-            If it is not an action, or is forbidden and forbidden="raise".
+            An element of the action space; InvalidParameter is raised for anything else, and for a
+            forbidden action with forbidden="raise".
         """
         actions, structure = self._actions, self.model.structure
         values = actions.one(action)
@@ -174,12 +159,7 @@ class FactoredEnv(gymnasium.Env[Any, Any]):
     def action_mask(self) -> Mask:
         """Return which joint actions are allowed now: int8 [joint actions] in C order, 1 or 0.
 
-        Raises
-        ------
-        InvalidParameter
-            If there are no constraints.
-        TooLarge
-            If there are too many joint actions.
+        Raises InvalidParameter without constraints, and TooLarge for too many joint actions.
         """
         mask: Mask = self._actions.masks(self._state[None])[0]
         return mask

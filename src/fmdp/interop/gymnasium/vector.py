@@ -138,6 +138,8 @@ class FactoredVectorEnv(VectorEnv[Any, Any, NDArray[Any]]):
     ) -> tuple[Any, dict[str, Any]]:
         """Return all copies to the initial state, or to another one.
 
+        Returns the observations, and info with the action masks if there are constraints.
+
         Parameters
         ----------
         seed
@@ -146,16 +148,6 @@ class FactoredVectorEnv(VectorEnv[Any, Any, NDArray[Any]]):
         options
             {"state": ...}: the first state, as in `FactoredEnv.reset`. {"reset_mask": [copies] of
             bool}: which copies are reset; the others keep their states.
-
-        Returns
-        -------
-        tuple[Any, dict[str, Any]]
-            The observations, and info with the action masks if there are constraints.
-
-        Raises
-        ------
-        InvalidParameter
-            If an option is unknown or not a state, or if there is not one seed per copy.
         """
         known = dict(options or {})
         chosen = self._chosen(known.pop(_RESET_MASK, None))
@@ -181,21 +173,14 @@ class FactoredVectorEnv(VectorEnv[Any, Any, NDArray[Any]]):
     ) -> tuple[Any, NDArray[Any], NDArray[Any], NDArray[Any], dict[str, Any]]:
         """Take an action in every copy.
 
+        Returns observations, rewards, False and False for all, and info: "rewards" of every factor,
+        [copies, l]; "action_mask" and "replaced" if there are constraints.
+
         Parameters
         ----------
         actions
-            An element of the action space.
-
-        Returns
-        -------
-        tuple[Any, NDArray[Any], NDArray[Any], NDArray[Any], dict[str, Any]]
-            Observations, rewards, False and False for all, and info: "rewards" of every factor,
-            [copies, l]; "action_mask" and "replaced" if there are constraints.
-
-        Raises
-        ------
-        InvalidParameter
-            If one is not an action, or is forbidden and forbidden="raise"; no copy is stepped.
+            An element of the action space. If one of them is refused, as in `FactoredEnv.step`, no
+            copy is stepped.
         """
         structure, copies = self.model.structure, self.num_envs
         self._need_seeds()
@@ -221,13 +206,7 @@ class FactoredVectorEnv(VectorEnv[Any, Any, NDArray[Any]]):
         return observations, totals, never, never.copy(), infos
 
     def action_masks(self) -> Mask:
-        """Return which joint actions are allowed: int8 [copies, joint actions], 1 or 0.
-
-        Raises
-        ------
-        InvalidParameter, TooLarge
-            As in `FactoredEnv.action_mask`.
-        """
+        """Return which joint actions are allowed: int8 [copies, joint actions], 1 or 0."""
         return self._actions.masks(self._states)
 
     def render(self) -> tuple[str, ...] | None:

@@ -221,11 +221,11 @@ class _Reading:
             at = np.flatnonzero(self._where(command.guard, values, len(known)))
             if known[at].any():
                 row = int(at[known[at]][0])
-                first = commands[owner[row]]
                 refuse(
                     command.line,
                     f"two commands for [{command.label}] hold {self._place(scope, row)} (the other "
-                    f"in line {first.line}): a choice without a name; must have two labels",
+                    f"in line {commands[owner[row]].line}): a choice without a name; must have two "
+                    f"labels",
                 )
             owner[at], known[at] = number, True
             inside = {name: part[at] if part.ndim else part for name, part in values.items()}

@@ -111,6 +111,7 @@ def _one_by_one(world: World, group: Variable, actions: Sequence[Variable]) -> b
     A law counts as possibly true if any values of the other variables make it so.
     """
     looked_at = [group, *actions]
+    looked_names = {v.name for v in looked_at}
     if math.prod(v.size for v in looked_at) > MOST_AT_ONCE:
         return False
     total: Array = np.zeros([v.size for v in looked_at], dtype=np.int16)
@@ -119,9 +120,7 @@ def _one_by_one(world: World, group: Variable, actions: Sequence[Variable]) -> b
         evaluation = world.evaluation(scope, 1, group.name)
         can: Array = evaluation.truth(world.laws[primed(fluent)]) > 0
         names = [v.name for v in scope]
-        others = tuple(
-            axis for axis, v in enumerate(scope) if v.name not in {v.name for v in looked_at}
-        )
+        others = tuple(axis for axis, name in enumerate(names) if name not in looked_names)
         can = np.any(can, axis=others, keepdims=True)
         # The group comes before the actions, whatever their order among the axes of a table.
         places = [names.index(v.name) for v in looked_at if v.name in names]
