@@ -91,7 +91,7 @@ def compare(
             title=None if suite is not None else _title(problems or ()),
         )
     if not json:
-        print_plan(spec)
+        print_setup(spec)
     summary = run_spec(spec, out, team, retry_failed=retry_failed)
     with progress(f"report of {out}", compiles=False):
         written = write_report(out, spec=spec.hash, waiting=say)
@@ -112,7 +112,7 @@ def _title(problems: Sequence[str]) -> str:
     return f"Learners compared on {listed}"
 
 
-def print_plan(spec: Spec) -> None:
+def print_setup(spec: Spec) -> None:
     """Print what will be run, and which learners do not fit."""
     labels = list(dict.fromkeys(cell.label for cell in spec.cells))
     runs = len(spec.cells) * len(spec.seeds)

@@ -124,13 +124,13 @@ def _rows(evaluation: Evaluation) -> list[tuple[str, str]]:
     within = evaluation.gain_bounds or bounds
     rows = [("gain", f"{_gain_text(evaluation.gain, within, how)} ({how})")]
     if evaluation.confidence is None:
-        rows.append(("certified", interval_text(*bounds)))
+        rows.append(("certified bounds", interval_text(*bounds)))
     else:
         assumed = f"if no unseen behaviour lasts longer than {evaluation.batch_steps:,} steps"
         label = f"{evaluation.confidence:.0%} interval"
         rows.append((label, f"{interval_text(*bounds, least_digits=2)}, {assumed}"))
         assert evaluation.certified_bounds is not None
-        rows.append(("certified", interval_text(*evaluation.certified_bounds)))
+        rows.append(("certified bounds", interval_text(*evaluation.certified_bounds)))
     if evaluation.run_gains is not None:
         runs = f"{len(evaluation.run_gains)} from different states, with gains of"
         spread = interval_text(min(evaluation.run_gains), max(evaluation.run_gains), least_digits=3)

@@ -110,7 +110,7 @@ def print_measures(problem: str, structure: Structure, found: Measures, seconds:
                 ("diameter", diameter),
                 ("span", known(found.span)),
                 ("factored spans", missing if spans is None else numbers_text(spans)),
-                ("their sum Q", known(found.factored_span_sum)),
+                ("their sum (Q)", known(found.factored_span_sum)),
                 ("largest span of an optimal policy", between(found.largest_span_bounds)),
                 ("largest factored spans", each),
                 ("their sum", known(found.largest_factored_span_sum)),

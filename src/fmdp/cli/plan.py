@@ -349,10 +349,9 @@ def gain_rows(result: Mapping[str, Any], solution: Plan) -> Iterator[tuple[str, 
         bounds = solution.stats["policy_gain_bounds"] if of_policy else (lower, upper)
         yield name + case, known_number(result["gain"], *bounds)
     if lower is not None and upper is not None:
-        name = "certified" if budgets is None else "certified for it"
-        yield name + case, f"{interval_text(lower, upper)} (gap {upper - lower:.2g})"
+        yield f"certified bounds{case}", f"{interval_text(lower, upper)} (gap {upper - lower:.2g})"
     elif upper is not None:
-        yield "certified", f"at most {upper_text(upper)}"
+        yield "certified bound", f"at most {upper_text(upper)}"
 
 
 def value_rows(result: Mapping[str, Any], solution: Plan) -> Iterator[tuple[str, str]]:
@@ -384,7 +383,7 @@ def span_rows(result: Mapping[str, Any], error: float | None) -> Iterator[tuple[
     if spans is not None:
         error_of_sum = None if error is None else error * len(spans)
         yield "factored spans", numbers_text(spans, error=error)
-        yield "their sum Q", rounded_number(result["factored_span_sum"], error_of_sum, 9)
+        yield "their sum (Q)", rounded_number(result["factored_span_sum"], error_of_sum, 9)
     if result["budgets"] is not None:
         yield "budgets", numbers_text(result["budgets"])
         yield "truncated", truncated_text(result["truncated_states"], result["attained"])

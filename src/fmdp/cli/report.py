@@ -111,7 +111,7 @@ def print_report(written: Report) -> None:
     for path in written.files[1:]:
         kinds.setdefault(path.stem, []).append(path.suffix)
     beside = ", ".join(stem + " ".join(suffixes) for stem, suffixes in kinds.items())
-    print(f"\npage    {printable(str(written.page))}\nbeside  {beside}")
+    print(f"\npage    {printable(str(written.page))}\nfiles   {beside}")
 
 
 def print_across(summaries: Mapping[tuple[str, str], Summary], names: Sequence[str]) -> None:

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,12 +28,14 @@ from fmdp.errors import InvalidParameter, did_you_mean
 from fmdp.interop.prism.cubes import Cube, check_cells
 from fmdp.interop.prism.expressions import Expression, Values, evaluate
 from fmdp.interop.prism.notes import Actions, FactorNote, actions_of, cap_of, finished
-from fmdp.interop.prism.program import Command, Item, Module, Program, Rewards, Variable
+from fmdp.interop.prism.program import Command, Item, Module, Program, Rewards, Update
 from fmdp.interop.prism.tokens import refuse
 from fmdp.model.constraints import Constraint, Forbidden
 from fmdp.model.factored import FactoredMDP
 from fmdp.model.naming import Value
 from fmdp.model.spaces import all_assignments, count, decode
+
+_Indices: TypeAlias = NDArray[np.int64]
 
 ROW_TOLERANCE = 1e-9
 """Largest deviation of a sum of probabilities from 1."""
@@ -228,60 +230,54 @@ class _Reading:
                     f"labels",
                 )
             owner[at], known[at] = number, True
-            inside = {name: part[at] if part.ndim else part for name, part in values.items()}
+            inside = _selected(values, at)
             total = np.zeros(len(at))
             for update in command.updates:
-                chance = evaluate(update.probability, inside)
-                if chance.dtype.kind == "b":
-                    refuse(update.line, "a probability must be a number; got a truth")
-                chance = np.broadcast_to(chance.astype(np.float64), len(at))
-                wrong = np.flatnonzero((chance < 0) | (chance > 1 + ROW_TOLERANCE))
-                if len(wrong):
-                    refuse(
-                        update.line,
-                        f"a probability is {chance[wrong[0]]} "
-                        f"{self._place(scope, int(at[wrong[0]]))}; must be in 0..1",
-                    )
+                chance = self._chance(update, inside, scope, at)
                 total = total + chance
-                index = np.zeros(len(at), dtype=np.int64)
-                sets = dict(update.sets)
-                for v in owned:
-                    made = self._set(self.variables[v], sets, inside, len(at), update.line)
-                    outside = np.flatnonzero((made < 0) | (made >= self.sizes[v]))
-                    outside = outside[chance[outside] > 0]
-                    if len(outside):
-                        variable = self.variables[v]
-                        refuse(
-                            update.line,
-                            f"{variable.name}' is {made[outside[0]] + variable.low} "
-                            f"{self._place(scope, int(at[outside[0]]))}; must be in "
-                            f"{variable.low}..{variable.high}",
-                        )
-                    index = index * self.sizes[v] + np.clip(made, 0, self.sizes[v] - 1)
-                rows[at, index] += chance
-            wrong = np.flatnonzero(np.abs(total - 1.0) > ROW_TOLERANCE)
-            if len(wrong):
-                refuse(
-                    command.line,
-                    f"probabilities sum to {total[wrong[0]]} "
-                    f"{self._place(scope, int(at[wrong[0]]))}; must be 1",
-                )
+                rows[at, self._next(update, owned, inside, chance, scope, at)] += chance
+            for i in np.flatnonzero(np.abs(total - 1.0) > ROW_TOLERANCE):
+                where = self._place(scope, int(at[i]))
+                refuse(command.line, f"probabilities sum to {total[i]} {where}; must be 1")
 
-    def _set(
+    def _chance(
+        self, update: Update, values: Mapping[str, Values], scope: Sequence[int], at: _Indices
+    ) -> NDArray[np.float64]:
+        """Return the probability of an update at the rows `at` of a table."""
+        chance = evaluate(update.probability, values)
+        if chance.dtype.kind == "b":
+            refuse(update.line, "a probability must be a number; got a truth")
+        chance = np.broadcast_to(chance.astype(np.float64), len(at))
+        for i in np.flatnonzero((chance < 0) | (chance > 1 + ROW_TOLERANCE)):
+            where = self._place(scope, int(at[i]))
+            refuse(update.line, f"a probability is {chance[i]} {where}; must be in 0..1")
+        return chance
+
+    def _next(
         self,
-        variable: Variable,
-        sets: Mapping[str, Expression],
+        update: Update,
+        owned: Sequence[int],
         values: Mapping[str, Values],
-        n: int,
-        line: int,
-    ) -> NDArray[np.int64]:
-        """Return the index of the next value of a variable: [n]."""
-        given = sets.get(variable.name)
-        made = values[variable.name] if given is None else evaluate(given, values)
-        if (made.dtype.kind == "b") != variable.is_truth or made.dtype.kind == "f":
-            wanted = "true or false" if variable.is_truth else "a whole number"
-            refuse(line, f"{variable.name}' must be {wanted}")
-        return np.broadcast_to(made, (n,)).astype(np.int64) - variable.low
+        chance: NDArray[np.float64],
+        scope: Sequence[int],
+        at: _Indices,
+    ) -> _Indices:
+        """Return the index of the next joint value of a module at the rows `at` of a table."""
+        index = np.zeros(len(at), dtype=np.int64)
+        sets = dict(update.sets)
+        for v in owned:
+            variable = self.variables[v]
+            name, low, high = variable.name, variable.low, variable.high
+            value = evaluate(sets[name], values) if name in sets else values[name]
+            if (value.dtype.kind == "b") != variable.is_truth or value.dtype.kind == "f":
+                wanted = "true or false" if variable.is_truth else "a whole number"
+                refuse(update.line, f"{name}' must be {wanted}")
+            value = np.broadcast_to(value, (len(at),)).astype(np.int64)
+            for i in np.flatnonzero(((value < low) | (value > high)) & (chance > 0)):
+                where = self._place(scope, int(at[i]))
+                refuse(update.line, f"{name}' is {value[i]} {where}; must be in {low}..{high}")
+            index = index * self.sizes[v] + np.clip(value - low, 0, self.sizes[v] - 1)
+        return index
 
     # ---- rewards ---------------------------------------------------------------------------------
 
@@ -316,8 +312,7 @@ class _Reading:
         means = np.zeros((n, len(labels)))
         for item in items:
             holds = np.flatnonzero(self._where(item.guard, values, n))
-            inside = {name: part[holds] if part.ndim else part for name, part in values.items()}
-            made = evaluate(item.value, inside)
+            made = evaluate(item.value, _selected(values, holds))
             if made.dtype.kind == "b":
                 refuse(item.line, "a reward must be a number; got a truth")
             mean = np.broadcast_to(made.astype(np.float64), len(holds))
@@ -489,6 +484,11 @@ class _Reading:
                 refuse(note.line, f"the comment says {cap.label()}, and the guards something else")
             return cap
         return constraint
+
+
+def _selected(values: Mapping[str, Values], at: _Indices) -> dict[str, Values]:
+    """Return the values of all names at some rows of a table."""
+    return {name: array[at] if array.ndim else array for name, array in values.items()}
 
 
 def _labelled(program: Program) -> list[Module]:
