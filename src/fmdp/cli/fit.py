@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -11,6 +11,9 @@ from fmdp.cli import options
 from fmdp.cli.output import columns, print_json, print_people, refuse_unwritable
 from fmdp.cli.progress import progress
 from fmdp.errors import InvalidParameter
+
+if TYPE_CHECKING:
+    from fmdp.model import Structure
 
 
 def fit(
@@ -102,13 +105,7 @@ def fit(
             ignore=ignore or (),
         )
         save(fitted.model, out)
-    s = fitted.model.structure
-    scopes = {
-        name: [s.names[v] for v in scope]
-        for name, scope in zip(
-            (*s.state_names, *s.reward_names), (*s.transition_scopes, *s.reward_scopes), strict=True
-        )
-    }
+    scopes = _scopes(fitted.model.structure) if model is None else None
     if json:
         print_json(
             {
@@ -119,7 +116,7 @@ def fit(
                 "rows": fitted.rows,
                 "rows_seen": fitted.rows_seen,
                 "rho": fitted.rho,
-                "scopes": scopes if model is None else None,
+                "scopes": scopes,
                 "notes": fitted.notes,
             }
         )
@@ -130,12 +127,19 @@ def fit(
         ("rows", f"{fitted.rows_seen:,} of {fitted.rows:,} visited"),
         ("intervals", f"all hold together with probability {1 - fitted.rho:g}"),
     ]
-    if model is None:
-        rows += [
-            ("scope", f"{name}: {', '.join(scope) or 'none'}") for name, scope in scopes.items()
-        ]
+    for name, scope in (scopes or {}).items():
+        rows.append(("scope", f"{name}: {', '.join(scope) or 'none'}"))
     rows += [("note", note) for note in fitted.notes]
     print_people(columns([*rows, ("saved", f"the model, in {out}")]))
+
+
+def _scopes(structure: Structure) -> dict[str, list[str]]:
+    """Return the names of the variables in the scope of every factor."""
+    names = (*structure.state_names, *structure.reward_names)
+    scopes = (*structure.transition_scopes, *structure.reward_scopes)
+    return {
+        name: [structure.names[v] for v in scope] for name, scope in zip(names, scopes, strict=True)
+    }
 
 
 def _split(names: str | None) -> tuple[str, ...]:

@@ -153,17 +153,10 @@ def drive(
                 f"the '{name}' of {_OWNER} must be a function; got {quoted(function)}"
             )
     actions = Variables(env.action_space, "action")
-    reader = decode
-    if reader is None:
-        seen = Variables(env.observation_space, "observation")
-        reader = seen.values
+    observed = Variables(env.observation_space, "observation") if decode is None else None
     assumed, learned = structure, False
     if assumed is None:
-        if decode is None:
-            known, names = seen.sizes, seen.names
-        else:
-            known, names = _declared(variables)
-        assumed, learned = _complete(known, names, actions, _range(reward_range))
+        assumed, learned = _complete(observed, variables, actions, reward_range)
     elif not isinstance(assumed, Structure):
         raise InvalidParameter(
             f"the 'structure' of {_OWNER} must be a Structure or None; got {quoted(assumed)}"
@@ -173,7 +166,8 @@ def drive(
             f"a structure brings its variables and reward ranges: {_OWNER} takes no reward_range "
             f"and no variables beside it"
         )
-    _refuse_other_sizes(assumed, actions, None if decode is not None else seen)
+    _refuse_other_sizes(assumed, actions, observed)
+    reader: Any = decode if observed is None else observed.values
     ride = _Ride(env, assumed, actions, reader, rewards, seed)
     started = time.perf_counter()
     explored = 0
@@ -318,12 +312,19 @@ def _range(given: Any) -> tuple[float, float]:
 
 
 def _complete(
-    sizes: tuple[int, ...], names: tuple[str, ...], actions: Variables, ends: tuple[float, float]
+    observed: Variables | None,
+    variables: Mapping[str, int] | None,
+    actions: Variables,
+    reward_range: Any,
 ) -> tuple[Structure, bool]:
     """Return a structure, and whether its scopes have to be learned.
 
     With one state variable and one action variable there is only one possible structure.
     """
+    if observed is None:
+        sizes, names = _declared(variables)
+    else:
+        sizes, names = observed.sizes, observed.names
     alone = len(sizes) == 1 and len(actions.sizes) == 1
     scope = (0, 1) if alone else ()
     structure = Structure(
@@ -331,7 +332,7 @@ def _complete(
         actions.sizes,
         (scope,) * len(sizes),
         (scope,),
-        (ends,),
+        (_range(reward_range),),
         names,
         () if set(actions.names) & set(names) else actions.names,
         ("reward",),
