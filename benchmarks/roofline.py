@@ -152,7 +152,7 @@ def by_steps(name: str, bounds: dict[str, float]) -> list[dict[str, Any]]:
 
             def work(g: int = g, part: Any = part, tried: int = tried) -> None:
                 for branch in range(tried):
-                    group(g, branch, h, part.steps, part.rooms[0][0])
+                    group(g, branch, h, part.steps, part.workspaces[0][0])
 
             work()
             all_nodes = layout.n_branches * nodes

@@ -256,7 +256,7 @@ def _allocated(backup: Backup) -> int:
     for part in (backup._whole, *backup._parts):
         program = part.program
         arrays += [program.row_sources.at, program.reward_sources.at, *program.steps]
-        arrays += [array for room in part.rooms for array in room]
+        arrays += [array for workspace in part.workspaces for array in workspace]
     return sum(array.nbytes for array in arrays) + 3 * 8 * backup.n_states
 
 

@@ -271,7 +271,7 @@ def warm_up(kind: type[Planner], settings: Mapping[str, object], structure: Stru
     one sweep over the smallest model that uses it. A planner of the user's own is not rehearsed: it
     may be made for one problem."""
     from fmdp._base.foreign_code import is_own
-    from fmdp.elimination.layout import PARALLEL_STATES
+    from fmdp.elimination.tuning import PARALLEL_STATES
     from fmdp.model import AtMost
     from fmdp.planning.choice import plan as plan_for
     from fmdp.planning.plan import Status

@@ -1,9 +1,9 @@
-"""Where vectors begin: at a cache line, and those of neighbouring steps not all at the same place.
+"""Alignment of vectors: at cache lines, with offsets between consecutive buffers.
 
-A vector of eight doubles fills a line; one that straddles two takes twice as long to read.  And a
-processor tells whether a number that is read has just been written by the last twelve bits of its
-address: where what a step reads and what it writes lie a multiple of 4,096 bytes apart, it waits
-for nothing.  Both together are a factor of two on the steps of large models.
+A vector of eight doubles fills a cache line; one that straddles two lines takes twice as long to
+read. Processors compare only the last twelve bits of addresses to detect a read of data just
+written, so reads and writes that are a multiple of 4,096 bytes apart wait for no reason (4K
+aliasing). Avoiding both gains a factor of two on the steps of large models.
 """
 
 from __future__ import annotations
@@ -14,20 +14,22 @@ from numpy.typing import NDArray
 Vector = NDArray[np.float64]
 
 LINE = 8
-"""Doubles of a line."""
-_PAGE = 512
+"""Doubles per cache line."""
+_ALIAS = 512
+"""Doubles after which addresses agree in their last twelve bits."""
 _APART = 128
-ROOM_BETWEEN = _PAGE + LINE
-"""What `next_place` leaves free at most."""
+"""Distance, modulo `_ALIAS`, between the starts of consecutive buffers."""
+LARGEST_GAP = _ALIAS + LINE
+"""Most doubles that `next_start` leaves unused, alignment included."""
 
 
 def aligned(size: int) -> Vector:
-    """An empty vector that begins at a line."""
-    held = np.empty(size + LINE)
-    first = -(held.ctypes.data // held.itemsize) % LINE
-    return held[first : first + size]
+    """Return an uninitialised vector that begins at a cache line."""
+    padded = np.empty(size + LINE)
+    first = -(padded.ctypes.data // padded.itemsize) % LINE
+    return padded[first : first + size]
 
 
-def next_place(before: int, end: int) -> int:
-    """Where the tensor begins that is computed from the one between `before` and `end`."""
-    return end + (before + _APART - end) % _PAGE
+def next_start(before: int, end: int) -> int:
+    """Return where the tensor computed from the one in `before`..`end` should begin."""
+    return end + (before + _APART - end) % _ALIAS

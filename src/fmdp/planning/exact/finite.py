@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from fmdp._base.memory import available_memory, describe_bytes, describe_count
 from fmdp.elimination.backup import Backup, TimeUp
-from fmdp.elimination.layout import VECTORS
+from fmdp.elimination.tuning import VECTORS
 from fmdp.elimination.rounding import rounding_allowance
 from fmdp.elimination.ties import Ties
 from fmdp.errors import TooLarge
