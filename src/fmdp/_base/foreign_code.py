@@ -134,11 +134,9 @@ def _function_in(value: Any) -> Any:
 
 
 def _member(kind: type, name: str, value: Any, visit: _Visit) -> Iterator[bytes]:
-    """Write out what an attribute of a class adds to the source of the class.
-
-    That is what its methods use, the code of methods written elsewhere (by a decorator, or assigned
-    later), and plain values, which may have been assigned later.
-    """
+    """Write out what an attribute of a class adds to the source of the class. That is what its
+    methods use, the code of methods written elsewhere (by a decorator, or assigned later), and
+    plain values, which may have been assigned later."""
     inner = _function_in(value)
     code = getattr(inner, "__code__", None)
     if isinstance(code, CodeType):
@@ -255,10 +253,8 @@ class _Pickler(pickle.Pickler):
 
 def _source(thing: Any, visit: _Visit) -> bytes:
     """Write out the syntax tree of a class or function, or its compiled code if it has no source.
-
     If the file has changed since it was imported, the tree has another name or line and is not
-    used.
-    """
+    used."""
     try:
         lines, line = inspect.findsource(thing)
         tree = _tree("".join(lines))

@@ -91,10 +91,8 @@ def line_of_parts(report: tuple[int, int, str], seconds: float) -> str:
 
 
 class _Share:
-    """Completed share of the work in [0, 1), from its reports; None if they do not tell.
-
-    Steps count linearly. The gap of an iteration shrinks geometrically, so its logarithm counts.
-    """
+    """Completed share of the work in [0, 1), from its reports; None if they do not tell. Steps
+    count linearly. The gap of an iteration shrinks geometrically, so its logarithm counts."""
 
     def __init__(self) -> None:
         self._first_gap: float | None = None
@@ -315,10 +313,8 @@ def reporting(
 
 @contextmanager
 def _compilation_said(display: _Display) -> Iterator[None]:
-    """Tell the display when Numba compiles, after one second of compilation.
-
-    Numba emits the event when its cache has no entry; loading from the cache emits none.
-    """
+    """Tell the display when Numba compiles, after one second of compilation. Numba emits the event
+    when its cache has no entry; loading from the cache emits none."""
     from fmdp._base.compiled import listening
 
     class Compilation:

@@ -189,11 +189,9 @@ class Settings:
 
 
 def _take_new_defaults(cls: type[Settings]) -> None:
-    """Turn `c = 0.1` in a subclass, without an annotation, into a new default of a setting.
-
-    With several bases the first one in the method resolution order that declares the setting
-    counts. A dataclass would take all fields of the first base instead, inherited ones included.
-    """
+    """Turn `c = 0.1` in a subclass, without an annotation, into a new default of a setting. With
+    several bases the first one in the method resolution order that declares the setting counts. A
+    dataclass would take all fields of the first base instead, inherited ones included."""
     inherited = {field.name: field for base in cls.__mro__[:0:-1] for field in _fields_of(base)}
     annotations = inspect.get_annotations(cls)
     for name, taken in inherited.items():
@@ -214,10 +212,8 @@ def _fields_of(cls: type) -> tuple[Field[Any], ...]:
 
 
 def _refuse_fields(cls: type[Settings]) -> None:
-    """Raise TypeError for fields that are not settings, or that hide a name of the base class.
-
-    Ids, keys and files contain settings only, so any other field would be lost.
-    """
+    """Raise TypeError for fields that are not settings, or that hide a name of the base class. Ids,
+    keys and files contain settings only, so any other field would be lost."""
     for field in dataclasses.fields(cls):
         if _KEY not in field.metadata and field.name != "planner":
             raise TypeError(

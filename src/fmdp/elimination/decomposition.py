@@ -192,10 +192,8 @@ def _chance_structure(s: Structure, after: Sequence[int]) -> Structure:
 def _counted_kinds(
     s: Structure, owners: Sequence[Effect], cap: AtMost | None, setup_scope: Sequence[int]
 ) -> tuple[list[list[Layer]], int]:
-    """Return the kinds of the local actions of each component, and the cap on busy variables.
-
-    A cap that can never be exceeded is dropped: busy variables then count 0, and so does the cap.
-    """
+    """Return the kinds of the local actions of each component, and the cap on busy variables. A cap
+    that can never be exceeded is dropped: busy variables then count 0, and so does the cap."""
     local_kinds = [_kinds(s, effect, cap, setup_scope) for effect in owners]
     most = sum(max(busy for busy, _ in of_component) for of_component in local_kinds)
     if cap is not None and cap.most < most:

@@ -203,11 +203,9 @@ class EffectsBackup(Backup):
         )
 
     def _fibres(self, states: tuple[int, ...], steps: dict[int, int]) -> tuple[int, Index]:
-        """Return the length of the runs beside a component, and where each run begins.
-
-        The starts are empty if the component's variables are adjacent in the tensor, so that the
-        runs follow each other.
-        """
+        """Return the length of the runs beside a component, and where each run begins. The starts
+        are empty if the component's variables are adjacent in the tensor, so that the runs follow
+        each other."""
         order, sizes = self.layout.order, self.structure.state_sizes
         axes = sorted(order.index(v) for v in states)
         inner = steps[order[axes[-1]]]
@@ -312,10 +310,8 @@ class EffectsBackup(Backup):
 
     def _cache_groups(self) -> list[tuple[int, int, int]]:
         """Return (first, end, blocks) of components that are processed together, in order of work.
-
         A block holds all values of the fastest axes. It has to contain the axes of the components
-        and to fit into the cache. With 0 blocks a component is processed by itself.
-        """
+        and to fit into the cache. With 0 blocks a component is processed by itself."""
         order, shape = self.layout.order, self._internal_shape
         most = tuning.CACHED_CELLS // self.parts.n_layers
         groups: list[tuple[int, int, int]] = []

@@ -85,10 +85,8 @@ class Backup:
         deadline: float | None = None,
     ) -> None:
         """Prepare the programs; raise TooLarge above the memory limit, TimeUp past the deadline.
-
         `shape` is the shape of the sets of nested tables (see `shape_of`); `worst` chooses the rows
-        of least value. `deadline` limits the preparation only.
-        """
+        of least value. `deadline` limits the preparation only."""
         self.structure = structure
         # Lower ends and free mass are a box whose upper ends are 1.
         self.shape = shape = kernels.BOX if worst and shape == kernels.FREE else shape
@@ -169,11 +167,9 @@ class Backup:
         return tuple(kernels.Room(arena, best, self.extremes, self._stop, order))
 
     def _count_roundings(self, layout: Layout) -> int:
-        """Return an upper bound on the roundings of a number on its way through a backup.
-
-        A step sums the values of its group one after the other, each times a product of the group's
-        rows. Rows sum to 1 up to one rounding per value. Rewards are sums of their factors.
-        """
+        """Return an upper bound on the roundings of a number on its way through a backup. A step
+        sums the values of its group one after the other, each times a product of the group's rows.
+        Rows sum to 1 up to one rounding per value. Rewards are sums of their factors."""
         sizes = self.structure.state_sizes
         total = 2 * self.structure.l + 2
         for group in layout.groups:

@@ -287,9 +287,7 @@ def _candidates(
     structure: Structure, nested: bool, classes: ActionClasses, order: tuple[int, ...] | None
 ) -> tuple[tuple[Layout, ...], ...]:
     """Return the candidate layouts: per group size one without branches, then with more and more.
-
-    Cached because choosing a planner, planning and evaluating need the same candidates.
-    """
+    Cached because choosing a planner, planning and evaluating need the same candidates."""
     order = elimination_order(structure) if order is None else order
     families: list[tuple[Layout, ...]] = []
     cuts = [(*limits, False) for limits in (((1, 1),) if nested else tuning.GROUP_LIMITS)]

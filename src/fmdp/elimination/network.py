@@ -307,10 +307,8 @@ def _short(variables: Scope) -> str:
 
 
 def _components(sizes: Sequence[int], scopes: Sequence[Scope]) -> list[int]:
-    """Return for every function the number of its connected component, by first function.
-
-    A function without variables is a component by itself.
-    """
+    """Return for every function the number of its connected component, by first function. A
+    function without variables is a component by itself."""
     leader = list(range(len(sizes)))
 
     def find(v: int) -> int:
@@ -443,10 +441,8 @@ class _Builder:
         return self.sizes[component.context] if component.context >= 0 else 1
 
     def predicted_bytes(self) -> int:
-        """Return the bytes of tables, messages, maximisers, items and index maps.
-
-        Maps are counted as if none were shared. Python integers do not overflow at any width.
-        """
+        """Return the bytes of tables, messages, maximisers, items and index maps. Maps are counted
+        as if none were shared. Python integers do not overflow at any width."""
         joint_entries = messages = items = reads = 0
         for component, counts in zip(self.network.components, self._counts, strict=True):
             total = counts[-1]
@@ -595,10 +591,8 @@ class _Builder:
         own_maps: Sequence[list[int]],
         wanted: Sequence[int],
     ) -> dict[int, int]:
-        """Return the positions of D_k for the wanted nodes and those above them.
-
-        D_k is the maximum of everything outside the subtree of k under slices 0.
-        """
+        """Return the positions of D_k for the wanted nodes and those above them. D_k is the maximum
+        of everything outside the subtree of k under slices 0."""
         needed: set[int] = set()
         for k in wanted:
             while nodes[k].parent != ROOT and k not in needed:

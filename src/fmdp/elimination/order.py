@@ -79,11 +79,8 @@ def _exact_order(structure: Structure) -> tuple[int, ...]:
 
 
 def _beam_order(structure: Structure) -> tuple[int, ...]:
-    """Beam search forwards over sets of equal size.
-
-    Sets are kept in the lexicographic order of the orders that led to them, so of equal prices the
-    first is taken.
-    """
+    """Beam search forwards over sets of equal size. Sets are kept in the lexicographic order of the
+    orders that led to them, so of equal prices the first is taken."""
     m = structure.m
     sizes, bits, parents, actions = _variables(structure)
     open_volume, action_volume = _volumes(structure.state_sizes), _volumes(structure.action_sizes)

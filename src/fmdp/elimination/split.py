@@ -69,10 +69,8 @@ def bytes_of(parts: tuple[Rotated, ...], threads: int) -> int:
 
 
 def _cut(layout: Layout, n_parts: int, threads: int, look: Look) -> tuple[Rotated, ...]:
-    """Cut the order into segments, each with the actions that affect it alone.
-
-    The other actions stay with the last segment, whose order is not rotated.
-    """
+    """Cut the order into segments, each with the actions that affect it alone. The other actions
+    stay with the last segment, whose order is not rotated."""
     structure, order, classes = layout.structure, layout.order, layout.classes
     usual = np.array([np.bincount(factor).argmax() for factor in classes.transitions])
     position = np.argsort(order)

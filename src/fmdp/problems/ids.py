@@ -174,10 +174,8 @@ def _built(family: Problem) -> FactoredMDP:
 
 @contextmanager
 def _located_errors(kind: type[Problem], what: str, passing: type[FmdpError]) -> Iterator[None]:
-    """Turn errors of third-party code into one line with their location.
-
-    Exceptions of type `passing` refuse the input and are passed on.
-    """
+    """Turn errors of third-party code into one line with their location. Exceptions of type
+    `passing` refuse the input and are passed on."""
     try:
         yield
     except passing:

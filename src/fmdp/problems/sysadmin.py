@@ -239,11 +239,9 @@ class SysAdmin(Problem):
         )
 
     def _alike(self, parents: Parents) -> Alike | None:
-        """Return the classes of rows that the rule does not distinguish.
-
-        Rewards depend on whether the machine works (the server's apart, which may pay more), the
-        cost on whether there is a restart.
-        """
+        """Return the classes of rows that the rule does not distinguish. Rewards depend on whether
+        the machine works (the server's apart, which may pay more), the cost on whether there is a
+        restart."""
         if self.alike == "none":
             return None
         n = len(parents)

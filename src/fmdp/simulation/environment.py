@@ -363,10 +363,8 @@ class Environment:
     def _compiled_step(
         self, current: _VisitedState, action: tuple[int, ...]
     ) -> tuple[tuple[float, ...], float, float, float, _VisitedState]:
-        """Take a step whose outcome is not cached; cache it if the action was taken before.
-
-        Raises InvalidParameter if a constraint forbids the action.
-        """
+        """Take a step whose outcome is not cached; cache it if the action was taken before. Raises
+        InvalidParameter if a constraint forbids the action."""
         structure = self.model.structure
         again = action in current.outcomes
         if structure.constraints and not again:

@@ -281,9 +281,7 @@ def _batch_means(
 
 def _batches(length: int) -> tuple[int, int]:
     """Return the number of batches of a run of this length, a power of two, and their steps.
-
-    Batches have at least `_SHORTEST_BATCH` steps, or fewer if that gives up to 64 batches.
-    """
+    Batches have at least `_SHORTEST_BATCH` steps, or fewer if that gives up to 64 batches."""
     wanted = max(length // _SHORTEST_BATCH, min(length, 64))
     batches = min(1 << (wanted.bit_length() - 1), _MOST_BATCHES)
     return batches, length // batches

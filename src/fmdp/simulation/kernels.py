@@ -253,56 +253,16 @@ def draw(entries, law, cache, joint, uniforms, t, state, means):  # type: ignore
 
     Fills state, the means of the rewards, and the first slot. Plain tuples as in `play`.
     """
-    _draw(Entries(*entries), Law(*law), OutcomeCache(*cache), joint, uniforms, t, state, means)
-
-
-@njit(nogil=True)
-def _draw(entries, law, cache, joint, uniforms, t, state, means):  # type: ignore[no-untyped-def]
+    entries, law, cache = Entries(*entries), Law(*law), OutcomeCache(*cache)
     fill_slot(entries, law, joint, cache, 0)
     _move(entries, law, cache, 0, uniforms, t, state)
-    m, n_transition_entries = state.shape[0], entries.first_cell.shape[0] - 1
+    m, first_reward = state.shape[0], entries.first_cell.shape[0] - 1
     for k in range(means.shape[0]):
-        means[k] = law.means[cache.entries[0, m + k] - n_transition_entries]
+        means[k] = law.means[cache.entries[0, m + k] - first_reward]
 
 
 @njit(nogil=True)
 def play(  # type: ignore[no-untyped-def]
-    entries,
-    joined,
-    law,
-    cache,
-    actions,
-    drawn,
-    steps,
-    state,
-    uniforms,
-    counts,
-    limits,
-    gaps,
-    totals,
-    rows,
-):
-    """Call `_play` with named tuples; passing plain ones to compiled code saves 2 microseconds."""
-    return _play(
-        Entries(*entries),
-        Entries(*joined),
-        Law(*law),
-        OutcomeCache(*cache),
-        actions,
-        drawn,
-        steps,
-        state,
-        uniforms,
-        Counts(*counts),
-        limits,
-        gaps,
-        totals,
-        Rows(*rows),
-    )
-
-
-@njit(nogil=True)
-def _play(  # type: ignore[no-untyped-def]
     entries,
     joined,
     law,
@@ -325,37 +285,26 @@ def _play(  # type: ignore[no-untyped-def]
     entry reach its limit. Returns the number of steps taken and the reason for the end. An empty
     array means no table, no drawn actions, no counting, no limits, no gaps, no recording. If
     `joined` has variables, the counts are over joint states, joint actions and summed rewards.
+
+    Tuples are plain, because passing named ones to compiled code takes 2 microseconds.
     """
+    entries, law, cache = Entries(*entries), Law(*law), OutcomeCache(*cache)
+    counts, rows = Counts(*counts), Rows(*rows)
+    source = (actions, drawn, steps, state, uniforms)
     # Without counting and recording, the index of the state replaces the values of its variables.
     plain = counts.visits.shape[0] == 0 and rows.states.shape[0] == 0
     few = entries.sizes[: state.shape[0]].max() <= FEW_VALUES
     if plain and few and cache.pairs.shape[0] > 0:
-        return _play_indices(
-            entries, law, cache, actions, drawn, steps, state, uniforms, gaps, totals
-        )
-    return _play_values(
-        entries,
-        joined,
-        law,
-        cache,
-        actions,
-        drawn,
-        steps,
-        state,
-        uniforms,
-        counts,
-        limits,
-        gaps,
-        totals,
-        rows,
-    )
+        return _play_indices(entries, law, cache, *source, gaps, totals)
+    book = (counts, limits, gaps, totals, rows)
+    return _play_values(entries, Entries(*joined), law, cache, *source, *book)
 
 
 @njit(nogil=True)
 def _play_indices(  # type: ignore[no-untyped-def]
     entries, law, cache, actions, drawn, steps, state, uniforms, gaps, totals
 ):
-    """Play as `_play` if all variables have few values and nothing is counted or recorded."""
+    """Play as `play` if all variables have few values and nothing is counted or recorded."""
     m = state.shape[0]
     n_factors = law.column.shape[0]
     n_cuts = law.weights.shape[0]
@@ -425,7 +374,7 @@ def _play_values(  # type: ignore[no-untyped-def]
     totals,
     rows,
 ):
-    """Play as `_play`, with the value of every state variable in every step."""
+    """Play as `play`, with the value of every state variable in every step."""
     m = state.shape[0]
     n_variables = entries.sizes.shape[0]
     n_factors = law.column.shape[0]
@@ -516,10 +465,8 @@ def _is_noisy(law):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True)
 def _slotting(sizes, m, slots):  # type: ignore[no-untyped-def]
-    """Return the joint actions, whether every pair has its own slot, and the shift of the hash.
-
-    The multiplicative hash keeps the upper log2(slots) bits of a 64-bit product.
-    """
+    """Return the joint actions, whether every pair has its own slot, and the shift of the hash. The
+    multiplicative hash keeps the upper log2(slots) bits of a 64-bit product."""
     n_states, n_actions = 1, 1
     for i in range(m):
         n_states *= sizes[i]

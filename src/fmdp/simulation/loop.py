@@ -199,11 +199,9 @@ class Simulation:
         return sorted({mark for mark in chosen if first < mark <= last})
 
     def _advance(self, steps: int, signals: Held) -> None:
-        """Take at least one and at most `steps` steps.
-
-        Signals may interrupt decisions, policies and user code, but not the drawing, playing and
-        counting of a step. A third-party agent may lose its last observation.
-        """
+        """Take at least one and at most `steps` steps. Signals may interrupt decisions, policies
+        and user code, but not the drawing, playing and counting of a step. A third-party agent may
+        lose its last observation."""
         agent, environment = self.agent, self.environment
         if isinstance(agent, Agent):
             agent.decide()

@@ -91,10 +91,8 @@ def accepted_batches(means: NDArray[np.float64], rounding: float = 0.0) -> int |
 
 def _variances(means: NDArray[np.float64], rounding: float) -> list[tuple[int, float, int]]:
     """Return (batches per run, predicted variance of a run's mean, degrees of freedom) per length.
-
     The prediction assumes independent batches. Shortest batches come first; the last level is the
-    variance of the means of the runs themselves.
-    """
+    variance of the means of the runs themselves."""
     runs, batches = means.shape
     levels = []
     while batches > 1:
