@@ -59,7 +59,7 @@ def limits() -> dict[str, float]:
     from numba import njit
 
     from fmdp.elimination import steps
-    from fmdp.elimination.places import aligned
+    from fmdp.elimination.alignment import aligned
 
     in_lanes, place, shape, tables = steps._in_lanes, steps.Place, steps.Shape, steps.Tables
     eight, zero = np.uint64(8), np.uint64(0)
@@ -94,8 +94,8 @@ def by_steps(name: str, bounds: dict[str, float]) -> list[dict[str, Any]]:
     import fmdp
     from fmdp.elimination import kernels as k
     from fmdp.elimination import steps
+    from fmdp.elimination.alignment import aligned
     from fmdp.elimination.backup import backup_for
-    from fmdp.elimination.places import aligned
 
     backup = backup_for(fmdp.problem(name), threads=1)
     h = aligned(backup.n_states)

@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 import fmdp
 from fmdp.elimination import kernels, layout
-from fmdp.elimination.backup import Backup, backup_for
-from fmdp.elimination.classes import (
+from fmdp.elimination.action_classes import (
     FlatTables,
     action_classes,
     number_rows,
     number_slices,
 )
+from fmdp.elimination.backup import Backup, backup_for
 from fmdp.elimination.layout import choose_layout, make_layout
 from fmdp.elimination.order import elimination_order
 from fmdp.errors import TooLarge

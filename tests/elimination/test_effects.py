@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from fmdp.elimination import tuning
+from fmdp.elimination.action_classes import action_classes
 from fmdp.elimination.backup import Backup, TimeUp, backup_for
-from fmdp.elimination.classes import action_classes
 from fmdp.elimination.decomposition import decompose, enumeration_reason
 from fmdp.elimination.effects import EffectsBackup
 from fmdp.elimination.forbidden import charging

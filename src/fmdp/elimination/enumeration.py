@@ -33,10 +33,10 @@ from numpy.typing import NDArray
 from fmdp._base.deadlines import check_clock
 from fmdp._base.memory import available_memory, describe_bytes, describe_count
 from fmdp.elimination import kernels, ties, tuning
-from fmdp.elimination.classes import FlatTables, action_classes
+from fmdp.elimination.action_classes import FlatTables, action_classes
+from fmdp.elimination.alignment import aligned
 from fmdp.elimination.forbidden import charges, charging
 from fmdp.elimination.layout import Layout, choose_layout
-from fmdp.elimination.places import aligned
 from fmdp.elimination.program import Program, build_program
 from fmdp.elimination.rounding import tie_slack
 from fmdp.elimination.split import Rotated, bytes_of, split_layout, take_larger, tiles, transpose

@@ -26,10 +26,10 @@ from typing import NamedTuple
 from fmdp._base.deadlines import Look, nothing
 from fmdp.elimination import kernels as k
 from fmdp.elimination import tuning
-from fmdp.elimination.classes import ActionClasses, Step, action_classes
+from fmdp.elimination.action_classes import ActionClasses, Step, action_classes
+from fmdp.elimination.alignment import LARGEST_GAP, LINE
 from fmdp.elimination.forbidden import charging
 from fmdp.elimination.order import elimination_order
-from fmdp.elimination.places import LARGEST_GAP, LINE
 from fmdp.model import Structure
 
 

@@ -15,9 +15,9 @@ import numpy as np
 
 from fmdp._base.deadlines import Look, nothing
 from fmdp.elimination import kernels as k
-from fmdp.elimination.classes import Index
+from fmdp.elimination.action_classes import Index
+from fmdp.elimination.alignment import next_start
 from fmdp.elimination.layout import Group, Layout, volume
-from fmdp.elimination.places import next_start
 from fmdp.model.spaces import all_assignments, starts, strides
 
 

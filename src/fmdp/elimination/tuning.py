@@ -87,6 +87,6 @@ MOST_KEPT_BYTES = 1 << 29
 DECISION_VECTORS = 5
 """Vectors in use while actions are chosen: chance, positions, layers, payments and C order."""
 
-# Action classes (classes.py).
+# Action classes (action_classes.py).
 LOOP_ROWS = 256
 """Rows up to which a Python loop numbers equal rows faster than sorting does."""
