@@ -124,6 +124,12 @@ class _Display(Protocol):
     def close(self) -> None: ...
 
 
+def _line(line_of: LineOf, report: Any, compiling: bool, seconds: float) -> str:
+    if compiling:
+        return f"{COMPILING}, {seconds:.0f} s"
+    return f"{seconds:.0f} s" if report is None else line_of(report, seconds)
+
+
 class _Lines:
     """Plain lines at growing intervals."""
 
@@ -166,12 +172,7 @@ class _Lines:
             if seconds < self._due:
                 return self._due - seconds
             self._due = seconds * _GROWTH
-            if self._under_way:
-                self._print(f"{COMPILING}, {seconds:.0f} s")
-            elif self._report is None:
-                self._print(f"{seconds:.0f} s")
-            else:
-                self._print(self._line_of(self._report, seconds))
+            self._print(_line(self._line_of, self._report, self._under_way, seconds))
             return self._due - seconds
 
     def _print(self, text: str) -> None:
@@ -233,12 +234,7 @@ class _Bar:
 
     def _update(self, **change: float) -> None:
         seconds = time.perf_counter() - self._started
-        if self._under_way:
-            line = f"{COMPILING}, {seconds:.0f} s"
-        elif self._report is None:
-            line = f"{seconds:.0f} s"
-        else:
-            line = self._line_of(self._report, seconds)
+        line = _line(self._line_of, self._report, self._under_way, seconds)
         # The spinner, the bar and the blanks between them take 17 columns of the one line.
         columns = max(0, self._width - 18 - len(self._what))
         self._shown.update(self._task, report=line[:columns], **change)  # type: ignore[arg-type]

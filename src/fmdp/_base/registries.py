@@ -211,35 +211,35 @@ def is_place(text: str) -> bool:
 
 
 def attribute_at(
-    place: str, noun: str, folder: Path | None = None, *, importing: bool = True
+    path: str, noun: str, folder: Path | None = None, *, importing: bool = True
 ) -> Any:
     """Return the object at module:name; raise UnknownName or InvalidParameter with one line.
 
     Without `importing` a module that is not imported yet is refused.
     """
-    module_name, _, path = place.partition(":")
+    module_name, _, attributes = path.partition(":")
     if importing:
-        module = _imported(module_name, place, noun, folder)
+        module = _imported(module_name, path, noun, folder)
     elif module_name in sys.modules:
         module = sys.modules[module_name]
     else:
         raise InvalidParameter(
-            f"{noun} {quoted(place)} lives in a module that is not imported, and a file does not "
+            f"{noun} {quoted(path)} lives in a module that is not imported, and a file does not "
             f"import code; import {module_name} first"
         )
     target: Any = module
-    for name in path.split("."):
+    for name in attributes.split("."):
         if not hasattr(target, name):
             public = [known for known in vars(module) if not known.startswith("_")]
             raise UnknownName(
-                f"{noun} {quoted(place)}: module {module_name} has no {quoted(path)}"
+                f"{noun} {quoted(path)}: module {module_name} has no {quoted(attributes)}"
                 f"{did_you_mean(name, public)}"
             )
         target = getattr(target, name)
     return target
 
 
-def _imported(name: str, place: str, noun: str, folder: Path | None) -> Any:
+def _imported(name: str, path: str, noun: str, folder: Path | None) -> Any:
     # A script finds modules beside itself. The command line has no script, so it searches the
     # current folder, at the end of the path so that it hides no installed module.
     current = () if "" in sys.path else (str(Path.cwd()),)
@@ -251,21 +251,21 @@ def _imported(name: str, place: str, noun: str, folder: Path | None) -> Any:
     except ModuleNotFoundError as error:
         if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
             raise UnknownName(
-                f"{noun} {quoted(place)}: there is no module {error.name!r} here or among the "
+                f"{noun} {quoted(path)}: there is no module {error.name!r} here or among the "
                 f"installed ones"
             ) from None
-        raise _unimportable(place, noun, error) from error
+        raise _unimportable(path, noun, error) from error
     except Exception as error:
-        raise _unimportable(place, noun, error) from error
+        raise _unimportable(path, noun, error) from error
 
 
-def _unimportable(place: str, noun: str, error: BaseException) -> InvalidParameter:
+def _unimportable(path: str, noun: str, error: BaseException) -> InvalidParameter:
     # The innermost module-level line. A syntax error contains its own location.
     frames = [f for f in traceback.extract_tb(error.__traceback__) if f.name == "<module>"]
-    at = f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
+    location = f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
     return InvalidParameter(
-        f"{noun} {quoted(place)}: its module cannot be imported: {type(error).__name__}: "
-        f"{' '.join(str(error).split())}{at}"
+        f"{noun} {quoted(path)}: its module cannot be imported: {type(error).__name__}: "
+        f"{' '.join(str(error).split())}{location}"
     )
 
 

@@ -42,14 +42,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fmdp._base.deadlines import check_clock
-from fmdp._base.memory import available_memory
 from fmdp.elimination import effect_kernels as ek
 from fmdp.elimination import kernels, ties, tuning
 from fmdp.elimination.decomposition import Component, Decomposition
 from fmdp.elimination.enumeration import Backup, Vector, iterate_by_sweeps
 from fmdp.elimination.kernels import Pace
 from fmdp.elimination.layout import Layout, choose_layout
-from fmdp.elimination.threads import Share, usable_cores
+from fmdp.elimination.threads import Share
 from fmdp.model import FactoredMDP, OptimisticTables
 from fmdp.model.spaces import all_assignments, strides
 
@@ -90,25 +89,17 @@ class EffectsBackup(Backup):
     ) -> None:
         """Prepare the backup of chance and the tables of the components; options as in `Backup`."""
         # Not super().__init__: it would enumerate the joint actions.
-        structure = self.structure = parts.structure
-        self.parts = parts
-        self.shape = shape = kernels.BOX if worst and shape == kernels.FREE else shape
-        self.nested = nested = nested or shape != kernels.FREE
-        cores = threads if threads is not None else usable_cores()
-        self.threads = cores if structure.n_states >= tuning.PARALLEL_STATES else 1
-        limit = memory_limit if memory_limit is not None else available_memory() // 2
-        self.memory_limit = limit
-        least = (tuning.VECTORS + tuning.DECISION_VECTORS) * 8 * structure.n_states
-        if least > limit:
-            self._refuse(least, limit)
+        structure, self.parts = parts.structure, parts
+        self._configure(structure, nested, shape, worst, threads, memory_limit)
+        self._require((tuning.VECTORS + tuning.DECISION_VECTORS) * 8 * structure.n_states)
+        nested, shape, limit = self.nested, self.shape, self.memory_limit
         look = partial(check_clock, deadline)
         self.layout = choose_layout(
             parts.after, nested=nested, threads=self.threads, memory_limit=limit, look=look
         )
         caps = 8 * self.layout.table_entries if shape == kernels.BOX else 0
         self.predicted_bytes = predicted_bytes(parts, self.layout, self.threads) + caps
-        if self.predicted_bytes > limit:
-            self._refuse(self.predicted_bytes, limit)
+        self._require(self.predicted_bytes)
         self._spare = min(limit - self.predicted_bytes, tuning.MOST_KEPT_BYTES)
         self.chance = Backup(
             parts.after,
@@ -122,9 +113,6 @@ class EffectsBackup(Backup):
         )
         self.predicted_seconds = self.chance.predicted_seconds + choice_seconds(parts, self.threads)
         self.roundings = self.chance.roundings + len(parts.components) + structure.l + 4
-        self.deadline: float | None = None
-        self._stop = np.zeros(1, dtype=np.int64)
-        self.extremes = np.zeros(3)
         self._in_order = self.chance._in_order
         self._internal_shape = self.chance._internal_shape
         self._inverse = self.chance._inverse
@@ -171,8 +159,11 @@ class EffectsBackup(Backup):
             columns["pair_kinds"].append(np.tile(component.kinds, component.n_states))
             columns["joint"].append(np.tile(component.joint, component.n_states))
             sizes = s.scope_sizes(effect.states), s.scope_sizes(effect.actions)
-            at = [steps[v] for v in effect.states], [joint_steps[v - s.m] for v in effect.actions]
-            for size, step in zip(sizes, at, strict=True):
+            steps_of = (
+                [steps[v] for v in effect.states],
+                [joint_steps[v - s.m] for v in effect.actions],
+            )
+            for size, step in zip(sizes, steps_of, strict=True):
                 columns["axes"].append(np.stack([step, size, strides(size)], axis=1))
             n_cells += component.n_states
             n_bases += len(bases)

@@ -87,16 +87,10 @@ class Backup:
         """Prepare the programs; raise TooLarge above the memory limit, TimeUp past the deadline.
         `shape` is the shape of the sets of nested tables (see `shape_of`); `worst` chooses the rows
         of least value. `deadline` limits the preparation only."""
-        self.structure = structure
-        # Lower ends and free mass are a box whose upper ends are 1.
-        self.shape = shape = kernels.BOX if worst and shape == kernels.FREE else shape
-        self.nested = nested = nested or shape != kernels.FREE
-        cores = threads if threads is not None else usable_cores()
-        self.threads = cores if structure.n_states >= tuning.PARALLEL_STATES else 1
-        limit = memory_limit if memory_limit is not None else available_memory() // 2
-        self.memory_limit = limit
-        """Bytes for this object and everything that the planner keeps beside it."""
-        self._refuse_if_hopeless(limit)
+        self._configure(structure, nested, shape, worst, threads, memory_limit)
+        # Before any array is allocated: the vectors alone may exceed the limit.
+        self._require(tuning.VECTORS * 8 * structure.n_states + 16 * structure.n_actions)
+        nested, shape, limit = self.nested, self.shape, self.memory_limit
         look = partial(check_clock, deadline)
         # Constraints that look at the state become reward factors (forbidden.py).
         charged = charging(structure)
@@ -126,18 +120,12 @@ class Backup:
         caps = 8 * self.layout.table_entries if shape == kernels.BOX else 0
         self.predicted_bytes = self.layout.memory(self.threads) + caps
         self.predicted_seconds = self.layout.seconds(self.threads)
-        if self.predicted_bytes > limit:
-            self._refuse(self.predicted_bytes, limit)
+        self._require(self.predicted_bytes)
 
         rotated: tuple[Rotated, ...] = ()
         if share_for is not None and not nested:
             rotated = split_layout(self.layout, self.threads, limit - self.predicted_bytes, look)
         self.program: Program = build_program(self.layout, look, shape=shape, worst=worst)
-        self.deadline: float | None = None
-        """Time on the clock of `time.monotonic` at which a sweep raises TimeUp."""
-        self._stop = np.zeros(1, dtype=np.int64)
-        self.extremes = np.zeros(3)
-        """Smallest and largest residual of the last iteration, and the largest |h|."""
         self._whole = self._part(self.program)
         self.rotations = rotated
         self._parts = [self._part(build_program(turned.layout, look)) for turned in rotated]
@@ -156,6 +144,30 @@ class Backup:
         look()
         if share_for is not None:
             self._arrange()
+
+    def _configure(
+        self,
+        structure: Structure,
+        nested: bool,
+        shape: int,
+        worst: bool,
+        threads: int | None,
+        memory_limit: int | None,
+    ) -> None:
+        """Set the attributes that do not depend on a layout."""
+        self.structure = structure
+        # Lower ends and free mass are a box whose upper ends are 1.
+        self.shape = kernels.BOX if worst and shape == kernels.FREE else shape
+        self.nested = nested or self.shape != kernels.FREE
+        cores = threads if threads is not None else usable_cores()
+        self.threads = cores if structure.n_states >= tuning.PARALLEL_STATES else 1
+        self.memory_limit = available_memory() // 2 if memory_limit is None else memory_limit
+        """Bytes for this object and everything that the planner keeps beside it."""
+        self.deadline: float | None = None
+        """Time on the clock of `time.monotonic` at which a sweep raises TimeUp."""
+        self._stop = np.zeros(1, dtype=np.int64)
+        self.extremes = np.zeros(3)
+        """Smallest and largest residual of the last iteration, and the largest |h|."""
 
     def _part(self, program: Program) -> _Part:
         workspaces = [self._new_workspace(program) for _ in range(self.threads)]
@@ -179,21 +191,17 @@ class Backup:
             total += 0 if self.shape == kernels.FREE else 3 * sum(values) + 2
         return total
 
-    def _refuse_if_hopeless(self, limit: int) -> None:
-        """Raise TooLarge, before any array is allocated, if the vectors alone exceed the limit."""
-        least = tuning.VECTORS * 8 * self.structure.n_states + 16 * self.structure.n_actions
-        if least > limit:
-            self._refuse(least, limit)
-
-    def _refuse(self, needed: int, limit: int) -> None:
-        structure = self.structure
-        raise TooLarge(
-            f"exact planning over {describe_count(structure.n_states)} states and "
-            f"{describe_count(structure.n_actions)} joint actions needs "
-            f"{describe_bytes(needed)}; the memory limit is {describe_bytes(limit)}",
-            needed_bytes=needed,
-            limit_bytes=limit,
-        )
+    def _require(self, needed: int) -> None:
+        """Raise TooLarge if more bytes are needed than the memory limit allows."""
+        limit = self.memory_limit
+        if needed > limit:
+            raise TooLarge(
+                f"exact planning over {describe_count(self.structure.n_states)} states and "
+                f"{describe_count(self.structure.n_actions)} joint actions needs "
+                f"{describe_bytes(needed)}; the memory limit is {describe_bytes(limit)}",
+                needed_bytes=needed,
+                limit_bytes=limit,
+            )
 
     @property
     def n_states(self) -> int:

@@ -96,8 +96,8 @@ def evaluate(network: Packed) -> None:
 
 
 @njit(nogil=True)
-def trace(network: Packed, heads: Ints, begin: Ints, counts: Ints, at: Ints) -> int:
-    """Write the function entries that sum to each message entry of `heads` to `at`.
+def trace(network: Packed, heads: Ints, begin: Ints, counts: Ints, entries: Ints) -> int:
+    """Write the function entries that sum to each message entry of `heads` to `entries`.
 
     Head r starts from the joint entry begin[r], or from its maximiser if that is negative. `counts`
     receives the number of entries per head. Return their total.
@@ -124,7 +124,7 @@ def trace(network: Packed, heads: Ints, begin: Ints, counts: Ints, at: Ints) -> 
             for q in range(schedule.block_inputs[block + 1] - first_map):
                 read = input_at[reads + q] + maps[input_map[first_map + q] + j]
                 if read < n_functions:
-                    at[total] = read
+                    entries[total] = read
                     total += 1
                 else:
                     stack[depth] = read

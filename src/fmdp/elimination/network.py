@@ -269,9 +269,9 @@ class Network(FunctionTables):
         joint = int(schedule.block_joint[block])
         sums = np.zeros(joint)
         maps = schedule.input_map[schedule.block_inputs[block] : schedule.block_inputs[block + 1]]
-        for q, at in enumerate(maps):
+        for q, first_entry in enumerate(maps):
             where = schedule.input_at[schedule.item_input[item] + q]
-            sums += self.buffer[where + schedule.maps[at : at + joint]]
+            sums += self.buffer[where + schedule.maps[first_entry : first_entry + joint]]
         first, end = schedule.first_variable[block : block + 2]
         sizes = [self.sizes[v] for v in schedule.variables[first:end]]
         leading, trailing = (

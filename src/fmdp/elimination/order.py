@@ -135,8 +135,8 @@ def _volumes(sizes: Sequence[int]) -> Callable[[Sets], Floats]:
 
     def volumes(sets: Sets) -> Floats:
         product = np.ones(sets.shape)
-        for at, table in enumerate(tables):
-            part = sets >> at * _TABLE_VARIABLES & (1 << _TABLE_VARIABLES) - 1
+        for number, table in enumerate(tables):
+            part = sets >> number * _TABLE_VARIABLES & (1 << _TABLE_VARIABLES) - 1
             product *= table[part.astype(np.intp)]
         return product
 

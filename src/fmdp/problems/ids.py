@@ -183,8 +183,8 @@ def _located_errors(kind: type[Problem], what: str, passing: type[FmdpError]) ->
     except Exception as error:
         if is_own(kind):
             raise
-        said = str(error) if isinstance(error, FmdpError) else f"{type(error).__name__}: {error}"
-        raise InvalidModel(f"{what}: {said}{_line_of(kind, error)}") from error
+        message = str(error) if isinstance(error, FmdpError) else f"{type(error).__name__}: {error}"
+        raise InvalidModel(f"{what}: {message}{_line_of(kind, error)}") from error
 
 
 def _line_of(kind: type[Problem], error: Exception) -> str:

@@ -59,7 +59,6 @@ class RandomModel(Problem):
     example = "random:6,seed=0"
 
     size: int = setting(REQUIRED, "number of state variables", low=1)
-    # This parameter hides a property of all settings that has the same name.
     values: int = setting(2, "values of each state variable", low=1)
     parents: int = setting(2, "state variables in each scope, or all if fewer", low=0, high=30)
     actions: int = setting(3, "values of each action variable", low=1)

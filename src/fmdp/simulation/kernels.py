@@ -202,17 +202,17 @@ def observed(kind, mean, scale, lo, hi, u):  # type: ignore[no-untyped-def]
 @njit(nogil=True)
 def fill_slot(entries, law, joint, cache, slot):  # type: ignore[no-untyped-def]
     """Fill a slot with the outcome of joint = (state, action)."""
-    found, m = cache.entries[slot], law.column.shape[0] - law.kind.shape[0]
-    locate(entries, joint, found)
+    read, m = cache.entries[slot], law.column.shape[0] - law.kind.shape[0]
+    locate(entries, joint, read)
     for i in range(m):
-        first = entries.first_cell[found[i]]
+        first = entries.first_cell[read[i]]
         if entries.sizes[i] <= FEW_VALUES:
             for v in range(entries.sizes[i] - 1):
                 cache.cuts[slot, law.column[i] + v] = law.cumulative[first + v]
     n_transition_entries = entries.first_cell.shape[0] - 1
     expected = 0.0
     for k in range(law.kind.shape[0]):
-        expected += law.means[found[m + k] - n_transition_entries]
+        expected += law.means[read[m + k] - n_transition_entries]
     cache.expected[slot] = expected
 
 
@@ -380,9 +380,9 @@ def _play_values(  # type: ignore[no-untyped-def]
     n_factors = law.column.shape[0]
     first_reward = entries.first_cell.shape[0] - 1
     joint = np.empty(n_variables, dtype=np.int64)
-    found = np.empty(n_factors, dtype=np.int64)
+    read = np.empty(n_factors, dtype=np.int64)
     rewards = np.empty(n_factors - m)
-    pair_found = np.empty(2, dtype=np.int64)
+    joint_read = np.empty(2, dtype=np.int64)
     both = np.empty(2, dtype=np.int64)
     after = np.empty(1, dtype=np.int64)
     summed = np.empty(1)
@@ -440,13 +440,13 @@ def _play_values(  # type: ignore[no-untyped-def]
         if counting:
             if joining:
                 both[0], both[1], after[0], summed[0] = index, action, following, total
-                locate(joined, both, pair_found)
-                count(joined, pair_found, after, summed, counts)
+                locate(joined, both, joint_read)
+                count(joined, joint_read, after, summed, counts)
             else:
                 for f in range(n_factors):
-                    found[f] = cache.entries[slot, f]
-                count(entries, found, state, rewards, counts)
-            if limited and _ended(pair_found if joining else found, counts.visits, limits):
+                    read[f] = cache.entries[slot, f]
+                count(entries, read, state, rewards, counts)
+            if limited and _ended(joint_read if joining else read, counts.visits, limits):
                 index, end = following, LIMIT_REACHED
                 break
         index = following
@@ -506,9 +506,9 @@ def _join(sizes, state, action, joint):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True)
-def _ended(found, visits, limits):  # type: ignore[no-untyped-def]
+def _ended(entries, visits, limits):  # type: ignore[no-untyped-def]
     """Return True if the visits of one of these entries have reached its limit."""
     reached = False
-    for entry in found:
+    for entry in entries:
         reached = reached or visits[entry] >= limits[entry]
     return reached
