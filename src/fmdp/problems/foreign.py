@@ -31,22 +31,10 @@ from fmdp.model.factored import FactoredMDP
 class Format:
     """A foreign format.
 
-    Parameters
-    ----------
-    name
-        Its usual name.
-    forms
-        What a problem in it looks like.
-    place
-        The module that reads and writes it.
-    suffix
-        Suffix of its file names.
-    prefix
-        Prefix of its ids; "" if there are none.
-    files
-        Number of files of a model, their paths joined by "+".
-    settings
-        True if settings may follow the name of a file that is read, as in MODEL.prism,key=value.
+    `forms` shows what a problem in it looks like, `place` is the module that reads and writes it.
+    An id in it begins with `prefix` ("" if there are no ids), a file name ends in `suffix`. A model
+    has `files` files, their paths joined by "+". With `settings` a file that is read may be
+    followed by settings, as in MODEL.prism,key=value.
     """
 
     name: str

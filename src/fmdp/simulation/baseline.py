@@ -53,27 +53,11 @@ class AgainstRandom(NamedTuple):
 
 
 def compare_with_random(run: Run, model: FactoredMDP, reference: Reference) -> AgainstRandom | None:
-    """Compare a run with random actions; return None if nothing can be said.
+    """Compare a run with random actions on its model; `reference` is that of the run's regret.
 
-    Parameters
-    ----------
-    run
-        A run of a learner on the model.
-    model
-        The model of the run.
-    reference
-        What the regret of the run was measured against.
-
-    Returns
-    -------
-    AgainstRandom | None
-        None for runs of fewer than 1,000 steps, and if random actions have no regret beyond noise,
-        so that there is nothing to learn.
-
-    Raises
-    ------
-    KeyboardInterrupt
-        If Ctrl-C ended a run of random actions.
+    Return None for runs of fewer than 1,000 steps, and if random actions have no regret beyond
+    noise, so that there is nothing to learn. Raise KeyboardInterrupt if Ctrl-C ended a run of
+    random actions.
     """
     if run.steps < LEAST_STEPS:
         return None

@@ -94,15 +94,7 @@ def reference_for(model: FactoredMDP, *, progress: Progress | None = None) -> Re
 
 
 def gap_table(model: FactoredMDP, bias: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return max_a' q(s, a') - q(s, a) for every state and action: [S, A], at least 0.
-
-    Parameters
-    ----------
-    model
-        The model.
-    bias
-        The optimal bias, [S].
-    """
+    """Return max_a' q(s, a') - q(s, a), [S, A], at least 0, for the optimal bias, [S]."""
     values = backup_for(model).action_values(bias)
     gaps: NDArray[np.float64] = values.max(axis=1, keepdims=True) - values
     return gaps

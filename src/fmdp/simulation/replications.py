@@ -42,17 +42,8 @@ _SIGNIFICANCE = 1e-3
 
 @dataclass(frozen=True)
 class Interval:
-    """A confidence interval for the long-run mean.
-
-    Attributes
-    ----------
-    lower
-        Its lower end.
-    upper
-        Its upper end.
-    batches
-        Batches per run at the accepted batch length.
-    """
+    """A confidence interval for the long-run mean, and the batches per run at the accepted
+    length."""
 
     lower: float
     upper: float
@@ -62,18 +53,9 @@ class Interval:
 def accepted_batches(means: NDArray[np.float64], rounding: float = 0.0) -> int | None:
     """Return the batches per run at the shortest batch length that no longer one contradicts.
 
-    Parameters
-    ----------
-    means
-        [runs, batches]: means of consecutive batches; at least two runs, and a power of two of
-        batches.
-    rounding
-        Bound on the rounding error of each mean; a run's mean counts as no more precise.
-
-    Returns
-    -------
-    int or None
-        None if no batch length of at most an eighth of a run is accepted.
+    `means`, [runs, batches], are means of consecutive batches of at least two runs, with a power of
+    two of batches. `rounding` bounds the rounding error of each mean; a run's mean counts as no
+    more precise. None if no batch length of at most an eighth of a run is accepted.
     """
     from scipy.special import fdtri  # imported late, for start-up
 
@@ -112,8 +94,7 @@ def counted(means: NDArray[np.float64]) -> NDArray[np.float64]:
 def unseen_share(batches: int, miss_probability: float) -> float:
     """Return the largest probability per batch of an event that all batches may have missed.
 
-    An event that is likelier is missed by this many independent batches with less than
-    `miss_probability`.
+    A likelier event is missed by this many independent batches with less than `miss_probability`.
     """
     return -math.expm1(math.log(miss_probability) / batches)
 
@@ -127,18 +108,8 @@ def interval(
     """Return a confidence interval for the long-run mean; None if the runs do not support one.
 
     Half of the allowed error probability is spent on the sampling error, half on unseen events.
-
-    Parameters
-    ----------
-    means
-        [runs, batches]: means of consecutive batches from the first step on; at least two runs,
-        and a power of two of batches.
-    certified
-        Bounds between which every batch and the long-run mean certainly lie.
-    confidence
-        Between 0 and 1.
-    rounding
-        Bound on the rounding error of each mean.
+    `means` and `rounding` are as in `accepted_batches`, from the first step on. Every batch and the
+    long-run mean lie between the bounds `certified` with certainty.
     """
     from scipy.special import stdtrit  # imported late, for start-up
 

@@ -98,13 +98,6 @@ def columns_of(
     of every reward factor, and their sum as reward. A variable with one of these names gets the
     prefix "variable.". A column has the positions of a variable's values, or the values themselves
     if a position could be mistaken for a value, as with the values 1, 2, 3.
-
-    Parameters
-    ----------
-    structure
-        Names of the variables and factors.
-    states, actions, rewards
-        As in `Trajectory`.
     """
     steps = len(actions)
     result: dict[str, NDArray[Any]] = {"t": np.arange(1, steps + 1)}
@@ -133,15 +126,7 @@ def _cells(positions: NDArray[Any], values: Sequence[str]) -> NDArray[Any]:
 
 
 class Recorder:
-    """Recorder of steps in chunks, in memory or in a folder.
-
-    Parameters
-    ----------
-    structure
-        Structure of the model.
-    folder
-        Folder for the arrays, as NumPy files; None is in memory.
-    """
+    """Recorder of steps in chunks, in memory or, as NumPy files, in a folder."""
 
     def __init__(self, structure: Structure, folder: Path | None = None) -> None:
         self.structure = structure

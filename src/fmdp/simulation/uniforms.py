@@ -20,18 +20,10 @@ from fmdp.simulation.pcg64 import ALL_BITS, MULTIPLIER, double, halves, times_pl
 
 
 class UniformBlocks:
-    """Source of the uniforms of the coming steps, in blocks.
+    """Source of the uniforms of the coming steps, in blocks of `rows` steps.
 
-    Parameters
-    ----------
-    generator
-        Source of the doubles; it advances by `width` doubles per step.
-    width
-        Doubles that a step owns.
-    columns
-        Those that are used, from 0 to width - 1 in any order, with repetitions allowed.
-    rows
-        Steps per block.
+    A step owns `width` doubles of the generator, of which `columns` are used (numbers below width
+    in any order, repetitions allowed).
     """
 
     def __init__(
