@@ -161,10 +161,8 @@ def unpack(
     expect: Callable[[dict[str, Any], Shapes], None] | None = None,
 ) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     """Return header and arrays of an archive; `what`, `form` and `version` are used in errors.
-
     Versions in `older` are accepted too; the header contains the version. `expect` receives the
-    header and the shapes before any array is inflated, and raises if they are inconsistent.
-    """
+    header and the shapes before any array is inflated, and raises if they are inconsistent."""
     try:
         with zipfile.ZipFile(io.BytesIO(_of_few_members(content))) as archive:
             members = _members(archive, len(content), label)

@@ -69,10 +69,8 @@ def code_digest(thing: Any) -> str:
 
 
 def source_texts(thing: Any) -> dict[str, str]:
-    """Return the source texts of the files that `code_digest` covers, by module name.
-
-    Code of a script or a notebook is named after its file. Code without source has no text.
-    """
+    """Return the source texts of the files that `code_digest` covers, by module name. Code of a
+    script or a notebook is named after its file. Code without source has no text."""
     return _identified(thing)[1]
 
 

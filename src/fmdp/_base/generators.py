@@ -9,10 +9,8 @@ from fmdp.errors import InvalidParameter
 
 
 def generator_of(given: object, owner: str) -> np.random.Generator | None:
-    """Return the generator, a PCG64 generator of the seed, or None for None.
-
-    PCG64 is named because NumPy's default may change.
-    """
+    """Return the generator, a PCG64 generator of the seed, or None for None. PCG64 is named because
+    NumPy's default may change."""
     if given is None or isinstance(given, np.random.Generator):
         return given
     try:

@@ -16,10 +16,8 @@ def short_number(value: float | str | None, digits: int = 7) -> str:
 
 
 def known_number(value: float, lower: float | None, upper: float | None) -> str:
-    """Return the shortest text of a number that lies between its bounds.
-
-    0.428622 rather than 0.428621987 if the bounds are 1e-6 apart.
-    """
+    """Return the shortest text of a number that lies between its bounds. 0.428622 rather than
+    0.428621987 if the bounds are 1e-6 apart."""
     if lower is not None and upper is not None and lower < upper:
         for digits in range(1, 17):
             shown = f"{value:.{digits}g}"
@@ -29,11 +27,9 @@ def known_number(value: float, lower: float | None, upper: float | None) -> str:
 
 
 def rounded_number(value: float, error: float | None, digits: int = 7) -> str:
-    """Return a number with at most so many digits, none of them below the bound on its error.
-
-    The last digit printed is at least twenty times the error, so it is off by at most one. Without
-    a known digit the text is "0". An error of None is ignored.
-    """
+    """Return a number with at most so many digits, none of them below the bound on its error. The
+    last digit printed is at least twenty times the error, so it is off by at most one. Without a
+    known digit the text is "0". An error of None is ignored."""
     if not error or not math.isfinite(value):
         return short_number(value, digits)
     if not math.isfinite(error):
@@ -45,11 +41,8 @@ def rounded_number(value: float, error: float | None, digits: int = 7) -> str:
 
 
 def interval_text(lower: float, upper: float, least_digits: int = 9) -> str:
-    """Return an interval such as "0.4286219 to 0.4286228".
-
-    It is rounded outwards, so that the printed interval holds, with two digits of the width and at
-    least `least_digits` in all.
-    """
+    """Return an interval such as "0.4286219 to 0.4286228". It is rounded outwards, so that the
+    printed interval holds, with two digits of the width and at least `least_digits` in all."""
     digits = least_digits
     size, width = max(abs(lower), abs(upper)), upper - lower
     if width > 0.0 and math.isfinite(size):
@@ -77,10 +70,8 @@ def _rounded(value: float, rounding: str, digits: int) -> str:
 
 
 def numbers_text(values: Sequence[float], digits: int = 4, error: float | None = None) -> str:
-    """Return many numbers on one line, without the middle of a long list.
-
-    `error` bounds the error of each number.
-    """
+    """Return many numbers on one line, without the middle of a long list. `error` bounds the error
+    of each number."""
     shown = [rounded_number(value, error, digits) for value in values]
     return ", ".join(shown if len(shown) <= 12 else [*shown[:6], "...", *shown[-5:]])
 

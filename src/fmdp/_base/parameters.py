@@ -226,10 +226,8 @@ class Integer(_Ranged):
 
 @dataclass(frozen=True)
 class Bytes(Integer):
-    """A number of bytes; as text also 500M or 2G, with K, M, G, T in powers of 1,024.
-
-    An optional B or iB follows the letter.
-    """
+    """A number of bytes; as text also 500M or 2G, with K, M, G, T in powers of 1,024. An optional B
+    or iB follows the letter."""
 
     @property
     def allowed(self) -> str:
@@ -273,10 +271,8 @@ class Number(_Ranged):
 
 @dataclass(frozen=True)
 class Numbers(_Ranged):
-    """One number, or several joined by commas or plus signs (in an id by plus signs only).
-
-    The value is a tuple of floats.
-    """
+    """One number, or several joined by commas or plus signs (in an id by plus signs only). The
+    value is a tuple of floats."""
 
     kind: ClassVar[str] = "numbers"
     noun: ClassVar[str] = "a number, or several joined by '+', each a number"
@@ -378,10 +374,8 @@ class Text(Parameter):
 
 @dataclass(frozen=True)
 class Edges(Parameter):
-    """A set of directed edges `parent>child`, joined by plus signs.
-
-    The value is a sorted tuple of pairs of integers.
-    """
+    """A set of directed edges `parent>child`, joined by plus signs. The value is a sorted tuple of
+    pairs of integers."""
 
     kind: ClassVar[str] = "edges"
 
@@ -465,11 +459,9 @@ def refuse_idle(parameters: Iterable[Parameter], values: Mapping[str, Any], owne
 
 
 def check_fields(settings: Any, parameters: Iterable[Parameter], owner: str) -> None:
-    """Check the fields of a frozen dataclass by their declarations, from its `__post_init__`.
-
-    Each field then holds its value in the declared type (a NumPy integer becomes an int), so that
-    Python and the command line refuse the same values with the same message.
-    """
+    """Check the fields of a frozen dataclass by their declarations, from its `__post_init__`. Each
+    field then holds its value in the declared type (a NumPy integer becomes an int), so that Python
+    and the command line refuse the same values with the same message."""
     declared = tuple(parameters)
     values = {
         parameter.name: parameter.check(getattr(settings, parameter.name), owner)

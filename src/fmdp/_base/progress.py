@@ -47,10 +47,8 @@ _NARROWEST = 20
 
 
 def line_of(report: Mapping[str, Any], seconds: float) -> str:
-    """Return "gain in [2.9, 3.1], sweep 120, gap 0.2 of 1e-06, 4 s" from a planner's report.
-
-    The most important part comes first, because a narrow terminal cuts the end.
-    """
+    """Return "gain in [2.9, 3.1], sweep 120, gap 0.2 of 1e-06, 4 s" from a planner's report. The
+    most important part comes first, because a narrow terminal cuts the end."""
     parts = [report["what"]] if report.get("what") is not None else []
     lower, upper = report.get("gain_lower"), report.get("gain_upper")
     if lower is not None and upper is not None:
@@ -71,9 +69,7 @@ def line_of(report: Mapping[str, Any], seconds: float) -> str:
 
 def line_of_run(report: Mapping[str, Any], seconds: float) -> str:
     """Return "regret 3.4, step 120 of 1,000, episode 7, 15 s left" from a simulation's report.
-
-    Before the first step the reports are those of the planner of the reference.
-    """
+    Before the first step the reports are those of the planner of the reference."""
     if report.get("regret") is None:
         return f"the optimal gain first: {line_of(report, seconds)}"
     spent = report["seconds"]
@@ -269,10 +265,8 @@ def showing(
     first_line_after: float = FIRST_LINE_AFTER_SECONDS,
     compiles: bool = True,
 ) -> Iterator[Report]:
-    """Yield a callback that shows the reports of long work while it runs.
-
-    `compiles` is False for work that does not use Numba, which would otherwise be imported.
-    """
+    """Yield a callback that shows the reports of long work while it runs. `compiles` is False for
+    work that does not use Numba, which would otherwise be imported."""
     display: _Display | None = None
     try:
         # A thread is started, and an exception meanwhile would release a lock twice.
@@ -289,10 +283,8 @@ def showing(
 def reporting(
     progress: bool | Callable[..., None] | None, what: str, owner: str, line_of: LineOf = line_of
 ) -> Iterator[Report | None]:
-    """Yield the callback for the `progress` argument of a public function.
-
-    True shows a bar, a callable is called, None and False are silent; other values are refused.
-    """
+    """Yield the callback for the `progress` argument of a public function. True shows a bar, a
+    callable is called, None and False are silent; other values are refused."""
     if progress is None or progress is False:
         yield None
     elif progress is True:

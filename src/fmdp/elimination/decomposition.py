@@ -80,11 +80,8 @@ class Decomposition:
         return len(self.layers)
 
     def describes(self, tables: FactoredMDP | OptimisticTables) -> bool:
-        """Return True if the tables depend on (s, a) only as the effects say.
-
-        Always true for a model, which is checked when it is made. Intervals given for single rows
-        may violate it.
-        """
+        """Return True if the tables depend on (s, a) only as the effects say. Always true for a
+        model, which is checked when it is made. Intervals given for single rows may violate it."""
         if isinstance(tables, FactoredMDP):
             return True
         effects, sizes = self.structure.effects, self.structure.sizes

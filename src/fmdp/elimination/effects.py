@@ -72,9 +72,7 @@ def choice_seconds(parts: Decomposition, threads: int) -> float:
 
 class EffectsBackup(Backup):
     """A `Backup` of structures whose effects decompose; one object serves all their tables.
-
-    Operators over joint actions are overridden. Vectors are in the elimination order of chance.
-    """
+    Operators over joint actions are overridden. Vectors are in the elimination order of chance."""
 
     def __init__(
         self,
@@ -363,11 +361,9 @@ class EffectsBackup(Backup):
     def greedy_actions(
         self, h: Vector, value: Vector, ties_rule: str, tie_seed: int, slack: float
     ) -> NDArray[np.int64]:
-        """Return action indices in C order; h and value = L h are in elimination order.
-
-        Actions within `slack` of the best are tied. `value` is overwritten by the values of the
-        chosen actions.
-        """
+        """Return action indices in C order; h and value = L h are in elimination order. Actions
+        within `slack` of the best are tied. `value` is overwritten by the values of the chosen
+        actions."""
         n, choice = self.n_states, (slack, ties.rule_code(ties_rule), tie_seed)
         tables: tuple[Any, ...] = tuple(self._held)
         chance, pays = np.empty(n), np.zeros(n)

@@ -374,11 +374,9 @@ class Backup:
     def greedy_actions(
         self, h: Vector, value: Vector, ties_rule: str, tie_seed: int, slack: float
     ) -> NDArray[np.int64]:
-        """Return action indices in C order; h and value = L h are in elimination order.
-
-        Actions within `slack` of the best are tied. `value` is overwritten by the values of the
-        chosen actions.
-        """
+        """Return action indices in C order; h and value = L h are in elimination order. Actions
+        within `slack` of the best are tied. `value` is overwritten by the values of the chosen
+        actions."""
         actions = np.empty(self.n_states, dtype=np.int64)
         choice = (actions, slack, ties.rule_code(ties_rule), tie_seed)
         self._over_branches(lambda part: self._run(kernels.GREEDY, h, value, part, choice=choice))

@@ -39,10 +39,8 @@ much."""
 @lru_cache(maxsize=16)
 def charging(structure: Structure) -> Structure:
     """Return the structure that the engine works on; the same object without state constraints.
-
     Constraints that look at the state are appended as reward factors. Those on actions alone are
-    kept.
-    """
+    kept."""
     m = structure.m
     looking = tuple(c for c in structure.constraints if c.scope[0] < m)
     if not looking:

@@ -155,11 +155,9 @@ class Layout:
         return self.n_branches * first_steps * states * tuning.READ_SECONDS if far else 0.0
 
     def least_seconds(self, whole: Layout, threads: int) -> float:
-        """Return a lower bound on `seconds` that needs no groups of this layout.
-
-        `whole` is the same layout without branches: with branches there are no fewer steps in a
-        branch, and no less work.
-        """
+        """Return a lower bound on `seconds` that needs no groups of this layout. `whole` is the
+        same layout without branches: with branches there are no fewer steps in a branch, and no
+        less work."""
         least = self._reading(whole.node_counts[0])
         for nodes, group in zip(whole.node_counts, whole.groups, strict=True):
             # The known current variables include the axes so far and the branches.
@@ -198,11 +196,9 @@ def make_layout(
     branch: tuple[int, ...],
     first_full: bool = False,
 ) -> Layout:
-    """Return the layout with groups of at most `limit` joint values, and with these branches.
-
-    The last group may have `last_limit` joint values. The remainder is the first group, or the
-    second with `first_full`.
-    """
+    """Return the layout with groups of at most `limit` joint values, and with these branches. The
+    last group may have `last_limit` joint values. The remainder is the first group, or the second
+    with `first_full`."""
     # Nested targets are chosen variable by variable: no variables are fused, whatever their size.
     limits = (0, 0) if nested else (limit, last_limit)
     pieces = _cut(order, structure.state_sizes, *limits, first_full)

@@ -97,11 +97,9 @@ def evaluate(network: Packed) -> None:
 
 @njit(nogil=True)
 def trace(network: Packed, heads: Ints, begin: Ints, counts: Ints, entries: Ints) -> int:
-    """Write the function entries that sum to each message entry of `heads` to `entries`.
-
-    Head r starts from the joint entry begin[r], or from its maximiser if that is negative. `counts`
-    receives the number of entries per head. Return their total.
-    """
+    """Write the function entries that sum to each message entry of `heads` to `entries`. Head r
+    starts from the joint entry begin[r], or from its maximiser if that is negative. `counts`
+    receives the number of entries per head. Return their total."""
     schedule, messages = Schedule(*network[0]), Messages(*network[1])
     best, stack = messages.best, messages.stack
     maps, input_map, input_at = schedule.maps, schedule.input_map, schedule.input_at
@@ -135,10 +133,8 @@ def trace(network: Packed, heads: Ints, begin: Ints, counts: Ints, entries: Ints
 
 @njit(nogil=True)
 def assign(network: Packed, start: int, sizes: Ints, values: Ints) -> None:
-    """Write the assignment behind the message entry at `start` into `values`.
-
-    Variables that no function reads are left unchanged.
-    """
+    """Write the assignment behind the message entry at `start` into `values`. Variables that no
+    function reads are left unchanged."""
     schedule, messages = Schedule(*network[0]), Messages(*network[1])
     best, stack = messages.best, messages.stack
     maps, input_map, input_at = schedule.maps, schedule.input_map, schedule.input_at

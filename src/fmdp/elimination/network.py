@@ -81,11 +81,8 @@ class Component:
 def min_fill(
     neighbours: Mapping[int, Iterable[int]], sizes: Sequence[int], look: Look = nothing
 ) -> list[int]:
-    """Return an elimination order by fewest added edges, then smallest table, then index.
-
-    The edges of a variable with many neighbours are not counted: it is postponed until it has
-    fewer.
-    """
+    """Return an elimination order by fewest added edges, then smallest table, then index. The edges
+    of a variable with many neighbours are not counted: it is postponed until it has fewer."""
     graph = {v: set(others) - {v} for v, others in neighbours.items()}
 
     def price(v: int) -> tuple[int, float, int]:
@@ -129,12 +126,10 @@ def min_fill(
 def choose_contexts(
     sizes: Sequence[int], scopes: Sequence[Scope], prefer: int = -1
 ) -> tuple[int, ...]:
-    """Return for every function the context variable of its component, or -1.
-
-    The context is the variable in most functions of the component, if those are more than half and
-    at least three (of equals the one with most values, then the lowest index), or the preferred
-    variable in the component that has it.
-    """
+    """Return for every function the context variable of its component, or -1. The context is the
+    variable in most functions of the component, if those are more than half and at least three (of
+    equals the one with most values, then the lowest index), or the preferred variable in the
+    component that has it."""
     owner = _components(sizes, scopes)
     members: dict[int, list[int]] = {}
     for f, component in enumerate(owner):
@@ -259,10 +254,8 @@ class Network(FunctionTables):
 
     def rivals(self, head: int, most: int) -> Ints:
         """Return at most `most` second-best joint entries of the item that writes `head` alone.
-
         Rivals are best for some values of the item's first variables, or of its last, but not best
-        of all. They are sorted by their sums, best first.
-        """
+        of all. They are sorted by their sums, best first."""
         schedule = self.schedule
         item = schedule.owner[head - self.n_functions]
         block = schedule.item_block[item]
@@ -288,9 +281,7 @@ class Network(FunctionTables):
 
     def maximiser(self, start: int | None = None) -> Ints:
         """Return an assignment that attains the last maximum, or the message entry at `start`.
-
-        Variables that no function mentions are 0.
-        """
+        Variables that no function mentions are 0."""
         values = np.zeros(len(self.sizes), dtype=np.int64)
         start = self.root if start is None else start
         maxsum.assign(self.packed, start, self._size_array, values)

@@ -36,11 +36,9 @@ class Program:
 def build_program(
     layout: Layout, look: Look = nothing, *, shape: int = k.FREE, worst: bool = False
 ) -> Program:
-    """Return the program of a layout; `Layout.memory` has predicted its size.
-
-    `shape` and `worst` apply to nested layouts: the sets that rows are chosen from, and whether the
-    row of least value is chosen.
-    """
+    """Return the program of a layout; `Layout.memory` has predicted its size. `shape` and `worst`
+    apply to nested layouts: the sets that rows are chosen from, and whether the row of least value
+    is chosen."""
     structure = layout.structure
     sizes = structure.state_sizes
     joint_actions = layout.classes.actions

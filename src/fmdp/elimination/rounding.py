@@ -22,9 +22,6 @@ def rounding_allowance(size: float, roundings: int) -> float:
 
 
 def tie_slack(unit: float, size: float, roundings: int, tolerance: float = np.inf) -> float:
-    """Return how far below the best a tied action may be.
-
-    Apart from rounding it is at most a quarter of a plan's tolerance, because the policy must
-    attain the certified lower bound.
-    """
+    """Return how far below the best a tied action may be. Apart from rounding it is at most a
+    quarter of a plan's tolerance, because the policy must attain the certified lower bound."""
     return min(TIE_TOLERANCE * unit, 0.25 * tolerance) + 2.0 * rounding_allowance(size, roundings)

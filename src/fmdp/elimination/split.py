@@ -41,10 +41,8 @@ class Rotated:
 def split_layout(
     layout: Layout, threads: int, memory: int, look: Look = nothing
 ) -> tuple[Rotated, ...]:
-    """Return the parts if they are predicted to be faster than the whole, else ().
-
-    `memory` limits the bytes that they need in addition to the whole.
-    """
+    """Return the parts if they are predicted to be faster than the whole, else (). `memory` limits
+    the bytes that they need in addition to the whole."""
     whole = layout.seconds(threads)
     if whole < tuning.SPLIT_SECONDS or layout.nested:
         return ()

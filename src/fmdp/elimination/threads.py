@@ -24,10 +24,8 @@ Share = tuple[int, int, int]
 
 
 def usable_cores() -> int:
-    """Return the number of cores this process may use; FMDP_THREADS overrides it.
-
-    Worker processes set FMDP_THREADS to 1.
-    """
+    """Return the number of cores this process may use; FMDP_THREADS overrides it. Worker processes
+    set FMDP_THREADS to 1."""
     setting = os.environ.get("FMDP_THREADS", "").strip()
     if setting:
         if not setting.isdecimal() or int(setting) < 1:
@@ -49,11 +47,9 @@ def run_in_pool(
     deadline: float | None,
     pool_size: int,
 ) -> None:
-    """Run `work` on all pieces in a pool of threads; raise TimeUp past the deadline.
-
-    On a signal or past the deadline `stop[0]` is set, which running kernels poll. No thread is at
-    work any more when this returns or raises.
-    """
+    """Run `work` on all pieces in a pool of threads; raise TimeUp past the deadline. On a signal or
+    past the deadline `stop[0]` is set, which running kernels poll. No thread is at work any more
+    when this returns or raises."""
     from concurrent.futures import wait
 
     shares = min(pieces, tuning.PIECES_PER_THREAD * threads)

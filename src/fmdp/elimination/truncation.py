@@ -41,10 +41,8 @@ class Truncation:
 
 @lru_cache(maxsize=64)  # learners plan thousands of times with the same budgets
 def make_truncation(sizes: tuple[int, ...], budgets: tuple[float, ...]) -> Truncation:
-    """Return the truncation of tensors with these axes, slowest first.
-
-    Axes of one value have no span and are dropped.
-    """
+    """Return the truncation of tensors with these axes, slowest first. Axes of one value have no
+    span and are dropped."""
     axes, kept = [], []
     outer, inner = 1, int(np.prod(sizes, dtype=np.int64))
     for size, budget in zip(sizes, budgets, strict=True):

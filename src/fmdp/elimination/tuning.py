@@ -1,10 +1,10 @@
 """Constants of the engine that trade time for memory, or one kind of time for another.
 
 They affect results only through the order of floating-point operations, with two exceptions: the
-values of nested backups depend on EXACT_ORDER_VARIABLES and BEAM_WIDTH, and the choice among equally
-good solutions of a linear program may depend on MANY_NEIGHBOURS and RIVALS. The times per operation
-were measured on one core of an ordinary server. They only serve to compare layouts, so their ratios
-matter and not their absolute values.
+values of nested backups depend on EXACT_ORDER_VARIABLES and BEAM_WIDTH, and the choice among
+several optimal solutions of a linear program may depend on MANY_NEIGHBOURS and RIVALS. The times
+per operation were measured on one core of an ordinary server. They serve to compare layouts, so
+only their ratios matter.
 """
 
 from __future__ import annotations

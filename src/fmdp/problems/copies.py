@@ -28,9 +28,7 @@ def copies(
     alike: bool = False,
 ) -> FactoredMDP:
     """Return the product; copy i has state variable i, action variable i and rewards in [0, 1].
-
-    With `alike` the structure declares the rows of the copies to be equal.
-    """
+    With `alike` the structure declares the rows of the copies to be equal."""
     states, actions, _ = transition.shape
     refuse_if_too_large(name, n * (transition.size + means.size), 2 * n)
     divisor = reward_divisor(reward, n)

@@ -54,11 +54,9 @@ class AgainstRandom(NamedTuple):
 
 def compare_with_random(run: Run, model: FactoredMDP, reference: Reference) -> AgainstRandom | None:
     """Compare a run with random actions on its model; `reference` is that of the run's regret.
-
     Return None for runs of fewer than 1,000 steps, and if random actions have no regret beyond
     noise, so that there is nothing to learn. Raise KeyboardInterrupt if Ctrl-C ended a run of
-    random actions.
-    """
+    random actions."""
     if run.steps < LEAST_STEPS:
         return None
     learner, length = _second_half(run)

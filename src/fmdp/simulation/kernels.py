@@ -249,10 +249,8 @@ def _assign(sizes, first, end, index, values):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True)
 def draw(entries, law, cache, joint, uniforms, t, state, means):  # type: ignore[no-untyped-def]
-    """Take one step from joint = (state, action) with the uniforms of row t.
-
-    Fills state, the means of the rewards, and the first slot. Plain tuples as in `play`.
-    """
+    """Take one step from joint = (state, action) with the uniforms of row t. Fills state, the means
+    of the rewards, and the first slot. Plain tuples as in `play`."""
     entries, law, cache = Entries(*entries), Law(*law), OutcomeCache(*cache)
     fill_slot(entries, law, joint, cache, 0)
     _move(entries, law, cache, 0, uniforms, t, state)

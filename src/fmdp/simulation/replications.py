@@ -92,10 +92,8 @@ def counted(means: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def unseen_share(batches: int, miss_probability: float) -> float:
-    """Return the largest probability per batch of an event that all batches may have missed.
-
-    A likelier event is missed by this many independent batches with less than `miss_probability`.
-    """
+    """Return the largest probability per batch of an event that all batches may have missed. A
+    likelier event is missed by this many independent batches with less than `miss_probability`."""
     return -math.expm1(math.log(miss_probability) / batches)
 
 

@@ -21,9 +21,7 @@ Values = tuple[NDArray[np.int64], ...]
 
 def reachable_values(model: FactoredMDP) -> Values:
     """Return a superset of the values that each state variable can take, in increasing order.
-
-    Variables that never change keep one value, so unreachable states are left out.
-    """
+    Variables that never change keep one value, so unreachable states are left out."""
     structure = model.structure
     values = [np.array([value]) for value in model.initial_state]
     pending = set(range(structure.m))
@@ -50,9 +48,7 @@ def factor_bounds(model: FactoredMDP, values: Values) -> list[tuple[float, float
 
 def rare_values(model: FactoredMDP, values: Values, probability: float) -> list[tuple[int, int]]:
     """Return (variable, value) pairs entered with less than the given probability, rarest first.
-
-    Values that a variable can never change to are left out.
-    """
+    Values that a variable can never change to are left out."""
     structure = model.structure
     pairs = []
     for i, scope in enumerate(structure.transition_scopes):

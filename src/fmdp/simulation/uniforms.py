@@ -20,11 +20,9 @@ from fmdp.simulation.pcg64 import ALL_BITS, MULTIPLIER, double, halves, times_pl
 
 
 class UniformBlocks:
-    """Source of the uniforms of the coming steps, in blocks of `rows` steps.
-
-    A step owns `width` doubles of the generator, of which `columns` are used (numbers below width
-    in any order, repetitions allowed).
-    """
+    """Source of the uniforms of the coming steps, in blocks of `rows` steps. A step owns `width`
+    doubles of the generator, of which `columns` are used (numbers below width in any order,
+    repetitions allowed)."""
 
     def __init__(
         self, generator: np.random.Generator, width: int, columns: Sequence[int], rows: int
