@@ -278,12 +278,11 @@ class Backup:
 
     def over(self, pieces: int, work: Callable[[Share], object]) -> None:
         """Run `work` on all of a number of independent pieces, divided among the threads."""
-        threads = min(self.threads, pieces)
         self._stop[0] = 0  # an earlier call may have been cut off
-        if threads == 1 and self._is_short:
+        if min(self.threads, pieces) == 1 and self._is_short:
             work((0, 0, pieces))
         else:
-            run_in_pool(work, pieces, threads, self._stop, self.deadline, self.threads)
+            run_in_pool(work, pieces, self.threads, self._stop, self.deadline)
 
     @property
     def _is_short(self) -> bool:

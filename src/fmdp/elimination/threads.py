@@ -45,14 +45,14 @@ def run_in_pool(
     threads: int,
     stop: NDArray[np.int64],
     deadline: float | None,
-    pool_size: int,
 ) -> None:
     """Run `work` on all pieces in a pool of threads; raise TimeUp past the deadline. On a signal or
     past the deadline `stop[0]` is set, which running kernels poll. No thread is at work any more
     when this returns or raises."""
     from concurrent.futures import wait
 
-    shares = min(pieces, tuning.PIECES_PER_THREAD * threads)
+    workers = min(threads, pieces)
+    shares = min(pieces, tuning.PIECES_PER_THREAD * workers)
     bounds = [pieces * share // shares for share in range(shares + 1)]
     left = deque(range(shares))
 
@@ -69,8 +69,8 @@ def run_in_pool(
     # The buffers are used again, so signals wait until no thread writes into them any more.
     with held() as signals:
         try:
-            for thread in range(threads):
-                started.append(_pool(pool_size).submit(worker, thread))
+            for thread in range(workers):
+                started.append(_pool(threads).submit(worker, thread))
             while wait(started, tuning.POLL_SECONDS).not_done:
                 late = deadline is not None and time.monotonic() >= deadline
                 if late or signals.came is not None:
