@@ -40,7 +40,8 @@ class Held:
             self.came = number
 
     def let_through(self) -> None:
-        """Handle a pending signal, and from now on signals at once."""
+        """Handle signals at once from now on. A pending one is handled first, while others still
+        wait."""
         if self.came is not None:
             number, self.came = self.came, None
             self.before[signal.Signals(number)](number, None)

@@ -37,7 +37,7 @@ GROUP_LIMITS = ((1, 1), (4, 8), (8, 8))
 UNROLLED = (2, 4, 8)
 """Joint values of a group for which the kernels are unrolled."""
 MOST_BRANCHES = 1 << 16
-"""Branches of a candidate layout; more make a sweep all overhead."""
+"""Most branches of a candidate layout; each branch has the overhead of one run of the program."""
 REMEMBERED_CLASSES = 1 << 16
 """Joint actions times factors up to which the candidate layouts of a structure are cached."""
 EQUAL_SECONDS = 1.05

@@ -36,7 +36,7 @@ from fmdp.simulation.trajectory import Recorder, Rows
 from fmdp.simulation.uniforms import UniformBlocks
 
 BLOCK = 1 << 14
-"""Uniforms drawn at a time: few calls of the generator, and a block stays in cache."""
+"""Uniforms drawn at a time, to amortise the call of the generator."""
 _LISTED = 64
 """Rows of uniforms converted to lists at a time for single steps."""
 _KEPT = 1 << 18

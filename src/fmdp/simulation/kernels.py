@@ -37,7 +37,7 @@ REWARD, EXPECTED, GAP, STEPS = 0, 1, 2, 3
 FEW_VALUES = 16
 """Values up to which all cuts of a variable are compared; above, its row is bisected."""
 MEMORY = 1 << 22
-"""Bytes of the cache of outcomes, about the size of a second-level cache."""
+"""Bytes of the cache of outcomes; if there are more pairs than fit, they share slots by a hash."""
 _MOST_PAIRS = 1 << 62
 """Pairs of state and action up to which their indices fit into an int64."""
 

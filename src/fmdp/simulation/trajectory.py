@@ -30,7 +30,7 @@ Columns: TypeAlias = tuple[tuple[int, np.dtype[Any]], ...]
 """(width, type) of states, actions and rewards."""
 
 CHUNK = 1 << 14
-"""Steps per chunk: few copies, and a chunk stays in cache."""
+"""Steps that are buffered as 32-bit integers before they are copied to their final type."""
 
 
 class Rows(NamedTuple):
