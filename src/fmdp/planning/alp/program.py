@@ -1,8 +1,7 @@
-"""The linear program min c x subject to constraints on Bellman residuals: what is asked, what comes
-back, and the clock and limits that both methods obey.
+"""The linear program min c x subject to constraints on Bellman residuals, its solution, and limits.
 
 Columns: the weights w_1..w_K, one scalar (the weight of the constant, or the gain lambda), then the
-columns of each `Constraints`. Objectives are over the first K + 1.
+auxiliary columns of each constraint family. The objective is over the first K + 1.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fmdp.elimination.backup import check_clock
-from fmdp.planning.alp.constraints import Ints, Pattern
+from fmdp.planning.alp.constraints import Ints, RowPattern
 from fmdp.planning.alp.highs import LPStatus, Rows
 from fmdp.planning.status import Progress, Status
 
@@ -29,60 +28,62 @@ STATUS = {
     LPStatus.ITERATION_LIMIT: Status.ITERATION_LIMIT,
     LPStatus.UNKNOWN: Status.PRECISION_LIMIT,
 }
-"""What an outcome of the solver means for the plan.
+"""The status of a plan for each status of the solver.
 
-Every program here has a solution: w = 0 with a large enough scalar satisfies the constraints, and
-the objective is bounded below by alpha . V*, the gain, or 0. A solver that finds none has lost it
-to rounding; the bounds of whatever weights are at hand hold."""
+Every program here is feasible and bounded: w = 0 with a large enough scalar satisfies the
+constraints, and the objective is bounded below by alpha . V*, the gain, or 0. If the solver reports
+otherwise, the cause is rounding; the bounds that follow from any weights still hold."""
 
 
-class Part(Protocol):
-    """A family of constraints that can be separated and written as rows: `Constraints`, or those
-    of one policy."""
+class ConstraintFamily(Protocol):
+    """Constraints, one for each (state, action) or state, with a separation oracle.
+
+    `violation` and `violated` separate, `traced` and `rows` write the violated constraints as rows.
+    """
 
     n_columns: int
-    """Columns of its own."""
+    """Number of auxiliary columns."""
 
     def joining_row(self) -> Rows | None: ...
 
-    def rows(self, pattern: Pattern) -> Rows: ...
+    def rows(self, pattern: RowPattern) -> Rows: ...
 
     def violation(self, x: Floats) -> float: ...
 
     def violated(self, x: Floats, threshold: float) -> Ints: ...
 
-    def traced(self, heads: Ints, rivals: int = 0) -> Pattern: ...
+    def traced(self, heads: Ints, rivals: int = 0) -> RowPattern: ...
 
 
 @dataclass(frozen=True, eq=False)
-class Question:
+class LinearProgram:
     """min cost . (w, scalar) subject to every constraint."""
 
     cost: Floats
     """[K + 1]"""
-    constraints: tuple[Part, ...]
+    constraints: tuple[ConstraintFamily, ...]
     charges: tuple[float, ...]
-    """For each constraint, what a unit of violation costs where it is made good."""
+    """For each family, the cost of raising the scalar until a unit of violation has vanished."""
     accuracy: float
-    """Violation at which to stop: small enough for the objective to be as close as asked."""
+    """Violation at which to stop, small enough for an objective within the tolerance."""
     tolerance: float
-    """Violation that may be left if rounding allows no better; and how far the objective of a point
-    that satisfies all constraints may be above the optimum."""
+    """Violation that may remain if rounding allows no better, and largest distance of the objective
+    of a feasible point from the optimum."""
     scale: float
-    """A size that weights of this problem may well have; only a place to start from."""
+    """Typical size of a weight; only a starting point of the search."""
     fixed: NDArray[np.bool_]
     """[K]: weights that stay 0."""
     shift: float = 0.0
-    """What the objective lacks because rewards are counted from the forms' origin."""
+    """Added to reported objectives, because rewards are counted from `BellmanResidual.origin`."""
     raisable: tuple[bool, ...] | None = None
-    """For each constraint, whether a larger scalar makes it hold; None where that is not so simple
-    that the best point so far could be an answer."""
+    """For each family, whether a larger scalar satisfies it. None: the best point so far cannot be
+    returned as the solution."""
     rounds: int | None = None
-    """After how many the best point so far has to do."""
+    """Number of rounds after which the best point so far is returned."""
     cap: float | None = None
-    """What no weight's size may be above."""
+    """Upper bound on the absolute value of every weight."""
     start: Floats | None = None
-    """[K]: weights known to satisfy the constraints that no scalar can make good."""
+    """[K]: weights that satisfy the families that are not raisable."""
 
     @property
     def n_weights(self) -> int:
@@ -90,12 +91,12 @@ class Question:
 
     @property
     def n_columns(self) -> int:
-        return len(self.cost) + sum(part.n_columns for part in self.constraints)
+        return len(self.cost) + sum(family.n_columns for family in self.constraints)
 
 
 @dataclass(frozen=True, eq=False)
-class Answer:
-    """A point (w, scalar), its objective, and how much it violates the constraints."""
+class ProgramSolution:
+    """A point (w, scalar), its objective, and its largest violation."""
 
     status: Status
     x: Floats  # [K + 1]
@@ -105,8 +106,8 @@ class Answer:
     n_rows: int
 
 
-class Watch:
-    """The clock and the callback, handed down to whoever loops."""
+class Monitor:
+    """The limits of a solve, and its progress callback."""
 
     def __init__(
         self,
@@ -116,22 +117,22 @@ class Watch:
         progress: Progress | None = None,
         unit: float = 1.0,
     ) -> None:
-        """Iterations of one solve, and when its time is up on time.monotonic's clock; objective and
-        violation are multiples of the unit."""
+        """The deadline is on the clock of time.monotonic; reported objectives and violations are
+        multiplied by the unit."""
         self.iterations = iterations
         self._deadline = deadline
         self._progress = progress
         self._unit = unit
 
-    def seconds_left(self) -> float | None:
+    def remaining(self) -> float | None:
         return None if self._deadline is None else self._deadline - time.monotonic()
 
-    def look(self) -> None:
-        """TimeUp where no time is left."""
+    def check(self) -> None:
+        """Raise TimeUp if the deadline has passed."""
         check_clock(self._deadline)
 
-    def out_of_time(self) -> bool:
-        left = self.seconds_left()
+    def expired(self) -> bool:
+        left = self.remaining()
         return left is not None and left <= 0.0
 
     def report(self, *, iteration: int, objective: float, violation: float, rows: int) -> None:
