@@ -49,8 +49,8 @@ def act(
     The value of an action is that of taking it once and following the policy afterwards. If there
     are too many states to evaluate the policy, the values are those that it maximises.
     """
-    from fmdp.planning.explain.explanation import refuse_step
-    from fmdp.planning.policies.policy import load_policy
+    from fmdp.planning.explain.explain import refuse_step
+    from fmdp.planning.policies.files import load_policy
     from fmdp.planning.policies.randomised import RandomisedPolicy
     from fmdp.planning.policies.timed import TimedPolicy
     from fmdp.problems import problem as problem_of
@@ -109,7 +109,7 @@ def _completed(state: str, model: FactoredMDP) -> str | dict[str, str]:
 
 def _explain(model: FactoredMDP, policy: Any, state: tuple[int, ...], step: int) -> Explanation:
     from fmdp.planning.evaluate import POLICY_GAIN_STATES
-    from fmdp.planning.explain.explanation import explain_greedy, explain_policy, explain_timed
+    from fmdp.planning.explain.explain import explain_greedy, explain_policy, explain_timed
     from fmdp.planning.policies.policy import TablePolicy
     from fmdp.planning.policies.timed import TimedPolicy
 

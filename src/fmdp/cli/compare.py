@@ -196,19 +196,19 @@ def print_problem(ranking: Sequence[Standing]) -> None:
     )
     rows = [
         (
-            "" if one.place is None else str(one.place),
-            one.label,
-            number_text(one.median),
-            mean_text(one),
-            number_text(one.worst),
-            f"{number_text(one.lower_quartile)} to {number_text(one.upper_quartile)}",
-            ratio_text(one.ratio),
-            per_step(one.seconds_per_step),
-            "-" if one.planner_calls is None else f"{one.planner_calls:,.0f}",
-            "-" if one.unconverged_plans is None else f"{one.unconverged_plans:,}",
-            str(one.runs),
+            "" if standing.place is None else str(standing.place),
+            standing.label,
+            number_text(standing.median),
+            mean_text(standing),
+            number_text(standing.worst),
+            f"{number_text(standing.lower_quartile)} to {number_text(standing.upper_quartile)}",
+            ratio_text(standing.ratio),
+            per_step(standing.seconds_per_step),
+            "-" if standing.planner_calls is None else f"{standing.planner_calls:,.0f}",
+            "-" if standing.unconverged_plans is None else f"{standing.unconverged_plans:,}",
+            str(standing.runs),
         )
-        for one in ranking
+        for standing in ranking
     ]
     heads = (
         "",
@@ -233,10 +233,11 @@ def print_winners(written: Report) -> None:
 
     rows = []
     for (name, _), ranking in by_problem(written.runs.standings).items():
-        learners = [one for one in ranking if one.role == "learner"]
+        learners = [standing for standing in ranking if standing.role == "learner"]
         best = [
-            f"{one.label} {number_text(one.median)} ({mean_text(one)}, {number_text(one.worst)})"
-            for one in learners[:2]
+            f"{standing.label} {number_text(standing.median)} "
+            f"({mean_text(standing)}, {number_text(standing.worst)})"
+            for standing in learners[:2]
         ]
         what = MEASURES[ranking[0].measure]
         rows.append((name, what, *(*best, "-", "-")[:2], verdict(ranking, written.analysis)))
@@ -254,14 +255,14 @@ def print_overall(rows: Sequence[Overall], of: int) -> None:
             ("learner", "problems", "first on", "mean", "largest", "per step"),
             [
                 (
-                    one.label,
-                    f"{one.problems} of {of}",
-                    str(one.wins) if one.role == "learner" else "",
-                    ratio_text(one.ratio_mean),
-                    ratio_text(one.ratio_largest),
-                    per_step(one.seconds_per_step),
+                    row.label,
+                    f"{row.problems} of {of}",
+                    str(row.wins) if row.role == "learner" else "",
+                    ratio_text(row.ratio_mean),
+                    ratio_text(row.ratio_largest),
+                    per_step(row.seconds_per_step),
                 )
-                for one in rows
+                for row in rows
             ],
             right=("problems", "first on", "mean", "largest", "per step"),
         )

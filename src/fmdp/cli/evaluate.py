@@ -41,7 +41,7 @@ def evaluate(
     The gain is exact if that fits into memory, otherwise simulated, with a confidence interval. A
     policy with a horizon has a value instead of a gain.
     """
-    from fmdp.planning.policies.policy import load_policy
+    from fmdp.planning.policies.files import load_policy
     from fmdp.problems import problem as problem_of
     from fmdp.simulation import evaluate as evaluate_policy
     from fmdp.simulation.evaluate import SEED, STEPS

@@ -36,7 +36,8 @@ from fmdp.errors import FmdpError, TooLarge
 
 if TYPE_CHECKING:
     from fmdp.model import Structure
-    from fmdp.planning.plan import Plan, Planner, Status
+    from fmdp.planning.plan import Plan, Planner
+    from fmdp.planning.status import Status
 
 PLAN_KEYS = (
     "gain",
@@ -209,7 +210,8 @@ def time_limit(settings: Mapping[str, object]) -> float | None:
 
 def out_of_time(result: dict[str, Any], started: float, imported: float) -> Plan:
     """Return the plan of a run whose time ended before there was a model or a planner."""
-    from fmdp.planning.plan import Plan, Status
+    from fmdp.planning.plan import Plan
+    from fmdp.planning.status import Status
 
     solution = Plan(result["planner"] or "none", Status.TIME_LIMIT)
     result |= {
@@ -262,7 +264,7 @@ def rehearse(kind: type[Planner], settings: Mapping[str, object], structure: Str
     from fmdp.elimination.layout import PARALLEL_STATES
     from fmdp.model import AtMost
     from fmdp.planning.choice import plan as plan_for
-    from fmdp.planning.plan import Status
+    from fmdp.planning.status import Status
     from fmdp.problems import problem as problem_of
 
     if not is_own(kind):
