@@ -386,7 +386,7 @@ def test_an_interrupt_while_a_plan_is_prepared_is_a_plan(monkeypatch: pytest.Mon
     def impatient(*_: Any, **__: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("fmdp.elimination.backup.build_program", impatient)
+    monkeypatch.setattr("fmdp.elimination.enumeration.build_program", impatient)
     monkeypatch.setattr("fmdp.planning.alp.alp.Forms", impatient)
     for planner in ("exact", "alp"):
         found = fmdp.plan(fmdp.problem("circle:3"), planner)

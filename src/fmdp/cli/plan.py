@@ -261,7 +261,7 @@ def rehearse(kind: type[Planner], settings: Mapping[str, object], structure: Str
     are not rehearsed: they may be made for one problem only.
     """
     from fmdp._base.foreign_code import is_own
-    from fmdp.elimination.layout import PARALLEL_STATES
+    from fmdp.elimination.tuning import PARALLEL_STATES
     from fmdp.model import AtMost
     from fmdp.planning.choice import plan as plan_for
     from fmdp.planning.status import Status

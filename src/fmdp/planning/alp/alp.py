@@ -31,11 +31,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fmdp._base.deadlines import Look, nothing
 from fmdp._base.memory import available_memory, describe_bytes
 from fmdp._base.parameters import quoted
 from fmdp._base.settings import setting
 from fmdp.elimination.backup import TimeUp, check_clock
-from fmdp.elimination.classes import Look, nothing
 from fmdp.elimination.ties import Ties
 from fmdp.errors import InvalidParameter, TooLarge
 from fmdp.model import FactoredMDP, OptimisticTables, Structure

@@ -27,8 +27,8 @@ from numpy.typing import NDArray
 
 from fmdp._base.settings import setting
 from fmdp.elimination import kernels
+from fmdp.elimination.alignment import aligned
 from fmdp.elimination.backup import Backup, TimeUp, backup_for, check_clock
-from fmdp.elimination.places import aligned
 from fmdp.elimination.rounding import rounding_allowance
 from fmdp.elimination.ties import TIE_TOLERANCE, Ties
 from fmdp.errors import InvalidParameter
