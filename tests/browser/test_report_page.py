@@ -15,9 +15,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from fmdp.experiments.dataset import CellCurves, Dataset, ProblemCells, gather, replay
+from fmdp.experiments.measures import GAP_REGRET, REGRET
 from fmdp.experiments.store import Store
-from fmdp.reports.cells import GAP, REALISED, Cell, Compared, Runs, gather, replay
 from fmdp.reports.network import network, touched_nodes
+
+GAP = GAP_REGRET.name
+REALISED = REGRET.name
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -38,7 +42,7 @@ def open_store(store: Path) -> Iterator[Store]:
 
 
 @pytest.fixture(scope="module")
-def runs(open_store: Store) -> Runs:
+def runs(open_store: Store) -> Dataset:
     return gather(open_store)
 
 
@@ -153,7 +157,7 @@ def test_text_has_contrast(page: Page) -> None:
     assert weak == []
 
 
-def test_the_legend_hides_and_shows_a_learner_in_every_panel(page: Page, runs: Runs) -> None:
+def test_the_legend_hides_and_shows_a_learner_in_every_panel(page: Page, runs: Dataset) -> None:
     every = list(runs.labels)
     for problem in runs.problems:
         assert curves_shown(page, problem.name) == every
@@ -221,7 +225,7 @@ def test_logarithmic_and_linear_axes(page: Page, group: str, which: str) -> None
 
 @pytest.mark.parametrize("scale", ["log", "linear"])
 @pytest.mark.parametrize("measure", [REALISED, GAP])
-def test_a_curve_ends_at_its_median(page: Page, runs: Runs, scale: str, measure: str) -> None:
+def test_a_curve_ends_at_its_median(page: Page, runs: Dataset, scale: str, measure: str) -> None:
     choose(page, "y-axis", scale)
     choose(page, "measure", measure)
     f = {"log": math.log10, "linear": float}[scale]
@@ -234,7 +238,7 @@ def test_a_curve_ends_at_its_median(page: Page, runs: Runs, scale: str, measure:
             assert shown == pytest.approx(f(np.median(cell.curves[measure][:, -1])), abs=1.5 * unit)
 
 
-def test_the_pointer_and_the_arrow_keys_read_values(page: Page, runs: Runs) -> None:
+def test_the_pointer_and_the_arrow_keys_read_values(page: Page, runs: Dataset) -> None:
     panel = page.locator('[data-problem="circle:4"]')
     tip = panel.locator(".tip")
     assert not tip.is_visible()
@@ -260,7 +264,7 @@ def test_the_pointer_and_the_arrow_keys_read_values(page: Page, runs: Runs) -> N
     assert not tip.is_visible()
 
 
-def test_the_line_can_be_the_mean_with_its_interval(page: Page, runs: Runs) -> None:
+def test_the_line_can_be_the_mean_with_its_interval(page: Page, runs: Dataset) -> None:
     choose(page, "line", "mean")
     assert "95 % interval" in page.locator("#curve-caption").inner_text()
     page.locator('[data-problem="circle:4"] svg').first.focus()
@@ -318,7 +322,7 @@ def test_tables_sort_by_numbers_both_ways(page: Page, table: str, head: str) -> 
     assert found.get_attribute("aria-sort") == "descending"
 
 
-def test_tables_sort_by_text_and_are_narrowed(page: Page, runs: Runs) -> None:
+def test_tables_sort_by_text_and_are_narrowed(page: Page, runs: Dataset) -> None:
     page.locator("#summary-table th", has_text="Learner").get_by_role("button").click()
     labels = column(page, "summary", "Learner")
     assert labels == sorted(labels, key=str.casefold)
@@ -333,7 +337,7 @@ def test_tables_sort_by_text_and_are_narrowed(page: Page, runs: Runs) -> None:
         assert value_of(median) == pytest.approx(exact, rel=6e-3)
 
 
-def test_a_table_is_saved_as_csv(page: Page, runs: Runs) -> None:
+def test_a_table_is_saved_as_csv(page: Page, runs: Dataset) -> None:
     with page.expect_download() as waiting:
         page.locator("#summary-tools").get_by_role("button", name="Save as CSV").click()
     rows = list(csv.DictReader(io.StringIO(waiting.value.path().read_text())))
@@ -363,10 +367,10 @@ def number_shown(page: Page, term: str) -> str:
 
 @pytest.mark.parametrize("place", range(3))
 def test_the_replay_shows_what_is_stored(
-    page: Page, runs: Runs, open_store: Store, place: int
+    page: Page, runs: Dataset, open_store: Store, place: int
 ) -> None:
-    problem: Compared = runs.problems[place]
-    cell: Cell = problem.cells[place]
+    problem: ProblemCells = runs.problems[place]
+    cell: CellCurves = problem.cells[place]
     found = replay(open_store, cell)
     assert found is not None
     structure, recording = found.model.structure, found.recording
@@ -411,7 +415,7 @@ def test_the_replay_shows_what_is_stored(
 
 
 def test_machines_are_coloured_by_state_and_the_action_is_seen(
-    page: Page, runs: Runs, open_store: Store
+    page: Page, runs: Dataset, open_store: Store
 ) -> None:
     found = replay(open_store, runs.problems[0].cells[2])
     assert found is not None

@@ -240,7 +240,7 @@ def test_where_nobody_fits_it_is_refused(
     tmp_path: Path, run: Runner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The optimal policy and random actions alone are no comparison."""
-    monkeypatch.setattr("fmdp.experiments.comparison.why_not", lambda learner, model: (
+    monkeypatch.setattr("fmdp.experiments.comparison.incompatibility", lambda learner, model: (
         None if learner.role in ("upper", "lower") else f"{learner.owner()} cannot"
     ))  # fmt: skip
     assert "no learner fits: default on circle:3, for one: learner default cannot" in refused(

@@ -12,14 +12,14 @@ import pytest
 
 from fmdp.errors import InvalidParameter, UnknownName
 from fmdp.experiments import measures
+from fmdp.experiments.analysis import analyse
+from fmdp.experiments.dataset import gather
 from fmdp.experiments.executors import InThisProcess
 from fmdp.experiments.measures import Measure, checked, curve_names, declare, declared
 from fmdp.experiments.results import Results
 from fmdp.experiments.spec import parse_spec
 from fmdp.experiments.store import Store
 from fmdp.experiments.sweep import run_sweep
-from fmdp.reports.analysis import analyse
-from fmdp.reports.cells import gather
 from fmdp.reports.tables import tables
 from fmdp.simulation.loop import Run
 

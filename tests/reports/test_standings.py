@@ -9,21 +9,13 @@ from types import ModuleType
 import numpy as np
 import pytest
 
+from fmdp.experiments.analysis import analyse
+from fmdp.experiments.dataset import gather
+from fmdp.experiments.standings import by_problem, is_comparison, ranked
 from fmdp.experiments.store import LeftOut, Store
 from fmdp.reports import figures
-from fmdp.reports.analysis import analyse
-from fmdp.reports.cells import gather
-from fmdp.reports.standings import (
-    by_problem,
-    figure,
-    is_comparison,
-    number_text,
-    per_step,
-    ranked,
-    ratio_text,
-    sentences,
-    verdict,
-)
+from fmdp.reports.standings_figure import figure
+from fmdp.reports.wording import number_text, per_step, ratio_text, sentences
 
 
 @pytest.fixture(autouse=True)
@@ -58,9 +50,9 @@ def test_of_one_problem_the_first_two_and_the_finding(made: ModuleType, tmp_path
     told, _ = sentences(runs, analysis)
     assert told.startswith("On circle:3 psrl 1 has the lowest median gap regret, ")
     (own,) = by_problem(runs.standings).values()
-    assert verdict(own, analysis) == "psrl 1 is better"
+    assert analysis.verdict_on_first(own) == "psrl 1 is better"
     assert told.endswith("on the same seeds (signed-rank, Holm): psrl 1 is better.")
-    assert verdict(own[:1], analysis) == "no other learner is there"
+    assert analysis.verdict_on_first(own[:1]) == "no other learner is there"
 
 
 def test_one_learner_alone_is_no_comparison(made: ModuleType, tmp_path: Path) -> None:

@@ -55,7 +55,8 @@ def setting(
         A class of fmdp._base.parameters; by default the one that the field's annotation asks for.
     **limits
         Those of the kind: low, high, low_open, high_open for numbers, choices for words; and
-        only_with=(other, values), the values of another setting beside which this one has a use.
+        only_with=(other, values), the values of another setting beside which this one has a use;
+        unkeyed=values, those that the keys of stored runs omit.
 
     Returns
     -------

@@ -24,7 +24,7 @@ from fmdp.errors import InvalidParameter, printable
 if TYPE_CHECKING:
     from fmdp.experiments.spec import Spec
     from fmdp.experiments.standings import Overall, Standing
-    from fmdp.experiments.sweep import Summary
+    from fmdp.experiments.sweep import SweepSummary
     from fmdp.reports.report import Report
 
 MOST_TABLES = 6
@@ -130,8 +130,8 @@ def print_plan(spec: Spec) -> None:
         print_people(table(("does not fit", "problem", "why"), left_out))
 
 
-def as_json(spec: Spec, summary: Summary, written: Report) -> dict[str, Any]:
-    from fmdp.reports.standings import by_problem, first_of, ranked, verdict
+def as_json(spec: Spec, summary: SweepSummary, written: Report) -> dict[str, Any]:
+    from fmdp.experiments.standings import by_problem, first_of, ranked
 
     found = written.runs.standings
     problems = by_problem(found)
@@ -154,7 +154,7 @@ def as_json(spec: Spec, summary: Summary, written: Report) -> dict[str, Any]:
                 "problem": name,
                 "labels": [one.label for one in first_of(own)],
                 "median": next((one.median for one in first_of(own)), None),
-                "finding": verdict(own, written.analysis),
+                "finding": written.analysis.verdict_on_first(own),
             }
             for (name, _), own in problems.items()
         ],
@@ -170,7 +170,7 @@ def as_json(spec: Spec, summary: Summary, written: Report) -> dict[str, Any]:
 
 def print_standings(written: Report) -> None:
     """A table a problem, or a line a problem where there are many; then all problems together."""
-    from fmdp.reports.standings import by_problem, ranked
+    from fmdp.experiments.standings import by_problem, ranked
 
     problems = by_problem(written.runs.standings)
     if len(problems) <= MOST_TABLES:
@@ -188,12 +188,12 @@ def print_standings(written: Report) -> None:
 
 
 def print_problem(own: Sequence[Standing]) -> None:
-    from fmdp.reports.cells import MEASURES
-    from fmdp.reports.standings import mean_text, number_text, per_step, ratio_text
+    from fmdp.experiments.measures import title_of
+    from fmdp.reports.wording import mean_text, number_text, per_step, ratio_text
 
     first = own[0]
     print(
-        f"{printable(first.problem)}: {MEASURES[first.measure]} after {first.steps:,} steps, "
+        f"{printable(first.problem)}: {title_of(first.measure)} after {first.steps:,} steps, "
         f"{_time(own)} a step"
     )
     rows = [
@@ -230,8 +230,9 @@ def print_problem(own: Sequence[Standing]) -> None:
 
 def print_winners(written: Report) -> None:
     """The first and the second of each problem."""
-    from fmdp.reports.cells import MEASURES
-    from fmdp.reports.standings import by_problem, mean_text, number_text, verdict
+    from fmdp.experiments.measures import title_of
+    from fmdp.experiments.standings import by_problem
+    from fmdp.reports.wording import mean_text, number_text
 
     rows = []
     for (name, _), own in by_problem(written.runs.standings).items():
@@ -240,15 +241,15 @@ def print_winners(written: Report) -> None:
             f"{one.label} {number_text(one.median)} ({mean_text(one)}, {number_text(one.worst)})"
             for one in learners[:2]
         ]
-        what = MEASURES[own[0].measure]
-        rows.append((name, what, *(*told, "-", "-")[:2], verdict(own, written.analysis)))
+        what = title_of(own[0].measure)
+        rows.append((name, what, *(*told, "-", "-")[:2], written.analysis.verdict_on_first(own)))
     heads = ("problem", "median (mean, worst run) of", "lowest", "second", "on the same seeds")
     print_people(table(heads, rows))
     print("every learner on every problem: standings.csv")
 
 
 def print_overall(rows: Sequence[Overall], of: int) -> None:
-    from fmdp.reports.standings import per_step, ratio_text
+    from fmdp.reports.wording import per_step, ratio_text
 
     print("over the problems: medians in units of the best learner's, geometric mean and largest")
     print_people(

@@ -16,8 +16,8 @@ from fmdp.cli.signals import say
 from fmdp.errors import printable
 
 if TYPE_CHECKING:
+    from fmdp.experiments.statistics import SampleSummary
     from fmdp.reports.report import Report
-    from fmdp.reports.statistics import Summary
 
 # A table for a terminal; the page and cells.csv have every row.
 MOST_ROWS = 40
@@ -75,7 +75,7 @@ def as_json(written: Report) -> dict[str, Any]:
     }
 
 
-def _summary(summary: Summary | None) -> dict[str, Any] | None:
+def _summary(summary: SampleSummary | None) -> dict[str, Any] | None:
     if summary is None:
         return None
     return {
@@ -90,7 +90,7 @@ def _summary(summary: Summary | None) -> dict[str, Any] | None:
 
 
 def print_report(written: Report) -> None:
-    from fmdp.reports.cells import MEASURES
+    from fmdp.experiments.measures import title_of
 
     names = [problem.name for problem in written.runs.problems]
     for number, measure in enumerate(written.runs.measures):
@@ -101,7 +101,7 @@ def print_report(written: Report) -> None:
         }
         if number:
             print()
-        print(f"{MEASURES[measure]} after the last step: median (mean, worst run)")
+        print(f"{title_of(measure)} after the last step: median (mean, worst run)")
         if len(names) <= MOST_COLUMNS:
             print_across(found, names)
         else:
@@ -115,7 +115,7 @@ def print_report(written: Report) -> None:
     print(f"\npage    {printable(str(written.page))}\nbeside  {beside}")
 
 
-def print_across(found: Mapping[tuple[str, str], Summary], names: Sequence[str]) -> None:
+def print_across(found: Mapping[tuple[str, str], SampleSummary], names: Sequence[str]) -> None:
     """A row a learner, a column a problem."""
     labels = list(dict.fromkeys(label for label, _ in found))
     rows = [
@@ -126,7 +126,7 @@ def print_across(found: Mapping[tuple[str, str], Summary], names: Sequence[str])
     print_rest(len(labels))
 
 
-def print_down(found: Mapping[tuple[str, str], Summary]) -> None:
+def print_down(found: Mapping[tuple[str, str], SampleSummary]) -> None:
     """A row a cell, for more problems than a terminal has room for."""
     rows = [(name, label, short(summary)) for (label, name), summary in found.items()]
     rows.sort(key=lambda row: row[0])
@@ -139,7 +139,7 @@ def print_rest(count: int) -> None:
         print(f"... {count - MOST_ROWS:,} more rows in cells.csv")
 
 
-def short(summary: Summary | None) -> str:
+def short(summary: SampleSummary | None) -> str:
     if summary is None:
         return "-"
     form = ",.0f" if abs(summary.median) + abs(summary.worst) < 1e15 else ".3g"

@@ -50,7 +50,7 @@ def reproduce(
     print_report(written)
     print()
     print_summary(summary, retried=True)
-    from fmdp.experiments.news import duration
+    from fmdp.experiments.progress import duration
 
     print(f"in all {duration(time.perf_counter() - started)}")
     if written.without_figures is not None:

@@ -60,6 +60,7 @@ class DBNUCRL(SetLearner):
         "one Bernstein interval per cell, all within rho together; or the intersection of two, "
         "each with a larger part of rho, as in the public code",
         choices=("proven", "public"),
+        unkeyed=("proven",),
     )
 
     def tables(self, agent: Agent) -> OptimisticTables:

@@ -360,6 +360,7 @@ class PlanningLearner(Learner):
         low=1,
         high=2**53,
         only_with=("episodes", ("fixed",)),
+        unkeyed=(None,),
     )
     ties: str = setting(
         "planner",
@@ -367,11 +368,13 @@ class PlanningLearner(Learner):
         "random, afresh in every plan of every run), or the one with the fewest visits in the "
         "state so far, and of several such actions as the planner is set",
         choices=("planner", LEAST_TRIED),
+        unkeyed=("planner",),
     )
     rewards: str = setting(
         "learned",
         "whether the mean rewards are learned, or known from the start, as some papers have it",
         choices=("learned", "known"),
+        unkeyed=("learned",),
     )
     planner: Planner | str | None = part(None, PLANNER_MEANING)
 

@@ -41,11 +41,13 @@ class Published(PlanningLearner):
     faithful: bool = setting(
         False,
         "make the choices of the public code or the paper, wherever a setting is at its default",
+        unkeyed=(False,),
     )
     stopping: str = setting(
         "fixed",
         "how precise a plan is: 1e-3 of the reward's range, range / t, or range / sqrt(t)",
         choices=("fixed", "inverse", "inverse-root"),
+        unkeyed=("fixed",),
     )
 
     def check(self) -> None:

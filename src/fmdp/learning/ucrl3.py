@@ -82,6 +82,7 @@ class UCRL3(Flat, SetLearner):
         "proven",
         "a confidence set, or what the public code computes, which is none",
         choices=("proven", "public"),
+        unkeyed=("proven",),
     )
 
     def tables(self, agent: Agent) -> OptimisticTables:
