@@ -134,7 +134,7 @@ def test_what_people_read(compared: Path, run: Runner) -> None:
     (left_out,) = rows(compared / "report" / "left-out.csv")
     assert left_out["label"] == "ucrl2"
     page = (compared / "report" / "index.html").read_text()
-    assert "Who is ahead" in page
+    assert ">Standings</h2>" in page
     assert "ucrl2 on circle:14: learner ucrl2 is flat" in page
 
 

@@ -39,7 +39,7 @@ from fmdp.experiments.paper import (
 from fmdp.reports.figures import Drawing, paired_figure
 from fmdp.reports.notes import counts_text
 from fmdp.reports.style import styles
-from fmdp.reports.wording import listed
+from fmdp.reports.wording import listed, share_text
 
 CLOSE = 1.5
 """Largest ratio of medians that counts as alike."""
@@ -112,9 +112,9 @@ def headline(data: Dataset) -> tuple[str, ...]:
     alike = f"PSRL and DORL perform alike, within a factor of {CLOSE:g}"
     optimal = f"Both end near-optimal, losing at most {NEAR:.0%} of the gain in the second half"
     return (
-        f"{alike}, on {close} of the paper's {of} problems.",
-        f"Both are far better than f-Rmax, by a factor of at least {FAR:g}, on {far} of {of}.",
-        f"{optimal}, on {near} of {of}.",
+        f"{alike}, on {share_text(close, of)} problems of the paper.",
+        f"Both are far better than f-Rmax, by a factor of {FAR:g}, on {share_text(far, of)}.",
+        f"{optimal}, on {share_text(near, of)}.",
     )
 
 

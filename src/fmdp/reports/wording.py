@@ -60,8 +60,8 @@ def _significance(rows: Sequence[Standing], analysis: Analysis) -> str:
         verdict = "is" if clear else "is not"
         return f"The difference between the two {verdict} significant on the same seeds."
     return (
-        f"The first learner differs significantly from the second, on the same seeds, on {clear} "
-        f"of {len(problems)}."
+        f"The first learner differs significantly from the second, on the same seeds, on "
+        f"{share_text(clear, len(problems))}."
     )
 
 
@@ -172,6 +172,11 @@ def measures_text(rows: Sequence[Standing]) -> str:
 def listed(words: Sequence[str]) -> str:
     """Return "a", "a and b" or "a, b and c"."""
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
+
+
+def share_text(part: int, whole: int) -> str:
+    """Return "all 4", "none of 4" or "3 of 4"."""
+    return f"all {whole}" if part == whole else f"{part or 'none'} of {whole}"
 
 
 def per_step(seconds: float) -> str:
