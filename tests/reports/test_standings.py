@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -15,7 +16,7 @@ from fmdp.experiments.standings import by_problem, is_comparison, ranked
 from fmdp.experiments.store import LeftOut, Store
 from fmdp.reports import figures
 from fmdp.reports.standings_figure import figure
-from fmdp.reports.wording import number_text, per_step, ratio_text, sentences
+from fmdp.reports.wording import headline, number_text, per_step, ratio_text, sentences
 
 
 @pytest.fixture(autouse=True)
@@ -39,6 +40,25 @@ def test_the_sentences_name_who_has_the_lowest_median(store: Store) -> None:
         assert f"{best} on " in part
     assert others[-1].startswith("A step costs from ")
     assert "wall clock" in others[-1]  # made-up runs have no processor time
+
+
+def test_the_headline_is_three_short_sentences(store: Store) -> None:
+    runs = gather(store)
+    told = headline(runs, analyse(runs))
+    assert len(told) == 3
+    assert all(len(sentence) < 130 for sentence in told)
+    assert told[0].startswith("Lowest median gap regret on 2 problems: ")
+    assert told[1].endswith("on none of 2.")  # five seeds are too few
+
+
+def test_the_headline_of_one_learner(made: ModuleType, tmp_path: Path) -> None:
+    made.make_store(tmp_path, problems=["circle:3"], learners=made.LEARNERS[:1])
+    with Store.open(tmp_path) as store:
+        runs = gather(store)
+    (told,) = headline(runs, analyse(runs))
+    assert re.fullmatch(
+        r"PSRL on circle:3: median gap regret [\d.]+ after 200 steps, over 5 runs.", told
+    )
 
 
 def test_of_one_problem_the_first_two_and_the_finding(made: ModuleType, tmp_path: Path) -> None:
