@@ -557,7 +557,7 @@ def test_a_page_without_recordings(
         missing=[("PSRL", 0)],
     )
     page = opened.open(page_of(tmp_path))
-    assert page.locator("#replay-facts").inner_text() == "No run of this problem was kept whole."
+    assert page.locator("#replay-facts").inner_text() == "No run of this problem was recorded."
     assert page.locator("#play").is_disabled()
     assert page.locator("#network [data-node]").count() == 2
     assert "Nothing to compare" in page.locator("#comparisons-table").inner_text()

@@ -60,7 +60,7 @@ class Package:
 
     @property
     def suffices(self) -> bool:
-        """Whether it is installed and new enough."""
+        """True if it is installed and new enough."""
         if self.version is None:
             return False
         return self.least is None or release(self.version) >= release(self.least)

@@ -138,14 +138,14 @@ def _compared(problem: ProblemCells, measure: str, specs: Sequence[str]) -> list
     `specs` are the hashes of the specs of the report, the newest last.
     """
     pairs = [
-        (one, two, comparison)
-        for one, two in combinations(problem.cells, 2)
-        if (comparison := _comparison(problem, measure, one, two)) is not None
+        (first, second, comparison)
+        for first, second in combinations(problem.cells, 2)
+        if (comparison := _comparison(problem, measure, first, second)) is not None
     ]
     corrected = [comparison for _, _, comparison in pairs]
     done: set[int] = set()
     for question in (*reversed(specs), None):
-        family = [i for i, (one, two, _) in enumerate(pairs) if _asks(question, one, two)]
+        family = [i for i, (a, b, _) in enumerate(pairs) if _asks(question, a, b)]
         adjusted = holm([pairs[i][2].test.p_value for i in family])
         for i, p_value in zip(family, adjusted, strict=True):
             if i not in done:

@@ -51,7 +51,7 @@ class Candidate(NamedTuple):
     learner: Learner | None
     reason: str
     named: bool
-    """Whether the user named it."""
+    """True if the user named it."""
 
 
 def compare(

@@ -59,7 +59,7 @@ class Workers(ABC):
     lost: tuple[type[BaseException], ...] = ()
     """Exceptions of a future whose worker died."""
     all_fall_together = False
-    """Whether the death of one worker ends all futures."""
+    """True if the death of one worker ends all futures."""
 
     @property
     @abstractmethod

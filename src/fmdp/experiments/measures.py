@@ -44,7 +44,7 @@ class Measure(Generic[T]):
     choices: tuple[str, ...] = ()
     """All values that a text may have; empty: any."""
     repeatable: bool = True
-    """Whether repeating the run gives the same value to the last bit; a time does not."""
+    """True if repeating the run gives the same value to the last bit; False for times."""
     title: str = ""
     """Name in reports; by default the name with spaces for underscores."""
     unit: str = ""

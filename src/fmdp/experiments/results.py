@@ -19,7 +19,6 @@ import weakref
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from textwrap import shorten
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -67,6 +66,7 @@ class Results:
     """The runs of a store as frames (pandas) or arrays.
 
     `fmdp.sweep` and `fmdp.load_results` return one. `close` it, or use it as a context manager.
+    Methods that return frames raise ImportError if pandas is not installed.
 
     Parameters
     ----------
@@ -101,12 +101,7 @@ class Results:
     def __enter__(self) -> Results:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def __repr__(self) -> str:
@@ -208,11 +203,6 @@ class Results:
         pd.DataFrame
             Columns name, hash; runs, the number requested; done, the number of these that are
             done; added and asked, the times of the first and last request (UTC); forgotten.
-
-        Raises
-        ------
-        ImportError
-            If pandas is not installed.
         """
         return _frame(self.specs_table())
 
@@ -239,8 +229,6 @@ class Results:
             If the store has no such spec.
         InvalidParameter
             If `parameters` is neither.
-        ImportError
-            If pandas is not installed.
         """
         return _frame(self.runs_table(spec, parameters=parameters))
 
@@ -263,8 +251,6 @@ class Results:
         ------
         UnknownName
             If there is no such measure or spec.
-        ImportError
-            If pandas is not installed.
         """
         return _frame(self.curves_table(measure, spec))
 
@@ -290,8 +276,6 @@ class Results:
         ------
         UnknownName
             If there is no such measure or spec.
-        ImportError
-            If pandas is not installed.
         """
         return _frame(self.summary_table(measure, spec))
 
@@ -318,8 +302,6 @@ class Results:
         ------
         UnknownName
             If the store has no such spec.
-        ImportError
-            If pandas is not installed.
         """
         return _frame(self.standings_table(spec))
 
@@ -348,21 +330,13 @@ class Results:
         ------
         UnknownName
             If no run matches, or several do; the message lists them.
-        ImportError
-            If pandas is not installed.
         """
         return _frame(self.recording_table(problem, label, seed=seed, key=key))
 
     # ---- the same as arrays -----------------------------------------------------------------
 
     def specs_table(self) -> Table:
-        """Return `specs` without pandas.
-
-        Returns
-        -------
-        Table
-            The columns of `specs` as arrays.
-        """
+        """Return `specs` without pandas, as arrays by column."""
         with self.store.snapshot():
             specs = self.store.specs(forgotten=True)
             requested = [{m.key for m in self.store.members(spec.hash)} for spec in specs]
@@ -375,7 +349,7 @@ class Results:
         return table
 
     def runs_table(self, spec: str | None = None, *, parameters: Parameters = "varied") -> Table:
-        """Return `runs` without pandas.
+        """Return `runs` without pandas, as arrays by column.
 
         Parameters
         ----------
@@ -383,18 +357,6 @@ class Results:
             Name or hash of a spec, for its runs under its labels. None: all.
         parameters
             As in `runs`.
-
-        Returns
-        -------
-        Table
-            The columns of `runs` as arrays.
-
-        Raises
-        ------
-        UnknownName
-            If the store has no such spec.
-        InvalidParameter
-            If `parameters` is neither "varied" nor "all".
         """
         if parameters not in ("varied", "all"):
             raise InvalidParameter(
@@ -416,7 +378,7 @@ class Results:
         return table
 
     def curves_table(self, measure: str | None = None, spec: str | None = None) -> Table:
-        """Return `curves` without pandas.
+        """Return `curves` without pandas, as arrays by column.
 
         Parameters
         ----------
@@ -424,16 +386,6 @@ class Results:
             Name of a measure; None: all that have a curve.
         spec
             Name or hash of a spec, for its runs under its labels. None: all.
-
-        Returns
-        -------
-        Table
-            The columns of `curves` as arrays.
-
-        Raises
-        ------
-        UnknownName
-            If there is no such measure or spec.
         """
         rows = [row for row in self._rows(spec) if row.run.status == "done"]
         curves = [self.store.curve(row.run.key) for row in rows]
@@ -450,7 +402,7 @@ class Results:
         return table
 
     def summary_table(self, measure: str | None = None, spec: str | None = None) -> Table:
-        """Return `summary` without pandas.
+        """Return `summary` without pandas, as arrays by column.
 
         Parameters
         ----------
@@ -458,16 +410,6 @@ class Results:
             Name of a measure; None: all that are numbers.
         spec
             Name or hash of a spec, for its runs under its labels. None: all.
-
-        Returns
-        -------
-        Table
-            The columns of `summary` as arrays.
-
-        Raises
-        ------
-        UnknownName
-            If there is no such measure or spec.
         """
         by_cell: dict[tuple[str, str], list[StoredRun]] = {}
         rows = [row for row in self._rows(spec) if row.run.status == "done"]
@@ -494,22 +436,12 @@ class Results:
         return {n: _array(row[place] for row in summaries) for place, n in enumerate(columns)}
 
     def standings_table(self, spec: str | None = None) -> Table:
-        """Return `standings` without pandas.
+        """Return `standings` without pandas, as arrays by column.
 
         Parameters
         ----------
         spec
             Name or hash of a spec, for its runs under its labels. None: all.
-
-        Returns
-        -------
-        Table
-            The columns of `standings` as arrays.
-
-        Raises
-        ------
-        UnknownName
-            If the store has no such spec.
         """
         specs = None if spec is None else [self._spec(spec)]
         rows = standings(group_runs(self.store, specs).cells)
@@ -524,22 +456,12 @@ class Results:
         seed: int | None = None,
         key: str | None = None,
     ) -> Table:
-        """Return `recording` without pandas.
+        """Return `recording` without pandas, as arrays by column.
 
         Parameters
         ----------
         problem, label, seed, key
             Names of the run in `runs`; None matches all. Exactly one run must match.
-
-        Returns
-        -------
-        Table
-            The columns of `recording` as arrays.
-
-        Raises
-        ------
-        UnknownName
-            If no run matches, or several do; the message lists them.
         """
         recorded = self.store.recorded()
         rows = [row for row in self._rows(None) if row.run.key in recorded]

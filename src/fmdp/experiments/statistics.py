@@ -114,9 +114,9 @@ class SampleSummary:
     """The largest value."""
     mean: float
     interval: Interval | None
-    """Of the median, from order statistics; None if n is too small."""
+    """Interval of the median, from order statistics; None if n is too small."""
     mean_interval: Interval | None
-    """Of the mean, Student's t; None for a single run."""
+    """Student's t interval of the mean; None for a single run."""
 
 
 def summarise(values: npt.ArrayLike) -> SampleSummary:

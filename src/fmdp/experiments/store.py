@@ -23,7 +23,6 @@ import zlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Literal, cast, get_args
 
 import numpy as np
@@ -69,7 +68,7 @@ class StoredSpec:
     asked: str = field(default="", compare=False)
     """Time of the last request; ISO 8601, UTC."""
     forgotten: bool = field(default=False, compare=False)
-    """Whether it was forgotten (`Store.forget`) and not requested since."""
+    """True after `Store.forget`, until the next request."""
 
 
 @dataclass(frozen=True)
@@ -220,12 +219,7 @@ class Store:
     def __enter__(self) -> Store:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     # Reading

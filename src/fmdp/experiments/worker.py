@@ -1,4 +1,4 @@
-"""What a worker does: make one run from a task, and return what the store keeps of it.
+"""The work of a worker: make one run from a task, and return it for the store.
 
 A failed run returns its error; only the death of a worker is noticed from outside. A run depends
 neither on the worker nor on earlier runs of the same worker. Only the reference of a model (optimal

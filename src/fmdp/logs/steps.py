@@ -296,7 +296,7 @@ class Reader:
 
     @property
     def has_rewards(self) -> bool:
-        """Whether the log has rewards, or the structure has none."""
+        """True if the log has rewards, or the structure has none."""
         return bool(self.roles.rewards) or self._structure.l == 0
 
     def steps(self) -> Iterator[Steps]:

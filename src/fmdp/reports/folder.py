@@ -22,7 +22,6 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from glob import escape
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from fmdp.errors import FileProblem
@@ -56,12 +55,7 @@ class Replacement:
             raise FileProblem(f"{self._given}: cannot be written ({reason})") from None
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         if self._new is not None:
             _remove(self._new)
             os.close(self._lock)

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from fmdp import __version__
 from fmdp._base.memory import describe_count
-from fmdp.experiments.analysis import Analysis
+from fmdp.experiments.analysis import Analysis, Comparison
 from fmdp.experiments.dataset import CellCurves, Dataset, ProblemCells, replay
 from fmdp.experiments.measures import GAIN, Measure, declared, measure_named
 from fmdp.experiments.statistics import TOO_SMALL, SampleSummary, mean_interval, mean_of
@@ -165,44 +165,51 @@ def page_data(
         "problems": [_problem(store, problem) for problem in dataset.problems],
         "summaries": [
             {
-                "measure": measure,
-                "problem": cell.problem,
-                "label": cell.label,
-                "learner": cell.learner,
-                "role": cell.role,
-                "runs": summary.n,
-                "steps": cell.steps,
-                "median": summary.median,
-                "interval": summary.interval,
-                "quartiles": [summary.lower_quartile, summary.upper_quartile],
-                "mean": summary.mean,
-                "meanInterval": summary.mean_interval,
-                "worst": summary.worst,
+                **_summary(cell, measure, summary),
                 **{m.name: _over_runs(m, cell.runs) for m in columns},
                 "microseconds": 1e6 * step_seconds[cell.problem, cell.label],
                 "seconds": float(np.median([run.seconds for run in cell.runs])),
             }
             for cell, measure, summary in _by_median(dataset, analysis)
         ],
-        "comparisons": [
-            {
-                "measure": comparison.measure,
-                "problem": comparison.problem,
-                "first": comparison.first,
-                "second": comparison.second,
-                "seeds": comparison.test.n,
-                "median": comparison.median,
-                "interval": comparison.interval,
-                "mean": comparison.differences.mean,
-                "meanInterval": comparison.differences.mean_interval,
-                "lower": comparison.test.lower,
-                "p": comparison.test.p_value,
-                "adjusted": comparison.adjusted,
-                "family": comparison.family,
-                "verdict": comparison.verdict,
-            }
-            for comparison in analysis.comparisons
-        ],
+        "comparisons": [_comparison(comparison) for comparison in analysis.comparisons],
+    }
+
+
+def _summary(cell: CellCurves, measure: str, summary: SampleSummary) -> dict[str, Any]:
+    return {
+        "measure": measure,
+        "problem": cell.problem,
+        "label": cell.label,
+        "learner": cell.learner,
+        "role": cell.role,
+        "runs": summary.n,
+        "steps": cell.steps,
+        "median": summary.median,
+        "interval": summary.interval,
+        "quartiles": [summary.lower_quartile, summary.upper_quartile],
+        "mean": summary.mean,
+        "meanInterval": summary.mean_interval,
+        "worst": summary.worst,
+    }
+
+
+def _comparison(comparison: Comparison) -> dict[str, Any]:
+    return {
+        "measure": comparison.measure,
+        "problem": comparison.problem,
+        "first": comparison.first,
+        "second": comparison.second,
+        "seeds": comparison.test.n,
+        "median": comparison.median,
+        "interval": comparison.interval,
+        "mean": comparison.differences.mean,
+        "meanInterval": comparison.differences.mean_interval,
+        "lower": comparison.test.lower,
+        "p": comparison.test.p_value,
+        "adjusted": comparison.adjusted,
+        "family": comparison.family,
+        "verdict": comparison.verdict,
     }
 
 

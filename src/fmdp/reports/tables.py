@@ -61,28 +61,10 @@ def inert(value: object) -> object:
 
 
 _CELLS = (
-    "problem",
-    "label",
-    "learner",
-    "parameters",
-    "planner",
-    "planner_settings",
-    "steps",
-    "measure",
-    "runs",
-    "median",
-    "interval_low",
-    "interval_high",
-    "lower_quartile",
-    "upper_quartile",
-    "best",
-    "worst",
-    "mean",
-    "results_versions",
-    "interval_note",
-    "interval_coverage",
-    "mean_low",
-    "mean_high",
+    *("problem", "label", "learner", "parameters", "planner", "planner_settings", "steps"),
+    *("measure", "runs", "median", "interval_low", "interval_high"),
+    *("lower_quartile", "upper_quartile", "best", "worst", "mean"),
+    *("results_versions", "interval_note", "interval_coverage", "mean_low", "mean_high"),
 )
 
 
@@ -124,28 +106,11 @@ def _about_median(summary: SampleSummary) -> Row:
 
 
 _COMPARISONS = (
-    "problem",
-    "measure",
-    "first",
-    "second",
-    "seeds",
-    "median_difference",
-    "interval_low",
-    "interval_high",
-    "first_lower",
-    "equal",
-    "second_lower",
-    "signed_rank",
-    "p",
-    "p_holm",
-    "exact",
-    "finding",
-    "comparisons_in_question",
-    "interval_note",
-    "interval_coverage",
-    "mean_difference",
-    "mean_low",
-    "mean_high",
+    *("problem", "measure", "first", "second", "seeds"),
+    *("median_difference", "interval_low", "interval_high"),
+    *("first_lower", "equal", "second_lower", "signed_rank", "p", "p_holm", "exact", "finding"),
+    *("comparisons_in_question", "interval_note", "interval_coverage"),
+    *("mean_difference", "mean_low", "mean_high"),
 )
 
 
@@ -176,17 +141,8 @@ def _comparisons(analysis: Analysis) -> Iterable[Row]:
 
 
 _CURVES = (
-    "problem",
-    "label",
-    "measure",
-    "t",
-    "runs",
-    "median",
-    "lower_quartile",
-    "upper_quartile",
-    "mean",
-    "mean_low",
-    "mean_high",
+    *("problem", "label", "measure", "t", "runs"),
+    *("median", "lower_quartile", "upper_quartile", "mean", "mean_low", "mean_high"),
 )
 
 
