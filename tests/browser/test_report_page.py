@@ -99,6 +99,14 @@ def place_of(page: Page, selector: str) -> dict[str, float]:
     return found
 
 
+@pytest.mark.parametrize("opened", LAPTOP_AND_PHONE[:2], indirect=True)
+def test_the_first_screen_has_the_headline_and_a_panel(page: Page) -> None:
+    headline, panel = place_of(page, ".headline"), place_of(page, ".panel svg")
+    height = page.evaluate("innerHeight")
+    assert headline["bottom"] <= panel["top"]
+    assert panel["top"] + 0.5 * (panel["bottom"] - panel["top"]) <= height
+
+
 @pytest.mark.parametrize("opened", LAPTOP_AND_PHONE[1:3], indirect=True)
 @pytest.mark.parametrize(
     ("table", "head"), [("summary", "Median"), ("comparisons", "Median difference")]
