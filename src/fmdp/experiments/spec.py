@@ -60,7 +60,7 @@ def resolved_learner(agent: Agent) -> dict[str, Any]:
     if isinstance(learner, Follow):
         parameters["policy"], _ = learner.identity(agent.structure)
     content: dict[str, Any] = {
-        "learner": LEARNERS.place(type(learner)),
+        "learner": learner.class_place(),
         "planner": None if planner is None else PLANNERS.place(type(planner)),
         "planner_settings": _planner_settings(planner),
         "parameters": _keyed(parameters, type(learner).parameters),
