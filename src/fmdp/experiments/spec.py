@@ -63,7 +63,7 @@ def resolved_learner(agent: Agent) -> dict[str, Any]:
         "learner": learner.class_place(),
         "planner": None if planner is None else PLANNERS.place(type(planner)),
         "planner_settings": _planner_settings(planner),
-        "parameters": _keyed(parameters, type(learner).parameters),
+        "parameters": _keyed(parameters, getattr(learner, "parameters", ())),
     }
     # RESULTS_VERSION identifies fmdp's own code; other code is identified by its digest.
     digests = {place_of(thing): code_digest(thing) for thing in _foreign_code(agent)}
