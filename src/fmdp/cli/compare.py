@@ -24,7 +24,7 @@ from fmdp.errors import printable
 if TYPE_CHECKING:
     from fmdp.experiments.spec import Spec
     from fmdp.experiments.standings import Overall, Standing
-    from fmdp.experiments.sweep import Summary
+    from fmdp.experiments.sweep import SweepSummary
     from fmdp.reports.report import Report
 
 MOST_TABLES = 6
@@ -128,8 +128,8 @@ def print_setup(spec: Spec) -> None:
         print_people(table(("does not fit", "problem", "why"), left_out))
 
 
-def as_json(spec: Spec, summary: Summary, written: Report) -> dict[str, Any]:
-    from fmdp.reports.standings import by_problem, first_of, ranked, verdict
+def as_json(spec: Spec, summary: SweepSummary, written: Report) -> dict[str, Any]:
+    from fmdp.experiments.standings import by_problem, first_of, ranked
 
     standings = written.runs.standings
     return {
@@ -151,7 +151,7 @@ def as_json(spec: Spec, summary: Summary, written: Report) -> dict[str, Any]:
                 "problem": name,
                 "labels": [winner.label for winner in first_of(ranking)],
                 "median": next((winner.median for winner in first_of(ranking)), None),
-                "finding": verdict(ranking, written.analysis),
+                "finding": written.analysis.verdict_on_first(ranking),
             }
             for (name, _), ranking in by_problem(standings).items()
         ],
@@ -167,7 +167,7 @@ def as_json(spec: Spec, summary: Summary, written: Report) -> dict[str, Any]:
 
 def print_standings(written: Report) -> None:
     """Print one table (or line, if there are many) per problem, then all problems together."""
-    from fmdp.reports.standings import by_problem, ranked
+    from fmdp.experiments.standings import by_problem, ranked
 
     problems = by_problem(written.runs.standings)
     if len(problems) <= MOST_TABLES:
@@ -185,13 +185,13 @@ def print_standings(written: Report) -> None:
 
 
 def print_problem(ranking: Sequence[Standing]) -> None:
-    from fmdp.reports.cells import MEASURES
-    from fmdp.reports.standings import mean_text, number_text, per_step, ratio_text
+    from fmdp.experiments.measures import title_of
+    from fmdp.reports.wording import mean_text, number_text, per_step, ratio_text
 
     first = ranking[0]
     clock = "processor time" if first.clock == "processor" else "wall clock time"
     print(
-        f"{printable(first.problem)}: {MEASURES[first.measure]} after {first.steps:,} steps, "
+        f"{printable(first.problem)}: {title_of(first.measure)} after {first.steps:,} steps, "
         f"{clock} per step"
     )
     rows = [
@@ -228,8 +228,9 @@ def print_problem(ranking: Sequence[Standing]) -> None:
 
 def print_winners(written: Report) -> None:
     """Print the best and the second-best learner of each problem."""
-    from fmdp.reports.cells import MEASURES
-    from fmdp.reports.standings import by_problem, mean_text, number_text, verdict
+    from fmdp.experiments.measures import title_of
+    from fmdp.experiments.standings import by_problem
+    from fmdp.reports.wording import mean_text, number_text
 
     rows = []
     for (name, _), ranking in by_problem(written.runs.standings).items():
@@ -239,15 +240,16 @@ def print_winners(written: Report) -> None:
             f"({mean_text(standing)}, {number_text(standing.worst)})"
             for standing in learners[:2]
         ]
-        what = MEASURES[ranking[0].measure]
-        rows.append((name, what, *(*best, "-", "-")[:2], verdict(ranking, written.analysis)))
+        what = title_of(ranking[0].measure)
+        finding = written.analysis.verdict_on_first(ranking)
+        rows.append((name, what, *(*best, "-", "-")[:2], finding))
     heads = ("problem", "median (mean, worst run) of", "lowest", "second", "on the same seeds")
     print_people(table(heads, rows))
     print("standings.csv has every learner on every problem")
 
 
 def print_overall(rows: Sequence[Overall], of: int) -> None:
-    from fmdp.reports.standings import per_step, ratio_text
+    from fmdp.reports.wording import per_step, ratio_text
 
     print("all problems: median divided by that of the best learner, geometric mean and largest")
     print_people(

@@ -107,6 +107,7 @@ class ALP(Limited, TieBreaking, Planner):
         "share of the bound that the policy may miss before the basis stops growing",
         low=0.0,
         only_with=("basis", (SEARCHED,)),
+        unkeyed=(0.01,),
     )
     method: str = setting(
         "cuts",
@@ -119,6 +120,7 @@ class ALP(Limited, TieBreaking, Planner):
         "that is kept from far-off weights may have a better policy, and a larger objective",
         low=0.0,
         low_open=True,
+        unkeyed=(None,),
     )
     criterion: str = criterion_setting("discounted")
     discount: float = discount_setting()

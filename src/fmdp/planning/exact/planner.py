@@ -95,6 +95,7 @@ class Exact(Limited, TieBreaking, OnEngine, Planner):
         low=1,
         high=2**53,
         only_with=("criterion", ("finite",)),
+        unkeyed=(None,),
     )
     discount: float | None = discount_setting(
         None,
@@ -108,6 +109,7 @@ class Exact(Limited, TieBreaking, OnEngine, Planner):
         "or the best",
         choices=("nominal", "robust", "optimistic"),
         only_with=("criterion", ("average",)),
+        unkeyed=("nominal",),
     )
 
     def check(self) -> None:
