@@ -14,7 +14,7 @@ import fmdp
 from fmdp.elimination.backup import backup_of
 from fmdp.learning.posterior import sample_model
 from fmdp.model import FactoredMDP
-from fmdp.planning.exact import planner as exact
+from fmdp.planning.exact import phases
 from fmdp.planning.exact.improvement import SMALL, Improved, improved, policy_entries
 from fmdp.planning.plan import Status
 from fmdp.planning.tabular.chains import policy_matrix
@@ -134,8 +134,8 @@ def test_plans_of_sampled_models_end_with_a_certificate(monkeypatch: pytest.Monk
 
     assert all(status in solved for status in statuses())
     # Without it some run to the limit, which is what makes the test one.
-    monkeypatch.setattr(exact, "improved", lambda *_: None)
-    monkeypatch.setattr(exact, "PATIENCE", None)
+    monkeypatch.setattr(phases, "improved", lambda *_: None)
+    monkeypatch.setattr(phases, "PATIENCE", None)
     assert Status.ITERATION_LIMIT in statuses()
 
 

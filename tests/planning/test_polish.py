@@ -11,9 +11,9 @@ import fmdp
 from fmdp.elimination.backup import TimeUp, backup_for
 from fmdp.model import FactoredMDP
 from fmdp.model.independence import independent_parts
-from fmdp.planning.exact import planner as exact
-from fmdp.planning.exact.iteration import Ending
+from fmdp.planning.exact import phases
 from fmdp.planning.exact.polish import polished
+from fmdp.planning.exact.solver import State
 from fmdp.planning.plan import Status
 from fmdp.planning.tabular.flat import only_class
 from fmdp.testing import oracles
@@ -28,14 +28,12 @@ def two_states(left: float, returned: float, less: float) -> FactoredMDP:
     )
 
 
-def ending(model: FactoredMDP, h: np.ndarray) -> tuple[Any, Ending]:
+def ending(model: FactoredMDP, h: np.ndarray) -> tuple[Any, State]:
     """As if value iteration had ended there."""
     backup = backup_for(model)
     inside = backup.to_internal(h)
     new = np.empty_like(inside)
-    return backup, Ending(
-        Status.CONVERGED, 0.0, 10.0, 1, 1.0, inside, new, whole=False, slack=0.0, accelerated=True
-    )
+    return backup, State(inside, new, new.copy(), 0.0, 10.0, sweeps=1, accelerated=True)
 
 
 def test_a_state_that_is_hardly_ever_left_has_its_bias() -> None:
@@ -67,7 +65,7 @@ def test_it_is_the_bias_of_an_optimal_policy(problem: str, monkeypatch: pytest.M
     def not_needed(*_: object, **__: object) -> None:
         raise AssertionError("polished by writing the model out")
 
-    monkeypatch.setattr(exact, "Finish", not_needed)
+    monkeypatch.setattr(phases, "average_solution", not_needed)
     model = fmdp.problem(problem)
     plan = fmdp.Exact().plan(model)
     known = oracles.optimal(oracles.dense(model))
@@ -112,7 +110,7 @@ PERIODIC = independent_parts(_PRODUCT.structure)[0].model(_PRODUCT)
     ("stop", "status"), [(TimeUp, "converged"), (KeyboardInterrupt, "interrupted")]
 )
 @pytest.mark.parametrize(
-    ("name", "model"), [("polished", fmdp.problem("circle:4")), ("Finish", PERIODIC)]
+    ("name", "model"), [("polished", fmdp.problem("circle:4")), ("average_solution", PERIODIC)]
 )
 def test_what_stops_it_costs_no_bounds(
     name: str,
@@ -126,7 +124,7 @@ def test_what_stops_it_costs_no_bounds(
     def stopped(*_: object, **__: object) -> None:
         raise stop
 
-    monkeypatch.setattr(exact, name, stopped)
+    monkeypatch.setattr(phases, name, stopped)
     plan = fmdp.Exact().plan(model)
     assert plan.status.value == status
     best = oracles.optimal(oracles.dense(model)).gain[0]

@@ -27,7 +27,6 @@ from fmdp.model import FactoredMDP
 from fmdp.model.independence import Part
 from fmdp.model.spaces import decode, encode
 from fmdp.planning.exact import iteration
-from fmdp.planning.exact.acceleration import acceleration_for
 from fmdp.planning.joining import Whole, joint_status, sum_of_bounds
 from fmdp.planning.parts import parts_to_plan
 from fmdp.planning.plan import Progress, Status
@@ -178,8 +177,8 @@ def evaluate_exactly(
         iteration.PolicyOperator(backup, actions),
         np.zeros(backup.n_states),
         iteration.Limits(goal, max_iterations or DEFAULT_SWEEPS, deadline),
-        rescue=chain.rescue,
-        accelerate=lambda: acceleration_for(backup),
+        policy_iteration=chain.direct_solution,
+        accelerated=True,
         progress=progress,
     )
     if chain.bounds is not None:
@@ -367,13 +366,13 @@ class _Chain:
     def _check(self) -> None:
         check_clock(self.deadline)
 
-    def rescue(self, h: NDArray[np.float64]) -> iteration.Rescue | None:
+    def direct_solution(self, h: NDArray[np.float64]) -> iteration.PolicySolution | None:
         """Ends the iteration with what a direct solution certifies."""
         self.bounds = self.solve()
         if self.bounds is None:
             return None
         low, high = self.bounds
-        return iteration.Rescue(differ=(float(low.min()), float(high.max())))
+        return iteration.PolicySolution(differ=(float(low.min()), float(high.max())))
 
     def evaluation(
         self,

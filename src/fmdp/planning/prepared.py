@@ -23,7 +23,7 @@ from fmdp.elimination.ties import Ties
 from fmdp.errors import InvalidParameter
 from fmdp.model import OptimisticTables, Structure
 from fmdp.model.structure import LARGEST_REWARD, check_structure
-from fmdp.planning.exact.iteration import Ending, Limits
+from fmdp.planning.exact.solver import Limits, State
 from fmdp.planning.plan import Plan, Planner, Status, Tables, middle_of_bounds
 from fmdp.planning.policies.policy import TablePolicy, array_in
 from fmdp.planning.spans import marginals
@@ -208,7 +208,7 @@ def policy_in_time(
     settings: EngineSettings,
     backup: Backup,
     structure: Structure,
-    ending: Ending,
+    ending: State,
     h: Vector,
     limits: Limits,
     ties: Ties,

@@ -280,7 +280,7 @@ class _Found:
     """A solution for one split of the budget; its h belongs to it alone."""
 
     budgets: tuple[float, ...]
-    outcome: iteration.Ending
+    outcome: iteration.State
     rounds: int = 0
     gain_upper_any_split: float | None = None
 
@@ -453,7 +453,7 @@ class _Run:
             bounds_best_gain=False,
         )
 
-    def _gain(self, outcome: iteration.Ending) -> float | None:
+    def _gain(self, outcome: iteration.State) -> float | None:
         return middle_of_bounds(outcome.lower, outcome.upper, self.structure, self.limits.tolerance)
 
     def _truncated(self, found: _Found, value: Vector) -> dict[str, Any]:

@@ -29,7 +29,7 @@ from fmdp.elimination.ties import Ties
 from fmdp.errors import TooLarge
 from fmdp.model import Structure
 from fmdp.model.spaces import encode
-from fmdp.planning.exact.iteration import Limits
+from fmdp.planning.exact.solver import Limits
 from fmdp.planning.plan import Plan, Progress, Status, Tables
 from fmdp.planning.policies.policy import TablePolicy
 from fmdp.planning.policies.timed import TimedPolicy, stage_bytes

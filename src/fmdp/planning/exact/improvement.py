@@ -27,11 +27,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fmdp.elimination import kernels
 from fmdp.elimination.backup import Backup, check_clock
-from fmdp.elimination.rounding import rounding_allowance
 from fmdp.model import FactoredMDP
 from fmdp.model.spaces import project_some
+from fmdp.planning.exact.bounds import policy_lower_bound, residual_of
 from fmdp.planning.tabular import dense
 
 Vector = NDArray[np.float64]
@@ -83,19 +82,18 @@ def improved(
     for _ in range(POLICIES):
         check_clock(deadline)
         backup.sweep(v, out)
-        low, high, slack = certified(backup, v, out)
-        if high - low <= tolerance:
+        undiscounted = residual_of(backup, v, out)
+        if undiscounted.upper - undiscounted.lower <= tolerance:
             return Improved(h=v)
         later = (1.0 - SMALL) * v
         backup.sweep(later, out)
         # Of L(discount V) - V: MacQueen, with what rounding can have done to it.
-        kernels.residual(v, out, backup.extremes)
-        least, most = float(backup.extremes[0]), float(backup.extremes[1])
-        if equation is not None and most - least + 2.0 * slack <= tolerance:
-            return _undiscounted(backup, equation, v, out, tolerance, (low, high))
+        discounted = residual_of(backup, v, out)
+        if equation is not None and discounted.gap + 2.0 * undiscounted.slack <= tolerance:
+            return _undiscounted(backup, equation, v, out, tolerance, undiscounted.upper)
         actions = backup.greedy_actions(later, out, "first", 0, backup.tie_slack(_size(v)))
         equation = _Equation(model, actions)
-        moved = backup.to_canonical(out - v) - 0.5 * (least + most)
+        moved = backup.to_canonical(out - v) - 0.5 * (discounted.low + discounted.high)
         step = equation.solve(moved)
         if step is None:
             return None
@@ -110,40 +108,32 @@ def _undiscounted(
     v: Vector,
     out: Vector,
     tolerance: float,
-    bounds: tuple[float, float],
+    upper: float,
 ) -> Improved | None:
     """Where the policy is the best one under the discount: an h of it without one, if that ends."""
     found = v.copy()
     for _ in range(_REPEATS):
         backup.policy_sweep(found, out, equation.actions)
-        kernels.residual(found, out, backup.extremes)
-        least, most = float(backup.extremes[0]), float(backup.extremes[1])
-        if most - least <= 0.5 * tolerance:
+        residual = residual_of(backup, found, out)
+        if residual.gap <= 0.5 * tolerance:
             break
-        step = equation.solve(backup.to_canonical(out - found) - 0.5 * (least + most))
+        middle = 0.5 * (residual.low + residual.high)
+        step = equation.solve(backup.to_canonical(out - found) - middle)
         if step is None:
             return None
         found += backup.to_internal(step)
         found -= found.min()
     backup.sweep(found, out)
-    low, high, _ = certified(backup, found, out)
-    if high - low <= tolerance:
+    residual = residual_of(backup, found, out)
+    if residual.upper - residual.lower <= tolerance:
         return Improved(h=found)
     backup.policy_sweep(v, out, equation.actions)
-    own = certified(backup, v, out)[0]
-    return Improved(actions=equation.actions, bounds=(own, bounds[1]))
+    lower = policy_lower_bound(backup, v, out)
+    return Improved(actions=equation.actions, bounds=(lower, upper))
 
 
 def _size(v: Vector) -> float:
     return max(float(v.max()), -float(v.min()))
-
-
-def certified(backup: Backup, v: Vector, out: Vector) -> tuple[float, float, float]:
-    """min and max of out - v, widened by what rounding can have done, and that."""
-    kernels.residual(v, out, backup.extremes)
-    size = float(backup.extremes[2]) + backup.structure.reward_size
-    slack = rounding_allowance(size, backup.roundings)
-    return float(backup.extremes[0]) - slack, float(backup.extremes[1]) + slack, slack
 
 
 class _Equation:

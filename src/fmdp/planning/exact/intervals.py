@@ -31,15 +31,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from fmdp.elimination import kernels
 from fmdp.elimination.backup import Backup, TimeUp, backup_for, backup_of, check_clock
-from fmdp.elimination.rounding import rounding_allowance
 from fmdp.errors import InvalidParameter
 from fmdp.model import FactoredMDP, OptimisticTables, Structure
 from fmdp.model.intervals import Intervals
 from fmdp.model.spaces import all_assignments, strides
 from fmdp.planning.exact import iteration
-from fmdp.planning.exact.finish import Finish
+from fmdp.planning.exact.bounds import policy_lower_bound, residual_of
+from fmdp.planning.exact.policy_iteration import average_solution
 from fmdp.planning.plan import Plan, Progress, Status, Tables, middle_of_bounds
 from fmdp.planning.policies.policy import TablePolicy
 from fmdp.planning.prepared import engine_stats, limits_of, policy_in_time, unprepared
@@ -233,32 +232,34 @@ class _Nature:
         backup = self.prepared(limits.deadline)
         backup.load(member)
         settings, structure = self.settings, self.structure
-        finish = Finish(
-            member,
-            backup,
-            limits.tolerance,
-            settings.tie_breaking,
-            settings.memory_limit,
-            limits.deadline,
-        )
+
+        def by_policies(stuck: Vector) -> iteration.PolicySolution | None:
+            return average_solution(
+                member,
+                backup,
+                stuck,
+                limits.tolerance,
+                settings.tie_breaking,
+                memory_limit=settings.memory_limit,
+                deadline=limits.deadline,
+            )
+
         start = backup.to_internal(h - h.min())
         outcome = iteration.solve(
             iteration.OptimalOperator(backup),
             start,
             limits,
             cold=False,
-            rescue=finish,
+            policy_iteration=by_policies,
             progress=progress,
         )
         lower, policy = outcome.lower, None
         if not self.worst:
-            if finish.actions is not None and (
-                outcome.rescued or outcome.status is Status.MULTICHAIN
-            ):
+            if outcome.solution is not None and outcome.solution.actions is not None:
                 policy = TablePolicy(
                     structure.state_sizes,
                     structure.action_sizes,
-                    finish.actions,
+                    outcome.solution.actions,
                     structure.naming,
                 )
             else:
@@ -267,7 +268,7 @@ class _Nature:
                 )
                 lower = structure.reward_bounds[0]
                 if worth is not None:
-                    lower = max(lower, _least(backup, outcome.h, worth))
+                    lower = max(lower, policy_lower_bound(backup, outcome.h, worth))
         return _Solved(
             lower,
             outcome.upper,
@@ -277,9 +278,9 @@ class _Nature:
             outcome.status,
         )
 
-    def rescue(
+    def policy_iteration(
         self, nested: Backup, stuck: Vector, limits: iteration.Limits
-    ) -> iteration.Rescue | None:
+    ) -> iteration.PolicySolution | None:
         """Where the sweeps stand still: policy iteration in members, each nature's answer to the
         last, until an h comes out that is one for the nested operator too."""
         member, values = self.nominal(), nested.to_canonical(stuck)
@@ -294,20 +295,10 @@ class _Nature:
             values = solved.h
             h = nested.to_internal(values)
             nested.sweep(h, out)
-            kernels.residual(h, out, nested.extremes)
-            size = float(nested.extremes[2]) + self.structure.reward_size
-            slack = rounding_allowance(size, nested.roundings)
-            low, high = float(nested.extremes[0]) - slack, float(nested.extremes[1]) + slack
-            if high - low <= limits.tolerance:
-                return iteration.Rescue(bounds=(low, high), h=h)
+            residual = residual_of(nested, h, out)
+            if residual.upper - residual.lower <= limits.tolerance:
+                return iteration.PolicySolution(bounds=(residual.lower, residual.upper), h=h)
         return None
-
-
-def _least(backup: Backup, h: Vector, worth: Vector) -> float:
-    """What a policy is sure to gain whose one-step worth at h this is."""
-    kernels.residual(h, worth, backup.extremes)
-    size = float(backup.extremes[2]) + backup.structure.reward_size
-    return float(backup.extremes[0]) - rounding_allowance(size, backup.roundings)
 
 
 def _sum_by_class(classes: list[NDArray[np.int64]], worth: list[Vector]) -> None:
@@ -365,7 +356,7 @@ def solve_intervals(
         np.zeros(backup.n_states),
         # Where it stands still for good, half of the sweeps are left for the members.
         replace(share, max_sweeps=-(-limits.max_sweeps // 2)),
-        rescue=lambda stuck: nature.rescue(backup, stuck, share),
+        policy_iteration=lambda stuck: nature.policy_iteration(backup, stuck, share),
         progress=progress,
     )
     sweeps = nested.sweeps
@@ -375,7 +366,7 @@ def solve_intervals(
     highest = float(sum(means.max() for means in tables.rewards))
     lower = max(lowest, nested.lower) if not worst else lowest
     if worst and worth is not None:
-        lower = max(lower, _least(backup, nested.h, worth))
+        lower = max(lower, policy_lower_bound(backup, nested.h, worth))
     upper = min(highest, nested.upper)
     h = backup.to_canonical(nested.h)
     h -= h.min()

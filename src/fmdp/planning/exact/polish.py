@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 
 from fmdp.elimination.backup import Backup, check_clock
 from fmdp.model import FactoredMDP
-from fmdp.planning.exact.improvement import certified
-from fmdp.planning.exact.iteration import Ending, Limits, OptimalOperator, solve
+from fmdp.planning.exact.bounds import residual_of
+from fmdp.planning.exact.iteration import Limits, OptimalOperator, State, solve
 from fmdp.planning.plan import Status
 from fmdp.planning.spans import span
 from fmdp.planning.tabular.chains import Successors
@@ -35,7 +35,7 @@ Indices = NDArray[np.int64]
 _POLICIES = 8
 """That are tried: the first is nearly always the best."""
 _LEAST_SWEEPS, _MOST_SWEEPS = 64, 10_000
-"""Between which the sweeps of each half of `settled` are."""
+"""Between which the sweeps of each half of `extended` are."""
 _NARROW = 1e-3
 """Of the tolerance, how far apart the bounds of a solution are at most."""
 _APART = 4.0
@@ -45,11 +45,11 @@ _APART = 4.0
 def polished(
     model: FactoredMDP,
     backup: Backup,
-    ending: Ending,
+    ending: State,
     tolerance: float,
     memory_limit: int | None,
     deadline: float | None,
-) -> Ending | None:
+) -> State | None:
     """The ending at an h that solves the optimality equation but for the rounding of each state;
     None where none is found, or the engine cannot certify it as well as bounds that have met should
     be. `ending.h` is one whose bounds meet, and is not changed."""
@@ -66,9 +66,9 @@ def polished(
             return None
         inside = backup.to_internal(h)
         backup.sweep(inside, out)
-        low, high, slack = certified(backup, inside, out)
+        residual = residual_of(backup, inside, out)
         values = backup.action_values(h) - h[:, None]  # [S, A], -inf where not allowed
-        near = values >= values.max(axis=1, keepdims=True) - _APART * slack
+        near = values >= values.max(axis=1, keepdims=True) - _APART * residual.slack
         near[np.arange(n_states), actions] = True
         state, action = np.nonzero(near)
         if len(state) * lists.width > entries:
@@ -81,14 +81,21 @@ def polished(
         if better is not None:
             actions = better
             continue
-        if high - low > _NARROW * tolerance:  # a large h: the engine's rounding would be told of
-            return None
-        high = min(high, ending.upper)
-        return replace(ending, lower=low, upper=high, h=inside, new=out, whole=True, slack=slack)
+        if residual.upper - residual.lower > _NARROW * tolerance:
+            return None  # h is so large that the bounds would report the engine's rounding
+        return replace(
+            ending,
+            lower=residual.lower,
+            upper=min(residual.upper, ending.upper),
+            h=inside,
+            new=out,
+            whole=True,
+            residual=residual,
+        )
     return None
 
 
-def settled(backup: Backup, ending: Ending, deadline: float | None) -> tuple[Vector, float]:
+def extended(backup: Backup, ending: State, deadline: float | None) -> tuple[Vector, float]:
     """Return h after more sweeps of the same iteration, and an estimate of its distance, as a span,
     from the limit: for models whose bias is not unique, where that limit is the definition.
 

@@ -40,8 +40,7 @@ from fmdp.model import FactoredMDP
 from fmdp.model.spaces import encode, project_some
 from fmdp.planning.evaluate import DIRECT_STATES, TABULATED_STATES, action_table
 from fmdp.planning.exact import iteration
-from fmdp.planning.exact.acceleration import acceleration_for
-from fmdp.planning.exact.improvement import certified
+from fmdp.planning.exact.bounds import residual_of
 from fmdp.planning.plan import Status
 from fmdp.planning.policies.policy import Policy
 from fmdp.planning.prepared import DEFAULT_SWEEPS
@@ -342,13 +341,14 @@ def _iterated(model: FactoredMDP, actions: Indices, state: int) -> PolicyBias | 
         iteration.PolicyOperator(backup, actions),
         np.zeros(backup.n_states),
         limits,
-        accelerate=lambda: acceleration_for(backup),
+        accelerated=True,
     )
     if outcome.status is Status.INTERRUPTED:
         raise KeyboardInterrupt
     out = np.empty_like(outcome.h)
     backup.policy_sweep(outcome.h, out, actions)
-    low, high, _ = certified(backup, outcome.h, out)
+    residual = residual_of(backup, outcome.h, out)
+    low, high = residual.lower, residual.upper
     h = backup.to_canonical(outcome.h)
     error = np.full(len(h), 2.0 * _GENEROUS * steps * (high - low))
     error[state] = 0.0
