@@ -12,10 +12,10 @@ from fmdp.elimination.backup import TimeUp, backup_for
 from fmdp.model import FactoredMDP
 from fmdp.model.independence import independent_parts
 from fmdp.planning.exact import phases
-from fmdp.planning.exact.polish import polished
+from fmdp.planning.exact.polish import unique_bias
 from fmdp.planning.exact.solver import State
 from fmdp.planning.plan import Status
-from fmdp.planning.tabular.flat import only_class
+from fmdp.planning.tabular.end_components import only_class
 from fmdp.testing import oracles
 
 
@@ -84,7 +84,7 @@ def test_a_policy_that_is_not_the_best_is_made_better() -> None:
     rng = np.random.default_rng(0)
     backup, start = ending(model, known.bias + rng.random(16))
     before = start.h.copy()
-    found = polished(model, backup, start, 1e-6, None, None)
+    found = unique_bias(model, backup, start, 1e-6)
     assert found is not None
     assert np.array_equal(start.h, before)
     own = backup.to_canonical(found.h) - known.bias
@@ -98,7 +98,7 @@ def test_two_classes_have_no_bias_of_this_kind() -> None:
     """Where a policy stays in either half there is no single equation to solve."""
     model = FactoredMDP.from_factors((2,), (1,), [((0,), np.eye(2))], [((0,), [1.0, 1.0])])
     backup, start = ending(model, np.zeros(2))
-    assert polished(model, backup, start, 1e-6, None, None) is None
+    assert unique_bias(model, backup, start, 1e-6) is None
 
 
 _PRODUCT = fmdp.problem("large-diameter")
@@ -110,7 +110,7 @@ PERIODIC = independent_parts(_PRODUCT.structure)[0].model(_PRODUCT)
     ("stop", "status"), [(TimeUp, "converged"), (KeyboardInterrupt, "interrupted")]
 )
 @pytest.mark.parametrize(
-    ("name", "model"), [("polished", fmdp.problem("circle:4")), ("average_solution", PERIODIC)]
+    ("name", "model"), [("unique_bias", fmdp.problem("circle:4")), ("average_solution", PERIODIC)]
 )
 def test_what_stops_it_costs_no_bounds(
     name: str,
@@ -177,4 +177,4 @@ def test_a_corridor_is_understood_at_once() -> None:
 def test_a_memory_limit_holds_for_it_too() -> None:
     model = fmdp.problem("circle:4")
     backup, start = ending(model, np.zeros(16))
-    assert polished(model, backup, start, 1e-6, 64, None) is None
+    assert unique_bias(model, backup, start, 1e-6, 64) is None

@@ -30,6 +30,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fmdp._base.deadline import Deadline
+from fmdp._base.deadline import TimeUp as TimeUp
 from fmdp._base.interrupts import held
 from fmdp._base.memory import available_memory, describe_bytes, describe_count
 from fmdp.elimination import kernels, ties
@@ -60,10 +62,6 @@ _SECONDS_BETWEEN_LOOKS = 0.05
 _EMPTY = np.zeros(0)
 _ONE_SWEEP = tuple(kernels.Pace())
 _NO_CHOICE = tuple(kernels.Chosen(np.zeros(0, dtype=np.int64), 0.0, 0, 0))
-
-
-class TimeUp(Exception):
-    """A deadline passed inside a sweep or a preparation, which is left half done."""
 
 
 class _Part(NamedTuple):
@@ -585,9 +583,8 @@ def backup_of(
 
 
 def check_clock(deadline: float | None) -> None:
-    """TimeUp where a deadline, on time.monotonic's clock, has passed."""
-    if deadline is not None and time.monotonic() >= deadline:
-        raise TimeUp
+    """Raise TimeUp if a deadline, on time.monotonic's clock, has passed."""
+    Deadline(deadline).check()
 
 
 def usable_cores() -> int:

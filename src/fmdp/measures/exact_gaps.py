@@ -32,7 +32,7 @@ from scipy.sparse.csgraph import connected_components
 
 from fmdp.measures.integer_model import IntegerModel, Row
 from fmdp.measures.without_subtraction import expected_totals
-from fmdp.planning.tabular import dense
+from fmdp.planning.tabular import linear_systems
 
 Indices = NDArray[np.int64]
 Mask = NDArray[np.bool_]
@@ -233,7 +233,7 @@ def _refined(rows: list[Row], others: list[int], lowest: int) -> list[list[int]]
                 matrix[k, k] += weight / rows[s].total
                 if target in place:
                     matrix[k, place[target]] -= weight / rows[s].total
-    solver = dense.factored(matrix)
+    solver = linear_systems.factored(matrix)
     if solver is None:
         raise Undecided
     found = []

@@ -21,7 +21,7 @@ from scipy.sparse.csgraph import breadth_first_order, connected_components
 from fmdp._base.progress import PartsReport
 from fmdp.measures.without_subtraction import stationary_law
 from fmdp.model import FactoredMDP
-from fmdp.planning.tabular.chains import policy_matrix
+from fmdp.planning.tabular.model import policy_matrix
 
 Matrix = NDArray[np.float64]
 

@@ -20,13 +20,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from fmdp._base.deadline import Deadline
 from fmdp.elimination.backup import Backup, TimeUp, backup_for, check_clock
-from fmdp.elimination.rounding import rounding_allowance
 from fmdp.errors import InvalidParameter
 from fmdp.model import FactoredMDP
 from fmdp.model.independence import Part
 from fmdp.model.spaces import decode, encode
 from fmdp.planning.exact import iteration
+from fmdp.planning.exact.bounds import stage_error
 from fmdp.planning.joining import Whole, joint_status, sum_of_bounds
 from fmdp.planning.parts import parts_to_plan
 from fmdp.planning.plan import Progress, Status
@@ -273,7 +274,7 @@ def timed_values(
             now *= policy.discount
         size = max(float(now.max()), -float(now.min())) + reward_size
         backup.policy_sweep(now, new, policy.stage(step).actions)
-        error = policy.discount * error + rounding_allowance(size, backup.roundings)
+        error = stage_error(error, policy.discount, size, backup.roundings)
         now, new = new, now
         yield now, error
 
@@ -354,17 +355,14 @@ class _Chain:
 
     def solve(self) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
         """Lower and upper bounds of every state; None if it has too many entries."""
-        from fmdp.planning.tabular.flat import chain_of
-        from fmdp.planning.tabular.gains import best_gains
+        from fmdp.planning.tabular.gains import optimal_gains
+        from fmdp.planning.tabular.model import write_out_chain
 
-        flat = chain_of(self.model, self.actions)
-        if flat is None:
+        chain = write_out_chain(self.model, self.actions)
+        if chain is None:
             return None
-        gains = best_gains(flat, self._check)
+        gains = optimal_gains(chain, Deadline(self.deadline))
         return None if gains is None else (gains.lower, gains.upper)
-
-    def _check(self) -> None:
-        check_clock(self.deadline)
 
     def direct_solution(self, h: NDArray[np.float64]) -> iteration.PolicySolution | None:
         """Ends the iteration with what a direct solution certifies."""

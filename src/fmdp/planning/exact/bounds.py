@@ -73,6 +73,35 @@ def policy_lower_bound(backup: Backup, h: Vector, image: Vector) -> float:
     return residual_of(backup, h, image).lower
 
 
+def bounds_of_actions(worth: Vector, noise: Vector) -> tuple[float, float]:
+    """Return bounds on L h - h from the one-step values r + P h - h of all actions: [S, A].
+
+    `noise` is how far rounding can have moved each; actions that are not allowed have worth -inf
+    and noise 0.  The policy that is greedy for worth - noise attains the lower bound.
+    """
+    return float((worth - noise).max(axis=1).min()), float((worth + noise).max())
+
+
+def bounds_of_policy(
+    worth: Vector, noise: Vector, policy: NDArray[np.int64]
+) -> tuple[float, float]:
+    """Return a lower bound on the gain of a policy and an upper bound on the optimal gain.
+
+    `worth` and `noise` are as for `bounds_of_actions`.
+    """
+    lower = float(np.take_along_axis(worth - noise, policy[:, None], axis=1).min())
+    return lower, float((worth + noise).max())
+
+
+def stage_error(error: float, discount: float, size: float, roundings: int) -> float:
+    """Return a bound on the rounding error of V_t = L(discount V_{t+1}), given that of V_{t+1}.
+
+    A backup whose values and rewards are at most `size` moves by at most the allowance, and an
+    error made at step t + 1 is multiplied by at most the discount on its way to step t.
+    """
+    return discount * error + rounding_allowance(size, roundings)
+
+
 def average_bounds(
     backup: Backup, h: Vector, actions: NDArray[np.integer] | None
 ) -> tuple[float | None, float]:

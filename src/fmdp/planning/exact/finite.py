@@ -24,11 +24,11 @@ from numpy.typing import NDArray
 from fmdp._base.memory import available_memory, describe_bytes, describe_count
 from fmdp.elimination.backup import Backup, TimeUp
 from fmdp.elimination.layout import VECTORS
-from fmdp.elimination.rounding import rounding_allowance
 from fmdp.elimination.ties import Ties
 from fmdp.errors import TooLarge
 from fmdp.model import Structure
 from fmdp.model.spaces import encode
+from fmdp.planning.exact.bounds import stage_error
 from fmdp.planning.exact.solver import Limits
 from fmdp.planning.plan import Plan, Progress, Status, Tables
 from fmdp.planning.policies.policy import TablePolicy
@@ -102,8 +102,7 @@ def solve_finite(
                     structure.state_sizes, structure.action_sizes, actions, structure.naming
                 )
             stages.append(held[digest])
-            allowance = rounding_allowance(size + structure.reward_size, backup.roundings)
-            error = discount * error + allowance
+            error = stage_error(error, discount, size + structure.reward_size, backup.roundings)
             np.subtract(new, worth, out=worth)
             loss = discount * loss + float(worth.max())
             value, new = new, value

@@ -31,14 +31,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from fmdp.elimination.backup import Backup, TimeUp, backup_for, backup_of, check_clock
+from fmdp._base.deadline import Deadline, TimeUp
+from fmdp.elimination.backup import Backup, backup_for, backup_of, check_clock
 from fmdp.errors import InvalidParameter
 from fmdp.model import FactoredMDP, OptimisticTables, Structure
 from fmdp.model.intervals import Intervals
 from fmdp.model.spaces import all_assignments, strides
 from fmdp.planning.exact import iteration
 from fmdp.planning.exact.bounds import policy_lower_bound, residual_of
-from fmdp.planning.exact.policy_iteration import average_solution
+from fmdp.planning.exact.direct import average_solution
 from fmdp.planning.plan import Plan, Progress, Status, Tables, middle_of_bounds
 from fmdp.planning.policies.policy import TablePolicy
 from fmdp.planning.prepared import engine_stats, limits_of, policy_in_time, unprepared
@@ -241,7 +242,7 @@ class _Nature:
                 limits.tolerance,
                 settings.tie_breaking,
                 memory_limit=settings.memory_limit,
-                deadline=limits.deadline,
+                deadline=Deadline(limits.deadline),
             )
 
         start = backup.to_internal(h - h.min())

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
 
-from fmdp.elimination.backup import Backup, check_clock
+from fmdp.elimination.backup import Backup
 from fmdp.elimination.ties import TIE_TOLERANCE, Ties
 from fmdp.model import FactoredMDP, Structure
 from fmdp.planning.exact import solver
 from fmdp.planning.exact.acceleration import acceleration_for
-from fmdp.planning.exact.improvement import STATES, improved
+from fmdp.planning.exact.direct import average_solution, discounted_solution
 from fmdp.planning.exact.operators import OptimalOperator
-from fmdp.planning.exact.policy_iteration import average_solution, discounted_solution
-from fmdp.planning.exact.polish import extended, polished
+from fmdp.planning.exact.polish import extended_bias, unique_bias
 from fmdp.planning.exact.recurrence import always_reached, in_every_best_class
 from fmdp.planning.exact.solver import Phase, PhaseFunction, PolicySolution, Problem, State
+from fmdp.planning.exact.vanishing_discount import MOST_STATES, vanishing_discount_solution
 from fmdp.planning.plan import Progress, Tables
 from fmdp.planning.prepared import EngineSettings
 
@@ -80,7 +79,7 @@ def exact_problem(
     if describe and average and structure.n_states * structure.n_actions <= POLISHED_PAIRS:
         phases[Phase.POLISH] = polish
         phases[Phase.EXTEND] = extend
-    hurry = average and not describe and structure.n_states <= STATES
+    hurry = average and not describe and structure.n_states <= MOST_STATES
     return ExactProblem(
         operator=OptimalOperator(backup),
         limits=limits,
@@ -112,8 +111,7 @@ def start(problem: ExactProblem, state: State) -> State:
     """
     tables = problem.tables
     assert isinstance(tables, FactoredMDP)
-    look = partial(check_clock, problem.limits.deadline)
-    unique = state.unique or always_reached(tables, look) is not None
+    unique = state.unique or always_reached(tables, problem.deadline.check) is not None
     acceleration = acceleration_for(problem.backup)
     used = acceleration is not None
     return replace(
@@ -156,7 +154,7 @@ def discounted_policy_iteration(problem: ExactProblem, state: State) -> State:
             state.h,
             problem.discount,
             memory_limit=problem.settings.memory_limit,
-            deadline=problem.limits.deadline,
+            deadline=problem.deadline,
         )
     return solver.after_policy_iteration(problem, state, solution)
 
@@ -169,7 +167,9 @@ def _best_policies(problem: ExactProblem, state: State) -> PolicySolution | None
         return _written_out(problem, model, state)
     limits = problem.limits
     tolerance = limits.tolerance - problem.reserve
-    better = improved(model, problem.backup, state.h, tolerance, limits.deadline)
+    better = vanishing_discount_solution(
+        model, problem.backup, state.h, tolerance, problem.deadline
+    )
     if better is not None and better.h is not None:
         return PolicySolution(start=better.h)
     solution = _written_out(problem, model, state)
@@ -192,7 +192,7 @@ def _written_out(
         problem.limits.tolerance,
         problem.ties.with_targets(problem.targets),
         memory_limit=problem.settings.memory_limit,
-        deadline=problem.limits.deadline,
+        deadline=problem.deadline,
         converged=converged,
     )
 
@@ -212,9 +212,9 @@ def polish(problem: ExactProblem, state: State) -> State:
 
 def _polished(problem: ExactProblem, state: State) -> State:
     tolerance, tables = problem.limits.tolerance, problem.tables
-    memory_limit, deadline = problem.settings.memory_limit, problem.limits.deadline
+    memory_limit, deadline = problem.settings.memory_limit, problem.deadline
     if state.accelerated and isinstance(tables, FactoredMDP):  # the bias is proved to be unique
-        solved = polished(
+        solved = unique_bias(
             tables, problem.backup, state, tolerance - problem.reserve, memory_limit, deadline
         )
         if solved is not None:
@@ -232,5 +232,5 @@ def _polished(problem: ExactProblem, state: State) -> State:
 
 def extend(problem: ExactProblem, state: State) -> State:
     """Sweep on where the bias is not unique: there the limit of the sweeps defines it."""
-    bias, error = extended(problem.backup, state, problem.limits.deadline)
+    bias, error = extended_bias(problem.backup, state, problem.limits.deadline)
     return replace(state, phase=Phase.DONE, bias=bias, span_error=error)

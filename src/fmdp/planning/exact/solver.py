@@ -45,21 +45,19 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fmdp.elimination.backup import TimeUp
+from fmdp._base.deadline import Deadline, TimeUp
 from fmdp.elimination.kernels import Pace
 from fmdp.elimination.places import aligned
 from fmdp.planning.exact.acceleration import Anderson
 from fmdp.planning.exact.bounds import Residual, residual_from
 from fmdp.planning.exact.operators import Operator
 from fmdp.planning.plan import Progress, Status
-
-if TYPE_CHECKING:  # SciPy's sparse solvers take long to load, and few plans need them
-    from fmdp.planning.tabular.gains import Gains
+from fmdp.planning.tabular.gains import Gains
 
 Vector = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -228,6 +226,10 @@ class Problem:
         return self.limits.tolerance / self.scale if self.scale > 0.0 else np.inf
 
     @cached_property
+    def deadline(self) -> Deadline:
+        return Deadline(self.limits.deadline)
+
+    @cached_property
     def chunk(self) -> int:
         """Sweeps that compiled code makes at once."""
         seconds = max(self.operator.backup.predicted_seconds, 1e-7)
@@ -343,9 +345,8 @@ def _after_sweeps(
         return Phase.POLISH if polish else Phase.DONE, Status.CONVERGED
     if sweeps >= problem.limits.max_sweeps:
         return Phase.DONE, Status.ITERATION_LIMIT
-    deadline = problem.limits.deadline
-    in_hand = _SWEEPS_IN_HAND * seconds_per_sweep
-    if deadline is not None and time.monotonic() + in_hand >= deadline:
+    left = problem.deadline.remaining()
+    if left is not None and left <= _SWEEPS_IN_HAND * seconds_per_sweep:
         return Phase.DONE, Status.TIME_LIMIT
     return Phase.DIAGNOSE, Status.ITERATION_LIMIT
 

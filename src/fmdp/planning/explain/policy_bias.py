@@ -45,7 +45,8 @@ from fmdp.planning.plan import Status
 from fmdp.planning.policies.policy import Policy
 from fmdp.planning.prepared import DEFAULT_SWEEPS
 from fmdp.planning.tabular.chains import absorbed_costs
-from fmdp.planning.tabular.flat import Flat, chain_of, rounding_of, strongly_connected
+from fmdp.planning.tabular.end_components import strongly_connected
+from fmdp.planning.tabular.model import TabularModel, relative_rounding, write_out_chain
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -112,7 +113,7 @@ def policy_bias(model: FactoredMDP, policy: Policy, state: int) -> PolicyBias:
             8 * TABULATED_STATES,
         )
     actions = action_table(model, policy)
-    chain = chain_of(model, actions) if structure.n_states <= DIRECT_STATES else None
+    chain = write_out_chain(model, actions) if structure.n_states <= DIRECT_STATES else None
     if chain is None:
         bias = _iterated(model, actions, state)
     else:
@@ -128,7 +129,9 @@ def policy_bias(model: FactoredMDP, policy: Policy, state: int) -> PolicyBias:
 # ---- chains that are solved ---------------------------------------------------------------------
 
 
-def _solved(model: FactoredMDP, actions: Indices, chain: Flat, state: int) -> PolicyBias | None:
+def _solved(
+    model: FactoredMDP, actions: Indices, chain: TabularModel, state: int
+) -> PolicyBias | None:
     n = chain.n_states
     origin, place = np.nonzero(chain.possible[:, 0])
     target = chain.successors[origin, 0, place]
@@ -145,7 +148,7 @@ def _solved(model: FactoredMDP, actions: Indices, chain: Flat, state: int) -> Po
     system = _System(
         matrix,
         _rewards(model, pairs),
-        rounding_of(chain.depth, chain.successors.shape[2]),
+        relative_rounding(chain.depth, chain.successors.shape[2]),
     )
     anchor = _likely_end(matrix, np.flatnonzero(recurrent[states]), int(local[state]))
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
