@@ -160,7 +160,7 @@ def test_the_memory_that_a_json_text_takes_is_not_underestimated() -> None:
     """Measured in a process of its own, for the texts that grow most."""
     code = (
         "import sys, tracemalloc, json\n"
-        "from fmdp import archives\n"
+        "from fmdp._base import archives\n"
         "text = eval(sys.argv[1])\n"
         "found = []\n"
         "archives._refuse_large = lambda needed, label: found.append(needed)\n"

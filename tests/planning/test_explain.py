@@ -17,12 +17,8 @@ from fmdp.errors import FmdpError, InvalidParameter, TooLarge
 from fmdp.model import AtMost, Forbidden
 from fmdp.model.spaces import decode, encode
 from fmdp.planning.alp.bases import make_basis
-from fmdp.planning.explain.explanation import (
-    explain_greedy,
-    explain_policy,
-    explain_timed,
-    one_state,
-)
+from fmdp.planning.explain import one_state
+from fmdp.planning.explain.explanation import explain_greedy, explain_policy, explain_timed
 from fmdp.planning.explain.one_state import ActionSum, values_of_basis, values_of_table
 from fmdp.planning.explain.policy_bias import policy_bias
 from fmdp.testing.oracles import dense

@@ -16,10 +16,13 @@ with public code.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+
+from fmdp._base.portable_math import log
 
 Floats = NDArray[np.float64]
 
@@ -29,8 +32,8 @@ ETA = 1.12
 def peeling_term(visits: ArrayLike, delta: ArrayLike) -> Floats:
     """Return beta_n(delta); a count below 2 is taken as 2. Broadcasts."""
     n = np.maximum(2.0, np.asarray(visits, dtype=np.float64))
-    peeled = np.log(n) * np.log(ETA * n) / (np.asarray(delta) * np.log(ETA) ** 2)
-    term: Floats = ETA * np.log(peeled)
+    peeled = log(n) * log(ETA * n) / (np.asarray(delta) * math.log(ETA) ** 2)
+    term: Floats = ETA * log(peeled)
     return term
 
 
@@ -38,8 +41,8 @@ def public_peeling_term(visits: ArrayLike, delta: ArrayLike) -> Floats:
     """Return the peeling term of UCRL3's public code, with log(eta n) log(eta^2 n) in it; a count
     below 1 is taken as 1. Broadcasts."""
     n = np.maximum(1.0, np.asarray(visits, dtype=np.float64))
-    peeled = np.log(ETA * n) * np.log(ETA**2 * n) / (np.asarray(delta) * np.log(ETA) ** 2)
-    term: Floats = ETA * np.log(peeled)
+    peeled = log(ETA * n) * log(ETA**2 * n) / (np.asarray(delta) * math.log(ETA) ** 2)
+    term: Floats = ETA * log(peeled)
     return term
 
 
@@ -54,7 +57,7 @@ def laplace_width(visits: ArrayLike, delta: ArrayLike) -> Floats:
     """Return sqrt((1 + 1/n) log(sqrt(n + 1) / delta) / (2 n)), infinite for n = 0; broadcasts."""
     n = np.asarray(visits, dtype=np.float64)
     seen = np.maximum(1.0, n)
-    log_term = np.log(np.sqrt(seen + 1.0) / np.asarray(delta))
+    log_term = log(np.sqrt(seen + 1.0) / np.asarray(delta))
     width: Floats = np.sqrt((1.0 + 1.0 / seen) * log_term / (2.0 * seen))
     return np.where(n > 0, width, np.inf)
 
@@ -65,7 +68,7 @@ def bernoulli_proxy(p: ArrayLike) -> Floats:
     q = np.asarray(p, dtype=np.float64)
     inside = (q > 0.0) & (q < 1.0) & (np.abs(q - 0.5) > 1e-6)
     safe = np.where(inside, q, 0.25)
-    proxy = (0.5 - safe) / np.log(1.0 / safe - 1.0)
+    proxy = (0.5 - safe) / log(1.0 / safe - 1.0)
     return np.where(inside, proxy, np.where(np.abs(q - 0.5) <= 1e-6, 0.25, 0.0))
 
 
@@ -158,7 +161,7 @@ def _two_bounds(
 ) -> tuple[Floats, Floats]:
     """Return the ends for the smaller of Bernstein's and Laplace's bound, with these proxies."""
     n = np.maximum(1.0, visits)
-    laplace = 2.0 * (1.0 + 1.0 / n) * np.log(2.0 * np.sqrt(n + 1.0) / delta) / n
+    laplace = 2.0 * (1.0 + 1.0 / n) * log(2.0 * np.sqrt(n + 1.0) / delta) / n
 
     def width(proxy: Width) -> Width:
         return lambda q: c * np.minimum(bernstein_width(q, peeling), np.sqrt(proxy(q) * laplace))

@@ -27,6 +27,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fmdp._base.portable_math import log
 from fmdp.learning.statistics import Statistics
 from fmdp.model import OptimisticTables, Structure
 from fmdp.model.entries import (
@@ -45,13 +46,13 @@ REWARD_CONSTANT = 12.0
 def transition_log_terms(structure: Structure, t: int, rho: float) -> Floats:
     """log(6 m |S_i| |X[Z_i]| t / rho) of every transition factor: [m]."""
     sizes = np.array(structure.state_sizes, dtype=np.float64)
-    terms: Floats = np.log(6.0 * structure.m * sizes * _homes(structure).n_classes * t / rho)
+    terms: Floats = log(6.0 * structure.m * sizes * _homes(structure).n_classes * t / rho)
     return terms
 
 
 def reward_log_terms(structure: Structure, t: int, rho: float) -> Floats:
     """log(6 l |X[Z_k]| t / rho) of every reward factor: [l]."""
-    terms: Floats = np.log(6.0 * structure.l * _homes(structure).n_reward_classes * t / rho)
+    terms: Floats = log(6.0 * structure.l * _homes(structure).n_reward_classes * t / rho)
     return terms
 
 

@@ -39,6 +39,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
+from fmdp._base.portable_math import exp
 from fmdp._base.settings import setting
 from fmdp.errors import TooLarge
 from fmdp.learning.agent import Agent, Decision
@@ -159,7 +160,7 @@ class OPSRL(Flat, Published):
         parameters = (counts[~few, None, :] + omega) / kappa
         spread = np.broadcast_to(parameters, (len(parameters), samples, states))
         logarithms = sample_logarithms(spread, draws)
-        weights = np.exp(logarithms - logarithms.max(axis=2, keepdims=True))
+        weights = exp(logarithms - logarithms.max(axis=2, keepdims=True))
         sampled[~few] = weights / weights.sum(axis=2, keepdims=True)
 
         estimate = seen.transition_means().reshape(rows, states)[few]

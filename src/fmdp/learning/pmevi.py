@@ -44,6 +44,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fmdp._base.compiled import njit
+from fmdp._base.portable_math import log
 from fmdp._base.settings import setting
 from fmdp.errors import InvalidParameter, TooLarge
 from fmdp.learning.agent import Agent, Decision
@@ -72,7 +73,7 @@ _SUMMED = ("rewards", "held")
 def bernstein_log(visits: ArrayLike, rows: ArrayLike, rho: float) -> Floats:
     """x = log(3 rows N (N + 1) / rho), N at least 1; broadcasts."""
     n = np.maximum(1.0, np.asarray(visits, dtype=np.float64))
-    term: Floats = np.log(3.0 * np.asarray(rows) * n * (n + 1.0) / rho)
+    term: Floats = log(3.0 * np.asarray(rows) * n * (n + 1.0) / rho)
     return term
 
 

@@ -18,6 +18,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from fmdp._base.portable_math import exp, log
 from fmdp.learning.statistics import Statistics
 from fmdp.model import FactoredMDP
 from fmdp.model.entries import Entries, split_cells, split_reward_entries
@@ -35,7 +36,7 @@ def sample_logarithms(parameters: Floats, generator: np.random.Generator) -> Flo
     """log G(a) for every parameter a, of any shape."""
     gammas = generator.standard_gamma(parameters + 1.0)
     uniforms = 1.0 - generator.random(parameters.shape)  # in (0, 1]
-    logarithms: Floats = np.log(gammas) + np.log(uniforms) / parameters
+    logarithms: Floats = log(gammas) + log(uniforms) / parameters
     return logarithms
 
 
@@ -44,7 +45,7 @@ def sample_rows(parameters: Floats, entries: Entries, generator: np.random.Gener
     logarithms = sample_logarithms(parameters, generator)
     starts = entries.first_cell[:-1]
     largest = np.maximum.reduceat(logarithms, starts)
-    weights = np.exp(logarithms - largest[entries.cell_entry])
+    weights = exp(logarithms - largest[entries.cell_entry])
     rows: Floats = weights / np.add.reduceat(weights, starts)[entries.cell_entry]
     return rows
 

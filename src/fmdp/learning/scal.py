@@ -35,6 +35,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fmdp._base.portable_math import log
 from fmdp._base.settings import setting
 from fmdp.learning.agent import Agent
 from fmdp.learning.budgeted import SpanBudgeted
@@ -75,10 +76,10 @@ class SCAL(Flat, SpanBudgeted, SetLearner):
         seen, of_cell, t = agent.statistics, agent.statistics.entries.cell_entry, agent.steps + 1
         shares = shares_of(seen.structure)
         rho = self.rho if self.level == "constant" else 1.0 / math.sqrt(t)
-        log_terms = np.log(2.0 * shares.transitions * t / rho)
+        log_terms = log(2.0 * shares.transitions * t / rho)
         estimate = seen.transition_means()
         widths = self.c * bernstein_width(
             estimate, seen.transition_visits[of_cell], log_terms[of_cell]
         )
-        rewards = reward_width(seen.reward_visits, np.log(2.0 * shares.rewards * t / rho))
+        rewards = reward_width(seen.reward_visits, log(2.0 * shares.rewards * t / rho))
         return tables_of_boxes(seen, estimate - widths, estimate + widths, scaled(self.c, rewards))

@@ -28,6 +28,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fmdp._base.portable_math import log
 from fmdp.learning.agent import Agent
 from fmdp.learning.confidence import scaled, shares_of, tables_of_balls
 from fmdp.learning.flat import Flat
@@ -54,8 +55,8 @@ def reward_width(visits: ArrayLike, log_term: ArrayLike) -> Floats:
 def ucrl2_tables(statistics: Statistics, t: int, rho: float, c: float) -> OptimisticTables:
     """The set at step t of a structure with one factor, its widths times c."""
     shares, states = shares_of(statistics.structure), statistics.structure.n_states
-    log_terms = np.log(2.0 * np.maximum(1.0, shares.transitions / states) * t / rho)
-    reward_log_terms = np.log(2.0 * shares.rewards * t / rho)
+    log_terms = log(2.0 * np.maximum(1.0, shares.transitions / states) * t / rho)
+    reward_log_terms = log(2.0 * shares.rewards * t / rho)
     return tables_of_balls(
         statistics,
         scaled(c, ball_radius(states, statistics.transition_visits, log_terms)),

@@ -30,6 +30,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fmdp._base.portable_math import log
 from fmdp.learning.agent import Agent
 from fmdp.learning.confidence import scaled, shares_of, tables_of_balls
 from fmdp.learning.sets import SetLearner
@@ -68,8 +69,8 @@ class UCRLFactored(SetLearner):
         seen, t = agent.statistics, agent.steps + 1
         shares = shares_of(seen.structure)
         values = np.diff(seen.entries.first_cell)
-        log_terms = np.log(4.0 * shares.transitions * t / self.rho)
-        reward_log_terms = np.log(4.0 * shares.rewards * t / self.rho)
+        log_terms = log(4.0 * shares.transitions * t / self.rho)
+        reward_log_terms = log(4.0 * shares.rewards * t / self.rho)
         return tables_of_balls(
             seen,
             scaled(self.c, ball_radius(values, seen.transition_visits, log_terms)),

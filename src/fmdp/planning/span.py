@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fmdp._base.parameters import REQUIRED, quoted
+from fmdp._base.portable_math import exp
 from fmdp._base.settings import setting
 from fmdp.elimination.backup import Backup, TimeUp, backup_for
 from fmdp.elimination.kernels import Pace
@@ -391,7 +392,7 @@ class _Run:
             if worth.max() == 0.0:
                 break
             rounds += 1
-            c *= np.exp(_STEP / math.sqrt(rounds) * worth / worth.max())
+            c *= exp(_STEP / math.sqrt(rounds) * worth / worth.max())
             current = self.solve(c * (total / c.sum()), current.outcome.h, fine)
             if halt := self._halt(current):
                 return finished(halt)
