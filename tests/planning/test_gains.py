@@ -19,7 +19,7 @@ from fmdp.elimination.backup import Backup, TimeUp, backup_for
 from fmdp.measures import measure
 from fmdp.model import FactoredMDP
 from fmdp.planning.evaluate import evaluate_exactly
-from fmdp.planning.exact import phases
+from fmdp.planning.exact import solver
 from fmdp.planning.exact.acceleration import Anderson
 from fmdp.planning.plan import Status
 from fmdp.planning.policies.policy import TablePolicy
@@ -374,7 +374,7 @@ def test_ctrl_c_between_two_sweeps_gives_a_policy_of_one_h(
     monkeypatch.setattr(owner, "advance", interrupted)
     monkeypatch.setattr("fmdp.planning.exact.solver.CHUNK_SECONDS", 0.0)
     if owner is Backup:
-        monkeypatch.setattr(phases, "acceleration_for", lambda *_: None)
+        monkeypatch.setattr(solver, "acceleration_for", lambda *_: None)
     plan = fmdp.Exact().plan(model)
     assert plan.status is Status.INTERRUPTED
     assert isinstance(plan.policy, TablePolicy)

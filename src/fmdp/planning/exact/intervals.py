@@ -32,7 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fmdp._base.deadline import Deadline, TimeUp
-from fmdp.elimination.backup import Backup, backup_for, backup_of, check_clock
+from fmdp.elimination.backup import Backup, backup_for, backup_of
 from fmdp.errors import InvalidParameter
 from fmdp.model import FactoredMDP, OptimisticTables, Structure
 from fmdp.model.intervals import Intervals
@@ -148,29 +148,35 @@ class _Nature:
     """The adversary (or ally): chooses members of the set against the values of the last plan."""
 
     def __init__(
-        self, settings: Exact, model: FactoredMDP, tables: OptimisticTables, worst: bool
+        self,
+        settings: Exact,
+        model: FactoredMDP,
+        tables: OptimisticTables,
+        worst: bool,
+        deadline: Deadline,
     ) -> None:
         self.settings = settings
         self.model = model
         self.tables = tables
         self.worst = worst
+        self.deadline = deadline
         self.structure = model.structure
         self.backup: Backup | None = None
         self._rows: list[NDArray[np.int64]] | None = None
 
-    def prepared(self, deadline: float | None) -> Backup:
+    def prepared(self) -> Backup:
         if self.backup is None:
             self.backup = backup_of(
                 self.structure,
                 memory_limit=self.settings.memory_limit,
                 threads=self.settings.threads,
-                deadline=deadline,
+                deadline=self.deadline.at,
             )
         return self.backup
 
-    def answer(self, member: FactoredMDP, h: Vector, deadline: float | None) -> FactoredMDP:
+    def answer(self, member: FactoredMDP, h: Vector) -> FactoredMDP:
         """Return the member of the set whose rows, one at a time, are worst (best) against h."""
-        worth = self._worth(member, h, deadline)
+        worth = self._worth(member, h)
         rows = []
         classes = [self.structure.transition_classes_of(i) for i in range(self.structure.m)]
         if self.structure.alike is not None:
@@ -186,7 +192,7 @@ class _Nature:
     def _member(self, rows: list[Vector]) -> FactoredMDP:
         return FactoredMDP.trusted(self.structure, rows, self.tables.rewards)
 
-    def _worth(self, member: FactoredMDP, h: Vector, deadline: float | None) -> list[Vector]:
+    def _worth(self, member: FactoredMDP, h: Vector) -> list[Vector]:
         """Return the worth of every value in every row of each factor: [|X[Z_i]|, |S_i|] each.
 
         It is the sum over the pairs (s, a) that use the row of E[h(s') | s'_i = v], with the other
@@ -201,8 +207,8 @@ class _Nature:
                 np.broadcast_to(mean, (rows, len(mean))).copy()
                 for mean, rows in zip(means, structure.transition_rows, strict=True)
             ]
-        backup = self.prepared(deadline)
-        backup.deadline = deadline
+        backup = self.prepared()
+        backup.deadline = self.deadline.at
         if self._rows is None:
             self._rows = [pair_rows(structure, scope) for scope in structure.transition_scopes]
         nothing = [np.zeros(rows) for rows in structure.reward_rows]
@@ -210,7 +216,7 @@ class _Nature:
         for i, size in enumerate(structure.state_sizes):
             worth = np.empty((structure.transition_rows[i], size))
             for v in range(size):
-                check_clock(deadline)
+                self.deadline.check()
                 surely = np.zeros((structure.transition_rows[i], size))
                 surely[:, v] = 1.0
                 rows = [*member.transitions[:i], surely, *member.transitions[i + 1 :]]
@@ -231,7 +237,7 @@ class _Nature:
         progress: Progress | None,
     ) -> _Solved:
         """Plan for a member, starting from h."""
-        backup = self.prepared(limits.deadline)
+        backup = self.prepared()
         backup.load(member)
         settings, structure = self.settings, self.structure
 
@@ -243,7 +249,7 @@ class _Nature:
                 limits.tolerance,
                 settings.tie_breaking,
                 memory_limit=settings.memory_limit,
-                deadline=Deadline(limits.deadline),
+                deadline=self.deadline,
             )
 
         start = backup.to_internal(h - h.min())
@@ -288,7 +294,7 @@ class _Nature:
         member, values = self.nominal(), nested.to_canonical(stalled)
         out = np.empty_like(values)
         for _ in range(ROUNDS):
-            member = self.answer(member, values, limits.deadline)
+            member = self.answer(member, values)
             solved = self.solve(member, values, limits, None)
             if solved.status in (Status.INTERRUPTED, Status.TIME_LIMIT):
                 raise KeyboardInterrupt if solved.status is Status.INTERRUPTED else TimeUp
@@ -351,7 +357,7 @@ def solve_intervals(
         )
     except (TimeUp, KeyboardInterrupt) as error:
         return unprepared(settings, structure, error, started)
-    nature = _Nature(settings, model, tables, worst)
+    nature = _Nature(settings, model, tables, worst, Deadline(limits.deadline))
     nested = _solve_nested(nature, backup, limits, progress)
     members = _solve_members(nature, nested, limits, progress)
     lower, upper = (nested.lower, members.end) if worst else (members.end, nested.upper)
@@ -452,10 +458,7 @@ def _solve_members(
     member, values = nature.nominal(), nested.h
     try:
         while status in _GOING_ON and count <= ROUNDS and sweeps < limits.max_sweeps:
-            if count == ROUNDS:
-                member = nature.nominal()
-            else:
-                member = nature.answer(member, values, limits.deadline)
+            member = nature.nominal() if count == ROUNDS else nature.answer(member, values)
             left = replace(share, max_sweeps=limits.max_sweeps - sweeps)
             solved = nature.solve(member, values, left, progress)
             sweeps, count, values = sweeps + solved.sweeps, count + 1, solved.h

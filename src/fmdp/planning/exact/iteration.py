@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fmdp.planning.exact import solver
-from fmdp.planning.exact.acceleration import acceleration_for
 from fmdp.planning.exact.operators import Operator, OptimalOperator, PolicyOperator
 from fmdp.planning.exact.solver import (
     DAMPING,
@@ -60,7 +58,7 @@ def solve(
     """
     phases: dict[Phase, PhaseFunction] = dict(solver.VALUE_ITERATION)
     if accelerated:
-        phases[Phase.START] = _start_accelerated
+        phases[Phase.START] = solver.start
     if policy_iteration is not None:
         ask = policy_iteration
         phases[Phase.POLICY_ITERATION] = lambda problem, state: solver.after_policy_iteration(
@@ -70,15 +68,3 @@ def solve(
         operator, limits, phases, cold=cold, dampings=tuple(dampings), progress=progress
     )
     return solver.solve(problem, problem.first_state(h))
-
-
-def _start_accelerated(problem: Problem, state: State) -> State:
-    acceleration = acceleration_for(problem.operator.backup)
-    used = acceleration is not None
-    return replace(
-        state,
-        phase=Phase.ITERATE,
-        acceleration=acceleration,
-        accelerating=used,
-        accelerated=used,
-    )

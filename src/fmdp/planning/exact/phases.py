@@ -9,7 +9,6 @@ from fmdp.elimination.backup import Backup
 from fmdp.elimination.ties import TIE_TOLERANCE, Ties
 from fmdp.model import FactoredMDP, Structure
 from fmdp.planning.exact import solver
-from fmdp.planning.exact.acceleration import acceleration_for
 from fmdp.planning.exact.direct import average_solution, discounted_solution
 from fmdp.planning.exact.operators import OptimalOperator
 from fmdp.planning.exact.polish import extended_bias, unique_bias
@@ -30,7 +29,6 @@ class ExactProblem(Problem):
     """A plan of the exact planner: tables, settings, and whether the bias is reported."""
 
     settings: EngineSettings
-    backup: Backup
     tables: Tables
     ties: Ties
     describe: bool
@@ -42,7 +40,7 @@ class ExactProblem(Problem):
 
     @property
     def targets(self) -> int:
-        """Joint targets per action: with vertex targets an action of the engine is a pair."""
+        """Joint targets per action: with vertex targets an engine's action is (action, targets)."""
         return self.backup.structure.n_actions // self.structure.n_actions
 
     def model(self) -> FactoredMDP | None:
@@ -91,7 +89,6 @@ def exact_problem(
         patience=PATIENCE if hurry else None,
         progress=progress,
         settings=settings,
-        backup=backup,
         tables=tables,
         ties=ties,
         describe=describe,
@@ -104,7 +101,7 @@ def _tie_reserve(structure: Structure, limits: solver.Limits) -> float:
 
 
 def start(problem: ExactProblem, state: State) -> State:
-    """Prepare the acceleration, and look for a state that every policy reaches.
+    """Turn acceleration on, and look for a state that every policy reaches.
 
     Acceleration could change which of several biases is found.  Under a discount, or if a state is
     always reached, there is only one.
@@ -112,16 +109,7 @@ def start(problem: ExactProblem, state: State) -> State:
     tables = problem.tables
     assert isinstance(tables, FactoredMDP)
     unique = state.unique or always_reached(tables, problem.deadline.check) is not None
-    acceleration = acceleration_for(problem.backup)
-    used = acceleration is not None
-    return replace(
-        state,
-        phase=Phase.ITERATE,
-        unique=unique,
-        acceleration=acceleration,
-        accelerating=used,
-        accelerated=used,
-    )
+    return solver.start(problem, replace(state, unique=unique))
 
 
 def prove_unique(problem: ExactProblem, state: State) -> State:

@@ -1,18 +1,17 @@
-"""Exact planning: relative value iteration on the elimination engine, with certified bounds.
+"""The planner `exact`: value iteration on the elimination engine, with certified bounds.
 
-Average reward: stops when max(L h - h) - min(L h - h) <= tolerance; the optimal gain lies between
-them and so does the gain of the returned policy (Puterman 2014, theorem 8.5.6).  Discounted: stops
-when MacQueen's bounds on V* are within the tolerance.  Finite: H backups (finite.py).  Joint
-actions are enumerated, since moving the maximum over an action variable inside the elimination
-would give only an upper bound; where actions act before chance does, they are taken exactly one
-component at a time (elimination/effects.py).
+Average reward: stops when max(L h - h) - min(L h - h) <= tolerance; the optimal gain and the gain
+of the returned policy lie between them (Puterman 2014, theorem 8.5.6).  Discounted: stops when
+MacQueen's bounds on V* are within the tolerance.  Both are phases of solver.py.  Finite: H backups
+(finite.py).  Joint actions are enumerated, since moving the maximum over an action variable inside
+the elimination would give only an upper bound; actions that act before chance does are handled one
+component at a time, exactly (elimination/effects.py).
 
-Optimistic tables go through the same sweep: `nested` targets as the nested backup, `vertex` targets
-as the extended FMDP, whose joint actions include a target for every variable (a factor |S| more).
-Bounds of nested plans bound the gain of the nested operator, which is never below the vertex one.
+Optimistic tables use the same sweep: `nested` targets as the nested backup, `vertex` targets as the
+extended FMDP, whose joint actions include a target for every variable (a factor |S| more).  Bounds
+of nested plans bound the gain of the nested operator, which is never below that of the vertex one.
 
-Cost: `Layout.multiply_adds` a sweep; a sweep of a warm re-plan of seven machines takes tens of
-microseconds.
+Cost: `Layout.multiply_adds` per sweep.
 """
 
 from __future__ import annotations
@@ -100,7 +99,7 @@ class Exact(Limited, TieBreaking, OnEngine, Planner):
 
     def prepare(self, structure: Structure) -> PreparedExact | PreparedParts:
         check_structure(structure, "prepare")
-        # The tables of a learner have no intervals, which solving says.
+        # With intervals, `solve` refuses the tables of a learner, which have none.
         if self.intervals != "nominal" or not self._by_parts(structure):
             return PreparedExact(self, structure)
         return PreparedParts(
@@ -110,8 +109,8 @@ class Exact(Limited, TieBreaking, OnEngine, Planner):
     def _by_parts(self, structure: Structure) -> bool:
         """Return whether the model is planned part by part.
 
-        A policy over time is not split. Neither are sets of models whose rows are known to be
-        alike: what is the worst row of one part must then be the row of another one as well.
+        Policies for a horizon are not split.  Neither are sets of models with alike rows: the
+        worst row of one part must then be the row of another one as well.
         """
         tied = self.intervals != "nominal" and structure.alike is not None
         return self.criterion != "finite" and not tied and bool(parts_to_plan(structure))
@@ -141,27 +140,27 @@ class Exact(Limited, TieBreaking, OnEngine, Planner):
         if self.criterion == "finite":
             refuse_stages(self, model.structure, backup.predicted_bytes)
         h = aligned(backup.n_states)
-        found = _solve(
+        plan = _solve(
             self, backup, model, h, cold=True, describe=True, progress=progress, started=started
         )
-        return of_model(found, model, self)
+        return of_model(plan, model, self)
 
     def _unprepared(
         self, structure: Structure, error: TimeUp | KeyboardInterrupt, started: float
     ) -> Plan:
-        found = unprepared(self, structure, error, started)
+        plan = unprepared(self, structure, error, started)
         if self.criterion != "finite":
-            return found
-        return replace(found, gain=None, gain_lower=None, gain_upper=None)
+            return plan
+        return replace(plan, gain=None, gain_lower=None, gain_upper=None)
 
 
 class PreparedExact(PreparedOnEngine):
-    """The exact planner of one structure; keeps its h between calls and starts from it."""
+    """The exact planner of one structure; starts each call from the h of the last one."""
 
     def __init__(self, settings: Exact, structure: Structure) -> None:
         super().__init__(settings, structure)
         self.settings = settings
-        self._room_for: set[int] = set()  # predicted bytes of the backups beside which stages fit
+        self._stages_fit: set[int] = set()  # predicted bytes of backups beside which they do
 
     def solve(
         self,
@@ -176,7 +175,7 @@ class PreparedExact(PreparedOnEngine):
         """Plan with these tables.
 
         `describe` adds the bias in C order and its spans, `marginals` the marginals of the vector
-        that the policy is greedy for.  `ties` and `tolerance` replace those of the settings.
+        at which the policy is greedy.  `ties` and `tolerance` replace those of the settings.
         """
         started = time.perf_counter()
         settings = with_tolerance(self.settings, tolerance)
@@ -190,26 +189,26 @@ class PreparedExact(PreparedOnEngine):
             _, backup, h, cold = self._load(tables, limits.deadline)
         except (TimeUp, KeyboardInterrupt) as error:
             return settings._unprepared(self.structure, error, started)
-        # Once: what is free is read from files, which takes longer than a small plan.
-        if settings.criterion == "finite" and backup.predicted_bytes not in self._room_for:
+        # Checked once: reading the free memory takes longer than a small plan.
+        if settings.criterion == "finite" and backup.predicted_bytes not in self._stages_fit:
             refuse_stages(settings, self.structure, backup.predicted_bytes)
-            self._room_for.add(backup.predicted_bytes)
-        found = _solve(
+            self._stages_fit.add(backup.predicted_bytes)
+        plan = _solve(
             settings,
             backup,
             tables,
             h,
             cold=cold,
-            # Over a horizon no vector stays warm: the values of the first step are asked for.
+            # Over a horizon no vector stays warm: marginals are those of the first step's values.
             describe=describe or (marginals and settings.criterion == "finite"),
             progress=progress,
             started=started,
             ties=ties,
         )
         if not marginals:
-            return found
-        values = found.bias if settings.criterion == "finite" else backup.to_canonical(h)
-        return found if values is None else self._with_marginals(found, values)
+            return plan
+        values = plan.bias if settings.criterion == "finite" else backup.to_canonical(h)
+        return plan if values is None else self._with_marginals(plan, values)
 
 
 def _solve(

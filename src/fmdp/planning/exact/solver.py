@@ -51,9 +51,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fmdp._base.deadline import Deadline, TimeUp
+from fmdp.elimination.backup import Backup
 from fmdp.elimination.kernels import Pace
 from fmdp.elimination.places import aligned
-from fmdp.planning.exact.acceleration import Anderson
+from fmdp.planning.exact.acceleration import Anderson, acceleration_for
 from fmdp.planning.exact.bounds import Residual, residual_from
 from fmdp.planning.exact.operators import Operator
 from fmdp.planning.plan import Progress, Status
@@ -215,6 +216,10 @@ class Problem:
     progress: Progress | None = None
     started: float = field(default_factory=time.monotonic)
 
+    @property
+    def backup(self) -> Backup:
+        return self.operator.backup
+
     @cached_property
     def scale(self) -> float:
         """Factor from a gap of residuals to a gap of values (MacQueen)."""
@@ -232,7 +237,7 @@ class Problem:
     @cached_property
     def chunk(self) -> int:
         """Sweeps that compiled code makes at once."""
-        seconds = max(self.operator.backup.predicted_seconds, 1e-7)
+        seconds = max(self.backup.predicted_seconds, 1e-7)
         return max(1, min(_WINDOW, int(CHUNK_SECONDS / seconds)))
 
     def allows(self, phase: Phase) -> bool:
@@ -241,7 +246,7 @@ class Problem:
     def first_state(self, h: Vector, **known: Any) -> State:
         """Return the state before the first sweep from h, which is changed in place."""
         average = self.discount == 1.0
-        bounds = self.operator.backup.structure.reward_bounds if average else (-np.inf, np.inf)
+        bounds = self.backup.structure.reward_bounds if average else (-np.inf, np.inf)
         return State(
             h=h,
             new=aligned(len(h)),
@@ -264,7 +269,7 @@ def solve(problem: Problem, state: State) -> State:
     When time runs out or Ctrl-C comes, the bounds of the last whole sweep hold.  Bounds that have
     met already, and are being polished, stay converged when time runs out.
     """
-    backup = problem.operator.backup
+    backup = problem.backup
     backup.deadline = problem.limits.deadline
     try:
         while state.phase is not Phase.DONE:
@@ -281,6 +286,19 @@ def solve(problem: Problem, state: State) -> State:
     return state
 
 
+def start(problem: Problem, state: State) -> State:
+    """Turn acceleration on if there is memory for it."""
+    acceleration = acceleration_for(problem.backup)
+    used = acceleration is not None
+    return replace(
+        state,
+        phase=Phase.ITERATE,
+        acceleration=acceleration,
+        accelerating=used,
+        accelerated=used,
+    )
+
+
 def iterate(problem: Problem, state: State) -> State:
     """Sweep, certify what the sweeps show, and test for convergence."""
     begun = time.monotonic()
@@ -293,7 +311,7 @@ def iterate(problem: Problem, state: State) -> State:
         discount=problem.discount,
     )
     made = operator.iterate(state.h, state.new, state.scratch, pace)
-    reward_size = operator.backup.structure.reward_size
+    reward_size = problem.backup.structure.reward_size
     residual = residual_from(operator.extremes, reward_size, operator.roundings)
     lower, upper = residual.lower, residual.upper
     if problem.discount == 1.0:

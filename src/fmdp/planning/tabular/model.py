@@ -188,13 +188,13 @@ class TabularModel:
         left once in 10^9 steps is as precise as any.  The probability of staying is taken as what
         the others leave.  `at` is h of the rows' own states, if these are not the states of h.
         """
-        here = h if at is None else at
+        at = h if at is None else at
         worth, noise = self.rewards.copy(), self.reward_sizes.copy()
         at_once = max(1, _CACHED_ENTRIES // max(1, self.successors[0].size))
         for start in range(0, self.n_states, at_once):
             some = slice(start, start + at_once)
             moved = h[self.successors[some]]
-            moved -= here[some, None, None]
+            moved -= at[some, None, None]
             moved *= self.probabilities[some]
             worth[some] += moved.sum(axis=2)
             noise[some] += np.abs(moved, out=moved).sum(axis=2)

@@ -236,6 +236,6 @@ def optimal_discounted(
 def _residuals(model: TabularModel, values: Floats, discount: float) -> tuple[Floats, Floats]:
     """Return r + discount P V - V of every state and action, and how far rounding can move each."""
     moved, noise = model.advantages(values)  # r + P V - V
-    here = values[:, None]
-    rho = discount * moved + (1.0 - discount) * (model.rewards - here)
-    return rho, noise + 8.0 * _EPSILON * (1.0 - discount) * (model.reward_sizes + np.abs(here))
+    column = values[:, None]
+    rho = discount * moved + (1.0 - discount) * (model.rewards - column)
+    return rho, noise + 8.0 * _EPSILON * (1.0 - discount) * (model.reward_sizes + np.abs(column))
