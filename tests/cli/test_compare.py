@@ -51,7 +51,7 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _hurry(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("fmdp.cli.compare.team", lambda *_: InThisProcess())
+    patch.setattr("fmdp.experiments.executors.Processes", lambda *_: InThisProcess())
     patch.setattr(figures, "FORMATS", ("svg",))
 
 
@@ -123,14 +123,14 @@ def test_what_people_read(compared: Path, run: Runner) -> None:
     assert ran.status == 0
     lines = ran.out.splitlines()
     assert lines[0] == "learners  4: psrl, dorl c=0.1, ucrl2, oracle"
-    assert lines[2] == "runs      14 of 40 steps, 2 of each pair"
+    assert lines[2] == "runs      14 of 40 steps, 2 per learner and problem"
     refused = next(line for line in lines if line.startswith("ucrl2 "))
     assert "circle:14" in refused
     assert "is flat" in refused
     assert any(line.startswith("circle:2: gap regret after 40 steps, processor") for line in lines)
     assert any(line.startswith(("1   psrl ", "1   dorl")) for line in lines)
     assert any(line.startswith("ucrl2") and " 1 of 2 " in line for line in lines)
-    assert "(14 were there before)" in ran.out
+    assert "(14 were done before)" in ran.out
     (left_out,) = rows(compared / "report" / "left-out.csv")
     assert left_out["label"] == "ucrl2"
     page = (compared / "report" / "index.html").read_text()
@@ -222,9 +222,7 @@ def test_bad_input_is_one_line(
 def test_no_workers_are_refused(
     tmp_path: Path, run: Runner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from fmdp.cli.sweep import team
-
-    monkeypatch.setattr("fmdp.cli.compare.team", team)
+    monkeypatch.undo()
     assert "at least 1; got 0" in refused(run, tmp_path, "circle:3", "--workers", "0")
 
 
@@ -260,7 +258,7 @@ def test_ctrl_c_says_how_to_go_on(
     )
     assert ran.status == 130
     assert ran.out == ""
-    assert f"what is done is in {tmp_path}: the same command goes on" in ran.err
+    assert f"finished runs are in {tmp_path}: the same command continues" in ran.err
 
 
 def test_json_is_json(compared: Path, run: Runner) -> None:

@@ -43,7 +43,7 @@ def test_the_summary_shows_the_first_errors_and_how_to_go_on(
     errors = {f"circle:4, PSRL, seed {seed}": trace for seed in range(7)}
     print_summary(Summary(20, 13, 7, 5, 61.0, errors, Path("out/runs.sqlite")), retried=False)
     printed = capsys.readouterr().out
-    assert "20 runs: 13 done, 7 failed (5 were there before)" in printed
+    assert "20 runs: 13 done, 7 failed (5 were done before)" in printed
     assert "1 min 1 s" in printed
     assert "circle:4, PSRL, seed 4: ZeroDivisionError: by zero" in printed
     assert "seed 5" not in printed

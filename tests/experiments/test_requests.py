@@ -226,7 +226,7 @@ def test_the_command_lists_specs_and_forgets_one(
     assert (said["runs"], said["deleted"], len(said["specs"])) == (1, True, 1)
     assert len(load_results(out).runs_table()["key"]) == 2
     assert main(["forget", str(out), "sweep"]) == 0
-    assert "2 not shown any more, and kept in the store" in capsys.readouterr().out
+    assert "2 hidden, but kept in the store" in capsys.readouterr().out
     assert main(["forget", str(out), "--delete-runs"]) == 2
     assert main(["forget", str(tmp_path / "nowhere")]) == 2
 

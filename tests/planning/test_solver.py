@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import fmdp
-from fmdp._base.deadline import NEVER, Deadline, TimeUp
+from fmdp._base.deadlines import NEVER, Deadline, TimeUp
 from fmdp.learning.posterior import sample_model
 from fmdp.model import FactoredMDP
 from fmdp.planning.exact import planner, solver

@@ -1,4 +1,4 @@
-"""`fmdp measure`: how hard a problem is. A number that is out of reach is null, and said to be."""
+"""`fmdp measure`: how hard a problem is; a measure that is too expensive is null."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ if TYPE_CHECKING:
 
 
 def measure(problem: options.Problem, json: options.Json = False) -> int:
-    """Diameter, spans, mixing time and sizes of a problem."""
+    """Measure how hard a problem is: diameter, spans, mixing time.
+
+    Measures that are too expensive to compute are reported as out of reach (null in JSON).
+    """
     from fmdp.measures import measure as measure_model
     from fmdp.problems import problem as problem_of
 
@@ -64,12 +67,12 @@ def measure(problem: options.Problem, json: options.Json = False) -> int:
         )
     else:
         print_measures(problem, model.structure, found, seconds)
-    # What is too large is null and no failure: the other measures are what was asked for.
+    # A measure that is out of reach is no failure.
     return 0 if found.status == "converged" else 1
 
 
 def whole(number: float | None) -> Any:
-    """A number of steps is an integer, where it is finite."""
+    """Return a finite number of steps as an integer."""
     return number if number is None or math.isinf(number) else int(number)
 
 
@@ -82,7 +85,7 @@ def print_measures(problem: str, structure: Structure, found: Measures, seconds:
         return missing if value is None else short_number(value, digits)
 
     def between(bounds: tuple[float, float] | None, digits: int = 9) -> str:
-        """Return a number, where the bounds agree in its digits, or both bounds."""
+        """Return one number if the bounds agree in its digits, else both bounds."""
         if bounds is None:
             return missing
         lower, upper = (short_number(bound, digits) for bound in bounds)
@@ -92,7 +95,7 @@ def print_measures(problem: str, structure: Structure, found: Measures, seconds:
 
     spans = found.factored_spans
     factored = found.largest_factored_spans_bounds
-    each = missing if factored is None else ", ".join(between(own, 4) for own in factored)
+    each = missing if factored is None else ", ".join(between(bounds, 4) for bounds in factored)
     diameter = known(found.diameter)
     if found.diameter is None and found.diameter_bounds is not None:
         diameter = between(found.diameter_bounds)
@@ -107,7 +110,7 @@ def print_measures(problem: str, structure: Structure, found: Measures, seconds:
                 ("diameter", diameter),
                 ("span", known(found.span)),
                 ("factored spans", missing if spans is None else numbers_text(spans)),
-                ("their sum Q", known(found.factored_span_sum)),
+                ("their sum (Q)", known(found.factored_span_sum)),
                 ("largest span of an optimal policy", between(found.largest_span_bounds)),
                 ("largest factored spans", each),
                 ("their sum", known(found.largest_factored_span_sum)),

@@ -23,13 +23,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fmdp._base.compiled import njit
+from fmdp._base.deadlines import Look, nothing
 from fmdp.elimination import maxsum
-from fmdp.elimination.classes import Look, nothing
 from fmdp.errors import InvalidParameter
 from fmdp.model.spaces import starts
 from fmdp.planning.alp.forms import Coefficients, Forms
 from fmdp.planning.alp.highs import INFINITY, N_BASIS_STATUS, Rows, SimplexBasis
-from fmdp.planning.policies.policy import array_in
+from fmdp.planning.policies.archive import array_in
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -25,10 +25,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fmdp._base.compiled import njit
+from fmdp._base.deadlines import Look, nothing
 from fmdp._base.memory import describe_count
 from fmdp._base.parameters import quoted
 from fmdp.elimination import maxsum
-from fmdp.elimination.classes import Look, nothing
 from fmdp.elimination.maxsum import Messages, Packed, Schedule
 from fmdp.elimination.network import Network
 from fmdp.elimination.ties import mix, rule_code, tie_hash
@@ -39,15 +39,8 @@ from fmdp.model.spaces import count, starts, strides
 from fmdp.model.structure import MAX_SIZE, Scope
 from fmdp.planning.alp.forms import Forms
 from fmdp.planning.alp.slack import tie_slack
-from fmdp.planning.policies.policy import (
-    Parts,
-    TablePolicy,
-    array_in,
-    naming_for,
-    sizes_in,
-    whole_numbers_in,
-    write_policy,
-)
+from fmdp.planning.policies.archive import Parts, array_in, sizes_in, whole_numbers_in, write_policy
+from fmdp.planning.policies.policy import TablePolicy, naming_for
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from fmdp._base.deadline import NEVER, Deadline
+from fmdp._base.deadlines import NEVER, Deadline
 from fmdp.elimination.backup import Backup
 from fmdp.elimination.ties import TIE_TOLERANCE, Ties
 from fmdp.model import FactoredMDP

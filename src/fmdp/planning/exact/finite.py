@@ -21,20 +21,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fmdp._base.deadline import Deadline, TimeUp
+from fmdp._base.deadlines import Deadline, TimeUp
 from fmdp._base.memory import available_memory, describe_bytes, describe_count
 from fmdp.elimination.backup import Backup
-from fmdp.elimination.layout import VECTORS
 from fmdp.elimination.ties import Ties
+from fmdp.elimination.tuning import VECTORS
 from fmdp.errors import TooLarge
 from fmdp.model import Structure
 from fmdp.model.spaces import encode
 from fmdp.planning.exact.bounds import stage_error
 from fmdp.planning.exact.solver import Limits
-from fmdp.planning.plan import Plan, Progress, Status, Tables
+from fmdp.planning.plan import Plan
 from fmdp.planning.policies.policy import TablePolicy
 from fmdp.planning.policies.timed import TimedPolicy, stage_bytes
 from fmdp.planning.prepared import engine_stats, greedy_actions
+from fmdp.planning.status import Progress, Status, Tables
 
 if TYPE_CHECKING:
     from fmdp.planning.exact.planner import Exact

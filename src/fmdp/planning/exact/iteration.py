@@ -18,7 +18,7 @@ from fmdp.planning.exact.solver import (
     Problem,
     State,
 )
-from fmdp.planning.plan import Progress
+from fmdp.planning.status import Progress
 
 __all__ = ["Limits", "OptimalOperator", "PolicyOperator", "PolicySolution", "State", "solve"]
 

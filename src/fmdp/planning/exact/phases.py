@@ -15,8 +15,8 @@ from fmdp.planning.exact.polish import extended_bias, unique_bias
 from fmdp.planning.exact.recurrence import always_reached, in_every_best_class
 from fmdp.planning.exact.solver import Phase, PhaseFunction, PolicySolution, Problem, State
 from fmdp.planning.exact.vanishing_discount import MOST_STATES, vanishing_discount_solution
-from fmdp.planning.plan import Progress, Tables
 from fmdp.planning.prepared import EngineSettings
+from fmdp.planning.status import Progress, Tables
 
 PATIENCE = 64
 """Sweeps after which a plan whose bias is not reported turns to policy iteration."""

@@ -23,24 +23,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fmdp._base.settings import setting
+from fmdp.elimination.alignment import aligned
 from fmdp.elimination.backup import Backup, TimeUp, backup_for
-from fmdp.elimination.places import aligned
 from fmdp.elimination.ties import Ties
 from fmdp.errors import InvalidParameter
 from fmdp.model import FactoredMDP, Structure
 from fmdp.model.factored import check_model
 from fmdp.model.structure import check_structure
 from fmdp.planning.exact.finite import refuse_stages, solve_finite
-from fmdp.planning.exact.intervals import refuse_without_intervals, solve_intervals
+from fmdp.planning.exact.interval_sets import refuse_without_intervals
+from fmdp.planning.exact.intervals import solve_intervals
 from fmdp.planning.exact.phases import exact_problem
 from fmdp.planning.exact.report import report
 from fmdp.planning.exact.solver import solve
-from fmdp.planning.parts import PreparedParts, parts_to_plan, plan_parts
-from fmdp.planning.plan import Plan, Planner, Progress, Tables, of_model
+from fmdp.planning.joining import parts_to_plan
+from fmdp.planning.limits import tolerance_of
+from fmdp.planning.parts import PreparedParts, plan_parts
+from fmdp.planning.plan import Plan, Planner, of_model
 from fmdp.planning.prepared import (
     PreparedOnEngine,
     limits_of,
-    tolerance_of,
     unprepared,
     with_tolerance,
 )
@@ -53,6 +55,7 @@ from fmdp.planning.settings import (
     discount_setting,
     tolerance_setting,
 )
+from fmdp.planning.status import Progress, Tables
 
 
 class Exact(Limited, TieBreaking, OnEngine, Planner):

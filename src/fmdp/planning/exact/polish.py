@@ -19,15 +19,15 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from fmdp._base.deadline import NEVER, Deadline
+from fmdp._base.deadlines import NEVER, Deadline
 from fmdp.elimination.backup import Backup
 from fmdp.model import FactoredMDP
 from fmdp.planning.exact import iteration
 from fmdp.planning.exact.bounds import residual_of
 from fmdp.planning.exact.operators import OptimalOperator
 from fmdp.planning.exact.solver import Limits, State
-from fmdp.planning.plan import Status
 from fmdp.planning.spans import span
+from fmdp.planning.status import Status
 from fmdp.planning.tabular.end_components import only_class
 from fmdp.planning.tabular.evaluation import policy_bias
 from fmdp.planning.tabular.model import (

@@ -14,10 +14,11 @@ from fmdp.model.spaces import encode
 from fmdp.planning.exact.bounds import average_bounds, discounted_value, policy_lower_bound
 from fmdp.planning.exact.phases import ExactProblem
 from fmdp.planning.exact.solver import State
-from fmdp.planning.plan import Plan, Status, middle_of_bounds
+from fmdp.planning.plan import Plan
 from fmdp.planning.policies.policy import TablePolicy
 from fmdp.planning.prepared import engine_stats, policy_in_time
 from fmdp.planning.spans import factored_spans, span
+from fmdp.planning.status import Status, middle_of_bounds
 
 Vector = NDArray[np.float64]
 

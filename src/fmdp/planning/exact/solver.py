@@ -50,14 +50,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fmdp._base.deadline import Deadline, TimeUp
+from fmdp._base.deadlines import Deadline, TimeUp
+from fmdp.elimination.alignment import aligned
 from fmdp.elimination.backup import Backup
 from fmdp.elimination.kernels import Pace
-from fmdp.elimination.places import aligned
 from fmdp.planning.exact.acceleration import Anderson, acceleration_for
 from fmdp.planning.exact.bounds import Residual, residual_from
 from fmdp.planning.exact.operators import Operator
-from fmdp.planning.plan import Progress, Status
+from fmdp.planning.status import Progress, Status
 from fmdp.planning.tabular.gains import Gains
 
 Vector = NDArray[np.float64]

@@ -27,7 +27,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fmdp._base.deadline import NEVER, Deadline
+from fmdp._base.deadlines import NEVER, Deadline
 from fmdp.elimination.backup import Backup
 from fmdp.model import FactoredMDP
 from fmdp.planning.exact.bounds import Residual, policy_lower_bound, residual_of

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fmdp._base.deadline import NEVER, Deadline
+from fmdp._base.deadlines import NEVER, Deadline
 from fmdp.planning.tabular.end_components import Components, end_components, routes
 from fmdp.planning.tabular.evaluation import REFINEMENTS, chain_resolvent
 from fmdp.planning.tabular.model import Floats, Indices, TabularModel, relative_rounding

@@ -27,7 +27,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fmdp._base.deadline import NEVER, Deadline
+from fmdp._base.deadlines import NEVER, Deadline
 from fmdp.planning.exact.bounds import bounds_of_actions
 from fmdp.planning.tabular.end_components import only_class, routes, strongly_connected
 from fmdp.planning.tabular.evaluation import discounted_values, policy_bias

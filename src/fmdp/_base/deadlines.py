@@ -1,13 +1,21 @@
-"""The time at which a computation must stop."""
+"""Deadlines on the clock of `time.monotonic`, for work that is cut off when its time is up."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
+
+Look = Callable[[], object]
+"""A callback that long preparations call now and then; it raises `TimeUp` past a deadline."""
 
 
 class TimeUp(Exception):
-    """A deadline has passed; the computation that raises it is left half done."""
+    """A deadline passed inside a sweep or a preparation, whose results are incomplete."""
+
+
+def nothing() -> None:
+    """Do nothing: the default callback, without a deadline."""
 
 
 @dataclass(frozen=True)
@@ -42,3 +50,8 @@ class Deadline:
 
 NEVER = Deadline()
 """No deadline."""
+
+
+def check_clock(deadline: float | None) -> None:
+    """Raise `TimeUp` if the deadline, on the clock of `time.monotonic`, has passed."""
+    Deadline(deadline).check()
