@@ -62,6 +62,7 @@ from fmdp.planning.tabular.gains import Gains
 
 Vector = NDArray[np.float64]
 Indices = NDArray[np.int64]
+History = tuple[tuple[int, float], ...]
 
 DAMPING = 0.75
 """Weight tau of L h in a damped step."""
@@ -162,7 +163,7 @@ class State:
     damping: float = 1.0
     dampings: tuple[float, ...] = ()
     """Dampings to turn to when the iteration stalls."""
-    history: tuple[tuple[int, float], ...] = ()
+    history: History = ()
     """Sweeps and gap after each chunk, back to the one before the window of a stall."""
     first_gap: float | None = None
     restart_at: Vector | float = 0.0
@@ -394,6 +395,13 @@ def diagnose(problem: Problem, state: State) -> State:
         return _go_on(state, accelerating=False, history=())
     if earlier is None:
         return _go_on(state, history=history)
+    return _remedy(problem, state, earlier, history)
+
+
+def _remedy(problem: Problem, state: State, earlier: float, history: History) -> State:
+    """Damp, turn to policy iteration, or stop at what rounding allows, if the gap has stalled."""
+    gap = state.residual.gap
+    stalled = gap >= _STALLED * earlier
     can_improve = problem.allows(Phase.POLICY_ITERATION) and not state.policies_tried
     impatient = can_improve and problem.patience is not None and state.sweeps >= problem.patience
     if state.dampings and stalled and not impatient:
@@ -411,7 +419,7 @@ def _gap_before_window(state: State) -> float | None:
     return next((gap for sweeps, gap in reversed(state.history) if sweeps <= newest), None)
 
 
-def _window(state: State) -> tuple[tuple[int, float], ...]:
+def _window(state: State) -> History:
     """Return the history with the last gap added, less what is older than the window needs."""
     newest = state.sweeps - _WINDOW
     old = [place for place, (sweeps, _) in enumerate(state.history) if sweeps <= newest]
