@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from fmdp.elimination.backup import Backup
 from fmdp.elimination.ties import TIE_TOLERANCE, Ties
@@ -109,7 +109,7 @@ def start(problem: ExactProblem, state: State) -> State:
     tables = problem.tables
     assert isinstance(tables, FactoredMDP)
     unique = state.unique or always_reached(tables, problem.deadline.check) is not None
-    return solver.start(problem, replace(state, unique=unique))
+    return solver.start(problem, state._replace(unique=unique))
 
 
 def prove_unique(problem: ExactProblem, state: State) -> State:
@@ -194,8 +194,8 @@ def polish(problem: ExactProblem, state: State) -> State:
     if not state.policies_tried:
         state = _polished(problem, state)
     if state.solved_by_policies or state.accelerated or state.unique:
-        return replace(state, phase=Phase.DONE)
-    return replace(state, phase=Phase.EXTEND, bias=state.h)
+        return state._replace(phase=Phase.DONE)
+    return state._replace(phase=Phase.EXTEND, bias=state.h)
 
 
 def _polished(problem: ExactProblem, state: State) -> State:
@@ -212,13 +212,13 @@ def _polished(problem: ExactProblem, state: State) -> State:
     if solution is None or solution.differ is not None:
         return state
     low, high = solution.bounds
-    state = replace(state, upper=min(state.upper, high))
+    state = state._replace(upper=min(state.upper, high))
     if state.upper - low > tolerance or solution.h is None or not solution.unique_bias:
         return state
-    return replace(state, h=solution.h, lower=low, solution=solution, solved_by_policies=True)
+    return state._replace(h=solution.h, lower=low, solution=solution, solved_by_policies=True)
 
 
 def extend(problem: ExactProblem, state: State) -> State:
     """Sweep on where the bias is not unique: there the limit of the sweeps defines it."""
     bias, error = extended_bias(problem.backup, state, problem.limits.deadline)
-    return replace(state, phase=Phase.DONE, bias=bias, span_error=error)
+    return state._replace(phase=Phase.DONE, bias=bias, span_error=error)

@@ -14,8 +14,6 @@ Cost: a linear system over the states for each policy, and one or two policies.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -91,8 +89,7 @@ def unique_bias(
             continue
         if residual.upper - residual.lower > _NARROW * tolerance:
             return None  # h is so large that the bounds would report the engine's rounding
-        return replace(
-            state,
+        return state._replace(
             lower=residual.lower,
             upper=min(residual.upper, state.upper),
             h=inside,

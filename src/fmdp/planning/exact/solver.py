@@ -42,10 +42,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -139,9 +139,11 @@ class PolicySolution:
     """Whether all solutions of the optimality equation are equal up to a constant."""
 
 
-@dataclass(frozen=True, eq=False)
-class State:
+class State(NamedTuple):
     """Everything that is known at one point of a solution.
+
+    A named tuple, since learners make thousands of small plans and a frozen dataclass takes several
+    times as long to copy.
 
     Arrays are workspaces of the run and change in place.  A phase that writes to h is entered with
     `whole` false, so that h and new are never taken for a pair when Ctrl-C has separated them.
@@ -158,7 +160,7 @@ class State:
     seconds_per_sweep: float = 0.0
     whole: bool = False
     """Whether new is L h."""
-    residual: Residual = field(default=Residual(-np.inf, np.inf, 0.0))
+    residual: Residual = Residual(-np.inf, np.inf, 0.0)
     """Of the last whole sweep."""
     damping: float = 1.0
     dampings: tuple[float, ...] = ()
@@ -277,11 +279,11 @@ def solve(problem: Problem, state: State) -> State:
             try:
                 state = problem.phases[state.phase](problem, state)
             except KeyboardInterrupt:
-                state = replace(state, status=Status.INTERRUPTED, phase=Phase.DONE)
+                state = state._replace(status=Status.INTERRUPTED, phase=Phase.DONE)
             except TimeUp:
                 met = state.status is Status.CONVERGED
                 status = Status.CONVERGED if met else Status.TIME_LIMIT
-                state = replace(state, status=status, phase=Phase.DONE)
+                state = state._replace(status=status, phase=Phase.DONE)
     finally:
         backup.deadline = None
     return state
@@ -291,8 +293,7 @@ def start(problem: Problem, state: State) -> State:
     """Turn acceleration on if there is memory for it."""
     acceleration = acceleration_for(problem.backup)
     used = acceleration is not None
-    return replace(
-        state,
+    return state._replace(
         phase=Phase.ITERATE,
         acceleration=acceleration,
         accelerating=used,
@@ -337,8 +338,7 @@ def iterate(problem: Problem, state: State) -> State:
         following, status = Phase.PROVE_UNIQUE, state.status
     else:
         following, status = _after_sweeps(problem, sweeps, met, (now - begun) / made)
-    return replace(
-        state,
+    return state._replace(
         phase=following,
         status=status,
         sweeps=sweeps,
@@ -380,7 +380,7 @@ def after_proof(problem: Problem, state: State, proved: bool, sweeps: int) -> St
     met = proved and _bounds_meet(problem, state.residual)
     phase, status = _after_sweeps(problem, total, met, state.seconds_per_sweep)
     outcome = Uniqueness.PROVED if proved else Uniqueness.NOT_PROVED
-    return replace(state, phase=phase, status=status, sweeps=total, uniqueness=outcome)
+    return state._replace(phase=phase, status=status, sweeps=total, uniqueness=outcome)
 
 
 def diagnose(problem: Problem, state: State) -> State:
@@ -407,9 +407,9 @@ def _remedy(problem: Problem, state: State, earlier: float, history: History) ->
     if state.dampings and stalled and not impatient:
         return _damp(problem, state)
     if can_improve and (impatient or (not state.dampings and gap >= _SLOW * earlier)):
-        return replace(state, phase=Phase.POLICY_ITERATION, whole=False, history=history)
+        return state._replace(phase=Phase.POLICY_ITERATION, whole=False, history=history)
     if not state.dampings and stalled and gap <= _NOISE * state.slack:
-        return replace(state, phase=Phase.DONE, status=Status.PRECISION_LIMIT)
+        return state._replace(phase=Phase.DONE, status=Status.PRECISION_LIMIT)
     return _go_on(state, history=history)
 
 
@@ -427,13 +427,12 @@ def _window(state: State) -> History:
 
 
 def _go_on(state: State, **changes: Any) -> State:
-    return replace(state, phase=Phase.ACCELERATE, whole=False, **changes)
+    return state._replace(phase=Phase.ACCELERATE, whole=False, **changes)
 
 
 def _restart_without_acceleration(state: State) -> State:
     """Sweep from zero again: of the accelerated sweeps only the bounds are kept."""
-    return replace(
-        state,
+    return state._replace(
         phase=Phase.RESTART,
         restart_at=0.0,
         whole=False,
@@ -446,10 +445,10 @@ def _restart_without_acceleration(state: State) -> State:
 
 def _damp(problem: Problem, state: State) -> State:
     damping, *rest = state.dampings
-    damped = replace(state, damping=damping, dampings=tuple(rest), history=())
+    damped = state._replace(damping=damping, dampings=tuple(rest), history=())
     if not problem.cold:
         return _go_on(damped)
-    return replace(damped, phase=Phase.RESTART, restart_at=0.0, whole=False)
+    return damped._replace(phase=Phase.RESTART, restart_at=0.0, whole=False)
 
 
 def accelerate(problem: Problem, state: State) -> State:
@@ -463,41 +462,41 @@ def accelerate(problem: Problem, state: State) -> State:
         problem.operator.advance(h, state.new, pace)
     if problem.discount != 1.0 and residual.slack > _COSTLY * problem.tolerance:
         h -= 0.5 * (h.min() + h.max())  # the bounds do not change
-    return replace(state, phase=Phase.ITERATE)
+    return state._replace(phase=Phase.ITERATE)
 
 
 def restart(problem: Problem, state: State) -> State:
     """Set h to where the sweeps begin again."""
     state.h[:] = state.restart_at
-    return replace(state, phase=Phase.ITERATE)
+    return state._replace(phase=Phase.ITERATE)
 
 
 def after_policy_iteration(
     problem: Problem, state: State, solution: PolicySolution | None
 ) -> State:
     """Return the state with what policy iteration found; without a result the sweeps go on."""
-    state = replace(state, policies_tried=True)
+    state = state._replace(policies_tried=True)
     if solution is not None and problem.discount != 1.0:
         narrower = solution.bounds[1] - solution.bounds[0] < state.upper - state.lower
         solution = solution if narrower else None
     if solution is None:
         return _go_on(state)
     if solution.start is not None:
-        return replace(state, phase=Phase.RESTART, restart_at=solution.start, history=())
-    state = replace(state, phase=Phase.DONE, solution=solution)
+        return state._replace(phase=Phase.RESTART, restart_at=solution.start, history=())
+    state = state._replace(phase=Phase.DONE, solution=solution)
     if solution.differ is not None:
         lower, upper = solution.differ
-        return replace(state, status=Status.MULTICHAIN, lower=lower, upper=upper)
+        return state._replace(status=Status.MULTICHAIN, lower=lower, upper=upper)
     if solution.h is not None:
         state.h[:] = solution.h
     # The lower bound is that of the policy that was found with it.
     best_upper = state.upper if problem.discount == 1.0 else np.inf
     lower, upper = solution.bounds[0], min(best_upper, solution.bounds[1])
     if solution.discounted:
-        return replace(state, status=Status.DISCOUNTED, lower=lower, upper=upper)
+        return state._replace(status=Status.DISCOUNTED, lower=lower, upper=upper)
     precise = upper - lower <= problem.tolerance
     status = Status.CONVERGED if precise else Status.PRECISION_LIMIT
-    return replace(state, status=status, lower=lower, upper=upper, solved_by_policies=True)
+    return state._replace(status=status, lower=lower, upper=upper, solved_by_policies=True)
 
 
 VALUE_ITERATION: Mapping[Phase, PhaseFunction] = {
