@@ -134,7 +134,7 @@ def test_what_people_read(compared: Path, run: Runner) -> None:
     (left_out,) = rows(compared / "report" / "left-out.csv")
     assert left_out["label"] == "ucrl2"
     page = (compared / "report" / "index.html").read_text()
-    assert "Who is ahead" in page
+    assert ">Standings</h2>" in page
     assert "ucrl2 on circle:14: learner ucrl2 is flat" in page
 
 
@@ -238,7 +238,7 @@ def test_where_nobody_fits_it_is_refused(
     tmp_path: Path, run: Runner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The optimal policy and random actions alone are no comparison."""
-    monkeypatch.setattr("fmdp.experiments.comparison.why_not", lambda learner, model: (
+    monkeypatch.setattr("fmdp.experiments.comparison.incompatibility", lambda learner, model: (
         None if learner.role in ("upper", "lower") else f"{learner.owner()} cannot"
     ))  # fmt: skip
     assert "no learner fits: default on circle:3, for one: learner default cannot" in refused(

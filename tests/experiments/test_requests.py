@@ -272,7 +272,7 @@ def test_a_damaged_run_of_version_3_stays_damaged(load: Load, tmp_path: Path) ->
     key, *_ = sweep(load(RULE), out, 2).runs_table()["key"]
     as_version_3(out / FILE_NAME)
     with closing(sqlite3.connect(out / FILE_NAME, isolation_level=None)) as connection:
-        schema.unseal(connection)
+        schema.remove_triggers(connection)
         connection.execute(
             "UPDATE measures SET value = 0.5 WHERE run = ? AND name = 'gain'", (key,)
         )

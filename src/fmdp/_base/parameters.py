@@ -65,6 +65,9 @@ class Parameter(ABC):
     meaning: str
     only_with: tuple[str, tuple[Any, ...]] | None = field(default=None, kw_only=True)
     """(another parameter, its values with which this one is used); None: always."""
+    unkeyed: tuple[Any, ...] = field(default=(), kw_only=True)
+    """Values that the keys of stored runs omit. A setting that is added later states here the value
+    that means the earlier behaviour, so that runs stored before keep their keys."""
 
     kind: ClassVar[str]
 

@@ -62,7 +62,8 @@ def setting(
         (a tuple of pairs of ints; as text parent>child joined by '+').
     **limits
         Limits of the kind: low, high, low_open, high_open for numbers, choices for words; and
-        only_with=(other, values), the values of another setting with which this one is used.
+        only_with=(other, values), the values of another setting with which this one is used;
+        unkeyed=values, those that the keys of stored runs omit.
 
     Returns
     -------

@@ -24,7 +24,7 @@ from fmdp.errors import printable
 if TYPE_CHECKING:
     from fmdp.experiments.spec import Spec
     from fmdp.experiments.standings import Overall, Standing
-    from fmdp.experiments.sweep import Summary
+    from fmdp.experiments.sweep import SweepSummary
     from fmdp.reports.report import Report
 
 MOST_TABLES = 6
@@ -128,8 +128,8 @@ def print_setup(spec: Spec) -> None:
         print_people(table(("does not fit", "problem", "why"), left_out))
 
 
-def as_json(spec: Spec, summary: Summary, written: Report) -> dict[str, Any]:
-    from fmdp.reports.standings import by_problem, first_of, ranked, verdict
+def as_json(spec: Spec, summary: SweepSummary, written: Report) -> dict[str, Any]:
+    from fmdp.experiments.standings import by_problem, first_of, ranked
 
     standings = written.runs.standings
     return {
@@ -151,7 +151,7 @@ def as_json(spec: Spec, summary: Summary, written: Report) -> dict[str, Any]:
                 "problem": name,
                 "labels": [winner.label for winner in first_of(ranking)],
                 "median": next((winner.median for winner in first_of(ranking)), None),
-                "finding": verdict(ranking, written.analysis),
+                "finding": written.analysis.verdict_on_first(ranking),
             }
             for (name, _), ranking in by_problem(standings).items()
         ],
@@ -167,7 +167,7 @@ def as_json(spec: Spec, summary: Summary, written: Report) -> dict[str, Any]:
 
 def print_standings(written: Report) -> None:
     """Print one table (or line, if there are many) per problem, then all problems together."""
-    from fmdp.reports.standings import by_problem, ranked
+    from fmdp.experiments.standings import by_problem, ranked
 
     problems = by_problem(written.runs.standings)
     if len(problems) <= MOST_TABLES:
@@ -185,30 +185,30 @@ def print_standings(written: Report) -> None:
 
 
 def print_problem(ranking: Sequence[Standing]) -> None:
-    from fmdp.reports.cells import MEASURES
-    from fmdp.reports.standings import mean_text, number_text, per_step, ratio_text
+    from fmdp.experiments.measures import title_of
+    from fmdp.reports.wording import mean_text, number_text, per_step, ratio_text
 
     first = ranking[0]
     clock = "processor time" if first.clock == "processor" else "wall clock time"
     print(
-        f"{printable(first.problem)}: {MEASURES[first.measure]} after {first.steps:,} steps, "
+        f"{printable(first.problem)}: {title_of(first.measure)} after {first.steps:,} steps, "
         f"{clock} per step"
     )
     rows = [
         (
-            "" if one.place is None else str(one.place),
-            one.label,
-            number_text(one.median),
-            mean_text(one),
-            number_text(one.worst),
-            f"{number_text(one.lower_quartile)} to {number_text(one.upper_quartile)}",
-            ratio_text(one.ratio),
-            per_step(one.seconds_per_step),
-            "-" if one.planner_calls is None else f"{one.planner_calls:,.0f}",
-            "-" if one.unconverged_plans is None else f"{one.unconverged_plans:,}",
-            str(one.runs),
+            "" if standing.place is None else str(standing.place),
+            standing.label,
+            number_text(standing.median),
+            mean_text(standing),
+            number_text(standing.worst),
+            f"{number_text(standing.lower_quartile)} to {number_text(standing.upper_quartile)}",
+            ratio_text(standing.ratio),
+            per_step(standing.seconds_per_step),
+            "-" if standing.planner_calls is None else f"{standing.planner_calls:,.0f}",
+            "-" if standing.unconverged_plans is None else f"{standing.unconverged_plans:,}",
+            str(standing.runs),
         )
-        for one in ranking
+        for standing in ranking
     ]
     heads = (
         "",
@@ -228,25 +228,28 @@ def print_problem(ranking: Sequence[Standing]) -> None:
 
 def print_winners(written: Report) -> None:
     """Print the best and the second-best learner of each problem."""
-    from fmdp.reports.cells import MEASURES
-    from fmdp.reports.standings import by_problem, mean_text, number_text, verdict
+    from fmdp.experiments.measures import title_of
+    from fmdp.experiments.standings import by_problem
+    from fmdp.reports.wording import mean_text, number_text
 
     rows = []
     for (name, _), ranking in by_problem(written.runs.standings).items():
-        learners = [one for one in ranking if one.role == "learner"]
+        learners = [standing for standing in ranking if standing.role == "learner"]
         best = [
-            f"{one.label} {number_text(one.median)} ({mean_text(one)}, {number_text(one.worst)})"
-            for one in learners[:2]
+            f"{standing.label} {number_text(standing.median)} "
+            f"({mean_text(standing)}, {number_text(standing.worst)})"
+            for standing in learners[:2]
         ]
-        what = MEASURES[ranking[0].measure]
-        rows.append((name, what, *(*best, "-", "-")[:2], verdict(ranking, written.analysis)))
+        what = title_of(ranking[0].measure)
+        finding = written.analysis.verdict_on_first(ranking)
+        rows.append((name, what, *(*best, "-", "-")[:2], finding))
     heads = ("problem", "median (mean, worst run) of", "lowest", "second", "on the same seeds")
     print_people(table(heads, rows))
     print("standings.csv has every learner on every problem")
 
 
 def print_overall(rows: Sequence[Overall], of: int) -> None:
-    from fmdp.reports.standings import per_step, ratio_text
+    from fmdp.reports.wording import per_step, ratio_text
 
     print("all problems: median divided by that of the best learner, geometric mean and largest")
     print_people(
@@ -254,14 +257,14 @@ def print_overall(rows: Sequence[Overall], of: int) -> None:
             ("learner", "problems", "first on", "mean", "largest", "per step"),
             [
                 (
-                    one.label,
-                    f"{one.problems} of {of}",
-                    str(one.wins) if one.role == "learner" else "",
-                    ratio_text(one.ratio_mean),
-                    ratio_text(one.ratio_largest),
-                    per_step(one.seconds_per_step),
+                    row.label,
+                    f"{row.problems} of {of}",
+                    str(row.wins) if row.role == "learner" else "",
+                    ratio_text(row.ratio_mean),
+                    ratio_text(row.ratio_largest),
+                    per_step(row.seconds_per_step),
                 )
-                for one in rows
+                for row in rows
             ],
             right=("problems", "first on", "mean", "largest", "per step"),
         )

@@ -215,7 +215,7 @@ PLANNER_OPTIONS = (
 ROBUST = PlannerOption(
     "robust", "intervals", "", "exact: plan for the worst case within the model's intervals."
 )
-"""A flag that stands for `intervals=robust`; learners have no use for it."""
+"""A flag for `intervals=robust`, which learners do not need."""
 
 _PANEL: dict[str, Any] = {"show_default": False, "rich_help_panel": "Planner"}
 _SIGNATURE = {
@@ -285,7 +285,7 @@ def with_planner_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def bytes_of(text: str) -> int:
-    """Return the number of bytes that a text such as "500M" stands for."""
+    """Return the number of bytes of a text such as "500M"."""
     try:
         count: int = Bytes("memory_limit", REQUIRED, "", low=1).parse(text, "the planner")
     except InvalidParameter:

@@ -15,8 +15,8 @@ from fmdp.cli.signals import say
 from fmdp.errors import printable
 
 if TYPE_CHECKING:
+    from fmdp.experiments.statistics import SampleSummary
     from fmdp.reports.report import Report
-    from fmdp.reports.statistics import Summary
 
 # Largest table that is printed; the page and cells.csv have every row.
 MOST_ROWS = 40
@@ -74,7 +74,7 @@ def as_json(written: Report) -> dict[str, Any]:
     }
 
 
-def _summary(summary: Summary | None) -> dict[str, Any] | None:
+def _summary(summary: SampleSummary | None) -> dict[str, Any] | None:
     if summary is None:
         return None
     return {
@@ -89,7 +89,7 @@ def _summary(summary: Summary | None) -> dict[str, Any] | None:
 
 
 def print_report(written: Report) -> None:
-    from fmdp.reports.cells import MEASURES
+    from fmdp.experiments.measures import title_of
 
     names = [problem.name for problem in written.runs.problems]
     for number, measure in enumerate(written.runs.measures):
@@ -100,7 +100,7 @@ def print_report(written: Report) -> None:
         }
         if number:
             print()
-        print(f"{MEASURES[measure]} after the last step: median (mean, worst run)")
+        print(f"{title_of(measure)} after the last step: median (mean, worst run)")
         if len(names) <= MOST_COLUMNS:
             print_across(summaries, names)
         else:
@@ -114,7 +114,7 @@ def print_report(written: Report) -> None:
     print(f"\npage    {printable(str(written.page))}\nfiles   {beside}")
 
 
-def print_across(summaries: Mapping[tuple[str, str], Summary], names: Sequence[str]) -> None:
+def print_across(summaries: Mapping[tuple[str, str], SampleSummary], names: Sequence[str]) -> None:
     """Print one row per learner and one column per problem."""
     labels = list(dict.fromkeys(label for label, _ in summaries))
     rows = [
@@ -125,7 +125,7 @@ def print_across(summaries: Mapping[tuple[str, str], Summary], names: Sequence[s
     print_rest(len(labels))
 
 
-def print_down(summaries: Mapping[tuple[str, str], Summary]) -> None:
+def print_down(summaries: Mapping[tuple[str, str], SampleSummary]) -> None:
     """Print one row per problem and learner, for more problems than fit on a terminal."""
     rows = [(name, label, short(summary)) for (label, name), summary in summaries.items()]
     rows.sort(key=lambda row: row[0])
@@ -138,7 +138,7 @@ def print_rest(count: int) -> None:
         print(f"... {count - MOST_ROWS:,} more rows in cells.csv")
 
 
-def short(summary: Summary | None) -> str:
+def short(summary: SampleSummary | None) -> str:
     if summary is None:
         return "-"
     form = ",.0f" if abs(summary.median) + abs(summary.worst) < 1e15 else ".3g"

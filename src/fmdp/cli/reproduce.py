@@ -56,7 +56,7 @@ def reproduce(
     print_report(written)
     print()
     print_summary(summary, retried=True)
-    from fmdp.experiments.news import duration
+    from fmdp.experiments.progress import duration
 
     print(f"total  {duration(time.perf_counter() - started)}")
     status = max(status, warn_of_figures(written))

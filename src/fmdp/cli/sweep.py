@@ -16,7 +16,7 @@ from fmdp.errors import InvalidParameter
 if TYPE_CHECKING:
     from fmdp.experiments.executors import Workers
     from fmdp.experiments.spec import Spec
-    from fmdp.experiments.sweep import Summary
+    from fmdp.experiments.sweep import SweepSummary
 
 # Errors of failed runs that are printed; the store has all.
 _MOST_ERRORS = 5
@@ -63,13 +63,15 @@ def make_workers(workers: int | None, dask: str | None = None) -> Workers:
     return Processes(workers) if dask is None else Dask(dask)
 
 
-def run_spec(spec: Spec, out: Path, workers: Workers, *, retry_failed: bool = False) -> Summary:
+def run_spec(
+    spec: Spec, out: Path, workers: Workers, *, retry_failed: bool = False
+) -> SweepSummary:
     """Run what is missing, with progress; Ctrl-C prints how to continue."""
-    from fmdp.experiments.news import line_of
+    from fmdp.experiments.progress import progress_line
     from fmdp.experiments.sweep import run_sweep
 
     try:
-        with progress(spec.name, line_of) as report:
+        with progress(spec.name, progress_line) as report:
             return run_sweep(
                 spec, out, workers=workers, retry_failed=retry_failed, progress=report, waiting=say
             )
@@ -79,8 +81,8 @@ def run_spec(spec: Spec, out: Path, workers: Workers, *, retry_failed: bool = Fa
         ) from None
 
 
-def print_summary(summary: Summary, retried: bool) -> None:
-    from fmdp.experiments.news import duration
+def print_summary(summary: SweepSummary, retried: bool) -> None:
+    from fmdp.experiments.progress import duration
 
     runs = f"{summary.total} runs: {summary.done} done, {summary.failed} failed"
     if summary.already:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
 import pytest
 from oracle import average_lp, basis_matrix, discounted_lp
 
+from fmdp._base.deadlines import Deadline
 from fmdp.planning.alp import ALP, PreparedALP
 from fmdp.planning.alp.bases import chains
 from fmdp.planning.alp.constraints import BellmanConstraints
@@ -101,7 +100,7 @@ def test_limits_leave_a_bound() -> None:
     best = InteriorCuttingPlanes().solve(program, Monitor()).objective
     for monitor, status in (
         (Monitor(iterations=2), Status.ITERATION_LIMIT),
-        (Monitor(deadline=time.monotonic() - 1.0), Status.TIME_LIMIT),
+        (Monitor(deadline=Deadline.after(-1.0)), Status.TIME_LIMIT),
     ):
         short = InteriorCuttingPlanes().solve(program, monitor)
         assert short.status is status

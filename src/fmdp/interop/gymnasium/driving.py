@@ -269,7 +269,7 @@ class _Ride:
         if len(paid) != s.l:
             raise InvalidParameter(
                 f"step {self.steps}: {len(paid)} rewards for {s.l} reward factors; give a function "
-                f"rewards(reward, info) that has one a factor"
+                f"rewards(reward, info) that has one per factor"
             )
         for k, (value, (lo, hi)) in enumerate(zip(paid, s.reward_ranges, strict=True)):
             if not lo <= value <= hi:

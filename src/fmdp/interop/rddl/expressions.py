@@ -69,13 +69,13 @@ def atom(name: str) -> Node:
 
 def _truth(value: Constant) -> bool:
     if isinstance(value, str):
-        raise InvalidModel(f"{value} stands where true or false must")
+        raise InvalidModel(f"{value} must be true or false")
     return bool(value)
 
 
 def _number(value: Constant) -> int | float:
     if isinstance(value, str):
-        raise InvalidModel(f"{value} stands where a number must")
+        raise InvalidModel(f"{value} must be a number")
     return int(value) if isinstance(value, bool) else value
 
 

@@ -29,6 +29,7 @@ class ALPSettings(Limited, TieBreaking, Planner):
         "share of the bound that the policy may miss before the basis stops growing",
         low=0.0,
         only_with=("basis", (SEARCHED,)),
+        unkeyed=(0.01,),
     )
     method: str = setting(
         "cuts",
@@ -41,6 +42,7 @@ class ALPSettings(Limited, TieBreaking, Planner):
         "reward: a program with small weights may have a better policy, and a larger objective",
         low=0.0,
         low_open=True,
+        unkeyed=(None,),
     )
     criterion: str = criterion_setting("discounted")
     discount: float = discount_setting()

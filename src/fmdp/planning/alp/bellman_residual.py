@@ -34,7 +34,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from fmdp._base.deadlines import Look, nothing
+from fmdp._base.deadlines import NEVER, Deadline
 from fmdp.elimination.network import FunctionTables, Network, choose_contexts
 from fmdp.model import FactoredMDP, OptimisticTables, Structure
 from fmdp.model.spaces import starts, strides, weighted_index
@@ -74,7 +74,7 @@ class BellmanResidual:
         memory_limit: int | None = None,
         maximised: bool = True,
         close_inside: bool = False,
-        look: Look = nothing,
+        deadline: Deadline = NEVER,
     ) -> None:
         """Prepare the network.
 
@@ -91,8 +91,8 @@ class BellmanResidual:
             False for tables that are only filled: then there is no network.
         memory_limit, close_inside
             As in `Network`.
-        look
-            Called between steps; may raise.
+        deadline
+            When to raise TimeUp.
         """
         self.structure = structure
         self.basis = basis
@@ -119,7 +119,14 @@ class BellmanResidual:
         self._classes: Mapping[int, Ints] = {}
         if model is not None or structure.alike is not None:
             self._classes = context_classes(
-                structure, model, basis, functions, contexts, self._prohibitions, self.sizes, look
+                structure,
+                model,
+                basis,
+                functions,
+                contexts,
+                self._prohibitions,
+                self.sizes,
+                deadline,
             )
         self.tables: FunctionTables
         if maximised:
@@ -130,11 +137,11 @@ class BellmanResidual:
                 classes=self._classes,
                 close_inside=close_inside,
                 memory_limit=memory_limit,
-                look=look,
+                look=deadline.check,
             )
         else:
             self.tables = FunctionTables(self.sizes, scopes, contexts, self._classes)
-        self._build(functions, look)
+        self._build(functions, deadline)
 
     # -- preparation --------------------------------------------------------------------------
 
@@ -150,7 +157,7 @@ class BellmanResidual:
             for q, block in enumerate(self.basis.blocks)
         ]
 
-    def _build(self, functions: Sequence[NetworkFunction], look: Look) -> None:
+    def _build(self, functions: Sequence[NetworkFunction], deadline: Deadline) -> None:
         structure, basis, tables = self.structure, self.basis, self.tables.functions
         self.columns: list[NDArray[np.int32]] = []
         """For each function, the basis functions that it depends on."""
@@ -178,7 +185,7 @@ class BellmanResidual:
         )
         self.coefficient_arrays = tuple(self.coefficients)
         """The same as a plain tuple, on which Numba dispatches faster."""
-        self._write_current(functions, positions, look)
+        self._write_current(functions, positions, deadline)
         forbidden = [
             tables[f].offset + np.flatnonzero(prohibition.table[self._rows(f, prohibition.scope)])
             for f, function in enumerate(functions)
@@ -187,7 +194,7 @@ class BellmanResidual:
         self._forbidden: Ints = np.concatenate([*forbidden, np.zeros(0)]).astype(np.int64)
         """Entries that a constraint forbids."""
         self.coefficients.constant[self._forbidden] = -np.inf
-        self._terms = self._make_terms(functions, positions, look)
+        self._terms = self._make_terms(functions, positions, deadline)
         self._tables = np.zeros(int(self._terms.table[-1]))
         self._rewards = np.zeros(structure.reward_starts[-1])
         self._rewards_at = np.array(structure.reward_starts[:-1], dtype=np.int64)
@@ -201,7 +208,7 @@ class BellmanResidual:
         self,
         functions: Sequence[NetworkFunction],
         positions: Sequence[Mapping[int, int]],
-        look: Look,
+        deadline: Deadline,
     ) -> None:
         """Write the coefficients of -w_b, which do not depend on tables."""
         for f, function in enumerate(functions):
@@ -209,7 +216,7 @@ class BellmanResidual:
             first = int(self.coefficients.first_coefficient[f])
             view = self.coefficients.current[first : first + math.prod(shape)].reshape(shape)
             for q in function.current:
-                look()
+                deadline.check()
                 block, place = self.basis.blocks[q], positions[f][q]
                 view[:, place : place + block.size] += block.values[self._rows(f, block.scope)]
 
@@ -217,7 +224,7 @@ class BellmanResidual:
         self,
         functions: Sequence[NetworkFunction],
         positions: Sequence[Mapping[int, int]],
-        look: Look,
+        deadline: Deadline,
     ) -> Terms:
         structure, blocks = self.structure, self.basis.blocks
         index: list[NDArray[np.int32]] = []
@@ -238,7 +245,7 @@ class BellmanResidual:
         factors: list[tuple[int, int]] = []
         back_factors = [0]
         for f, function in enumerate(functions):
-            look()
+            deadline.check()
             offset, entries = self.tables.functions[f].offset, self.tables.functions[f].entries
             for k in function.rewards:
                 at = add_index(f, structure.reward_scopes[k])

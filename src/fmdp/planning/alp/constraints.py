@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fmdp._base.compiled import njit
-from fmdp._base.deadlines import Look, nothing
+from fmdp._base.deadlines import NEVER, Deadline
 from fmdp.elimination import maxsum
 from fmdp.errors import InvalidParameter
 from fmdp.model.spaces import starts
@@ -120,7 +120,7 @@ class BellmanConstraints:
 
     # -- patterns --------------------------------------------------------------------------------
 
-    def emitted(self, look: Look = nothing) -> RowPattern:
+    def emitted(self, deadline: Deadline = NEVER) -> RowPattern:
         """Return every row of the elimination: one for each allowed joint assignment of each
         item."""
         schedule = self.network.schedule
@@ -128,7 +128,7 @@ class BellmanConstraints:
         for block, kind in enumerate(self.network.kinds):
             if kind not in ("up", "down", "close"):
                 continue
-            look()
+            deadline.check()
             joint = int(schedule.block_joint[block])
             items = slice(int(schedule.block_items[block]), int(schedule.block_items[block + 1]))
             first, end = schedule.block_inputs[block], schedule.block_inputs[block + 1]

@@ -290,7 +290,7 @@ class _Search:
     def round(self) -> Status | None:
         """Solve, cut and move the box once; return how the search has ended, or None."""
         program = self.program
-        outcome = self.solver.solve(seconds=self.monitor.remaining())
+        outcome = self.solver.solve(seconds=self.monitor.deadline.remaining())
         self.rounds += 1
         if outcome.status is LPStatus.TIME_LIMIT:
             return Status.TIME_LIMIT
@@ -321,7 +321,7 @@ class _Search:
         )
         if self.violation <= program.accuracy or len(self.owner) == before:
             return self.conclude(violations, binds)
-        if self.monitor.expired():
+        if self.monitor.deadline.expired():
             return Status.TIME_LIMIT
         if self.stabilised:
             self.move(violations, binds)

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fmdp.elimination.backup import TimeUp
+from fmdp._base.deadlines import TimeUp
 from fmdp.planning.alp.bellman_residual import BellmanResidual
 from fmdp.planning.alp.constraints import BellmanConstraints, RowPattern, restored_basis
 from fmdp.planning.alp.highs import INFINITY, HighsModel, LPStatus, SimplexBasis, stack
@@ -63,7 +63,7 @@ class FactoredProgram:
         try:
             self._load(program, families, monitor)
             outcome = self._solver.solve(
-                seconds=monitor.remaining(),
+                seconds=monitor.deadline.remaining(),
                 iterations=monitor.iterations,
                 interior=self._basis is None and self._solver.n_rows > INTERIOR_ROWS,
             )
@@ -94,7 +94,7 @@ class FactoredProgram:
         self, program: LinearProgram, families: Sequence[BellmanConstraints], monitor: Monitor
     ) -> None:
         if self._patterns is None:
-            self._patterns = [family.emitted(monitor.check) for family in families]
+            self._patterns = [family.emitted(monitor.deadline) for family in families]
         n = program.n_weights
         cost = np.zeros(program.n_columns)
         cost[: n + 1] = program.cost
@@ -105,13 +105,13 @@ class FactoredProgram:
         joining = [row for family in families if (row := family.joining_row()) is not None]
         rows = []
         for family, pattern in zip(families, self._patterns, strict=True):
-            monitor.check()
+            monitor.deadline.check()
             rows.append(family.rows(pattern))
-        monitor.check()
+        monitor.deadline.check()
         self._solver.load(cost, -free, free, stack([*joining, *rows]))
         if self._basis is not None:
             self._solver.set_basis(self._basis)
-        monitor.check()
+        monitor.deadline.check()
 
     def state(self) -> dict[str, NDArray[Any]]:
         return {} if self._basis is None else self._basis.arrays()

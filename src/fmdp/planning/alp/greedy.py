@@ -24,7 +24,7 @@ from typing import Any, ClassVar, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from fmdp._base.deadlines import Look, nothing
+from fmdp._base.deadlines import NEVER, Deadline
 from fmdp._base.memory import describe_count
 from fmdp._base.parameters import quoted
 from fmdp.elimination.network import Network
@@ -77,7 +77,7 @@ class QFunctions:
 class GreedyExtractor:
     """Extracts greedy policies from a Bellman residual; prepared once for its network."""
 
-    def __init__(self, residual: BellmanResidual, look: Look = nothing) -> None:
+    def __init__(self, residual: BellmanResidual, deadline: Deadline = NEVER) -> None:
         structure = residual.structure
         m, n_actions = structure.m, len(structure.action_sizes)
         first_target = m + n_actions
@@ -97,7 +97,7 @@ class GreedyExtractor:
         decision_scopes: list[Scope] = []
         special: list[tuple[Ints, Ints]] = []
         for table in tables:
-            look()
+            deadline.check()
             states = sorted(v for v in table.variables if v < m)
             chosen = sorted((v for v in table.variables if v in number), key=lambda v: number[v])
             hidden = [v for v in table.variables if v >= first_target and v not in number]

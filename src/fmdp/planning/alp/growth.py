@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fmdp.elimination.backup import TimeUp
+from fmdp._base.deadlines import Deadline, TimeUp
 from fmdp.errors import TooLarge
 from fmdp.model import FactoredMDP, Structure
 from fmdp.model.structure import Scope
@@ -94,6 +94,7 @@ class _BasisGrowth:
         self.structure: Structure = model.structure
         self.progress = progress
         self.started = time.perf_counter()
+        self.deadline = Deadline.after(settings.max_seconds)
         self.best: _Candidate | None = None
         self.leading: list[_Candidate] = []
         """The best few candidates, best first."""
@@ -131,13 +132,13 @@ class _BasisGrowth:
         scopes = first_scopes(self.structure, self.symmetry)
         while True:
             errors = self.solve(scopes)
-            if self.failed is None and errors is None and self.seconds_left() == 0.0:
+            if self.failed is None and errors is None and self.deadline.expired():
                 return "time"
             if self.failed is not None or errors is None:
                 return _FAILURES.get(self.failed or Status.PRECISION_LIMIT, "precision")
             if self.bound - self.best_gain() <= self.settings.gap * abs(self.bound):
                 return "gap"
-            if self.seconds_left() == 0.0:
+            if self.deadline.expired():
                 return "time"
             grown = grown_scopes(self.structure, scopes, *errors, self.symmetry)
             if grown is None:
@@ -147,16 +148,6 @@ class _BasisGrowth:
 
     def best_gain(self) -> float:
         return -math.inf if self.best is None else self.best.gain
-
-    def seconds_left(self) -> float | None:
-        if self.settings.max_seconds is None:
-            return None
-        return max(self.settings.max_seconds - (time.perf_counter() - self.started), 0.0)
-
-    def check_clock(self) -> None:
-        """Raise TimeUp if no time is left."""
-        if self.seconds_left() == 0.0:
-            raise TimeUp
 
     def solve(self, scopes: tuple[Scope, ...]) -> tuple[Ints, Floats] | None:
         """Solve both programs over these scopes.
@@ -175,7 +166,7 @@ class _BasisGrowth:
         if plan.status is not Status.CONVERGED or settings.criterion != "discounted":
             return errors
         if prepared.basis.size <= MOST_WEIGHTS:
-            tight = prepared.tightest(self.model, self.progress, self.seconds_left())
+            tight = prepared.tightest(self.model, self.progress, self.deadline)
             average = replace(settings, criterion="average", weight_cap=None)
             errors = self.consider(tight, average, scopes, prepared.basis.size) or errors
             self.tight = tight.stats.get("weights")
@@ -191,7 +182,7 @@ class _BasisGrowth:
         """Add candidates from the same program with caps on the weights. Their failures count only
         if the user or the clock has stopped them."""
         for share in _CAPS:
-            if largest == 0.0 or self.seconds_left() == 0.0:
+            if largest == 0.0 or self.deadline.expired():
                 return
             capped = replace(settings, weight_cap=share * largest)
             prepared = self.prepared(capped)
@@ -225,7 +216,7 @@ class _BasisGrowth:
 
     def prepared(self, settings: ALPSettings) -> PreparedALP:
         """Prepare a program for the remaining time."""
-        left = self.seconds_left()
+        left = self.deadline.remaining()
         if left is not None:
             settings = replace(settings, max_seconds=max(left, 1e-3))
         return PreparedALP(
@@ -293,7 +284,7 @@ class _BasisGrowth:
             steps = _LONGER * _STEPS
             try:
                 _, gain = simulated_gain(
-                    self.model, plan.policy, basis, weights, steps, generator, self.check_clock
+                    self.model, plan.policy, basis, weights, steps, generator, self.deadline
                 )
             except TimeUp:
                 return
@@ -313,7 +304,7 @@ class _BasisGrowth:
         exactly = self.judged_kind == "exact"
         steps = _VISITS if exactly else _STEPS
         visited, gain = simulated_gain(
-            self.model, plan.policy, basis, weights, steps, generator, self.check_clock
+            self.model, plan.policy, basis, weights, steps, generator, self.deadline
         )
         if exactly:
             exact = evaluate_exactly(

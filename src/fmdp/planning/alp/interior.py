@@ -21,7 +21,7 @@ from numpy.linalg import LinAlgError
 from fmdp.planning.alp.constraints import Ints
 from fmdp.planning.alp.program import Floats, LinearProgram, Monitor, ProgramSolution
 from fmdp.planning.status import Status
-from fmdp.planning.tabular.dense import one_thread
+from fmdp.planning.tabular.linear_systems import one_thread
 
 ROWS_PER_WEIGHT = 4
 """Cuts per weight above which idle ones are dropped: a Newton step costs time in proportion."""
@@ -125,7 +125,7 @@ class _Search:
         try:
             self.begin()
             while rounds < (monitor.iterations or _ROUNDS):
-                if monitor.expired():
+                if monitor.deadline.expired():
                     status = Status.TIME_LIMIT
                     break
                 rounds += 1
@@ -163,7 +163,7 @@ class _Search:
         points = [high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)]
         merits = [self.value(point * equal) for point in points]
         for _ in range(_LINE_STEPS):
-            if self.monitor.expired():
+            if self.monitor.deadline.expired():
                 break
             if merits[0] < merits[1]:
                 high = points[1]
@@ -291,7 +291,7 @@ class _Search:
             off = np.concatenate([self.centre - x[:n], x[:n] - self.centre]) - self.radius + t
             complement = float(s @ y + t @ z)
             error = np.abs(rest) @ np.maximum(np.abs(x), 1.0) + y @ np.abs(missing)
-            if complement + error < precision or self.monitor.expired():
+            if complement + error < precision or self.monitor.deadline.expired():
                 break
             mu = complement / (len(b) + 2 * n)
             newton = _Newton(a, (s, y), (t, z), rest, missing, off)

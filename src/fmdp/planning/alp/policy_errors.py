@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 from numpy.typing import NDArray
 
+from fmdp._base.deadlines import NEVER, Deadline
 from fmdp.model import FactoredMDP, Structure
 from fmdp.model.spaces import strides
 from fmdp.model.structure import Scope
@@ -65,21 +64,21 @@ def simulated_gain(
     weights: Floats,
     steps: int,
     generator: np.random.Generator,
-    look: Callable[[], None] = lambda: None,
+    deadline: Deadline = NEVER,
 ) -> tuple[Ints, float]:
     """Return states that the policy visits in some chains from the initial state, and the mean of
     R + P h_w - h_w over them.
 
     The mean estimates the gain of the policy, to compare policies. It has no interval, and if
-    chains mix slowly it describes the neighbourhood of the initial state. `look` is called at every
-    step, and may raise.
+    chains mix slowly it describes the neighbourhood of the initial state. TimeUp is raised
+    when the deadline passes.
     """
     structure = model.structure
     states = np.tile(np.array(model.initial_state, dtype=np.int64), (_CHAINS, 1))
     visited, taken = [], []
     variables, strides_of, first_row, cumulative = _sampling_tables(model)
     for step in range(_BURN_IN + steps):
-        look()
+        deadline.check()
         actions = actions_at(policy, states)
         if step >= _BURN_IN and step % _STRIDE == 0:
             visited.append(states)

@@ -10,15 +10,13 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fmdp._base.deadlines import Look, nothing
+from fmdp._base.deadlines import NEVER, Deadline, TimeUp
 from fmdp._base.parameters import quoted
-from fmdp.elimination.backup import TimeUp, check_clock
 from fmdp.elimination.ties import Ties
 from fmdp.errors import InvalidParameter
 from fmdp.model import FactoredMDP, OptimisticTables, Structure
@@ -113,12 +111,12 @@ class PreparedALP:
             )
         settings = self.settings
         started = time.perf_counter() if started is None else started
-        deadline = deadline_of(settings.max_seconds, started)
+        deadline = Deadline(deadline_of(settings.max_seconds, started))
         kind = "optimistic" if isinstance(tables, OptimisticTables) else "plain"
         try:
-            program = self.program_for(kind, partial(check_clock, deadline))
+            program = self.program_for(kind, deadline)
             program.residual.load(self._reduced(tables))
-            check_clock(deadline)
+            deadline.check()
             monitor = self._monitor(program, deadline, progress)
             solution = program.run(monitor, hurried=not describe)
             plan = self._plan(program, solution, describe, started, deadline, ties=ties)
@@ -133,13 +131,12 @@ class PreparedALP:
         self,
         tables: FactoredMDP,
         progress: Progress | None = None,
-        seconds: float | None = None,
+        deadline: Deadline = NEVER,
     ) -> Plan:
         """Return the plan whose weights have the least `gain_upper`: the first stage of the average
         criterion. Call it after a described `solve` of the same tables."""
-        settings, started = self.settings, time.perf_counter()
-        deadline = deadline_of(settings.max_seconds if seconds is None else seconds, started)
-        program = self.program_for("plain", partial(check_clock, deadline))
+        started = time.perf_counter()
+        program = self.program_for("plain", deadline)
         solution = program.run_average(self._monitor(program, deadline, progress))
         return self._plan(program, solution, True, started, deadline, discount=1.0)
 
@@ -154,8 +151,8 @@ class PreparedALP:
         for block in self.basis.blocks:
             if block.scope in begin:
                 weights[block.columns] = begin[block.scope]
-        deadline = deadline_of(self.settings.max_seconds, time.perf_counter())
-        program = self.program_for("plain", partial(check_clock, deadline))
+        deadline = Deadline.after(self.settings.max_seconds)
+        program = self.program_for("plain", deadline)
         residual = program.residual
         residual.load(self._reduced(tables))
         monitor = Monitor(iterations=rounds, deadline=deadline, unit=residual.unit)
@@ -166,7 +163,7 @@ class PreparedALP:
             raise KeyboardInterrupt
         return residual.largest(solution.x[:-1], 1.0) * residual.unit
 
-    def program_for(self, kind: str, look: Look = nothing) -> StagedProgram:
+    def program_for(self, kind: str, deadline: Deadline = NEVER) -> StagedProgram:
         """Return the program for a kind of tables, built on first use."""
         if kind not in self._programs:
             settings = self.settings
@@ -183,9 +180,9 @@ class PreparedALP:
                 model=None if optimistic else share_for,
                 memory_limit=settings.memory_limit,
                 close_inside=self._symmetry is not None,
-                look=look,
+                deadline=deadline,
             )
-            program = StagedProgram(settings, residual, self._relevance, look, self._dense)
+            program = StagedProgram(settings, residual, self._relevance, deadline, self._dense)
             program.restore(under(f"{kind}.", self._warm))
             self._programs[kind] = program
         return self._programs[kind]
@@ -194,7 +191,7 @@ class PreparedALP:
         return tables if self._symmetry is None else self._symmetry.reduced
 
     def _monitor(
-        self, program: StagedProgram, deadline: float | None, progress: Progress | None
+        self, program: StagedProgram, deadline: Deadline, progress: Progress | None
     ) -> Monitor:
         return Monitor(
             iterations=self.settings.max_iterations,
@@ -209,7 +206,7 @@ class PreparedALP:
         solution: StagedSolution,
         describe: bool,
         started: float,
-        deadline: float | None,
+        deadline: Deadline,
         discount: float | None = None,
         ties: Ties | None = None,
     ) -> Plan:
@@ -220,16 +217,15 @@ class PreparedALP:
         unit, status = residual.unit, solution.status
         weights = solution.weights * unit
         gain_upper = residual.largest(solution.weights, 1.0) * unit
-        if deadline is not None:
-            deadline = max(deadline, time.monotonic() + GRACE_SECONDS)
-        look = partial(check_clock, deadline)
+        if deadline.at is not None:
+            deadline = Deadline(max(deadline.at, time.monotonic() + GRACE_SECONDS))
         policy: Policy | None = None
         span = spans = None
         try:
             policy = self._policy(program, solution.weights, discount, describe, ties)
-            look()
+            deadline.check()
             if describe:
-                span, spans = self._spans(weights, look)
+                span, spans = self._spans(weights, deadline)
         except TimeUp:
             status = Status.TIME_LIMIT if status is Status.CONVERGED else status
         except KeyboardInterrupt:
@@ -269,16 +265,16 @@ class PreparedALP:
             "relaxed": residual.optimistic and settings.targets == "split",
         }
 
-    def _spans(self, weights: Floats, look: Look) -> tuple[float, tuple[float, ...]]:
+    def _spans(self, weights: Floats, deadline: Deadline) -> tuple[float, tuple[float, ...]]:
         limit = self.settings.memory_limit
         if self._symmetry is None:
-            span = values.span(self.basis, weights, limit, look)
-            return span, values.factored_spans(self.basis, weights, limit, look)
+            span = values.span(self.basis, weights, limit, deadline)
+            return span, values.factored_spans(self.basis, weights, limit, deadline)
         basis = collapsed(self.basis, weights)
         weights = np.ones(basis.size)
         leaders = self._symmetry.leaders
-        spans = values.factored_spans(basis, weights, limit, look, of=sorted(set(leaders)))
-        return values.span(basis, weights, limit, look), tuple(spans[v] for v in leaders)
+        spans = values.factored_spans(basis, weights, limit, deadline, of=sorted(set(leaders)))
+        return values.span(basis, weights, limit, deadline), tuple(spans[v] for v in leaders)
 
     def _policy(
         self, program: StagedProgram, weights: Floats, discount: float, describe: bool, ties: Ties

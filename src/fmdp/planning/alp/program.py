@@ -6,14 +6,13 @@ auxiliary columns of each constraint family. The objective is over the first K +
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fmdp.elimination.backup import check_clock
+from fmdp._base.deadlines import NEVER, Deadline
 from fmdp.planning.alp.constraints import Ints, RowPattern
 from fmdp.planning.alp.highs import LPStatus, Rows
 from fmdp.planning.status import Progress, Status
@@ -113,27 +112,15 @@ class Monitor:
         self,
         *,
         iterations: int | None = None,
-        deadline: float | None = None,
+        deadline: Deadline = NEVER,
         progress: Progress | None = None,
         unit: float = 1.0,
     ) -> None:
-        """The deadline is on the clock of time.monotonic; reported objectives and violations are
-        multiplied by the unit."""
+        """Reported objectives and violations are multiplied by the unit."""
         self.iterations = iterations
-        self._deadline = deadline
+        self.deadline = deadline
         self._progress = progress
         self._unit = unit
-
-    def remaining(self) -> float | None:
-        return None if self._deadline is None else self._deadline - time.monotonic()
-
-    def check(self) -> None:
-        """Raise TimeUp if the deadline has passed."""
-        check_clock(self._deadline)
-
-    def expired(self) -> bool:
-        left = self.remaining()
-        return left is not None and left <= 0.0
 
     def report(self, *, iteration: int, objective: float, violation: float, rows: int) -> None:
         if self._progress is not None:

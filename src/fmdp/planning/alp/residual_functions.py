@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fmdp._base.deadlines import Look
+from fmdp._base.deadlines import Deadline
 from fmdp.elimination.action_classes import number_slices
 from fmdp.model import AtMost, FactoredMDP, Structure
 from fmdp.model.constraints import Mask
@@ -121,7 +121,7 @@ def context_classes(
     contexts: Sequence[int],
     forbidden: Sequence[Prohibition],
     sizes: Sequence[int],
-    look: Look,
+    deadline: Deadline,
 ) -> dict[int, Ints]:
     """Return, for each function that depends on its context, the class of each context.
 
@@ -147,7 +147,7 @@ def context_classes(
 
     classes: dict[int, Ints] = {}
     for f, (function, context) in enumerate(zip(functions, contexts, strict=True)):
-        look()
+        deadline.check()
         # Every value of a target has different numbers.
         if context not in function.scope or context >= len(structure.sizes):
             continue

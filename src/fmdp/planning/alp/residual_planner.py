@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fmdp._base.deadlines import Deadline
 from fmdp.elimination.ties import Ties
 from fmdp.errors import InvalidParameter
 from fmdp.model import FactoredMDP, Structure
@@ -32,7 +33,7 @@ from fmdp.planning.alp.greedy import GreedyExtractor
 from fmdp.planning.alp.prepared_alp import TABULATED_ONCE
 from fmdp.planning.alp.program import ConstraintFamily, LinearProgram, Monitor
 from fmdp.planning.alp.staged_program import ROUNDING, likely_weight
-from fmdp.planning.limits import deadline_of, tolerance_of
+from fmdp.planning.limits import tolerance_of
 from fmdp.planning.plan import Plan, Planner
 from fmdp.planning.policies.policy import Policy
 from fmdp.planning.settings import (
@@ -119,7 +120,7 @@ class ResidualSearch:
         n = self.basis.size
         start = ALP(basis=settings.basis, discount=settings.discount, tolerance=settings.tolerance)
         weights = start.plan(self.model).stats["weights"] / unit
-        monitor = Monitor(deadline=deadline_of(settings.max_seconds, time.perf_counter()))
+        monitor = Monitor(deadline=Deadline.after(settings.max_seconds))
         cost = np.zeros(n + 2)
         cost[n] = 1.0
         accuracy = max(tolerance * (1.0 - settings.discount), ROUNDING)

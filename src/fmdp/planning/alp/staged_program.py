@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fmdp._base.deadlines import Look
+from fmdp._base.deadlines import Deadline
 from fmdp._base.memory import available_memory, describe_bytes
 from fmdp._base.parameters import quoted
 from fmdp.errors import InvalidParameter, TooLarge
@@ -79,13 +79,13 @@ class StagedProgram:
         settings: ALPSettings,
         residual: BellmanResidual,
         relevance: Floats,
-        look: Look,
+        deadline: Deadline,
         dense: bool = False,
     ) -> None:
         self.settings = settings
         self.residual = residual
-        self.extractor = GreedyExtractor(residual, look)
-        look()
+        self.extractor = GreedyExtractor(residual, deadline)
+        deadline.check()
         n = residual.basis.size
         limit = settings.memory_limit or available_memory() // 2
         factored = settings.method == "factored"
@@ -108,7 +108,7 @@ class StagedProgram:
         )
         self._value_cost = np.append(relevance, 1.0)
         self._gain_cost = np.append(np.zeros(n), 1.0)
-        look()
+        deadline.check()
         if settings.criterion == "average":
             self.average = BellmanConstraints(
                 residual, 1.0, rhs=n, first_column=n + 1, messages=self.emits

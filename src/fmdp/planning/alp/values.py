@@ -16,7 +16,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from fmdp._base.deadlines import Look, nothing
+from fmdp._base.deadlines import NEVER, Deadline
 from fmdp.elimination.network import Network
 from fmdp.planning.alp.bases import Basis, Block
 
@@ -26,7 +26,7 @@ _TABULATED = 1 << 12
 
 
 def span(
-    basis: Basis, weights: Floats, memory_limit: int | None = None, look: Look = nothing
+    basis: Basis, weights: Floats, memory_limit: int | None = None, deadline: Deadline = NEVER
 ) -> float:
     """Return max h_w - min h_w."""
     scopes = [block.scope for block in basis.blocks]
@@ -37,7 +37,7 @@ def span(
         scopes,
         contexts=[-1] * len(scopes),
         memory_limit=memory_limit,
-        look=look,
+        look=deadline.check,
     )
     extremes = []
     for sign in (1.0, -1.0):
@@ -51,7 +51,7 @@ def factored_spans(
     basis: Basis,
     weights: Floats,
     memory_limit: int | None = None,
-    look: Look = nothing,
+    deadline: Deadline = NEVER,
     of: Sequence[int] | None = None,
 ) -> tuple[float, ...]:
     """Return sp_i(h_w) for every state variable; with `of`, 0 for all others."""
@@ -60,7 +60,7 @@ def factored_spans(
         for v in block.scope:
             mentions[v].append(block)
     return tuple(
-        _span_along(v, blocks, basis.state_sizes, weights, memory_limit, look)
+        _span_along(v, blocks, basis.state_sizes, weights, memory_limit, deadline)
         if of is None or v in of
         else 0.0
         for v, blocks in enumerate(mentions)
@@ -90,9 +90,9 @@ def _span_along(
     sizes: tuple[int, ...],
     weights: Floats,
     memory_limit: int | None,
-    look: Look,
+    deadline: Deadline,
 ) -> float:
-    look()
+    deadline.check()
     if not blocks:
         return 0.0
     others = sorted({v for block in blocks for v in block.scope} - {i})
@@ -120,7 +120,7 @@ def _span_along(
         scopes,
         contexts=[-1] * len(scopes),
         memory_limit=memory_limit,
-        look=look,
+        look=deadline.check,
     )
     for f, table in enumerate(tables):
         network.table(f)[0] = table
