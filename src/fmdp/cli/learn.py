@@ -1,8 +1,8 @@
 """`fmdp learn`: one run of a learner on a problem, and what it cost.
 
-The clock: `seconds` is acting, observing and planning. Imports and compilation are
-`seconds_startup` (a rehearsal of two steps on a small model brings them forward), the plan that
-regret is measured against is `seconds_reference`. Ctrl-C gives the run so far.
+The clock: `seconds` is acting, observing and planning. Imports, and compiling or loading compiled
+code, are `seconds_startup`, the plan that regret is measured against is `seconds_reference`. Ctrl-C
+gives the run so far.
 """
 
 from __future__ import annotations
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from fmdp._base.parameters import Parameter
-    from fmdp.learning.agent import Agent
     from fmdp.learning.learner import Learner
     from fmdp.model import FactoredMDP
     from fmdp.planning.plan import Planner
@@ -113,6 +112,7 @@ def learn(
     if out is not None:
         refuse_unwritable(out)
     started = time.perf_counter()
+    from fmdp._base.compiled import seconds_loading
     from fmdp.logs import warm
     from fmdp.problems import problem as problem_of
     from fmdp.simulation import Simulation, reference_for
@@ -126,11 +126,13 @@ def learn(
         agent = chosen.start(model)
         if log is not None:
             warm(agent, log)
-        rehearse(chosen, agent)
         startup = time.perf_counter() - started
+        loaded = [seconds_loading()]
         reference = reference_for(model, progress=report)
+        loaded.append(seconds_loading())
         simulation = Simulation(model, agent, n_seed, reference=reference)
         simulation.run(n_steps, progress=report)
+        loaded.append(seconds_loading())
     run = simulation.result()
     if out is not None:
         with held():  # what was learnt is saved, even if another Ctrl-C comes
@@ -153,10 +155,11 @@ def learn(
         "plan_seconds": agent.plan_seconds or None,
         "seed": n_seed,
         **{key: getattr(run, key) for key in OF_THE_RUN},
+        "seconds": max(run.seconds - (loaded[2] - loaded[1]), 0.0),
         "states": model.structure.n_states,
         "actions": model.structure.n_actions,
-        "seconds_startup": startup,
-        "seconds_reference": reference.seconds,
+        "seconds_startup": startup + loaded[2] - loaded[0],
+        "seconds_reference": max(reference.seconds - (loaded[1] - loaded[0]), 0.0),
         "better_than_random": None if beside is None else beside.better,
     }
     if json:
@@ -254,27 +257,6 @@ def planner_of(
     return type(chosen).make(given), reason
 
 
-def rehearse(learner: Learner, agent: Agent) -> None:
-    """Compile what the run will use, or load it from the cache: two steps on two machines. What is
-    not fmdp's own is not rehearsed: it may be made for one problem."""
-    from fmdp._base.foreign_code import is_own
-    from fmdp.problems import problem as problem_of
-    from fmdp.simulation import Reference, Simulation
-
-    planner = agent.planner
-    if not is_own(type(learner)) or (planner is not None and not is_own(type(planner))):
-        return
-    kind, others = type(learner), {}
-    if planner is not None and kind.only_planner is None:
-        others["planner"] = type(planner).make({"ties": "first", **type(planner).on_any_model})
-    small = problem_of("circle:2")
-    copy = kind.make(kind.example, **others)
-    rehearsal = Simulation(small, copy, reference=Reference(0.0, "exact", None, 0.0))
-    rehearsal.run(2)
-    if rehearsal.interrupted:
-        raise KeyboardInterrupt  # the run itself would go on as if nothing had been said
-
-
 def print_run(result: dict[str, Any], run: Run, chosen: Learner, out: Path | None) -> None:
     exact = run.gain_kind == "exact"
     decades = [(t, regret) for t, regret in run.curve if t == run.steps or is_power_of_ten(t)]
@@ -308,10 +290,11 @@ def print_run(result: dict[str, Any], run: Run, chosen: Learner, out: Path | Non
                 + (unconverged if run.unconverged_plans else ""),
             )
         )
-    speed = f"{run.steps / max(run.seconds, 1e-9):,.0f} steps a second"
+    seconds = result["seconds"]
+    speed = f"{run.steps / max(seconds, 1e-9):,.0f} steps a second"
     startup = seconds_text(result["seconds_startup"])
     apart = f"apart: start-up {startup}, optimal gain {seconds_text(result['seconds_reference'])}"
-    rows.append(("time", f"{seconds_text(run.seconds)}, {speed} ({apart})"))
+    rows.append(("time", f"{seconds_text(seconds)}, {speed} ({apart})"))
     if out is not None:
         rows.append(("saved", f"the learner, in {out}"))
     print_people(columns(rows))

@@ -1,8 +1,7 @@
 """`fmdp plan`: plan for a problem; gain, certified bounds, spans, time and memory.
 
-The clock: `seconds` is building the model, preparing and solving. Imports and compilation are
-`seconds_startup`: a rehearsal on a small model compiles (or loads from the cache) whatever the
-planner needs. The evaluation of the policy is `seconds_evaluation`.
+The clock: `seconds` is building the model, preparing and solving. Imports, and compiling or loading
+compiled code, are `seconds_startup`. The evaluation of the policy is `seconds_evaluation`.
 """
 
 from __future__ import annotations
@@ -33,11 +32,10 @@ from fmdp.cli.output import (
     upper_text,
 )
 from fmdp.cli.progress import progress
-from fmdp.errors import FileProblem, FmdpError, TooLarge
+from fmdp.errors import FileProblem, TooLarge
 
 if TYPE_CHECKING:
-    from fmdp.model import Structure
-    from fmdp.planning.plan import Plan, Planner, Status
+    from fmdp.planning.plan import Plan, Status
 
 # Keys of the JSON object; the plan has the first lot under the same names.
 OF_THE_PLAN = (
@@ -142,6 +140,7 @@ def run(result: dict[str, Any], planner: str | None, given: Mapping[str, object]
     """Plan for result["problem"], with the clocks; fills the result, key by key as it is known."""
     clock = time.perf_counter
     started = clock()
+    from fmdp._base.compiled import seconds_loading
     from fmdp.elimination.backup import TimeUp
     from fmdp.planning.absorption import ends_settled
     from fmdp.planning.choice import choose_planner
@@ -165,6 +164,7 @@ def run(result: dict[str, Any], planner: str | None, given: Mapping[str, object]
         built = clock()
         structure = model.structure
         result["states"], result["actions"] = structure.n_states, structure.n_actions
+        loaded = seconds_loading()
         if kind is None:
             memory: Any = settings.get("memory_limit")
             deadline = None if limit is None else time.monotonic() + limit - (built - imported)
@@ -175,17 +175,15 @@ def run(result: dict[str, Any], planner: str | None, given: Mapping[str, object]
             except TimeUp:
                 return stopped(result, started, imported)
             kind = type(default)
-        prepared = clock()
         if limit is not None:
             # What building has taken is gone; a planner is given a moment to say so.
-            left = max(limit - (prepared - imported), _LEAST_SECONDS)
+            left = max(limit - (clock() - imported), _LEAST_SECONDS)
             settings = {**settings, "max_seconds": left}
         chosen = kind.make(settings)
         result["planner"] = kind.name
-        warm_up(kind, settings, structure)
-        warm = clock()
         found = plan_for(model, chosen, progress=report)
     planned = clock()
+    loading = seconds_loading() - loaded
     evaluation = found.stats.get("seconds_evaluation", 0.0)
     for key in OF_THE_PLAN:
         result[key] = getattr(found, key)
@@ -193,8 +191,8 @@ def run(result: dict[str, Any], planner: str | None, given: Mapping[str, object]
         result[key] = found.stats.get(key)
     result |= {
         "status": found.status.value,
-        "seconds": (prepared - imported) + (planned - warm) - evaluation,
-        "seconds_startup": (imported - started) + (warm - prepared),
+        "seconds": max(planned - imported - loading - evaluation, 0.0),
+        "seconds_startup": imported - started + loading,
         "seconds_evaluation": evaluation,
         "peak_memory_bytes": peak_memory(),
         "settled": None if found.gain_upper is None else ends_settled(model, found.policy),
@@ -263,43 +261,6 @@ def alarm(seconds: float | None) -> Iterator[None]:
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0.0)
         signal.signal(signal.SIGALRM, before)
-
-
-def warm_up(kind: type[Planner], settings: Mapping[str, object], structure: Structure) -> None:
-    """Compile what planning will run, or load it from the cache: the serial code by planning for
-    two machines, which have effects and constraints where the model has some, the threaded code by
-    one sweep over the smallest model that uses it. A planner of the user's own is not rehearsed: it
-    may be made for one problem."""
-    from fmdp._base.foreign_code import is_own
-    from fmdp.elimination.layout import PARALLEL_STATES
-    from fmdp.model import AtMost
-    from fmdp.planning.choice import plan as plan_for
-    from fmdp.planning.plan import Status
-    from fmdp.problems import problem as problem_of
-
-    if not is_own(kind):
-        return
-    unlimited = {**settings, **kind.on_any_model}
-    unlimited.pop("memory_limit", None)
-    unlimited.pop("intervals", None)  # two machines have none
-    if unlimited.get("horizon") is not None:
-        unlimited["horizon"] = 2  # a million steps compile no more than two
-    family = "circle" if structure.effects is None else "maintenance"
-    rehearsals = [(f"{family}:2", unlimited)]
-    if structure.n_states >= PARALLEL_STATES:
-        machines = PARALLEL_STATES.bit_length() - 1
-        rehearsals.append((f"circle:{machines}", unlimited | {"max_iterations": 1}))
-    for problem, used in rehearsals:
-        model = problem_of(problem)
-        if structure.constraints:
-            own = model.structure
-            model = model.with_constraints(AtMost(tuple(range(own.m, len(own.sizes))), 1))
-        try:
-            found = plan_for(model, kind.make(used))
-        except FmdpError:
-            return  # settings that only the user's model fits, such as scopes of a basis
-        if found.status is Status.INTERRUPTED:
-            raise KeyboardInterrupt
 
 
 def exit_status(status: Status) -> int:

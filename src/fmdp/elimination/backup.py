@@ -25,7 +25,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -84,6 +84,8 @@ class Backup:
 
     rotations: tuple[Rotated, ...] = ()
     """How joint actions are swept, where that is faster in parts."""
+    compiled: ClassVar[bool] = True
+    """Whether sweeps are compiled code; what works on their vectors then is, too."""
 
     def __init__(
         self,
@@ -376,6 +378,10 @@ class Backup:
             everything = (0, 0, self.layout.n_branches)
             return self._run(kernels.ITERATE, h, new, everything, scratch=scratch, pace=tuple(pace))
         return iterate_by_sweeps(self.sweep, h, new, scratch, self.extremes, pace)
+
+    def residual(self, h: Vector, new: Vector) -> None:
+        """extremes <- min and max of new - h, and the largest |h|."""
+        kernels.residual(h, new, self.extremes)
 
     def advance(self, h: Vector, new: Vector, pace: kernels.Pace) -> None:
         """Move h to the next iterate, after `iterate` has left it where it was certified."""

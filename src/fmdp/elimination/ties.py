@@ -83,13 +83,12 @@ class Ties:
         slack
             How far below the best an action may be and count as tied with it.
         """
+        code = rule_code(self.rule)
+        if self.tries is None:
+            return _chosen(values, slack, code, self.seed)
         actions = np.empty(len(values), dtype=np.int64)
-        tries = _NO_TRIES if self.tries is None else self.tries
-        _choose(values, slack, rule_code(self.rule), self.seed, tries, actions)
+        _choose_least_tried(values, slack, code, self.seed, self.tries, actions)
         return actions
-
-
-_NO_TRIES = np.zeros((0, 0), dtype=np.int64)
 
 
 def plan_seed(seed: int, plan: int) -> int:
@@ -122,8 +121,27 @@ def tie_hash(seed: int, state_key: int, action: int) -> np.uint64:
     return rank
 
 
+def _chosen(
+    values: NDArray[np.float64], slack: float, rule: int, seed: int
+) -> NDArray[np.int64]:
+    """Return one of the best actions of every state, without compiled code."""
+    tied = values >= values.max(axis=1, keepdims=True) - slack
+    lowest: NDArray[np.int64] = tied.argmax(axis=1)
+    if rule == 1:
+        return lowest
+    if rule == 2:
+        return values.shape[1] - 1 - tied[:, ::-1].argmax(axis=1)
+    n_states, n_actions = values.shape
+    states = np.arange(n_states, dtype=np.uint64) ^ np.uint64(_mix_python(seed & _MASK))
+    ranks = _mix_array(_mix_array(states)[:, None] ^ np.arange(n_actions, dtype=np.uint64))
+    ranks[~tied] = _MASK
+    chosen: NDArray[np.int64] = ranks.argmin(axis=1)
+    # A tied action may have the largest rank of all, too.
+    return np.where(tied[np.arange(n_states), chosen], chosen, lowest)
+
+
 @njit(nogil=True)
-def _choose(
+def _choose_least_tried(
     values: NDArray[np.float64],
     slack: float,
     rule: int,
@@ -131,15 +149,14 @@ def _choose(
     tries: NDArray[np.int64],
     actions: NDArray[np.int64],
 ) -> None:
-    counted = tries.shape[0] > 0
     for s in range(values.shape[0]):
         least, chosen, lowest = values[s].max() - slack, -1, np.uint64(0)
         for a in range(values.shape[1]):
             if values[s, a] < least:
                 continue
-            if counted and chosen >= 0 and tries[s, a] > tries[s, chosen]:
+            if chosen >= 0 and tries[s, a] > tries[s, chosen]:
                 continue
-            fewer = chosen < 0 or (counted and tries[s, a] < tries[s, chosen])
+            fewer = chosen < 0 or tries[s, a] < tries[s, chosen]
             if rule == _RANDOM:
                 rank = tie_hash(seed, s, a)
                 if fewer or rank < lowest:
@@ -154,6 +171,13 @@ def _mix_python(x: int) -> int:
     x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
     x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) & _MASK
     return x ^ (x >> 31)
+
+
+def _mix_array(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    x = x + np.uint64(0x9E3779B97F4A7C15)
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))
 
 
 def state_key(state: Sequence[int], sizes: Sequence[int]) -> int:

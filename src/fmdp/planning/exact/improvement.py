@@ -27,7 +27,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fmdp.elimination import kernels
 from fmdp.elimination.backup import Backup, check_clock
 from fmdp.elimination.rounding import rounding_allowance
 from fmdp.model import FactoredMDP
@@ -89,7 +88,7 @@ def improved(
         later = (1.0 - SMALL) * v
         backup.sweep(later, out)
         # Of L(discount V) - V: MacQueen, with what rounding can have done to it.
-        kernels.residual(v, out, backup.extremes)
+        backup.residual(v, out)
         least, most = float(backup.extremes[0]), float(backup.extremes[1])
         if equation is not None and most - least + 2.0 * slack <= tolerance:
             return _undiscounted(backup, equation, v, out, tolerance, (low, high))
@@ -116,7 +115,7 @@ def _undiscounted(
     found = v.copy()
     for _ in range(_REPEATS):
         backup.policy_sweep(found, out, equation.actions)
-        kernels.residual(found, out, backup.extremes)
+        backup.residual(found, out)
         least, most = float(backup.extremes[0]), float(backup.extremes[1])
         if most - least <= 0.5 * tolerance:
             break
@@ -140,7 +139,7 @@ def _size(v: Vector) -> float:
 
 def certified(backup: Backup, v: Vector, out: Vector) -> tuple[float, float, float]:
     """min and max of out - v, widened by what rounding can have done, and that."""
-    kernels.residual(v, out, backup.extremes)
+    backup.residual(v, out)
     size = float(backup.extremes[2]) + backup.structure.reward_size
     slack = rounding_allowance(size, backup.roundings)
     return float(backup.extremes[0]) - slack, float(backup.extremes[1]) + slack, slack

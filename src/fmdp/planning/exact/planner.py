@@ -26,7 +26,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fmdp._base.settings import setting
-from fmdp.elimination import kernels
 from fmdp.elimination.backup import Backup, TimeUp, backup_for, check_clock
 from fmdp.elimination.places import aligned
 from fmdp.elimination.rounding import rounding_allowance
@@ -43,6 +42,7 @@ from fmdp.planning.exact.improvement import STATES, Improved, improved
 from fmdp.planning.exact.intervals import refuse_without_intervals, solve_intervals
 from fmdp.planning.exact.polish import polished, settled
 from fmdp.planning.exact.recurrence import always_reached, in_every_best_class
+from fmdp.planning.exact.small import tabular_backup
 from fmdp.planning.parts import PreparedParts, parts_to_plan, plan_parts
 from fmdp.planning.plan import (
     Plan,
@@ -156,7 +156,7 @@ class Exact(Limited, TieBreaking, OnEngine, Planner):
             refuse_stages(self, model.structure)
         limits = limits_of(self, model.structure, started)
         try:
-            backup = backup_for(
+            backup = tabular_backup(model, self.memory_limit) or backup_for(
                 model,
                 memory_limit=self.memory_limit,
                 threads=self.threads,
@@ -402,7 +402,7 @@ def _solve(
                     bias = backup.to_canonical(value)
         elif worth is not None:
             # What the policy is sure to gain; L h promises a tie's slack more.
-            kernels.residual(outcome.h, worth, backup.extremes)
+            backup.residual(outcome.h, worth)
             size = float(backup.extremes[2]) + structure.reward_size
             low = float(backup.extremes[0]) - rounding_allowance(size, backup.roundings)
             lower = max(low, structure.reward_bounds[0])
@@ -526,7 +526,7 @@ def _average_bounds(
     out = np.empty_like(value)
 
     def extremes() -> tuple[float, float]:
-        kernels.residual(value, out, backup.extremes)
+        backup.residual(value, out)
         size = float(backup.extremes[2]) + backup.structure.reward_size
         slack = rounding_allowance(size, backup.roundings)
         return float(backup.extremes[0]) - slack, float(backup.extremes[1]) + slack
