@@ -342,7 +342,13 @@ class Backup:
         thread, first, end = share
         own = self._whole if part is None else part
         room = own.rooms[thread]
-        return int(kernels.run(mode, h, new, scratch, first, end, own.steps, room, pace, choice))
+        kinds = (
+            True if self.nested else None,
+            None if self.shape == kernels.FREE else True,
+            True if len(pace[-1]) else None,
+        )
+        arguments = (mode, h, new, scratch, first, end, own.steps, room, pace, choice, *kinds)
+        return int(kernels.run(*arguments))
 
     def sweep(self, h: Vector, out: Vector) -> None:
         """out <- L h (no discount), both in elimination order."""

@@ -124,7 +124,7 @@ class Chosen(NamedTuple):
 
 
 @njit(**FLAGS)
-def run(mode, h, new, scratch, first, end, steps, room, pace, choice):
+def run(mode, h, new, scratch, first, end, steps, room, pace, choice, nested, ordered, truncated):
     """Walk the program for the branches first <= b < end.
 
     BACKUP    new <- max over joint actions of (reward + P h)
@@ -138,6 +138,10 @@ def run(mode, h, new, scratch, first, end, steps, room, pace, choice):
               is certified, the bias and the greedy policy all belong to one h.  Returns the sweeps.
 
     Ends at once, with -1 and everything half done, when another thread sets room.stop[0].
+
+    The last three are None or True, and Numba compiles only the steps that they leave: `nested`
+    where rows are chosen from a set, `ordered` where that is a box or a ball, `truncated` where
+    `pace` has a truncation.
     """
     steps, room, pace, choice = Steps(*steps), Room(*room), Pace(*pace), Chosen(*choice)
     arena, best = room.arena, room.best
@@ -145,8 +149,7 @@ def run(mode, h, new, scratch, first, end, steps, room, pace, choice):
     leaf_start, leaf_actions = steps.leaf_start, steps.leaf_actions
     tables = Tables(steps.rows, steps.free, steps.rewards, steps.contexts, steps.caps)
     actions = choice.actions
-    nested = steps.free.shape[0] > 0
-    sorted_rows, ball, worst = steps.shape[0] != FREE, steps.shape[0] == BALL, steps.shape[1] != 0
+    ball, worst = steps.shape[0] == BALL, steps.shape[1] != 0
     n_cells = np.uint64(best.shape[0])
     last_sweep = pace.sweeps if mode == ITERATE else 1
     for sweep_number in range(1, last_sweep + 1):
@@ -189,9 +192,9 @@ def run(mode, h, new, scratch, first, end, steps, room, pace, choice):
                     np.uint64(levels[g, R_BASE]) + r_row * n_u,
                     np.uint64(levels[g, CTX_BASE]),
                 )
-                if sorted_rows:
+                if ordered is not None:
                     step_sorted(source, arena, tables, place, shape, has_r, room.order, ball, worst)
-                elif nested:
+                elif nested is not None:
                     step_nested(source, arena, tables, place, shape, has_r)
                 elif shape.inner == ONE:
                     step_last(source, arena, tables, place, shape, has_r)
@@ -228,7 +231,8 @@ def run(mode, h, new, scratch, first, end, steps, room, pace, choice):
                     new[base + offsets[0, k]] = best[k]
         if mode != ITERATE:
             return 1
-        truncate(new, pace.axes, pace.budgets)
+        if truncated is not None:
+            truncate(new, pace.axes, pace.budgets)
         residual(h, new, room.extremes)
         if room.extremes[1] - room.extremes[0] <= pace.tolerance or sweep_number == last_sweep:
             return sweep_number

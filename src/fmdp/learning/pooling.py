@@ -126,10 +126,15 @@ def _mixtures(
     n_pools, n_rows, n_values = counts.shape
     n_laws = laws.shape[0]
     alone = np.full(n_values, ROW_WEIGHT / n_values)
-    visits = counts.sum(axis=-1)
+    # Loops and not NumPy's sums: those take two seconds to compile.
+    visits = np.zeros((n_pools, n_rows))
+    for g in range(n_pools):
+        for k in range(n_rows):
+            for v in range(n_values):
+                visits[g, k] += counts[g, k, v]
     prior = np.empty((n_pools, n_rows, n_values))  # counts of the others, and `alone`
     for_itself = np.empty((n_pools, n_rows))
-    own = np.empty(n_laws)
+    own, log_odds = np.empty(n_laws), np.empty(n_laws)
     proportions = np.empty((n_factors, n_laws))
     shares = np.empty((n_factors, n_laws))
     for g in range(n_pools):
@@ -139,12 +144,15 @@ def _mixtures(
                 odds[law, g, k] = laws[law]
         _of_the_others(g, counts, visits, odds, kappas, prior)
     for f in range(n_factors):
-        proportions[f] = laws
+        for law in range(n_laws):
+            proportions[f, law] = laws[law]
     for _ in range(ROUNDS):
         for f in range(n_factors):
-            shares[f] = PRIOR_ROWS * laws
+            for law in range(n_laws):
+                shares[f, law] = PRIOR_ROWS * laws[law]
         for g in range(n_pools):
-            log_odds = np.log(proportions[factor[g]])
+            for law in range(n_laws):
+                log_odds[law] = math.log(proportions[factor[g], law])
             for k in range(n_rows):
                 samples = 0.0
                 for v in range(n_values):
@@ -170,10 +178,16 @@ def _mixtures(
                         shares[factor[g], law] += own[law] / size
             _of_the_others(g, counts, visits, odds, kappas, prior)
         for f in range(n_factors):
-            proportions[f] = shares[f] / shares[f].sum()
+            total = 0.0
+            for law in range(n_laws):
+                total += shares[f, law]
+            for law in range(n_laws):
+                proportions[f, law] = shares[f, law] / total
     for g in range(n_pools):
         for k in range(n_rows):
-            samples = prior[g, k].sum()
+            samples = 0.0
+            for v in range(n_values):
+                samples += prior[g, k, v]
             for v in range(n_values):
                 parameters[0, g, k, v] = counts[g, k, v] + alone[v]
             for law in range(1, n_laws):

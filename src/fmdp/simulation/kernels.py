@@ -281,43 +281,6 @@ def play(  # type: ignore[no-untyped-def]
     totals,
     rows,
 ):
-    """As `_play`, with plain tuples in the place of named ones: handing over a named tuple takes 2
-    microseconds, and an episode may be one step long."""
-    return _play(
-        Entries(*entries),
-        Entries(*joined),
-        Law(*law),
-        Met(*met),
-        actions,
-        drawn,
-        steps,
-        state,
-        uniforms,
-        Counts(*counts),
-        limits,
-        gaps,
-        totals,
-        Rows(*rows),
-    )
-
-
-@njit(nogil=True)
-def _play(  # type: ignore[no-untyped-def]
-    entries,
-    joined,
-    law,
-    met,
-    actions,
-    drawn,
-    steps,
-    state,
-    uniforms,
-    counts,
-    limits,
-    gaps,
-    totals,
-    rows,
-):
     """Up to `steps` steps from `state` (moved in place), counted and written down where there is
     room for it.
 
@@ -326,7 +289,12 @@ def _play(  # type: ignore[no-untyped-def]
     entry reach its limit. Returns how many steps were taken and why it ended. An empty array stands
     for no table, nothing drawn, no counting, no limits, no gaps, nothing written down. Where
     `joined` has variables, the counts are its: of joint states, joint actions and summed rewards.
+
+    The tuples are plain ones and get their names here: handing over a named tuple takes 2
+    microseconds, and an episode may be one step long.
     """
+    entries, joined, law, met = Entries(*entries), Entries(*joined), Law(*law), Met(*met)
+    counts, rows = Counts(*counts), Rows(*rows)
     m = state.shape[0]
     n_variables = entries.sizes.shape[0]
     n_factors = law.column.shape[0]
