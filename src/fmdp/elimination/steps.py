@@ -42,6 +42,8 @@ FLAGS: dict[str, Any] = {
 }
 # Only called from compiled code: the wrappers for Python would double the time to compile.
 INSIDE: dict[str, Any] = {**FLAGS, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+# Inlined by Numba: a function of its own would be optimised by LLVM once more.
+INLINED: dict[str, Any] = {**FLAGS, "inline": "always"}
 
 _load, _store, _spread, _plus, _times = operations(EIGHT_LANES)
 _load_4, _store_4, _spread_4, _plus_4, _times_4 = operations(FOUR_LANES)
@@ -78,7 +80,7 @@ class Place(NamedTuple):
     contexts: Any
 
 
-@njit(**INSIDE)
+@njit(**INLINED)
 def step_vector(S, D, tables, place, shape, has_r):
     """inner > 1: vectorised over the innermost axis."""
     n_v, n_u, inner = shape.n_v, shape.n_u, shape.inner

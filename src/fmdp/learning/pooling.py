@@ -125,7 +125,9 @@ def _mixtures(
     odds, parameters = found
     n_pools, n_rows, n_values = counts.shape
     n_laws = laws.shape[0]
-    alone = np.full(n_values, ROW_WEIGHT / n_values)
+    alone = np.empty(n_values)
+    for v in range(n_values):
+        alone[v] = ROW_WEIGHT / n_values
     # Loops and not NumPy's sums: those take two seconds to compile.
     visits = np.zeros((n_pools, n_rows))
     for g in range(n_pools):
@@ -219,7 +221,11 @@ def _of_the_others(
 @njit(nogil=True)
 def log_likelihood(counts: Floats, parameters: Floats) -> float:
     """log of the Dirichlet-multinomial probability of a sequence with these counts."""
-    likelihood = -_log_rising(parameters.sum(), counts.sum())
+    total = visits = 0.0
+    for v in range(counts.shape[0]):
+        total += parameters[v]
+        visits += counts[v]
+    likelihood = -_log_rising(total, visits)
     for v in range(counts.shape[0]):
         likelihood += _log_rising(parameters[v], counts[v])
     return float(likelihood)

@@ -331,11 +331,13 @@ def play(  # type: ignore[no-untyped-def]
     by_value = counting or recording or not keeping or not few
     by_factor = counting or recording or noisy
 
-    index = 0
+    # Not a literal, with which the functions below would be compiled again.
+    zero = np.int64(0)
+    index = zero
     for i in range(m):
         index = index * entries.sizes[i] + state[i]
     reward, expected, gap = totals[REWARD], totals[EXPECTED], totals[GAP]
-    taken, end = 0, ALL_TAKEN
+    taken, end = zero, ALL_TAKEN
     while taken < steps:
         t = taken
         action = np.int64(-1)
@@ -353,7 +355,7 @@ def play(  # type: ignore[no-untyped-def]
             slot = np.int64(np.uint64(pair) * np.uint64(0x9E3779B97F4A7C15) >> shift)
         if not keeping or met.pairs[slot] != pair:
             if not by_value:
-                _assign(entries.sizes, 0, m, index, state)
+                _assign(entries.sizes, zero, m, index, state)
             for i in range(m):
                 joint[i] = state[i]
             _assign(entries.sizes, m, n_variables, action, joint)
@@ -404,7 +406,7 @@ def play(  # type: ignore[no-untyped-def]
                 break
         index = following
     if not by_value:
-        _assign(entries.sizes, 0, m, index, state)
+        _assign(entries.sizes, zero, m, index, state)
     totals[REWARD], totals[EXPECTED], totals[GAP] = reward, expected, gap
     totals[STEPS] += taken
     return taken, end
