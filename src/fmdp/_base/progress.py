@@ -5,7 +5,7 @@ a notebook that has ipywidgets, a bar with the time, which disappears when the w
 plain lines, the first after some seconds and then ever more seldom, so that a log of an hour's work
 has a dozen lines and a short run has none. A thread keeps the time moving while the work itself is
 silent. Numba says when it compiles and does not load from its cache: from one second of that on,
-"compiling, once" is said.
+"compiling (first run only)" is said.
 
 Rich is imported here when something is shown, and nowhere else below `cli`.
 """
@@ -33,7 +33,7 @@ LineOf = Callable[[Any, float], str]
 
 FIRST_LINE_AFTER_SECONDS = 2.0
 """Where somebody has asked to be told."""
-COMPILING = "compiling, once"
+COMPILING = "compiling (first run only)"
 _SAID_AFTER_SECONDS = 1.0
 _GROWTH = 1.6
 _SECONDS_BETWEEN_REWRITES = 0.1

@@ -28,6 +28,7 @@ from fmdp.model.independence import Part
 from fmdp.model.spaces import decode, encode
 from fmdp.planning.exact import iteration
 from fmdp.planning.exact.acceleration import acceleration_for
+from fmdp.planning.exact.small import tabular_backup
 from fmdp.planning.joining import Whole, joint_status, sum_of_bounds
 from fmdp.planning.parts import parts_to_plan
 from fmdp.planning.plan import Progress, Status
@@ -299,7 +300,9 @@ def _evaluate_timed(
     value: NDArray[np.float64] | None = None
     backup: Backup | None = None
     try:
-        backup = backup_for(model, memory_limit=memory_limit, deadline=limits.deadline)
+        backup = tabular_backup(model, memory_limit) or backup_for(
+            model, memory_limit=memory_limit, deadline=limits.deadline
+        )
         backup.deadline = limits.deadline
         ahead = timed_values(backup, policy, structure.reward_size)
         while done < horizon:

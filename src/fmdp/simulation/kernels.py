@@ -331,8 +331,8 @@ def play(  # type: ignore[no-untyped-def]
     by_value = counting or recording or not keeping or not few
     by_factor = counting or recording or noisy
 
-    # Not a literal, with which the functions below would be compiled again.
-    zero = np.int64(0)
+    # No literals: with these the functions below would be compiled once more.
+    zero: Any = np.int64(0)
     index = zero
     for i in range(m):
         index = index * entries.sizes[i] + state[i]

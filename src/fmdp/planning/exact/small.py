@@ -26,9 +26,10 @@ from fmdp.model.spaces import project
 Vector = NDArray[np.float64]
 
 PAIRS = 1 << 12
-"""Most (state, action) pairs: more of them take longer to sweep than Numba takes to load."""
+"""Most (state, action) pairs."""
 ENTRIES = 1 << 21
-"""Most probabilities, 16 MB: the array should stay in the processor's cache."""
+"""Most probabilities. To load Numba and the engine takes .4 s; 600,000 entries are planned in .03 s
+and 10 million in .4 s if 13 sweeps are enough, and a thousand sweeps of 2 million take 1 s."""
 _MEMORY_LIMIT = 1 << 30
 """Default for what a plan and all it keeps may take; it takes much less."""
 _SECONDS_PER_ENTRY = 5e-10
