@@ -64,7 +64,7 @@ def policy_of(model: Any) -> Any:
 def in_bulk(name: str, *, counted: bool = False) -> Way:
     import fmdp
     from fmdp.model.entries import NOT_COUNTED, no_counts
-    from fmdp.planning.policies.playing import Stretch, action_table
+    from fmdp.planning.policies.playing import StepBatch, action_table
     from fmdp.simulation import Environment
 
     model = fmdp.problem(name)
@@ -74,7 +74,7 @@ def in_bulk(name: str, *, counted: bool = False) -> Way:
 
     def play(steps: int) -> float:
         while steps:
-            steps -= environment.play(Stretch(steps, table, counts=counts))[0]
+            steps -= environment.play(StepBatch(steps, table, counts=counts))[0]
         return environment.total_reward
 
     return play

@@ -22,7 +22,9 @@ from fmdp._base import archives
 from fmdp._base.archives import pack, read_file, unpack
 from fmdp.errors import FileProblem, FmdpError
 from fmdp.model.io.files import parse_json
-from fmdp.planning.policies.policy import TablePolicy, load_policy, policy_digest
+from fmdp.planning.policies.archive import policy_digest
+from fmdp.planning.policies.files import load_policy
+from fmdp.planning.policies.policy import TablePolicy
 
 HEADER = {"format": "box", "version": 1, "name": "x"}
 ARRAYS = {"a": np.arange(6).reshape(2, 3), "b": np.array([True, False]), "empty": np.zeros(0)}
@@ -160,7 +162,7 @@ def test_the_memory_that_a_json_text_takes_is_not_underestimated() -> None:
     """Measured in a process of its own, for the texts that grow most."""
     code = (
         "import sys, tracemalloc, json\n"
-        "from fmdp import archives\n"
+        "from fmdp._base import archives\n"
         "text = eval(sys.argv[1])\n"
         "found = []\n"
         "archives._refuse_large = lambda needed, label: found.append(needed)\n"
@@ -190,7 +192,7 @@ def test_a_limit_of_the_process_is_a_limit(tmp_path: Path) -> None:
     code = (
         "import resource, sys, fmdp\n"
         "from fmdp._base.memory import available_memory\n"
-        "from fmdp.planning.policies.policy import load_policy\n"
+        "from fmdp.planning.policies.files import load_policy\n"
         "used = int(open('/proc/self/statm').read().split()[0]) * resource.getpagesize()\n"
         "resource.setrlimit(resource.RLIMIT_AS, (used + (600 << 20),) * 2)\n"
         "assert 0 < available_memory() <= 600 << 20\n"
@@ -269,7 +271,7 @@ def greedy(problem: str = "circle:17") -> Any:
 
 def lying(policy: Any, path: Path, header: dict[str, Any], **arrays: Any) -> Path:
     """Its file with other content, the checksum right."""
-    from fmdp.planning.policies.policy import FORMAT, VERSION
+    from fmdp.planning.policies.archive import FORMAT, VERSION
 
     own, held = policy.parts()
     whole = {"format": FORMAT, "version": VERSION, "kind": policy.kind, **own, **header}

@@ -58,7 +58,7 @@ _HOME = {
     "Service": "fmdp.service",
     "SpanConstrained": "fmdp.planning.span",
     "Statistics": "fmdp.learning.statistics",
-    "Status": "fmdp.planning.plan",
+    "Status": "fmdp.planning.status",
     "Structure": "fmdp.model",
     "TSDE": "fmdp.learning.tsde",
     "TablePolicy": "fmdp.planning.policies.policy",
@@ -70,25 +70,29 @@ _HOME = {
     "apart": "fmdp.model",
     "at_most": "fmdp.model",
     "compare": "fmdp.experiments.comparison",
+    "confidence_tables": "fmdp.learning.confidence",
     "estimated_model": "fmdp.learning.estimate",
     "evaluate": "fmdp.simulation",
     "fit": "fmdp.logs",
+    "flatten": "fmdp.model",
     "forbid": "fmdp.model",
     "learn": "fmdp.simulation",
     "load": "fmdp.model",
     "load_agent": "fmdp.learning.files",
-    "load_policy": "fmdp.planning.policies.policy",
+    "load_policy": "fmdp.planning.policies.files",
     "load_results": "fmdp.experiments.results",
-    "named": "fmdp.planning.policies.policy",
+    "named": "fmdp.planning.policies.rule",
     "plan": "fmdp.planning.choice",
     "problem": "fmdp.problems",
     "reference_for": "fmdp.simulation",
     "register": "fmdp._base.registries",
+    "sample_model": "fmdp.learning.posterior",
     "save": "fmdp.model",
     "setting": "fmdp._base.settings",
     "simulate": "fmdp.simulation",
     "sweep": "fmdp.experiments.api",
     "warm": "fmdp.logs",
+    "with_reward_factors": "fmdp.learning.bonuses",
 }
 
 # Whole rooms: fmdp.problems.Circle without an import of its own.
@@ -107,6 +111,8 @@ if TYPE_CHECKING:  # the same names for type checkers and editors; a test compar
     from fmdp.experiments.results import load_results as load_results
     from fmdp.learning.agent import Agent as Agent
     from fmdp.learning.agent import Decision as Decision
+    from fmdp.learning.bonuses import with_reward_factors as with_reward_factors
+    from fmdp.learning.confidence import confidence_tables as confidence_tables
     from fmdp.learning.cpsrl import CPSRL as CPSRL
     from fmdp.learning.dbn_ucrl import DBNUCRL as DBNUCRL
     from fmdp.learning.default import Default as Default
@@ -123,6 +129,7 @@ if TYPE_CHECKING:  # the same names for type checkers and editors; a test compar
     from fmdp.learning.opsrl import OPSRL as OPSRL
     from fmdp.learning.oracle import Oracle as Oracle
     from fmdp.learning.pmevi import PMEVI as PMEVI
+    from fmdp.learning.posterior import sample_model as sample_model
     from fmdp.learning.psrl import PSRL as PSRL
     from fmdp.learning.random import Random as Random
     from fmdp.learning.regal import REGAL as REGAL
@@ -147,6 +154,7 @@ if TYPE_CHECKING:  # the same names for type checkers and editors; a test compar
     from fmdp.model import Structure as Structure
     from fmdp.model import apart as apart
     from fmdp.model import at_most as at_most
+    from fmdp.model import flatten as flatten
     from fmdp.model import forbid as forbid
     from fmdp.model import load as load
     from fmdp.model import save as save
@@ -157,14 +165,14 @@ if TYPE_CHECKING:  # the same names for type checkers and editors; a test compar
     from fmdp.planning.plan import Plan as Plan
     from fmdp.planning.plan import Planner as Planner
     from fmdp.planning.plan import Prepared as Prepared
-    from fmdp.planning.plan import Status as Status
+    from fmdp.planning.policies.files import load_policy as load_policy
     from fmdp.planning.policies.policy import Policy as Policy
     from fmdp.planning.policies.policy import TablePolicy as TablePolicy
-    from fmdp.planning.policies.policy import load_policy as load_policy
-    from fmdp.planning.policies.policy import named as named
     from fmdp.planning.policies.randomised import ExploringPolicy as ExploringPolicy
+    from fmdp.planning.policies.rule import named as named
     from fmdp.planning.policies.timed import TimedPolicy as TimedPolicy
     from fmdp.planning.span import SpanConstrained as SpanConstrained
+    from fmdp.planning.status import Status as Status
     from fmdp.problems import Problem as Problem
     from fmdp.problems import problem as problem
     from fmdp.service import Service as Service

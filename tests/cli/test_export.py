@@ -23,7 +23,7 @@ def saved(tmp_path: Path) -> str:
 
 def test_a_csv(run: Any, saved: str, tmp_path: Path) -> None:
     said = run("export", saved, str(tmp_path / "p.csv"), "--as", "csv")
-    assert said.out == f"csv: 18 rows, one a state; saved in {tmp_path / 'p.csv'}\n"
+    assert said.out == f"csv: 18 rows, one per state; saved in {tmp_path / 'p.csv'}\n"
     policy: Any = fmdp.load_policy(saved)
     with (tmp_path / "p.csv").open(newline="") as file:
         for row in csv.DictReader(file):

@@ -88,7 +88,7 @@ def test_what_a_plan_knows_is_printed_and_saved(number: str, status: int, tmp_pa
     out = tmp_path / "policy.npz"
     script = (
         "import signal, sys\n"
-        "from fmdp.planning import iteration\n"
+        "from fmdp.planning.exact import iteration\n"
         "from fmdp.cli import main\n"
         "advance = iteration.OptimalOperator.__init__\n"
         "def interrupted(self, backup):\n"

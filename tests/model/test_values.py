@@ -26,7 +26,7 @@ from fmdp.model.naming import (
 from fmdp.model.structure import Structure
 from fmdp.planning.explain.export import exported
 from fmdp.planning.policies.playing import ActionTable
-from fmdp.planning.policies.policy import Rule
+from fmdp.planning.policies.rule import Rule
 from fmdp.service.lines import Lines
 
 # The orders are neither sorted nor counted from 0, so that a value and its position always differ.

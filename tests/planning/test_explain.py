@@ -14,15 +14,11 @@ from scipy.optimize import linprog
 
 import fmdp
 from fmdp.errors import FmdpError, InvalidParameter, TooLarge
-from fmdp.model import AtMost, Forbidden
+from fmdp.model import AtMost, Forbidden, product
 from fmdp.model.spaces import decode, encode
 from fmdp.planning.alp.bases import make_basis
-from fmdp.planning.explain.explanation import (
-    explain_greedy,
-    explain_policy,
-    explain_timed,
-    one_state,
-)
+from fmdp.planning.explain import one_state
+from fmdp.planning.explain.explain import explain_greedy, explain_policy, explain_timed
 from fmdp.planning.explain.one_state import ActionSum, values_of_basis, values_of_table
 from fmdp.planning.explain.policy_bias import policy_bias
 from fmdp.testing.oracles import dense
@@ -259,6 +255,41 @@ def test_the_bias_of_a_larger_policy_is_iterated(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr("fmdp.planning.explain.policy_bias.TABULATED_STATES", 1)
     with pytest.raises(TooLarge, match="at most 1 can"):
         policy_bias(model, policy, 3)
+
+
+@pytest.mark.parametrize("place", [0, 43, 215])
+def test_the_bias_of_independent_parts_is_a_sum(
+    place: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = fmdp.problem("riverswim:3")
+    monkeypatch.setattr("fmdp.planning.joining.JOINT_PAIRS", 0)
+    policy: Any = fmdp.plan(model).policy
+    summed = policy_bias(model, policy, place)
+    monkeypatch.setattr("fmdp.planning.joining.JOINT_PAIRS", 1 << 40)
+    jointly = policy_bias(model, policy, place)
+    assert (np.abs(summed.h - jointly.h) <= summed.error + jointly.error).all()
+    assert abs(summed.gain - jointly.gain) <= summed.gain_error + jointly.gain_error
+    assert summed.h[place] == 0.0
+    assert summed.error.max() < 1e-9
+    assert summed.defined.all()
+    assert jointly.defined.all()
+
+
+def test_parts_of_several_classes_are_explained_where_all_are_defined(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One part is absorbed in state 0 or 2 from state 1; the other part has one class."""
+    rows, rewards = [[1, 0, 0], [0.5, 0, 0.5], [0, 0, 1]], [0.0, 0.0, 1.0]
+    split, _ = _one_action(rows, rewards)
+    model = product(split, _one_action([[0.5, 0.5], [0.5, 0.5]], [0.0, 1.0])[0])
+    policy = fmdp.TablePolicy((3, 2), (1, 1), np.zeros(6, int))
+    monkeypatch.setattr("fmdp.planning.joining.JOINT_PAIRS", 0)
+    for state, defined in ((4, [4, 5]), (1, [0, 1])):
+        bias = policy_bias(model, policy, state)
+        assert np.flatnonzero(bias.defined).tolist() == defined
+        assert bias.gain == pytest.approx(0.5 + (state == 4))
+    with pytest.raises(InvalidParameter, match="2 recurrent classes"):
+        policy_bias(model, policy, 2)
 
 
 def _one_action(rows: Any, rewards: Any) -> tuple[fmdp.FactoredMDP, fmdp.TablePolicy]:

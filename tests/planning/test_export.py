@@ -22,7 +22,9 @@ from fmdp.errors import InvalidParameter, TooLarge
 from fmdp.model.naming import Naming
 from fmdp.planning.explain import export
 from fmdp.planning.explain.export import csv_parts, exported, python_parts, tree_parts
-from fmdp.planning.explain.trees import LEAF, PolicyTree, grow
+from fmdp.planning.explain.tree_growth import grow
+from fmdp.planning.explain.tree_kernels import LEAF
+from fmdp.planning.explain.trees import PolicyTree
 from fmdp.planning.policies.policy import TablePolicy
 from fmdp.planning.policies.randomised import UniformPolicy
 

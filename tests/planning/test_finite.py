@@ -20,9 +20,12 @@ from fmdp.learning.follow import Follow
 from fmdp.model import FactoredMDP, Forbidden, Structure
 from fmdp.planning.exact.planner import Exact
 from fmdp.planning.exact.small import TabularBackup
-from fmdp.planning.plan import Plan, Status
-from fmdp.planning.policies.policy import FORMAT, VERSION, TablePolicy, load_policy
+from fmdp.planning.plan import Plan
+from fmdp.planning.policies.archive import FORMAT, VERSION
+from fmdp.planning.policies.files import load_policy
+from fmdp.planning.policies.policy import TablePolicy
 from fmdp.planning.policies.timed import TimedPolicy, stage_bytes
+from fmdp.planning.status import Status
 from fmdp.problems import problem
 from fmdp.simulation.loop import streams
 from fmdp.testing import oracles, strategies

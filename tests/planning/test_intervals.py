@@ -18,10 +18,12 @@ from fmdp.errors import InvalidParameter
 from fmdp.measures import measure
 from fmdp.model import FactoredMDP, Structure
 from fmdp.model.intervals import Intervals
-from fmdp.planning.exact.intervals import PAIRS, pair_rows, poured, tables_of
+from fmdp.planning.exact.interval_sets import tables_of
+from fmdp.planning.exact.intervals import PAIRS, pair_rows, poured
 from fmdp.planning.exact.planner import Exact
-from fmdp.planning.plan import Plan, Status
+from fmdp.planning.plan import Plan
 from fmdp.planning.policies.policy import TablePolicy
+from fmdp.planning.status import Status
 from fmdp.problems import problem
 from fmdp.testing import oracles, strategies
 

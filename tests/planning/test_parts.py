@@ -14,13 +14,13 @@ from fmdp.elimination.ties import Ties
 from fmdp.errors import TooLarge
 from fmdp.model import AtMost, FactoredMDP, Structure, permute_states, product
 from fmdp.model.independence import independent_parts
-from fmdp.planning import parts
+from fmdp.planning import joining
 from fmdp.planning.evaluate import evaluate_exactly
 from fmdp.planning.exact.planner import Exact, PreparedExact
-from fmdp.planning.joining import Whole, rounded_sum
-from fmdp.planning.parts import PreparedParts, parts_to_plan
-from fmdp.planning.plan import Status
+from fmdp.planning.joining import Whole, parts_to_plan, rounded_sum
+from fmdp.planning.parts import PreparedParts
 from fmdp.planning.policies.policy import TablePolicy
+from fmdp.planning.status import Status
 from fmdp.problems import problem
 from fmdp.testing import oracles, strategies
 
@@ -30,9 +30,9 @@ INFINITY = float("inf")
 @pytest.fixture(autouse=True, scope="module")
 def _split_small_models() -> Iterator[None]:
     """Plan small models by parts, too, where the default is to plan them as a whole."""
-    before, parts.JOINT_PAIRS = parts.JOINT_PAIRS, 0
+    before, joining.JOINT_PAIRS = joining.JOINT_PAIRS, 0
     yield
-    parts.JOINT_PAIRS = before
+    joining.JOINT_PAIRS = before
 
 
 @st.composite
@@ -381,6 +381,6 @@ def test_vectors_of_whole_plans_are_left_out() -> None:
 
 
 def test_small_products_are_planned_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parts, "JOINT_PAIRS", 1 << 13)
+    monkeypatch.setattr(joining, "JOINT_PAIRS", 1 << 13)
     assert "independent_parts" not in fmdp.plan(problem("riverswim:3")).stats
     assert fmdp.plan(problem("jao:7")).stats["independent_parts"] == 7

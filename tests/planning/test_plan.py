@@ -14,8 +14,9 @@ import pytest
 import fmdp
 from fmdp._base.numerals import interval_text, lower_text, rounded_number, upper_text
 from fmdp.model import Intervals
-from fmdp.planning.plan import Plan, Status, middle_of_bounds
-from fmdp.planning.policies.policy import policy_of
+from fmdp.planning.plan import Plan
+from fmdp.planning.policies.files import policy_of
+from fmdp.planning.status import Status, middle_of_bounds
 from fmdp.testing.checks import awkward_models
 
 

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from fmdp.errors import FileProblem, InvalidParameter
 from fmdp.planning.evaluate import evaluate_exactly
-from fmdp.planning.plan import Status
-from fmdp.planning.policies.policy import TablePolicy, load_policy
+from fmdp.planning.policies.files import load_policy
+from fmdp.planning.policies.policy import TablePolicy
 from fmdp.planning.spans import factored_spans, span
+from fmdp.planning.status import Status
 from fmdp.problems import problem
 from fmdp.testing import oracles, strategies
 

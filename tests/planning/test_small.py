@@ -16,7 +16,8 @@ from fmdp.model import FactoredMDP
 from fmdp.planning.exact import planner
 from fmdp.planning.exact.planner import Exact
 from fmdp.planning.exact.small import PAIRS, tabular_backup
-from fmdp.planning.plan import Plan, Status
+from fmdp.planning.plan import Plan
+from fmdp.planning.status import Status
 from fmdp.problems import problem
 from fmdp.testing.strategies import constrained, models
 

@@ -16,7 +16,9 @@ from fmdp.errors import FmdpError, InvalidParameter
 from fmdp.model.constraints import AtMost, Constraint, Forbidden
 from fmdp.model.structure import Structure
 from fmdp.planning.explain.export import exported, table_of
-from fmdp.planning.explain.trees import LEAF, PolicyTree, grow
+from fmdp.planning.explain.tree_growth import grow
+from fmdp.planning.explain.tree_kernels import LEAF
+from fmdp.planning.explain.trees import PolicyTree
 from fmdp.planning.policies.policy import TablePolicy
 
 from .test_export import function

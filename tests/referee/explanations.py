@@ -26,7 +26,7 @@ import fmdp
 from fmdp._base.numerals import rounded_number
 from fmdp.cli.act import act
 from fmdp.errors import InvalidParameter
-from fmdp.planning.explain.explanation import explain_policy
+from fmdp.planning.explain.explain import explain_policy
 from referee import recipes, truth
 from referee.claims import INFINITE, Case
 from referee.ledger import Ledger

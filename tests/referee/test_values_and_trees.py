@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 import fmdp
-from fmdp.planning.explain.trees import grow
+from fmdp.planning.explain.tree_growth import grow
 from referee import recipes, truth
 from referee.claims import Case
 from referee.ledger import Ledger

@@ -12,7 +12,8 @@ import numpy as np
 
 import fmdp
 from fmdp.errors import InvalidParameter
-from fmdp.planning.explain.trees import PolicyTree, grow
+from fmdp.planning.explain.tree_growth import grow
+from fmdp.planning.explain.trees import PolicyTree
 from referee import claims, truth
 from referee.claims import Case
 from referee.ledger import Ledger

@@ -11,7 +11,7 @@ from scipy import special, stats
 import fmdp
 from fmdp import Environment, FactoredMDP, Noise
 from fmdp.errors import InvalidParameter
-from fmdp.planning.policies.playing import ActionTable, Stretch
+from fmdp.planning.policies.playing import ActionTable, StepBatch
 from fmdp.simulation.kernels import normal_quantile
 from fmdp.testing import strategies
 
@@ -165,7 +165,7 @@ def test_bulk_and_single_steps_are_one_stream() -> None:
     fast, slow = Environment(model, generator(2)), Environment(model, generator(2))
     left, table = 5000, ActionTable(policy, model.structure)
     while left:
-        left -= fast.play(Stretch(min(left, fast.ready()), table))[0]
+        left -= fast.play(StepBatch(min(left, fast.ready()), table))[0]
     for _ in range(5000):
         slow.step(policy(slow.state))
     assert fast.state == slow.state

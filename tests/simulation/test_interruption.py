@@ -14,7 +14,7 @@ import pytest
 import fmdp
 from fmdp.experiments.spec import resolved_learner
 from fmdp.experiments.work import Task, work
-from fmdp.learning.files import state_of
+from fmdp.learning.agent import state_of
 from fmdp.learning.follow import Follow
 from fmdp.planning.plan import Plan, Status
 from fmdp.simulation import Reference, Simulation, environment, simulate

@@ -18,7 +18,7 @@ import fmdp
 from fmdp import Environment, FactoredMDP, Noise, Statistics, TablePolicy
 from fmdp.errors import InvalidParameter
 from fmdp.model.spaces import decode, encode
-from fmdp.planning.policies.playing import ActionTable, Stretch
+from fmdp.planning.policies.playing import ActionTable, StepBatch
 from fmdp.simulation import kernels
 from fmdp.simulation.kernels import normal_quantile
 from fmdp.simulation.trajectory import Recorder
@@ -136,10 +136,10 @@ def live(model: FactoredMDP, seed: int, block: int, actions: NDArray[np.int64]) 
             left = many
             while left:
                 counts = {"counts": counted.counts} if count else {}
-                left -= environment.play(Stretch(left, table, **counts))[0]
+                left -= environment.play(StepBatch(left, table, **counts))[0]
             left = many
             while left:
-                left -= plain.play(Stretch(left, table))[0]
+                left -= plain.play(StepBatch(left, table))[0]
             for _ in range(many):
                 slow_step(count=count)
         assert_same(environment, slow)
@@ -236,7 +236,7 @@ def test_a_copy_goes_on_by_itself(copied: Callable[[Any], Any], problem: str) ->
     other = copied(environment)
     left = 25
     while left:
-        left -= environment.play(Stretch(left, table))[0]
+        left -= environment.play(StepBatch(left, table))[0]
     found = [other.step(action) for _ in range(25)]
     assert found == [slow.step(action) for _ in range(25)]
     assert_same(other, slow)

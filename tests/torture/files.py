@@ -332,7 +332,7 @@ def toml(value: Any, top: bool = True) -> str:
 
 
 def _look_at_policy(path: Path) -> None:
-    from fmdp.planning.policies.policy import load_policy
+    from fmdp.planning.policies.files import load_policy
     from fmdp.planning.policies.randomised import RandomisedPolicy
 
     policy: Any = load_policy(path)
@@ -366,7 +366,7 @@ def _sound(what: str, folder: Path) -> Sound:
     elif what == "spec":
         sources, look = [toml(_spec()).encode()], _look_at_spec
     elif what == "policy":
-        from fmdp.planning.policies.policy import policy_bytes
+        from fmdp.planning.policies.archive import policy_bytes
 
         sources, look = [policy_bytes(policy) for policy in _policies()], _look_at_policy
     else:

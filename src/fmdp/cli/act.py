@@ -54,8 +54,8 @@ def act(
     The policy is evaluated: the values are those of taking an action once and following the policy
     afterwards. A policy over too many states is explained by what it is greedy for.
     """
-    from fmdp.planning.explain.explanation import refuse_step
-    from fmdp.planning.policies.policy import load_policy
+    from fmdp.planning.explain.explain import refuse_step
+    from fmdp.planning.policies.files import load_policy
     from fmdp.planning.policies.randomised import RandomisedPolicy
     from fmdp.planning.policies.timed import TimedPolicy
     from fmdp.problems import problem as problem_of
@@ -112,7 +112,7 @@ def _completed(state: str, model: FactoredMDP) -> str | dict[str, str]:
 
 def _explained(model: FactoredMDP, policy: Any, state: tuple[int, ...], step: int) -> Explanation:
     from fmdp.planning.evaluate import POLICY_GAIN_STATES
-    from fmdp.planning.explain.explanation import explain_greedy, explain_policy, explain_timed
+    from fmdp.planning.explain.explain import explain_greedy, explain_policy, explain_timed
     from fmdp.planning.policies.policy import TablePolicy
     from fmdp.planning.policies.timed import TimedPolicy
 

@@ -44,7 +44,7 @@ def evaluate(
     json: options.Json = False,
 ) -> int:
     """The gain of a saved policy; its value if it has a horizon."""
-    from fmdp.planning.policies.policy import load_policy
+    from fmdp.planning.policies.files import load_policy
     from fmdp.problems import problem as problem_of
     from fmdp.simulation import evaluate as evaluate_policy
     from fmdp.simulation.evaluate import SEED, STEPS

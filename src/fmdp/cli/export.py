@@ -81,7 +81,7 @@ def export(
     error = None if max_error is None else _ERROR.parse(max_error, "fmdp export")
     from fmdp.model.io.files import write_atomically
     from fmdp.planning.explain.export import exported
-    from fmdp.planning.policies.policy import load_policy
+    from fmdp.planning.policies.files import load_policy
     from fmdp.problems import problem as problem_of
 
     model = None if problem is None else problem_of(problem)

@@ -35,7 +35,8 @@ from fmdp.cli.progress import progress
 from fmdp.errors import FileProblem, TooLarge
 
 if TYPE_CHECKING:
-    from fmdp.planning.plan import Plan, Status
+    from fmdp.planning.plan import Plan
+    from fmdp.planning.status import Status
 
 # Keys of the JSON object; the plan has the first lot under the same names.
 OF_THE_PLAN = (
@@ -221,7 +222,8 @@ def seconds_of(settings: Mapping[str, object]) -> float | None:
 
 def stopped(result: dict[str, Any], started: float, imported: float) -> Plan:
     """The plan where time was up before there was a model, or a planner for it."""
-    from fmdp.planning.plan import Plan, Status
+    from fmdp.planning.plan import Plan
+    from fmdp.planning.status import Status
 
     now = time.perf_counter()
     found = Plan(result["planner"] or "none", Status.TIME_LIMIT)

@@ -73,7 +73,7 @@ def resolved_learner(agent: Agent) -> dict[str, Any]:
     own = fields(planner) if is_dataclass(planner) else ()
     parameters = learner.as_dict()
     content: dict[str, Any] = {
-        "learner": LEARNERS.place(type(learner)),
+        "learner": learner.class_place(),
         "planner": None if planner is None else PLANNERS.place(type(planner)),
         "planner_settings": {
             one.name: _plain(getattr(planner, one.name))

@@ -20,6 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betaincinv
 
+from fmdp._base.portable_math import log
+
 Floats = NDArray[np.float64]
 
 _OUTWARDS = 1e-9
@@ -52,9 +54,9 @@ def mean_width(visits: Floats, variance: Floats, failure: Floats) -> Floats:
     `variance` is the sample variance (with n - 1). 1 without a visit.
     """
     n = np.maximum(visits, 1.0)
-    hoeffding = np.sqrt(np.log(4.0 / failure) / (2.0 * n))
-    log = np.log(8.0 / failure)
+    hoeffding = np.sqrt(log(4.0 / failure) / (2.0 * n))
+    log_term = log(8.0 / failure)
     with np.errstate(divide="ignore"):
-        bernstein = np.sqrt(2.0 * variance * log / n) + 7.0 * log / (3.0 * (n - 1.0))
+        bernstein = np.sqrt(2.0 * variance * log_term / n) + 7.0 * log_term / (3.0 * (n - 1.0))
     found: Floats = np.minimum(np.minimum(hoeffding, bernstein), 1.0)
     return np.where(visits > 0, found, 1.0)

@@ -1,14 +1,14 @@
-"""Whether a policy ends, surely, where nothing is left to decide.
+"""A test whether a policy reaches, with probability 1, states in which no decision matters.
 
-A state is settled where every step from it on pays one and the same reward, whatever is done: the
-largest set of states T in which no action changes the reward and no action leads to a state outside
-T or of another reward. If a policy comes to T surely, its average reward is what is paid there for
-ever and says nothing of the way, which is what such a problem is about (Navigation: -1 a step until
-the goal is reached, then 0). It does so exactly if every state that it reaches from the initial
-state can still reach T.
+A state is settled if every later step pays the same reward whatever the actions are. The settled
+states are the largest set T in which no action changes the reward and no action leads outside T or
+to a state of T with another reward. If a policy reaches T with probability 1, its average reward is
+the reward there and does not depend on the way to T, although the way is what such problems are
+about (Navigation: -1 per step until the goal is reached, then 0). It reaches T with probability 1
+exactly if every state that it reaches from the initial state can still reach T.
 
-Cost: states times actions times successors, a few times. Nothing is done where a state is reached
-from everywhere whatever is done, as in problems that go on for ever.
+Cost: a few passes over states times actions times successors. Models in which some state is reached
+from everywhere under every policy are answered without them.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from fmdp.planning.policies.policy import TablePolicy
 from fmdp.planning.tabular.chains import Successors
 
 MOST_ENTRIES = 1 << 23
-"""Successors of all states and actions."""
+"""Most successors of all states and actions; larger models are not tested."""
 
 Mask = NDArray[np.bool_]
 
 
 def ends_settled(model: FactoredMDP, policy: object) -> bool | None:
-    """Whether a policy surely comes to a settled state from the initial state.
+    """Return whether a policy reaches a settled state from the initial state with probability 1.
 
-    None where the model is too large to tell, or the policy no table.
+    None if the model is too large, or if the policy is not a table.
     """
     structure = model.structure
     if not isinstance(policy, TablePolicy):
@@ -51,7 +51,7 @@ def ends_settled(model: FactoredMDP, policy: object) -> bool | None:
 
 
 def _settled(model: FactoredMDP, successors: Successors, pairs: NDArray[np.int64]) -> Mask:
-    """The largest set T as above: [S]."""
+    """Return the set T as a mask: [S]."""
     structure = model.structure
     rewards = np.zeros(len(pairs))
     for scope, means in zip(structure.reward_scopes, model.rewards, strict=True):
@@ -92,7 +92,7 @@ def _comes_to(model: FactoredMDP, successors: Successors, policy: TablePolicy, e
     ones = np.ones(len(sources))
     forwards = csr_array((ones, (sources, targets)), shape=(n, n))
     reached = breadth_first_order(forwards, start, return_predecessors=False)
-    # Backwards from one more node, which all ends lead to.
+    # Search backwards from an additional node that all ends lead to.
     wanted = np.flatnonzero(ends)
     rows = np.concatenate([targets, np.full(len(wanted), n)])
     into = np.concatenate([sources, wanted])

@@ -1,13 +1,12 @@
-"""One verb: plan for a model, with the planner that is asked for or the one that fits."""
+"""`fmdp.plan`, the choice of a default planner, and the predicted cost of exact plans."""
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from fmdp._base.memory import available_memory, describe_bytes, describe_count
 from fmdp._base.numerals import seconds_text
@@ -20,17 +19,20 @@ from fmdp.elimination.layout import choose_layout
 from fmdp.errors import InvalidParameter, TooLarge
 from fmdp.model import FactoredMDP, Structure
 from fmdp.model.factored import check_model
-from fmdp.planning.evaluate import POLICY_GAIN_STATES, evaluate_exactly
+from fmdp.planning.evaluate import POLICY_GAIN_STATES, Evaluation, evaluate_exactly
 from fmdp.planning.exact.planner import Exact
-from fmdp.planning.parts import joint_bytes, parts_to_plan
-from fmdp.planning.plan import Plan, Planner, Progress, Status, middle_of_bounds, of_model
+from fmdp.planning.joining import parts_to_plan
+from fmdp.planning.limits import GRACE_SECONDS, tolerance_of
+from fmdp.planning.parts import joint_bytes
+from fmdp.planning.plan import Plan, Planner, of_model
 from fmdp.planning.policies.policy import keep_constraints
 from fmdp.planning.policies.timed import TimedPolicy
-from fmdp.planning.prepared import GRACE_SECONDS, tolerance_of
 from fmdp.planning.registry import planner_of
 from fmdp.planning.settings import refuse_targets
+from fmdp.planning.status import Progress, Status, middle_of_bounds
 
 EXACT_STATES = 1 << 22
+"""Most states for which the exact planner is the default."""
 _WITHOUT_POLICY_GAIN = (Status.INTERRUPTED, Status.INFEASIBLE, Status.UNBOUNDED)
 
 
@@ -40,37 +42,36 @@ def plan(
     *,
     progress: bool | Progress | None = None,
 ) -> Plan:
-    """Plan, and say what the returned policy is sure to gain where that can be computed.
+    """Plan for a model, and evaluate the resulting policy if that is feasible.
 
-    Ctrl-C ends it with what is known so far (`Status.INTERRUPTED`).
+    Ctrl-C returns the results so far, with `Status.INTERRUPTED`.
 
     Parameters
     ----------
     model
-        What to plan for.
+        The model.
     planner
-        Settings of a planner, such as `Exact(tolerance=1e-3)`, or a text: "exact",
-        "alp,basis=pairs". None: exact where there are at most 2^22 states and the
-        predicted memory fits, else the approximate linear program, and `stats["planner_reason"]`
-        of the plan says why.
+        A planner, such as `Exact(tolerance=1e-3)`, or a text: "exact", "alp,basis=pairs". None is
+        exact if there are at most 2^22 states and the predicted memory fits; otherwise it is the
+        approximate linear program, and `stats["planner_reason"]` of the plan gives the reason.
     progress
-        True shows a bar; a function is called now and then with a mapping of what is known so
-        far; None is silent.
+        True shows a progress bar; a callback receives a mapping of intermediate results from time
+        to time; None is silent.
 
     Returns
     -------
     Plan
-        Policy, gain with its bounds, and a status that says what these are worth. The gain of the
-        returned policy (`Plan.policy_gain`) is there up to 2^16 states.
+        Policy, gain with bounds, and a status that says how far these can be trusted. The gain of
+        the returned policy (`Plan.policy_gain`) is computed for up to 2^16 states.
 
     Raises
     ------
     InvalidParameter
-        Where the model is no model, or a setting would have no effect in `plan`.
+        If `model` is not a model, or a setting would have no effect in `plan`.
     UnknownName
-        Where no planner has the name.
+        If no planner has the name.
     TooLarge
-        Where the given planner would take more than its memory limit.
+        If the given planner needs more than its memory limit.
     """
     check_model(model, "plan")
     chosen, reason = planner_of(planner, "plan"), None
@@ -78,121 +79,122 @@ def plan(
     if chosen is None:
         chosen, reason = choose_planner(model.structure)
     with reporting(progress, f"planning {model.name}".rstrip(), "plan") as report:
-        found = planned(model, chosen, report)
+        result = planned(model, chosen, report)
     if reason is None:
-        return found
-    return replace(found, stats={**found.stats, "planner_reason": reason})
+        return result
+    return replace(result, stats={**result.stats, "planner_reason": reason})
 
 
 def planned(model: FactoredMDP, chosen: Planner, progress: Progress | None = None) -> Plan:
-    """Return the plan of a planner, with the gain of its policy where that can be computed."""
+    """Return the plan of a planner, with the gain of its policy if that is feasible."""
     begun = time.monotonic()
-    found = plan_with(chosen, model, progress=progress)
-    keep_constraints(found.policy, model.structure.constraints)
-    if found.policy is None or found.status in _WITHOUT_POLICY_GAIN:
-        return found
-    if isinstance(found.policy, TimedPolicy):
-        return found  # over its horizon it has a value, and no gain
+    result = plan_with(chosen, model, progress=progress)
+    keep_constraints(result.policy, model.structure.constraints)
+    if result.policy is None or result.status in _WITHOUT_POLICY_GAIN:
+        return result
+    if isinstance(result.policy, TimedPolicy):  # it has a value over its horizon, but no gain
+        return result
     if model.structure.n_states > POLICY_GAIN_STATES:
-        return found
+        return result
     started = time.perf_counter()
     max_seconds = getattr(chosen, "max_seconds", None)
     if max_seconds is not None:
         max_seconds = max(max_seconds - (time.monotonic() - begun), GRACE_SECONDS)
-    if progress is not None:
-        told = progress
-
-        def progress(news: Mapping[str, Any]) -> None:
-            told({**news, "what": "evaluating the policy"})
-
     try:
         evaluation = evaluate_exactly(
             model,
-            found.policy,
+            result.policy,
             tolerance=getattr(chosen, "tolerance", None),
             max_seconds=max_seconds,
             memory_limit=getattr(chosen, "memory_limit", None),
-            progress=progress,
+            progress=_of_evaluation(progress),
         )
     except TooLarge:
-        return found
+        return result
     except KeyboardInterrupt:
-        return replace(found, status=Status.INTERRUPTED)
+        return replace(result, status=Status.INTERRUPTED)
     if evaluation.status is Status.INTERRUPTED:
-        return replace(found, status=Status.INTERRUPTED)
+        return replace(result, status=Status.INTERRUPTED)
+    stats = {**result.stats, "seconds_evaluation": time.perf_counter() - started}
+    return _with_policy_gain(replace(result, stats=stats), evaluation, chosen, model.structure)
+
+
+def _of_evaluation(progress: Progress | None) -> Progress | None:
+    if progress is None:
+        return None
+    return lambda state: progress({**state, "what": "evaluating the policy"})
+
+
+def _with_policy_gain(
+    result: Plan, evaluation: Evaluation, chosen: Planner, structure: Structure
+) -> Plan:
+    """Return the plan with the certified gain of its policy, which may raise its lower bound."""
     assert evaluation.gain_lower is not None
     within = evaluation.gain_bounds or (evaluation.gain_lower, evaluation.gain_upper)
-    stats = {
-        **found.stats,
-        "seconds_evaluation": time.perf_counter() - started,
-        "policy_gain_bounds": within,
-    }
-    # What the policy is sure to gain: on this side of the truth it may be called a bound. The plan
-    # may be sure of more.
+    # The lower bound is reported, so that the policy gain never exceeds the true gain. The lower
+    # bound of a converged plan holds for its policy as well, and may be larger.
     policy_gain = None if evaluation.gain is None else within[0]
-    sure = found.gain_lower if found.status is Status.CONVERGED and found.bounds_best_gain else None
-    if policy_gain is not None and sure is not None and sure > policy_gain:
-        policy_gain = sure
+    converged = result.status is Status.CONVERGED and result.bounds_best_gain
+    of_plan = result.gain_lower if converged else None
+    if policy_gain is not None and of_plan is not None and of_plan > policy_gain:
+        policy_gain = of_plan
         most = within[1]
-        stats["policy_gain_bounds"] = (sure, most if most is None else max(sure, most))
-    if not found.bounds_best_gain:
-        return replace(found, policy_gain=policy_gain, stats=stats)
-    if found.gain_lower is None:
-        # It is all that an approximate plan can promise from below.
-        lower = evaluation.gain_lower
-        return replace(
-            found, policy_gain=policy_gain, gain=policy_gain, gain_lower=lower, stats=stats
-        )
-    lower, gain = max(found.gain_lower, evaluation.gain_lower), found.gain
-    if gain is not None or _has_one_gain(found, chosen):
+        within = (of_plan, most if most is None else max(of_plan, most))
+    stats = {**result.stats, "policy_gain_bounds": within}
+    result = replace(result, policy_gain=policy_gain, stats=stats)
+    if not result.bounds_best_gain:
+        return result
+    if result.gain_lower is None:
+        # The policy's gain is the only lower bound of an approximate plan.
+        return replace(result, gain=policy_gain, gain_lower=evaluation.gain_lower)
+    lower, gain = max(result.gain_lower, evaluation.gain_lower), result.gain
+    if gain is not None or _has_one_gain(result, chosen):
         # The bounds may be closer than those of the plan alone.
-        tolerance = tolerance_of(getattr(chosen, "tolerance", None), model.structure)
-        gain = middle_of_bounds(lower, found.gain_upper, model.structure, tolerance)
-    return replace(found, policy_gain=policy_gain, gain=gain, gain_lower=lower, stats=stats)
+        tolerance = tolerance_of(getattr(chosen, "tolerance", None), structure)
+        gain = middle_of_bounds(lower, result.gain_upper, structure, tolerance)
+    return replace(result, gain=gain, gain_lower=lower)
 
 
-def _has_one_gain(found: Plan, chosen: Planner) -> bool:
-    """Return whether the bounds of an exact plan enclose one number, the gain of every state."""
-    several = found.status in (Status.MULTICHAIN, Status.DISCOUNTED)
-    return isinstance(chosen, Exact) and chosen.criterion == "average" and not several
+def _has_one_gain(result: Plan, chosen: Planner) -> bool:
+    """Return whether the bounds of an exact plan enclose a single gain, that of every state."""
+    differ = result.status in (Status.MULTICHAIN, Status.DISCOUNTED)
+    return isinstance(chosen, Exact) and chosen.criterion == "average" and not differ
 
 
 def plan_with(planner: Planner, model: FactoredMDP, *, progress: Progress | None = None) -> Plan:
-    """The plan of a planner, which need not inherit from Planner: `prepare` is enough."""
-    own = getattr(planner, "plan", None)
-    if own is None:
+    """Return the plan of a planner; third-party planners only need `prepare`."""
+    method = getattr(planner, "plan", None)
+    if method is None:
         return _checked(Planner.plan(planner, model, progress=progress), planner)
-    found: Plan = own(model, progress=progress)
-    return of_model(_checked(found, planner), model, planner)
+    result: Plan = method(model, progress=progress)
+    return of_model(_checked(result, planner), model, planner)
 
 
-def _checked(found: object, planner: Planner) -> Plan:
-    if not isinstance(found, Plan):
+def _checked(result: object, planner: Planner) -> Plan:
+    if not isinstance(result, Plan):
         raise InvalidParameter(
-            f"planner {getattr(planner, 'name', planner)} must give a Plan; got {quoted(found)}"
+            f"planner {getattr(planner, 'name', planner)} must give a Plan; got {quoted(result)}"
         )
-    return found
+    return result
 
 
 def default_planner(model: FactoredMDP, *, memory_limit: int | None = None) -> Planner:
-    """Return the exact planner where it fits, else the approximate one."""
+    """Return the exact planner if it fits, otherwise the approximate one."""
     return choose_planner(model.structure, memory_limit=memory_limit).planner
 
 
 class Chosen(NamedTuple):
-    """A planner that was chosen, and why it is not the exact one; None where it is."""
+    """A default planner, and the reason if it is not the exact one."""
 
     planner: Planner
     reason: str | None
 
 
 class Cost(NamedTuple):
-    """What an exact plan is predicted to need."""
+    """Predicted cost of an exact plan: memory in bytes, and seconds per sweep."""
 
     memory: int
-    """In bytes."""
     seconds: float
-    """Of one sweep."""
 
 
 def choose_planner(
@@ -204,12 +206,11 @@ def choose_planner(
     memory_limit: int | None = None,
     deadline: float | None = None,
 ) -> Chosen:
-    """Return the exact planner where its predicted cost allows it, else the approximate one.
+    """Return the exact planner if its predicted cost allows it, otherwise the approximate one.
 
-    Exact plans are for at most `most_states` joint states, whose joint actions can be listed or
-    taken one component at a time, within the memory limit and `most_seconds` per sweep of one
-    thread.
-    `by_parts`: whether independent parts are planned one by one. Raises TimeUp after the deadline.
+    Exact plans are limited to `most_states` joint states, whose joint actions can be listed or
+    decomposed into components, to the memory limit, and to `most_seconds` per sweep of one thread.
+    With `by_parts`, independent parts are planned one by one. Raises TimeUp after the deadline.
     """
     limit = memory_limit if memory_limit is not None else available_memory() // 2
     reason = too_many(structure, most_states=most_states, by_parts=by_parts)
@@ -232,6 +233,7 @@ def choose_planner(
             )
     if reason is None:
         return Chosen(Exact(memory_limit=memory_limit), None)
+    # Imported on use: it loads a solver of linear programs.
     from fmdp.planning.alp import ALP
 
     return Chosen(ALP(memory_limit=memory_limit), reason)
@@ -243,7 +245,7 @@ def too_many(
     """Return why a structure has too many states or joint actions to be listed; None otherwise."""
     parts = parts_to_plan(structure) if by_parts else ()
     listed = max([part.structure.n_actions for part in parts] or [structure.n_actions])
-    # With effects the components are taken one by one, however many joint actions there are.
+    # With effects, the cost depends on the components and not on the number of joint actions.
     n_actions = listed if decompose(structure) is None else 1
     for what, number, most in (
         ("states", structure.n_states, most_states),
@@ -265,9 +267,9 @@ def exact_cost(
     memory_limit: int | None = None,
     deadline: float | None = None,
 ) -> Cost:
-    """Return what an exact plan is predicted to need.
+    """Return the predicted cost of an exact plan; raise TimeUp after the deadline.
 
-    `by_parts`: whether independent parts are planned one by one. Raises TimeUp after the deadline.
+    With `by_parts`, independent parts are planned one by one.
     """
     parts = parts_to_plan(structure) if by_parts else ()
     if parts:

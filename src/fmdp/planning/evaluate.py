@@ -1,14 +1,14 @@
-"""The gain of a given policy by elimination (simulation.evaluate is for what does not fit).
+"""Exact evaluation of a policy by elimination (simulation.evaluate is for larger models).
 
-A chain that is small is solved directly: its recurrent classes are read off the support, the gain
-of each is certified by its own bias, and the other states by where they end (gains.py).  That needs
-no mixing at all: classes that are left once in 10^9 steps, or never, are the same work.  A larger
-one is iterated, min and max of T_pi h - h enclose the gain of every state; if that comes to rest
-before they meet, the chain is written out after all where its entries fit, and else the bounds are
-what is known.
+A small chain is solved directly: its recurrent classes are those of the support graph, the gain of
+each is certified by its bias, and the gains of the other states by where they are absorbed
+(tabular/gains.py). The cost does not depend on mixing: classes that are left once in 10^9 steps, or
+never, make no difference. A larger chain is iterated; min and max of T_pi h - h enclose the gain of
+every state. If the iteration stalls before the bounds meet, the chain is written out and solved
+directly if its entries fit; otherwise the bounds are returned.
 
-A policy with a horizon has a value instead: what it is expected to get over its H steps, by H
-backups, exact but for rounding, which is bounded as in finite.py.
+A policy with a horizon has a value instead, the expected sum of rewards over its H steps. It is
+computed by H backups, exactly up to rounding, which is bounded as in finite.py.
 """
 
 from __future__ import annotations
@@ -22,76 +22,77 @@ from numpy.typing import NDArray
 
 from fmdp.elimination.backup import Backup, TimeUp, backup_for, check_clock
 from fmdp.elimination.rounding import rounding_allowance
-from fmdp.errors import InvalidParameter
 from fmdp.model import FactoredMDP
 from fmdp.model.independence import Part
 from fmdp.model.spaces import decode, encode
 from fmdp.planning.exact import iteration
 from fmdp.planning.exact.acceleration import acceleration_for
 from fmdp.planning.exact.small import tabular_backup
-from fmdp.planning.joining import Whole, joint_status, sum_of_bounds
-from fmdp.planning.parts import parts_to_plan
-from fmdp.planning.plan import Progress, Status
-from fmdp.planning.policies.policy import Policy, Rule, TablePolicy, has_sizes_of
+from fmdp.planning.joining import Whole, joint_status, parts_to_plan, sum_of_bounds
+from fmdp.planning.limits import DEFAULT_SWEEPS, tolerance_of
+from fmdp.planning.policies.policy import Policy, TablePolicy, has_sizes_of
+from fmdp.planning.policies.rule import Rule
 from fmdp.planning.policies.timed import TimedPolicy
-from fmdp.planning.prepared import DEFAULT_SWEEPS, tolerance_of
+from fmdp.planning.status import Progress, Status
+from fmdp.planning.tabular.flat import chain_of
+from fmdp.planning.tabular.gains import best_gains
 
 POLICY_GAIN_STATES = 1 << 16
-"""Largest model for which a plan reports the gain of its own policy."""
+"""Most states for which a plan reports the gain of its policy."""
 TABULATED_STATES = 1 << 22
-"""Largest model whose policy is written out as a table to be evaluated exactly."""
+"""Most states for which a policy is written out as a table to be evaluated exactly."""
 DIRECT_STATES = 1 << 10
-"""Up to here a chain is solved at once: it takes no longer than a few sweeps."""
+"""Most states for which a chain is solved directly, which takes no longer than a few sweeps."""
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The gain of a policy from the initial state; of one with a horizon, its value.
+    """The gain of a policy from the initial state, or the value of a policy with a horizon.
 
     Attributes
     ----------
     gain
-        From the initial state: exact, the middle of its bounds; simulated, the mean of the runs.
-        None where the bounds are further apart than the tolerance, where simulated runs do not
-        support an interval (`unmixed`), and of a policy with a horizon.
+        From the initial state. Exact: the middle of its bounds. Simulated: the mean of the runs.
+        None if the bounds differ by more than the tolerance, if simulated runs do not support an
+        interval (`unmixed`), and for a policy with a horizon.
     gain_lower
-        Exact: at most the gain from every starting state. Simulated: the lower end of the
-        interval, or the certified lower bound where there is none. None of a policy with a
+        Exact: lower bound on the gain from every starting state. Simulated: lower end of the
+        interval, or the certified lower bound if there is no interval. None for a policy with a
         horizon.
     gain_upper
-        Exact: at least the gain from every starting state. Simulated: the upper end of the
-        interval, or the certified upper bound where there is none. None of a policy with a
+        Exact: upper bound on the gain from every starting state. Simulated: upper end of the
+        interval, or the certified upper bound if there is no interval. None for a policy with a
         horizon.
     kind
         "exact": the bounds are certified. "simulated": they are a confidence interval.
     status
-        How it ended; `status.message` says what the bounds are worth. A simulation is never
-        `converged`: it is `simulated`, or `unmixed` where its runs do not support an interval.
+        How it ended; `status.message` explains the bounds. A simulation is never `converged`: it is
+        `simulated`, or `unmixed` if its runs do not support an interval.
     iterations
-        Sweeps of the exact evaluation (0 where the chain was solved directly), or steps of the
+        Sweeps of the exact evaluation (0 if the chain was solved directly), or steps of the
         simulation.
     seconds
-        Wall clock.
+        Wall-clock time.
     confidence
-        Level of the confidence interval; None where the bounds are certified.
+        Level of the confidence interval; None if the bounds are certified.
     gain_bounds
-        Bounds of the initial state alone, where the gain depends on the state; else None.
+        Bounds for the initial state alone if the gain depends on the state; otherwise None.
     value
-        Of a policy with a horizon: the expected sum of rewards over its steps from the initial
-        state, discounted as the policy says; else None.
+        For a policy with a horizon: the expected sum of rewards over its steps from the initial
+        state, with the discount of the policy; otherwise None.
     value_bounds
-        The value with what rounding can have done; else None.
+        The value minus and plus the rounding error; otherwise None.
     horizon
-        Steps of such a policy; else None.
+        Number of steps of such a policy; otherwise None.
     certified_bounds
-        Simulated: bounds that hold whatever the runs have missed, from the rewards of the model.
+        Simulated: bounds from the rewards of the model, which hold whatever the runs missed.
     run_gains
-        Simulated: the mean reward of each run, the first from the initial state; else None.
+        Simulated: the mean reward of each run, the first from the initial state; otherwise None.
     batch_steps
-        Simulated: steps after which the runs show no memory of their past, which the interval
-        assumes of everything that they did not show; None where there is no interval.
+        Simulated: number of steps after which the runs show no memory of their past. The interval
+        assumes this of everything that they did not show. None if there is no interval.
     caveat
-        Simulated: one sentence on what the simulation cannot exclude; else None.
+        Simulated: one sentence on what the simulation cannot exclude; otherwise None.
     """
 
     gain: float | None
@@ -122,32 +123,12 @@ def evaluate_exactly(
     memory_limit: int | None = None,
     progress: Progress | None = None,
 ) -> Evaluation:
-    """Certified bounds on the policy's gain by elimination; on its value if it has a horizon.
+    """Return certified bounds on a policy's gain, or on its value if it has a horizon.
 
-    Parameters
-    ----------
-    model
-        The model that the policy acts in.
-    policy
-        One action for every state, or for every state and step.
-    tolerance
-        Largest gap between the bounds, in the unit of the reward; None is 1e-6 times the largest
-        range of a reward factor.
-    max_iterations
-        Most sweeps; None is 100,000.
-    max_seconds
-        Most seconds; None is no limit.
-    memory_limit
-        Most bytes; None is half of what is free.
-    progress
-        Called now and then with a mapping of what is known so far.
-
-    Raises
-    ------
-    InvalidParameter
-        Where the policy is for other sizes, or plays an action that a constraint forbids.
-    TooLarge
-        Where it does not fit into the memory limit.
+    The tolerance is the largest gap between the bounds in the unit of the reward; None is 1e-6
+    times the largest range of a reward factor. The default limits are 100,000 sweeps, no time
+    limit, and half of the free memory. Raises InvalidParameter if the policy is for other sizes or
+    plays a forbidden action, and TooLarge if the evaluation does not fit into the memory limit.
     """
     started = time.perf_counter()
     structure = model.structure
@@ -156,7 +137,7 @@ def evaluate_exactly(
     if isinstance(policy, TimedPolicy):
         limits = iteration.Limits(goal, max_iterations or policy.horizon, deadline)
         return _evaluate_timed(model, policy, limits, memory_limit, progress, started)
-    actions = action_table(model, policy)
+    actions = tabulated_actions(model, policy)
     parts = parts_to_plan(structure)
     tables = Whole(structure, parts).split_actions(actions) if parts else None
     if tables is not None:
@@ -206,7 +187,7 @@ def _evaluate_parts(
     progress: Progress | None,
     started: float,
 ) -> Evaluation:
-    """Evaluate a policy that treats independent parts separately: its gain is the sum of theirs."""
+    """Evaluate a policy that treats independent parts separately; its gain is a sum over parts."""
     evaluations: list[Evaluation] = []
     for part, actions in zip(parts, tables, strict=True):
         if evaluations and evaluations[-1].status is Status.INTERRUPTED:
@@ -214,11 +195,11 @@ def _evaluate_parts(
             evaluations.append(Evaluation(None, least, most, "exact", Status.INTERRUPTED, 0, 0.0))
             continue
         left = None if limits.deadline is None else max(limits.deadline - time.monotonic(), 0.0)
-        own = part.structure
+        sizes = (part.structure.state_sizes, part.structure.action_sizes)
         evaluations.append(
             evaluate_exactly(
                 part.model(model),
-                TablePolicy(own.state_sizes, own.action_sizes, actions),
+                TablePolicy(*sizes, actions),
                 tolerance=limits.tolerance / len(parts),
                 max_iterations=limits.max_sweeps,
                 max_seconds=left,
@@ -228,11 +209,9 @@ def _evaluate_parts(
         )
     lower, upper = sum_of_bounds([(e.gain_lower, e.gain_upper) for e in evaluations])
     low, high = sum_of_bounds([e.gain_bounds or (e.gain_lower, e.gain_upper) for e in evaluations])
-    # The evaluation of a part always has bounds.
-    assert lower is not None
-    assert upper is not None
-    assert low is not None
-    assert high is not None
+    # The evaluation of a part always has bounds, since its policy has no horizon.
+    assert lower is not None and upper is not None  # noqa: PT018
+    assert low is not None and high is not None  # noqa: PT018
     status = joint_status(e.status for e in evaluations)
     if upper - lower <= limits.tolerance and status is not Status.INTERRUPTED:
         status = Status.CONVERGED
@@ -251,22 +230,10 @@ def _evaluate_parts(
 def timed_values(
     backup: Backup, policy: TimedPolicy, reward_size: float
 ) -> Iterator[tuple[NDArray[np.float64], float]]:
-    """What the policy gets from step H - 1, H - 2, ..., 0 on, one sweep each.
+    """Yield the values of a policy from steps H - 1, H - 2, ..., 0 on, by one sweep each.
 
-    Parameters
-    ----------
-    backup
-        Of the model.
-    policy
-        For its states and actions.
-    reward_size
-        `Structure.reward_size` of the model.
-
-    Yields
-    ------
-    tuple
-        The values in the backup's order, good until the next are asked for, and a bound on the
-        error that rounding has left in them.
+    The values are in the backup's order and are overwritten by the next ones. Each comes with a
+    bound on its rounding error. `reward_size` is `Structure.reward_size` of the model.
     """
     now, new = np.zeros(backup.n_states), np.empty(backup.n_states)
     error = 0.0
@@ -322,9 +289,9 @@ def _evaluate_timed(
     finally:
         if backup is not None:
             backup.deadline = None
-    found = None
+    of_start = None
     if value is not None:
-        found = float(value[encode(model.initial_state, structure.state_sizes)])
+        of_start = float(value[encode(model.initial_state, structure.state_sizes)])
         status = Status.CONVERGED if 2 * error <= limits.tolerance else Status.PRECISION_LIMIT
     return Evaluation(
         gain=None,
@@ -334,33 +301,24 @@ def _evaluate_timed(
         status=status,
         iterations=done,
         seconds=time.perf_counter() - started,
-        value=found,
-        value_bounds=None if found is None else (found - error, found + error),
+        value=of_start,
+        value_bounds=None if of_start is None else (of_start - error, of_start + error),
         horizon=horizon,
     )
 
 
+@dataclass(eq=False)
 class _Chain:
-    """The chain of the policy, to be written out and solved where that is possible."""
+    """The chain of the policy, and its direct solution if it is small enough."""
 
-    def __init__(
-        self,
-        model: FactoredMDP,
-        actions: NDArray[np.int64],
-        tolerance: float,
-        deadline: float | None,
-    ) -> None:
-        self.model = model
-        self.actions = actions
-        self.tolerance = tolerance
-        self.deadline = deadline
-        self.bounds: tuple[NDArray[np.float64], NDArray[np.float64]] | None = None
+    model: FactoredMDP
+    actions: NDArray[np.int64]
+    tolerance: float
+    deadline: float | None
+    bounds: tuple[NDArray[np.float64], NDArray[np.float64]] | None = None
 
     def solve(self) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
-        """Lower and upper bounds of every state; None if it has too many entries."""
-        from fmdp.planning.tabular.flat import chain_of
-        from fmdp.planning.tabular.gains import best_gains
-
+        """Return lower and upper bounds of every state; None if the chain has too many entries."""
         flat = chain_of(self.model, self.actions)
         if flat is None:
             return None
@@ -371,7 +329,7 @@ class _Chain:
         check_clock(self.deadline)
 
     def rescue(self, h: NDArray[np.float64]) -> iteration.Rescue | None:
-        """Ends the iteration with what a direct solution certifies."""
+        """End the iteration with the bounds of the direct solution."""
         self.bounds = self.solve()
         if self.bounds is None:
             return None
@@ -386,8 +344,8 @@ class _Chain:
     ) -> Evaluation:
         low, high = bounds
         lower, upper = float(low.min()), float(high.max())
-        here = encode(self.model.initial_state, self.model.structure.state_sizes)
-        start = (float(low[here]), float(high[here]))
+        initial = encode(self.model.initial_state, self.model.structure.state_sizes)
+        start = (float(low[initial]), float(high[initial]))
         if upper - lower <= self.tolerance:
             status = Status.CONVERGED
         elif low.max() > high.min():
@@ -408,24 +366,16 @@ class _Chain:
         )
 
 
-def action_table(model: FactoredMDP, policy: Policy) -> NDArray[np.int64]:
+def tabulated_actions(model: FactoredMDP, policy: Policy) -> NDArray[np.int64]:
     """Return the joint action index of every state, in C order.
 
-    A policy without a table is asked for every state. A function of one's own is asked twice, and
-    refused where it answers a state with two different actions: what is evaluated is the table of
-    its answers, which is not what it does if it draws them at random.
+    A policy without a table is called for every state. A rule of the user is called twice, and
+    refused if it returns two different actions for a state: the evaluation of the table would not
+    be that of a rule that draws its actions at random.
     """
     structure = model.structure
     if isinstance(policy, TablePolicy):
-        if (policy.state_sizes, policy.action_sizes) != (
-            structure.state_sizes,
-            structure.action_sizes,
-        ):
-            raise InvalidParameter(
-                f"the policy is for state sizes {policy.state_sizes} and action sizes "
-                f"{policy.action_sizes}; the model has {structure.state_sizes} and "
-                f"{structure.action_sizes}"
-            )
+        has_sizes_of(policy, structure)
         actions = policy.actions.astype(np.int64)
     else:
         states = np.ndindex(*structure.state_sizes)

@@ -1,13 +1,10 @@
-"""Plans of models that fall into independent parts: one plan per part, put together.
+"""Planning for models with independent parts: one plan per part, joined into a plan of the whole.
 
 The optimal gain, bias and discounted value of such a model are sums over its parts
-(model/independence.py), and playing each part's policy is optimal. So the parts are planned one
-after the other, which costs the sum of their sweeps instead of a sweep over the product of their
-states and actions. Bounds are sums of the parts' certified bounds, rounded outwards. Each part gets
-an equal share of the tolerance, so that the sum keeps it.
-
-The policy and the bias are written out over the joint states, so that the result is an ordinary
-plan.
+(model/independence.py), and playing the optimal policy of each part is optimal. Planning the parts
+one by one costs the sum of their sweeps instead of sweeps over the product of their states and
+actions. Bounds are sums of the parts' certified bounds, rounded outwards. Each part gets an equal
+share of the tolerance. The policy and the bias are tables over the joint states.
 """
 
 from __future__ import annotations
@@ -26,56 +23,33 @@ from fmdp._base.parameters import quoted
 from fmdp.elimination.ties import Ties, plan_seed
 from fmdp.errors import InvalidParameter, TooLarge
 from fmdp.model import FactoredMDP, Structure
-from fmdp.model.independence import Part, independent_parts
-from fmdp.planning.joining import Whole, joint_status, rounded_sum, sum_of_bounds
-from fmdp.planning.plan import Plan, Prepared, Progress, Status, Tables
+from fmdp.model.independence import Part
+from fmdp.planning.joining import (
+    Whole,
+    joint_status,
+    parts_to_plan,
+    rounded_sum,
+    sum_of_bounds,
+)
+from fmdp.planning.plan import Plan, Prepared
 from fmdp.planning.policies.policy import TablePolicy
+from fmdp.planning.status import Progress, Status, Tables
 
-JOINT_PAIRS = 1 << 13
-"""Up to so many joint states times joint actions a model is planned as a whole: its sweeps take
-less time than the overhead of a plan per part (measured on products of JAO and RiverSwim)."""
-MOST_JOINT_ACTIONS = 1 << 62
-"""Joint actions of a table have numbers that fit into 64 bits."""
 _ARRAYS = 4
-"""Arrays over the joint states while parts are put together: actions, bias, and a copy of each."""
+"""Arrays over the joint states while plans are joined: actions, bias, and a copy of each."""
 _NO_TIME = 1e-9
-"""Time limit of a part where no time is left, in seconds; a limit must be above 0."""
-
-
-def parts_to_plan(structure: Structure) -> tuple[Part, ...]:
-    """Return the parts to plan one by one; nothing if the model is planned as a whole.
-
-    Parameters
-    ----------
-    structure
-        What is planned for.
-    """
-    pairs = structure.n_states * structure.n_actions
-    if pairs <= JOINT_PAIRS or structure.n_actions > MOST_JOINT_ACTIONS:
-        return ()
-    return independent_parts(structure)
+"""Time limit of a part when no time is left, in seconds; a limit must be above 0."""
 
 
 def joint_bytes(structure: Structure) -> int:
-    """Return the memory that putting the parts together takes.
-
-    Parameters
-    ----------
-    structure
-        Of the whole model.
-    """
+    """Return the memory that joining the plans of the parts takes."""
     return 8 * _ARRAYS * structure.n_states
 
 
 def limit_of_parts(structure: Structure, memory_limit: int | None) -> int:
     """Return the memory limit of a single part; raise TooLarge if the joint tables do not fit.
 
-    Parameters
-    ----------
-    structure
-        Of the whole model.
-    memory_limit
-        Of the whole plan in bytes; None is half of the free memory.
+    `memory_limit` is that of the whole plan in bytes; None is half of the free memory.
     """
     limit = available_memory() // 2 if memory_limit is None else memory_limit
     needed = joint_bytes(structure)
@@ -92,21 +66,10 @@ def limit_of_parts(structure: Structure, memory_limit: int | None) -> int:
 def plan_parts(
     settings: Any, model: FactoredMDP, tolerance: float, progress: Progress | None
 ) -> Plan:
-    """Plan each part of a model from nothing, the smallest first, and put the plans together.
+    """Plan each part of a model, the smallest first, and join the plans.
 
-    After Ctrl-C the parts that are left are planned by a single sweep, so that there is a policy.
-
-    Parameters
-    ----------
-    settings
-        The planner; it is asked to plan the parts with a share of the tolerance and what is left
-        of the time.
-    model
-        What is planned for; it has independent parts.
-    tolerance
-        Of the whole plan.
-    progress
-        Called now and then with what is known so far.
+    Each part gets a share of the tolerance and the remaining time. After Ctrl-C the remaining parts
+    are planned by a single sweep, so that there is a policy.
     """
     started = time.perf_counter()
     structure = model.structure
@@ -143,7 +106,7 @@ def _time_left(max_seconds: float | None, started: float) -> float | None:
 
 
 def _tie_seed_of(settings: Any, number: int) -> dict[str, int]:
-    """Return the tie seed of a part: equal parts should not break their ties in the same way."""
+    """Return the tie seed of a part; different seeds let equal parts break ties differently."""
     if settings.ties != "random":
         return {}
     return {"tie_seed": plan_seed(settings.tie_seed or 0, number)}
@@ -175,18 +138,9 @@ def _sum_progress(
 
 
 class PreparedParts:
-    """A planner made ready for each part of a structure; keeps the warm state of each.
+    """A planner that is prepared for each part of a structure, and the warm state of each.
 
-    Parameters
-    ----------
-    settings
-        The planner. Each part gets an equal share of its tolerance and of its time.
-    structure
-        Of the whole.
-    tolerance
-        Of a whole plan.
-    prepare
-        Makes the planner ready for the structure of a part.
+    Each part gets an equal share of the tolerance and of the time.
     """
 
     def __init__(
@@ -219,22 +173,10 @@ class PreparedParts:
         progress: Progress | None = None,
         **how: Any,
     ) -> Plan:
-        """Plan with these tables, part by part, each warm from its last call.
+        """Plan with these tables part by part, each from its last solution.
 
-        Parameters
-        ----------
-        tables
-            A model, or the optimistic tables of a learner, of the structure that it was prepared
-            for.
-        tolerance
-            Of this plan; None is that of the settings.
-        ties
-            Replaces the tie breaking of the settings. Every part gets a seed of its own, because
-            equal parts should not break their ties in the same way.
-        progress
-            Called now and then with a mapping of what is known so far; None: nobody is told.
-        **how
-            What `solve` of the planner takes beside them.
+        `tolerance` and `ties` replace those of the settings; every part gets a different tie seed.
+        `how` contains further arguments of the planner's `solve`.
         """
         started = time.perf_counter()
         goal = self._tolerance if tolerance is None else tolerance
@@ -265,13 +207,7 @@ class PreparedParts:
         }
 
     def restore_warm_state(self, state: Mapping[str, NDArray[Any]]) -> None:
-        """Go on from what `warm_state` has returned.
-
-        Parameters
-        ----------
-        state
-            The arrays by name.
-        """
+        """Continue from a state that `warm_state` has returned."""
         by_part: list[dict[str, NDArray[Any]]] = [{} for _ in self.parts]
         for name, array in state.items():
             number, dot, kind = name.partition(".")
@@ -288,7 +224,7 @@ class PreparedParts:
 
 
 def _not_planned(settings: Any, structure: Structure) -> Plan:
-    """Return what is known of a part that was not begun: the range of its rewards."""
+    """Return the plan of a part that was not started: its bounds are the range of the rewards."""
     lower, upper = structure.reward_bounds
     return Plan(settings.name, Status.INTERRUPTED, gain_lower=lower, gain_upper=upper)
 
@@ -296,8 +232,8 @@ def _not_planned(settings: Any, structure: Structure) -> Plan:
 def _ties_of_part(whole: Whole, part: Part, ties: Ties, number: int) -> Ties:
     """Return how a part breaks its ties.
 
-    The tries of a joint action are sums over the factors. With all other parts fixed, here at
-    state 0 and action 0, they differ only by the tries of this part.
+    The numbers of tries of a joint action are sums over the factors. With all other parts fixed,
+    here at state 0 and action 0, they differ only by the tries of this part.
     """
     tries = ties.tries
     if tries is not None:
@@ -309,15 +245,9 @@ def _ties_of_part(whole: Whole, part: Part, ties: Ties, number: int) -> Ties:
 def join_plans(whole: Whole, plans: Sequence[Plan], tolerance: float | None = None) -> Plan:
     """Return the plan of the whole from the plans of its parts.
 
-    Parameters
-    ----------
-    whole
-        The structure and its parts.
-    plans
-        The plan of each part.
-    tolerance
-        If the bounds of the whole are this close, it has converged, whatever the parts say; None
-        under a discount, where the bounds on the gain are not what is iterated.
+    If the bounds of the whole differ by at most the tolerance, it has converged, whatever the
+    statuses of the parts. The tolerance is None under a discount, where the iteration does not
+    bound the gain.
     """
     status = joint_status(plan.status for plan in plans)
     lower, upper = sum_of_bounds([plan.gain_bounds for plan in plans])
@@ -348,7 +278,6 @@ def join_plans(whole: Whole, plans: Sequence[Plan], tolerance: float | None = No
 
 
 def _joint_policy(whole: Whole, plans: Sequence[Plan]) -> TablePolicy | None:
-    """Return the table of the joint policy; None if a part has no policy."""
     policies: list[Any] = [plan.policy for plan in plans]
     if None in policies:
         return None
@@ -358,7 +287,6 @@ def _joint_policy(whole: Whole, plans: Sequence[Plan]) -> TablePolicy | None:
 
 
 def _joint_bias(whole: Whole, plans: Sequence[Plan]) -> NDArray[np.float64] | None:
-    """Return the bias over the joint states; None if a part has none."""
     biases = [plan.bias for plan in plans if plan.bias is not None]
     return whole.sum_over_states(biases) if len(biases) == len(plans) else None
 

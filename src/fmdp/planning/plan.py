@@ -1,19 +1,17 @@
-"""What a planner is, and what it returns.
+"""The Planner base class, the Prepared protocol, and Plan, the result of planning.
 
-A planner is a frozen object of settings.  `planner.prepare(structure)` does once what depends on
-the structure alone (orders, programs, index arrays); `prepared.solve(tables)` may then be called
-tens of thousands of times with changing tables, warm-started from the last call.  The result is an
-immutable `Plan`: value, status, certificates and statistics.  A status is never silence: its
-message says what the numbers beside it are worth.
+A planner is a frozen object of settings. `planner.prepare(structure)` does the work that depends on
+the structure alone (orders, programs, index arrays). `prepared.solve(tables)` may then be called
+tens of thousands of times with changing tables; each call starts from the last solution. The result
+is an immutable `Plan`: value, status, certificates and statistics.
 """
 
 from __future__ import annotations
 
-import enum
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,91 +29,39 @@ from fmdp._base.parameters import quoted
 from fmdp._base.registries import Registry
 from fmdp._base.settings import Settings
 from fmdp.errors import InvalidParameter
-from fmdp.model import FactoredMDP, OptimisticTables, Structure
+from fmdp.model import FactoredMDP, Structure
 from fmdp.model.factored import check_model
 from fmdp.model.naming import Assignment
+from fmdp.planning.explain.explanation import Explanation
 from fmdp.planning.policies.policy import Policy
 from fmdp.planning.registry import PLANNERS
-
-if TYPE_CHECKING:
-    from fmdp.planning.explain.explanation import Explanation
-
-Tables = FactoredMDP | OptimisticTables
-"""What a prepared planner solves: a model, or the optimistic tables of a learner."""
-
-INFORMATIVE = 1.0 / 20.0
-"""Share of the range of the rewards within which the middle of two bounds is given as a gain."""
-
-Progress = Callable[[Mapping[str, Any]], None]
-"""Called now and then during long work with what is known so far (see each planner)."""
-
-
-class Status(enum.Enum):
-    """How a plan or an evaluation ended; `value` is the word in the JSON, `message` says it to a
-    person. Only evaluations of policies are `simulated` or `unmixed`.
-
-    `Status("converged")` is the member with that value.
-    """
-
-    CONVERGED = "converged", "as precise as the tolerance asks"
-    ITERATION_LIMIT = "iteration_limit", "stopped at the iteration limit; the bounds hold"
-    TIME_LIMIT = "time_limit", "stopped at the time limit; the bounds hold"
-    INTERRUPTED = "interrupted", "stopped by hand; the bounds so far hold"
-    PRECISION_LIMIT = "precision_limit", "rounding keeps the bounds from closing further; they hold"
-    RELAXATION_LIMIT = (
-        "relaxation_limit",
-        "no more sweeps would bring the bounds closer; they hold",
-    )
-    MULTICHAIN = "multichain", "the gain depends on the starting state; the bounds enclose all"
-    DISCOUNTED = (
-        "discounted",
-        "no one gain for millions of steps: best under a discount of 1 - 1e-7; the bounds hold",
-    )
-    SIMULATED = (
-        "simulated",
-        "estimated from simulated runs; the interval is not certified",
-    )
-    UNMIXED = (
-        "unmixed",
-        "simulated runs disagree, drift or are too short for an interval; the bounds hold",
-    )
-    INFEASIBLE = "infeasible", "the linear program has no solution"
-    UNBOUNDED = "unbounded", "the linear program has no finite optimum"
-    TOO_LARGE = "too_large", "the predicted need is above the memory limit"
-
-    message: str
-
-    def __new__(cls, value: str, message: str) -> Status:
-        member = object.__new__(cls)
-        member._value_ = value
-        member.message = message
-        return member
+from fmdp.planning.status import Progress, Status, Tables
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Plan:
-    """The result of planning. A number that does not apply is None, never a guess.
+    """The result of planning. A number that is not known or does not apply is None.
 
     Attributes
     ----------
     planner : str
         The name of the planner.
     status : Status
-        How it ended; its message says what the numbers are worth.
+        How it ended; its message says how far the numbers can be trusted.
     policy : Policy or None
-        State -> action. None where planning ended before there was one.
+        State -> action. None if planning ended before there was a policy.
     gain : float or None
-        The planner's number for the quantity that its bounds enclose, between them: the best gain
-        of the model (with `bounds_best_gain`), else the best that the planner's own operator
-        allows. The middle of bounds that are closer than a twentieth of the range of the rewards,
-        or than the tolerance; what the policy is sure to gain where nothing else is known from
-        below. None where the bounds are wider, or the gain depends on the state.
+        The planner's estimate of the quantity that its bounds enclose: the best gain of the model
+        (with `bounds_best_gain`), otherwise the optimum of the planner's own operator. It is the
+        middle of the bounds if these are closer than a twentieth of the range of the rewards, or
+        than the tolerance; it is the certified gain of the policy if no other lower bound is known.
+        None if the bounds are wider, or if the gain depends on the state.
     gain_lower : float or None
-        At most the best gain of every state, and at most what the policy gains from every state.
+        Lower bound on the best gain of every state, and on the policy's gain from every state.
     gain_upper : float or None
-        At least the best gain of every state.
+        Upper bound on the best gain of every state.
     span : float or None
-        max h - min h of the bias (or of what stands for it).
+        max h - min h of the bias, or of the function that takes its place.
     factored_spans : tuple of float or None
         The largest change of the bias along each state variable.
     objective : float or None
@@ -123,26 +69,26 @@ class Plan:
     iterations : int
         Sweeps, rounds of a linear program, or simplex iterations.
     seconds : float
-        Wall clock of preparing and solving.
+        Wall-clock time of preparing and solving.
     ties : str or None
-        Which of equally good actions the policy takes: random (by a hash of the state), first,
-        last.
+        Which of several equally good actions the policy takes: random (by a hash of the state),
+        first, or last.
     policy_gain : float or None
-        What the policy is sure to gain from the initial state; less than the tolerance more is
-        possible.
+        Lower bound on the policy's gain from the initial state; the gain exceeds it by less than
+        the tolerance.
     bias : array or None
-        [S] in C order; the value function under a discount. None where it is not tabulated.
+        [S] in C order; the value function under a discount. None if it is not tabulated.
     marginals : tuple of array or None
-        For each state variable what its values are worth: the mean over the other variables of what
-        the policy is greedy for, up to a constant. None where it was not asked for.
+        For each state variable, the mean over the other variables of the function for which the
+        policy is greedy, up to a constant. None unless requested.
     stats : mapping
-        What else the planner has to say, by name.
+        Further results of the planner, by name.
     bounds_best_gain : bool
-        Whether the bounds are those of the model's best gain, not of another operator's.
+        Whether the bounds enclose the model's best gain, and not the optimum of another operator.
     model : FactoredMDP or None
-        What was planned for; None where it is the plan of a learner.
+        The model; None if a learner made the plan.
     settings : Planner or None
-        The planner that made it.
+        The planner that made the plan.
     """
 
     planner: str
@@ -168,34 +114,35 @@ class Plan:
     def explain(
         self, state: Assignment, model: FactoredMDP | None = None, *, step: int = 0
     ) -> Explanation:
-        """Why the policy does what it does in a state: the value of each action, and its gap.
+        """Return the value of each action in a state, and what each costs against the best.
 
         Parameters
         ----------
         state
             By number or by name, as in `Structure.check_state`.
         model
-            What was planned for, where the plan does not know it (`plan.model` is None).
+            The model; needed only if `plan.model` is None.
         step
-            Of a plan with a horizon: which step, from 0 for the first.
+            The step of a plan with a horizon, from 0.
 
         Returns
         -------
         Explanation
-            The chosen action, the allowed ones with value and gap, best first, and the runner-up;
-            `print` shows a table. With a discount or a horizon the value is R + g P V; else it is
-            R + P h - h(s), so that the best value is the gain. A gap is what taking the action once
-            costs in all.
+            The chosen action, the allowed actions with value and gap, best first, and the
+            runner-up; `print` shows a table. With a discount or a horizon the value is R + g P V;
+            otherwise it is R + P h - h(s), so that the best value is the gain. A gap is the total
+            loss from taking the action once.
 
         Raises
         ------
         InvalidParameter
-            Where it is no state of the model, or the plan has no policy, or no horizon and yet a
-            step is asked.
+            If it is not a state of the model, the plan has no policy, or a step is given for a
+            plan without a horizon.
         TooLarge
-            Where what is needed does not fit: a plan without a bias has its policy evaluated.
+            If the values do not fit into memory. For a plan without a bias the policy is evaluated.
         """
-        from fmdp.planning.explain.explanation import explain_plan
+        # Imported on use: it loads the elimination engine.
+        from fmdp.planning.explain.explain import explain_plan
 
         return explain_plan(self, state, model, step)
 
@@ -210,7 +157,7 @@ class Plan:
         return None if self.factored_spans is None else sum(self.factored_spans)
 
     def __repr__(self) -> str:
-        """At most six lines; what is not known is left out."""
+        """Return at most six lines, without the numbers that are not known."""
         rows = {
             "gain": self._gain_text(),
             "objective": self._objective_text(),
@@ -225,9 +172,10 @@ class Plan:
         lower, upper = self.gain_bounds
         parts = []
         if self.gain is not None:
-            # An approximate plan's gain is its policy's.
-            own = self.gain == self.policy_gain
-            within = self.stats.get("policy_gain_bounds", (lower, upper)) if own else (lower, upper)
+            # The gain of an approximate plan is that of its policy.
+            of_policy = self.gain == self.policy_gain
+            bounds = (lower, upper)
+            within = self.stats.get("policy_gain_bounds", bounds) if of_policy else bounds
             parts.append(known_number(self.gain, *within))
         elif self.stats.get("gain_from_initial_state") is not None:
             within = self.stats.get("gain_from_initial_state_bounds", (None, None))
@@ -259,7 +207,7 @@ class Plan:
         text = shown if len(shown) <= 70 else f"{shown[:67]}..."
         if self.policy_gain is None:
             return text
-        if "intervals" in self.stats:  # what it is sure of there is the lower bound
+        if "intervals" in self.stats:  # there the policy's guarantee is the lower bound
             within = self.stats.get("policy_gain_bounds", (None, None))
             number = known_number(self.policy_gain, *within)
             return f"{text}, gains {number} in the model as it is"
@@ -280,73 +228,71 @@ class Plan:
 
 
 class Prepared(Protocol):
-    """A planner made ready for one structure; it belongs to one run and keeps its warm state.
+    """A planner that is prepared for one structure. It belongs to one run and keeps a warm state.
 
-    A class of one's own may inherit from it: then it has no warm state until it says so.
+    Classes of other packages may inherit from it; they have no warm state unless they override the
+    two methods.
     """
 
     @abstractmethod
     def solve(self, tables: Tables, *, progress: Progress | None = None) -> Plan:
-        """Plan with these tables, warm from the last call.
+        """Plan with these tables, starting from the last solution.
 
         Parameters
         ----------
         tables
-            A model, or the optimistic tables of a learner, of the structure that it was prepared
+            A model, or the optimistic tables of a learner, with the structure that it was prepared
             for.
         progress
-            Called now and then with a mapping of what is known so far; None: nobody is told.
+            A callback that receives a mapping of intermediate results from time to time, or None.
 
         Returns
         -------
         Plan
-            With a status that says what its numbers are worth; Ctrl-C gives one too.
+            Its status says how far its numbers can be trusted. Ctrl-C also ends with a plan.
         """
 
     def warm_state(self) -> Mapping[str, NDArray[Any]]:
-        """What must be kept, beside the settings, so that the next solve is the same to the bit.
+        """Return what the next solve depends on beside the settings, to the last bit.
 
         Returns
         -------
         Mapping[str, NDArray[Any]]
-            Arrays by name, which may be written to a file; empty if there is nothing to keep.
+            Arrays by name, which may be written to a file; empty if there is no such state.
         """
         return {}
 
     def restore_warm_state(self, state: Mapping[str, NDArray[Any]]) -> None:
-        """Go on from what `warm_state` has returned, perhaps in another process.
+        """Continue from a state that `warm_state` has returned, perhaps in another process.
 
         Parameters
         ----------
         state
             The arrays by name, of a planner with the same settings and structure.
         """
-        return
 
 
 class Planner(Settings, ABC):
-    """What every planner is: settings, and `prepare`.
+    """Base class of planners: settings, and `prepare`.
 
-    A subclass declares its settings by `fmdp.setting` and returns a `Prepared` from `prepare`;
-    docs/own-planner.md has a whole one. fmdp takes any object with such a method, but only a
-    subclass has a name on the command line and in specs.
+    A subclass declares its settings with `fmdp.setting` and returns a `Prepared` from `prepare`;
+    docs/own-planner.md has a complete example. fmdp accepts any object with such a method, but only
+    a subclass can be named on the command line and in specs.
     """
 
     noun = "planner"
     registry: ClassVar[Registry[Planner]] = PLANNERS
     on_any_model: ClassVar[Mapping[str, object]] = {}
-    """What to use, on another model, in the place of settings that are made for one model, and of
-    those that have to be given."""
+    """Values for settings that are required or fit one model only, for use on any other model."""
     gives_marginals: ClassVar[bool] = False
-    """Whether `solve(tables, marginals=True)` of what it prepares gives `Plan.marginals`."""
+    """Whether `solve(tables, marginals=True)` of the prepared planner sets `Plan.marginals`."""
     takes_ties: ClassVar[bool] = False
-    """Whether `solve(tables, ties=...)` of what it prepares takes an `elimination.ties.Ties` in
-    place of the settings `ties` and `tie_seed`, so that each run of a learner breaks ties in its
-    own way."""
+    """Whether `solve(tables, ties=...)` of the prepared planner accepts an `elimination.ties.Ties`
+    that replaces the settings `ties` and `tie_seed`. Each run of a learner passes its own."""
 
     @abstractmethod
     def prepare(self, structure: Structure) -> Prepared:
-        """Do once what depends on the structure alone; the tables come with every `solve`.
+        """Do the work that depends on the structure alone; each `solve` receives tables.
 
         Parameters
         ----------
@@ -356,53 +302,38 @@ class Planner(Settings, ABC):
         Returns
         -------
         Prepared
-            Ready for tables of this structure, as often as they change.
+            It solves any tables of this structure.
         """
 
     def plan(self, model: FactoredMDP, *, progress: Progress | None = None) -> Plan:
-        """Plan for one model, from nothing.
+        """Plan for one model, without a warm start.
 
         Parameters
         ----------
         model
-            What to plan for.
+            The model.
         progress
-            Called now and then with a mapping of what is known so far; None: nobody is told.
+            A callback that receives a mapping of intermediate results from time to time, or None.
 
         Returns
         -------
         Plan
-            With a status that says what its numbers are worth; Ctrl-C gives one too.
+            Its status says how far its numbers can be trusted. Ctrl-C also ends with a plan.
         """
         check_model(model, "plan")
-        found = ready(self, model.structure).solve(model, progress=progress)
-        return of_model(found, model, self)
+        plan = ready(self, model.structure).solve(model, progress=progress)
+        return of_model(plan, model, self)
 
 
-def middle_of_bounds(
-    lower: float | None, upper: float | None, structure: Structure, tolerance: float
-) -> float | None:
-    """Return the middle of bounds on a gain, or None where they say too little about it.
-
-    They must be within the tolerance, or closer than a twentieth of the range of the rewards
-    (`INFORMATIVE`). A plan that was stopped early may know hardly more than that range, and its
-    middle is no gain.
-    """
-    if lower is None or upper is None:
-        return None
-    close = max(tolerance, INFORMATIVE * structure.reward_range_total)
-    return 0.5 * (lower + upper) if upper - lower <= close else None
-
-
-def of_model(found: Plan, model: FactoredMDP, settings: Any) -> Plan:
-    """The plan with what it was made for, and by whom; what is no plan as it is."""
-    if not isinstance(found, Plan) or found.model is not None:
-        return found
-    return replace(found, model=model, settings=settings)
+def of_model(plan: Plan, model: FactoredMDP, settings: Any) -> Plan:
+    """Return the plan with its model and planner set; anything but a plan is returned unchanged."""
+    if not isinstance(plan, Plan) or plan.model is not None:
+        return plan
+    return replace(plan, model=model, settings=settings)
 
 
 def ready(planner: Planner, structure: Structure) -> Prepared:
-    """What `prepare` gives, or an error that says what it should have given."""
+    """Return what `prepare` returns; raise InvalidParameter if it has no method `solve`."""
     prepared = planner.prepare(structure)
     if not callable(getattr(prepared, "solve", None)):
         raise InvalidParameter(

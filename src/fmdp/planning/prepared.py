@@ -1,8 +1,8 @@
-"""What planners on the elimination engine share: backups that stay, vectors that stay warm.
+"""Code that planners on the elimination engine share: cached backups, warm starts, greedy policies.
 
-A prepared planner belongs to one run.  It keeps one backup for each kind of tables that it meets
-(a plain model, optimistic tables with nested targets, optimistic tables as the extended FMDP) and
-beside it the vector at which the last solve ended, from which the next one starts.
+A prepared planner belongs to one run. For each kind of tables (a plain model, optimistic tables
+with nested targets, optimistic tables as the extended FMDP) it keeps one backup and the vector at
+which the last solve ended, from which the next one starts.
 """
 
 from __future__ import annotations
@@ -24,23 +24,21 @@ from fmdp.errors import InvalidParameter
 from fmdp.model import OptimisticTables, Structure
 from fmdp.model.structure import LARGEST_REWARD, check_structure
 from fmdp.planning.exact.iteration import Ending, Limits
-from fmdp.planning.plan import Plan, Planner, Status, Tables, middle_of_bounds
-from fmdp.planning.policies.policy import TablePolicy, array_in
+from fmdp.planning.limits import DEFAULT_SWEEPS, GRACE_SECONDS, deadline_of, tolerance_of
+from fmdp.planning.plan import Plan, Planner
+from fmdp.planning.policies.archive import array_in
+from fmdp.planning.policies.policy import TablePolicy
 from fmdp.planning.spans import marginals
+from fmdp.planning.status import Status, Tables, middle_of_bounds
 
 Vector = NDArray[np.float64]
 
-DEFAULT_SWEEPS = 100_000
-TOLERANCE = 1e-6
-"""Default gap of a plan's bounds, in units of `Structure.reward_unit`."""
 KINDS = ("plain", "nested", "vertex")
-"""Of tables: what there is a backup and a warm vector for."""
-GRACE_SECONDS = 1.0
-"""How long after a deadline or Ctrl-C the policy may still be made."""
+"""The kinds of tables; each has its own backup and warm vector."""
 
 
 class EngineSettings(Protocol):
-    """The settings that every planner on the engine has."""
+    """Settings of every planner on the engine."""
 
     @property
     def tolerance(self) -> float | None: ...
@@ -58,34 +56,22 @@ class EngineSettings(Protocol):
     def threads(self) -> int | None: ...
 
 
-def tolerance_of(tolerance: float | None, structure: Structure) -> float:
-    """The tolerance that is set, or the default in the unit of the model's rewards."""
-    return TOLERANCE * structure.reward_unit if tolerance is None else tolerance
+AnySettings = TypeVar("AnySettings", bound="EngineSettings")
 
 
-OwnSettings = TypeVar("OwnSettings", bound="EngineSettings")
-
-
-def with_tolerance(settings: OwnSettings, tolerance: float | None) -> OwnSettings:
-    """Return the settings with this tolerance in the place of theirs, where one is given."""
+def with_tolerance(settings: AnySettings, tolerance: float | None) -> AnySettings:
+    """Return the settings with another tolerance; unchanged if it is None."""
     if tolerance is None:
         return settings
-    changed: OwnSettings = replace(settings, tolerance=tolerance)  # type: ignore[type-var]
+    changed: AnySettings = replace(settings, tolerance=tolerance)  # type: ignore[type-var]
     return changed
 
 
 def limits_of(settings: EngineSettings, structure: Structure, started: float) -> Limits:
-    """When to stop, with the clock running since `started` (of time.perf_counter)."""
+    """Return the limits of a solve that started at `started` (of time.perf_counter)."""
     deadline = deadline_of(settings.max_seconds, started)
     tolerance = tolerance_of(settings.tolerance, structure)
     return Limits(tolerance, settings.max_iterations or DEFAULT_SWEEPS, deadline)
-
-
-def deadline_of(max_seconds: float | None, started: float) -> float | None:
-    """On time.monotonic's clock, with that of time.perf_counter at `started`."""
-    if max_seconds is None:
-        return None
-    return time.monotonic() + max_seconds - (time.perf_counter() - started)
 
 
 class PreparedOnEngine:
@@ -101,8 +87,11 @@ class PreparedOnEngine:
     def _load(
         self, tables: Tables, deadline: float | None = None
     ) -> tuple[str, Backup, Vector, bool]:
-        """The kind of the tables, the backup with them, the vector to start from, and whether the
-        vector is new; it is kept, and what is written into it is where the next solve starts."""
+        """Load the tables into a backup.
+
+        Returns the kind of the tables, the backup, the start vector, and whether that vector is
+        new. The vector is kept: the next solve starts from what the caller writes into it.
+        """
         settings = self._engine_settings
         kind, model, shape = "plain", tables, shape_of(tables)
         if isinstance(tables, OptimisticTables):
@@ -134,7 +123,7 @@ class PreparedOnEngine:
         return {kind: h.copy() for kind, h in self._warm.items()}
 
     def restore_warm_state(self, state: Mapping[str, NDArray[Any]]) -> None:
-        # A file may have brought them, and the sweeps do not look where a vector ends.
+        # They may come from a file, and compiled sweeps do not check bounds.
         self._warm = {kind: self._checked(state, kind).copy() for kind in state}
 
     def _checked(self, state: Mapping[str, NDArray[Any]], kind: str) -> Vector:
@@ -149,8 +138,10 @@ class PreparedOnEngine:
 def unprepared(
     settings: Planner, structure: Structure, error: TimeUp | KeyboardInterrupt, started: float
 ) -> Plan:
-    """Return the plan where time was up, or Ctrl-C came, before the first sweep: bounds that the
-    ranges of the rewards put on any gain."""
+    """Return the plan if the deadline or Ctrl-C came before the first sweep.
+
+    Its bounds are those that the ranges of the rewards put on any gain.
+    """
     interrupted = isinstance(error, KeyboardInterrupt)
     lower, upper = structure.reward_bounds
     return Plan(
@@ -167,9 +158,9 @@ def unprepared(
 def greedy_actions(
     backup: Backup, structure: Structure, h: Vector, value: Vector, ties: Ties, slack: float
 ) -> NDArray[np.int64]:
-    """Return the actions of the structure that are greedy at h: [S] in C order.
+    """Return the actions that are greedy at h: [S] in C order.
 
-    `value` is L h and is overwritten by the value of the chosen actions, which may be smaller by
+    `value` is L h and is overwritten by the values of the chosen actions, which may be smaller by
     the slack.
     """
     # With vertex targets the joint action is (action, targets), targets fastest.
@@ -194,10 +185,7 @@ def greedy_policy(
     settings: EngineSettings,
     ties: Ties,
 ) -> TablePolicy:
-    """Return the policy that is greedy at h, over the actions of the structure.
-
-    `value` is L h and is overwritten by the value of the chosen actions.
-    """
+    """Return the policy that is greedy at h; `value` is L h and is overwritten as above."""
     size = max(float(h.max()), -float(h.min()))
     slack = backup.tie_slack(size, tolerance_of(settings.tolerance, structure))
     actions = greedy_actions(backup, structure, h, value, ties, slack)
@@ -213,7 +201,7 @@ def policy_in_time(
     limits: Limits,
     ties: Ties,
 ) -> tuple[TablePolicy | None, Vector | None]:
-    """Return the greedy policy at h and its one-step value; None for both where time is up.
+    """Return the greedy policy at h and its one-step values; None for both after the deadline.
 
     `ending.new` is overwritten; it is L h unless the last sweep was cut off.
     """
@@ -236,17 +224,18 @@ def policy_in_time(
 
 
 def engine_stats(backup: Backup) -> dict[str, Any]:
-    """What a plan says about how it was computed."""
-    told = {}
+    """Return the statistics of a plan that describe how it was computed."""
+    of_actions = {}
     if backup.structure.effects is not None:
         reason = enumeration_reason(backup.structure) or "the intervals are not those of effects"
-        one_by_one = isinstance(backup, EffectsBackup)
-        told["joint_actions"] = "by components" if one_by_one else f"enumerated: {reason}"
+        by_components = isinstance(backup, EffectsBackup)
+        text = "by components" if by_components else f"enumerated: {reason}"
+        of_actions["joint_actions"] = text
     return {
         "memory_bytes": backup.predicted_bytes,
         "multiply_adds": backup.layout.multiply_adds,
         "elimination_order": backup.layout.order,
         "conditioned": backup.layout.branch,
         "threads": backup.threads,
-        **told,
+        **of_actions,
     }

@@ -3,18 +3,19 @@
     (L u)(s) = max_a  R(s, a) + min( max over p in the set of p u,  p-hat u + beta(s, a) )
     (G v)(s) = min over s' of  v(s') + d(s, s')           T = G o L
 
-The set is a ball around every row, p-hat its centre, beta >= 0 a bound on what chance can have done
-to p-hat for one function u = h* (a Bernstein bound, without the size of the state space), and d
-bounds differences of that function: h*(s) - h*(s') <= d(s, s'). Closed under the triangle
-inequality, with d(s, s) = 0 (and d may be negative), G v is the largest function within d that is
-nowhere above v. Both maps are monotone and commute with constants, and so is T: there is one number
-lambda with T u = u + lambda, min(T v - v) <= lambda <= max(T v - v) for every v, and
+The set is a ball around every row with centre p-hat. beta >= 0 bounds the estimation error of p-hat
+for the single function u = h* (a Bernstein bound, without the size of the state space), and d
+bounds differences of that function: h*(s) - h*(s') <= d(s, s'). If d is closed under the triangle
+inequality and d(s, s) = 0 (d may be negative), then G v is the largest function within d that is
+nowhere above v. L and G are monotone and commute with constants, and so does T. Hence there is one
+number lambda with T u = u + lambda, min(T v - v) <= lambda <= max(T v - v) for every v, and
 
     lambda = max { min(L u - u) : u within d }  >=  lambda*
 
-as soon as the truth is in the set, p h* <= p-hat h* + beta in every row, and h* is within d
-(docs/theory-span.md, section 8). Found as planner `span` finds its own, by damped iteration; the
-policy is greedy for L. Not a planner by name: beta and d are a learner's, and come with every call.
+if the truth is in the set, p h* <= p-hat h* + beta in every row, and h* is within d
+(docs/theory-span.md, section 8). The fixed point is computed by damped iteration, as in planner
+`span`. The policy is greedy for L. The planner has no name of its own, since a learner passes beta
+and d with every call.
 
 Cost of a sweep: two backups of the engine, each with all actions, and S^2 additions.
 """
@@ -22,6 +23,7 @@ Cost of a sweep: two backups of the engine, each with all actions, and S^2 addit
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -34,28 +36,24 @@ from fmdp.errors import InvalidParameter
 from fmdp.model import FactoredMDP, OptimisticTables, Structure
 from fmdp.planning.exact import iteration
 from fmdp.planning.exact.planner import Exact, PreparedExact
-from fmdp.planning.plan import Plan, Progress, Tables, middle_of_bounds
+from fmdp.planning.limits import tolerance_of
+from fmdp.planning.plan import Plan
 from fmdp.planning.policies.policy import TablePolicy
-from fmdp.planning.prepared import (
-    engine_stats,
-    limits_of,
-    tolerance_of,
-    unprepared,
-    with_tolerance,
-)
+from fmdp.planning.prepared import engine_stats, limits_of, unprepared, with_tolerance
 from fmdp.planning.span import DAMPINGS
 from fmdp.planning.spans import span
+from fmdp.planning.status import Progress, Tables, middle_of_bounds
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
 
 _EMPTY = 1e-9
-"""How far below 0 a way from a state to itself may be, in units of the largest distance, before it
-says that no function is within the distances."""
+"""How far below 0 the length of a cycle may be, relative to the largest distance, before it proves
+that no function is within the distances; it allows for rounding."""
 
 
 class Projected(Exact):
-    """The exact planner under a mitigation and distances that a learner brings with every call."""
+    """The exact planner with a mitigation and distances that a learner passes with every call."""
 
     name = "projected"
 
@@ -64,9 +62,11 @@ class Projected(Exact):
 
 
 def closed(distances: Matrix) -> Matrix | None:
-    """The shortest ways: the largest d with d(s, s'') <= d(s, s') + d(s', s'') and d(s, s) = 0 that
-    is nowhere above the given one, which has the same functions within it; None where it has none,
-    because a way from a state to itself is negative."""
+    """Return the shortest-path distances; None if there is a negative cycle.
+
+    They are the largest d below the given one with d(s, s'') <= d(s, s') + d(s', s'') and
+    d(s, s) = 0. The same functions are within both; none is if there is a negative cycle.
+    """
     shortest = np.array(distances, dtype=np.float64)
     np.fill_diagonal(shortest, np.minimum(0.0, np.diagonal(shortest)))
     for through in range(len(shortest)):
@@ -78,14 +78,14 @@ def closed(distances: Matrix) -> Matrix | None:
 
 
 def projection(v: Vector, distances: Matrix) -> Vector:
-    """The largest function within closed distances that is nowhere above v."""
+    """Return the largest function within closed distances that is nowhere above v."""
     below: Vector = (v[None] + distances).min(axis=1)
     return below
 
 
 def mitigated(optimistic: Matrix, estimated: Matrix, mitigation: Matrix) -> Matrix:
-    """min(max p u, p-hat u + beta), rewards in both: [S, A]."""
-    # Where beta is infinite it says nothing, of actions that are not allowed (-inf) neither.
+    """Return min(max p u, p-hat u + beta), both with rewards: [S, A]."""
+    # An infinite beta must not be added to the -inf of a forbidden action.
     above = np.full(optimistic.shape, np.inf)
     np.add(estimated, mitigation, out=above, where=np.isfinite(mitigation))
     values: Matrix = np.minimum(optimistic, above)
@@ -93,7 +93,7 @@ def mitigated(optimistic: Matrix, estimated: Matrix, mitigation: Matrix) -> Matr
 
 
 class _Operator:
-    """T = G o L, as `iteration.solve` wants an operator; one factor has one order of the states."""
+    """T = G o L as an operator for `iteration.solve`; with one factor all orders are C order."""
 
     def __init__(
         self, backup: Backup, estimated: Backup, mitigation: Matrix, distances: Matrix
@@ -106,7 +106,7 @@ class _Operator:
         self.roundings = max(backup.roundings, estimated.roundings) + 2
 
     def values(self, h: Vector) -> Matrix:
-        """What every action is worth under L: [S, A]; -inf where it is not allowed."""
+        """Return the value of every action under L: [S, A]; -inf if it is forbidden."""
         best, mean = self.backup.action_values(h), self.estimated.action_values(h)
         return mitigated(best, mean, self.mitigation)
 
@@ -121,7 +121,7 @@ class _Operator:
 
 
 class PreparedProjected(PreparedExact):
-    """The planner of one structure with one factor; keeps u between calls."""
+    """The planner of one structure with one factor; u is kept between calls."""
 
     def solve(
         self,
@@ -135,8 +135,10 @@ class PreparedProjected(PreparedExact):
         tolerance: float | None = None,
         progress: Progress | None = None,
     ) -> Plan:
-        """Plan with balls, beta (`mitigation`, [S, A], may be infinite) and d (`distances`, [S, S],
-        closed and finite); without these as the exact planner does."""
+        """Plan with balls, beta and d; without beta or d, as the exact planner.
+
+        `mitigation` is beta [S, A] and may be infinite; `distances` is d [S, S], closed and finite.
+        """
         if mitigation is None or distances is None:
             return super().solve(
                 tables,
@@ -146,14 +148,38 @@ class PreparedProjected(PreparedExact):
                 tolerance=tolerance,
                 progress=progress,
             )
+        one_factor = self.structure.m == 1
+        if not one_factor or not isinstance(tables, OptimisticTables) or tables.centre is None:
+            raise InvalidParameter(
+                f"planner {self.settings.name} takes balls around the rows of one factor; got "
+                f"{self.structure.m} factors and {type(tables).__name__}"
+            )
         ties = self.settings.tie_breaking if ties is None else ties
         settings = with_tolerance(self.settings, tolerance)
+        plan = self._solve_projected(tables, mitigation, distances, settings, ties, progress)
+        if plan.policy is None:
+            return plan
+        h = self._warm[settings.targets]
+        bias = h - h.min() if describe else None
+        return replace(
+            plan,
+            span=None if bias is None else span(bias),
+            bias=bias,
+            marginals=(h.copy(),) if marginals else None,
+        )
+
+    def _solve_projected(
+        self,
+        tables: OptimisticTables,
+        mitigation: Matrix,
+        distances: Matrix,
+        settings: Exact,
+        ties: Ties,
+        progress: Progress | None,
+    ) -> Plan:
+        """Return the plan without a bias, and leave u in the warm vector of the tables."""
+        assert tables.centre is not None
         structure = self.structure
-        if structure.m != 1 or not isinstance(tables, OptimisticTables) or tables.centre is None:
-            raise InvalidParameter(
-                f"planner {settings.name} takes balls around the rows of one factor; got "
-                f"{structure.m} factors and {type(tables).__name__}"
-            )
         started = time.perf_counter()
         limits = limits_of(settings, structure, started)
         estimate = FactoredMDP.trusted(structure, tables.centre, tables.rewards)
@@ -163,7 +189,7 @@ class PreparedProjected(PreparedExact):
         except (TimeUp, KeyboardInterrupt) as error:
             return unprepared(settings, structure, error, started)
         operator = _Operator(backup, estimated, mitigation, distances)
-        h[:] = projection(h, distances)  # a start from other distances may be outside these
+        h[:] = projection(h, distances)  # a start for other distances may exceed these
         ending = iteration.solve(
             operator, h, limits, cold=False, dampings=DAMPINGS, progress=progress
         )
@@ -182,7 +208,6 @@ class PreparedProjected(PreparedExact):
             "mitigated_rows": int(np.count_nonzero(values < best)),
             **engine_stats(backup),
         }
-        bias = h - h.min() if describe else None
         return Plan(
             planner=settings.name,
             status=ending.status,
@@ -192,12 +217,9 @@ class PreparedProjected(PreparedExact):
             gain=middle_of_bounds(ending.lower, ending.upper, structure, limits.tolerance),
             gain_lower=ending.lower,
             gain_upper=ending.upper,
-            span=None if bias is None else span(bias),
             iterations=ending.sweeps,
             seconds=time.perf_counter() - started,
             ties=ties.name,
-            bias=bias,
-            marginals=(h.copy(),) if marginals else None,
             stats=stats,
             bounds_best_gain=False,
         )

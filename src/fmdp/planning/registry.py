@@ -1,9 +1,9 @@
-"""Planners by name: fmdp's own, and whatever is registered beside them (fmdp/registries.py).
+"""The registry of planners by name: those of fmdp, and those that other packages register.
 
     PLANNERS.find("exact") is Exact        PLANNERS.read("alp,basis=pairs") == ALP(basis="pairs")
 
-The command line, sweep specs, saved learners and `fmdp list` know planners from here. Classes are
-imported when they are asked for, not before: the linear planner brings a solver with it.
+The command line, sweep specs, saved learners and `fmdp list` look planners up here. Classes are
+imported on use, because the linear planner loads a solver.
 """
 
 from __future__ import annotations
@@ -29,15 +29,10 @@ PLANNERS: Registry[Planner] = Registry(
 
 
 def planner_of(given: object, owner: str) -> Planner | None:
-    """A planner from what a user hands over.
+    """Return a planner from what a user passes; None for None.
 
-    Parameters
-    ----------
-    given
-        None; an object of settings, of any class that can `prepare`; or a text,
-        NAME[,key=value...], as in "alp,basis=pairs" and "my_module:MyPlanner,depth=3".
-    owner
-        What the planner is for, in messages.
+    It is an object with a method `prepare`, or a text NAME[,key=value...], as in "alp,basis=pairs"
+    and "my_module:MyPlanner,depth=3". `owner` is the function that takes it, for messages.
     """
     if given is None:
         return None

@@ -1,8 +1,7 @@
-"""Settings that several planners have, each declared once, and the kinds that only planners need.
+"""Settings that several planners share, and parameter types that only planners need.
 
-A planner inherits the groups that it takes (`Limited`, `TieBreaking`, `OnEngine`) beside `Planner`
-and declares the rest itself. What is declared here is therefore the same in Python, on the command
-line, in specs and in `fmdp list`, default and words included.
+A planner inherits the groups it uses (`Limited`, `TieBreaking`, `OnEngine`) beside `Planner` and
+declares its other settings itself.
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ from fmdp.elimination.ties import Ties
 from fmdp.errors import InvalidParameter
 
 DISCOUNT = 0.95
+"""Default discount."""
 
 _SCOPES = re.compile(r"\([^()]*\)(\+\([^()]*\))*")
 
@@ -51,11 +51,11 @@ def targets_setting(default: str, choices: tuple[str, ...]) -> Any:
 
 
 FAMILIES = ("singles", "indicators", "pairs", "local")
-"""Bases by name; see linear/bases.py."""
+"""Bases by name; see alp/bases.py."""
 SEARCHED = "auto"
-"""The basis that is looked for, one model at a time; see linear/growth.py."""
+"""The name of the basis that is searched for each model; see alp/growth.py."""
 GAP = 0.01
-"""Share of the bound that the policy may miss when the search ends."""
+"""Gap between bound and policy, relative to the bound, at which the search for a basis ends."""
 
 
 def basis_setting(default: str = "singles") -> Any:
@@ -74,19 +74,21 @@ def basis_setting(default: str = "singles") -> Any:
 
 
 def with_basis(planner: Any, basis: Any) -> Any:
-    """The planner with this basis in the place of one that it would look for."""
+    """Return the planner with this basis instead of the one that it would search for."""
     return replace(planner, basis=basis, gap=GAP)
 
 
 def without_search(planner: Any) -> Any:
-    """For plans by the hundred, and for bounds that are to stay what they were: the planner with
-    singles, where it would look for a basis."""
+    """Return the planner with the basis `singles` if it would search for one.
+
+    It is for callers that plan hundreds of times or need bounds that do not change.
+    """
     searches = getattr(planner, "basis", None) == SEARCHED and is_dataclass(planner)
     return with_basis(planner, FAMILIES[0]) if searches else planner
 
 
 class Limited(Settings):
-    """When to stop, and how much memory to use."""
+    """Limits on iterations, time and memory."""
 
     max_iterations: int | None = setting(
         None, "stop after this many iterations (sweeps: 100,000 if not given)", low=1
@@ -100,7 +102,7 @@ class Limited(Settings):
 
 
 class TieBreaking(Settings):
-    """Which of several equally good actions is taken."""
+    """The choice among equally good actions."""
 
     ties: str = setting(
         "random",
@@ -117,12 +119,12 @@ class TieBreaking(Settings):
 
     @property
     def tie_breaking(self) -> Ties:
-        """How a plan outside a learner breaks its ties."""
+        """The tie breaking of a plan outside a learner."""
         return Ties(self.ties, self.tie_seed or 0)
 
 
 class OnEngine(Settings):
-    """What the sweeps of the elimination engine need to know."""
+    """Settings of sweeps of the elimination engine."""
 
     targets: str = targets_setting("nested", ("nested", "vertex"))
     threads: int | None = setting(
@@ -132,8 +134,10 @@ class OnEngine(Settings):
 
 @dataclass(frozen=True)
 class BasisChoice(Choice):
-    """The name of a family, or scopes: tuples of state variables, by number or by name; as text
-    (0 1)+(1 2)."""
+    """The name of a basis, or scopes: tuples of state variables by number or name.
+
+    As text: (0 1)+(1 2).
+    """
 
     @property
     def allowed(self) -> str:
@@ -158,7 +162,7 @@ class BasisChoice(Choice):
 
 @dataclass(frozen=True)
 class Distributions(Parameter):
-    """One row of numbers at least 0 for each state variable; as text .5 .5+.2 .8."""
+    """One row of nonnegative numbers per state variable; as text: .5 .5+.2 .8."""
 
     kind = "numbers"
 
@@ -181,7 +185,7 @@ class Distributions(Parameter):
 
 @dataclass(frozen=True)
 class OneOrSeveral(Numbers):
-    """As Numbers; one number alone is a float, not a tuple of one."""
+    """Numbers, of which a single one is a float and not a tuple."""
 
     def _accept(self, value: Any) -> Any:
         numbers = super()._accept(value)
@@ -192,12 +196,12 @@ class OneOrSeveral(Numbers):
 
 
 def refuse_targets(planner: object, owner: str) -> None:
-    """Refuse targets that are set for planning with a model, where no mass is free."""
-    for one in fields(planner) if is_dataclass(planner) else ():
-        if one.name == "targets" and getattr(planner, one.name) != one.default:
+    """Raise InvalidParameter if `targets` is set: it has no effect on a plan for a model."""
+    for field in fields(planner) if is_dataclass(planner) else ():
+        if field.name == "targets" and getattr(planner, field.name) != field.default:
             raise InvalidParameter(
                 f"the 'targets' parameter of the planner is for optimistic tables; {owner} plans "
-                f"for a model, got targets={getattr(planner, one.name)}"
+                f"for a model, got targets={getattr(planner, field.name)}"
             )
 
 

@@ -1,15 +1,15 @@
-"""Planning under a budget for the factored span: the optimisation that FSRL needs.
+"""Planning under a budget for the factored span: the optimisation problem of FSRL.
 
-With L the backup of the exact planner (of a model, or optimistic) and truncate the largest function
-below v with sp_i <= c_i for every i (elimination/truncation.py), there is a u within the budgets
-and exactly one number lambda_c with
+Let L be the backup of the exact planner (of a model, or optimistic) and truncate(v) the largest
+function below v with sp_i <= c_i for every i (elimination/truncation.py). There is a u within the
+budgets and exactly one number lambda_c with
 
     truncate(L u) = u + lambda_c,      lambda_c = max { min(L u - u) : sp_i(u) <= c_i for every i },
 
-and min(T v - v) <= lambda_c <= max(T v - v) for every v, T = truncate o L.  Found by
-v <- (1 - tau) v + tau T v from 0, which converges for every model, periodic and multichain ones
-too.  The policy is greedy for the untruncated L at v.  docs/theory-span.md has the proofs and what
-they give a learner.  Cost of a sweep: that of the exact planner plus one pass over v an axis.
+and min(T v - v) <= lambda_c <= max(T v - v) for every v, T = truncate o L. The iteration
+v <- (1 - tau) v + tau T v from 0 converges for every model, including periodic and multichain ones.
+The policy is greedy for the untruncated L at v. docs/theory-span.md has the proofs. Cost of a
+sweep: that of the exact planner plus one pass over v per axis.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fmdp._base.parameters import REQUIRED, quoted
+from fmdp._base.portable_math import exp
 from fmdp._base.settings import setting
 from fmdp.elimination.backup import Backup, TimeUp, backup_for
 from fmdp.elimination.kernels import Pace
@@ -34,16 +35,8 @@ from fmdp.model import FactoredMDP, Structure
 from fmdp.model.factored import check_model
 from fmdp.model.structure import check_structure
 from fmdp.planning.exact import iteration
-from fmdp.planning.plan import (
-    Plan,
-    Planner,
-    Progress,
-    Status,
-    Tables,
-    middle_of_bounds,
-    of_model,
-)
-from fmdp.planning.policies.policy import array_in
+from fmdp.planning.plan import Plan, Planner, of_model
+from fmdp.planning.policies.archive import array_in
 from fmdp.planning.prepared import (
     KINDS,
     PreparedOnEngine,
@@ -61,6 +54,7 @@ from fmdp.planning.settings import (
     tolerance_setting,
 )
 from fmdp.planning.spans import factored_spans, span
+from fmdp.planning.status import Progress, Status, Tables, middle_of_bounds
 
 Vector = NDArray[np.float64]
 Budget = float | tuple[float, ...]
@@ -68,17 +62,21 @@ Budget = float | tuple[float, ...]
 DAMPINGS = (0.9, 0.5)
 """tau at first, and after a stall: 1/2 is best against periods (see docs/theory-span.md)."""
 
-# Of the search for a split, which is a heuristic: the gain is neither smooth nor concave in it.
+# The search for a split is a heuristic: the gain is neither smooth nor concave in the split.
 _ROUNDS = 40
-_WARM_PATIENCE = 1  # rounds without a better split, where an earlier plan has searched already
-_PROBE = 0.01  # fraction of a budget that is taken away to see what it is worth
-_STEP = 1.0  # of the multiplicative update; falls like one over the root of the round
+"""Most rounds of the search."""
+_WARM_PATIENCE = 1
+"""Rounds without improvement after which a search stops that starts from an earlier result."""
+_PROBE = 0.01
+"""Fraction of a budget that is taken away to estimate its marginal value."""
+_STEP = 1.0
+"""Step size of the multiplicative update in round 1; it decreases as one over the square root."""
 
 
 class SpanConstrained(Limited, TieBreaking, OnEngine, Planner):
     """Value iteration under a budget for the factored span of the bias, as FSRL needs it.
 
-    Its bounds are those of the truncated operator, not of the model's best gain.
+    Its bounds enclose the fixed point of the truncated operator, not the model's best gain.
     """
 
     name = "span"
@@ -109,22 +107,22 @@ class SpanConstrained(Limited, TieBreaking, OnEngine, Planner):
             )
 
     def budgets(self, structure: Structure) -> tuple[float, ...]:
-        """One budget for every state variable; a search starts from them.
+        """Return one budget per state variable; a search starts from them.
 
         Parameters
         ----------
         structure
-            Of the model to plan for.
+            The structure of the model.
 
         Returns
         -------
         tuple[float, ...]
-            As many as there are state variables, in the unit of the reward.
+            In the unit of the reward.
 
         Raises
         ------
         InvalidParameter
-            Where there are several budgets, and not one for each state variable.
+            If there are several budgets, but not one per state variable.
         """
         return _budgets(self.budget, self.split, structure)
 
@@ -147,15 +145,15 @@ class SpanConstrained(Limited, TieBreaking, OnEngine, Planner):
                 deadline=limits.deadline,
             )
         except (TimeUp, KeyboardInterrupt) as error:
-            nothing = unprepared(self, model.structure, error, started)
-            return replace(nothing, stats={"budgets": budgets}, bounds_best_gain=False)
+            empty = unprepared(self, model.structure, error, started)
+            return replace(empty, stats={"budgets": budgets}, bounds_best_gain=False)
         run = _Run(self, backup, model.structure, progress, started)
-        found = run.search(budgets) if self.split == "search" else run.solve(budgets)
-        return of_model(run.plan(found, describe=True, started=started), model, self)
+        solution = run.search(budgets) if self.split == "search" else run.solve(budgets)
+        return of_model(run.plan(solution, describe=True, started=started), model, self)
 
 
 class PreparedSpan(PreparedOnEngine):
-    """The span planner of one structure; keeps u, and a split that it searched, between calls."""
+    """The span planner of one structure; keeps u and the best split found between calls."""
 
     def __init__(self, settings: SpanConstrained, structure: Structure) -> None:
         super().__init__(settings, structure)
@@ -175,8 +173,8 @@ class PreparedSpan(PreparedOnEngine):
     ) -> Plan:
         """Plan with these tables.
 
-        `budget`, `ties` and `tolerance` replace those of the settings, for this call.  `describe`
-        adds u in C order, its spans, and how many states are truncated; `marginals` adds the
+        `budget`, `ties` and `tolerance` replace those of the settings for this call. `describe`
+        adds u in C order, its spans, and the number of truncated states; `marginals` adds the
         marginals of u.
         """
         started = time.perf_counter()
@@ -187,25 +185,25 @@ class PreparedSpan(PreparedOnEngine):
         try:
             kind, backup, h, _ = self._load(tables, limits.deadline)
         except (TimeUp, KeyboardInterrupt) as error:
-            nothing = unprepared(settings, self.structure, error, started)
-            return replace(nothing, stats={"budgets": budgets}, bounds_best_gain=False)
+            empty = unprepared(settings, self.structure, error, started)
+            return replace(empty, stats={"budgets": budgets}, bounds_best_gain=False)
         run = _Run(settings, backup, self.structure, progress, started, h, ties)
         if settings.split == "search":
             patience = _ROUNDS
             if kind in self._splits:
                 patience = _WARM_PATIENCE
                 budgets = tuple(sum(budgets) * self._splits[kind])
-            found = run.search(budgets, patience)
-            if sum(found.budgets) > 0.0:
-                self._splits[kind] = np.array(found.budgets) / sum(found.budgets)
+            solution = run.search(budgets, patience)
+            if sum(solution.budgets) > 0.0:
+                self._splits[kind] = np.array(solution.budgets) / sum(solution.budgets)
         else:
-            found = run.solve(budgets)
-        h[:] = found.outcome.h
-        plan = run.plan(found, describe=describe, started=started)
+            solution = run.solve(budgets)
+        h[:] = solution.outcome.h
+        plan = run.plan(solution, describe=describe, started=started)
         return self._with_marginals(plan, backup.to_canonical(h)) if marginals else plan
 
     def forget(self) -> None:
-        """Start the next solve from zero, and its search from the settings."""
+        """Start the next solve from zero and its search from the settings."""
         super().forget()
         self._splits.clear()
 
@@ -214,7 +212,7 @@ class PreparedSpan(PreparedOnEngine):
         return {**super().warm_state(), **splits}
 
     def restore_warm_state(self, state: Mapping[str, NDArray[Any]]) -> None:
-        vectors = {name: held for name, held in state.items() if not name.startswith("split.")}
+        vectors = {name: array for name, array in state.items() if not name.startswith("split.")}
         super().restore_warm_state(vectors)
         self._splits = {
             name.removeprefix("split."): self._checked_split(state, name).copy()
@@ -233,13 +231,12 @@ class PreparedSpan(PreparedOnEngine):
 
 
 def _checked(budget: float | Sequence[float] | Vector) -> Budget:
-    """One number, or a tuple of several; all finite and at least 0."""
-    found: Budget = SpanConstrained.parameters[0].check(budget, SpanConstrained.owner())
-    return found
+    checked: Budget = SpanConstrained.parameters[0].check(budget, SpanConstrained.owner())
+    return checked
 
 
 def _budgets(budget: Budget, split: str | None, structure: Structure) -> tuple[float, ...]:
-    """One budget a state variable.  Variables of one value have no span and take no share."""
+    """Return one budget per state variable; variables with a single value get none."""
     m = structure.m
     if isinstance(budget, tuple) or (m == 1 and split != "search"):
         given = budget if isinstance(budget, tuple) else (budget,)
@@ -259,7 +256,7 @@ def _budgets(budget: Budget, split: str | None, structure: Structure) -> tuple[f
 
 
 class _Truncated:
-    """T = truncate o L, as `iteration.solve` wants an operator."""
+    """T = truncate o L as an operator for `iteration.solve`."""
 
     def __init__(self, backup: Backup, truncation: Truncation) -> None:
         self.backup = backup
@@ -276,8 +273,8 @@ class _Truncated:
 
 
 @dataclass(frozen=True, eq=False)
-class _Found:
-    """A solution for one split of the budget; its h belongs to it alone."""
+class _Solution:
+    """The fixed point for one split of the budget; no other solution shares its h."""
 
     budgets: tuple[float, ...]
     outcome: iteration.Ending
@@ -290,7 +287,7 @@ class _Found:
 
 
 class _Run:
-    """One call of the planner: fixed points for one or many splits, then a plan."""
+    """One call of the planner: fixed points for one or more splits, then a plan."""
 
     def __init__(
         self,
@@ -316,17 +313,17 @@ class _Run:
         budgets: Sequence[float] | Vector,
         start: Vector | None = None,
         tolerance: float | None = None,
-    ) -> _Found:
-        """The fixed point of T for these budgets, from a copy of `start`."""
+    ) -> _Solution:
+        """Return the fixed point of T for these budgets, iterating from a copy of `start`."""
         split = tuple(float(c) for c in budgets)
         truncation = self.backup.truncation(split)
         h = (self.start if start is None else start).copy()
-        truncation.apply(h)  # a start from other budgets may be outside these
+        truncation.apply(h)  # a start for other budgets may exceed these
         before = self.sweeps
 
-        def report(news: Mapping[str, Any]) -> None:
+        def report(state: Mapping[str, Any]) -> None:
             if self.progress is not None:
-                self.progress({**news, "sweeps": before + news["sweeps"]})
+                self.progress({**state, "sweeps": before + state["sweeps"]})
 
         outcome = iteration.solve(
             _Truncated(self.backup, truncation),
@@ -341,16 +338,17 @@ class _Run:
             progress=None if self.progress is None else report,
         )
         self.sweeps += outcome.sweeps
-        return _Found(split, outcome)
+        return _Solution(split, outcome)
 
-    def search(self, budgets: Sequence[float], patience: int = _ROUNDS) -> _Found:
-        """The best split seen of sum(budgets), beginning with the given one.
+    def search(self, budgets: Sequence[float], patience: int = _ROUNDS) -> _Solution:
+        """Return the solution for the best split of sum(budgets) that was tried.
 
-        Giving the whole sum to every axis bounds what any split can reach, and if the spans of that
-        solution fit into the sum, they are the best split.  Otherwise multiplicative updates: the
-        derivative of lambda_c by c_i is the frequency, under the stationary law of the truncated
-        process, of truncation moves along axis i.  It is taken as what a little less budget would
-        cost, which does not depend on which of several tied moves a fixed point makes.
+        The first split is the given one. The solution in which every axis has the whole sum bounds
+        the gain of every split; if its spans fit into the sum, they are an optimal split.
+        Otherwise multiplicative updates follow. The derivative of lambda_c by c_i is the frequency
+        of truncation moves along axis i under the stationary distribution of the truncated process.
+        It is estimated as the cost of a slightly smaller budget, which does not depend on which of
+        several tied moves a fixed point makes.
         """
         total = float(sum(budgets))
         fine = min(self.limits.tolerance, 0.05 * _PROBE * total / self.structure.m)
@@ -363,7 +361,7 @@ class _Run:
         ceiling = every.outcome.upper
         current, rounds, since = best, 0, 0
 
-        def finished(status: Status | None = None) -> _Found:
+        def finished(status: Status | None = None) -> _Solution:
             outcome = best.outcome if status is None else replace(best.outcome, status=status)
             return replace(best, outcome=outcome, rounds=rounds, gain_upper_any_split=ceiling)
 
@@ -391,7 +389,7 @@ class _Run:
             if worth.max() == 0.0:
                 break
             rounds += 1
-            c *= np.exp(_STEP / math.sqrt(rounds) * worth / worth.max())
+            c *= exp(_STEP / math.sqrt(rounds) * worth / worth.max())
             current = self.solve(c * (total / c.sum()), current.outcome.h, fine)
             if halt := self._halt(current):
                 return finished(halt)
@@ -400,10 +398,10 @@ class _Run:
                 best = current
         return finished()
 
-    def _halt(self, found: _Found) -> Status | None:
-        """Why a search must end after this solution, if it must."""
-        if found.outcome.status is not Status.CONVERGED:
-            return found.outcome.status
+    def _halt(self, solution: _Solution) -> Status | None:
+        """Return the status with which a search must end after this solution, or None."""
+        if solution.outcome.status is not Status.CONVERGED:
+            return solution.outcome.status
         if self.sweeps >= self.limits.max_sweeps:
             return Status.ITERATION_LIMIT
         if self.limits.deadline is not None and time.monotonic() >= self.limits.deadline:
@@ -413,25 +411,25 @@ class _Run:
     def _spans(self, h: Vector) -> tuple[float, ...]:
         return factored_spans(self.backup.to_canonical(h), self.structure.state_sizes)
 
-    def plan(self, found: _Found, *, describe: bool, started: float) -> Plan:
+    def plan(self, solution: _Solution, *, describe: bool, started: float) -> Plan:
         settings, backup, structure = self.settings, self.backup, self.structure
-        outcome = found.outcome
-        # The iteration has left T h; the action is greedy for L h, which is at least T h.
+        outcome = solution.outcome
+        # The iteration returned T h; the policy is greedy for L h, which is at least T h.
         greedy = replace(outcome, new=np.empty_like(outcome.h), whole=False)
         policy, value = policy_in_time(
             settings, backup, structure, greedy, outcome.h, self.limits, self.ties
         )
         finite = bool(np.isfinite(outcome.lower))
         stats: dict[str, Any] = {
-            "budgets": found.budgets,
+            "budgets": solution.budgets,
             "damping": outcome.damping,
-            "search_rounds": found.rounds,
-            "gain_upper_any_split": found.gain_upper_any_split,
+            "search_rounds": solution.rounds,
+            "gain_upper_any_split": solution.gain_upper_any_split,
             **engine_stats(backup),
         }
         bias = spans = None
         if describe and value is not None and outcome.status is not Status.INTERRUPTED:
-            stats |= self._truncated(found, value)
+            stats |= self._truncated(solution, value)
             bias = backup.to_canonical(outcome.h)
             bias -= bias.min()
             spans = factored_spans(bias, structure.state_sizes)
@@ -456,23 +454,23 @@ class _Run:
     def _gain(self, outcome: iteration.Ending) -> float | None:
         return middle_of_bounds(outcome.lower, outcome.upper, self.structure, self.limits.tolerance)
 
-    def _truncated(self, found: _Found, value: Vector) -> dict[str, Any]:
-        """How many states are truncated, and whether a mixture of actions attains lambda_c.
+    def _truncated(self, solution: _Solution, value: Vector) -> dict[str, Any]:
+        """Return the number of truncated states, and whether a randomised policy attains lambda_c.
 
-        It does if every truncated state has an action whose backup is at most u + lambda_c: mixed
-        with the greedy action it makes the equation R + P u = u + lambda_c hold, so u is the bias
-        of that policy.  SCAL widens its model so that it holds; here it often fails, and nothing
+        It does if every truncated state has an action whose backup is at most u + lambda_c: some
+        mixture with the greedy action satisfies R + P u = u + lambda_c, so that u is the bias of
+        that policy. SCAL augments its model so that this holds; here it often fails, and nothing
         depends on it.
         """
-        h, slack = found.outcome.h, self.limits.tolerance
+        h, slack = solution.outcome.h, self.limits.tolerance
         self.backup.sweep(h, value)
         kept = value.copy()
-        self.backup.truncation(found.budgets).apply(kept)
+        self.backup.truncation(solution.budgets).apply(kept)
         truncated = value - kept > slack
         count = int(np.count_nonzero(truncated))
         attained = True
         if count:
             lowest = np.empty_like(h)
             self.backup.lowest(h, lowest)
-            attained = bool((lowest - h)[truncated].max() <= found.gain + slack)
+            attained = bool((lowest - h)[truncated].max() <= solution.gain + slack)
         return {"truncated_states": count, "attained": attained}

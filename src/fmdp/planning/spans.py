@@ -1,10 +1,10 @@
-"""The span of a function over the states, its factored spans (Xu & Tewari 2020), its marginals.
+"""The span, the factored spans (Xu & Tewari 2020) and the marginals of a function of the state.
 
     sp(h) = max h - min h,    sp_i(h) = max over s_-i of (max - min over s_i of h(s_i, s_-i)),
     Q(h) = sum_i sp_i(h),     sp(h) <= Q(h) <= m sp(h)   (Proposition 1).
     The marginal of variable i: the mean over s_-i of h(s_i, s_-i), for each value of s_i.
 
-Cost: one pass over h for each variable.
+Cost: one pass over h per variable.
 """
 
 from __future__ import annotations
@@ -18,30 +18,30 @@ Vector = NDArray[np.float64]
 
 
 def span(h: Vector) -> float:
-    """The span of a function over the states, max h - min h.
+    """Return max h - min h.
 
     Parameters
     ----------
     h
-        A number for every state: [S].
+        One number per state: [S].
     """
     return float(h.max() - h.min())
 
 
 def factored_spans(h: Vector, sizes: Sequence[int]) -> tuple[float, ...]:
-    """The factored spans sp_i: how much h changes when variable i alone changes, at most.
+    """Return the factored spans sp_i, the largest change of h when variable i alone changes.
 
     Parameters
     ----------
     h
-        A number for every joint state, in C order: [S].
+        One number per joint state, in C order: [S].
     sizes
         Number of values of each state variable.
 
     Returns
     -------
     tuple[float, ...]
-        One number a state variable.
+        One number per state variable.
     """
     return tuple(
         float((cube.max(axis=1) - cube.min(axis=1)).max()) for cube in _along_each(h, sizes)
@@ -49,26 +49,26 @@ def factored_spans(h: Vector, sizes: Sequence[int]) -> tuple[float, ...]:
 
 
 def marginals(h: Vector, sizes: Sequence[int]) -> tuple[Vector, ...]:
-    """For each state variable, the mean of h over the others: what its values are worth.
+    """Return for each state variable the mean of h over the other variables.
 
     Parameters
     ----------
     h
-        A number for every joint state, in C order: [S].
+        One number per joint state, in C order: [S].
     sizes
         Number of values of each state variable.
 
     Returns
     -------
     tuple[Vector, ...]
-        One array a state variable, with one number a value.
+        One array per state variable, with one number per value.
     """
-    # Over the inner values first: contiguous sums, whose order is a function of the sizes.
+    # The inner axis comes first: the sums are contiguous and their order depends on sizes alone.
     return tuple(cube.mean(axis=2).mean(axis=0) for cube in _along_each(h, sizes))
 
 
 def _along_each(h: Vector, sizes: Sequence[int]) -> Iterator[Vector]:
-    """h as [outer, values, inner], for each variable."""
+    """Yield h as [outer, values, inner] for each variable."""
     inner = h.size
     for size in sizes:
         inner //= size

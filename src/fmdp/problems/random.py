@@ -11,6 +11,8 @@ release of NumPy, whose other samplers may change.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from fmdp._base.parameters import REQUIRED
@@ -41,7 +43,9 @@ def _subset(generator: np.random.Generator, n: int, k: int) -> tuple[int, ...]:
 
 def _simplex(generator: np.random.Generator, rows: int, values: int) -> FloatArray:
     """Rows uniform on the simplex: normalised exponentials."""
-    exponentials = -np.log1p(-generator.random((rows, values)))
+    # The C library's log1p, not NumPy's, whose last bit depends on the processor.
+    uniforms = generator.random(rows * values).tolist()
+    exponentials = np.array([-math.log1p(-u) for u in uniforms]).reshape(rows, values)
     table: FloatArray = exponentials / exponentials.sum(axis=1, keepdims=True)
     return table
 

@@ -39,7 +39,8 @@ from fmdp._base.interrupts import held
 from fmdp._base.parameters import Integer, quoted
 from fmdp.errors import FileProblem, FmdpError, InvalidParameter, did_you_mean
 from fmdp.learning.agent import Agent
-from fmdp.learning.files import load_agent, planner_header, settings_header
+from fmdp.learning.encoding import planner_header
+from fmdp.learning.files import load_agent
 from fmdp.learning.follow import learner_of
 from fmdp.learning.learner import Learner
 from fmdp.learning.registry import LEARNERS
@@ -489,7 +490,7 @@ def _take(directory: Path) -> int:
 
 def _identity(model: FactoredMDP, learner: Learner, seed: int) -> dict[str, Any]:
     """What a folder remembers, in JSON's own types."""
-    settings = settings_header(learner, model.structure)
+    settings = learner.setting_texts(model.structure)
     planner = planner_header(getattr(learner, "planner", None))
     found = {
         "format": FORMAT,

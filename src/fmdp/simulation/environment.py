@@ -29,8 +29,9 @@ from fmdp.model.entries import Entries, entries_of
 from fmdp.model.factored import check_model
 from fmdp.model.naming import Assignment, are_numerals, positions_are_clear
 from fmdp.model.spaces import encode
-from fmdp.planning.policies.playing import Stretch
-from fmdp.planning.policies.policy import as_action, only_ints
+from fmdp.planning.policies.playing import StepBatch
+from fmdp.planning.policies.policy import only_ints
+from fmdp.planning.policies.rule import as_action
 from fmdp.simulation import kernels
 from fmdp.simulation.kernels import EXPECTED, FEW_VALUES, GAP, REWARD, STEPS
 from fmdp.simulation.luck import Luck
@@ -417,7 +418,7 @@ class Environment:
             gap,
         )
 
-    def play(self, stretch: Stretch, signals: Held | None = None) -> tuple[int, bool]:
+    def play(self, stretch: StepBatch, signals: Held | None = None) -> tuple[int, bool]:
         """Play in compiled code, for at most `ready()` steps.
 
         Parameters

@@ -25,10 +25,12 @@ from fmdp.model.factored import check_model
 from fmdp.model.structure import outward_sums
 from fmdp.planning.evaluate import TABULATED_STATES, Evaluation, evaluate_exactly
 from fmdp.planning.exact.planner import Exact
-from fmdp.planning.plan import Progress, Status
-from fmdp.planning.policies.playing import ActionTable, Stretch, action_table
-from fmdp.planning.policies.policy import Policy, Rule, policy_of
+from fmdp.planning.policies.files import policy_of
+from fmdp.planning.policies.playing import ActionTable, StepBatch, action_table
+from fmdp.planning.policies.policy import Policy
+from fmdp.planning.policies.rule import Rule
 from fmdp.planning.policies.timed import TimedPolicy
+from fmdp.planning.status import Progress, Status
 from fmdp.simulation.environment import Environment
 from fmdp.simulation.replications import counted, interval
 from fmdp.simulation.starts import (
@@ -299,4 +301,4 @@ def _walk(
             environment.step(policy(environment.state))
             steps -= 1
         else:
-            steps -= environment.play(Stretch(steps, actions))[0]
+            steps -= environment.play(StepBatch(steps, actions))[0]

@@ -28,8 +28,9 @@ from fmdp.model import FactoredMDP, Structure
 from fmdp.model.factored import check_model
 from fmdp.model.io.files import path_of
 from fmdp.planning.plan import Planner
-from fmdp.planning.policies.policy import Policy, as_action
+from fmdp.planning.policies.policy import Policy
 from fmdp.planning.policies.randomised import RandomisedPolicy
+from fmdp.planning.policies.rule import as_action
 from fmdp.simulation.environment import Environment
 from fmdp.simulation.regret import Reference, reference_for
 from fmdp.simulation.run import Run

@@ -25,8 +25,9 @@ from fmdp.model import FactoredMDP
 from fmdp.model.factored import check_model
 from fmdp.planning.choice import default_planner
 from fmdp.planning.exact.planner import Exact
-from fmdp.planning.plan import Plan, Progress, Status
+from fmdp.planning.plan import Plan
 from fmdp.planning.settings import without_search
+from fmdp.planning.status import Progress, Status
 
 TOLERANCE = 1e-8
 """Of the optimal gain, in units of the sum of the reward ranges: a million steps add up to .01."""

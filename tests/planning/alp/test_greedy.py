@@ -16,7 +16,7 @@ from fmdp.planning.alp import ALP, GreedyPolicy
 from fmdp.planning.alp.bases import make_basis
 from fmdp.planning.alp.forms import Forms
 from fmdp.planning.alp.greedy import Extractor, _key
-from fmdp.planning.policies.policy import load_policy
+from fmdp.planning.policies.files import load_policy
 from fmdp.testing.strategies import models, optimistic_tables, structures
 
 SMALL = structures(max_states=16, max_actions=8, max_variables=3)

@@ -52,9 +52,10 @@ from fmdp.planning.alp.greedy import Extractor
 from fmdp.planning.alp.growth import plan_by_growth
 from fmdp.planning.alp.interior import Interior, fits, memory_needed
 from fmdp.planning.alp.question import Answer, Question, Watch
-from fmdp.planning.plan import Plan, Planner, Progress, Status, Tables, of_model
+from fmdp.planning.limits import GRACE_SECONDS, deadline_of, tolerance_of
+from fmdp.planning.plan import Plan, Planner, of_model
 from fmdp.planning.policies.policy import Policy
-from fmdp.planning.prepared import GRACE_SECONDS, deadline_of, tolerance_of, unprepared
+from fmdp.planning.prepared import unprepared
 from fmdp.planning.settings import (
     GAP,
     SEARCHED,
@@ -68,6 +69,7 @@ from fmdp.planning.settings import (
     tolerance_setting,
     without_search,
 )
+from fmdp.planning.status import Progress, Status, Tables
 
 Floats = NDArray[np.float64]
 NamedScope = tuple[int | str, ...]

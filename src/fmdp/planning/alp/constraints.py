@@ -29,7 +29,7 @@ from fmdp.errors import InvalidParameter
 from fmdp.model.spaces import starts
 from fmdp.planning.alp.forms import Coefficients, Forms
 from fmdp.planning.alp.highs import INFINITY, N_BASIS_STATUS, Rows, SimplexBasis
-from fmdp.planning.policies.policy import array_in
+from fmdp.planning.policies.archive import array_in
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -46,8 +46,8 @@ from fmdp.planning.alp.highs import (
     stack,
 )
 from fmdp.planning.alp.question import STATUS, Answer, Floats, Part, Question, Watch
-from fmdp.planning.plan import Status
-from fmdp.planning.policies.policy import array_in
+from fmdp.planning.policies.archive import array_in
+from fmdp.planning.status import Status
 
 DEFAULT_ROUNDS = 10_000
 STABILISED = 16

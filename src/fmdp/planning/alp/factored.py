@@ -28,7 +28,7 @@ from fmdp.planning.alp.highs import (
     stack,
 )
 from fmdp.planning.alp.question import STATUS, Answer, Question, Watch
-from fmdp.planning.plan import Status
+from fmdp.planning.status import Status
 
 INTERIOR_ROWS = 1000
 """Rows above which a program without a basis is solved by an interior-point method."""

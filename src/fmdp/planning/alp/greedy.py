@@ -39,15 +39,8 @@ from fmdp.model.spaces import count, starts, strides
 from fmdp.model.structure import MAX_SIZE, Scope
 from fmdp.planning.alp.forms import Forms
 from fmdp.planning.alp.slack import tie_slack
-from fmdp.planning.policies.policy import (
-    Parts,
-    TablePolicy,
-    array_in,
-    naming_for,
-    sizes_in,
-    whole_numbers_in,
-    write_policy,
-)
+from fmdp.planning.policies.archive import Parts, array_in, sizes_in, whole_numbers_in, write_policy
+from fmdp.planning.policies.policy import TablePolicy, naming_for
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -37,9 +37,10 @@ from fmdp.model.symmetry import Symmetry, symmetry_of
 from fmdp.planning.alp.bases import Basis, collapsed, make_basis, tied
 from fmdp.planning.alp.greedy import GreedyPolicy
 from fmdp.planning.evaluate import evaluate_exactly
-from fmdp.planning.plan import Plan, Progress, Status
+from fmdp.planning.plan import Plan
 from fmdp.planning.policies.policy import Policy, TablePolicy
 from fmdp.planning.settings import with_basis
+from fmdp.planning.status import Progress, Status
 
 if TYPE_CHECKING:
     from fmdp.planning.alp.alp import ALP, PreparedALP

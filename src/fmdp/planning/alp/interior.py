@@ -20,7 +20,7 @@ from numpy.linalg import LinAlgError
 
 from fmdp.planning.alp.constraints import Ints
 from fmdp.planning.alp.question import Answer, Floats, Part, Question, Watch
-from fmdp.planning.plan import Status
+from fmdp.planning.status import Status
 from fmdp.planning.tabular.dense import one_thread
 
 ROWS_A_WEIGHT = 4

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from fmdp.elimination.backup import check_clock
 from fmdp.planning.alp.constraints import Ints, Pattern
 from fmdp.planning.alp.highs import LPStatus, Rows
-from fmdp.planning.plan import Progress, Status
+from fmdp.planning.status import Progress, Status
 
 Floats = NDArray[np.float64]
 

@@ -30,9 +30,9 @@ from fmdp.planning.alp.cuts import Cuts
 from fmdp.planning.alp.decisions import DecisionList, Decisions
 from fmdp.planning.alp.greedy import Extractor
 from fmdp.planning.alp.question import Part, Question, Watch
-from fmdp.planning.plan import Plan, Planner, Progress, Status, Tables
+from fmdp.planning.limits import deadline_of, tolerance_of
+from fmdp.planning.plan import Plan, Planner
 from fmdp.planning.policies.policy import Policy
-from fmdp.planning.prepared import deadline_of, tolerance_of
 from fmdp.planning.settings import (
     Limited,
     TieBreaking,
@@ -40,6 +40,7 @@ from fmdp.planning.settings import (
     discount_setting,
     tolerance_setting,
 )
+from fmdp.planning.status import Progress, Status, Tables
 
 NamedScope = tuple[int | str, ...]
 Floats = NDArray[np.float64]

@@ -30,10 +30,11 @@ from fmdp.errors import TooLarge
 from fmdp.model import Structure
 from fmdp.model.spaces import encode
 from fmdp.planning.exact.iteration import Limits
-from fmdp.planning.plan import Plan, Progress, Status, Tables
+from fmdp.planning.plan import Plan
 from fmdp.planning.policies.policy import TablePolicy
 from fmdp.planning.policies.timed import TimedPolicy, stage_bytes
 from fmdp.planning.prepared import engine_stats, greedy_actions
+from fmdp.planning.status import Progress, Status, Tables
 
 if TYPE_CHECKING:
     from fmdp.planning.exact.planner import Exact

@@ -34,16 +34,16 @@ from numpy.typing import NDArray
 from fmdp.elimination import kernels
 from fmdp.elimination.backup import Backup, TimeUp, backup_for, backup_of, check_clock
 from fmdp.elimination.rounding import rounding_allowance
-from fmdp.errors import InvalidParameter
 from fmdp.model import FactoredMDP, OptimisticTables, Structure
-from fmdp.model.intervals import Intervals
 from fmdp.model.spaces import all_assignments, strides
 from fmdp.planning.exact import iteration
 from fmdp.planning.exact.finish import Finish
-from fmdp.planning.plan import Plan, Progress, Status, Tables, middle_of_bounds
+from fmdp.planning.exact.interval_sets import tables_of
+from fmdp.planning.plan import Plan
 from fmdp.planning.policies.policy import TablePolicy
 from fmdp.planning.prepared import engine_stats, limits_of, policy_in_time, unprepared
 from fmdp.planning.spans import factored_spans, span
+from fmdp.planning.status import Progress, Status, middle_of_bounds
 
 if TYPE_CHECKING:
     from fmdp.planning.exact.planner import Exact
@@ -56,46 +56,6 @@ PAIRS = 1 << 22
 """States x joint actions up to which nature looks at every pair; above, at averages of h."""
 _SHARE = 0.25  # of the tolerance, for each of the two ends
 _GOING_ON = (Status.CONVERGED, Status.PRECISION_LIMIT, Status.ITERATION_LIMIT)
-
-
-def common_ends(structure: Structure, intervals: Intervals) -> Intervals:
-    """The intervals with those of alike rows brought together: equal rows lie in all of them.
-
-    Rows of one class are equal in every model of the structure, so each lies in the intersection.
-    """
-    if structure.alike is None:
-        return intervals
-    rows = [structure.transition_classes_of(i) for i in range(structure.m)]
-    means = [structure.reward_classes_of(k) for k in range(structure.l)]
-    return Intervals(
-        _common(rows, intervals.lower, np.maximum),
-        _common(rows, intervals.upper, np.minimum),
-        _common(means, intervals.reward_lower, np.maximum),
-        _common(means, intervals.reward_upper, np.minimum),
-    )
-
-
-def _common(
-    classes: list[NDArray[np.int64]], tables: tuple[Vector, ...], meet: np.ufunc
-) -> tuple[Vector, ...]:
-    made = [table.copy() for table in tables]
-    by_class: dict[int, Vector] = {}
-    for numbers, table in zip(classes, tables, strict=True):
-        for number, row in zip(numbers.tolist(), table, strict=True):
-            by_class[number] = meet(by_class[number], row) if number in by_class else row
-    for numbers, table in zip(classes, made, strict=True):
-        for place, number in enumerate(numbers.tolist()):
-            table[place] = by_class[number]
-    return tuple(made)
-
-
-def tables_of(model: FactoredMDP, *, worst: bool) -> OptimisticTables:
-    """The set of a model with intervals, with the rewards of its worst or its best case."""
-    assert model.intervals is not None
-    ends = common_ends(model.structure, model.intervals)
-    free = [np.maximum(1.0 - lower.sum(axis=1), 0.0) for lower in ends.lower]
-    rewards = ends.reward_lower if worst else ends.reward_upper
-    return OptimisticTables.trusted(model.structure, ends.lower, free, rewards, ends.upper)
 
 
 def poured(lower: Vector, upper: Vector, worth: Vector, *, worst: bool) -> Vector:
@@ -112,23 +72,6 @@ def poured(lower: Vector, upper: Vector, worth: Vector, *, worst: bool) -> Vecto
     np.put_along_axis(rows, order, np.take_along_axis(lower, order, axis=1) + taken, axis=1)
     normal: Vector = rows / rows.sum(axis=1, keepdims=True)
     return normal
-
-
-def refuse_without_intervals(settings: Exact, tables: Tables) -> FactoredMDP:
-    """The model, which must have intervals; a learner's tables have none."""
-    if not isinstance(tables, FactoredMDP):
-        raise InvalidParameter(
-            f"the 'intervals' parameter of {settings.owner()} is for models with intervals; these "
-            f"are the tables of a learner, got intervals={settings.intervals}"
-        )
-    if tables.intervals is None:
-        name = f"model {tables.name}" if tables.name else "the model"
-        raise InvalidParameter(
-            f"{name} has no intervals, so there is no worst and no best case to plan for "
-            f"(--robust, intervals={settings.intervals}); a model file has them as "
-            f'"lower" and "upper" beside its numbers, and `fmdp fit` finds them in a log'
-        )
-    return tables
 
 
 @dataclass(frozen=True, eq=False)

@@ -34,7 +34,7 @@ from fmdp.elimination.kernels import Pace
 from fmdp.elimination.places import aligned
 from fmdp.elimination.rounding import rounding_allowance
 from fmdp.planning.exact.acceleration import Anderson
-from fmdp.planning.plan import Progress, Status
+from fmdp.planning.status import Progress, Status
 
 Vector = NDArray[np.float64]
 

@@ -39,27 +39,21 @@ from fmdp.planning.exact.acceleration import Anderson, acceleration_for
 from fmdp.planning.exact.finish import Finish
 from fmdp.planning.exact.finite import refuse_stages, solve_finite
 from fmdp.planning.exact.improvement import STATES, Improved, improved
-from fmdp.planning.exact.intervals import refuse_without_intervals, solve_intervals
+from fmdp.planning.exact.interval_sets import refuse_without_intervals
+from fmdp.planning.exact.intervals import solve_intervals
 from fmdp.planning.exact.polish import polished, settled
 from fmdp.planning.exact.recurrence import always_reached, in_every_best_class
 from fmdp.planning.exact.small import tabular_backup
-from fmdp.planning.parts import PreparedParts, parts_to_plan, plan_parts
-from fmdp.planning.plan import (
-    Plan,
-    Planner,
-    Progress,
-    Status,
-    Tables,
-    middle_of_bounds,
-    of_model,
-)
+from fmdp.planning.joining import parts_to_plan
+from fmdp.planning.limits import tolerance_of
+from fmdp.planning.parts import PreparedParts, plan_parts
+from fmdp.planning.plan import Plan, Planner, of_model
 from fmdp.planning.policies.policy import TablePolicy
 from fmdp.planning.prepared import (
     PreparedOnEngine,
     engine_stats,
     limits_of,
     policy_in_time,
-    tolerance_of,
     unprepared,
     with_tolerance,
 )
@@ -73,6 +67,7 @@ from fmdp.planning.settings import (
     tolerance_setting,
 )
 from fmdp.planning.spans import factored_spans, span
+from fmdp.planning.status import Progress, Status, Tables, middle_of_bounds
 
 PATIENCE = 64
 """Sweeps after which a plan that need not describe its bias is left to policy iteration."""

@@ -23,8 +23,8 @@ from fmdp.elimination.backup import Backup, check_clock
 from fmdp.model import FactoredMDP
 from fmdp.planning.exact.improvement import certified
 from fmdp.planning.exact.iteration import Ending, Limits, OptimalOperator, solve
-from fmdp.planning.plan import Status
 from fmdp.planning.spans import span
+from fmdp.planning.status import Status
 from fmdp.planning.tabular.chains import Successors
 from fmdp.planning.tabular.component import bias_of
 from fmdp.planning.tabular.flat import BYTES_AN_ENTRY, ENTRIES, chain_of, only_class, pairs_of

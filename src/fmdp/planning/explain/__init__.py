@@ -1,1 +1,1 @@
-"""What a plan does and why: explanations, decision trees and exports."""
+"""Explanations, decision trees and exports of policies."""

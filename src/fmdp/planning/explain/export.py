@@ -1,14 +1,14 @@
-"""A policy as something to read, or to run without fmdp: CSV, a decision tree, a Python function.
+"""Export of policies as CSV, as a decision tree to read, or as a Python function without fmdp.
 
-The CSV has a row for every state, made and written block by block. The tree (trees.py) is printed
-with its size and the states where it errs. The Python file is one function, `act`, that needs
-nothing but Python: made of the tree, as nested ifs where these can be read, as a list of nodes
-where they would be too deep; or of the table, packed, where the tree has too many leaves.
+The CSV has one row per state and is generated in blocks. The tree (trees.py) is printed with its
+size and the number of wrong states. The Python file contains one function, `act`, and imports only
+the standard library. It is made from the tree, as nested ifs, or as a list of nodes if the tree is
+too deep; or from the compressed table if the tree has too many leaves.
 
-Names may be anything that can be printed, and none may become code. In CSV a cell that a
-spreadsheet would take for a formula gets an apostrophe in front. In Python names stand in literals
-alone, escaped to ASCII, never in comments or docstrings: a comment in the first lines of a file can
-change how all of it is read.
+Names may contain any printable characters and must not become code. In CSV, a cell that a
+spreadsheet would read as a formula gets a leading apostrophe. In Python, names occur only in
+literals, escaped to ASCII, never in comments or docstrings, because a comment in the first lines of
+a file can declare its encoding.
 """
 
 from __future__ import annotations
@@ -30,25 +30,29 @@ from fmdp.model import FactoredMDP
 from fmdp.model.naming import Naming, Value, Variables, are_numerals, listed_values
 from fmdp.model.spaces import count, strides
 from fmdp.planning.evaluate import POLICY_GAIN_STATES, evaluate_exactly
-from fmdp.planning.explain.trees import LEAF, MOST_STATES, PolicyTree, Tree, grow
+from fmdp.planning.explain.tree_growth import MOST_STATES, grow
+from fmdp.planning.explain.tree_kernels import LEAF
+from fmdp.planning.explain.trees import PolicyTree, Tree
 from fmdp.planning.policies.policy import TablePolicy
 from fmdp.planning.policies.randomised import RandomisedPolicy
 from fmdp.planning.policies.timed import TimedPolicy
 
 MOST_ROWS = 1 << 24
-"""Of a CSV."""
+"""Most rows of a CSV."""
 _BLOCK = 1 << 12
+"""Rows of a CSV that are generated at once."""
 _MANY_LEAVES = 10_000
-"""Above so many the table is shorter than the tree."""
+"""Number of leaves above which the table is shorter than the tree."""
 _DEEP = 40
-"""Questions up to which ifs are nested; Python itself ends at 100."""
+"""Largest depth of nested ifs; Python's own limit is 100."""
 _LONG_LIST = 8
+"""Most values that are listed one by one."""
 _NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?")
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def table_of(policy: Any, most: int = MOST_STATES) -> TablePolicy:
-    """The policy as a table, or one line why not."""
+    """Return the policy as a table; raise InvalidParameter or TooLarge if it has none."""
     if isinstance(policy, RandomisedPolicy):
         raise InvalidParameter(
             "the policy draws its actions at random: there is no table to be written"
@@ -67,15 +71,15 @@ def table_of(policy: Any, most: int = MOST_STATES) -> TablePolicy:
         )
     if isinstance(policy, TablePolicy):
         return policy
-    found: TablePolicy = policy.tabulate()
-    return found
+    table: TablePolicy = policy.tabulate()
+    return table
 
 
 # ---- CSV -----------------------------------------------------------------------------------------
 
 
 def csv_parts(policy: TablePolicy) -> Iterator[str]:
-    """The text of the CSV in parts: a header with the names of all variables, a row a state."""
+    """Yield the text of the CSV: a header with the names of all variables, one row per state."""
     naming = policy.naming
     yield _csv_text([[*naming.states.names, *naming.actions.names]])
     n_states = len(policy.actions)
@@ -101,7 +105,7 @@ def _csv_text(rows: Any) -> str:
 
 
 def _cell(word: str) -> str:
-    """A name as a cell that no spreadsheet takes for a formula; numbers stay numbers."""
+    """Return a name as a cell that spreadsheets do not read as a formula, numbers unchanged."""
     if word.startswith(_FORMULA) and not _NUMBER.fullmatch(word):
         return f"'{word}"
     return word
@@ -111,28 +115,30 @@ def _cell(word: str) -> str:
 
 
 def tree_parts(tree: PolicyTree, gains: str = "") -> Iterator[str]:
-    """Yield the trees as indented ifs, one line for each question or answer."""
+    """Yield the trees as indented ifs, one line per split or leaf."""
     yield f"# {tree}{gains}\n"
     naming = tree.naming
-    for one in tree.trees:
-        for indent, head, node in _walk(one):
+    for part in tree.trees:
+        for indent, head, node in _walk(part):
             pad = "    " * indent
-            if one.variable[node] != LEAF:
-                yield f"{pad}{head}if {_question(one, node, naming)}:\n"
+            if part.variable[node] != LEAF:
+                yield f"{pad}{head}if {_question(part, node, naming)}:\n"
                 continue
             if head:
                 yield f"{pad}else:\n"
                 pad += "    "
             answers = [
                 f"{naming.actions.names[action]} = {naming.actions.values[action][value]}"
-                for action, value in zip(one.actions, one.values(node), strict=True)
+                for action, value in zip(part.actions, part.values(node), strict=True)
             ]
             yield f"{pad}{', '.join(answers)}\n"
 
 
 def _walk(tree: Tree) -> Iterator[tuple[int, str, int]]:
-    """(indentation, "else " where it answers no, node), in the order in which it is read. By hand:
-    a tree may be deeper than Python's own stack."""
+    """Yield (indentation, "else " for a second child, node) in reading order.
+
+    It is not recursive, because a tree may be deeper than Python's stack.
+    """
     stack = [(0, "", 0)]
     while stack:
         indent, head, node = stack.pop()
@@ -166,7 +172,7 @@ def _ascend(values: Sequence[Value]) -> bool:
 
 
 def python_parts(policy: TablePolicy, tree: PolicyTree | None, gains: str = "") -> Iterator[str]:
-    """Yield a Python file with the function `act`: of the tree, or of the table without one."""
+    """Yield a Python file with the function `act`, from the tree or, if it is None, the table."""
     naming = policy.naming
     how = "the whole table" if tree is None else f"a tree: {tree}{gains}"
     yield (
@@ -184,8 +190,8 @@ def python_parts(policy: TablePolicy, tree: PolicyTree | None, gains: str = "") 
         yield from _python_table(policy)
     elif tree.depth <= _DEEP:
         yield _CHECKED
-        for one in tree.trees:
-            yield from _python_ifs(one, naming)
+        for part in tree.trees:
+            yield from _python_ifs(part, naming)
         yield "    return {name: action[name] for name in ACTIONS}\n"
     else:
         yield from _python_nodes(tree)
@@ -203,7 +209,7 @@ def _python_names(title: str, variables: Variables) -> Iterator[str]:
 
 
 def _literal(value: Any) -> str:
-    """A Python literal in ASCII, whatever the names hold."""
+    """Return a Python literal in ASCII."""
     return ascii(value)
 
 
@@ -267,14 +273,14 @@ def _python_nodes(tree: PolicyTree) -> Iterator[str]:
     A node is (variable, value, up to, yes, no), a leaf (None, positions of the actions).
     """
     yield "NODES = (\n"
-    for one in tree.trees:
-        names = tuple(tree.naming.actions.names[action] for action in one.actions)
+    for part in tree.trees:
+        names = tuple(tree.naming.actions.names[action] for action in part.actions)
         yield f"    ({_literal(names)}, (\n"
-        for node in range(len(one.variable)):
-            if one.variable[node] == LEAF:
-                yield f"        (None, {one.values(node)}),\n"
+        for node in range(len(part.variable)):
+            if part.variable[node] == LEAF:
+                yield f"        (None, {part.values(node)}),\n"
             else:
-                asked = (one.variable, one.value, one.upto, one.yes, one.no)
+                asked = (part.variable, part.value, part.upto, part.yes, part.no)
                 yield f"        ({', '.join(str(int(column[node])) for column in asked)}),\n"
         yield "    )),\n"
     yield ")\n"
@@ -318,34 +324,17 @@ def exported(
     max_error: float | None = None,
     model: FactoredMDP | None = None,
 ) -> tuple[Iterator[str], str]:
-    """Return the text of a policy in one of the kinds, in parts, and a line that says what it is.
+    """Return the text of a policy in parts, and one line that describes it.
 
-    Parameters
-    ----------
-    policy
-        A table, or a policy that can be written out as one.
-    kind
-        "csv", "tree" or "python".
-    max_leaves
-        Most leaves of the tree; None is as many as it takes to be right.
-    max_error
-        Largest share of states in which the tree may be wrong; None is what `max_leaves` takes, or
-        no state at all.
-    model
-        Whose constraints a smaller tree keeps, and in which what it costs is evaluated; None takes
-        the constraints that the policy knows, and evaluates nothing.
-
-    Raises
-    ------
-    TooLarge
-        Where there are too many states.
-    InvalidParameter
-        Where the policy draws its actions, no tree is as small as that, or a smaller tree is asked
-        for and the constraints are not known.
+    `kind` is one of `KINDS`; for `max_leaves` and `max_error` see `grow`. The model provides the
+    constraints of a smaller tree and is used to evaluate it. None uses the constraints that the
+    policy stores and evaluates nothing. Raises TooLarge if there are too many states, and
+    InvalidParameter if the policy is randomised, no tree is small enough, or a smaller tree is
+    requested and the constraints are not known.
     """
     if kind == "csv":
         table = table_of(policy, MOST_ROWS)
-        return csv_parts(table), f"{len(table.actions):,} rows, one a state"
+        return csv_parts(table), f"{len(table.actions):,} rows, one per state"
     table = table_of(policy)
     constraints = table.constraints if model is None else model.structure.constraints
     smaller = max_leaves is not None or max_error is not None
@@ -360,31 +349,29 @@ def exported(
             table, max_leaves=max_leaves, max_error=max_error, constraints=constraints or ()
         )
 
+    tree: PolicyTree | None
     if kind == "tree":
         tree = tree_of()
         gains = _gains(tree, table, model)
         return _one_line_each(tree_parts(tree, gains)), f"{tree}{gains}"
-    found: PolicyTree | None
     try:
-        found = tree_of()
+        tree = tree_of()
     except TooLarge:
-        found = None
-    if found is not None and found.leaves > _MANY_LEAVES and not found.wrong:
-        found = None
-    if found is None:
+        tree = None
+    if tree is None or (tree.leaves > _MANY_LEAVES and not tree.wrong):
         return python_parts(table, None), f"the table of {len(table.actions):,} states, packed"
-    gains = _gains(found, table, model)
-    return python_parts(table, found, gains), f"{found}{gains}"
+    gains = _gains(tree, table, model)
+    return python_parts(table, tree, gains), f"{tree}{gains}"
 
 
 def _gains(tree: PolicyTree, policy: TablePolicy, model: FactoredMDP | None) -> str:
-    """Return what a tree that errs gains beside its policy, in words; "" if it is not known.
+    """Return a text that compares the gain of a wrong tree with its policy's; "" if not known.
 
-    Both are evaluated exactly, from the initial state, where the model is small enough.
+    Both are evaluated exactly from the initial state, if the model is small enough.
     """
     if model is None or not tree.wrong or tree.n_states > POLICY_GAIN_STATES:
         return ""
-    gains = [evaluate_exactly(model, one).gain for one in (tree.table, policy)]
+    gains = [evaluate_exactly(model, table).gain for table in (tree.table, policy)]
     if None in gains:
         return ""
     small, whole = map(short_number, gains)

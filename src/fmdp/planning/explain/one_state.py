@@ -1,13 +1,13 @@
-"""One state's backup: R(s, a) + g (P h)(s, a) for all joint actions a, never more than one state.
+"""The backup of one state: R(s, a) + g (P h)(s, a) for all joint actions a.
 
     (P h)(s, a) = sum_{s'} prod_i P_i(s'_i | s[Z_i], a[Z_i]) h(s')
 
-In one state a factor is a function of few action variables. Where h is a table, the axes s'_1, ...,
-s'_m are summed out one after the other, the factors with the fewest distinct rows first; actions
-whose rows agree so far share what is left of the table, so that a million actions that each move
-their own variables cost about as much as one. Where h is a sum of basis functions, so is P h, and Q
-is a sum of functions of few action variables (`ActionSum`): then the best few joint actions are
-found by elimination, however many there are, by splitting off what has been found (Lawler 1972).
+In one state, a factor is a function of few action variables. If h is a table, the axes s'_1, ...,
+s'_m are summed out one after the other, those with the fewest distinct rows first. Actions whose
+rows agree so far share the remaining table, so that a million actions that each affect different
+variables cost about as much as one. If h is a sum of basis functions, Q is a sum of functions of
+few action variables (`ActionSum`). Elimination then finds the best joint actions, however many
+there are; further ones come from splitting the rest of the space (Lawler 1972).
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
 ENUMERATED = 1 << 20
-"""Joint actions up to which all of them are looked at."""
+"""Most joint actions that are enumerated."""
 _AT_ONCE = 1 << 22
-"""Numbers that are worked on at once."""
+"""Most numbers of a batch; larger batches are split."""
 _FORBIDDEN = -1e200
-"""What a forbidden action is worth; sums of it stay numbers."""
+"""The value of a forbidden action; sums of it stay finite."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,14 +53,14 @@ class ActionSum:
     """[|A[scope]|] each."""
 
     def all(self) -> Floats:
-        """The sum for every joint action: [A]."""
+        """Return the sum for every joint action: [A]."""
         total = np.zeros(count(self.sizes))
         for scope, table in zip(self.scopes, self.tables, strict=True):
             total += table[project(self.sizes, scope)] if scope else table[0]
         return total
 
     def at(self, action: Sequence[int]) -> float:
-        """The sum for one joint action."""
+        """Return the sum for one joint action."""
         return float(
             sum(
                 table[encode([action[v] for v in scope], [self.sizes[v] for v in scope])]
@@ -71,15 +71,17 @@ class ActionSum:
     def best(
         self, most: int, structure: Structure, state: Sequence[int]
     ) -> list[tuple[tuple[int, ...], float]]:
-        """The best joint actions that are allowed in the state, with their sums, best first; at
-        most so many."""
+        """Return the `most` best joint actions that are allowed in the state, with their sums."""
         return list(itertools.islice(_Search(self, structure, state).run(), most))
 
 
 class _Search:
-    """Joint actions in the order of their sums. What is left after one has been taken out is split
-    into parts in which a prefix of the variables is fixed and one value of the next is not allowed;
-    the best of a part comes by elimination."""
+    """Enumeration of joint actions in the order of their sums (Lawler 1972).
+
+    After the best action is removed, the rest is split into parts in which a prefix of the
+    variables is fixed and some values of the next variable are excluded. Elimination finds the best
+    action of each part.
+    """
 
     def __init__(self, functions: ActionSum, structure: Structure, state: Sequence[int]) -> None:
         self.functions = functions
@@ -89,7 +91,7 @@ class _Search:
             scopes.append(scope)
             tables.append(table)
         self.n = len(functions.sizes)
-        self.own = len(scopes)
+        self.first_filter = len(scopes)
         scopes += [(v,) for v in range(self.n)]
         self.network = Network(tuple(sizes), scopes, contexts=[-1] * len(scopes))
         for f, table in enumerate(tables):
@@ -100,9 +102,9 @@ class _Search:
         number = itertools.count()
 
         def consider(prefix: tuple[int, ...], banned: frozenset[int]) -> None:
-            found = self._best_with(prefix, banned)
-            if found is not None:
-                action, value = found
+            best = self._best_with(prefix, banned)
+            if best is not None:
+                action, value = best
                 heapq.heappush(parts, (-value, next(number), action, prefix, banned))
 
         consider((), frozenset())
@@ -119,7 +121,7 @@ class _Search:
         if len(prefix) < self.n and len(banned) == self.functions.sizes[len(prefix)]:
             return None
         for v in range(self.n):
-            table = self.network.table(self.own + v)[0]
+            table = self.network.table(self.first_filter + v)[0]
             table[:] = 0.0
             if v < len(prefix):
                 table[:] = _FORBIDDEN
@@ -135,8 +137,10 @@ class _Search:
 def _constraint_functions(
     structure: Structure, state: Sequence[int], sizes: list[int]
 ) -> Iterator[tuple[Scope, Floats]]:
-    """Constraints in one state as functions of action variables: 0 or forbidden. A cap on many
-    variables counts along them, in variables of its own, which are appended to the sizes."""
+    """Yield the constraints in one state as functions of action variables: 0 or forbidden.
+
+    A cap on many variables counts along them in auxiliary variables, which are appended to `sizes`.
+    """
     m = structure.m
     for constraint in structure.constraints:
         if isinstance(constraint, AtMost):
@@ -165,7 +169,7 @@ def _constraint_functions(
 
 
 def rewards_of(model: FactoredMDP, state: Sequence[int]) -> ActionSum:
-    """R(s, .) of one state."""
+    """Return R(s, .) of one state."""
     structure = model.structure
     scopes: list[Scope] = []
     tables: list[Floats] = []
@@ -177,7 +181,7 @@ def rewards_of(model: FactoredMDP, state: Sequence[int]) -> ActionSum:
 
 
 def values_of_table(model: FactoredMDP, h: Floats, state: Sequence[int], discount: float) -> Floats:
-    """R(s, a) + discount (P h)(s, a) for every joint action: [A]; h is [S] in C order."""
+    """Return R(s, a) + discount (P h)(s, a) for every joint action: [A]; h is [S] in C order."""
     expected = expected_next(model, h, state)
     return rewards_of(model, state).all() + discount * expected
 
@@ -188,18 +192,18 @@ def expected_next(model: FactoredMDP, h: Floats, state: Sequence[int]) -> Floats
 
 
 def count_successors(model: FactoredMDP, among: NDArray[np.bool_], state: Sequence[int]) -> Floats:
-    """Return how many of the states in `among` [S] may follow each joint action: [A].
+    """Return the number of possible successors in `among` [S] for each joint action: [A].
 
-    Only the supports of the factors count, so that no product of probabilities can underflow.
+    It uses the supports of the factors, so that no product of probabilities can underflow.
     """
     rows, which = _rows_in_state(model, state)
-    supports = [(own > 0.0).astype(np.float64) for own in rows]
+    supports = [(of_factor > 0.0).astype(np.float64) for of_factor in rows]
     sizes = model.structure.state_sizes
     return _expectations(among.astype(np.float64), sizes, supports, which)
 
 
 def _rows_in_state(model: FactoredMDP, state: Sequence[int]) -> tuple[list[Floats], list[Indices]]:
-    """Return the rows that each factor has in one state, and which of them each action uses."""
+    """Return the rows of each factor in one state, and the row that each action uses."""
     structure = model.structure
     n_actions = structure.n_actions
     if n_actions > ENUMERATED:
@@ -211,8 +215,8 @@ def _rows_in_state(model: FactoredMDP, state: Sequence[int]) -> tuple[list[Float
         )
     rows, which = [], []
     for scope, table in zip(structure.transition_scopes, model.transitions, strict=True):
-        actions, own = _in_state(structure, scope, table, state)
-        rows.append(own)
+        actions, of_factor = _in_state(structure, scope, table, state)
+        rows.append(of_factor)
         which.append(project(structure.action_sizes, actions))
     return rows, which
 
@@ -220,23 +224,23 @@ def _rows_in_state(model: FactoredMDP, state: Sequence[int]) -> tuple[list[Float
 def values_of_basis(
     model: FactoredMDP, basis: Basis, weights: Floats, state: Sequence[int], discount: float
 ) -> ActionSum:
-    """R(s, a) + discount (P h_w)(s, a) as a sum of functions of few action variables."""
+    """Return R(s, a) + discount (P h_w)(s, a) as a sum of functions of few action variables."""
     structure = model.structure
     rewards = rewards_of(model, state)
     scopes, tables = list(rewards.scopes), list(rewards.tables)
     for block in basis.blocks:
-        own = [
+        factors = [
             _in_state(structure, structure.transition_scopes[v], model.transitions[v], state)
             for v in block.scope
         ]
-        scope = tuple(sorted({action for actions, _ in own for action in actions}))
+        scope = tuple(sorted({action for actions, _ in factors for action in actions}))
         sizes = [structure.action_sizes[action] for action in scope]
         place = {action: position for position, action in enumerate(scope)}
         expected = _expectations(
             block.values @ weights[block.columns],
             [structure.state_sizes[v] for v in block.scope],
-            [rows for _, rows in own],
-            [project(sizes, [place[action] for action in actions]) for actions, _ in own],
+            [rows for _, rows in factors],
+            [project(sizes, [place[action] for action in actions]) for actions, _ in factors],
         )
         scopes.append(scope)
         tables.append(discount * expected)
@@ -246,7 +250,7 @@ def values_of_basis(
 def _in_state(
     structure: Structure, scope: Scope, table: Floats, state: Sequence[int]
 ) -> tuple[Scope, Floats]:
-    """What one state leaves of a table: the action variables of its scope, from 0, and its rows."""
+    """Return the action variables of a scope, from 0, and the rows of its table in one state."""
     m, sizes = structure.m, structure.sizes
     states = [v for v in scope if v < m]
     actions = tuple(v - m for v in scope if v >= m)
@@ -258,12 +262,14 @@ def _in_state(
 def _expectations(
     h: Floats, sizes: Sequence[int], rows: Sequence[Floats], which: Sequence[Indices]
 ) -> Floats:
-    """E h(s') for n laws of s', each a product: [n]. Variable i has law rows[i][which[i][k]]."""
+    """Return E h(s') under n product distributions: [n].
+
+    In distribution k, variable i has the law rows[i][which[i][k]].
+    """
     n = len(which[0]) if which else 1
     laws, chosen = [], []
-    for own, used in zip(rows, which, strict=True):
-        # Rows of equal content are one.
-        distinct, same = np.unique(own, axis=0, return_inverse=True)
+    for of_variable, used in zip(rows, which, strict=True):
+        distinct, same = np.unique(of_variable, axis=0, return_inverse=True)
         laws.append(distinct)
         chosen.append(same.reshape(-1)[used])
     order = sorted(range(len(sizes)), key=lambda i: len(laws[i]))
@@ -280,17 +286,17 @@ def _sum_out(
     members: Indices,
     out: Floats,
 ) -> None:
-    """Sum the first axis out by each law that a member has, and go on with those that share it."""
+    """Sum the first axis out with each law, and continue with the members that share it."""
     if not laws:
         out[members] = tensor.reshape(-1)[0]
         return
     if len(members) * tensor.size <= _AT_ONCE:
         _sum_out_together(tensor, laws, chosen, members, out)
         return
-    own = chosen[0][members]
-    for law in np.unique(own):
+    of_member = chosen[0][members]
+    for law in np.unique(of_member):
         rest = np.tensordot(laws[0][law], tensor, axes=1)
-        _sum_out(rest, laws[1:], chosen[1:], members[own == law], out)
+        _sum_out(rest, laws[1:], chosen[1:], members[of_member == law], out)
 
 
 def _sum_out_together(
@@ -300,11 +306,11 @@ def _sum_out_together(
     members: Indices,
     out: Floats,
 ) -> None:
-    """The same for all members at once, axis by axis."""
-    left = tensor.reshape(1, -1)  # [groups, what is left]
+    """Sum all axes out for all members at once."""
+    left = tensor.reshape(1, -1)  # [groups, remaining table]
     group = np.zeros(len(members), dtype=np.int64)
-    for law, own in zip(laws, chosen, strict=True):
-        pairs, group = np.unique(group * len(law) + own[members], return_inverse=True)
+    for law, used_law in zip(laws, chosen, strict=True):
+        pairs, group = np.unique(group * len(law) + used_law[members], return_inverse=True)
         held, used = np.divmod(pairs, len(law))
         tensors = left.reshape(len(left), law.shape[1], -1)
         left = np.matmul(law[used][:, None, :], tensors[held])[:, 0, :]

@@ -1,23 +1,26 @@
-"""The bias of a policy counted from one state, with a bound on the error of every number.
+"""The bias of a policy relative to one state, with a bound on the error of every number.
 
-For a state x of the only recurrent class that is reached from the asked state,
+For a state x of the only recurrent class that can be reached from the given state,
 
     h(s) - h(x) = E_s[ sum of (r - gain) until x is hit ],
     gain        = (expected reward of a cycle from x to x) / (its expected length).
 
 A chain of up to `DIRECT_STATES` states is solved by eliminating states without subtraction
-(chains.py), and refined with residuals of twice the precision of a float: a plain linear solve
-loses as many digits as the expected times have, and on a chain with several recurrent classes it
-returns arbitrary numbers. Recurrent classes are found on the support graph.
+(chains.py) and refined with residuals in twice the precision of a float. A plain linear solve loses
+as many digits as the expected times have, and on a chain with several recurrent classes it returns
+arbitrary numbers. Recurrent classes are found on the support graph.
 
-The error e = h' - h of any approximation h' obeys e = (gain - rho) + P e, where rho = r + P h' - h'
-is what h' leaves of the equation. So |e(s) - e(x)| is at most the expected sum of |gain - rho|
-until x is hit. That sum has no negative terms and is computed to its last digits, whatever the
-chain. The probabilities count as known up to the rounding of their products and row sums.
+The error e = h' - h of any approximation h' satisfies e = (gain - rho) + P e with the residual
+rho = r + P h' - h'. So |e(s) - e(x)| is at most the expected sum of |gain - rho| until x is hit.
+That sum has no negative terms and is computed to nearly full precision for every chain. The
+probabilities are assumed to be known up to the rounding of their products and row sums.
 
 A larger chain is iterated. There |gain - rho| is at most the gap between the certified bounds of
 the gain, and the expected time to hit x is at most k / (1 - q), where q is the largest probability,
-over all states, not to have hit x after k steps. It also proves that x is reached from everywhere.
+over all states, not to have hit x after k steps. It also proves that all states reach x.
+
+In a model of independent parts, under a policy that treats them separately, the bias is the sum of
+the parts' biases, and so are the bounds on the errors.
 
 Cost: a few eliminations, (2/3) S^3 each; or sweeps over the states.
 """
@@ -26,6 +29,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,13 +42,14 @@ from fmdp.elimination.rounding import rounding_allowance
 from fmdp.errors import InvalidParameter, TooLarge
 from fmdp.model import FactoredMDP
 from fmdp.model.spaces import encode, project_some
-from fmdp.planning.evaluate import DIRECT_STATES, TABULATED_STATES, action_table
+from fmdp.planning.evaluate import DIRECT_STATES, TABULATED_STATES, tabulated_actions
 from fmdp.planning.exact import iteration
 from fmdp.planning.exact.acceleration import acceleration_for
 from fmdp.planning.exact.improvement import certified
-from fmdp.planning.plan import Status
-from fmdp.planning.policies.policy import Policy
-from fmdp.planning.prepared import DEFAULT_SWEEPS
+from fmdp.planning.joining import Whole, parts_to_plan
+from fmdp.planning.limits import DEFAULT_SWEEPS
+from fmdp.planning.policies.policy import Policy, TablePolicy
+from fmdp.planning.status import Status
 from fmdp.planning.tabular.chains import absorbed_costs
 from fmdp.planning.tabular.flat import Flat, chain_of, rounding_of, strongly_connected
 
@@ -53,56 +58,40 @@ Indices = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
 _REFINEMENTS = 12
-"""Largest number of solutions of the equation, each of what the last one left of it."""
+"""Most steps of iterative refinement."""
 _NEGLIGIBLE = 1e-25
-"""Change of h and of the gain, relative to the largest one, after which refinement ends."""
+"""Change of h and of the gain, relative to the largest change, at which refinement ends."""
 _SPLIT = 2.0**27 + 1.0
 """Factor that splits a float into two halves whose products are exact (Dekker 1971)."""
 _GENEROUS = 1.01
-"""Factor for the rounding of sums without negative terms."""
+"""Safety factor for the rounding of sums without negative terms."""
 _GAP = 1e-10
 """Gap between the bounds of an iterated chain, in units of `Structure.reward_unit`."""
 _SURE = 0.75
-"""Probability not to have hit the target after k steps at which k bounds the hitting time."""
+"""Largest probability q, not to have hit the target after k steps, that ends the sweeps."""
 _SIMULATED_STEPS = 2_000
-"""Steps of a run whose most visited state becomes the target of a large chain."""
+"""Steps of the simulated run whose most visited state becomes the target in a large chain."""
 
 
 @dataclass(frozen=True, eq=False)
 class PolicyBias:
-    """The bias of a policy counted from one state.
-
-    Attributes
-    ----------
-    h
-        [S] in C order: h(s) less h of the asked state, 0 where it is not defined.
-    error
-        [S]: bound on the error of each number.
-    defined
-        [S]: whether the state leads to the same recurrent class, and to no other.
-    gain
-        The gain of that class.
-    gain_error
-        Bound on the error of the gain.
-    """
+    """The bias of a policy relative to one state, and the gain, with bounds on their errors."""
 
     h: Floats
+    """[S] in C order: h(s) minus h of the given state; 0 where it is not defined."""
     error: Floats
+    """[S]: bounds on the errors of h."""
     defined: Mask
+    """[S]: whether the state leads to the same recurrent class as the given one and no other."""
     gain: float
     gain_error: float
 
 
 def policy_bias(model: FactoredMDP, policy: Policy, state: int) -> PolicyBias:
-    """Return the bias of a policy, counted from a state by its index in C order.
+    """Return the bias of a policy relative to a state, which is given by its index in C order.
 
-    Raises
-    ------
-    InvalidParameter
-        Where several recurrent classes can be reached from the state, or the numbers cannot be
-        computed.
-    TooLarge
-        Where there are too many states.
+    Raises InvalidParameter if several recurrent classes can be reached from the state, or the bias
+    cannot be computed; TooLarge if there are too many states.
     """
     structure = model.structure
     if structure.n_states > TABULATED_STATES:
@@ -112,7 +101,12 @@ def policy_bias(model: FactoredMDP, policy: Policy, state: int) -> PolicyBias:
             8 * structure.n_states,
             8 * TABULATED_STATES,
         )
-    actions = action_table(model, policy)
+    actions = tabulated_actions(model, policy)
+    parts = parts_to_plan(structure)
+    whole = Whole(structure, parts)
+    tables = whole.split_actions(actions) if parts else None
+    if tables is not None:
+        return _summed(model, whole, tables, state)
     chain = chain_of(model, actions) if structure.n_states <= DIRECT_STATES else None
     if chain is None:
         bias = _iterated(model, actions, state)
@@ -124,6 +118,26 @@ def policy_bias(model: FactoredMDP, policy: Policy, state: int) -> PolicyBias:
             "it settles too slowly to be told; there are no values to explain by"
         )
     return bias
+
+
+def _summed(model: FactoredMDP, whole: Whole, tables: Sequence[Indices], state: int) -> PolicyBias:
+    """Return the sum of the biases of independent parts, each under its own table of actions."""
+    biases = []
+    for part, actions in zip(whole.parts, tables, strict=True):
+        sizes = (part.structure.state_sizes, part.structure.action_sizes)
+        policy = TablePolicy(*sizes, actions)
+        biases.append(policy_bias(part.model(model), policy, whole.part_state(part, state)))
+    rounding = len(biases) * float(np.finfo(np.float64).eps)
+    errors = [bias.error + rounding * np.abs(bias.h) for bias in biases]
+    gain_errors = [bias.gain_error + rounding * abs(bias.gain) for bias in biases]
+    undefined = whole.sum_over_states([(~bias.defined).astype(np.int64) for bias in biases])
+    return PolicyBias(
+        whole.sum_over_states([bias.h for bias in biases]),
+        _GENEROUS * whole.sum_over_states(errors),
+        undefined == 0,
+        sum(bias.gain for bias in biases),
+        _GENEROUS * sum(gain_errors),
+    )
 
 
 # ---- chains that are solved ---------------------------------------------------------------------
@@ -138,10 +152,10 @@ def _solved(model: FactoredMDP, actions: Indices, chain: Flat, state: int) -> Po
     states = np.flatnonzero(defined)
     local = np.full(n, -1, dtype=np.int64)
     local[states] = np.arange(len(states))
-    kept = defined[origin]  # their successors are among the kept states, too
+    kept = defined[origin]  # their successors are among the kept states as well
     matrix = np.zeros((len(states), len(states)))
     np.add.at(matrix, (local[origin[kept]], local[target[kept]]), weight[kept])
-    np.fill_diagonal(matrix, 0.0)  # what stays in place is what does not leave
+    np.fill_diagonal(matrix, 0.0)  # the probability to stay follows from those to leave
     pairs = states * model.structure.n_actions + actions[states]
     system = _System(
         matrix,
@@ -150,17 +164,20 @@ def _solved(model: FactoredMDP, actions: Indices, chain: Flat, state: int) -> Po
     )
     anchor = _likely_end(matrix, np.flatnonzero(recurrent[states]), int(local[state]))
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        found = system.bias(anchor, int(local[state]))
-    if found is None:
+        solution = system.bias(anchor, int(local[state]))
+    if solution is None:
         return None
     h, error = np.zeros(n), np.zeros(n)
-    h[states], error[states], gain, gain_error = found
+    h[states], error[states], gain, gain_error = solution
     return PolicyBias(h, error, defined, gain, gain_error)
 
 
 def _one_class(n: int, origin: Indices, target: Indices, state: int) -> tuple[Mask, Mask]:
-    """Return the only recurrent class that the state leads to, and all states that lead to no
-    other; raise where it leads to several."""
+    """Return the only recurrent class that the state leads to, and the states that lead to no
+    other.
+
+    Raises InvalidParameter if the state leads to several.
+    """
     count, label = strongly_connected(n, origin, target)
     left = np.unique(label[origin][label[origin] != label[target]])
     closed = np.ones(count, dtype=np.bool_)
@@ -171,12 +188,12 @@ def _one_class(n: int, origin: Indices, target: Indices, state: int) -> tuple[Ma
     ends = np.unique(label[_reached(origin, target, start) & recurrent])
     if len(ends) > 1:
         raise several_classes(f"the policy may end in any of {len(ends)} recurrent classes")
-    own = label == ends[0]
-    return own, ~_reached(target, origin, recurrent & ~own)
+    reached = label == ends[0]
+    return reached, ~_reached(target, origin, recurrent & ~reached)
 
 
 def several_classes(what: str) -> InvalidParameter:
-    """Return the refusal of a state from which several recurrent classes may be reached."""
+    """Return the error for a state from which several recurrent classes can be reached."""
     return InvalidParameter(
         f"from this state {what}: the gain depends on the state that comes next, so that there are "
         f"no values to explain by"
@@ -184,7 +201,7 @@ def several_classes(what: str) -> InvalidParameter:
 
 
 def _reached(origin: Indices, target: Indices, start: Mask) -> Mask:
-    """Return what can be reached along the edges from the states of a set, which are included."""
+    """Return the states that can be reached along the edges from a set, which is included."""
     reached = start.copy()
     while True:
         new = target[reached[origin]]
@@ -194,8 +211,11 @@ def _reached(origin: Indices, target: Indices, start: Mask) -> Mask:
 
 
 def _likely_end(matrix: Floats, recurrent: Indices, state: int) -> int:
-    """Return a recurrent state that is visited often after the given one: heuristically, where the
-    most likely moves lead. Any recurrent state is right; errors are counted in visits until it."""
+    """Return a recurrent state that is visited often: follow the most likely transitions.
+
+    This is a heuristic. Any recurrent state is correct, but the error bounds grow with the expected
+    time until it is hit.
+    """
     for _ in range(len(matrix)):
         following = int(matrix[state].argmax())
         if matrix[state, following] <= 1.0 - matrix[state].sum():
@@ -217,12 +237,12 @@ def _rewards(model: FactoredMDP, pairs: Indices) -> Floats:
 class _System:
     """The equation h + gain = r + P h of states that lead to one recurrent class.
 
-    h and the gain are sums of two floats each, [S, 2] and [2], the second far below the first.
+    h and the gain are unevaluated sums of two floats, [S, 2] and [2], the second far smaller.
     """
 
     def __init__(self, matrix: Floats, rewards: Floats, rounding: float) -> None:
-        """`matrix` has a zero diagonal, a reward is the sum of its row of `rewards`, and `rounding`
-        is the relative error of the entries of the matrix."""
+        # The matrix has a zero diagonal and entries of relative error `rounding`. The reward of a
+        # state is the sum of its row of `rewards`.
         self.matrix = matrix
         self.rewards = rewards
         self.rounding = rounding
@@ -232,8 +252,10 @@ class _System:
         self.first = np.searchsorted(self.origin, np.arange(self.n + 1))
 
     def bias(self, anchor: int, state: int) -> tuple[Floats, Floats, float, float] | None:
-        """Return h counted from the state, the bounds on its errors, the gain and the bound on its
-        error; None where the numbers leave the range of floats. `anchor` is recurrent."""
+        """Return h relative to the state, its error bounds, the gain and its error bound.
+
+        None if a number overflows. `anchor` is a recurrent state.
+        """
         h, gain = np.zeros((self.n, 2)), np.zeros(2)
         largest = np.zeros(2)
         for _ in range(_REFINEMENTS):
@@ -253,7 +275,7 @@ class _System:
         return counted, errors, float(gain.sum()), gain_error
 
     def _residual(self, h: Floats, gain: Floats) -> Floats:
-        """Return r - gain + P h - h: [S], each a sum that is rounded once."""
+        """Return r - gain + P h - h: [S], each sum rounded once."""
         moved = _differences(h, self.target, self.origin)
         large = _product(self.weight, moved[:, 0])
         products = np.column_stack([*large, self.weight * moved[:, 1]])
@@ -265,8 +287,8 @@ class _System:
         return np.array(left)
 
     def _until(self, anchor: int, costs: Floats) -> tuple[Floats, Floats]:
-        """Return the expected total of each cost until the anchor is hit, from every state and, in
-        a cycle, from the anchor itself."""
+        """Return the expected total costs until the anchor is hit: from every state, and of a cycle
+        from the anchor to itself."""
         others = np.delete(np.arange(self.n), anchor)
         totals = np.zeros_like(costs)
         totals[others] = absorbed_costs(
@@ -275,7 +297,7 @@ class _System:
         return totals, costs[anchor] + self.matrix[anchor] @ totals
 
     def _errors(self, h: Floats, gain: Floats, anchor: int, state: int) -> tuple[Floats, float]:
-        """Return bounds on the errors of h, counted from the state, and of the gain."""
+        """Return bounds on the errors of h, relative to the state, and of the gain."""
         moved = np.abs(_differences(h, self.target, self.origin)[:, 0])
         moves = np.bincount(self.origin, self.weight * moved, self.n)
         costs = _GENEROUS * (np.abs(self._residual(h, gain)) + self.rounding * moves)
@@ -284,7 +306,7 @@ class _System:
         to_anchor = _GENEROUS * (totals[:, 0] + of_gain * totals[:, 1])
         if state == anchor:
             return to_anchor, of_gain
-        # Until the state itself is hit, or the anchor, from where the rest is known.
+        # Sum until the state or the anchor is hit; from the anchor the rest is known.
         others = np.delete(np.arange(self.n), [state, anchor])
         halves = self.matrix[others][:, [state, anchor]]
         totals = absorbed_costs(
@@ -299,26 +321,26 @@ class _System:
 
 
 def _differences(h: Floats, of: Indices, less: Indices) -> Floats:
-    """Return h[of] - h[less] of sums of two floats: [entries, 2]."""
+    """Return h[of] - h[less] in pairs of floats: [entries, 2]."""
     high, low = _sum(h[of, 0], -h[less, 0])
     return np.column_stack([high, low + (h[of, 1] - h[less, 1])])
 
 
 def _plus(pair: Floats, number: Floats | float) -> Floats:
-    """Return sums of two floats [..., 2] with a float added to each."""
+    """Return pairs of floats [..., 2] with a float added to each."""
     high, low = _sum(pair[..., 0], number)
     return np.stack(_sum(high, low + pair[..., 1]), axis=-1)
 
 
 def _sum(a: Any, b: Any) -> tuple[Any, Any]:
-    """Return a + b rounded, and what rounding has left of it, exactly (Knuth)."""
+    """Return a + b rounded, and its rounding error, which is exact (Knuth)."""
     total = a + b
     of_b = total - a
     return total, (a - (total - of_b)) + (b - of_b)
 
 
 def _product(a: Floats, b: Floats) -> tuple[Floats, Floats]:
-    """Return a * b rounded, and what rounding has left of it, exactly (Dekker 1971)."""
+    """Return a * b rounded, and its rounding error, which is exact (Dekker 1971)."""
     product = a * b
     a_high = _SPLIT * a - (_SPLIT * a - a)
     b_high = _SPLIT * b - (_SPLIT * b - b)
@@ -357,8 +379,10 @@ def _iterated(model: FactoredMDP, actions: Indices, state: int) -> PolicyBias | 
 
 
 def _hitting_bound(model: FactoredMDP, actions: Indices, target: int) -> float | None:
-    """Return a bound on the expected steps until the target is hit, from any state; None where it
-    is not hit surely, or it takes too many sweeps to show that."""
+    """Return a bound on the expected time until the target is hit, from any state.
+
+    None if it is not hit with probability 1, or too many sweeps would be needed to show that.
+    """
     structure = model.structure
     nothing = [np.zeros(rows) for rows in structure.reward_rows]
     without_rewards = FactoredMDP.trusted(structure, list(model.transitions), nothing)
@@ -377,12 +401,12 @@ def _hitting_bound(model: FactoredMDP, actions: Indices, target: int) -> float |
             return sweep / (1.0 - left)
         before, never = never, int((missed >= 1.0).sum())
         if never == before > 0:
-            return None  # these states have had no chance to hit it, and never will
+            return None  # these states never hit the target
     return None
 
 
 def _visited_often(model: FactoredMDP, actions: Indices, state: int) -> int:
-    """Return the state that is visited most often in the second half of a short simulated run."""
+    """Return the most visited state in the second half of a short simulated run."""
     structure = model.structure
     generator = np.random.default_rng(0)
     visits: Counter[int] = Counter()

@@ -1,7 +1,7 @@
-"""What is played without asking anybody: a table of actions, drawn actions, where to stop.
+"""Precomputed actions for bulk simulation.
 
-Between two decisions of a learner, and in the evaluation of a policy, what is done in every state
-is known beforehand. A `Stretch` says it in arrays, and the simulator's compiled loop plays it.
+Between two decisions of a learner, and in the evaluation of a policy, the action in every state is
+known beforehand. A `StepBatch` holds it in arrays, and the simulator's compiled loop plays it.
 """
 
 from __future__ import annotations
@@ -16,12 +16,13 @@ from numpy.typing import NDArray
 from fmdp.model import Structure
 from fmdp.model.entries import NO_LIMITS, NOT_COUNTED, NOT_JOINED, Counts, Entries, Index
 from fmdp.model.spaces import encode
-from fmdp.planning.policies.policy import Policy, Rule, TablePolicy
+from fmdp.planning.policies.policy import Policy, TablePolicy
+from fmdp.planning.policies.rule import Rule
 
 TABLE_STATES = 1 << 18
-"""Up to here a policy that is no table becomes one, state by state as states are met."""
+"""Most states for which a policy is converted to a table, one state at a time when first met."""
 MOST_ACTIONS = 1 << 62
-"""Up to here the joint actions have numbers that compiled code can hold."""
+"""Most joint actions: their indices must fit into int64 in compiled code."""
 NO_ACTIONS: Index = np.zeros(0, dtype=np.int64)
 _NO_TABLE: NDArray[np.uint8] = np.zeros(0, dtype=np.uint8)
 """Of the type of most policies' tables: the simulation is compiled once for each type."""
@@ -29,7 +30,7 @@ _NO_TABLE.flags.writeable = False
 
 
 class ActionTable:
-    """Joint action indices by state; -1 where the policy has not been asked yet."""
+    """Joint action indices by state; -1 for states for which the policy was not called yet."""
 
     def __init__(self, policy: Policy, structure: Structure) -> None:
         self.policy = policy
@@ -37,7 +38,7 @@ class ActionTable:
         self.actions: NDArray[np.integer[Any]]
         if isinstance(policy, TablePolicy):
             self.actions = policy.actions
-            if structure.constraints:  # once a table, and not in every step
+            if structure.constraints:  # checked once per table, not in every step
                 structure.check_policy(policy.actions.astype(np.int64))
         else:
             self.actions = np.full(structure.n_states, -1, dtype=np.int64)
@@ -53,8 +54,7 @@ class ActionTable:
 
 
 def action_table(policy: Policy, structure: Structure) -> ActionTable | None:
-    """The policy as a table, filled as states are met; None where there are too many states, or
-    actions."""
+    """Return the policy as a table that is filled on use; None for too many states or actions."""
     if structure.n_actions > MOST_ACTIONS:
         return None
     if isinstance(policy, TablePolicy) or structure.n_states <= TABLE_STATES:
@@ -63,20 +63,20 @@ def action_table(policy: Policy, structure: Structure) -> ActionTable | None:
 
 
 @dataclass(frozen=True, eq=False)
-class Stretch:
+class StepBatch:
     """Steps whose actions are known beforehand."""
 
     steps: int
-    """At most so many."""
+    """Most steps."""
     table: ActionTable | None = None
     drawn: Index = field(default_factory=lambda: NO_ACTIONS)
-    """[steps]: the joint action of each step, -1 where the table says it; or empty."""
+    """[steps]: the joint action of each step, -1 to use the table; or empty."""
     counts: Counts = NOT_COUNTED
-    """Where every step is counted."""
+    """The counts to which every step is added."""
     joined: Entries = NOT_JOINED
-    """The entries of joint states and actions, where these are what is counted."""
+    """The entries of joint states and actions, if these are counted."""
     limits: Index = field(default_factory=lambda: NO_LIMITS)
-    """[entries]: the stretch ends when the visits of an entry reach its limit; or empty."""
+    """[entries]: the batch ends when the visits of an entry reach its limit; or empty."""
 
     @property
     def actions(self) -> NDArray[np.integer[Any]]:

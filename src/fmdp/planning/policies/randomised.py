@@ -1,12 +1,12 @@
-"""Policies that draw: uniform actions, and a policy that is left now and then for a random action.
+"""Randomised policies: uniform actions, and epsilon-greedy exploration around another policy.
 
-They are no functions of the state: somebody who owns a generator draws from them, in the order of
-the steps. `draw(generator, n)` is what n steps come to, and takes the same numbers from the
-generator as n draws of one step, so that playing many steps at once changes nothing.
+They are not functions of the state. The owner of a generator draws the actions of the coming steps
+in order. `draw(generator, n)` uses the same random numbers as n draws of one step, so that
+simulating many steps at once changes nothing.
 
-Where constraints forbid actions, a random action is uniform over the joint actions that are
-allowed: one uniform number picks from their list. If what is allowed hangs on the state, a step's
-draw is only a *lot*, and `settle` makes the action of it when the state is known.
+Under constraints a random action is uniform over the allowed joint actions: one uniform number
+selects from their list. If the allowed actions depend on the state, the draw of a step is only a
+*lot* (an integer), and `settle` turns it into an action when the state is known.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from __future__ import annotations
 import copy
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -23,40 +23,33 @@ from numpy.typing import NDArray
 from fmdp._base.parameters import Number, quoted
 from fmdp.errors import InvalidParameter
 from fmdp.model import Constraint, Structure
-from fmdp.model.constraints import check_constraints, combinations_in, from_plain, plain
+from fmdp.model.constraints import check_constraints, combinations_in, plain
 from fmdp.model.naming import Naming
-from fmdp.planning.policies.policy import (
-    Parts,
-    Policy,
-    array_in,
-    names_in,
-    naming_for,
-    policy_bytes,
-    policy_from_bytes,
-    sizes_in,
-    write_policy,
-)
+from fmdp.planning.policies.archive import Parts, policy_bytes, write_policy
+from fmdp.planning.policies.policy import Policy, naming_for
 
 AS_THE_BASE_SAYS = -1
+"""The drawn action of a step in which the base policy acts."""
 LOTS = 1 << 53
-"""How many lots there are: as many as a generator has doubles."""
+"""Number of lots: as many as a generator has doubles in [0, 1)."""
 _REMEMBERED_STATES = 1 << 12
+"""Most states whose allowed actions are cached."""
 _EPSILON = Number("epsilon", 0.1, "how often an action is random", low=0.0, high=1.0)
 
 
 class RandomisedPolicy(ABC):
-    """What all have: sizes, the policy behind it if there is one, and `draw`."""
+    """Base class of randomised policies: sizes, constraints, an optional base policy, `draw`."""
 
     kind: ClassVar[str]
     state_sizes: tuple[int, ...]
     action_sizes: tuple[int, ...]
     naming: Naming
     base: Policy | None = None
-    """Who is asked where nothing random is done."""
+    """The policy that acts in steps without a random action."""
     constraints: tuple[Constraint, ...] = ()
-    """What forbids actions."""
+    """The constraints on random actions."""
     by_state: bool = False
-    """Whether what is allowed hangs on the state, so that draws are lots."""
+    """Whether the allowed actions depend on the state, so that draws are lots."""
 
     def _hold(
         self,
@@ -72,12 +65,12 @@ class RandomisedPolicy(ABC):
         self._listed: dict[tuple[int, ...], NDArray[np.int64]] = {}
 
     def under(self, structure: Structure) -> RandomisedPolicy:
-        """The same with the constraints of a structure.
+        """Return the policy with the constraints of a structure.
 
         Parameters
         ----------
         structure
-            Whose constraints take the place of its own.
+            Its constraints replace those of the policy.
         """
         if self.constraints == structure.constraints:
             return self
@@ -86,17 +79,17 @@ class RandomisedPolicy(ABC):
         return bound
 
     def _allowed(self, state: tuple[int, ...]) -> NDArray[np.int64]:
-        """The joint actions that are allowed in a state: [A', action variables]."""
-        found = self._listed.get(state)
-        if found is None:
+        """Return the joint actions that are allowed in a state: [A', action variables]."""
+        actions = self._listed.get(state)
+        if actions is None:
             m, sizes = len(self.state_sizes), self.state_sizes + self.action_sizes
-            found = combinations_in(self.constraints, state, m, sizes)
+            actions = combinations_in(self.constraints, state, m, sizes)
             if len(self._listed) < _REMEMBERED_STATES:
-                self._listed[state] = found
-        return found
+                self._listed[state] = actions
+        return actions
 
     def _actions(self, uniforms: NDArray[np.float64]) -> NDArray[np.int64]:
-        """Random actions, or lots, from uniform numbers [steps, action variables]."""
+        """Return random actions, or lots, from uniform numbers [steps, action variables]."""
         if not self.constraints:
             actions: NDArray[np.int64] = (uniforms * self.action_sizes).astype(np.int64)
             return actions
@@ -108,14 +101,14 @@ class RandomisedPolicy(ABC):
         return allowed[(uniforms[:, 0] * len(allowed)).astype(np.int64)]
 
     def settle(self, drawn: NDArray[np.int64], state: Sequence[int]) -> tuple[int, ...]:
-        """The action of one step.
+        """Return the action of one step.
 
         Parameters
         ----------
         drawn
-            What `draw` gave for the step, and not -1.
+            The row that `draw` returned for the step; not -1.
         state
-            Where the step is taken, one value a state variable.
+            The state of the step, one value per state variable.
         """
         if not self.by_state:
             return tuple(drawn.tolist())
@@ -133,39 +126,39 @@ class RandomisedPolicy(ABC):
 
     @abstractmethod
     def draw(self, generator: np.random.Generator, steps: int) -> NDArray[np.int64]:
-        """What the coming steps do; so many draws of one step take the same random numbers.
+        """Draw the actions of the coming steps.
 
         Parameters
         ----------
         generator
-            Whence the random numbers come; it moves on.
+            The source of random numbers. It advances as for `steps` draws of one step.
         steps
-            How many steps.
+            Number of steps.
 
         Returns
         -------
         NDArray[np.int64]
-            [steps, action variables]: the random action of a step, or -1 all over where the base
-            is asked. Where what is allowed hangs on the state it is a lot, for `settle`.
+            [steps, action variables]: the random action of a step, or a row of -1 if the base
+            acts. If the allowed actions depend on the state, it is a lot for `settle`.
         """
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write it to a file that `load_policy` reads.
+        """Write the policy to a file that `load_policy` reads.
 
         Parameters
         ----------
         path
-            Where to; a file that is there is replaced, whole or not at all.
+            The file; an existing file is replaced atomically.
         """
         write_policy(path, self)
 
     def take_names(self, naming: Naming) -> None:
-        """Be known by these names from now on, and so the policy behind it.
+        """Replace the names of variables and values, also those of the base policy.
 
         Parameters
         ----------
         naming
-            As `structure.naming` is, for variables of the same sizes.
+            As `structure.naming`, for variables of the same sizes.
         """
         self.naming = naming_for(naming, self.state_sizes, self.action_sizes)
         if self.base is not None and hasattr(self.base, "take_names"):
@@ -173,12 +166,11 @@ class RandomisedPolicy(ABC):
 
     @abstractmethod
     def parts(self) -> Parts:
-        """What its file holds beside the names: a header and arrays."""
+        """Return the header entries and arrays of its file, without the names."""
 
 
 class UniformPolicy(RandomisedPolicy):
-    """Every action variable uniform at random, in every step; of constrained joint actions every
-    one that is allowed."""
+    """Uniformly random actions in every step, over all joint actions that are allowed."""
 
     kind = "uniform"
 
@@ -194,7 +186,7 @@ class UniformPolicy(RandomisedPolicy):
 
     @classmethod
     def of(cls, structure: Structure) -> UniformPolicy:
-        """That of a structure."""
+        """Return the uniform policy of a structure."""
         return cls(
             structure.state_sizes,
             structure.action_sizes,
@@ -213,21 +205,21 @@ class UniformPolicy(RandomisedPolicy):
 
 
 class ExploringPolicy(RandomisedPolicy):
-    """With probability `epsilon` a uniform action, else what another policy says.
+    """A uniformly random action with probability `epsilon`, otherwise the action of a base policy.
 
     Parameters
     ----------
     base
-        The other policy, such as plan.policy: one that knows its state and action sizes.
+        The base policy, such as plan.policy; it must know its state and action sizes.
     epsilon
-        How often an action is random, in [0, 1].
+        The probability of a random action, in [0, 1].
     constraints
-        What forbids actions; an agent that plays it puts in those of its structure.
+        Constraints on random actions; an agent replaces them by those of its structure.
 
     Raises
     ------
     InvalidParameter
-        Where the base does not know its sizes, or epsilon is no such number.
+        If the base does not know its sizes or depends on the time, or epsilon is not in [0, 1].
     """
 
     kind = "exploring"
@@ -248,7 +240,7 @@ class ExploringPolicy(RandomisedPolicy):
             )
         self.base = base
         self.epsilon: float = _EPSILON.check(epsilon, "ExploringPolicy")
-        states, actions = (tuple(one) for one in sizes)  # type: ignore[arg-type]
+        states, actions = map(tuple, sizes)  # type: ignore[arg-type]
         self._hold(states, actions, constraints)
         naming = getattr(base, "naming", None)
         self.naming = naming_for(naming, self.state_sizes, self.action_sizes)
@@ -267,28 +259,3 @@ class ExploringPolicy(RandomisedPolicy):
 
     def __repr__(self) -> str:
         return f"ExploringPolicy({self.base!r}, {self.epsilon!r})"
-
-
-def from_archive(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> RandomisedPolicy:
-    """What a policy file of either kind holds."""
-    sizes = sizes_in(header)
-    told = header.get("constraints", [])
-    if not isinstance(told, list):
-        raise InvalidParameter(f"its constraints must be a list; got {quoted(told)}")
-    constraints = [from_plain(one) for one in told]
-    if header["kind"] == UniformPolicy.kind:
-        return UniformPolicy(*sizes, constraints)
-    held = array_in(arrays, "base", "u", (None,))
-    if held.dtype != np.uint8:
-        raise InvalidParameter(f"its part 'base' is of {held.dtype}; must be of uint8")
-    # A base is a function of the state: none inside another inside another.
-    base = policy_from_bytes(held.tobytes(), "its base", kinds=("table", "greedy"))
-    epsilon = header.get("epsilon")
-    if not isinstance(epsilon, int | float):
-        raise InvalidParameter(f"its epsilon must be a number; got {quoted(epsilon)}")
-    policy = ExploringPolicy(base, epsilon, constraints)
-    if (policy.state_sizes, policy.action_sizes) != sizes:
-        raise InvalidParameter("its base is a policy for other sizes than its header says")
-    if policy.naming != names_in(header):
-        raise InvalidParameter("its base is a policy for other names than its header says")
-    return policy

@@ -1,8 +1,8 @@
-"""A policy that depends on the time: a table of actions for every step of a horizon.
+"""Policies that depend on the time: a table of actions for every step of a horizon.
 
-Step t of a run uses stage t; after the last of its H stages the horizon starts again, from the
-state where it ended, so stage t mod H.  Most plans come to rest a few steps before the end and
-their early stages are equal: equal stages are stored once, in memory and in a file.
+Step t of a run uses stage t mod H: after the last of the H stages the horizon starts again from the
+state in which it ended. In most plans the early stages are equal, so equal stages are stored once,
+in memory and in files.
 """
 
 from __future__ import annotations
@@ -19,14 +19,8 @@ from fmdp._base.parameters import Integer, Number, quoted
 from fmdp.errors import InvalidParameter
 from fmdp.model.naming import ByName, ByNumber, Naming, Value
 from fmdp.model.spaces import count
-from fmdp.planning.policies.policy import (
-    Parts,
-    TablePolicy,
-    array_in,
-    sizes_in,
-    smallest_unsigned,
-    write_policy,
-)
+from fmdp.planning.policies.archive import Parts, array_in, sizes_in, write_policy
+from fmdp.planning.policies.policy import TablePolicy, smallest_unsigned
 
 _STEP = Integer("step", 0, "the step of the run", low=0)
 _DISCOUNT = Number("discount", 1.0, "what a step later counts", low=0.0, high=1.0)
@@ -38,15 +32,14 @@ class TimedPolicy:
     Parameters
     ----------
     stages
-        The policy of every step, the first step first: tables over the same states and actions.
+        The policy of every step in order: tables over the same states and actions.
     discount
-        Of the criterion that it was made for, by which `evaluate` sums what it gets; 1: a plain
-        sum.
+        The discount that `evaluate` applies per step; 1 is a plain sum.
 
     Raises
     ------
     InvalidParameter
-        Where there is no stage, one is no TablePolicy, or they are of different sizes.
+        If there is no stage, a stage is not a TablePolicy, or their sizes differ.
     """
 
     kind: ClassVar[str] = "timed"
@@ -91,28 +84,28 @@ class TimedPolicy:
         self.stage_numbers.flags.writeable = False
         self.state_sizes = distinct[0].state_sizes
         self.action_sizes = distinct[0].action_sizes
-        # Where the run of equal stages that a step is in ends: so many steps are played at once.
+        # Ends of runs of equal stages, which are simulated at once.
         changes = np.flatnonzero(np.diff(self.stage_numbers)) + 1
         self._ends = np.append(changes, len(numbers))
 
     @property
     def horizon(self) -> int:
-        """H, the number of steps."""
+        """The number of steps H."""
         return len(self.stage_numbers)
 
     def stage(self, step: int) -> TablePolicy:
-        """The table of one step.
+        """Return the table of one step.
 
         Parameters
         ----------
         step
-            Of the run, at least 0; stage `step` mod H.
+            Of the run, at least 0; it uses stage `step` mod H.
         """
         step = _STEP.check(step, "TimedPolicy") % self.horizon
         return self.stages[int(self.stage_numbers[step])]
 
     def steps_alike(self, step: int) -> int:
-        """For how many steps from this one on the table stays the same, within the horizon.
+        """Return for how many steps from this one on the table stays the same within the horizon.
 
         Parameters
         ----------
@@ -124,16 +117,16 @@ class TimedPolicy:
 
     @property
     def naming(self) -> Naming:
-        """What variables and values are called."""
+        """The names of variables and values."""
         return self.stages[0].naming
 
     def take_names(self, naming: Naming) -> None:
-        """Be asked by these names from now on.
+        """Replace the names of variables and values.
 
         Parameters
         ----------
         naming
-            As `structure.naming` is, for variables of the same sizes.
+            As `structure.naming`, for variables of the same sizes.
         """
         for stage in self.stages:
             stage.take_names(naming)
@@ -145,25 +138,26 @@ class TimedPolicy:
     @overload
     def __call__(self, state: ByNumber, step: int = 0) -> tuple[int, ...]: ...
     def __call__(self, state: Any, step: int = 0) -> Any:
-        """The action in a state.
+        """Return the action in a state.
 
         Parameters
         ----------
         state
-            One value a state variable, by number or by name; or a mapping or a text by name.
+            One position or name of a value per state variable; or a mapping or a text by name.
         step
-            Of the run, at least 0: how many steps have been taken. After the last step of the
-            horizon it starts again.
+            The number of steps already taken, at least 0. After the last step of the horizon it
+            starts again.
 
         Returns
         -------
         tuple[int, ...] or dict[str, str | int | float]
-            One value an action variable, by number; by name where a mapping or a text was asked.
+            One position per action variable. For a mapping or a text, the value of each action
+            variable by its name.
 
         Raises
         ------
         InvalidParameter
-            Where it is no state of the policy, or no step.
+            If it is not a state of the policy, or not a step.
         """
         return self.stage(step)(state)
 
@@ -189,17 +183,17 @@ class TimedPolicy:
         Parameters
         ----------
         path
-            Where to; a file that is there is replaced, whole or not at all.
+            The file; an existing file is replaced atomically.
 
         Raises
         ------
         FileProblem
-            Where the file cannot be written.
+            If the file cannot be written.
         """
         write_policy(path, self)
 
     def parts(self) -> Parts:
-        """What its file holds beside the names: a header and arrays."""
+        """Return the header entries and arrays of its file, without the names."""
         header = {
             "state_sizes": self.state_sizes,
             "action_sizes": self.action_sizes,
@@ -212,14 +206,14 @@ class TimedPolicy:
     def from_archive(
         cls, header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]
     ) -> TimedPolicy:
-        """The policy in the parts of a policy file; `load_policy` calls it.
+        """Return the policy from the content of a file; `load_policy` calls it.
 
         Parameters
         ----------
         header
-            Holds `state_sizes`, `action_sizes` and `discount`.
+            Contains `state_sizes`, `action_sizes` and `discount`.
         arrays
-            Holds `tables`, [different stages, S], and `stages`, [H]: the table of every step.
+            Contains `tables`, [distinct stages, S], and `stages`, [H]: the table of every step.
         """
         states, actions = sizes_in(header)
         tables = array_in(arrays, "tables", "u", (None, count(states)))
@@ -229,11 +223,11 @@ class TimedPolicy:
 
 
 def stage_digest(stage: TablePolicy) -> bytes:
-    """By which equal stages are known; two of a million are equal by chance once in 2^200."""
+    """Return the digest by which equal stages are identified; collisions are negligible."""
     return hashlib.sha256(stage.actions.tobytes()).digest()
 
 
 def stage_bytes(n_states: int, n_actions: int, horizon: int) -> int:
-    """What the stages of a horizon need at most: no two of them equal."""
+    """Return the memory of the stages of a horizon if no two of them are equal."""
     itemsize = np.dtype(smallest_unsigned(n_actions)).itemsize
     return horizon * (n_states * itemsize + 3 * 8)

@@ -1,13 +1,13 @@
-"""Stationary laws and expected totals of Markov chains, by elimination without subtraction.
+"""GTH elimination: stationary distributions and expected totals of Markov chains.
 
-States are removed one by one (Grassmann, Taksar & Heyman 1985).  The probability of leaving a state
+States are removed one by one (Grassmann, Taksar & Heyman 1985). The probability of leaving a state
 is the sum of the rest of its row, never 1 - P(s, s), so only nonnegative numbers are added,
-multiplied and divided.  The result is exact for a chain whose probabilities of moving are each
-changed by a few n units of rounding, and it is right to about 2 n times as much *relative to
-itself*, however slow the chain is (O'Cinneide 1993).
+multiplied and divided. The result is exact for a chain whose transition probabilities are each
+changed by a few n units of rounding, and its relative error is about 2 n times as large, however
+slow the chain is (O'Cinneide 1993).
 
-The functions work on arrays of any numbers: float64, or objects such as `decimal.Decimal`.
-Cost: about n^3 / 3 multiplications.
+The functions work on arrays of any numbers: float64, or objects such as `decimal.Decimal`. Cost:
+about n^3 / 3 multiplications.
 """
 
 from __future__ import annotations
@@ -24,14 +24,8 @@ Numbers = NDArray[Any]
 def relative_error(n: int, unit: float, roundings: int = 0) -> float:
     """Return a bound on the relative error of the results for n states.
 
-    Parameters
-    ----------
-    n
-        Number of states.
-    unit
-        Relative error of one operation.
-    roundings
-        Number of roundings that each given probability already carries.
+    `unit` is the relative error of one operation, and `roundings` the number of roundings that each
+    given probability already carries.
     """
     return unit * n * (8 * n + 2 * roundings + 16)
 
@@ -51,18 +45,12 @@ def stationary_law(chain: Numbers) -> Numbers:
 
 
 def expected_totals(inside: Numbers, leaving: Numbers, paid: Numbers) -> Numbers:
-    """Return the expected sums of what is paid until the chain leaves a set of states.
+    """Return the expected sums of payments until the chain leaves a set of states.
 
-    The solution v of v = paid + P v, v = 0 outside the set.
-
-    Parameters
-    ----------
-    inside
-        Probabilities of moving within the set, [n, n]; the diagonal is not used.
-    leaving
-        Probability of leaving the set in one step, [n].
-    paid
-        What each step pays, at least 0: [n] or, for several kinds of pay, [n, k].
+    The solution v of v = paid + P v, v = 0 outside the set. `inside` has the probabilities of
+    moving within the set, [n, n], the diagonal not used; `leaving` the probability of leaving it in
+    one step, [n]; `paid` the payment per step, at least 0: [n] or, for several kinds of payment,
+    [n, k].
     """
     work, leaving, paid = inside.copy(), leaving.copy(), paid.copy()
     n = len(work)

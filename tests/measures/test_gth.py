@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fmdp.measures.without_subtraction import (
+from fmdp.measures.gth import (
     expected_totals,
     relative_error,
     stationary_law,

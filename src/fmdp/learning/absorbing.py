@@ -1,30 +1,30 @@
-"""Elsewhere: the model in which whatever is unknown leads away (Kearns & Koller 1999).
+"""Models in which unknown rows lead to an absorbing value (Kearns & Koller 1999).
 
-A factored model has no joint state to absorb what is unknown. But every variable can have one value
-more, `elsewhere`, and then nothing that concerns the known part is lost:
+A factored model has no joint absorbing state. Instead every state variable gets one more value,
+here called lost, with
 
-    s'_i = elsewhere    where row x[Z_i] is unknown, or s_i or a variable of Z_i is elsewhere,
+    s'_i = lost         if row x[Z_i] is unknown, or s_i or a variable of Z_i is lost,
     s'_i ~ P-hat_i(x)   else,
-    R_k(x) = `outside`  where entry x[Z_k] is unknown, or a variable of Z_k is elsewhere,
+    R_k(x) = `outside`  if entry x[Z_k] is unknown, or a variable of Z_k is lost,
     R_k(x) = R-hat(x)   else.
 
-So elsewhere is for ever, and spreads along the scopes. Where `outside` is the upper end of each
-range this is heaven (Strehl 2007), where it is the lower end the known model of E3.
+A lost variable stays lost, and the loss spreads along the scopes. If `outside` is the upper end of
+each reward range, this is Strehl's heaven (2007); if it is the lower end, the known model of E3.
 
-Theorem. Let known entries be as they are. For every state, horizon and discount
-V*(known model) <= V* <= V*(heaven). Proof: let both processes take the same actions, and draw a
-variable that is not elsewhere with the same luck; then it has the same value in both, and every
-reward factor pays the same, or `outside` against something in its range. A policy for the model
-with elsewhere can be followed in the true one, where one sees more; a policy for the true one can
-be followed with elsewhere by drawing what is not seen as the truth would, and such randomised
-policies gain nothing on the best.
+Theorem. Let known entries be correct. For every state, horizon and discount V*(known model) <= V*
+<= V*(heaven). Proof: couple both processes so that they take the same actions and draw every
+variable that is not lost with the same random numbers. Such a variable then has the same value in
+both, and every reward factor pays the same, or `outside` against a reward in its range. A policy
+for the model with absorbing values can be followed in the true model, which shows more. A policy
+for the true model can be followed in the other by drawing lost values as the truth would, and such
+randomised policies are no better than the best deterministic one.
 
-With one variable elsewhere is the one absorbing state of E3 and Rmax. With several it is less
-extreme than a joint one: reward factors that the unknown does not reach pay as they are known to.
-The price is one value more for each variable, prod (|S_i| + 1) states in all.
+With one variable this is the absorbing state of E3 and Rmax. With several it is less extreme than a
+joint absorbing state: reward factors that the unknown does not reach pay what is known. The model
+has prod (|S_i| + 1) states.
 
-Where constraints look at a variable that is elsewhere, they forbid what they forbid for all of its
-values: the second inequality stays, the first may not.
+A constraint on a lost variable forbids what it forbids for all values of that variable. Then the
+second inequality holds, but not necessarily the first.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ from fmdp.model.spaces import FloatArray, all_assignments, strides, weighted_ind
 Mask = NDArray[np.bool_]
 
 
-class Known(NamedTuple):
-    """Which rows are known."""
+class KnownRows(NamedTuple):
+    """Masks of the rows that are known."""
 
     transitions: Sequence[Mask]
     """For each state variable [|X[Z_i]|]."""
@@ -59,9 +59,9 @@ class Known(NamedTuple):
     """For each reward factor [|X[Z_k]|]."""
 
 
-@lru_cache(maxsize=8)  # asked for in every plan
-def structure_with_elsewhere(structure: Structure) -> Structure:
-    """The structure with one value more for each state variable, which is its last."""
+@lru_cache(maxsize=8)  # used in every plan
+def structure_with_absorbing_values(structure: Structure) -> Structure:
+    """Return the structure with one more value, the last, per state variable."""
     s = structure
     sizes = tuple(size + 1 for size in s.state_sizes)
     return Structure(
@@ -75,12 +75,12 @@ def structure_with_elsewhere(structure: Structure) -> Structure:
         state_names=s.state_names,
         action_names=s.action_names,
         reward_names=s.reward_names,
-        constraints=tuple(_loosened(one, s) for one in s.constraints),
+        constraints=tuple(_loosened(constraint, s) for constraint in s.constraints),
     )
 
 
 def _loosened(constraint: Constraint, s: Structure) -> Constraint:
-    """Elsewhere forbids what every value forbids, so that every state keeps an action."""
+    """Return the constraint for lost variables: it forbids what it forbids for every value."""
     if not isinstance(constraint, Forbidden):
         return constraint
     cube = constraint.table.reshape([s.sizes[v] for v in constraint.scope])
@@ -91,17 +91,19 @@ def _loosened(constraint: Constraint, s: Structure) -> Constraint:
 
 
 @lru_cache(maxsize=8)
-def states_here(structure: Structure) -> Index:
-    """Where the states of the structure are among those of the one with elsewhere: [S]."""
+def original_states(structure: Structure) -> Index:
+    """Return the indices of the original states among the larger set: [S]."""
     sizes = structure.state_sizes
     return weighted_index(sizes, strides([size + 1 for size in sizes]))
 
 
 @lru_cache(maxsize=8)
 def _old_rows(structure: Structure) -> tuple[list[Index], list[Index]]:
-    """For every row of every table with elsewhere the row of the table without, -1 where there is
-    none because a variable is elsewhere: of transition factors, and of reward factors."""
-    larger = structure_with_elsewhere(structure)
+    """Return, for every row of the larger tables, the original row; -1 if a variable is lost.
+
+    One list for the transition factors and one for the reward factors.
+    """
+    larger = structure_with_absorbing_values(structure)
     transitions = zip(larger.transition_scopes, structure.transition_scopes, strict=True)
     rewards = zip(larger.reward_scopes, structure.reward_scopes, strict=True)
     return (
@@ -121,33 +123,36 @@ def _rows(s: Structure, wide: Sequence[int], scope: Sequence[int]) -> Index:
     return rows
 
 
-def model_with_elsewhere(
+def model_with_absorbing_values(
     structure: Structure,
     transitions: Sequence[FloatArray],
     rewards: Sequence[FloatArray],
-    known: Known,
+    known: KnownRows,
     outside: Sequence[float],
 ) -> FactoredMDP:
-    """The model above, of `structure_with_elsewhere`.
+    """Return the model above, with `structure_with_absorbing_values`.
 
-    `transitions`, `rewards`: tables of the structure, of which unknown rows are not looked at;
-    `outside`: what each reward factor pays for what is unknown, and elsewhere.
+    `transitions` and `rewards` are tables of the original structure; unknown rows of them are not
+    used. `outside` is the reward of each factor for unknown entries and lost variables.
     """
     rows_of, means_of = _old_rows(structure)
     tables, means = [], []
     for rows, table, sure in zip(rows_of, transitions, known.transitions, strict=True):
-        here = (rows >= 0) & sure[rows]
-        made = np.zeros((len(rows), table.shape[1] + 1))
-        made[here, :-1] = table[rows[here]]
-        made[~here, -1] = 1.0
-        tables.append(made)
+        usable = (rows >= 0) & sure[rows]
+        larger = np.zeros((len(rows), table.shape[1] + 1))
+        larger[usable, :-1] = table[rows[usable]]
+        larger[~usable, -1] = 1.0
+        tables.append(larger)
     for rows, table, sure, paid in zip(means_of, rewards, known.rewards, outside, strict=True):
         means.append(np.where((rows >= 0) & sure[rows], table[rows], paid))
-    return FactoredMDP.trusted(structure_with_elsewhere(structure), tables, means)
+    return FactoredMDP.trusted(structure_with_absorbing_values(structure), tables, means)
 
 
 def known_entries(statistics: Statistics, enough: int) -> Mask:
-    """Whether each entry has `enough` visits, or is a reward that has one value only: [entries]."""
+    """Return which entries are known: [entries].
+
+    An entry is known after `enough` visits, or if it is a reward with a range of one value.
+    """
     sure = statistics.visits >= enough
     sure[len(statistics.transition_visits) :] |= statistics.reward_lo == statistics.reward_hi
     return sure
@@ -155,11 +160,11 @@ def known_entries(statistics: Statistics, enough: int) -> Mask:
 
 def estimated_parts(
     statistics: Statistics, sure: Mask
-) -> tuple[Structure, Sequence[FloatArray], Sequence[FloatArray], Known]:
-    """Structure, rows, means and what is known of them, for the models with elsewhere."""
+) -> tuple[Structure, Sequence[FloatArray], Sequence[FloatArray], KnownRows]:
+    """Return structure, estimated rows and means, and the known rows, for the functions above."""
     s, n = statistics.structure, len(statistics.transition_visits)
-    # A mean of rewards at an end of the range may pass it by rounding.
+    # Rounding may move a mean beyond the end of its range.
     means = np.clip(statistics.reward_means(), statistics.reward_lo, statistics.reward_hi)
-    known = Known(split_transition_entries(s, sure[:n]), split_reward_entries(s, sure[n:]))
+    known = KnownRows(split_transition_entries(s, sure[:n]), split_reward_entries(s, sure[n:]))
     rows = split_cells(s, statistics.transition_means())
     return s, rows, split_reward_entries(s, means), known

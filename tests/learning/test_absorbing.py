@@ -1,4 +1,4 @@
-"""Elsewhere: the theorem of its models, E3 that decides by them, and heaven."""
+"""Models with absorbing values: their theorem, E3 that decides by them, and heaven."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from hypothesis import strategies as st
 import fmdp
 from fmdp import FactoredMDP
 from fmdp.errors import FmdpError, InvalidParameter
+from fmdp.learning.absorbing import (
+    KnownRows,
+    estimated_parts,
+    known_entries,
+    model_with_absorbing_values,
+    original_states,
+    structure_with_absorbing_values,
+)
 from fmdp.learning.agent import Agent
 from fmdp.learning.discounted import for_learning_discounted, sweeps_enough
 from fmdp.learning.e3 import least_tried, models_of
-from fmdp.learning.elsewhere import (
-    Known,
-    estimated_parts,
-    known_entries,
-    model_with_elsewhere,
-    states_here,
-    structure_with_elsewhere,
-)
 from fmdp.learning.flat import Flat
 from fmdp.model.entries import entries_of
 from fmdp.model.products import flat_model
@@ -39,9 +39,9 @@ def values(model: FactoredMDP, discount: float) -> Any:
     return found.bias
 
 
-def random_knowledge(model: FactoredMDP, share: float, seed: int) -> Known:
+def random_knowledge(model: FactoredMDP, share: float, seed: int) -> KnownRows:
     rng = np.random.Generator(np.random.PCG64(seed))
-    return Known(
+    return KnownRows(
         [rng.random(len(table)) < share for table in model.transitions],
         [rng.random(len(table)) < share for table in model.rewards],
     )
@@ -51,7 +51,7 @@ def random_knowledge(model: FactoredMDP, share: float, seed: int) -> Known:
 
 
 def two_states() -> FactoredMDP:
-    """From the first surely to the second, for .2; the second is what nobody has seen."""
+    """Moves surely from the first state to the second, for .2; the second has no visits."""
     return FactoredMDP.from_factors(
         (2,), (1,), [([0], [[0.0, 1.0], [0.5, 0.5]])], [([0], [0.2, 0.7])]
     )
@@ -59,9 +59,9 @@ def two_states() -> FactoredMDP:
 
 def test_the_models_by_hand() -> None:
     model = two_states()
-    known = Known([np.array([True, False])], [np.array([True, False])])
+    known = KnownRows([np.array([True, False])], [np.array([True, False])])
     parts = models_of(model.structure, model.transitions, model.rewards, known)
-    here = states_here(model.structure)
+    here = original_states(model.structure)
     assert here.tolist() == [0, 1]
     # .2 and then nothing; .2 + (1 + 1/2 + 1/4 + ...) / 2; (1 + 1/2 + ...) / 2.
     assert values(parts.known, 0.5)[here] == pytest.approx([0.2, 0.0])
@@ -71,7 +71,7 @@ def test_the_models_by_hand() -> None:
 
 
 def test_elsewhere_spreads_along_the_scopes_and_no_further() -> None:
-    """b follows a, c is alone: what is unknown of a reaches b a step later, and never c."""
+    """b follows a, c is alone: unknown rows of a reach b one step later, and never c."""
     copy = [[1.0, 0.0], [0.0, 1.0]]
     model = FactoredMDP.from_factors(
         (2, 2, 2),
@@ -80,10 +80,10 @@ def test_elsewhere_spreads_along_the_scopes_and_no_further() -> None:
         [([0], [0.0, 0.0]), ([1], [0.0, 0.0]), ([2], [0.0, 0.0])],
     )
     unknown = [np.zeros(2, dtype=bool), np.ones(2, dtype=bool), np.ones(2, dtype=bool)]
-    known = Known(unknown, [np.ones(2, dtype=bool)] * 3)
+    known = KnownRows(unknown, [np.ones(2, dtype=bool)] * 3)
     heaven = models_of(model.structure, model.transitions, model.rewards, known).heaven
     # a pays 1 from the next step on, b from the one after: .5 / .5 + .25 / .5.
-    assert values(heaven, 0.5)[states_here(model.structure)] == pytest.approx([1.5] * 8)
+    assert values(heaven, 0.5)[original_states(model.structure)] == pytest.approx([1.5] * 8)
 
 
 @settings(max_examples=40, deadline=None)
@@ -100,7 +100,7 @@ def test_the_truth_is_between_the_known_model_and_heaven(
     s = model.structure
     known = random_knowledge(model, share, seed)
     models = models_of(s, model.transitions, model.rewards, known)
-    here, truth = states_here(s), values(model, discount)
+    here, truth = original_states(s), values(model, discount)
     least, most, hidden = (values(one, discount)[here] for one in models)
     slack = 1e-6 * max(1.0, s.reward_size) / (1 - discount)
     assert (truth <= most + slack).all()
@@ -115,12 +115,14 @@ def test_the_truth_is_between_the_known_model_and_heaven(
 
 
 def test_the_theorem_has_a_control() -> None:
-    """What pays the middle of its range is no bound on either side."""
+    """With the middle of its range as pay the model is no bound on either side."""
     model = fmdp.problem("circle:3")
     known = random_knowledge(model, 0.5, 1)
     middle = [0.5 * (lo + hi) for lo, hi in model.structure.reward_ranges]
-    made = model_with_elsewhere(model.structure, model.transitions, model.rewards, known, middle)
-    found = values(made, 0.9)[states_here(model.structure)]
+    made = model_with_absorbing_values(
+        model.structure, model.transitions, model.rewards, known, middle
+    )
+    found = values(made, 0.9)[original_states(model.structure)]
     assert (found < values(model, 0.9) - 0.1).any()
 
 
@@ -129,7 +131,7 @@ def test_constraints_keep_an_action_everywhere() -> None:
     table = np.zeros((2, 4), dtype=bool)
     table[0, 1] = table[1, 1] = table[1, 2] = True
     bound = replace(s, constraints=(fmdp.Forbidden((0, s.m), table.reshape(-1), "rule"),))
-    mask = structure_with_elsewhere(bound).allowed_mask().reshape(3, -1, 4)
+    mask = structure_with_absorbing_values(bound).allowed_mask().reshape(3, -1, 4)
     assert mask[0, 0].tolist() == [True, False, True, True]
     assert mask[1, 0].tolist() == [True, False, False, True]
     assert mask[2, 0].tolist() == [True, False, True, True]  # elsewhere: what all values forbid
@@ -239,7 +241,7 @@ def test_it_exploits_where_the_known_model_is_within_eps_of_heaven(eps: float) -
     assert agent.planner_calls
     learner._plan(agent, int(known_entries(agent.statistics, 8).sum()))
     parts = estimated_parts(agent.statistics, known_entries(agent.statistics, 8))
-    models, here = models_of(*parts), states_here(model.structure)
+    models, here = models_of(*parts), original_states(model.structure)
     gap = (values(models.heaven, 0.9) - values(models.known, 0.9))[here] * (1 - 0.9)
     gap /= model.structure.reward_range_total
     for state, near in enumerate(agent.memory["near"].tolist()):

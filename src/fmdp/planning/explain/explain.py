@@ -1,0 +1,380 @@
+"""Explanations of a policy's action: the value of every action in one state, and its gap.
+
+    average reward    value(a) = R(s, a) + (P h)(s, a) - h(s)
+    discounted        value(a) = R(s, a) + g (P V)(s, a)
+    gap(a)            = the best value - value(a), never negative
+
+The bias h is known up to a constant, so it is taken relative to the explained state: the best value
+is then the gain, and under a discount V(s). A gap is the total loss, future rewards included, from
+taking the action once and continuing as h assumes. h is the optimal bias (exact), h_w (the function
+of the linear program for which its policy is greedy), u (span), or the bias of the policy itself if
+the plan has no other or a saved policy is explained. A plan for the worst or the best case inside
+intervals has the bias h of the nested backup N; its values are R + N_a h - h(s).
+
+The bias of a policy is defined up to one constant per recurrent class. The values of a state are
+therefore defined only if the policy, after any action there, ends in one and the same class;
+otherwise they are refused. They come with bounds on their errors (policy_bias.py), and digits below
+these bounds are not printed.
+
+Cost: the backup of one state (one_state.py), or of all states with intervals. The bias of a policy,
+if needed, is a policy evaluation by elimination, or a few direct solutions up to 1,024 states.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fmdp._base.memory import describe_count
+from fmdp._base.numerals import upper_text
+from fmdp.elimination.backup import backup_for
+from fmdp.errors import InvalidParameter, TooLarge
+from fmdp.model import FactoredMDP
+from fmdp.model.naming import Assignment
+from fmdp.model.spaces import decode, encode, shown
+from fmdp.planning.evaluate import timed_values
+from fmdp.planning.exact.interval_sets import refuse_without_intervals, tables_of
+from fmdp.planning.exact.small import tabular_backup
+from fmdp.planning.explain.explanation import ActionValue, Explanation
+from fmdp.planning.explain.one_state import (
+    ActionSum,
+    count_successors,
+    expected_next,
+    rewards_of,
+    values_of_basis,
+    values_of_table,
+)
+from fmdp.planning.explain.policy_bias import policy_bias, several_classes
+from fmdp.planning.policies.policy import Policy, has_sizes_of
+from fmdp.planning.policies.timed import TimedPolicy
+from fmdp.planning.tabular.flat import rounding_of
+
+if TYPE_CHECKING:
+    from fmdp.planning.plan import Plan
+
+Floats = NDArray[np.float64]
+State = tuple[int, ...]
+
+ALL_LISTED = 1 << 12
+"""Most joint actions of which every one is listed."""
+FEW = 20
+"""Number of best actions that are listed if there are more."""
+_SUMMED = 1 << 16
+"""Most joint actions for which a sum of functions is written out; above, elimination finds the
+best."""
+_NESTED_PAIRS = 1 << 24
+"""Most pairs of state and joint action for which a plan for intervals is explained."""
+_SIGNIFICANT = 1e-3
+"""Largest error of a value that is reported, relative to it or to the unit of the reward."""
+
+_OF_BIAS = "R + P h - h(s), h the optimal bias: the best is the gain"
+_OF_POLICY = "R + P h - h(s), h the bias of the policy: that of its own action is its gain"
+_OF_CASE = {
+    "robust": "R + N h - h(s), N the backup with nature at her worst inside the intervals and h "
+    "its bias: the best is the lower bound of the worst case",
+    "optimistic": "R + N h - h(s), N the backup with nature at her best inside the intervals and h "
+    "its bias: the best is the upper bound of the best case",
+}
+_OF_SPAN = "R + P u - u(s), u the truncated bias of the plan, for which its policy is greedy"
+_OF_PROGRAM = (
+    "R + P h_w - h_w(s), h_w the approximate bias of the linear program, for which its policy is "
+    "greedy"
+)
+
+
+def explain_plan(
+    plan: Plan, state: Assignment, model: FactoredMDP | None = None, step: int = 0
+) -> Explanation:
+    """Return the explanation of a plan in one state; see `Plan.explain`."""
+    model = plan.model if model is None else model
+    if not isinstance(model, FactoredMDP):
+        raise InvalidParameter(
+            "this plan does not know its model; give it, as in plan.explain(state, model=model)"
+        )
+    if plan.policy is None:
+        raise InvalidParameter(f"this plan has no policy to explain: {plan.status.message}")
+    checked = model.structure.check_state(state)
+    if isinstance(plan.policy, TimedPolicy):
+        return explain_timed(model, plan.policy, checked, step)
+    refuse_step(step)
+    discount = plan.settings.discount if _is_discounted(plan) else None
+    case = getattr(plan.settings, "intervals", "nominal")
+    if plan.bias is not None and case in _OF_CASE:
+        return _of_case(plan, model, checked, case)
+    if plan.bias is not None:
+        words = _OF_SPAN if plan.planner == "span" else _OF_BIAS
+        if discount is not None:
+            words = f"R + {discount:g} P V, V the optimal value: the best is V(s)"
+        return _of_table(model, plan.policy, checked, plan.bias, discount, words)
+    if "weights" in plan.stats and plan.settings is not None:
+        return _of_weights(plan, model, checked, discount)
+    if discount is not None:
+        raise InvalidParameter(f"this plan has no values to explain by: {plan.status.message}")
+    return explain_policy(model, plan.policy, checked)
+
+
+def explain_policy(model: FactoredMDP, policy: Policy, state: Assignment) -> Explanation:
+    """Return the values of taking an action once and following the policy afterwards.
+
+    Raises InvalidParameter if it is not a state, the policy may end in several recurrent classes
+    after an action there, or rounding leaves the values unknown; TooLarge if the policy cannot be
+    evaluated exactly.
+    """
+    structure = model.structure
+    checked = structure.check_state(state)
+    bias = policy_bias(model, policy, encode(checked, structure.state_sizes))
+    chosen = encode(structure.check_action(policy(checked)), structure.action_sizes)
+    listed = _allowed(model, checked)
+    listed[chosen] = True  # listed even if a constraint forbids it
+    if (count_successors(model, ~bias.defined, checked)[listed] > 0.0).any():
+        raise several_classes("an action leads to another recurrent class of the policy")
+    values = values_of_table(model, bias.h, checked, 1.0)
+    errors = _errors(model, bias.h, bias.error, checked)
+    rounded_gain = bias.gain_error + 2.0 * float(np.finfo(np.float64).eps) * abs(bias.gain)
+    if rounded_gain < errors[chosen]:  # the value of the policy's action is its gain
+        values[chosen], errors[chosen] = bias.gain, rounded_gain
+    known = np.maximum(np.abs(values), structure.reward_unit)
+    if (errors[listed] > _SIGNIFICANT * known[listed]).any():
+        raise InvalidParameter(
+            f"rounding leaves the values of this state unknown by up to "
+            f"{upper_text(float(errors[listed].max()), 2)}: the policy's chain is too slow to be "
+            f"explained"
+        )
+    return _enumerated(model, policy, checked, values, None, _OF_POLICY, errors=errors)
+
+
+def _errors(model: FactoredMDP, h: Floats, errors: Floats, state: State) -> Floats:
+    """Return bounds on the errors of R + P h, where h is relative to the state and has these
+    errors: [A]."""
+    structure = model.structure
+    rounding = rounding_of(structure.m + structure.l, sum(structure.state_sizes))
+    rewards = rewards_of(model, state)
+    sizes = replace(rewards, tables=tuple(np.abs(table) for table in rewards.tables))
+    moved = expected_next(model, errors + rounding * np.abs(h), state)
+    return 1.01 * (rounding * sizes.all() + moved)
+
+
+def explain_greedy(model: FactoredMDP, policy: Any, state: Assignment) -> Explanation:
+    """Return the gaps of a policy that is greedy for a sum of functions, from these functions.
+
+    It is for models whose policies cannot be evaluated.
+    """
+    structure = model.structure
+    checked = structure.check_state(state)
+    scopes, tables = policy.functions_at(checked)
+    unit = structure.reward_unit
+    # Forbidden actions are minus infinity there; they are not listed here.
+    numbers = tuple(unit * np.where(np.isneginf(table), 0.0, table) for table in tables)
+    total = ActionSum(structure.action_sizes, scopes, numbers)
+    words = (
+        "that of the approximate values for which the policy is greedy, known up to a constant, so "
+        "that only gaps are given"
+    )
+    return _of_sum(model, policy, checked, total, None, None, words)
+
+
+def explain_timed(
+    model: FactoredMDP, policy: TimedPolicy, state: Assignment, step: int = 0
+) -> Explanation:
+    """Return the values of the actions at a step of a horizon, following the policy afterwards."""
+    checked = model.structure.check_state(state)
+    has_sizes_of(policy, model.structure)
+    stage = policy.stage(step)
+    left = policy.horizon - 1 - step % policy.horizon
+    backup = tabular_backup(model) or backup_for(model)
+    after = np.zeros(backup.n_states)
+    for values, _ in islice(timed_values(backup, policy, model.structure.reward_size), left):
+        after = values
+    share = "" if policy.discount == 1.0 else f"{policy.discount:g} "
+    steps = "1 step" if left == 1 else f"{describe_count(left)} steps"
+    words = (
+        f"R + {share}P V, V what the policy gets in the {steps} after this "
+        f"one: that of its own action is its value"
+    )
+    values = backup.to_canonical(after)
+    explanation = _of_table(model, stage, checked, values, policy.discount, words)
+    return replace(explanation, criterion="finite")
+
+
+def refuse_step(step: int) -> None:
+    """Raise InvalidParameter if a step is given for a policy that is the same at every step."""
+    if step != 0:
+        raise InvalidParameter(
+            f"a step is for policies with a horizon; this one is the same at every step, got "
+            f"step {shown(step)}"
+        )
+
+
+def _is_discounted(plan: Plan) -> bool:
+    return getattr(plan.settings, "criterion", "average") == "discounted"
+
+
+def _of_table(
+    model: FactoredMDP,
+    policy: Policy,
+    state: State,
+    h: Floats,
+    discount: float | None,
+    words: str,
+) -> Explanation:
+    """Return the explanation from a table of the bias, or of the values under a discount."""
+    if discount is not None:
+        values = values_of_table(model, h, state, discount)
+        return _enumerated(model, policy, state, values, discount, words)
+    # Subtracting h(s) before summing keeps a large common constant from costing digits.
+    relative = h - h[encode(state, model.structure.state_sizes)]
+    rounded = np.full(len(h), 2.0 * float(np.finfo(np.float64).eps) * float(np.abs(h).max()))
+    values = values_of_table(model, relative, state, 1.0)
+    errors = _errors(model, relative, rounded, state)
+    return _enumerated(model, policy, state, values, None, words, errors=errors)
+
+
+def _of_case(plan: Plan, model: FactoredMDP, state: State, case: str) -> Explanation:
+    """Return the explanation from the nested backup, in which nature chooses, at its bias."""
+    assert plan.policy is not None
+    assert plan.bias is not None
+    s, worst = model.structure, case == "robust"
+    pairs = s.n_states * s.n_actions
+    if pairs > _NESTED_PAIRS:
+        raise TooLarge(
+            f"the {case} values of {describe_count(pairs)} states and actions are not written out; "
+            f"at most {describe_count(_NESTED_PAIRS)} are",
+            8 * pairs,
+            8 * _NESTED_PAIRS,
+        )
+    known = refuse_without_intervals(plan.settings, model)
+    backup = backup_for(tables_of(known, worst=worst), worst=worst)
+    place = encode(state, s.state_sizes)
+    values = backup.action_values(plan.bias)[place] - plan.bias[place]
+    return _enumerated(model, plan.policy, state, values, None, _OF_CASE[case])
+
+
+def _of_weights(
+    plan: Plan, model: FactoredMDP, state: State, discount: float | None
+) -> Explanation:
+    # Imported on use: it loads the solver of linear programs.
+    from fmdp.planning.alp.bases import make_basis
+
+    assert plan.policy is not None
+    basis = make_basis(model.structure, plan.settings.basis)
+    weights = plan.stats["weights"]
+    total = values_of_basis(model, basis, weights, state, 1.0 if discount is None else discount)
+    if discount is None:
+        shift = -basis.value(weights, state)
+        words = _OF_PROGRAM
+    else:
+        shift = discount * (plan.stats["constant"] or 0.0)
+        words = (
+            f"R + {discount:g} P V_w, V_w the approximate value of the linear program, for which "
+            f"its policy is greedy"
+        )
+    return _of_sum(model, plan.policy, state, total, shift, discount, words)
+
+
+def _of_sum(
+    model: FactoredMDP,
+    policy: Policy,
+    state: State,
+    total: ActionSum,
+    shift: float | None,
+    discount: float | None,
+    words: str,
+) -> Explanation:
+    """Return the explanation from a sum of functions, to which `shift` is added.
+
+    If `shift` is None, only the gaps are known.
+    """
+    structure = model.structure
+    known = shift is not None
+    if structure.n_actions <= _SUMMED:
+        values = total.all() + (shift or 0.0)
+        return _enumerated(model, policy, state, values, discount, words, known=known)
+    best = total.best(FEW, structure, state)
+    chosen = structure.check_action(policy(state))
+    if chosen not in [action for action, _ in best]:
+        best.append((chosen, total.at(chosen)))
+    listed = [(action, value + (shift or 0.0)) for action, value in best]
+    return _record(model, chosen, state, listed, (), discount, words, known)
+
+
+def _enumerated(
+    model: FactoredMDP,
+    policy: Policy,
+    state: State,
+    values: Floats,
+    discount: float | None,
+    words: str,
+    *,
+    known: bool = True,
+    errors: Floats | None = None,
+) -> Explanation:
+    """Return the explanation from the values [A] of all joint actions and their error bounds."""
+    structure = model.structure
+    sizes = structure.action_sizes
+    allowed = _allowed(model, state)
+    chosen = structure.check_action(policy(state))
+    chosen_place = encode(chosen, sizes)
+    order = np.flatnonzero(allowed)[np.argsort(-values[allowed], kind="stable")]
+    if len(values) > ALL_LISTED:
+        order = order[:FEW]
+    places = order.tolist()
+    if chosen_place not in places:
+        places.append(chosen_place)  # listed even if a constraint forbids it
+    listed = [(decode(place, sizes), float(values[place])) for place in places]
+    refused = [] if len(values) > ALL_LISTED else np.flatnonzero(~allowed).tolist()
+    forbidden = [decode(place, sizes) for place in refused if place != chosen_place]
+    bounds = None if errors is None else dict(zip(places, errors[places].tolist(), strict=True))
+    return _record(model, chosen, state, listed, forbidden, discount, words, known, bounds)
+
+
+def _allowed(model: FactoredMDP, state: State) -> NDArray[np.bool_]:
+    """Return which joint actions are allowed in a state: [A]."""
+    structure = model.structure
+    allowed = np.ones(structure.n_actions, dtype=np.bool_)
+    if structure.constraints:
+        allowed[:] = False
+        allowed[structure.allowed_actions(state)] = True
+    return allowed
+
+
+def _record(
+    model: FactoredMDP,
+    chosen: State,
+    state: State,
+    listed: Sequence[tuple[State, float]],
+    forbidden: Sequence[State],
+    discount: float | None,
+    words: str,
+    known: bool,
+    errors: Mapping[int, float] | None = None,
+) -> Explanation:
+    """Return the record of the listed actions and values; `errors` is by action index."""
+    structure = model.structure
+    name = structure.naming.actions.as_listed
+    best = max(value for _, value in listed)
+    # The policy's action comes first among equally good ones.
+    ordered = sorted(listed, key=lambda entry: (best - entry[1], entry[0] != chosen))
+    return Explanation(
+        state=structure.naming.states.as_listed(state),
+        action=name(chosen),
+        values=tuple(
+            ActionValue(
+                name(action),
+                value if known else None,
+                best - value,
+                None if errors is None else errors[encode(action, structure.action_sizes)],
+            )
+            for action, value in ordered
+        ),
+        of=words,
+        criterion="average" if discount is None else "discounted",
+        discount=discount,
+        n_actions=structure.n_actions,
+        forbidden=tuple(map(name, forbidden)),
+        unit=structure.reward_unit,
+    )

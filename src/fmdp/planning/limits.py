@@ -1,0 +1,26 @@
+"""Default tolerance, iteration limit and deadlines of planners and evaluations."""
+
+from __future__ import annotations
+
+import time
+
+from fmdp.model import Structure
+
+DEFAULT_SWEEPS = 100_000
+"""Default iteration limit of planners on the elimination engine."""
+TOLERANCE = 1e-6
+"""Default gap of a plan's bounds, in units of `Structure.reward_unit`."""
+GRACE_SECONDS = 1.0
+"""Time after a deadline or Ctrl-C in which a plan may still compute its policy."""
+
+
+def tolerance_of(tolerance: float | None, structure: Structure) -> float:
+    """Return the given tolerance, or the default in the unit of the model's rewards."""
+    return TOLERANCE * structure.reward_unit if tolerance is None else tolerance
+
+
+def deadline_of(max_seconds: float | None, started: float) -> float | None:
+    """Return the deadline on the clock of time.monotonic; `started` is of time.perf_counter."""
+    if max_seconds is None:
+        return None
+    return time.monotonic() + max_seconds - (time.perf_counter() - started)

@@ -1,0 +1,175 @@
+"""The archive format of policy files: writing, digests, and checked access to what was read.
+
+A policy file is an archive of arrays with a JSON header and a checksum (`_base/archives.py`). It
+holds no code. `policies/files.py` reads the files of all kinds.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fmdp._base.archives import HEADER, pack
+from fmdp._base.parameters import quoted
+from fmdp.errors import InvalidParameter
+from fmdp.model.constraints import Constraint, check_constraints, from_plain, plain
+from fmdp.model.io.files import path_of, write_atomically
+from fmdp.model.naming import Naming
+from fmdp.model.structure import MAX_SIZE
+
+FORMAT = "fmdp-policy"
+VERSION = 3
+WITHOUT_NAMES = 2
+"""Older version whose files hold no names; they are read with default names."""
+_VERSION_IN_DIGESTS = 1
+"""Version that digests contain. It never changes: stores identify runs by digests of policies."""
+
+Parts = tuple[Mapping[str, Any], Mapping[str, NDArray[Any]]]
+"""Header entries and arrays of a policy file."""
+
+
+class Saved(Protocol):
+    """A policy that is saved as an archive."""
+
+    kind: ClassVar[str]
+
+    @property
+    def naming(self) -> Naming: ...
+
+    def parts(self) -> Parts: ...
+
+
+# ---- writing -------------------------------------------------------------------------------------
+
+
+def write_policy(path: str | os.PathLike[str], policy: Saved) -> None:
+    """Write a policy file atomically."""
+    path_of(path, "a policy file")
+    write_atomically(path, policy_bytes(policy))
+
+
+def policy_bytes(policy: Any) -> bytes:
+    """Return the content of a policy's file, for example to store it inside another file."""
+    if hasattr(policy, "parts"):
+        header, arrays = policy.parts()
+        known = getattr(policy, "constraints", None)
+        about = {
+            "names": policy.naming.header(),
+            "constraints": None if known is None else [plain(constraint) for constraint in known],
+        }
+        return pack(_header(policy, {**header, **about}, VERSION), arrays)
+    # Policies of other packages only have `save`.
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "policy.npz"
+        policy.save(file)
+        return file.read_bytes()
+
+
+def policy_digest(policy: Any) -> str:
+    """Return a digest of the policy's behaviour: of its file's content without the names."""
+    if not hasattr(policy, "parts"):
+        return f"sha256:{hashlib.sha256(policy_bytes(policy)).hexdigest()}"
+    digest = hashlib.sha256()
+    base = getattr(policy, "base", None)
+    if base is not None:
+        digest.update(policy_digest(base).encode())
+    header, arrays = policy.parts()
+    text = json.dumps(_header(policy, header, _VERSION_IN_DIGESTS))
+    content = {HEADER: np.array(text), **arrays}
+    for name in sorted(content.keys() - {"base"}):
+        array = content[name]
+        digest.update(f"{name} {array.dtype.str} {array.shape}".encode() + array.tobytes())
+    return f"sha256:{digest.hexdigest()}"
+
+
+def _header(policy: Saved, header: Mapping[str, Any], version: int) -> dict[str, Any]:
+    return {"format": FORMAT, "version": version, "kind": policy.kind, **header}
+
+
+# ---- reading -------------------------------------------------------------------------------------
+
+
+def sizes_in(header: Mapping[str, Any]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return the state and action sizes in a header; raise InvalidParameter if they are wrong."""
+    return (
+        whole_numbers_in(header, "state_sizes", 1, MAX_SIZE),
+        whole_numbers_in(header, "action_sizes", 1, MAX_SIZE),
+    )
+
+
+def whole_numbers_in(header: Mapping[str, Any], name: str, low: int, high: int) -> tuple[int, ...]:
+    """Return a non-empty list of integers in a header; raise InvalidParameter if it is wrong."""
+    given = header.get(name)
+    if not isinstance(given, list) or not given:
+        raise InvalidParameter(f"its {name} must be a list of whole numbers; got {quoted(given)}")
+    for value in given:
+        if type(value) is not int or not low <= value <= high:
+            raise InvalidParameter(
+                f"its {name} must be whole numbers from {low} to {high}; got {quoted(value)}"
+            )
+    return tuple(given)
+
+
+def array_in(
+    arrays: Mapping[str, NDArray[Any]],
+    name: str,
+    kind: str,
+    shape: tuple[int | None, ...],
+    low: float | None = None,
+    high: float | None = None,
+) -> NDArray[Any]:
+    """Return an array of a file after checking its type, shape and range.
+
+    `kind` is "i" (int64), "u" (any unsigned type) or "f" (finite float64). None in `shape` allows
+    any length. Raises InvalidParameter; compiled code relies on these checks.
+    """
+    array = arrays.get(name)
+    if array is None:
+        raise InvalidParameter(f"its part {name!r} is missing")
+    right = array.dtype.kind == kind and array.dtype.isnative
+    if not right or (kind != "u" and array.dtype.itemsize != 8):
+        wanted = {"i": "int64", "f": "float64"}.get(kind, "unsigned whole numbers")
+        raise InvalidParameter(f"its part {name!r} is of {array.dtype}; must be of {wanted}")
+    fits = len(array.shape) == len(shape) and all(
+        want in (None, size) for size, want in zip(array.shape, shape, strict=True)
+    )
+    if not fits:
+        raise InvalidParameter(
+            f"its part {name!r} has shape {array.shape}; must have "
+            f"({', '.join('any' if size is None else str(size) for size in shape)})"
+        )
+    if kind == "f" and not np.isfinite(array).all():
+        raise InvalidParameter(f"its part {name!r} has entries that are no finite numbers")
+    if array.size and (
+        (low is not None and array.min() < low) or (high is not None and array.max() > high)
+    ):
+        raise InvalidParameter(
+            f"its part {name!r} has entries from {array.min()} to {array.max()}; "
+            f"allowed: {'any' if low is None else low} to {'any' if high is None else high}"
+        )
+    return array
+
+
+def names_in(header: Mapping[str, Any]) -> Naming:
+    """Return the names in a header, default names for older files; raise FmdpError if wrong."""
+    names = None if header["version"] == WITHOUT_NAMES else header.get("names")
+    return Naming.from_header(names, *sizes_in(header))
+
+
+def constraints_in(header: Mapping[str, Any]) -> tuple[Constraint, ...] | None:
+    """Return the constraints in a header, None if it has none; raise FmdpError if wrong."""
+    given = header.get("constraints")
+    if given is None:
+        return None
+    if not isinstance(given, list):
+        raise InvalidParameter(f"its constraints must be a list; got {quoted(given)}")
+    states, actions = sizes_in(header)
+    return check_constraints(map(from_plain, given), len(states), (*states, *actions))

@@ -1,0 +1,225 @@
+"""Reading policy files of every kind, and converting what users pass as a policy.
+
+Readers validate everything: compiled code does not check array bounds.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fmdp._base.archives import Shapes, read_file, unpack
+from fmdp._base.parameters import quoted
+from fmdp.errors import FileProblem, FmdpError, InvalidParameter
+from fmdp.model import Structure
+from fmdp.model.constraints import from_plain
+from fmdp.model.io.files import path_of
+from fmdp.model.spaces import count
+from fmdp.planning.policies.archive import (
+    FORMAT,
+    VERSION,
+    WITHOUT_NAMES,
+    array_in,
+    constraints_in,
+    names_in,
+    sizes_in,
+)
+from fmdp.planning.policies.policy import Policy, TablePolicy, has_sizes_of, keep_constraints
+from fmdp.planning.policies.randomised import ExploringPolicy, UniformPolicy
+from fmdp.planning.policies.rule import Rule
+from fmdp.planning.policies.timed import TimedPolicy
+
+Header = Mapping[str, Any]
+Arrays = Mapping[str, NDArray[Any]]
+
+
+def _greedy(header: Header, arrays: Arrays) -> Policy:
+    # Imported on use: it loads the cost networks of the linear programs.
+    from fmdp.planning.alp.greedy import GreedyPolicy
+
+    return GreedyPolicy.from_archive(header, arrays)
+
+
+def _uniform(header: Header, arrays: Arrays) -> Any:
+    return UniformPolicy(*sizes_in(header), _listed_constraints(header))
+
+
+def _exploring(header: Header, arrays: Arrays) -> Any:
+    sizes = sizes_in(header)
+    constraints = _listed_constraints(header)
+    content = array_in(arrays, "base", "u", (None,))
+    if content.dtype != np.uint8:
+        raise InvalidParameter(f"its part 'base' is of {content.dtype}; must be of uint8")
+    # The base is a function of the state alone, so it contains no further policy.
+    base = policy_from_bytes(content.tobytes(), "its base", kinds=("table", "greedy"))
+    epsilon = header.get("epsilon")
+    if not isinstance(epsilon, int | float):
+        raise InvalidParameter(f"its epsilon must be a number; got {quoted(epsilon)}")
+    policy = ExploringPolicy(base, epsilon, constraints)
+    if (policy.state_sizes, policy.action_sizes) != sizes:
+        raise InvalidParameter("its base is a policy for other sizes than its header says")
+    if policy.naming != names_in(header):
+        raise InvalidParameter("its base is a policy for other names than its header says")
+    return policy
+
+
+def _listed_constraints(header: Header) -> list[Any]:
+    given = header.get("constraints", [])
+    if not isinstance(given, list):
+        raise InvalidParameter(f"its constraints must be a list; got {quoted(given)}")
+    return [from_plain(constraint) for constraint in given]
+
+
+READERS: dict[str, Callable[[Header, Arrays], Policy]] = {
+    TablePolicy.kind: TablePolicy.from_archive,
+    TimedPolicy.kind: TimedPolicy.from_archive,
+    UniformPolicy.kind: _uniform,
+    ExploringPolicy.kind: _exploring,
+    "greedy": _greedy,
+}
+"""The function that reads each kind of policy from the header and the arrays of its file."""
+
+
+def policy_from_bytes(
+    content: bytes, label: str, structure: Structure | None = None, kinds: Sequence[str] = ()
+) -> Any:
+    """Return the policy that `policy_bytes` has written; raise FileProblem if it is not valid.
+
+    `label` is what errors call the file. If a structure is given, the policy must have its sizes
+    and names. `kinds` are the allowed kinds, all if empty.
+    """
+
+    def expect(header: Header, shapes: Shapes) -> None:
+        kind = header.get("kind")
+        if not isinstance(kind, str) or kind not in (kinds or READERS):
+            raise FileProblem(f"{label} holds a policy of unknown kind {kind!r}")
+        if structure is not None:
+            _expect_sizes(header, structure, label)
+        _expect_shapes(kind, header, shapes, label)
+
+    header, arrays = unpack(
+        content,
+        label,
+        what="policy",
+        form=FORMAT,
+        version=VERSION,
+        older=(WITHOUT_NAMES,),
+        expect=expect,
+    )
+    try:
+        policy: Any = READERS[header["kind"]](header, arrays)
+        naming = names_in(header)
+        constraints = constraints_in(header)
+    except FmdpError as error:
+        raise FileProblem(f"{label} holds no policy: {error}") from None
+    if structure is not None:
+        try:
+            naming.refuse_other(structure.naming, "its policy", "the problem")
+        except FmdpError as error:
+            raise FileProblem(f"{label} is a policy for other names: {error}") from None
+        # Equal names are taken from the structure, which knows the values that are numbers.
+        same = naming.is_default or naming == structure.naming
+        naming = structure.naming if same else naming
+    policy.take_names(naming)
+    keep_constraints(policy, constraints)
+    return policy
+
+
+def _expect_sizes(header: Header, structure: Structure, label: str) -> None:
+    for what in ("state", "action"):
+        ours = getattr(structure, f"{what}_sizes")
+        theirs = header.get(f"{what}_sizes")
+        if theirs != list(ours):
+            shown = quoted(tuple(theirs) if isinstance(theirs, list) else theirs)
+            raise FileProblem(
+                f"{label} is a policy for {what} sizes {shown}; the problem has {ours}"
+            )
+
+
+def _expect_shapes(kind: str, header: Header, shapes: Shapes, label: str) -> None:
+    """Raise FileProblem if the arrays of a table or a timed policy have wrong names or shapes."""
+    if kind == TablePolicy.kind:
+        if shapes.keys() != {"actions"}:
+            raise FileProblem(f"{label} holds no policy: its parts are not the one 'actions'")
+        if shapes["actions"] != (states := _n_states(header, label)):
+            raise FileProblem(
+                f"{label} holds no policy: its part 'actions' has shape {shapes['actions']}; "
+                f"must have {states}"
+            )
+    if kind == TimedPolicy.kind:
+        if shapes.keys() != {"tables", "stages"}:
+            raise FileProblem(
+                f"{label} holds no policy: its parts are not the two 'tables' and 'stages'"
+            )
+        if shapes["tables"][1:] != (states := _n_states(header, label)):
+            raise FileProblem(
+                f"{label} holds no policy: its part 'tables' has shape {shapes['tables']}; "
+                f"must have (any, {states[0]})"
+            )
+
+
+def _n_states(header: Header, label: str) -> tuple[int]:
+    try:
+        return (count(sizes_in(header)[0]),)
+    except FmdpError as error:
+        raise FileProblem(f"{label} holds no policy: {error}") from None
+
+
+def load_policy(path: str | os.PathLike[str], structure: Structure | None = None) -> Policy:
+    """Read a saved policy of any kind.
+
+    Parameters
+    ----------
+    path
+        The file. Reading it runs no code from the file.
+    structure
+        If given, the sizes and the names of the policy must be those of this structure. A policy
+        without names takes the names of the structure.
+
+    Returns
+    -------
+    Policy
+        It returns the same action as the saved policy in every state, by number and by name.
+
+    Raises
+    ------
+    FileProblem
+        If the file is missing, truncated, of another format or version, or for other sizes or
+        names.
+    InvalidParameter
+        If `path` is not a path or `structure` is not a Structure.
+    """
+    target = path_of(path, "a policy file")
+    if structure is not None and not isinstance(structure, Structure):
+        raise InvalidParameter(
+            f"the structure of load_policy must be a Structure; got {quoted(structure)}"
+        )
+    try:
+        exists = target.exists()
+    except (OSError, ValueError):  # a name that no file can have
+        exists = False
+    if not exists:
+        raise FileProblem(f"no policy file at {target}")
+    content = read_file(target, "a policy file")
+    policy: Policy = policy_from_bytes(content, str(target), structure)
+    if structure is not None:
+        keep_constraints(policy, structure.constraints)
+    return policy
+
+
+def policy_of(given: object, structure: Structure, owner: str) -> Policy:
+    """Return a policy from what a user passes: a policy, a rule, or the path of a policy file."""
+    if isinstance(given, str | os.PathLike):
+        return load_policy(given, structure)
+    if has_sizes_of(given, structure) and isinstance(given, Policy):
+        return given
+    if isinstance(given, type) or not callable(given):
+        raise InvalidParameter(
+            f"the policy of {owner} must be a policy (as plan.policy is), a function "
+            f"state -> action, or the path of a policy file; got {quoted(given)}"
+        )
+    return Rule(given, structure)
