@@ -63,6 +63,51 @@ class Tables(NamedTuple):
     before: Vector  # [states], or empty
 
 
+@njit(inline="always", **_FLAGS)
+def _gather_block(t, c, n_states, tensor, held, together, o, lanes, w):
+    """Copy w fibres of component c to contiguous memory: from offset o on if they lie `together`,
+    else from the offsets in `lanes`."""
+    size = t.shapes[c, STATES]
+    for q in range(t.following.shape[1]):
+        if not t.live[c + 1, q]:
+            continue
+        for y in range(size):
+            source = np.uint64(q * n_states + t.cells[t.shapes[c, CELL] + y])
+            at = np.uint64((q * size + y) * BLOCK)
+            if together:
+                for b in range(w):
+                    held[at + b] = tensor[source + o + b]
+            else:
+                for b in range(w):
+                    held[at + b] = tensor[source + lanes[b]]
+
+
+@njit(inline="always", **_FLAGS)
+def _best_choices(t, c, s, held, w, best, fresh):
+    """Set best[q'] to the maximum over the choices in local state s of component c, for w fibres.
+    fresh[q'] stays True for layers that no choice leads to."""
+    n_layers, size, start = t.following.shape[1], t.shapes[c, STATES], t.shapes[c, START] + s
+    for q in range(n_layers):
+        fresh[q] = True
+    for e in range(t.starts[start], t.starts[start + 1]):
+        cost, y, kind = t.costs[e], t.sources[e], t.kinds[e]
+        for q in range(n_layers):
+            if not t.live[c + 1, q]:
+                continue
+            into = t.following[kind, q]
+            if into < 0:
+                continue
+            at, to = np.uint64((q * size + y) * BLOCK), np.uint64(into * BLOCK)
+            if fresh[into]:
+                fresh[into] = False
+                for b in range(w):
+                    best[to + b] = cost + held[at + b]
+            else:
+                for b in range(w):
+                    x, z = best[to + b], cost + held[at + b]
+                    best[to + b] = x if x > z else z
+
+
 @njit(**_FLAGS)
 def maximise(tensor, n_states, tables, component, component_end, first, end, blocks, stop):
     """Take the step above for components component_end - 1, ..., component, in this order.
@@ -84,7 +129,7 @@ def maximise(tensor, n_states, tables, component, component_end, first, end, blo
     for turn in range((end - first) * n_components if blocks > 0 else 1):
         c = component_end - 1 - turn % n_components
         size, inner = t.shapes[c, STATES], t.shapes[c, INNER]
-        cell0, base0, start0 = t.shapes[c, CELL], t.shapes[c, BASE], t.shapes[c, START]
+        cell0, base0 = t.shapes[c, CELL], t.shapes[c, BASE]
         low, high = first, end
         if blocks > 0:
             fibres = t.shapes[c, FIBRES] // blocks
@@ -115,38 +160,9 @@ def maximise(tensor, n_states, tables, component, component_end, first, end, blo
                         run, place = run + 1, 0
             # Unsigned offsets, as in steps.py.
             w, o = np.uint64(width), np.uint64(origin)
-            for q in range(n_layers):
-                if not t.live[c + 1, q]:
-                    continue
-                for y in range(size):
-                    source = np.uint64(q * n_states + t.cells[cell0 + y])
-                    at = np.uint64((q * size + y) * BLOCK)
-                    if together:
-                        for b in range(w):
-                            held[at + b] = tensor[source + o + b]
-                    else:
-                        for b in range(w):
-                            held[at + b] = tensor[source + lanes[b]]
+            _gather_block(t, c, n_states, tensor, held, together, o, lanes, w)
             for s in range(size):
-                for q in range(n_layers):
-                    fresh[q] = True
-                for e in range(t.starts[start0 + s], t.starts[start0 + s + 1]):
-                    cost, y, kind = t.costs[e], t.sources[e], t.kinds[e]
-                    for q in range(n_layers):
-                        if not t.live[c + 1, q]:
-                            continue
-                        into = t.following[kind, q]
-                        if into < 0:
-                            continue
-                        at, to = np.uint64((q * size + y) * BLOCK), np.uint64(into * BLOCK)
-                        if fresh[into]:
-                            fresh[into] = False
-                            for b in range(w):
-                                best[to + b] = cost + held[at + b]
-                        else:
-                            for b in range(w):
-                                x, z = best[to + b], cost + held[at + b]
-                                best[to + b] = x if x > z else z
+                _best_choices(t, c, s, held, w, best, fresh)
                 for q in range(n_layers):
                     if not t.live[c, q]:
                         continue

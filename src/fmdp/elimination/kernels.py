@@ -19,6 +19,7 @@ import numpy as np
 from fmdp._base.compiled import njit
 from fmdp.elimination.steps import (
     FLAGS,
+    INLINED,
     INSIDE,
     ONE,
     ZERO,
@@ -123,6 +124,50 @@ class Chosen(NamedTuple):
     seed: int
 
 
+@njit(**INSIDE)
+def _is_preferred(choice, state, action, held):
+    """Return whether a tied action replaces the action that is held (-1: none)."""
+    if held < 0:
+        return True
+    if choice.rule == 1:
+        return action < held
+    if choice.rule == 2:
+        return action > held
+    rank, other = tie_hash(choice.seed, state, action), tie_hash(choice.seed, state, held)
+    return rank < other or (rank == other and action < held)
+
+
+@njit(**INLINED)
+def _take_leaf(mode, steps, leaf, room, d0, base, c_base, choice, new):
+    """Use the values of the joint actions of a leaf, which are in the arena from d0 on."""
+    arena, best, offsets, actions = room.arena, room.best, steps.offsets, choice.actions
+    leaf_start, leaf_actions = steps.leaf_start, steps.leaf_actions
+    n_cells = np.uint64(best.shape[0])
+    if mode == POLICY:
+        for k in range(n_cells):
+            if steps.action_leaf[actions[c_base + offsets[1, k]]] == leaf:
+                best[k] = arena[d0 + k]
+    elif mode == VALUES:
+        for k in range(n_cells):
+            at = (c_base + offsets[1, k]) * steps.action_leaf.shape[0]
+            for p in range(leaf_start[leaf], leaf_start[leaf + 1]):
+                new[at + leaf_actions[p]] = arena[d0 + k]
+    elif mode == GREEDY:
+        for k in range(n_cells):
+            x = new[base + offsets[0, k]]
+            if arena[d0 + k] < x - choice.slack:
+                continue
+            state = c_base + offsets[1, k]
+            for p in range(leaf_start[leaf], leaf_start[leaf + 1]):
+                if _is_preferred(choice, state, leaf_actions[p], actions[state]):
+                    actions[state] = leaf_actions[p]
+                    best[k] = arena[d0 + k]
+    else:
+        for k in range(n_cells):
+            x, y = best[k], arena[d0 + k]
+            best[k] = x if x > y else y
+
+
 @njit(**FLAGS)
 def run(mode, h, new, scratch, first, end, steps, room, pace, choice, nested, ordered, truncated):
     """Walk the program for the branches first <= b < end.
@@ -147,9 +192,7 @@ def run(mode, h, new, scratch, first, end, steps, room, pace, choice, nested, or
     steps, room, pace, choice = Steps(*steps), Room(*room), Pace(*pace), Chosen(*choice)
     arena, best = room.arena, room.best
     levels, nodes, offsets = steps.levels, steps.nodes, steps.offsets
-    leaf_start, leaf_actions = steps.leaf_start, steps.leaf_actions
     tables = Tables(steps.rows, steps.free, steps.rewards, steps.contexts, steps.caps)
-    actions = choice.actions
     ball, worst = steps.shape[0] == BALL, steps.shape[1] != 0
     n_cells = np.uint64(best.shape[0])
     last_sweep = pace.sweeps if mode == ITERATE else 1
@@ -165,7 +208,7 @@ def run(mode, h, new, scratch, first, end, steps, room, pace, choice, nested, or
                 best[k] = -np.inf
             if mode == GREEDY:
                 for k in range(n_cells):
-                    actions[c_base + offsets[1, k]] = -1
+                    choice.actions[c_base + offsets[1, k]] = -1
             for n in range(nodes.shape[0]):
                 if room.stop[0] != 0:
                     return -1
@@ -201,32 +244,8 @@ def run(mode, h, new, scratch, first, end, steps, room, pace, choice, nested, or
                     step_last(source, arena, tables, place, shape, has_r)
                 else:
                     step_vector(source, arena, tables, place, shape, has_r)
-                leaf = nodes[n, LEAF]
-                if leaf < 0:
-                    continue
-                if mode == POLICY:
-                    for k in range(n_cells):
-                        if steps.action_leaf[actions[c_base + offsets[1, k]]] == leaf:
-                            best[k] = arena[d0 + k]
-                elif mode == VALUES:
-                    for k in range(n_cells):
-                        at = (c_base + offsets[1, k]) * steps.action_leaf.shape[0]
-                        for p in range(leaf_start[leaf], leaf_start[leaf + 1]):
-                            new[at + leaf_actions[p]] = arena[d0 + k]
-                elif mode == GREEDY:
-                    for k in range(n_cells):
-                        x = new[base + offsets[0, k]]
-                        if arena[d0 + k] < x - choice.slack:
-                            continue
-                        state = c_base + offsets[1, k]
-                        for p in range(leaf_start[leaf], leaf_start[leaf + 1]):
-                            if _is_preferred(choice, state, leaf_actions[p], actions[state]):
-                                actions[state] = leaf_actions[p]
-                                best[k] = arena[d0 + k]
-                else:
-                    for k in range(n_cells):
-                        x, y = best[k], arena[d0 + k]
-                        best[k] = x if x > y else y
+                if nodes[n, LEAF] >= 0:
+                    _take_leaf(mode, steps, nodes[n, LEAF], room, d0, base, c_base, choice, new)
             if mode != VALUES:
                 for k in range(n_cells):
                     new[base + offsets[0, k]] = best[k]
@@ -239,19 +258,6 @@ def run(mode, h, new, scratch, first, end, steps, room, pace, choice, nested, or
             return sweep_number
         advance(h, new, pace.tau, relative_shift(room.extremes, pace.tau, pace.discount))
     return 0
-
-
-@njit(**INSIDE)
-def _is_preferred(choice, state, action, held):
-    """Return whether a tied action replaces the action that is held (-1: none)."""
-    if held < 0:
-        return True
-    if choice.rule == 1:
-        return action < held
-    if choice.rule == 2:
-        return action > held
-    rank, other = tie_hash(choice.seed, state, action), tie_hash(choice.seed, state, held)
-    return rank < other or (rank == other and action < held)
 
 
 @njit(**FLAGS)
