@@ -259,7 +259,7 @@ def test_the_learner_can_be_saved(run: Runner, tmp_path: Path) -> None:
 def test_people_see_what_it_cost(run: Runner) -> None:
     ran = run("learn", "jao:2", "--learner", "dorl", "--steps", "150")
     assert ran.status == 0
-    for words in ("gap regret", "the optimal gain", "steps a second", "100: ", "150: "):
+    for words in ("gap regret", "the optimal gain", "steps per second", "100: ", "150: "):
         assert words in ran.out
 
 

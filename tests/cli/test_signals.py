@@ -287,7 +287,7 @@ def test_a_pipe_that_is_not_standard_output_is_not_taken_for_it(
     assert (ran.status, ran.out) == (2, "")
     assert "fmdp: worker processes cannot be started: Broken pipe" in ran.err
     monkeypatch.setattr("fmdp.problems.problem", broken)
-    with pytest.raises(RuntimeError, match="has gone"):
+    with pytest.raises(RuntimeError, match="is broken"):
         run("plan", "circle:3")
 
 
@@ -452,7 +452,7 @@ def test_a_target_that_cannot_be_is_refused_before_the_work(
     def full(*_: Any, **__: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("fmdp.cli.plan.TemporaryFile", full)
+    monkeypatch.setattr("tempfile.TemporaryFile", full)
     assert "No space left" in run(*arguments, str(tmp_path / "a.json")).refusal
 
 

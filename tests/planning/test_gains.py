@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fmdp
-from fmdp.elimination import backup as backup_module
+from fmdp.elimination import tuning
 from fmdp.elimination.backup import TimeUp, backup_for
 from fmdp.measures import measure
 from fmdp.model import FactoredMDP
@@ -221,13 +221,13 @@ def _repeat(times: int, work: Callable[[], None]) -> None:
 
 
 def test_a_deadline_is_heard_inside_a_sweep(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(backup_module, "_SHORT_SECONDS", 0.0)
+    monkeypatch.setattr(tuning, "SHORT_SECONDS", 0.0)
     model = problem("circle:14")
     backup = backup_for(model)
     h, out = np.zeros(backup.n_states), np.empty(backup.n_states)
     whole = np.empty_like(out)
     backup.sweep(h, whole)
-    monkeypatch.setattr(backup_module, "_SECONDS_BETWEEN_LOOKS", 0.0)
+    monkeypatch.setattr(tuning, "POLL_SECONDS", 0.0)
     backup.deadline = time.monotonic()
     sweep_often = functools.partial(_repeat, 1000, lambda: backup.sweep(h, out))
     with pytest.raises(TimeUp):
@@ -239,8 +239,8 @@ def test_a_deadline_is_heard_inside_a_sweep(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_no_time_for_a_policy_is_no_policy(monkeypatch: pytest.MonkeyPatch) -> None:
     """The bounds that hold anyway, and nothing that would be made up."""
-    monkeypatch.setattr(backup_module, "_SHORT_SECONDS", 0.0)
-    monkeypatch.setattr(backup_module, "_SECONDS_BETWEEN_LOOKS", 0.0)
+    monkeypatch.setattr(tuning, "SHORT_SECONDS", 0.0)
+    monkeypatch.setattr(tuning, "POLL_SECONDS", 0.0)
     monkeypatch.setattr("fmdp.planning.prepared.GRACE_SECONDS", 0.0)
     plan = fmdp.plan(problem("circle:14"), fmdp.Exact(max_seconds=1e-9))
     assert plan.status is Status.TIME_LIMIT

@@ -61,6 +61,7 @@ class DBNUCRL(SetLearner):
         "one Bernstein interval per cell, with total failure probability rho; or the intersection "
         "of two, each with a larger share of rho, as in the public code",
         choices=("proven", "public"),
+        unkeyed=("proven",),
     )
 
     def tables(self, agent: Agent) -> OptimisticTables:

@@ -56,6 +56,7 @@ class FRmax(OptimisticLearner):
         "what an unknown entry leads to: the best next value, or heaven, which pays the most for "
         "ever, under a discount (0.95 unless the planner has another)",
         choices=("extreme", "heaven"),
+        unkeyed=("extreme",),
     )
 
     def rule(self, structure: Structure) -> EpisodeRule:

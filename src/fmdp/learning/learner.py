@@ -365,6 +365,7 @@ class PlanningLearner(Learner):
         low=1,
         high=2**53,
         only_with=("episodes", ("fixed",)),
+        unkeyed=(None,),
     )
     ties: str = setting(
         "planner",
@@ -372,11 +373,13 @@ class PlanningLearner(Learner):
         "at random, differently in every plan), or the one with the fewest visits in the state, "
         "with remaining ties by the setting of the planner",
         choices=("planner", LEAST_TRIED),
+        unkeyed=("planner",),
     )
     rewards: str = setting(
         "learned",
         "whether the mean rewards are learned, or known from the start, as in some papers",
         choices=("learned", "known"),
+        unkeyed=("learned",),
     )
     planner: Planner | str | None = part(None, PLANNER_MEANING)
 

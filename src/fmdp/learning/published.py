@@ -41,11 +41,13 @@ class Published(PlanningLearner):
     faithful: bool = setting(
         False,
         "use the choices of the public code or the paper for all settings at their defaults",
+        unkeyed=(False,),
     )
     stopping: str = setting(
         "fixed",
         "precision of plans: 1e-3 of the reward range, range / t, or range / sqrt(t)",
         choices=("fixed", "inverse", "inverse-root"),
+        unkeyed=("fixed",),
     )
 
     def check(self) -> None:

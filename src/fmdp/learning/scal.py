@@ -69,6 +69,7 @@ class SCAL(Flat, SpanBudgeted, SetLearner):
         "constant",
         "the failure probability in the widths: rho at every step, or 1 / sqrt(t)",
         choices=("constant", "inverse-root"),
+        unkeyed=("constant",),
     )
 
     def tables(self, agent: Agent) -> OptimisticTables:

@@ -84,6 +84,7 @@ class UCRL3(Flat, SetLearner):
         "proven",
         "a confidence set, or the box of the public code, which is not one",
         choices=("proven", "public"),
+        unkeyed=("proven",),
     )
 
     def tables(self, agent: Agent) -> OptimisticTables:

@@ -23,9 +23,9 @@ from numpy.typing import NDArray
 
 from fmdp._base.memory import available_memory, describe_bytes, describe_count
 from fmdp.elimination.backup import Backup, TimeUp
-from fmdp.elimination.layout import VECTORS
 from fmdp.elimination.rounding import rounding_allowance
 from fmdp.elimination.ties import Ties
+from fmdp.elimination.tuning import VECTORS
 from fmdp.errors import TooLarge
 from fmdp.model import Structure
 from fmdp.model.spaces import encode

@@ -29,9 +29,9 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from fmdp.elimination.alignment import aligned
 from fmdp.elimination.backup import Backup, TimeUp, advance, iterate_by_sweeps
 from fmdp.elimination.kernels import Pace
-from fmdp.elimination.places import aligned
 from fmdp.elimination.rounding import rounding_allowance
 from fmdp.planning.exact.acceleration import Anderson
 from fmdp.planning.status import Progress, Status

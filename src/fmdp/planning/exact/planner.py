@@ -26,8 +26,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fmdp._base.settings import setting
+from fmdp.elimination.alignment import aligned
 from fmdp.elimination.backup import Backup, TimeUp, backup_for, check_clock
-from fmdp.elimination.places import aligned
 from fmdp.elimination.rounding import rounding_allowance
 from fmdp.elimination.ties import TIE_TOLERANCE, Ties
 from fmdp.errors import InvalidParameter
@@ -95,6 +95,7 @@ class Exact(Limited, TieBreaking, OnEngine, Planner):
         low=1,
         high=2**53,
         only_with=("criterion", ("finite",)),
+        unkeyed=(None,),
     )
     discount: float | None = discount_setting(
         None,
@@ -108,6 +109,7 @@ class Exact(Limited, TieBreaking, OnEngine, Planner):
         "or the best",
         choices=("nominal", "robust", "optimistic"),
         only_with=("criterion", ("average",)),
+        unkeyed=("nominal",),
     )
 
     def check(self) -> None:

@@ -26,9 +26,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from fmdp._base.deadlines import Look, nothing
+from fmdp.elimination.alignment import aligned
 from fmdp.elimination.backup import Backup
-from fmdp.elimination.classes import Look, nothing
-from fmdp.elimination.places import aligned
 from fmdp.elimination.rounding import rounding_allowance
 from fmdp.model import FactoredMDP
 from fmdp.model.spaces import count

@@ -12,13 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fmdp.errors import InvalidParameter
-from fmdp.reports import statistics
-from fmdp.reports.statistics import (
-    holm,
-    signed_rank,
-    smallest_p_value,
-    summarise,
-)
+from fmdp.experiments import statistics
+from fmdp.experiments.statistics import holm, signed_rank, smallest_p_value, summarise
 
 
 def test_summary_of_numbers_counted_by_hand() -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fmdp.simulation.luck import Luck
+from fmdp.simulation.uniforms import UniformBlocks
 
 
 class Own(np.random.Generator):
@@ -46,7 +46,7 @@ def test_blocks_are_what_the_generator_gives(
     ours, theirs = kind(seed), kind(seed)
     for generator in (ours, theirs):
         generator.integers(2**32, dtype=np.uint32)  # half a number that waits in its state
-    luck = Luck(ours, width, columns, rows)
+    luck = UniformBlocks(ours, width, columns, rows)
     for _ in range(3):
         assert np.array_equal(luck.block(), theirs.random((rows, width))[:, columns])
         assert same_state(ours, theirs)
@@ -54,7 +54,7 @@ def test_blocks_are_what_the_generator_gives(
 
 def test_others_may_draw_in_between_and_set_the_generator_anew() -> None:
     ours, theirs = (np.random.Generator(np.random.PCG64(3)) for _ in range(2))
-    luck = Luck(ours, 5, [0, 4], 7)
+    luck = UniformBlocks(ours, 5, [0, 4], 7)
     for _ in range(3):
         assert np.array_equal(luck.block(), theirs.random((7, 5))[:, [0, 4]])
         assert ours.normal() == theirs.normal()
@@ -72,5 +72,5 @@ def test_carries(place: int) -> None:
         state: Any = generator.bit_generator.state
         state["state"]["state"] = place
         generator.bit_generator.state = state
-    assert np.array_equal(Luck(ours, 3, [0, 1, 2], 50).block(), theirs.random((50, 3)))
+    assert np.array_equal(UniformBlocks(ours, 3, [0, 1, 2], 50).block(), theirs.random((50, 3)))
     assert same_state(ours, theirs)

@@ -1,12 +1,12 @@
-"""How the file of a store is made, opened, locked and left: whatever is wrong with it is one line.
+"""Creating, opening, locking and closing the SQLite file of a store; every problem is one line.
 
-A store at rest is one plain file. While it is written its journal is a write-ahead log (the files
--wal and -shm beside it), so that reports read meanwhile; the writer that closes it last folds the
-log in. After a kill the log stays, and holds runs: a reader reads it, and where nothing can be
-written beside the store, it reads a private copy of both. A log is never ignored.
+A closed store is one plain file. While it is written, its journal is a write-ahead log (the files
+-wal and -shm beside it), so that reports can read at the same time; the last writer folds the log
+in. After a kill the log stays and holds runs. A reader reads it too, and where nothing can be
+written beside the store it reads a private copy of both files. A log is never ignored.
 
-Another process may hold a lock on the file. That is waited for, said when the wait begins, for at
-most `WAIT_SECONDS`; it is never called damage.
+A lock held by another process is waited for up to `WAIT_SECONDS`, with a notice, and is never
+reported as damage.
 """
 
 from __future__ import annotations
@@ -31,29 +31,30 @@ from fmdp.experiments import schema
 from fmdp.experiments.schema import APPLICATION_ID, SCHEMA_VERSION
 
 WAIT_SECONDS = 20.0
-"""How long a lock of another process is waited for."""
-_UNSAID_SECONDS = 0.5
-"""Locks are usually held for milliseconds; a shorter wait is not worth a line."""
+"""Longest wait for a lock of another process."""
+_SILENT_SECONDS = 0.5
+"""Locks are usually held for milliseconds; shorter waits give no notice."""
 _ATTEMPTS_TO_COPY = 5
 _ONE_THREAD_ONLY = sqlite3.threadsafety < 3
-"""Results that nobody closed are closed by the collector, in whichever thread it happens to run;
-where SQLite guards its connections itself, as nearly everywhere, any thread may use them."""
+"""Results that were not closed are closed by the garbage collector, in any thread. SQLite allows
+this where it serialises its connections, which nearly every build does."""
 
-Say = Callable[[str], None]
+Notify = Callable[[str], None]
+"""Called with one line for the user."""
 T = TypeVar("T")
 
 
 def warn(line: str) -> None:
-    """What is said where nobody else listens."""
+    """Issue a warning; the default `Notify`."""
     warnings.warn(line, stacklevel=2)
 
 
-class Patience:
-    """Does something with the file again and again while another process holds a lock on it."""
+class RetryWhileLocked:
+    """Repeats an action while another process holds a lock on the file."""
 
-    def __init__(self, path: Path, say: Say) -> None:
+    def __init__(self, path: Path, notify: Notify) -> None:
         self.path = path
-        self.say = say
+        self.notify = notify
 
     def __call__(self, action: Callable[[], T]) -> T:
         until: float | None = None
@@ -65,7 +66,7 @@ class Patience:
                     raise
                 if until is None:
                     until = time.monotonic() + WAIT_SECONDS
-                    self.say(
+                    self.notify(
                         f"{self.path}: is locked by another process; waiting, for at most "
                         f"{WAIT_SECONDS:.0f} s"
                     )
@@ -79,18 +80,18 @@ def is_locked(error: sqlite3.Error) -> bool:
 
 
 def _code(error: sqlite3.Error) -> int:
-    """The primary code; 0 for an error of the module sqlite3 itself."""
+    """Return SQLite's primary error code, or 0 for an error of the Python module itself."""
     return (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
 
 
 SQLITE_ERRORS = (sqlite3.Error, UnicodeDecodeError)
-"""What asking SQLite can raise: what it says of a damaged schema may be no text."""
+"""Errors of a query; the schema of a damaged file may not decode as text."""
 
 
-def problem(
+def file_problem(
     path: Path, error: sqlite3.Error | UnicodeDecodeError, doing: str = "read"
 ) -> FileProblem:
-    """One line for what SQLite says; only what is damage is called so."""
+    """Return the one-line error for an SQLite error; only corruption is called damage."""
     if isinstance(error, UnicodeDecodeError):
         return FileProblem(f"{path}: is damaged or half-written: its schema is no text")
     code = _code(error)
@@ -109,10 +110,10 @@ def problem(
 # ---- opening ---------------------------------------------------------------------------------
 
 
-def refuse_foreign(path: Path) -> None:
-    """One line for whatever is not a store, before SQLite touches it."""
+def require_store(path: Path) -> None:
+    """Raise FileProblem if the file is not a store, before SQLite touches it."""
     try:
-        # Opening a pipe would wait for somebody to write into it.
+        # Opening a pipe would block.
         if not stat.S_ISREG(path.stat().st_mode):
             what = "a directory" if path.is_dir() else "not a regular file"
             raise FileProblem(f"{path}: is {what}; must be a store of fmdp")
@@ -134,34 +135,38 @@ def refuse_foreign(path: Path) -> None:
         raise FileProblem(f"{path}: is a SQLite file, but not a store of fmdp")
 
 
-def connect(path: Path, read_only: bool, patience: Patience) -> sqlite3.Connection:
-    """A connection to a sound store of this version: as it is, migrated, or a migrated copy."""
-    connection = _reader(path, patience) if read_only else _connection(path, "mode=rw")
+def connect(path: Path, read_only: bool, retry: RetryWhileLocked) -> sqlite3.Connection:
+    """Return a connection to a sound store of this version.
+
+    An older store is migrated in place if it is opened for writing, else as a copy in memory.
+    """
+    connection = _reader(path, retry) if read_only else _connection(path, "mode=rw")
     try:
-        damage = patience(lambda: _damage(connection))
-        if damage is not None:
-            raise FileProblem(f"{path}: is damaged or half-written: {damage}")
+        error_text = retry(lambda: _integrity_error(connection))
+        if error_text is not None:
+            raise FileProblem(f"{path}: is damaged or half-written: {error_text}")
         version = schema.version_of(connection)
-        if version is None or version > SCHEMA_VERSION or version < min(schema.MIGRATIONS):
+        if version is None or not min(schema.MIGRATIONS) <= version <= SCHEMA_VERSION:
             raise FileProblem(
                 f"{path}: has schema version {'none' if version is None else version}; "
-                f"this fmdp reads versions up to {SCHEMA_VERSION}"
+                f"this fmdp reads versions {min(schema.MIGRATIONS)} to {SCHEMA_VERSION}"
             )
         if version < SCHEMA_VERSION:
-            connection = _migrated(connection, path, read_only, patience)
-        different = schema.flaw(connection)
-        if different is not None:
-            raise FileProblem(f"{path}: is damaged: {different}")
+            connection = _migrated(connection, path, read_only, retry)
+        difference = schema.flaw(connection)
+        if difference is not None:
+            raise FileProblem(f"{path}: is damaged: {difference}")
         connection.execute("PRAGMA foreign_keys = ON")
-        # A run is worth minutes: it is on the disk before it counts as stored.
+        # A run takes minutes to make: it is on disk before it counts as stored.
         connection.execute("PRAGMA synchronous = FULL")
         if not read_only:
-            # Where the file system has no write-ahead log, SQLite goes on without one.
-            patience(lambda: connection.execute("PRAGMA journal_mode = WAL").fetchone())
+            # SQLite continues without a write-ahead log where the file system has none.
+            retry(lambda: connection.execute("PRAGMA journal_mode = WAL").fetchone())
+            retry(lambda: schema.remove_triggers(connection))
     except BaseException as error:
         connection.close()
         if isinstance(error, SQLITE_ERRORS):
-            raise problem(path, error) from None
+            raise file_problem(path, error) from None
         raise
     return connection
 
@@ -170,17 +175,17 @@ def _connection(path: Path, how: str) -> sqlite3.Connection:
     connection = sqlite3.connect(
         f"{path.absolute().as_uri()}?{how}",
         uri=True,
-        timeout=_UNSAID_SECONDS,
+        timeout=_SILENT_SECONDS,
         isolation_level=None,
         check_same_thread=_ONE_THREAD_ONLY,
     )
-    # Bytes that are no text any more are damage, which is told of the run, not of the query.
+    # Undecodable bytes must not fail the query: the digest reports which run is damaged.
     connection.text_factory = lambda data: data.decode("utf-8", "surrogateescape")
     return connection
 
 
 class _Copy(sqlite3.Connection):
-    """A connection to a private copy, which goes with it."""
+    """A connection to a private copy, which is deleted when it is closed."""
 
     folder: tempfile.TemporaryDirectory[str]
 
@@ -189,19 +194,19 @@ class _Copy(sqlite3.Connection):
         self.folder.cleanup()
 
 
-def _reader(path: Path, patience: Patience) -> sqlite3.Connection:
-    """A connection that sees all that was committed, the write-ahead log included.
+def _reader(path: Path, retry: RetryWhileLocked) -> sqlite3.Connection:
+    """Return a connection that sees everything committed, including the write-ahead log.
 
-    A log needs a file of shared memory beside it, also for reading. A reader that may write there
-    opens the file as a writer would, so that the last to close it folds the log in and takes both
-    files away; `query_only` keeps it a reader.
+    Reading a log needs a shared-memory file beside it. A reader that may write there opens the file
+    as a writer would, so that the last process to close it folds the log in and removes both files;
+    `query_only` prevents changes.
     """
     refused: sqlite3.Error | None = None
     for how in ("mode=rw", "mode=ro"):
         connection = _connection(path, how)
         try:
             connection.execute("PRAGMA query_only = ON")
-            patience(lambda c=connection: c.execute("SELECT 1 FROM sqlite_master").fetchone())  # type: ignore[misc]
+            retry(lambda c=connection: c.execute("SELECT 1 FROM sqlite_master").fetchone())  # type: ignore[misc]
             return connection
         except sqlite3.Error as error:
             connection.close()
@@ -211,7 +216,7 @@ def _reader(path: Path, patience: Patience) -> sqlite3.Connection:
     assert refused is not None
     log = path.with_name(f"{path.name}-wal")
     if _size(log) == 0 and _size(path.with_name(f"{path.name}-journal")) == 0:
-        # Nothing is waiting beside the file: it is all there is.
+        # No log: the file is complete.
         return _connection(path, "mode=ro&immutable=1")
     return _copied(path, log)
 
@@ -229,11 +234,11 @@ def _copied(path: Path, log: Path) -> sqlite3.Connection:
     folder = tempfile.TemporaryDirectory(prefix="fmdp-", ignore_cleanup_errors=True)
     try:
         for _ in range(_ATTEMPTS_TO_COPY):
-            before = [_seen(one) for one in (path, log)]
-            for one in (path, log):
-                if one.exists():
-                    shutil.copyfile(one, Path(folder.name) / one.name)
-            if before == [_seen(one) for one in (path, log)]:
+            before = [_state(file) for file in (path, log)]
+            for file in (path, log):
+                if file.exists():
+                    shutil.copyfile(file, Path(folder.name) / file.name)
+            if before == [_state(file) for file in (path, log)]:
                 break
         else:
             raise FileProblem(
@@ -259,36 +264,41 @@ def _copied(path: Path, log: Path) -> sqlite3.Connection:
     return connection
 
 
-def _seen(path: Path) -> tuple[int, int] | None:
+def _state(path: Path) -> tuple[int, int] | None:
+    """Return size and modification time, to detect a write during a copy."""
     try:
-        found = path.stat()
+        status = path.stat()
     except FileNotFoundError:
         return None
-    return found.st_size, found.st_mtime_ns
+    return status.st_size, status.st_mtime_ns
 
 
-_OF_CONTENT = re.compile(
+_ERROR_IN_A_VALUE = re.compile(
     r"(NULL value|CHECK constraint failed|\S+ value) in "
     r"(runs|measures|curves|recordings|run_code|run_sources)\b"
 )
 
 
-def _damage(connection: sqlite3.Connection) -> str | None:
-    """What is wrong with the file as such. A value that may not be where it is belongs to a run,
-    and is found by its digest."""
-    found = connection.execute("PRAGMA integrity_check(100000)").fetchall()
-    told = (str(line) for (line,) in found)
-    return next((line for line in told if line != "ok" and not _OF_CONTENT.match(line)), None)
+def _integrity_error(connection: sqlite3.Connection) -> str | None:
+    """Return the first error in the file's structure, or None.
+
+    Invalid values belong to single runs and are found by their digests.
+    """
+    rows = connection.execute("PRAGMA integrity_check(100000)").fetchall()
+    lines = (str(line) for (line,) in rows)
+    return next(
+        (line for line in lines if line != "ok" and not _ERROR_IN_A_VALUE.match(line)), None
+    )
 
 
 def _migrated(
-    connection: sqlite3.Connection, path: Path, read_only: bool, patience: Patience
+    connection: sqlite3.Connection, path: Path, read_only: bool, retry: RetryWhileLocked
 ) -> sqlite3.Connection:
     try:
         if not read_only:
-            # A sweep of an older fmdp that is under way would find its tables gone.
-            with only_writer(path):
-                patience(lambda: schema.migrate(connection))
+            # A running sweep of an older fmdp must not lose its tables.
+            with writer_lock(path):
+                retry(lambda: schema.migrate(connection))
             return connection
         copy = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=_ONE_THREAD_ONLY)
         copy.text_factory = connection.text_factory
@@ -299,14 +309,14 @@ def _migrated(
         return copy
     except sqlite3.Error as error:
         if is_locked(error):
-            raise problem(path, error) from None
+            raise file_problem(path, error) from None
         raise FileProblem(
             f"{path}: cannot be brought to schema version {SCHEMA_VERSION}: {error}"
         ) from None
 
 
 def close(connection: sqlite3.Connection, *, read_only: bool) -> None:
-    """Leave one plain file behind, if nobody else has it open."""
+    """Close the connection; the last writer leaves one plain file."""
     if not read_only:
         with contextlib.suppress(sqlite3.Error):
             connection.execute("PRAGMA busy_timeout = 0")
@@ -314,13 +324,15 @@ def close(connection: sqlite3.Connection, *, read_only: bool) -> None:
     connection.close()
 
 
-# ---- making and locking ----------------------------------------------------------------------
+# ---- creating and locking --------------------------------------------------------------------
 
 
 @contextlib.contextmanager
-def only_writer(path: Path) -> Iterator[None]:
-    """An exclusive transaction on an empty database beside the store: it needs no code for each
-    system and does not keep readers out of the store itself."""
+def writer_lock(path: Path) -> Iterator[None]:
+    """Hold the lock of the one writer: an exclusive transaction on an empty database beside it.
+
+    This needs no code for each system and does not block readers of the store.
+    """
     beside = path.with_suffix(".lock")
     if beside.exists() and not beside.is_file():
         what = "a directory" if beside.is_dir() else "not a regular file"
@@ -331,7 +343,7 @@ def only_writer(path: Path) -> Iterator[None]:
     try:
         try:
             lock = sqlite3.connect(beside, timeout=0.0, isolation_level=None)
-            lock.execute("PRAGMA journal_mode = MEMORY")  # no file for a kill to leave
+            lock.execute("PRAGMA journal_mode = MEMORY")  # a kill leaves no journal file
             lock.execute("BEGIN EXCLUSIVE")
         except sqlite3.Error as error:
             if is_locked(error):
@@ -349,8 +361,8 @@ def only_writer(path: Path) -> Iterator[None]:
             lock.close()
 
 
-def make(path: Path) -> None:
-    """Make the store under another name and move it into place: it is never there half-made."""
+def create(path: Path) -> None:
+    """Create an empty store under a temporary name and move it into place."""
     unfinished = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -358,7 +370,7 @@ def make(path: Path) -> None:
             schema.create(connection, {"format": "fmdp-runs", "made_by": f"fmdp {__version__}"})
         _move_into_place(unfinished, path)
     except (OSError, sqlite3.Error) as error:
-        if not path.exists():  # another process has been faster, and may have cleaned up here
+        if not path.exists():  # another process was faster, and may have cleaned up here
             raise FileProblem(f"{path}: cannot be made: {error}") from None
     finally:
         with contextlib.suppress(OSError):
@@ -366,8 +378,8 @@ def make(path: Path) -> None:
 
 
 def _move_into_place(unfinished: Path, path: Path) -> None:
-    # A link refuses to replace a store that another process has made in the meantime; not every
-    # file system has links.
+    # A link does not replace a store that another process has created; not every file system has
+    # links.
     try:
         os.link(unfinished, path)
     except FileExistsError:
@@ -377,11 +389,11 @@ def _move_into_place(unfinished: Path, path: Path) -> None:
             unfinished.replace(path)
 
 
-def clean_up(path: Path) -> None:
-    """Remove what a kill while a store was made has left; only the one writer may."""
-    for left in path.parent.glob(f".{path.name}.*.tmp"):
+def remove_leftovers(path: Path) -> None:
+    """Remove unfinished stores that killed processes left; only the one writer may call this."""
+    for leftover in path.parent.glob(f".{path.name}.*.tmp"):
         with contextlib.suppress(OSError):
-            _remove(left)
+            _remove(leftover)
 
 
 def _remove(unfinished: Path) -> None:

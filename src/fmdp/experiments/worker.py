@@ -1,9 +1,8 @@
-"""One run: what a worker does with a task, and what it hands back.
+"""The work of a worker: make one run from a task, and return it for the store.
 
-A `MadeRun` has only what the store keeps. A run that fails hands back its error; only the death
-of the worker itself is seen from outside. A run does not depend on who makes it, nor on the runs
-that the same worker made before: what is kept between them is the reference of a model (its
-optimal gain and gaps), which is a function of the model.
+A failed run returns its error; only the death of a worker is noticed from outside. A run depends
+neither on the worker nor on earlier runs of the same worker. Only the reference of a model (optimal
+gain and gaps), a function of the model, is cached between runs.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from numpy.typing import NDArray
 from fmdp import __version__
 from fmdp.errors import FmdpError
 from fmdp.experiments import RESULTS_VERSION
-from fmdp.experiments.executors import let_go
+from fmdp.experiments.executors import is_cancelled
 from fmdp.experiments.measures import checked, curves_of, measured
 from fmdp.experiments.spec import PlannedRun, resolved_learner
 from fmdp.experiments.store import Curve, Recording, StoredRun
@@ -36,14 +35,14 @@ from fmdp.simulation.run import Run
 from fmdp.simulation.trajectory import Trajectory
 
 FRAMES = 200
-"""Evenly spaced frames of a recording, beside the checkpoints of the curve."""
+"""Evenly spaced frames of a recording, in addition to the checkpoints of the curve."""
 LONGEST_ERROR = 100_000
-"""Characters of an error that the store keeps."""
+"""Most characters of an error that the store keeps."""
 
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """A run as it travels to a worker."""
+    """A run as it is sent to a worker."""
 
     key: str
     problem: str
@@ -73,15 +72,15 @@ class Task:
 
 @dataclass(frozen=True, eq=False)
 class MadeRun:
-    """What the store gets of a run, done or failed."""
+    """A run for the store, done or failed."""
 
     run: StoredRun
     curve: Curve | None = None
     recording: Recording | None = None
 
 
-def work(task: Task) -> MadeRun:
-    """Make the run. Never raises for what goes wrong in it, an interruption apart."""
+def run_task(task: Task) -> MadeRun:
+    """Make the run. Errors are returned as a failed run; only an interruption is raised."""
     started = time.perf_counter()
     try:
         if (task.results_version, task.fmdp_version) != (RESULTS_VERSION, __version__):
@@ -97,20 +96,21 @@ def work(task: Task) -> MadeRun:
 
 
 def failed(task: Task, error: str, seconds: float) -> MadeRun:
-    # Whatever an error says can be stored: half characters are spelled out, and its end, where
-    # it says what happened, is kept.
-    told = error.encode("utf-8", "backslashreplace").decode("utf-8").replace("\0", "\\0")
-    if len(told) > LONGEST_ERROR:
-        told = f"... {told[-LONGEST_ERROR:]}"
-    return MadeRun(_row(task, status="failed", seconds=seconds, error=told))
+    # Escape what the store cannot hold, and keep the end, which states the cause.
+    text = error.encode("utf-8", "backslashreplace").decode("utf-8").replace("\0", "\\0")
+    if len(text) > LONGEST_ERROR:
+        text = f"... {text[-LONGEST_ERROR:]}"
+    return MadeRun(_row(task, status="failed", seconds=seconds, error=text))
 
 
 def _make(task: Task) -> MadeRun:
     reference = _reference(task.model)
     agent = task.learner.start(task.model)
-    found = resolved_learner(agent)
-    if any(task.resolved.get(name) != value for name, value in found.items()):
-        raise FmdpError(f"the worker resolves the learner to {found}, the sweep to {task.resolved}")
+    resolved = resolved_learner(agent)
+    if any(task.resolved.get(name) != value for name, value in resolved.items()):
+        raise FmdpError(
+            f"the worker resolves the learner to {resolved}, the sweep to {task.resolved}"
+        )
     run = simulate(
         task.model,
         agent,
@@ -118,32 +118,32 @@ def _make(task: Task) -> MadeRun:
         task.seed,
         record=task.record,
         reference=reference,
-        progress=_end_if_let_go,
+        progress=_stop_if_cancelled,
     )
     if run.interrupted:
-        raise KeyboardInterrupt  # it ends the sweep; the run has neither failed nor been done
-    # Checked here as well as in the store: it is this run that fails, with its own error.
+        raise KeyboardInterrupt  # it ends the sweep; the run is neither done nor failed
+    # Checked here as well as in the store, so that this run fails and not the sweep.
     measures = checked(measured(run), done=True)
     row = _row(task, status="done", seconds=run.seconds, measures=measures)
-    kept = None if run.trajectory is None else recording_of(run.trajectory)
-    return MadeRun(row, curve_of(run), kept)
+    recording = None if run.trajectory is None else recording_of(run.trajectory)
+    return MadeRun(row, curve_of(run), recording)
 
 
-def _end_if_let_go(news: object) -> None:
-    if let_go():
-        raise KeyboardInterrupt  # the simulation takes it as Ctrl-C
+def _stop_if_cancelled(progress: object) -> None:
+    if is_cancelled():
+        raise KeyboardInterrupt  # the simulation handles it like Ctrl-C
 
 
 def curve_of(run: Run) -> Curve:
-    """All curves of a run; they share their checkpoints."""
-    points = curves_of(run)
-    t = [t for t, _ in run.curve]
-    for name, own in points.items():
-        if [t for t, _ in own] != t:
+    """Return all curves of a run, which must share their checkpoints."""
+    curves = curves_of(run)
+    times = [t for t, _ in run.curve]
+    for name, points in curves.items():
+        if [t for t, _ in points] != times:
             raise FmdpError(f"the curve of '{name}' has checkpoints of its own")
     return Curve(
-        np.array(t, dtype=np.int64),
-        {name: np.array([v for _, v in own], dtype=np.float64) for name, own in points.items()},
+        np.array(times, dtype=np.int64),
+        {name: np.array([v for _, v in p], dtype=np.float64) for name, p in curves.items()},
     )
 
 
@@ -176,7 +176,7 @@ def _reference(model: FactoredMDP) -> Reference:
 
 @cache
 def machine() -> str:
-    """What a time depends on, without naming the host: reports are made to be shown."""
+    """Return what times depend on; without the host name, since reports are published."""
     from importlib.metadata import version
 
     cores = os.cpu_count()
@@ -191,7 +191,7 @@ def now() -> str:
 
 
 def recording_of(trajectory: Trajectory) -> Recording:
-    """The trajectory with frames of what was known by then."""
+    """Return the trajectory with frames of the knowledge at each time."""
     steps = len(trajectory)
     evenly = np.linspace(0, steps, FRAMES + 1).round().astype(np.int64)
     times = np.union1d(evenly, np.array(checkpoints(steps), dtype=np.int64))
@@ -203,26 +203,26 @@ def recording_of(trajectory: Trajectory) -> Recording:
 def knowledge(
     structure: Structure, states: NDArray[Any], actions: NDArray[Any], times: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """[K, m] each: rows of factor i visited by time t, and the mean of 1/sqrt(max(1, visits)).
+    """Return [K, m] visited rows of factor i by time t, and [K, m] means of 1/sqrt(max(1, visits)).
 
-    Rows that are known to be alike are one row, visited wherever one of them is.
+    Rows that are known to be alike count as one.
     """
     visited = np.zeros((len(times), structure.m), dtype=np.int64)
     uncertainty = np.ones((len(times), structure.m))
     steps = np.concatenate([states, actions], axis=1).astype(np.int64)
     classes = [structure.transition_classes_of(i) for i in range(structure.m)]
-    told = [np.unique(own) for own in classes]
-    found = []
-    for own, scope in zip(classes, structure.transition_scopes, strict=True):
+    distinct = [np.unique(of_factor) for of_factor in classes]
+    visited_classes = []
+    for of_factor, scope in zip(classes, structure.transition_scopes, strict=True):
         weights = np.array(strides(structure.scope_sizes(scope)), dtype=np.int64)
-        found.append(own[steps[:, list(scope)] @ weights])
+        visited_classes.append(of_factor[steps[:, list(scope)] @ weights])
     visits = np.zeros(structure.n_transition_classes, dtype=np.int64)
     before = 0
     for frame, t in enumerate(times.tolist()):
-        for seen in found:
+        for seen in visited_classes:
             visits += np.bincount(seen[before:t], minlength=len(visits))
         before = t
-        for i, own in enumerate(told):
-            visited[frame, i] = np.count_nonzero(visits[own])
-            uncertainty[frame, i] = (1.0 / np.sqrt(np.maximum(visits[own], 1))).mean()
+        for i, rows in enumerate(distinct):
+            visited[frame, i] = np.count_nonzero(visits[rows])
+            uncertainty[frame, i] = (1.0 / np.sqrt(np.maximum(visits[rows], 1))).mean()
     return visited, uncertainty

@@ -6,7 +6,7 @@ import dataclasses
 
 import numpy as np
 
-from fmdp.experiments.work import knowledge
+from fmdp.experiments.worker import knowledge
 from fmdp.model import Alike, Structure
 
 # Two variables of two values, one action of two values; each depends on itself and the action.

@@ -1,7 +1,7 @@
-"""Which joint actions a factor can tell apart, by structure or by the numbers in its table.
+"""Classes of joint actions that a factor cannot distinguish, by structure or by table entries.
 
-Actions that are alike for all factors of a step share that step (program.py); how many can share
-decides the price of a layout (layout.py).  Only arrays of [factors, joint actions] are made here.
+Actions of one class for all factors of a step share that step (program.py). The number of classes
+decides the price of a layout (layout.py). Only arrays of [factors, joint actions] are allocated.
 """
 
 from __future__ import annotations
@@ -14,55 +14,45 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fmdp._base.deadlines import Look, nothing
 from fmdp.elimination.forbidden import enumerated
+from fmdp.elimination.tuning import LOOP_ROWS
 from fmdp.model import Structure
 from fmdp.model.spaces import count, strides
 
 Index = NDArray[np.int64]
 Step = tuple[tuple[int, ...], tuple[int, ...]]
-"""The transition and the reward factors of one group."""
-Look = Callable[[], object]
-"""A look at the clock, now and then in long preparations; it raises where time is up."""
-
-
-def nothing() -> None:
-    """Looks at no clock."""
-
-
-_FEW = 256
-"""Rows up to which a loop is faster than sorting."""
+"""The transition factors and the reward factors of one group."""
 
 
 class FlatTables(NamedTuple):
-    """The tables of a model, all factors end to end (`Structure.transition_starts` and so on)."""
+    """The tables of a model, all factors end to end (see `Structure.transition_starts`)."""
 
     transitions: NDArray[np.float64]
     free: NDArray[np.float64]
     """Free masses; empty if there are none."""
     rewards: NDArray[np.float64]
     upper: NDArray[np.float64] = np.zeros(0)
-    """Upper ends of the rows, laid out as `transitions`; empty if there are none."""
+    """Upper ends of the rows, in the layout of `transitions`; empty if there are none."""
 
 
 @dataclass(frozen=True, eq=False)
 class ActionClasses:
-    """Which joint actions a factor can tell apart: a class number for every joint action.
+    """A class number per factor and joint action; actions of one class are alike for the factor.
 
     By structure, two actions are alike for a factor if they agree on the action variables of its
-    scope, or if the rows that they read are known to be alike in every state.  By tables, they are
-    alike if the numbers of the factor are the same, which is often so in hand-made models
-    (restarting machine 3 is nothing to machine 7) and hardly ever in learned ones, unless it is
-    known.  Only arrays of [factors, joint actions] are made.  The joint actions are those that no
-    constraint on actions alone forbids.
+    scope, or if the structure declares the rows that they read to be alike in every state. By
+    tables, they are alike if the factor's numbers are equal. That is common in hand-made models
+    (restarting machine 3 does not affect machine 7) and rare in learned ones. Only joint actions
+    that no constraint on actions alone forbids are numbered.
     """
 
     transitions: Index  # [m, A]
     rewards: Index  # [l, A]
     actions: Index
-    """[A, action variables]: the joint actions, in C order."""
-    # Layouts that are compared have most of their groups in common, and what groups have done
-    # together after a few of them; so has a step with another that differs in factors to which all
-    # actions are alike.
+    """[A, action variables]: the joint actions in C order."""
+    # Candidate layouts share most of their groups, so numberings are cached by the factors that
+    # distinguish any actions.
     _known: dict[Step, tuple[Index, Index]] = field(default_factory=dict, repr=False)
 
     def __eq__(self, other: object) -> bool:
@@ -77,46 +67,46 @@ class ActionClasses:
         return hash((self.transitions.tobytes(), self.rewards.tobytes()))
 
     def taken(self, which: NDArray[Any]) -> ActionClasses:
-        """Those of some of the joint actions."""
+        """Return the classes of a subset of the joint actions."""
         return ActionClasses(
             self.transitions[:, which], self.rewards[:, which], self.actions[which]
         )
 
     def of_group(self, step: Step) -> tuple[Index, Index]:
-        """Class of every joint action in a step, and the first joint action of each class."""
-        return self._of(self._telling(step))
+        """Return the class of every joint action in a step, and the first joint action of each."""
+        return self._of(self._distinguishing(step))
 
     def of_beginnings(self, steps: Sequence[Step]) -> tuple[int, ...]:
-        """How many classes the first step tells apart, the first two together, and so on."""
+        """Return how many classes the first step has, the first two steps together, and so on."""
         counts = []
         before: Step = ((), ())
         for step in steps:
-            own = self._telling(step)
-            alone, _ = self._of(own)
-            after = (before[0] + own[0], tuple(sorted(before[1] + own[1])))
+            factors = self._distinguishing(step)
+            alone, _ = self._of(factors)
+            after = (before[0] + factors[0], tuple(sorted(before[1] + factors[1])))
             if after not in self._known:
                 self._known[after] = self._numbered([self._known[before][0], alone])
             counts.append(len(self._known[after][1]))
             before = after
         return tuple(counts)
 
-    def _of(self, told: Step) -> tuple[Index, Index]:
-        if told not in self._known:
-            members, rewards = told
+    def _of(self, factors: Step) -> tuple[Index, Index]:
+        if factors not in self._known:
+            members, rewards = factors
             columns = [self.transitions[i] for i in members] + [self.rewards[f] for f in rewards]
-            self._known[told] = self._numbered(columns)
-        return self._known[told]
+            self._known[factors] = self._numbered(columns)
+        return self._known[factors]
 
-    def _telling(self, step: Step) -> Step:
-        """The factors of a step to which not all actions are alike."""
+    def _distinguishing(self, step: Step) -> Step:
+        """Return the factors of a step for which not all actions are alike."""
         transitions, rewards = self._differing
         members, paying = step
         return tuple(i for i in members if transitions[i]), tuple(f for f in paying if rewards[f])
 
     @cached_property
     def _differing(self) -> tuple[list[bool], list[bool]]:
-        of = (self.transitions, self.rewards)
-        first, second = ((own != own[:, :1]).any(axis=1).tolist() for own in of)
+        tables = (self.transitions, self.rewards)
+        first, second = ((classes != classes[:, :1]).any(axis=1).tolist() for classes in tables)
         return first, second
 
     def _numbered(self, columns: list[Index]) -> tuple[Index, Index]:
@@ -126,28 +116,29 @@ class ActionClasses:
 
 
 def number_rows(rows: NDArray[Any]) -> tuple[Index, Index]:
-    """Equal rows get equal numbers, in order of first appearance; and where each first appears."""
-    if len(rows) <= _FEW and rows.dtype.kind == "i":
+    """Number equal rows alike, by first appearance; return the numbers and the first indices."""
+    if len(rows) <= LOOP_ROWS and rows.dtype.kind == "i":
         seen: dict[tuple[int, ...], int] = {}
-        numbers: list[int] = []
+        listed: list[int] = []
         firsts: list[int] = []
-        for at, row in enumerate(map(tuple, rows.tolist())):
-            numbers.append(seen.setdefault(row, len(firsts)))
-            if numbers[-1] == len(firsts):
-                firsts.append(at)
-        return np.array(numbers, dtype=np.int64), np.array(firsts, dtype=np.int64)
-    keys = np.ascontiguousarray(rows) + 0  # + 0 makes one of the two zeros
+        for index, row in enumerate(map(tuple, rows.tolist())):
+            listed.append(seen.setdefault(row, len(firsts)))
+            if listed[-1] == len(firsts):
+                firsts.append(index)
+        return np.array(listed, dtype=np.int64), np.array(firsts, dtype=np.int64)
+    keys = np.ascontiguousarray(rows) + 0  # + 0 turns -0.0 into 0.0
     if keys.dtype.kind != "i":
-        return _number(keys.view(np.dtype((np.void, keys.dtype.itemsize * keys.shape[1])))[:, 0])
-    # Numbers of classes, each below the number of rows or joint actions: two columns make one key.
-    found, first = _number(keys[:, 0])
+        row_type = np.dtype((np.void, keys.dtype.itemsize * keys.shape[1]))
+        return _number_keys(keys.view(row_type)[:, 0])
+    # Class numbers are below the number of rows or joint actions, so two columns make one key.
+    numbers, first = _number_keys(keys[:, 0])
     for column in keys.T[1:]:
-        found, first = _number(found * (column.max() + 1) + column)
-    return found, first
+        numbers, first = _number_keys(numbers * (column.max() + 1) + column)
+    return numbers, first
 
 
-def _number(keys: NDArray[Any]) -> tuple[Index, Index]:
-    """`number_rows` of one column; sorted, for a million joint actions are too many for a loop."""
+def _number_keys(keys: NDArray[Any]) -> tuple[Index, Index]:
+    """Number one column as `number_rows` does, by sorting."""
     _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
     order = np.argsort(first)
     number = np.empty(len(order), dtype=np.int64)
@@ -156,27 +147,27 @@ def _number(keys: NDArray[Any]) -> tuple[Index, Index]:
 
 
 def number_slices(table: NDArray[Any]) -> tuple[Index, Index]:
-    """The same of the slices table[:, c, :], numbered by c."""
+    """Number the slices table[:, c, :] by c, as `number_rows` does rows."""
     return number_rows(table.transpose(1, 0, 2).reshape(table.shape[1], -1))
 
 
 def action_classes(
     structure: Structure, tables: FlatTables | None = None, look: Look = nothing
 ) -> ActionClasses:
-    """Classes by structure, or by the numbers in the tables."""
+    """Return the classes by structure, or by the entries of the tables."""
     m = structure.m
     joint_actions = enumerated(structure)
 
     def classes(scope: Sequence[int], numbers: Callable[[], NDArray[Any]]) -> Index:
         look()
-        told = [v - m for v in scope if v >= m]
-        told_sizes = [structure.action_sizes[v] for v in told]
-        projection: Index = joint_actions[:, told] @ np.array(strides(told_sizes), dtype=np.int64)
-        if not told or (tables is None and structure.alike is None):
+        variables = [v - m for v in scope if v >= m]
+        sizes = [structure.action_sizes[v] for v in variables]
+        projection: Index = joint_actions[:, variables] @ np.array(strides(sizes), dtype=np.int64)
+        if not variables or (tables is None and structure.alike is None):
             return projection
         # A scope is sorted, states before actions: [states, actions, numbers of a row].
         states = count(structure.scope_sizes([v for v in scope if v < m]))
-        alike, _ = number_slices(numbers().reshape(states, count(told_sizes), -1))
+        alike, _ = number_slices(numbers().reshape(states, count(sizes), -1))
         result: Index = alike[projection]
         return result
 
