@@ -29,8 +29,8 @@ from fmdp.errors import TooLarge
 from fmdp.measures.reachability import OPERATIONS, Graph, is_communicating, without_rewards
 from fmdp.model import FactoredMDP
 from fmdp.model.spaces import decode
-from fmdp.planning.tabular.chains import hitting_times, policy_matrix, sparse_hitting_times
-from fmdp.planning.tabular.flat import flat_of
+from fmdp.planning.tabular.chains import hitting_times, sparse_hitting_times
+from fmdp.planning.tabular.model import policy_matrix, sparse_policy_matrix, write_out
 
 Vector = NDArray[np.float64]
 Actions = NDArray[np.int64]
@@ -223,7 +223,7 @@ class _FarthestTarget:
         self.leader = _TargetTimes(self.n, 0, self.rounding)
         self.upper = 0.0
         self.graph = Graph(self.model)
-        self.flat = flat_of(model, _FLAT_ENTRIES)
+        self.flat = write_out(model, _FLAT_ENTRIES)
         solve = 30 * self.n**2 if self.graph.is_sparse else 30 * self.n**2 + self.n**3 // 4
         self.patience = _SOLVES * solve // sweep_price(backup) + 2 * _STRIDE
 
@@ -355,13 +355,13 @@ class _FarthestTarget:
             chosen = worth.argmin(axis=1)
             places = np.arange(self.n)
             r, noise = -worth[places, chosen], (unsure - worth).max(axis=1) + worth.min(axis=1)
-            best = self.flat.played(chosen)
+            best = self.flat.allowed(chosen)
         r[times.target], noise[times.target] = 1.0, 0.0
         return r, noise, best
 
     def _evaluate(self, actions: Actions, target: int) -> Vector:
         if self.graph.is_sparse:
-            matrix = self.graph.successors.matrix(actions)
+            matrix = sparse_policy_matrix(self.model, actions)
             times = sparse_hitting_times(matrix, target, self.tolerance)
             if times is not None:
                 return times

@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 from fmdp.measures.gth import expected_totals
 from fmdp.measures.integer_model import IntegerModel, Row
 from fmdp.measures.reachability import closed_classes
-from fmdp.planning.tabular import dense
+from fmdp.planning.tabular import linear_systems
 
 Indices = NDArray[np.int64]
 Mask = NDArray[np.bool_]
@@ -214,7 +214,7 @@ def _solved_by_refinement(rows: list[Row], others: list[int], lowest: int) -> li
                 matrix[k, k] += weight / rows[s].total
                 if target in place:
                     matrix[k, place[target]] -= weight / rows[s].total
-    solver = dense.factored(matrix)
+    solver = linear_systems.factored(matrix)
     if solver is None:
         raise Undecided
     totals = []

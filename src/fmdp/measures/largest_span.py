@@ -52,8 +52,9 @@ from fmdp.model import FactoredMDP
 from fmdp.model.products import flatten
 from fmdp.model.spaces import project_some
 from fmdp.planning.spans import factored_spans, span
-from fmdp.planning.tabular.flat import Flat, end_components, flat_of
-from fmdp.planning.tabular.gains import best_gains
+from fmdp.planning.tabular.end_components import end_components
+from fmdp.planning.tabular.gains import optimal_gains
+from fmdp.planning.tabular.model import TabularModel, write_out
 
 Interval = tuple[float, float]
 
@@ -249,10 +250,10 @@ def _solve(model: FactoredMDP) -> _FloatOptimum | None:
     Undecided
         If it could not be proved which gaps are zero.
     """
-    flat = flat_of(model, _ENTRY_LIMIT)
+    flat = write_out(model, _ENTRY_LIMIT)
     if flat is None:
         raise Undecided
-    gains = best_gains(flat)
+    gains = optimal_gains(flat)
     if gains is None:  # singular in doubles: begin policy iteration with any policy
         return _in_integers(model, flat, np.zeros(flat.n_states, dtype=np.int64))
     if gains.lower.max() > gains.upper.min():
@@ -260,7 +261,9 @@ def _solve(model: FactoredMDP) -> _FloatOptimum | None:
     return _in_integers(model, flat, gains.actions)
 
 
-def _in_integers(model: FactoredMDP, flat: Flat, policy: NDArray[np.int64]) -> _FloatOptimum | None:
+def _in_integers(
+    model: FactoredMDP, flat: TabularModel, policy: NDArray[np.int64]
+) -> _FloatOptimum | None:
     """Solve the optimality equation exactly, starting from a policy that may be optimal."""
     integers = integer_model(model, _INTEGER_ENTRIES)
     if integers is None:

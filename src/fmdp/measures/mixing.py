@@ -22,7 +22,7 @@ from fmdp._base.progress import PartsReport
 from fmdp.measures.gth import stationary_law
 from fmdp.measures.reachability import closed_classes
 from fmdp.model import FactoredMDP
-from fmdp.planning.tabular.chains import policy_matrix
+from fmdp.planning.tabular.model import policy_matrix
 
 Matrix = NDArray[np.float64]
 

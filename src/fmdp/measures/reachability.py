@@ -22,7 +22,7 @@ from fmdp._base.compiled import njit
 from fmdp.elimination.backup import Backup, backup_for
 from fmdp.model import Alike, FactoredMDP
 from fmdp.model.spaces import encode, starts, strides
-from fmdp.planning.tabular.chains import Successors
+from fmdp.planning.tabular.model import Successors
 
 Indices = NDArray[np.int64]
 

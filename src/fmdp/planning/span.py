@@ -277,7 +277,7 @@ class _Solution:
     """The fixed point for one split of the budget; no other solution shares its h."""
 
     budgets: tuple[float, ...]
-    outcome: iteration.Ending
+    outcome: iteration.State
     rounds: int = 0
     gain_upper_any_split: float | None = None
 
@@ -451,7 +451,7 @@ class _Run:
             bounds_best_gain=False,
         )
 
-    def _gain(self, outcome: iteration.Ending) -> float | None:
+    def _gain(self, outcome: iteration.State) -> float | None:
         return middle_of_bounds(outcome.lower, outcome.upper, self.structure, self.limits.tolerance)
 
     def _truncated(self, solution: _Solution, value: Vector) -> dict[str, Any]:

@@ -14,19 +14,23 @@ import fmdp
 from fmdp.elimination.backup import backup_of
 from fmdp.learning.posterior import sample_model
 from fmdp.model import FactoredMDP
-from fmdp.planning.exact import planner as exact
-from fmdp.planning.exact.improvement import SMALL, Improved, improved, policy_entries
+from fmdp.planning.exact import phases
+from fmdp.planning.exact.vanishing_discount import (
+    LOSS,
+    VanishingDiscountSolution,
+    vanishing_discount_solution,
+)
 from fmdp.planning.plan import Status
-from fmdp.planning.tabular.chains import policy_matrix
+from fmdp.planning.tabular.model import policy_entries, policy_matrix
 from fmdp.testing import oracles, strategies
 
 TOLERANCE = 1e-3
 
 
-def found(model: FactoredMDP, tolerance: float = TOLERANCE) -> Improved | None:
+def found(model: FactoredMDP, tolerance: float = TOLERANCE) -> VanishingDiscountSolution | None:
     backup = backup_of(model.structure, nested=False)
     backup.load(model)
-    return improved(model, backup, np.zeros(backup.n_states), tolerance)
+    return vanishing_discount_solution(model, backup, np.zeros(backup.n_states), tolerance)
 
 
 def rooms(leaving: float, pay: tuple[float, float] = (1.0, 0.0)) -> FactoredMDP:
@@ -101,7 +105,7 @@ def test_a_better_room_is_gone_to_however_long_it_takes() -> None:
     transitions[1, :] = (0.0, 1.0)
     rewards = [[0.9, 0.0], [1.0, 1.0]]
     model = FactoredMDP.from_factors((2,), (2,), [((0, 1), transitions)], [((0, 1), rewards)])
-    assert way > SMALL
+    assert way > LOSS
     ended = found(model)
     assert ended is not None
     assert ended.h is not None
@@ -134,8 +138,8 @@ def test_plans_of_sampled_models_end_with_a_certificate(monkeypatch: pytest.Monk
 
     assert all(status in solved for status in statuses())
     # Without it some run to the limit, which is what makes the test one.
-    monkeypatch.setattr(exact, "improved", lambda *_: None)
-    monkeypatch.setattr(exact, "PATIENCE", None)
+    monkeypatch.setattr(phases, "vanishing_discount_solution", lambda *_: None)
+    monkeypatch.setattr(phases, "PATIENCE", None)
     assert Status.ITERATION_LIMIT in statuses()
 
 
