@@ -110,6 +110,7 @@ def test_what_a_plan_knows_is_printed_and_saved(number: str, status: int, tmp_pa
     fmdp.load_policy(out, fmdp.problem("circle:6").structure)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_what_a_learner_knows_is_saved(number: int, status: int, tmp_path: Path) -> None:
     out = tmp_path / "learner.npz"
