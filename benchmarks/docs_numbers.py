@@ -746,13 +746,13 @@ def larger(numbers: Numbers) -> str:
         for kind in ("", *(f", {kind}" for kind in HARDER))
     }
     tail = _wrapped(
-        f"With {WIDTHS[-1]} neighbours the loss is at most {_percent(worst)} throughout. A "
-        f"larger discount or the average criterion tightens the bound and can worsen the policy (4 "
-        f"neighbours, 11 machines: {at['']} at .95, {at[', discount .99']} at .99, "
-        f"{at[', average']} with the average criterion): the linear program bounds the value, it "
-        f"does not look at the policy."
+        f"With {WIDTHS[-1]} neighbours the loss is at most {_percent(worst)} throughout. A larger "
+        f"discount or the average criterion tightens the bound and can worsen the policy, because "
+        f"the linear program bounds the value and ignores the policy. With 4 neighbours and 11 "
+        f"machines the loss is {at['']} at .95, {at[', discount .99']} at .99 and "
+        f"{at[', average']} with the average criterion."
     )
-    return f"{_table(['machines', *kinds], rows)}\n\n{tail}"
+    return f"{tail}\n\n{_table(['machines', *kinds], rows)}"
 
 
 def relatives(numbers: Numbers) -> str:
