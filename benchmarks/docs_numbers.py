@@ -509,9 +509,9 @@ def fresh(numbers: Numbers) -> str:
         medians = [f"{_whole(_median(cells[p][label], 'gap_regret'))}" for p in XU]
         told.append(f"{_listed(medians)} for {label}")
     return _wrapped(
-        f"DORL c=0.01 and PSRL c=0.1 were found by trying a dozen on these seeds, the default "
-        f"learner on other problems and `circle:4`. On {part['seeds']} fresh ones, from 100 on, "
-        f"the medians of gap regret are {'; '.join(told)}, in the order of the problems."
+        f"DORL c=0.01 and PSRL c=0.1 were chosen from a dozen candidates on these seeds, the "
+        f"default learner on other problems and `circle:4`. On {part['seeds']} new seeds, from 100 "
+        f"on, the medians of gap regret, in the order of the problems, are {'; '.join(told)}."
     )
 
 
@@ -520,16 +520,15 @@ def planner(numbers: Numbers) -> str:
     part = numbers["parts"]["planner"]
     cells = part["cells"][GUESTRIN]
     told = [
-        f"{name} {_median(cells[f'{name} (exact)']):,.0f} with the exact planner, "
+        f"for {name} {_median(cells[f'{name} (exact)']):,.0f} with the exact planner, "
         f"{_median(cells[f'{name} (alp basis=singles)']):,.0f} with approximate linear programming "
         f"and {_median(cells[f'{name} (alp basis=pairs)']):,.0f} with its pairs"
         for name in ("PSRL", "DORL")
     ]
     return _wrapped(
-        f"On these four instances nearly every planner is good enough. Where planning is hard it "
-        f"is not: "
-        f"`examples/planner.toml` (medians over {part['seeds']} runs of {part['steps']:,} steps on "
-        f"`{GUESTRIN}`) gives {_listed(told)}."
+        f"On these four instances nearly every planner is good enough. This is not so where "
+        f"planning is hard. On `{GUESTRIN}` (`examples/planner.toml`, medians over {part['seeds']} "
+        f"runs of {part['steps']:,} steps) the regrets are {_listed(told)}."
     )
 
 
