@@ -519,16 +519,16 @@ def planner(numbers: Numbers) -> str:
     """docs/experiments.md: where planning is hard."""
     part = numbers["parts"]["planner"]
     cells = part["cells"][GUESTRIN]
-    told = [
-        f"for {name} {_median(cells[f'{name} (exact)']):,.0f} with the exact planner, "
+    told = " ".join(
+        f"For {name} it is {_median(cells[f'{name} (exact)']):,.0f} with the exact planner, "
         f"{_median(cells[f'{name} (alp basis=singles)']):,.0f} with approximate linear programming "
-        f"and {_median(cells[f'{name} (alp basis=pairs)']):,.0f} with its pairs"
+        f"and {_median(cells[f'{name} (alp basis=pairs)']):,.0f} with its pairs."
         for name in ("PSRL", "DORL")
-    ]
+    )
     return _wrapped(
         f"On these four instances nearly every planner is good enough. This is not so where "
-        f"planning is hard. On `{GUESTRIN}` (`examples/planner.toml`, medians over {part['seeds']} "
-        f"runs of {part['steps']:,} steps) the regrets are {_listed(told)}."
+        f"planning is hard. An example is the median regret over {part['seeds']} runs of "
+        f"{part['steps']:,} steps on `{GUESTRIN}` (`examples/planner.toml`). {told}"
     )
 
 
@@ -626,12 +626,12 @@ def hard(numbers: Numbers) -> str:
         for own in ("exact", "alp")
     )
     return _wrapped(
-        f"**Where planning is hard**, the planner decides. On `{GUESTRIN}` with T = "
-        f"{part['steps']:,}, the median regrets of {part['seeds']} seeds with the exact planner, "
-        f"and with the linear planner and single-variable bases, are {exact['PSRL']} and "
-        f"{linear['PSRL']} for PSRL, {exact['DORL']} and {linear['DORL']} for DORL, and "
-        f"{exact['f-Rmax']} and {linear['f-Rmax']} for f-Rmax. FSRL has "
-        f"{_whole(_median(cells['FSRL']))}."
+        f"**Where planning is hard**, the planner decides. The example is `{GUESTRIN}` with T = "
+        f"{part['steps']:,}, medians of {part['seeds']} seeds. With the exact planner the regret "
+        f"is {exact['PSRL']} for PSRL, {exact['DORL']} for DORL and {exact['f-Rmax']} for f-Rmax. "
+        f"With the linear planner and single-variable bases it is {linear['PSRL']} for PSRL, "
+        f"{linear['DORL']} for DORL and {linear['f-Rmax']} for f-Rmax. FSRL, with the span "
+        f"planner, has {_whole(_median(cells['FSRL']))}."
     )
 
 
