@@ -22,7 +22,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 # fetch whatever backend is newest on the day.
 INSTALL := $(PIP) install -c $(LOCK) --no-build-isolation
 
-.PHONY: help install reproduce test test-all peers referee torture fingerprints docs docs-numbers gallery lint format bench release-check lock lock-peers clean
+.PHONY: help install reproduce test test-all test-tenth peers referee torture fingerprints docs docs-numbers gallery lint format bench release-check lock lock-peers clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -57,6 +57,9 @@ test: $(INSTALLED) ## the tests that take seconds
 
 test-all: $(INSTALLED) ## all tests, the slow ones too, with fresh and many more generated models
 	HYPOTHESIS_PROFILE=thorough $(BIN)/pytest -n auto $(ARGS)
+
+test-tenth: $(INSTALLED) ## a tenth of the slow tests, another tenth after every commit
+	$(BIN)/pytest -n auto -m slow --tenth $$(git rev-list --count HEAD) $(ARGS)
 
 peers: $(INSTALLED_PEERS) ## the tests that need Storm, pyAgrum or Stable-Baselines3, in an environment of their own
 	$(PEERS)/bin/pytest -m peers tests/interop $(ARGS)

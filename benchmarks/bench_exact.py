@@ -50,7 +50,7 @@ GENERAL = (
 
 
 def plan_fmdp(name: str) -> dict[str, Any]:
-    from fmdp.elimination.layout import PARALLEL_STATES
+    from fmdp.elimination.tuning import PARALLEL_STATES
     from fmdp.planning.exact.planner import Exact
     from fmdp.problems import problem
 

@@ -25,7 +25,7 @@ os.environ.setdefault("FMDP_THREADS", "1")
 import numpy as np
 
 import fmdp
-from fmdp.experiments.fitting import why_not
+from fmdp.experiments.compatibility import incompatibility
 from fmdp.learning.registry import LEARNERS
 from fmdp.planning.registry import PLANNERS
 from fmdp.simulation import reference_for
@@ -45,7 +45,7 @@ def table_of_all(seeds: int) -> dict[str, Any]:
     for kind in LEARNERS.own():
         if kind.name in ("oracle", "random", "policy"):
             continue
-        refused = why_not(LEARNERS.read(kind.name), fmdp.problem(OURS))
+        refused = incompatibility(LEARNERS.read(kind.name), fmdp.problem(OURS))
         if refused is not None:
             print(f"| {kind.name} | {refused} |||||", flush=True)
             continue

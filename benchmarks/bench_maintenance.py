@@ -62,7 +62,7 @@ def without_effects(model: FactoredMDP) -> FactoredMDP:
 def against_mdpsolver(n: int, repeats: int) -> dict[str, Any]:
     import mdpsolver
 
-    from fmdp.planning.tabular.chains import Successors
+    from fmdp.planning.tabular.model import Successors
 
     model = problem(PEER.format(n=n, k=n - 1))
     structure = model.structure

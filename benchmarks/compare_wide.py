@@ -24,25 +24,22 @@ from pathlib import Path
 from typing import Any
 
 from fmdp.experiments import RESULTS_VERSION
+from fmdp.experiments.analysis import analyse
 from fmdp.experiments.comparison import SEEDS, STEPS, comparison_of
+from fmdp.experiments.dataset import gather
 from fmdp.experiments.executors import Processes
-from fmdp.experiments.news import line_of
-from fmdp.experiments.standings import Standing
+from fmdp.experiments.progress import progress_line
+from fmdp.experiments.standings import Standing, by_problem, ranked
 from fmdp.experiments.store import LeftOut, Store
 from fmdp.experiments.sweep import run_sweep
-from fmdp.reports.analysis import analyse
-from fmdp.reports.cells import gather
-from fmdp.reports.standings import (
-    by_problem,
-    caption,
-    figure,
+from fmdp.reports.standings_figure import MOST_RATIO, figure
+from fmdp.reports.wording import (
     mean_text,
     number_text,
     per_step,
-    ranked,
     ratio_text,
     sentences,
-    verdict,
+    standings_caption,
 )
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -64,7 +61,7 @@ def run(store: Path, seeds: int, steps: int, workers: int | None) -> dict[str, A
 
     def report(news: Any) -> None:
         nonlocal last
-        line = line_of(news, news.seconds)
+        line = progress_line(news, news.seconds)
         if line != last:
             print(line, file=sys.stderr, flush=True)
         last = line
@@ -86,7 +83,8 @@ def run(store: Path, seeds: int, steps: int, workers: int | None) -> dict[str, A
         "failed": len(found.failed),
         "sentences": sentences(found, analysis),
         "findings": {
-            name: verdict(own, analysis) for (name, _), own in by_problem(found.standings).items()
+            name: analysis.verdict_on_first(own)
+            for (name, _), own in by_problem(found.standings).items()
         },
         "left_out": [asdict(one) for one in found.left_out],
         "standings": [
@@ -114,7 +112,9 @@ def left_out_in(numbers: Numbers) -> list[LeftOut]:
 def _picture(numbers: Numbers) -> str:
     words = "Median gap regret of every learner on every problem, by that of the best"
     place = "figures/compare-wide.png"
-    return f"[![{words}]({place})]({place})\n\n{caption(standings_in(numbers))}"
+    return (
+        f"[![{words}]({place})]({place})\n\n{standings_caption(standings_in(numbers), MOST_RATIO)}"
+    )
 
 
 def _overall(numbers: Numbers) -> str:

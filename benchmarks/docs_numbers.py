@@ -318,9 +318,9 @@ def _curve(curves: Sequence[Any]) -> dict[str, Any]:
 
 def words(folder: Path) -> list[str]:
     """What paper.txt says of this store."""
-    from fmdp.reports.analysis import analyse
-    from fmdp.reports.cells import gather
-    from fmdp.reports.paper import paragraphs
+    from fmdp.experiments.analysis import analyse
+    from fmdp.experiments.dataset import gather
+    from fmdp.reports.paper_claims import paragraphs
 
     with Store.open(folder) as store:
         runs = gather(store)

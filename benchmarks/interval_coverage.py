@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import norm
 
-from fmdp.experiments.confidence_intervals import mean_interval, median_coverage
+from fmdp.experiments.statistics import mean_interval, median_coverage
 
 Floats = NDArray[np.float64]
 Draw = Callable[[np.random.Generator, tuple[int, int]], Floats]

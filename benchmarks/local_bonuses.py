@@ -79,7 +79,7 @@ class _Planning:
         """The spans and the worths of the plan without bonuses."""
         s = agent.structure
         plan = self.without.solve(model, describe=True)  # type: ignore[call-arg]
-        agent.planner_calls += 1
+        agent.counters.planner_calls += 1
         self.bias = self.bias if plan.bias is None else plan.bias
         self.made = agent.steps
         self.spans = np.array(factored_spans(self.bias, s.state_sizes))
@@ -131,7 +131,7 @@ class LocalBonuses(fmdp.PlanningLearner):
         bonus = self._bonus(agent, planning, parameters, rows)
         bonuses = split_transition_entries(s, bonus * planning.spans[planning.factor])
         model = fmdp.FactoredMDP.trusted(planning.wide, transitions, (*rewards, *bonuses))
-        agent.planner_calls += 1
+        agent.counters.planner_calls += 1
         return self.episode(agent, planning.with_bonuses.solve(model).policy)
 
     def _bonus(

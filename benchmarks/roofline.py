@@ -59,7 +59,7 @@ def limits() -> dict[str, float]:
     from numba import njit
 
     from fmdp.elimination import steps
-    from fmdp.elimination.places import aligned
+    from fmdp.elimination.alignment import aligned
 
     in_lanes, place, shape, tables = steps._in_lanes, steps.Place, steps.Shape, steps.Tables
     eight, zero = np.uint64(8), np.uint64(0)
@@ -94,8 +94,8 @@ def by_steps(name: str, bounds: dict[str, float]) -> list[dict[str, Any]]:
     import fmdp
     from fmdp.elimination import kernels as k
     from fmdp.elimination import steps
+    from fmdp.elimination.alignment import aligned
     from fmdp.elimination.backup import backup_for
-    from fmdp.elimination.places import aligned
 
     backup = backup_for(fmdp.problem(name), threads=1)
     h = aligned(backup.n_states)
@@ -152,7 +152,7 @@ def by_steps(name: str, bounds: dict[str, float]) -> list[dict[str, Any]]:
 
             def work(g: int = g, part: Any = part, tried: int = tried) -> None:
                 for branch in range(tried):
-                    group(g, branch, h, part.steps, part.rooms[0][0])
+                    group(g, branch, h, part.steps, part.workspaces[0][0])
 
             work()
             all_nodes = layout.n_branches * nodes

@@ -1,6 +1,10 @@
-"""Hypothesis: no deadlines (the machine is shared, the first call compiles); CI is repeatable.
+"""Options and fixtures of all tests.
 
-`make test-all` sets HYPOTHESIS_PROFILE=thorough: fresh random examples, and many more of them.
+Hypothesis has no deadlines, since the first call compiles and machines are shared. `make test` uses
+the same 50 examples every time; `make test-all` sets HYPOTHESIS_PROFILE=thorough for 400 fresh
+ones. `--tenth N` runs a tenth of the tests marked slow, a different one for each N; CI passes the
+number of commits, so that different landings run different tenths.
+
 The files of RELEASE carry the mark `release`: a few from every room, half a minute of processor
 time in all, that need neither the repository nor an extra; `make release-check` runs them under
 every Python, against what is installed there.
@@ -13,6 +17,7 @@ import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from zlib import crc32
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -22,7 +27,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 _common = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
-settings.register_profile("repeatable", derandomize=True, **_common)
+settings.register_profile("repeatable", derandomize=True, max_examples=50, **_common)
 settings.register_profile("thorough", max_examples=400, **_common)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
 
@@ -47,10 +52,24 @@ RELEASE = (
 )
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--tenth", type=int, help="run this tenth of the tests marked slow")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    tenth = config.getoption("--tenth")
+    if tenth is not None:
+        chosen = [item for item in items if _in_tenth(item, tenth)]
+        config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
+        items[:] = chosen
     for item in items:
         if item.path.is_relative_to(TESTS) and str(item.path.relative_to(TESTS)) in RELEASE:
             item.add_marker("release")
+
+
+def _in_tenth(item: pytest.Item, tenth: int) -> bool:
+    slow = item.get_closest_marker("slow") is not None
+    return slow and crc32(item.nodeid.encode()) % 10 == tenth % 10
 
 
 @pytest.fixture

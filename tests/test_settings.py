@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import fmdp
-from fmdp._base.parameters import REQUIRED, Choice, Number, Numbers, Text
+from fmdp._base.parameters import REQUIRED, Choice, Number, Text
 from fmdp._base.settings import Settings, setting
 from fmdp.errors import FmdpError
 from fmdp.learning.registry import LEARNERS
@@ -72,9 +72,7 @@ def test_the_declaration_by_hand() -> None:
 
 
 def test_a_setting_whose_type_says_too_little_needs_a_kind() -> None:
-    with pytest.raises(
-        TypeError, match=r"needs a kind, such as kind=fmdp._base.parameters.Numbers"
-    ):
+    with pytest.raises(TypeError, match='needs a kind, such as kind="numbers"'):
         type(
             "Odd",
             (Settings,),
@@ -88,10 +86,27 @@ def test_a_setting_whose_type_says_too_little_needs_a_kind() -> None:
         (Settings,),
         {
             "__annotations__": {"sizes": "tuple[float, ...]"},
-            "sizes": setting(None, "which", kind=Numbers),
+            "sizes": setting(None, "which", kind="numbers"),
         },
     )
     assert odd(sizes=(1, 2)).sizes == (1.0, 2.0)
+
+
+def test_kinds_that_no_annotation_gives_have_names() -> None:
+    class Cellar(Settings):
+        memory: int = setting(1, "memory", kind="bytes", low=1)
+        shelves: tuple[float, ...] = setting((0.5,), "heights of shelves", kind="numbers", low=0.0)
+        doors: tuple[tuple[int, int], ...] = setting((), "doors between rooms", kind="edges")
+
+    cellar = Cellar.make({"memory": "2K", "shelves": "1+0.5", "doors": "1>2+0>1"})
+    assert (cellar.memory, cellar.shelves, cellar.doors) == (2048, (1.0, 0.5), ((0, 1), (1, 2)))
+    assert cellar.words() == ("memory=2048", "shelves=1+0.5", "doors=0>1+1>2")
+    with pytest.raises(TypeError, match="must be one of numbers, bytes, edges; got 'letters'"):
+        type(
+            "Odd",
+            (Settings,),
+            {"__annotations__": {"x": "str"}, "x": setting("a", "x", kind="letters")},
+        )
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)

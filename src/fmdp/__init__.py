@@ -93,6 +93,7 @@ _HOME = {
     "simulate": "fmdp.simulation",
     "sweep": "fmdp.experiments.api",
     "warm": "fmdp.logs",
+    "with_reward_factors": "fmdp.learning.bonuses",
 }
 
 # Whole rooms: fmdp.problems.Circle without an import of its own.
@@ -111,6 +112,7 @@ if TYPE_CHECKING:  # the same names for type checkers and editors; a test compar
     from fmdp.experiments.results import load_results as load_results
     from fmdp.learning.agent import Agent as Agent
     from fmdp.learning.agent import Decision as Decision
+    from fmdp.learning.bonuses import with_reward_factors as with_reward_factors
     from fmdp.learning.confidence import confidence_tables as confidence_tables
     from fmdp.learning.cpsrl import CPSRL as CPSRL
     from fmdp.learning.dbn_ucrl import DBNUCRL as DBNUCRL

@@ -15,9 +15,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from fmdp.experiments.dataset import CellCurves, Dataset, ProblemCells, gather, replay
+from fmdp.experiments.measures import GAP_REGRET, REGRET
 from fmdp.experiments.store import Store
-from fmdp.reports.cells import GAP, REALISED, Cell, Compared, Runs, gather, replay
 from fmdp.reports.network import network, touched_nodes
+
+GAP = GAP_REGRET.name
+REALISED = REGRET.name
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -38,7 +42,7 @@ def open_store(store: Path) -> Iterator[Store]:
 
 
 @pytest.fixture(scope="module")
-def runs(open_store: Store) -> Runs:
+def runs(open_store: Store) -> Dataset:
     return gather(open_store)
 
 
@@ -93,6 +97,14 @@ def place_of(page: Page, selector: str) -> dict[str, float]:
         " return { left, right, top, bottom }; }"
     )
     return found
+
+
+@pytest.mark.parametrize("opened", LAPTOP_AND_PHONE[:2], indirect=True)
+def test_the_first_screen_has_the_headline_and_a_panel(page: Page) -> None:
+    headline, panel = place_of(page, ".headline"), place_of(page, ".panel svg")
+    height = page.evaluate("innerHeight")
+    assert headline["bottom"] <= panel["top"]
+    assert panel["top"] + 0.5 * (panel["bottom"] - panel["top"]) <= height
 
 
 @pytest.mark.parametrize("opened", LAPTOP_AND_PHONE[1:3], indirect=True)
@@ -153,7 +165,7 @@ def test_text_has_contrast(page: Page) -> None:
     assert weak == []
 
 
-def test_the_legend_hides_and_shows_a_learner_in_every_panel(page: Page, runs: Runs) -> None:
+def test_the_legend_hides_and_shows_a_learner_in_every_panel(page: Page, runs: Dataset) -> None:
     every = list(runs.labels)
     for problem in runs.problems:
         assert curves_shown(page, problem.name) == every
@@ -221,7 +233,7 @@ def test_logarithmic_and_linear_axes(page: Page, group: str, which: str) -> None
 
 @pytest.mark.parametrize("scale", ["log", "linear"])
 @pytest.mark.parametrize("measure", [REALISED, GAP])
-def test_a_curve_ends_at_its_median(page: Page, runs: Runs, scale: str, measure: str) -> None:
+def test_a_curve_ends_at_its_median(page: Page, runs: Dataset, scale: str, measure: str) -> None:
     choose(page, "y-axis", scale)
     choose(page, "measure", measure)
     f = {"log": math.log10, "linear": float}[scale]
@@ -234,7 +246,7 @@ def test_a_curve_ends_at_its_median(page: Page, runs: Runs, scale: str, measure:
             assert shown == pytest.approx(f(np.median(cell.curves[measure][:, -1])), abs=1.5 * unit)
 
 
-def test_the_pointer_and_the_arrow_keys_read_values(page: Page, runs: Runs) -> None:
+def test_the_pointer_and_the_arrow_keys_read_values(page: Page, runs: Dataset) -> None:
     panel = page.locator('[data-problem="circle:4"]')
     tip = panel.locator(".tip")
     assert not tip.is_visible()
@@ -260,7 +272,7 @@ def test_the_pointer_and_the_arrow_keys_read_values(page: Page, runs: Runs) -> N
     assert not tip.is_visible()
 
 
-def test_the_line_can_be_the_mean_with_its_interval(page: Page, runs: Runs) -> None:
+def test_the_line_can_be_the_mean_with_its_interval(page: Page, runs: Dataset) -> None:
     choose(page, "line", "mean")
     assert "95 % interval" in page.locator("#curve-caption").inner_text()
     page.locator('[data-problem="circle:4"] svg').first.focus()
@@ -318,7 +330,7 @@ def test_tables_sort_by_numbers_both_ways(page: Page, table: str, head: str) -> 
     assert found.get_attribute("aria-sort") == "descending"
 
 
-def test_tables_sort_by_text_and_are_narrowed(page: Page, runs: Runs) -> None:
+def test_tables_sort_by_text_and_are_narrowed(page: Page, runs: Dataset) -> None:
     page.locator("#summary-table th", has_text="Learner").get_by_role("button").click()
     labels = column(page, "summary", "Learner")
     assert labels == sorted(labels, key=str.casefold)
@@ -333,7 +345,7 @@ def test_tables_sort_by_text_and_are_narrowed(page: Page, runs: Runs) -> None:
         assert value_of(median) == pytest.approx(exact, rel=6e-3)
 
 
-def test_a_table_is_saved_as_csv(page: Page, runs: Runs) -> None:
+def test_a_table_is_saved_as_csv(page: Page, runs: Dataset) -> None:
     with page.expect_download() as waiting:
         page.locator("#summary-tools").get_by_role("button", name="Save as CSV").click()
     rows = list(csv.DictReader(io.StringIO(waiting.value.path().read_text())))
@@ -363,10 +375,10 @@ def number_shown(page: Page, term: str) -> str:
 
 @pytest.mark.parametrize("place", range(3))
 def test_the_replay_shows_what_is_stored(
-    page: Page, runs: Runs, open_store: Store, place: int
+    page: Page, runs: Dataset, open_store: Store, place: int
 ) -> None:
-    problem: Compared = runs.problems[place]
-    cell: Cell = problem.cells[place]
+    problem: ProblemCells = runs.problems[place]
+    cell: CellCurves = problem.cells[place]
     found = replay(open_store, cell)
     assert found is not None
     structure, recording = found.model.structure, found.recording
@@ -411,7 +423,7 @@ def test_the_replay_shows_what_is_stored(
 
 
 def test_machines_are_coloured_by_state_and_the_action_is_seen(
-    page: Page, runs: Runs, open_store: Store
+    page: Page, runs: Dataset, open_store: Store
 ) -> None:
     found = replay(open_store, runs.problems[0].cells[2])
     assert found is not None
@@ -553,7 +565,7 @@ def test_a_page_without_recordings(
         missing=[("PSRL", 0)],
     )
     page = opened.open(page_of(tmp_path))
-    assert page.locator("#replay-facts").inner_text() == "No run of this problem was kept whole."
+    assert page.locator("#replay-facts").inner_text() == "No run of this problem was recorded."
     assert page.locator("#play").is_disabled()
     assert page.locator("#network [data-node]").count() == 2
     assert "Nothing to compare" in page.locator("#comparisons-table").inner_text()

@@ -38,6 +38,7 @@ def test_help_names_every_command(run: Any, arguments: tuple[str, ...]) -> None:
         (["--verson"], 'did you mean "--version"?'),
         (["show", "circle:4", "--jsn"], 'fmdp show has no option "--jsn"; did you mean "--json"?'),
         (["show"], "missing argument 'PROBLEM' (see fmdp show --help)"),
+        (["show", "--table"], "option '--table' requires an argument (see fmdp show --help)"),
         (["show", "circle:4", "more"], "unexpected extra argument"),
         (
             ["reproduce", "--runs", "x"],

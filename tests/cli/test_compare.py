@@ -51,7 +51,7 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _hurry(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("fmdp.cli.compare.team", lambda *_: InThisProcess())
+    patch.setattr("fmdp.experiments.executors.Processes", lambda *_: InThisProcess())
     patch.setattr(figures, "FORMATS", ("svg",))
 
 
@@ -123,18 +123,18 @@ def test_what_people_read(compared: Path, run: Runner) -> None:
     assert ran.status == 0
     lines = ran.out.splitlines()
     assert lines[0] == "learners  4: psrl, dorl c=0.1, ucrl2, oracle"
-    assert lines[2] == "runs      14 of 40 steps, 2 of each pair"
+    assert lines[2] == "runs      14 of 40 steps, 2 per learner and problem"
     refused = next(line for line in lines if line.startswith("ucrl2 "))
     assert "circle:14" in refused
     assert "is flat" in refused
     assert any(line.startswith("circle:2: gap regret after 40 steps, processor") for line in lines)
     assert any(line.startswith(("1   psrl ", "1   dorl")) for line in lines)
     assert any(line.startswith("ucrl2") and " 1 of 2 " in line for line in lines)
-    assert "(14 were there before)" in ran.out
+    assert "(14 were done before)" in ran.out
     (left_out,) = rows(compared / "report" / "left-out.csv")
     assert left_out["label"] == "ucrl2"
     page = (compared / "report" / "index.html").read_text()
-    assert "Who is ahead" in page
+    assert ">Standings</h2>" in page
     assert "ucrl2 on circle:14: learner ucrl2 is flat" in page
 
 
@@ -222,9 +222,7 @@ def test_bad_input_is_one_line(
 def test_no_workers_are_refused(
     tmp_path: Path, run: Runner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from fmdp.cli.sweep import team
-
-    monkeypatch.setattr("fmdp.cli.compare.team", team)
+    monkeypatch.undo()
     assert "at least 1; got 0" in refused(run, tmp_path, "circle:3", "--workers", "0")
 
 
@@ -240,7 +238,7 @@ def test_where_nobody_fits_it_is_refused(
     tmp_path: Path, run: Runner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The optimal policy and random actions alone are no comparison."""
-    monkeypatch.setattr("fmdp.experiments.comparison.why_not", lambda learner, model: (
+    monkeypatch.setattr("fmdp.experiments.comparison.incompatibility", lambda learner, model: (
         None if learner.role in ("upper", "lower") else f"{learner.owner()} cannot"
     ))  # fmt: skip
     assert "no learner fits: default on circle:3, for one: learner default cannot" in refused(
@@ -260,7 +258,7 @@ def test_ctrl_c_says_how_to_go_on(
     )
     assert ran.status == 130
     assert ran.out == ""
-    assert f"what is done is in {tmp_path}: the same command goes on" in ran.err
+    assert f"finished runs are in {tmp_path}: the same command continues" in ran.err
 
 
 def test_json_is_json(compared: Path, run: Runner) -> None:

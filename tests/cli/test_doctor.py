@@ -34,7 +34,7 @@ def test_people_are_told_how_to_get_what_is_missing(
     ran = run("doctor")
     assert ran.status == 0
     (plots,) = [line for line in ran.out.splitlines() if line.startswith("fmdp[plots]")]
-    assert plots.endswith("not there; pip install 'fmdp[plots]'")
+    assert plots.endswith("not installed; pip install 'fmdp[plots]'")
     (frames,) = [line for line in ran.out.splitlines() if line.startswith("fmdp[frames]")]
     assert "pandas 0.1 is older than 2.2" in frames
     assert "pip install 'fmdp[gym]'" not in ran.out

@@ -91,6 +91,6 @@ def test_refusals(words: list[str], said: str, log: Path, tmp_path: Path, run: R
 
 def test_where_it_is_written(log: Path, tmp_path: Path, run: Run) -> None:
     words = ["fit", str(log), "--model", "circle:2", "--out"]
-    assert "its ending, .json" in run(*words, str(tmp_path / "model.txt")).refusal
+    assert "that of a model file, .json" in run(*words, str(tmp_path / "model.txt")).refusal
     assert "no directory" in run(*words, str(tmp_path / "none" / "model.json")).refusal
     assert "no such file" in run("fit", "none.csv", *words[2:], str(tmp_path / "m.json")).refusal

@@ -1,4 +1,4 @@
-"""The options of the planners are the settings that are declared: names, choices and defaults."""
+"""The planner options match the declared settings: names, choices and defaults."""
 
 from __future__ import annotations
 
@@ -19,38 +19,28 @@ from fmdp.planning.registry import PLANNERS
 from .conftest import Ran
 
 BY_TEXT_ALONE = {"weight_cap", "targets", "threads", "relevance", "intervals", "gap"}
-"""Settings for those who know: `--planner alp,targets=split`; the contract has no option, or one
-without a value (--robust)."""
+"""Settings without an option (`--planner alp,targets=split`), or with a flag (--robust)."""
 
 
 def declared(setting: str) -> dict[str, Parameter]:
-    """The declarations of a setting, by the name of the planner."""
+    """Return the declarations of a setting, by the name of the planner."""
     return {
         kind.name: one for kind in PLANNERS.own() for one in kind.parameters if one.name == setting
     }
 
 
-def helped() -> dict[str, tuple[str, str]]:
-    """(metavar, help) of every option that the commands share."""
-    found = {}
-    for one in vars(options).values():
-        for said in getattr(one, "__metadata__", ()):
-            # Typer keeps the first name of an option where a default would be.
-            found[str(said.default)] = (said.metavar, said.help)
-    return found
-
-
-HELP = helped()
+HELP = {option.flag: (option.metavar, option.help) for option in options.PLANNER_OPTIONS}
+SETTINGS = [option.setting for option in options.PLANNER_OPTIONS]
 
 
 def test_every_setting_has_its_option_and_every_option_a_setting() -> None:
     settings = {one.name for kind in PLANNERS.own() for one in kind.parameters}
-    assert settings == set(options.SETTING_OF.values()) | BY_TEXT_ALONE
+    assert settings == set(SETTINGS) | BY_TEXT_ALONE
 
 
-@pytest.mark.parametrize("setting", options.SETTING_OF.values())
+@pytest.mark.parametrize("setting", SETTINGS)
 def test_the_help_has_the_choices_that_are_declared(setting: str) -> None:
-    metavar, _ = HELP[options.option_of(setting)]
+    metavar, _ = HELP[options.flag_of(setting)]
     kinds = declared(setting).values()
     choices = {choice for one in kinds if isinstance(one, Choice) for choice in one.choices}
     if setting == "split":
@@ -58,17 +48,18 @@ def test_the_help_has_the_choices_that_are_declared(setting: str) -> None:
     assert set(metavar.split("|")) == choices or ("|" not in metavar and not choices)
 
 
-@pytest.mark.parametrize("setting", options.SETTING_OF.values())
+@pytest.mark.parametrize("setting", SETTINGS)
 def test_the_help_has_the_defaults_that_are_declared(setting: str) -> None:
-    _, said = HELP[options.option_of(setting)]
+    _, said = HELP[options.flag_of(setting)]
     stated = re.search(r"Default: (.*?)\.(?= |$)", said)
     for planner, one in declared(setting).items():
         if stated is None:
             assert one.default is None or one.required, (planner, one.default_text)
             continue
         (shown,) = re.findall(rf"(\w+) for {planner}\b", stated[1]) or [stated[1]]
-        if one.default is None:  # what stands in its place is in the words
-            assert shown in one.meaning, (planner, shown, one.meaning)
+        if one.default is None:  # the meaning names the value that stands in its place
+            for number in re.findall(r"\d[\d.e-]*", shown.partition(";")[0]):
+                assert number in one.meaning, (planner, shown, one.meaning)
         else:
             assert shown == one.default_text, (planner, shown, one.default_text)
 
@@ -86,15 +77,14 @@ def test_a_help_that_is_wrong_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_help_is_what_people_see(run: Callable[..., Ran]) -> None:
     words = " ".join(run("plan", "--help").out.split())
-    for setting in options.SETTING_OF.values():
-        option = options.option_of(setting)
-        assert f"{option} {HELP[option][0]} {HELP[option][1]}" in words
+    for option, (metavar, said) in HELP.items():
+        assert f"{option} {metavar} {said}" in words
 
 
 @pytest.mark.parametrize("command", ["plan", "learn", "serve"])
 def test_every_command_that_plans_takes_every_option(command: str) -> None:
     taken = inspect.signature(getattr(importlib.import_module(f"fmdp.cli.{command}"), command))
-    assert set(options.SETTING_OF) <= set(taken.parameters)
+    assert {"planner", *(option.name for option in options.PLANNER_OPTIONS)} <= {*taken.parameters}
 
 
 def test_the_shell_completes_the_name_of_a_planner() -> None:

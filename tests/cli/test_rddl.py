@@ -21,7 +21,7 @@ def test_the_horizon_of_an_instance_is_its_default(run: Any) -> None:
 
 def test_a_problem_that_ends_says_so(run: Any) -> None:
     ran = run("plan", "rddl:Navigation:1")
-    assert "ends where nothing is left to decide" in ran.out
+    assert "states where nothing is left to decide" in ran.out
     assert run("plan", "rddl:Navigation:1", "--json").json["settled"] is True
     goes_on = run("plan", "circle:3", "--json").json
     assert goes_on["settled"] is False
@@ -43,7 +43,7 @@ def test_rddl_is_converted_both_ways(run: Any, tmp_path: Path) -> None:
     [
         ("model.rddl", "must be like NAME.rddl+NAME.rddl"),
         ("rddl:SysAdmin:1", "RDDL goes to 2 files"),
-        ("model.yaml", "told by its ending, .json, .rddl"),
+        ("model.yaml", "its ending must be that of a format, .json, .rddl"),
     ],
 )
 def test_what_cannot_be_written_is_refused(run: Any, target: str, told: str) -> None:

@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 import fmdp
 from fmdp.elimination import kernels, layout
-from fmdp.elimination.backup import Backup, backup_for
-from fmdp.elimination.classes import (
+from fmdp.elimination.action_classes import (
     FlatTables,
     action_classes,
     number_rows,
     number_slices,
 )
+from fmdp.elimination.backup import Backup, backup_for
 from fmdp.elimination.layout import choose_layout, make_layout
 from fmdp.elimination.order import elimination_order
 from fmdp.errors import TooLarge
@@ -256,7 +256,7 @@ def _allocated(backup: Backup) -> int:
     for part in (backup._whole, *backup._parts):
         program = part.program
         arrays += [program.row_sources.at, program.reward_sources.at, *program.steps]
-        arrays += [array for room in part.rooms for array in room]
+        arrays += [array for workspace in part.workspaces for array in workspace]
     return sum(array.nbytes for array in arrays) + 3 * 8 * backup.n_states
 
 

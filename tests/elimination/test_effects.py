@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from fmdp.elimination import effects
+from fmdp.elimination import tuning
+from fmdp.elimination.action_classes import action_classes
 from fmdp.elimination.backup import Backup, TimeUp, backup_for
-from fmdp.elimination.classes import action_classes
 from fmdp.elimination.decomposition import decompose, enumeration_reason
 from fmdp.elimination.effects import EffectsBackup
 from fmdp.elimination.forbidden import charging
@@ -125,7 +125,7 @@ def test_blocks_that_fit_into_a_cache_do_not_change_a_bit(
         h = data.draw(strategies.values(model.structure))
         whole = by_components(model).apply(h)
         with monkeypatch.context() as patch:
-            patch.setattr(effects, "_CACHED_CELLS", cells)
+            patch.setattr(tuning, "CACHED_CELLS", cells)
             assert np.array_equal(by_components(model).apply(h), whole)
 
     check()

@@ -33,13 +33,13 @@ def test_no_order_is_cheaper_and_none_as_cheap_comes_before(structure: Structure
     every = itertools.permutations(range(structure.m))
     best = min((cost(structure, sequence), sequence) for sequence in every)
     assert elimination_order(structure) == best[1]
-    assert order._of_a_beam(structure) == best[1]  # all sets of so few variables are kept
+    assert order._beam_order(structure) == best[1]  # all sets of so few variables are kept
 
 
 def test_a_beam_finds_what_all_sets_have() -> None:
     for name in ("circle:8", "bi-ring:8", "grid:8", "three-leg:8", "random:8,values=3,seed=4"):
         structure = problem(name).structure
-        assert order._of_a_beam(structure) == order._of_all(structure)
+        assert order._beam_order(structure) == order._exact_order(structure)
 
 
 def test_more_variables_than_an_integer_has_bits() -> None:

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import fmdp
-from fmdp.elimination import split
+from fmdp.elimination import tuning
 from fmdp.elimination.backup import Backup
 from fmdp.elimination.split import bytes_of, split_layout, take_larger, tiles, transpose
 from fmdp.model import FactoredMDP
@@ -18,8 +18,8 @@ from fmdp.testing import oracles, strategies
 @pytest.fixture
 def always(monkeypatch: pytest.MonkeyPatch) -> None:
     """Parts wherever there can be any."""
-    monkeypatch.setattr(split, "WORTH_SECONDS", 0.0)
-    monkeypatch.setattr(split, "_GAIN", 1e-9)
+    monkeypatch.setattr(tuning, "SPLIT_SECONDS", 0.0)
+    monkeypatch.setattr(tuning, "SPLIT_GAIN", 1e-9)
 
 
 @pytest.mark.usefixtures("always")
@@ -46,7 +46,7 @@ def test_the_same_backup_in_parts(model: FactoredMDP, data: st.DataObject) -> No
 @pytest.mark.parametrize("threads", [1, 3])
 def test_a_ring_in_parts(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every machine in one part; a third of the steps less."""
-    monkeypatch.setattr("fmdp.elimination.backup.PARALLEL_STATES", 1)
+    monkeypatch.setattr(tuning, "PARALLEL_STATES", 1)
     model = fmdp.problem("circle:9,dynamics=guestrin")
     backup = Backup(model.structure, share_for=model, threads=threads)
     assert len(backup.rotations) > 1
@@ -63,7 +63,7 @@ def test_a_ring_in_parts(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_plans_in_parts_are_certified(monkeypatch: pytest.MonkeyPatch) -> None:
     model = fmdp.problem("circle:9,dynamics=guestrin")
     parts = fmdp.Exact().plan(model)
-    monkeypatch.setattr(split, "WORTH_SECONDS", np.inf)
+    monkeypatch.setattr(tuning, "SPLIT_SECONDS", np.inf)
     whole = fmdp.Exact().plan(model)
     assert parts.gain == pytest.approx(whole.gain, abs=1e-6)
     assert parts.bias == pytest.approx(whole.bias, abs=1e-4)
@@ -84,7 +84,7 @@ def test_certificates_allow_for_the_roundings_of_all_programs() -> None:
 def test_not_where_it_costs_more(monkeypatch: pytest.MonkeyPatch) -> None:
     """Learned tables: every action matters to every machine. Grids: a rotation leaves variables
     open. And not where there is no memory for it."""
-    monkeypatch.setattr(split, "WORTH_SECONDS", 0.0)
+    monkeypatch.setattr(tuning, "SPLIT_SECONDS", 0.0)
     model = fmdp.problem("circle:16,dynamics=guestrin")
     rng = np.random.default_rng(0)
     rows = [rng.dirichlet([1, 1], len(table)) for table in model.transitions]

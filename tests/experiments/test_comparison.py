@@ -12,8 +12,8 @@ import pytest
 import fmdp
 from fmdp.errors import InvalidParameter, UnknownName
 from fmdp.experiments.comparison import comparison_of, everybody, split_learners
+from fmdp.experiments.compatibility import incompatibility
 from fmdp.experiments.executors import InThisProcess
-from fmdp.experiments.fitting import why_not
 from fmdp.experiments.paper import figure_spec
 from fmdp.experiments.spec import Spec, parse_spec
 from fmdp.experiments.store import LeftOut
@@ -172,18 +172,18 @@ def test_the_hash_knows_what_is_left_out_and_not_why() -> None:
     ],
 )
 def test_what_fits(learner: str, problem: str, told: str | None) -> None:
-    found = why_not(LEARNERS.read(learner), fmdp.problem(problem))
+    found = incompatibility(LEARNERS.read(learner), fmdp.problem(problem))
     assert (told is None and found is None) or (told or "?") in (found or "")
 
 
 def test_a_planner_that_was_chosen_is_refused_by_its_memory_alone() -> None:
     model = fmdp.problem("circle:14")
     chosen = fmdp.PSRL(planner=fmdp.Exact())
-    assert why_not(chosen, model) is None
-    assert why_not(fmdp.FSRL(planner=fmdp.SpanConstrained(budget=3.0)), model) is None
+    assert incompatibility(chosen, model) is None
+    assert incompatibility(fmdp.FSRL(planner=fmdp.SpanConstrained(budget=3.0)), model) is None
     small = fmdp.PSRL(planner=fmdp.Exact(memory_limit=1000))
-    assert "the memory limit is 1000 bytes" in (why_not(small, model) or "")
-    huge = why_not(chosen, fmdp.problem("circle:40"))
+    assert "the memory limit is 1000 bytes" in (incompatibility(small, model) or "")
+    huge = incompatibility(chosen, fmdp.problem("circle:40"))
     assert huge is not None
     assert huge.startswith("learner psrl plans over all states: exact needs")
 
@@ -193,13 +193,13 @@ def test_no_pair_that_fits_fails_and_what_does_not_is_refused_by_its_run() -> No
     model = fmdp.problem("circle:14")
     for one in everybody():
         assert one.learner is not None
-        if "flat" in (why_not(one.learner, model) or ""):
+        if "flat" in (incompatibility(one.learner, model) or ""):
             with pytest.raises(fmdp.FmdpError):
                 fmdp.simulate(model, one.learner, 1, reference=_none(model))
     small = fmdp.problem("circle:2")
     for one in everybody():
         assert one.learner is not None
-        assert why_not(one.learner, small) is None
+        assert incompatibility(one.learner, small) is None
         fmdp.simulate(small, one.learner, 3)
 
 

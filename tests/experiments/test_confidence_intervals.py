@@ -10,7 +10,7 @@ import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fmdp.experiments.confidence_intervals import (
+from fmdp.experiments.statistics import (
     interval_rank,
     mean_interval,
     mean_of,

@@ -21,14 +21,14 @@ import numpy as np
 import pytest
 
 from fmdp.errors import FileProblem
-from fmdp.experiments import opening, schema, work
-from fmdp.experiments.cells import sorted_runs
+from fmdp.experiments import database, digests, worker
+from fmdp.experiments.cells import group_runs
 from fmdp.experiments.executors import InThisProcess
 from fmdp.experiments.measures import repeatable
 from fmdp.experiments.results import Results
 from fmdp.experiments.spec import parse_spec
 from fmdp.experiments.store import FILE_NAME, Damaged, Store, StoredRun
-from fmdp.experiments.sweep import Summary, run_sweep
+from fmdp.experiments.sweep import SweepSummary, run_sweep
 
 SPEC = parse_spec("""
     steps = 30
@@ -39,7 +39,7 @@ SPEC = parse_spec("""
 NOBODY = 65534
 
 
-def swept(directory: Path, *, retry_failed: bool = False) -> Summary:
+def swept(directory: Path, *, retry_failed: bool = False) -> SweepSummary:
     return run_sweep(SPEC, directory, workers=InThisProcess(), retry_failed=retry_failed)
 
 
@@ -60,7 +60,7 @@ def copy(sound: Path, tmp_path: Path) -> Path:
 def everything(directory: Path) -> list[object]:
     """All that a reader can ask for, times apart."""
     with Store.open(directory) as store:
-        found: list[object] = [sorted_runs(store).missing]
+        found: list[object] = [group_runs(store).missing]
         for run in store.runs():
             curve, recording = store.curve(run.key), store.recording(run.key)
             found += [run.key, run.status, repeatable(run.measures), curve.t.tolist()]
@@ -75,9 +75,6 @@ def changed(directory: Path, *sentences: str) -> str:
     with closing(sqlite3.connect(directory / FILE_NAME, isolation_level=None)) as raw:
         raw.execute("PRAGMA ignore_check_constraints = ON")
         (key,) = raw.execute("SELECT run FROM recordings ORDER BY run").fetchone()
-        names = raw.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall()
-        for (name,) in names:
-            raw.execute(f"DROP TRIGGER {name}")
         for sentence in sentences:
             assert raw.execute(sentence, {"key": key}).rowcount != 0, sentence
     return str(key)
@@ -118,7 +115,7 @@ def killed(directory: Path) -> None:
         from fmdp.experiments.spec import parse_spec
         def die(*args):
             os.kill(os.getpid(), signal.SIGKILL)
-        sweep.Summary = die
+        sweep.SweepSummary = die
         sweep.run_sweep(parse_spec(sys.argv[1]), sys.argv[2], workers=InThisProcess())
     """)
     ended = subprocess.run(
@@ -166,8 +163,8 @@ def test_a_store_that_cannot_be_written_is_not_called_damaged(copy: Path) -> Non
 def test_a_lock_is_waited_for_not_long_and_not_in_silence(
     copy: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(opening, "WAIT_SECONDS", 0.4)
-    monkeypatch.setattr(opening, "_UNSAID_SECONDS", 0.1)
+    monkeypatch.setattr(database, "WAIT_SECONDS", 0.4)
+    monkeypatch.setattr(database, "_SILENT_SECONDS", 0.1)
     said: list[str] = []
     holder = sqlite3.connect(copy / FILE_NAME, isolation_level=None)
     holder.execute("BEGIN EXCLUSIVE")
@@ -268,11 +265,6 @@ def test_a_run_that_was_changed_is_named_not_counted_and_made_again(
     again = swept(copy, retry_failed=True)
     assert (again.done, again.failed, again.already) == (4, 0, 3)
     assert everything(copy) == everything(sound)
-    with (
-        closing(sqlite3.connect(copy / FILE_NAME)) as raw,
-        pytest.raises(sqlite3.IntegrityError, match="never removed"),
-    ):
-        raw.execute("DELETE FROM runs")  # it is sealed as before
 
 
 def test_what_is_left_of_a_run_that_is_gone_is_in_nobodys_way(copy: Path, sound: Path) -> None:
@@ -320,7 +312,7 @@ def test_damage_to_what_no_spec_asks_for_stops_nothing(copy: Path) -> None:
         raw.execute("DELETE FROM digests WHERE name = ?", ("0" * 64,))
         raw.commit()
     with Store.open(copy) as store:
-        found = sorted_runs(store)
+        found = group_runs(store)
     assert found.damaged == 1
     assert sum(len(cell.runs) for cell in found.cells) == 4
 
@@ -397,33 +389,33 @@ def test_flipped_bits_are_found_or_do_no_harm(copy: Path, sound: Path) -> None:
 def test_a_run_that_cannot_be_stored_is_a_failed_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: object, checked_by_the_worker: bool
 ) -> None:
-    genuine = work.measured
+    genuine = worker.measured
     monkeypatch.setattr(
-        work,
+        worker,
         "measured",
         lambda run: {**genuine(run), **({"regret": value} if run.seed == 1 else {})},
     )
     if not checked_by_the_worker:
-        monkeypatch.setattr(work, "checked", lambda measures, *, done: measures)
+        monkeypatch.setattr(worker, "checked", lambda measures, *, done: measures)
     summary = swept(tmp_path)
     assert (summary.done, summary.failed) == (2, 2)
     assert all("'regret' measure" in error for error in summary.errors.values())
     assert swept(tmp_path).already == 4
-    monkeypatch.setattr(work, "measured", genuine)
+    monkeypatch.setattr(worker, "measured", genuine)
     assert swept(tmp_path, retry_failed=True).done == 4
 
 
 def test_a_curve_that_cannot_be_stored_is_a_failed_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    genuine = work.curve_of
+    genuine = worker.curve_of
 
     def broken(run: object) -> object:
         curve = genuine(run)  # type: ignore[arg-type]
         curve.values["regret"][0] = np.nan  # type: ignore[index]
         return curve
 
-    monkeypatch.setattr(work, "curve_of", broken)
+    monkeypatch.setattr(worker, "curve_of", broken)
     summary = swept(tmp_path)
     assert (summary.done, summary.failed) == (0, 4)
 
@@ -432,7 +424,7 @@ def test_any_error_of_a_run_can_be_stored(tmp_path: Path, monkeypatch: pytest.Mo
     def broken(*args: object, **options: object) -> None:
         raise ValueError("half of a character: \udcff, and nothing: \0, " + "x" * 10**6)
 
-    monkeypatch.setattr(work, "simulate", broken)
+    monkeypatch.setattr(worker, "simulate", broken)
     assert swept(tmp_path).failed == 4
     with Store.open(tmp_path) as store:
         for run in store.runs():
@@ -440,41 +432,7 @@ def test_any_error_of_a_run_can_be_stored(tmp_path: Path, monkeypatch: pytest.Mo
             assert len(run.error) < 200_000
 
 
-# ---- versions --------------------------------------------------------------------------------
-
-
-TO_VERSION_2 = (
-    *(f"DROP TABLE {table}" for table in ("run_sources", "run_code", "sources", "requests")),
-    "DROP TABLE digests",
-    "UPDATE meta SET value = '2' WHERE key = 'schema_version'",
-)
-
-
-def test_a_store_of_version_2_gets_its_digests(copy: Path, sound: Path) -> None:
-    with closing(sqlite3.connect(copy / FILE_NAME, isolation_level=None)) as raw:
-        for statement in TO_VERSION_2:
-            raw.execute(statement)
-    before = (copy / FILE_NAME).read_bytes()
-    assert everything(copy) == everything(sound)
-    assert (copy / FILE_NAME).read_bytes() == before
-    assert swept(copy).already == 4
-    assert everything(copy) == everything(sound)
-    with closing(sqlite3.connect(copy / FILE_NAME)) as raw:
-        (version,) = raw.execute("SELECT value FROM meta WHERE key = 'schema_version'").fetchone()
-        assert int(version) == schema.SCHEMA_VERSION
-
-
-def test_a_damaged_store_of_version_2_is_no_traceback(copy: Path) -> None:
-    changed(
-        copy,
-        "UPDATE runs SET parameters = '{' WHERE key = :key",
-        "UPDATE recordings SET data = x'00' WHERE run = :key",
-        *TO_VERSION_2,
-    )
-    with pytest.raises(Damaged, match="is damaged"):
-        everything(copy)
-    assert swept(copy).failed == 1
-    assert swept(copy, retry_failed=True).failed == 0
+# ---- digests ---------------------------------------------------------------------------------
 
 
 def test_a_recording_is_never_unpacked_to_more_than_it_says(copy: Path) -> None:
@@ -482,8 +440,8 @@ def test_a_recording_is_never_unpacked_to_more_than_it_says(copy: Path) -> None:
     bomb = zlib.compress(b"\0" * 10**7)
     with closing(sqlite3.connect(copy / FILE_NAME, isolation_level=None)) as raw:
         raw.execute("UPDATE recordings SET data = ? WHERE array = 'states'", (bomb,))
-        for statement in TO_VERSION_2:
-            raw.execute(statement)
+        for (key,) in raw.execute("SELECT DISTINCT run FROM recordings").fetchall():
+            digests.note(raw, "run", key)
     with Store.open(copy) as store:
         key = next(iter(store.recorded()))
         with pytest.raises(Damaged, match="has other bytes"):

@@ -18,7 +18,7 @@ from fmdp.experiments.executors import ONE_THREAD, Dask, InThisProcess, Processe
 from fmdp.experiments.spec import Spec, parse_spec
 from fmdp.experiments.store import Store
 from fmdp.experiments.sweep import ATTEMPTS, run_sweep
-from fmdp.experiments.work import MadeRun, Task
+from fmdp.experiments.worker import MadeRun, Task
 
 
 def test_workers_have_one_thread_ignore_interrupts_and_end_at_once() -> None:

@@ -12,14 +12,15 @@ import pytest
 
 from fmdp.errors import InvalidParameter, UnknownName
 from fmdp.experiments import measures
+from fmdp.experiments.analysis import analyse
+from fmdp.experiments.dataset import gather
 from fmdp.experiments.executors import InThisProcess
 from fmdp.experiments.measures import Measure, checked, curve_names, declare, declared
 from fmdp.experiments.results import Results
 from fmdp.experiments.spec import parse_spec
 from fmdp.experiments.store import Store
 from fmdp.experiments.sweep import run_sweep
-from fmdp.reports.analysis import analyse
-from fmdp.reports.cells import gather
+from fmdp.reports.page import Texts, page, page_data
 from fmdp.reports.tables import tables
 from fmdp.simulation.loop import Run
 
@@ -58,13 +59,30 @@ def test_a_new_measure_is_one_declaration(mean_reward: Measure[float], tmp_path:
             assert curve.values.keys() == {"regret", "gap_regret", "mean_reward"}
             assert curve.values["mean_reward"][-1] == pytest.approx(value)
         found = gather(store)
-        lines = tables(found, analyse(found))["runs.csv"].splitlines()
+        files = tables(found, analyse(found))
+        text = page(store, found, analyse(found), Texts())
+    assert "\nrandom,mean_reward," in files["curves.csv"].replace("circle:2,", "")
+    assert '"name":"mean reward","caption":"Mean reward: reward a step."' in text
+    lines = files["runs.csv"].splitlines()
     written = [float(row["mean_reward"]) for row in csv.DictReader(lines)]
     assert written == [run.measures["mean_reward"] for run in runs]
     with Results.open(tmp_path) as results:
         assert results.runs()["mean_reward"].tolist() == [r.measures["mean_reward"] for r in runs]
         assert results.curves("mean_reward").columns[-1] == "mean_reward"
         assert "mean_reward" in results.summary()["measure"].tolist()
+
+
+def test_a_new_number_without_a_curve_is_a_column_of_the_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(measures, "_declared", dict(measures._declared))
+    declare(Measure("odd_steps", int, "a test", of=lambda run: run.steps + 1, over_runs="sum"))
+    run_sweep(parse_spec(SPEC), tmp_path, workers=InThisProcess())
+    with Store.open(tmp_path) as store:
+        found = gather(store)
+        data = page_data(store, found, analyse(found), ())
+    assert data["columns"][-1] == {"key": "odd_steps", "head": "Odd steps"}
+    assert {row["odd_steps"] for row in data["summaries"]} == {42}
 
 
 def test_a_measure_that_this_fmdp_does_not_know_is_read_all_the_same(

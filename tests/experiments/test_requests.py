@@ -226,7 +226,7 @@ def test_the_command_lists_specs_and_forgets_one(
     assert (said["runs"], said["deleted"], len(said["specs"])) == (1, True, 1)
     assert len(load_results(out).runs_table()["key"]) == 2
     assert main(["forget", str(out), "sweep"]) == 0
-    assert "2 not shown any more, and kept in the store" in capsys.readouterr().out
+    assert "2 hidden, but kept in the store" in capsys.readouterr().out
     assert main(["forget", str(out), "--delete-runs"]) == 2
     assert main(["forget", str(tmp_path / "nowhere")]) == 2
 
@@ -272,7 +272,7 @@ def test_a_damaged_run_of_version_3_stays_damaged(load: Load, tmp_path: Path) ->
     key, *_ = sweep(load(RULE), out, 2).runs_table()["key"]
     as_version_3(out / FILE_NAME)
     with closing(sqlite3.connect(out / FILE_NAME, isolation_level=None)) as connection:
-        schema.unseal(connection)
+        schema.remove_triggers(connection)
         connection.execute(
             "UPDATE measures SET value = 0.5 WHERE run = ? AND name = 'gain'", (key,)
         )

@@ -18,14 +18,14 @@ import pytest
 
 import fmdp
 from fmdp.errors import FileProblem, InvalidParameter, UnknownName
+from fmdp.experiments.analysis import analyse
+from fmdp.experiments.dataset import gather
 from fmdp.experiments.executors import InThisProcess
 from fmdp.experiments.results import Results, load_results
 from fmdp.experiments.spec import parse_spec
 from fmdp.experiments.store import Store
 from fmdp.experiments.sweep import run_sweep
 from fmdp.model import FactoredMDP, save
-from fmdp.reports.analysis import analyse
-from fmdp.reports.cells import gather
 from fmdp.simulation.frames import MissingFrames
 
 SPEC = """

@@ -1,17 +1,18 @@
-"""A store of schema version 1 opens with today's code: the same numbers to the bit, whole or as it
-was, and a reader leaves the file alone.
+"""A store of fmdp 0.2.0 (schema version 3) opens: the same numbers to the bit, whole or as it was,
+and a reader leaves the file alone.
 
-assets/store-version-1.sql is the dump of a store that fmdp made when version 1 was the newest."""
+assets/store-0.2.0.sql is the dump of a store that fmdp 0.2.0 made."""
 
 from __future__ import annotations
 
+import hashlib
 import os
+import re
 import signal
 import sqlite3
 import subprocess
 import sys
 import textwrap
-from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -23,28 +24,18 @@ import pytest
 from fmdp.errors import FileProblem
 from fmdp.experiments import schema
 from fmdp.experiments.executors import InThisProcess
-from fmdp.experiments.measures import GAP_REGRET
 from fmdp.experiments.results import Results
 from fmdp.experiments.schema import APPLICATION_ID
 from fmdp.experiments.spec import parse_spec
 from fmdp.experiments.store import FILE_NAME, Store
 from fmdp.experiments.sweep import run_sweep
 
-DUMP = Path(__file__).with_name("assets") / "store-version-1.sql"
-RESULTS = (
-    "regret",
-    "gap_regret",
-    "gain",
-    "gain_kind",
-    "episodes",
-    "planner_calls",
-    "unconverged_plans",
-)
+DUMP = Path(__file__).with_name("assets") / "store-0.2.0.sql"
 ROLES = {"psrl": "learner", "oracle": "upper", "random": "lower"}
 
 
 def written(directory: Path, script: str) -> Path:
-    """A file of version 1 in this directory, with what the script puts into it."""
+    """A file of version 3 in this directory, with the content of the script."""
     directory.mkdir(parents=True, exist_ok=True)
     path = directory / FILE_NAME
     with closing(sqlite3.connect(path)) as connection:
@@ -77,36 +68,37 @@ def assert_the_same(directory: Path, *, read_only: bool) -> None:
         dump.executescript(DUMP.read_text())
         dump.row_factory = sqlite3.Row
         expected = dump.execute("SELECT * FROM runs").fetchall()
-        assert len(expected) == 5
+        assert len(expected) == 7
         with Store.open(directory, read_only=read_only) as store:
             for row in expected:
                 run = store.run(row["key"])
                 assert run is not None
                 assert run.role == ROLES[run.learner]
+                rows = dump.execute("SELECT name, value FROM measures WHERE run = ?", [run.key])
                 # repr tells 1 from 1.0, and every float from every other
-                known = {name: row[name] for name in RESULTS if row[name] is not None}
-                assert repr(sorted(run.measures.items())) == repr(sorted(known.items()))
+                known = sorted(tuple(pair) for pair in rows)
+                assert repr(sorted(run.measures.items())) == repr(known)
                 for name in ("problem", "seed", "steps", "seconds", "status", "error", "finished"):
                     assert repr(getattr(run, name)) == repr(row[name])
-                points = dump.execute("SELECT * FROM curves WHERE run = ? ORDER BY t", [run.key])
-                rows = points.fetchall()
                 curve = store.curve(run.key)
-                assert curve.t.tolist() == [point["t"] for point in rows]
                 for name in ("regret", "gap_regret"):
-                    values = [point[name] for point in rows]
-                    if not values or None in values:
-                        assert name not in curve.values
-                    else:
-                        assert curve.values[name].tolist() == values
+                    points = dump.execute(
+                        "SELECT t, value FROM curves WHERE run = ? AND measure = ? ORDER BY t",
+                        [run.key, name],
+                    ).fetchall()
+                    assert (name in curve.values) == bool(points)
+                    if points:
+                        assert curve.t.tolist() == [point["t"] for point in points]
+                        assert curve.values[name].tolist() == [point["value"] for point in points]
             assert store.keys("done") == {r["key"] for r in expected if r["status"] == "done"}
             (spec,) = store.specs()
             assert [member.label for member in store.members(spec.hash)] == [
                 "PSRL",
                 "oracle",
                 "random",
-            ]
-            (recorded,) = store.recorded()
-            recording = store.recording(recorded)
+            ] * 2
+            assert len(store.recorded()) == 3
+            recording = store.recording(min(store.recorded()))
             assert recording is not None
             assert recording.actions.shape == (4, 1)
             assert store.model(next(store.runs()).model).name == "circle:2"
@@ -116,7 +108,7 @@ def test_an_old_store_is_read_and_not_touched(old: Path) -> None:
     before = old.read_bytes()
     assert_the_same(old.parent, read_only=True)
     assert old.read_bytes() == before
-    assert raw(old)["meta"][-1] == ("schema_version", "1")
+    assert raw(old)["meta"][-1] == ("schema_version", "3")
     with Store.open(old.parent) as reader, pytest.raises(FileProblem, match="readonly"):
         reader.add_spec(reader.specs()[0], [], [])
 
@@ -158,10 +150,6 @@ def test_a_migrated_store_goes_on_as_any_other(old: Path) -> None:
         done = next(run for run in store.runs(status="done") if run.learner == "psrl")
         with pytest.raises(FileProblem, match="is done and is not overwritten"):
             store.add_run(done)
-        with closing(sqlite3.connect(old)) as other:
-            for table in ("runs", "measures", "curves"):
-                with pytest.raises(sqlite3.IntegrityError, match="done is never"):
-                    other.execute(f"DELETE FROM {table}")
         store.add_run(replace(done, key=failed.key, seed=failed.seed), store.curve(done.key))
         assert store.keys("failed") == set()
         np.testing.assert_array_equal(
@@ -173,39 +161,32 @@ def test_an_old_store_has_frames(old: Path) -> None:
     with Results.open(old.parent) as results:
         runs = results.runs_table()
         # The failed run of the dump is one that no spec asks for.
-        assert sorted(runs["role"]) == ["learner", "learner", "lower", "upper"]
-        assert np.isnan(runs["gap_regret"]).tolist().count(True) == 1
+        assert sorted(runs["role"]) == ["learner"] * 2 + ["lower"] * 2 + ["upper"] * 2
+        assert not np.isnan(runs["gap_regret"]).any()
 
 
-def downgraded(directory: Path, to: Path) -> Path:
-    """The store of a sweep as version 1 would have it."""
-    path = written(to, DUMP.read_text())
-    with closing(sqlite3.connect(path)) as connection, Store.open(directory) as store:
-        connection.executescript("DROP TRIGGER runs_done_stay; DROP TRIGGER runs_done_remain;")
-        for table in ("curves", "recordings", "runs", "members", "specs", "models"):
-            connection.execute(f"DELETE FROM {table}")
-        for table, rows in raw(store.path).items():
-            if table in ("models", "specs", "members", "recordings"):
-                places = ", ".join("?" * len(rows[0]))
-                connection.executemany(f"INSERT INTO {table} VALUES ({places})", rows)
-        columns = [row[1] for row in connection.execute("PRAGMA table_info(runs)")]
-        stored = {row[0]: row for row in raw(store.path)["runs"]}
-        for run in store.runs():
-            about = dict(zip([*columns[:4], "role", *columns[4:16]], stored[run.key], strict=True))
-            values = [about.get(name, run.measures.get(name)) for name in columns]
-            connection.execute(f"INSERT INTO runs VALUES ({', '.join('?' * 23)})", values)
-            curve = store.curve(run.key)
-            pairs = zip(curve.t.tolist(), *(v.tolist() for v in curve.values.values()), strict=True)
-            for t, gap, regret in pairs:
-                connection.execute(
-                    "INSERT INTO curves VALUES (?, ?, ?, ?)", (run.key, t, regret, gap)
-                )
+def downgraded(directory: Path) -> Path:
+    """Make the store of a sweep one of version 3, with the triggers that 0.2.0 created."""
+    path = directory / FILE_NAME
+    triggers = re.findall(r"CREATE TRIGGER .*?END;", DUMP.read_text(), re.S)
+    with closing(sqlite3.connect(path)) as connection:
+        for table in ("requests", "run_sources", "run_code", "sources"):
+            connection.execute(f"DROP TABLE {table}")
+        for (spec,) in connection.execute("SELECT hash FROM specs").fetchall():
+            digest = hashlib.sha256()
+            for query in (
+                "SELECT * FROM specs WHERE hash = ?",
+                "SELECT * FROM members WHERE spec = ? ORDER BY position",
+            ):
+                digest.update(ascii(connection.execute(query, (spec,)).fetchall()).encode("ascii"))
+            connection.execute(
+                "UPDATE digests SET digest = ? WHERE kind = 'spec'", (digest.hexdigest(),)
+            )
+        connection.execute("UPDATE meta SET value = '3' WHERE key = 'schema_version'")
+        connection.executescript("".join(triggers))
         connection.commit()
+    assert len(triggers) > 3
     return path
-
-
-def _known(measures: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in measures.items() if name in RESULTS}
 
 
 def test_a_sweep_finds_the_runs_of_an_old_store_done(tmp_path: Path) -> None:
@@ -215,42 +196,42 @@ def test_a_sweep_finds_the_runs_of_an_old_store_done(tmp_path: Path) -> None:
         problems = ["circle:2"]
         learners = ["psrl", "oracle", "random"]
     """)
-    run_sweep(spec, tmp_path / "new", workers=InThisProcess())
-    path = downgraded(tmp_path / "new", tmp_path / "old")
-    assert raw(path)["meta"][-1] == ("schema_version", "1")
+    run_sweep(spec, tmp_path, workers=InThisProcess())
+    with Store.open(tmp_path) as store:
+        before = {run.key: run for run in store.runs()}
+    path = downgraded(tmp_path)
+    assert raw(path)["meta"][-1] == ("schema_version", "3")
     with Store.open(path.parent) as reader:
-        before = {run.key: run for run in reader.runs()}
+        assert {run.key: run for run in reader.runs()} == before
     summary = run_sweep(spec, path.parent, workers=InThisProcess())
     assert (summary.done, summary.already) == (6, 6)
-    with Store.open(tmp_path / "new") as new, Store.open(path.parent) as found:
-        assert {run.key: run for run in found.runs()} == before
-        # The old schema has no place for measures that came later.
-        known = {run.key: replace(run, measures=_known(run.measures)) for run in new.runs()}
-        assert known == before
-        assert all("cpu_seconds" in run.measures for run in new.runs())
-        assert any(run.measure(GAP_REGRET) for run in before.values())
+    with Store.open(path.parent) as store:
+        assert {run.key: run for run in store.runs()} == before
+    with closing(sqlite3.connect(path)) as connection:
+        query = "SELECT count(*) FROM sqlite_master WHERE type = 'trigger'"
+        assert connection.execute(query).fetchone() == (0,)
     more = parse_spec(spec.text.replace("seeds = 2", "seeds = 3"))
     assert run_sweep(more, path.parent, workers=InThisProcess()).already == 6
 
 
 def test_killed_in_the_middle_of_a_migration_nothing_is_lost(old: Path) -> None:
-    """The process is killed when all is moved and the old tables are gone, before the commit."""
+    """The process is killed when all is migrated, before the commit."""
     program = textwrap.dedent("""
         import os, signal, sys
         from fmdp.experiments import schema
         from fmdp.experiments.store import Store
-        whole = schema.MIGRATIONS[1]
+        whole = schema.MIGRATIONS[3]
         def killed(connection):
             whole(connection)
             names = {row[0] for row in connection.execute("SELECT name FROM sqlite_master")}
-            assert "measures" in names and "runs_of_version_1" not in names
+            assert "requests" in names
             os.kill(os.getpid(), signal.SIGKILL)
-        schema.MIGRATIONS[1] = killed
+        schema.MIGRATIONS[3] = killed
         Store.create(sys.argv[1])
     """)
     ended = subprocess.run([sys.executable, "-c", program, str(old.parent)], check=False)
     assert ended.returncode == -signal.SIGKILL
-    assert raw(old)["meta"][-1] == ("schema_version", "1")
+    assert raw(old)["meta"][-1] == ("schema_version", "3")
     assert_the_same(old.parent, read_only=True)
     assert_the_same(old.parent, read_only=False)  # and now it goes through
 
@@ -264,7 +245,7 @@ def test_a_migration_that_fails_leaves_the_old_store(
         connection.execute("DELETE FROM members")
         raise sqlite3.OperationalError("disk is full")
 
-    monkeypatch.setitem(schema.MIGRATIONS, 1, broken)
+    monkeypatch.setitem(schema.MIGRATIONS, 3, broken)
     with pytest.raises(FileProblem, match="cannot be brought to schema version 4: disk is full"):
         Store.create(old.parent)
     assert raw(old) == before
@@ -273,17 +254,17 @@ def test_a_migration_that_fails_leaves_the_old_store(
 def test_a_migration_that_would_leave_rows_without_their_run_is_undone(
     old: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = schema.MIGRATIONS[1]
+    whole = schema.MIGRATIONS[3]
 
     def forgetful(connection: sqlite3.Connection) -> None:
         whole(connection)
-        connection.execute("DROP TRIGGER runs_done_remain")
+        schema.remove_triggers(connection)
         connection.execute("DELETE FROM runs WHERE learner = 'oracle'")
 
-    monkeypatch.setitem(schema.MIGRATIONS, 1, forgetful)
+    monkeypatch.setitem(schema.MIGRATIONS, 3, forgetful)
     with pytest.raises(FileProblem, match="refers to nothing in runs"):
         Store.create(old.parent)
-    assert raw(old)["meta"][-1] == ("schema_version", "1")
+    assert raw(old)["meta"][-1] == ("schema_version", "3")
     monkeypatch.undo()
     assert_the_same(old.parent, read_only=False)
 
@@ -297,4 +278,4 @@ def test_a_store_that_is_being_written_is_not_migrated_under_the_writer(old: Pat
         assert_the_same(old.parent, read_only=True)  # readers are not kept out
     finally:
         lock.close()
-    assert raw(old)["meta"][-1] == ("schema_version", "1")
+    assert raw(old)["meta"][-1] == ("schema_version", "3")

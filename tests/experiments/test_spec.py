@@ -14,7 +14,7 @@ import fmdp
 from fmdp.errors import FmdpError
 from fmdp.experiments.api import spec_of
 from fmdp.experiments.executors import Processes
-from fmdp.experiments.spec import PlannedRun, Spec, parse_spec, read_spec
+from fmdp.experiments.spec import PlannedRun, Spec, parse_spec, read_spec, resolved_learner
 from fmdp.experiments.sweep import run_sweep
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -93,6 +93,15 @@ def test_more_seeds_keep_the_keys_of_the_first() -> None:
     # A label or a name is what a run is called, not what it is.
     renamed = BASE.replace('name = "dorl"', 'name = "dorl", label = "ours"')
     assert [run.key for run in parse_spec(renamed).runs()] == few
+
+
+def test_a_setting_at_an_unkeyed_value_is_not_in_the_key() -> None:
+    agent = fmdp.PSRL(planner="exact").start(fmdp.problem("circle:2"))
+    held = resolved_learner(agent)
+    assert not {"horizon", "ties", "rewards"} & held["parameters"].keys()
+    assert not {"horizon", "intervals"} & held["planner_settings"].keys()
+    other = resolved_learner(fmdp.PSRL(rewards="known").start(fmdp.problem("circle:2")))
+    assert other["parameters"]["rewards"] == "known"
 
 
 def test_a_new_results_version_gives_new_keys(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fmdp.experiments.cells import CellRuns
+from fmdp.experiments.cells import Cell
 from fmdp.experiments.standings import (
     geometric_mean,
     overall,
@@ -47,7 +47,7 @@ def cell(
     problem: str = "p",
     role: str = "learner",
     cpu: list[float | None] | None = None,
-) -> CellRuns:
+) -> Cell:
     runs = []
     for seed, gap in enumerate(gaps):
         measures: dict[str, Any] = {"regret": 1000.0 + seed, "planner_calls": 10 + seed}
@@ -57,7 +57,7 @@ def cell(
             if value is not None:
                 measures[name] = value
         runs.append(run(seed, role, 5.0, measures))
-    return CellRuns(problem, label, tuple(runs))
+    return Cell(problem, label, tuple(runs))
 
 
 def test_a_problem_by_hand() -> None:

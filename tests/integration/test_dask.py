@@ -18,7 +18,7 @@ import pytest
 from fmdp.cli import main
 from fmdp.errors import FmdpError, InvalidParameter
 from fmdp.experiments.executors import Dask, InThisProcess
-from fmdp.experiments.news import SweepNews
+from fmdp.experiments.progress import SweepProgress
 from fmdp.experiments.spec import Spec
 from fmdp.experiments.sweep import run_sweep
 
@@ -89,7 +89,7 @@ def test_a_cluster_that_loses_a_worker_gives_what_one_process_gives(
 ) -> None:
     killed = False
 
-    def kill_one(news: SweepNews) -> None:
+    def kill_one(news: SweepProgress) -> None:
         nonlocal killed
         if news.done >= 4 and not killed:
             killed = True
@@ -106,7 +106,7 @@ def test_a_cluster_that_loses_a_worker_gives_what_one_process_gives(
 def test_a_sweep_that_loses_the_scheduler_says_so_and_goes_on_elsewhere(
     cluster: Cluster, spec: Spec, serial: dict[str, Any], contents: Contents, tmp_path: Path
 ) -> None:
-    def kill_the_scheduler(news: SweepNews) -> None:
+    def kill_the_scheduler(news: SweepProgress) -> None:
         if news.done >= 4:
             cluster.scheduler.kill()
 

@@ -12,11 +12,11 @@ import pytest
 
 from fmdp.experiments.executors import InThisProcess, Processes
 from fmdp.experiments.measures import GAIN, repeatable
-from fmdp.experiments.news import SweepNews
+from fmdp.experiments.progress import SweepProgress
 from fmdp.experiments.spec import Spec, parse_spec
 from fmdp.experiments.store import Store
 from fmdp.experiments.sweep import run_sweep
-from fmdp.experiments.work import Task, work
+from fmdp.experiments.worker import Task, run_task
 
 Contents = Callable[[Path], dict[str, Any]]
 
@@ -26,7 +26,7 @@ def test_two_workers_of_which_one_is_killed_give_what_one_process_gives(
 ) -> None:
     killed: list[int] = []
 
-    def kill_one(news: SweepNews) -> None:
+    def kill_one(news: SweepProgress) -> None:
         if news.done >= 4 and not killed:  # two runs may end in the same breath
             victim = multiprocessing.active_children()[0]
             assert victim.pid is not None
@@ -42,7 +42,7 @@ def test_two_workers_of_which_one_is_killed_give_what_one_process_gives(
 def test_an_interrupted_sweep_goes_on_and_repeats_nothing(
     spec: Spec, serial: dict[str, Any], contents: Contents, tmp_path: Path
 ) -> None:
-    def interrupt(news: SweepNews) -> None:
+    def interrupt(news: SweepProgress) -> None:
         if news.done == 5:
             raise KeyboardInterrupt
 
@@ -52,7 +52,7 @@ def test_an_interrupted_sweep_goes_on_and_repeats_nothing(
         first = {run.key: run for run in store.runs()}
     assert len(first) == 5
 
-    seen: list[SweepNews] = []
+    seen: list[SweepProgress] = []
     summary = run_sweep(spec, tmp_path, workers=InThisProcess(), progress=seen.append)
     assert (summary.done, summary.already) == (18, 5)
     assert contents(tmp_path) == serial
@@ -72,7 +72,7 @@ def test_who_knows_the_model_is_never_ahead(tmp_path: Path) -> None:
         problems = ["circle:2"]
         learners = ["oracle", "random", { name = "psrl", label = "PSRL" }]
     """)
-    seen: list[SweepNews] = []
+    seen: list[SweepProgress] = []
     run_sweep(spec, tmp_path, workers=InThisProcess(), progress=seen.append)
     with Store.open(tmp_path) as store:
         medians = {
@@ -129,10 +129,10 @@ def test_the_example_runs(tmp_path: Path) -> None:
 def test_a_recording_is_the_run_that_the_bulk_loop_makes(spec: Spec) -> None:
     """Recorded runs go step by step; not a bit of them differs."""
     for run in list(spec.runs())[:6]:
-        recorded = work(Task.of(run))
+        recorded = run_task(Task.of(run))
         bare = Task.of(run)
         object.__setattr__(bare, "record", False)
-        bulk = work(bare)
+        bulk = run_task(bare)
         assert repeatable(recorded.run.measures) == repeatable(bulk.run.measures)
         assert recorded.curve is not None
         assert bulk.curve is not None
@@ -141,7 +141,7 @@ def test_a_recording_is_the_run_that_the_bulk_loop_makes(spec: Spec) -> None:
 
 
 def test_a_recording_can_be_replayed(spec: Spec) -> None:
-    made = work(Task.of(next(iter(spec.runs()))))
+    made = run_task(Task.of(next(iter(spec.runs()))))
     recording, curve, run = made.recording, made.curve, made.run
     assert recording is not None
     assert curve is not None

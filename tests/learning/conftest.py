@@ -31,7 +31,7 @@ FURTHER = (
     "fsrl,budget=4,split=search,episodes=doubling",
     "fsrl,budget=1+2+.5",
 )
-"""Beside what is read off the declarations."""
+"""Cases besides those that the declarations imply."""
 
 
 def every_learner() -> Iterator[Learner]:

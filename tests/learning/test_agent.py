@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 import fmdp
 from fmdp.errors import InvalidParameter
-from fmdp.learning.agent import Agent
-from fmdp.learning.files import state_of
+from fmdp.learning.agent import Agent, state_of
 from fmdp.learning.learner import Learner
 from fmdp.planning.policies.randomised import UniformPolicy
 from fmdp.simulation import Reference, Simulation, simulate
@@ -24,10 +23,10 @@ FREE = Reference(0.0, "exact", None, 0.0)
 
 
 def told(policy: Any, steps: int = 10, growth: int = 0) -> Learner:
-    """Plays a policy for so many steps at a time, or until a count has grown by so much."""
+    """Plays a policy for a number of steps, or until a count has grown by a number."""
 
     class Told(Learner):
-        """Decides as it is told."""
+        """Makes the decision that it was given."""
 
         def decide(self, agent: Agent) -> fmdp.Decision:
             visits = agent.statistics.visits
@@ -66,8 +65,8 @@ def test_random_policies_in_bulk_are_those_of_single_steps(
     model: fmdp.FactoredMDP,
     bits: str,
 ) -> None:
-    """Where an episode ends early by a limit, what was drawn for the rest of it is given back. An
-    action that was drawn to answer `act` before is the first that is taken."""
+    """If a limit ends an episode early, the draws for the rest of it are undone. An action that
+    `act` has already drawn is taken first."""
     best = fmdp.plan(model).policy
     assert best is not None
     policy: Any = UniformPolicy.of(model.structure)

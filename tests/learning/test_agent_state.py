@@ -1,4 +1,4 @@
-"""What belongs to an agent is saved, loaded and set back as a whole: its counters, its planner."""
+"""The state of an agent is saved, loaded and restored as a whole: its counters, its planner."""
 
 from __future__ import annotations
 

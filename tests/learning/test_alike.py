@@ -95,7 +95,7 @@ def test_a_class_of_two_machines_is_counted_twice_a_step() -> None:
     assert fmdp.estimated_model(statistics).transitions[1][1].tolist() == [1 / 3, 2 / 3]
 
 
-# ---- what is made of them -----------------------------------------------------------------------
+# ---- tables and samples of classes --------------------------------------------------------------
 
 
 @settings(max_examples=40, deadline=None)

@@ -152,7 +152,7 @@ def test_flat_tables_are_those_of_the_checking_constructor(
 
 
 def inside(tables: OptimisticTables, truth: FactoredMDP) -> bool:
-    """Whether the truth is in the one-sided set that is planned with."""
+    """Return whether the truth is in the one-sided set."""
     slack = 1e-12
     return all(
         (true >= lower - slack).all()
@@ -164,7 +164,7 @@ def inside(tables: OptimisticTables, truth: FactoredMDP) -> bool:
 
 
 def lost(model: FactoredMDP, seed: int, **constants: float) -> bool:
-    """Whether the truth leaves the set at some moment of a run with random actions."""
+    """Return whether the truth leaves the set during a run with random actions."""
     rng = np.random.Generator(np.random.PCG64(seed))
     environment = Environment(model, rng)
     statistics = Statistics(model.structure)

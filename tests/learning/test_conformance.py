@@ -149,7 +149,7 @@ def test_what_is_explored_costs_regret() -> None:
         assert gap == pytest.approx(5000 * (reference.gain - gain), rel=0.15, abs=1e-3)
 
 
-# ---- what is broken is found --------------------------------------------------------------------
+# ---- broken learners are detected ----------------------------------------------------------------
 
 
 class Improper(fmdp.DORL):
@@ -164,7 +164,7 @@ class Improper(fmdp.DORL):
 class Remembering(fmdp.DORL):
     """It keeps something outside the agent, which no run may do."""
 
-    seen = [0]  # noqa: RUF012 - that is what is wrong with it
+    seen = [0]  # noqa: RUF012 - the defect
 
     def tables(self, agent: fmdp.Agent) -> fmdp.OptimisticTables:
         self.seen[0] += 1
@@ -293,7 +293,7 @@ class Broken(fmdp.PSRL):
     assert "broken" in ran.stdout
     closing = ran.stdout.strip().splitlines()[-1]
     counts = {word: int(number) for number, word in re.findall(r"(\d+) (failed|passed)", closing)}
-    # The random learner passes, and the broken one with known rewards at times, by luck.
+    # The random learner passes, and the broken one with known rewards sometimes, by chance.
     assert 4 <= counts["passed"] <= 6, closing
     assert counts["failed"] > 20, closing
 
@@ -303,7 +303,7 @@ class Broken(fmdp.PSRL):
 
 @pytest.mark.parametrize("verb", ["act", "observe"])
 def test_act_and_observe_cannot_be_overridden(verb: str) -> None:
-    with pytest.raises(TypeError, match=f"defines {verb}, which nobody would call"):
+    with pytest.raises(TypeError, match=f"defines {verb}, which is never called"):
         type("Own", (Learner,), {verb: lambda self, state: (0,), "__doc__": "Acts by itself."})
 
 
@@ -312,12 +312,12 @@ def test_nor_by_a_class_beside() -> None:
         def act(self, state: Any) -> tuple[int, ...]:
             return (0,)
 
-    with pytest.raises(TypeError, match="defines act, which nobody would call"):
+    with pytest.raises(TypeError, match="defines act, which is never called"):
         type("Own", (Acting, fmdp.PSRL), {"__doc__": "Acts beside."})
 
 
-def test_nobody_inherits_from_agent() -> None:
-    with pytest.raises(TypeError, match="what an algorithm does is said by a Learner"):
+def test_agent_is_final() -> None:
+    with pytest.raises(TypeError, match="write an algorithm as a subclass of Learner"):
         type("Own", (fmdp.Agent,), {})
 
 
@@ -370,7 +370,7 @@ def test_more_actions_than_compiled_code_can_number() -> None:
 
 
 class Answers(Learner):
-    """Decides whatever it is told to."""
+    """Makes the decision that it was given."""
 
     def decide(self, agent: fmdp.Agent) -> Any:
         return ANSWERS[self.what_name]

@@ -1,4 +1,4 @@
-"""Learners and simulation under constraints: nobody plays, nor takes in, a forbidden action."""
+"""Learners and simulation under constraints: forbidden actions are neither played nor accepted."""
 
 from __future__ import annotations
 

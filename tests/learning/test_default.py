@@ -44,7 +44,7 @@ def test_the_upper_end_is_above_the_mean_and_grows(mean: float, share: float, c:
 
 @given(units, st.floats(1e-6, 1.0), st.floats(0.0, 4.0))
 def test_wilsons_end_solves_its_equation(mean: float, share: float, c: float) -> None:
-    """Where it is the larger one: (q - mu)^2 = c^2 q (1 - q) / N, for q less c^4 / N^2."""
+    """If it is the larger one: (q - mu)^2 = c^2 q (1 - q) / N, for q minus c^4 / N^2."""
     variance = share * mean * (1 - mean)
     q = float(upper_end(mean, variance, c))
     if q == 1.0:
@@ -192,7 +192,7 @@ def test_the_unit_of_the_reward_does_not_matter(unit: float, planner: str) -> No
 
 def test_a_planner_that_tells_nothing_is_refused_by_name() -> None:
     class Silent(fmdp.Planner):
-        """Gives a policy and nothing else."""
+        """Returns a policy without bounds or bias."""
 
         name = "silent"
 

@@ -15,7 +15,7 @@ NAME = "maintenance:4,levels=3,k=3,load=1,crew=2,learned={}"
 
 
 def without_knowledge(model: FactoredMDP) -> FactoredMDP:
-    """The same tables where a learner is told nothing of effects."""
+    """Return the same tables without the effects."""
     s = model.structure
     plain = s.with_factors(
         s.transition_scopes,
@@ -28,7 +28,7 @@ def without_knowledge(model: FactoredMDP) -> FactoredMDP:
 
 
 def test_knowing_what_actions_leave_saves_regret() -> None:
-    """What is learned of a component that was replaced is learned of a new one."""
+    """Counts of a replaced component are those of a new one."""
     machines, rows = (problem(NAME.format(learned)) for learned in ("together", "apart"))
     regrets = [
         np.mean([fmdp.simulate(own, fmdp.DORL(), steps=2000, seed=s).regret for s in range(2)])

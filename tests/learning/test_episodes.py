@@ -145,7 +145,7 @@ def geometric_lengths(learner: fmdp.PlanningLearner, steps: int) -> list[int]:
 
 
 def test_geometric_episodes_end_with_the_same_chance_after_every_step() -> None:
-    """Of n draws with chance p about n (1 - p)^j exceed j; and not those of another chance."""
+    """About n (1 - p)^j of n draws with chance p exceed j; draws with another chance do not."""
     for learner, chance in (
         (fmdp.PSRL(episodes="geometric", length=4), 0.25),
         (fmdp.CPSRL(discount=0.75), 0.25),

@@ -44,7 +44,7 @@ def test_saving_between_act_and_observe(learner: Learner, tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("epsilon", [0.0, 0.5, 1.0])
 def test_a_drawn_action_is_saved_with_the_agent(epsilon: float, tmp_path: Path) -> None:
-    """Drawn to answer `act`, it is what is done next, in bulk as well as step by step."""
+    """An action drawn to answer `act` is taken next, in bulk and step by step."""
     best = fmdp.plan(MODEL).policy
     assert best is not None
     fmdp.ExploringPolicy(best, epsilon).save(tmp_path / "exploring.npz")

@@ -1,4 +1,4 @@
-"""Episodes over a horizon: plans against enumeration, play against plans, and what is refused."""
+"""Episodes over a horizon: plans against enumeration, play against plans, and refusals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""rewards=known: a learner that is told the mean rewards plans with them, whatever it has seen."""
+"""rewards=known: a learner that knows the mean rewards plans with them, whatever it observes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import fmdp
 from fmdp._base.archives import pack, unpack
 from fmdp.errors import FmdpError, InvalidParameter
 from fmdp.experiments.spec import resolved_learner
-from fmdp.learning.files import FORMAT, VERSION
+from fmdp.learning.encoding import FORMAT, VERSION
 from fmdp.learning.learner import PlanningLearner
 from fmdp.learning.registry import LEARNERS
 from fmdp.model import FactoredMDP
@@ -48,7 +48,7 @@ def test_plans_are_paid_with_the_rewards_of_the_model(
     truth = flat_model(MODEL).rewards if flat else MODEL.rewards
     expected = {round(float(r), 12) for table in truth for r in np.ravel(table)}
     found = set(rewards_of(known))
-    if kind.name == "e3":  # what is unknown, or elsewhere, pays the least there is
+    if kind.name == "e3":  # unknown entries and lost variables pay the least
         found -= {round(lo, 12) for lo, _ in MODEL.structure.reward_ranges}
         assert found <= expected
     else:

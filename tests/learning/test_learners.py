@@ -1,7 +1,5 @@
-"""What learners promise: proper tables, few plans, one run whatever the unit or the policy's form.
-
-test_conformance.py has what every one of them has to do.
-"""
+"""Promises of learners: proper tables, few plans, equal runs for every unit and form of policy.
+test_conformance.py has the contract of all of them."""
 
 from __future__ import annotations
 
@@ -247,7 +245,7 @@ def test_a_policy_without_a_table_runs_the_same(
     monkeypatch.setattr(playing, "TABLE_STATES", most_states)
     planner: Any = AskedPlanner()
     asked = fmdp.DORL(planner=planner, episodes=rule).start(MODEL)
-    # A planner of one's own breaks its ties itself, here with the tie seed 0.
+    # A third-party planner breaks its ties itself, here with the tie seed 0.
     plain = fmdp.DORL(planner=Exact(tolerance=1e-2, tie_seed=0), episodes=rule).start(MODEL)
     runs = [Simulation(MODEL, one, seed=6, reference=REFERENCE) for one in (asked, plain)]
     for run in runs:

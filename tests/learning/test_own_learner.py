@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ast
+import re
 import tomllib
 from pathlib import Path
 
 import pytest
 
-from fmdp.learning.registry import LEARNERS
+import fmdp
 
 from ..pages import Page
 
@@ -24,7 +25,21 @@ def test_the_page_from_top_to_bottom(capsys: pytest.CaptureFixture[str]) -> None
     assert page.names["agent"].steps == 100
     points = tomllib.loads(Path("pyproject.toml").read_text())["project"]["entry-points"]
     ((name, place),) = points["fmdp.learners"].items()
-    assert LEARNERS.find(name).name == LEARNERS.find(place).name == name
+    model = page.names["model"]
+    runs = [fmdp.simulate(model, text, steps=20, seed=0) for text in (name, place)]
+    assert [run.agent.learner.name for run in runs] == [name, name]
+    assert runs[0].regret == runs[1].regret
+
+
+def test_the_page_uses_public_names_only() -> None:
+    """No import of fmdp but of fmdp itself and of fmdp.testing, and no internal module by name."""
+    text = Page(PAGE).text
+    assert set(re.findall(r"^\s*(?:from|import) (fmdp[\w.]*)", text, re.MULTILINE)) == {
+        "fmdp",
+        "fmdp.testing",
+    }
+    rooms = {"fmdp", "measures", "problems", "testing", "learners"}
+    assert set(re.findall(r"`?fmdp\.(\w+)", text)) <= {*fmdp.__all__, *rooms}
 
 
 @pytest.mark.usefixtures("folder")

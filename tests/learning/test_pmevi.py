@@ -375,7 +375,7 @@ def test_it_learns(problem: str) -> None:
 
 
 def test_differences_are_learned_in_the_end() -> None:
-    """Two states, one of them better: after 20,000 steps what is known is less than the span."""
+    """Two states, one of them better: after 20,000 steps the known difference is below the span."""
     sure = np.array([[0.5, 0.5], [0.5, 0.5]])
     structure = Structure((2,), (1,), ((0,),), ((0,),))
     model = FactoredMDP(structure, [sure], [[0.0, 1.0]])  # h* = (0, 1), gain 1/2

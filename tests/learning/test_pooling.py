@@ -31,7 +31,7 @@ def one_pool(counts: list[list[float]]) -> tuple[Pools, np.ndarray]:
 
 
 def test_the_likelihood_of_a_sequence() -> None:
-    """Of two successes and a failure under Beta(1, 1): integral of p^2 (1 - p) = 1/12."""
+    """Two successes and a failure under Beta(1, 1): integral of p^2 (1 - p) = 1/12."""
     found = log_likelihood(np.array([2.0, 1.0]), np.array([1.0, 1.0]))
     assert found == pytest.approx(math.log(1 / 12))
     # Under Beta(1/2, 1/2), one success: its mean.

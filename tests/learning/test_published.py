@@ -108,8 +108,8 @@ def test_a_faithful_learner_runs_and_goes_on_from_a_file(kind: Any, tmp_path: Pa
 def play(
     model: fmdp.FactoredMDP, agent: Agent, steps: int, taken: list[Any] | None = None
 ) -> list[Any]:
-    """Play in an environment with always the same luck, and return the actions; the first ones may
-    have been taken before, by an agent that was saved."""
+    """Play in an environment with fixed random numbers and return the actions; the first ones
+    may have been taken before, by an agent that was saved."""
     environment = Environment(model, np.random.Generator(np.random.PCG64(9)))
     actions = list(taken or ())
     for action in actions:

@@ -188,7 +188,7 @@ def test_balls_are_those_of_the_checking_constructor() -> None:
 
 
 def inside(tables: OptimisticTables, truth: FactoredMDP) -> bool:
-    """Whether the truth is in the set."""
+    """Return whether the truth is in the set."""
     slack = 1e-9
     assert tables.upper is not None
     for i, true in enumerate(truth.transitions):

@@ -37,7 +37,7 @@ def first_actions(agent: Agent) -> list[int]:
     return list(map(int, policy.actions))
 
 
-# ---- the run's own luck -------------------------------------------------------------------------
+# ---- a tie seed per run -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("text", TIED)

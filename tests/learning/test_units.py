@@ -80,7 +80,8 @@ def actions_of(model: FactoredMDP, learner: Learner, seed: int, steps: int) -> l
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("problem", EQUAL_WORTHS)
 def test_the_default_learner_takes_the_same_actions_in_any_unit(problem: str, seed: int) -> None:
-    """Worths that rounding alone told apart were scaled to [0, 1]: other actions from step 3 on."""
+    """Worths that differed by rounding alone were scaled to [0, 1]: other actions from step 3
+    on."""
     model, learner = fmdp.problem(problem), fmdp.Default()
     base = actions_of(model, learner, seed, 400)
     for unit in UNITS:

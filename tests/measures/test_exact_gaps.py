@@ -47,7 +47,7 @@ def test_rows_are_exact() -> None:
 
 
 def test_alike_states_are_merged() -> None:
-    """Of the circle of four machines a state is one of six necklaces."""
+    """A state of the circle of four machines is one of six necklaces."""
     found = integer_model(fmdp.problem("circle:4,dynamics=guestrin"), 2**20)
     assert found is not None
     assert len(found.rows) == 6

@@ -1,4 +1,4 @@
-"""The record of measures: the numbers of the known problems, and None for what is out of reach."""
+"""The record of measures: the numbers of known problems, and None for those out of reach."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Largest spans of slow models by hand: what is small per step and paid for very many of them."""
+"""Largest spans of slow models by hand: small gaps that are paid for very many steps."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fmdp.errors import FileProblem, FmdpError, InvalidModel
-from fmdp.model import FactoredMDP, Noise, Structure, factored, load, save, tables
+from fmdp.model import FactoredMDP, Noise, Structure, builder, load, save, tables
 from fmdp.model.io import files
 from fmdp.model.io.files import dumps, loads, write_atomically
 from fmdp.problems import problem
@@ -172,10 +172,10 @@ def test_a_load_checks_every_part_once(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(owner, name, watching)
 
     watched(tables, "as_distributions")
-    watched(factored, "reward_table")
-    watched(Structure, "_settle_variables")
+    watched(builder, "reward_table")
+    watched(Structure, "_check_variables")
     assert loads(text) == model
-    assert checked.count("_settle_variables") == 1
+    assert checked.count("_check_variables") == 1
     assert checked.count("as_distributions") == model.structure.m
     assert checked.count("reward_table") == model.structure.l
 

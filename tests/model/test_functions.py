@@ -242,7 +242,7 @@ def failing(name: str, values: Any) -> Any:
         ({"transition": lambda name, v: None}, '"pump" has no value None'),
         (
             {"transition": lambda name, v: [1.0]},
-            '1 probabilities; must be 3, one a value of "pump"',
+            '1 probabilities; must be 3, one per value of "pump"',
         ),
         (
             {"transition": lambda name, v: {"new": "all"}},
@@ -335,8 +335,9 @@ def test_the_page_is_true(capsys: pytest.CaptureFixture[str]) -> None:
     page = Page("from-functions.md")
     page.run_python()
     printed = capsys.readouterr().out.splitlines()
-    assert printed[1].startswith("20 classes of rows: ")
-    assert printed[2].startswith("6 classes of rows: ")
+    assert float(printed[1]) < float(printed[0]) < float(printed[2])
+    assert printed[3].startswith("20 classes of rows: ")
+    assert printed[4].startswith("6 classes of rows: ")
 
     def reads_too_much(name: str, values: Any) -> Any:
         return values["right"]

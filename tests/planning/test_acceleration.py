@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import fmdp
 from fmdp.elimination.backup import backup_for
 from fmdp.model import FactoredMDP
-from fmdp.planning.exact import planner as exact
+from fmdp.planning.exact import phases, solver
 from fmdp.planning.exact.acceleration import KEPT, MOST_RESTARTS, Anderson
 from fmdp.planning.exact.recurrence import always_reached, in_every_best_class
 from fmdp.planning.plan import Status
@@ -65,14 +65,14 @@ def test_the_same_plan_with_and_without(monkeypatch: pytest.MonkeyPatch) -> None
         model = fmdp.problem(name)
         fast = fmdp.Exact(tolerance=1e-9).plan(model)
         with monkeypatch.context() as plain:
-            plain.setattr(exact, "acceleration_for", lambda *_: None)
+            plain.setattr(solver, "acceleration_for", lambda *_: None)
             slow = fmdp.Exact(tolerance=1e-9).plan(model)
         assert fast.iterations < slow.iterations
         assert fast.gain == pytest.approx(slow.gain, abs=1e-9)
         assert fast.bias == pytest.approx(slow.bias, abs=1e-6)
         discounted = fmdp.Exact(criterion="discounted", discount=0.99).plan(model)
         with monkeypatch.context() as plain:
-            plain.setattr(exact, "acceleration_for", lambda *_: None)
+            plain.setattr(solver, "acceleration_for", lambda *_: None)
             expected = fmdp.Exact(criterion="discounted", discount=0.99).plan(model)
         assert discounted.iterations < expected.iterations
         assert discounted.bias == pytest.approx(expected.bias, abs=1e-5)
@@ -142,7 +142,7 @@ def test_units_at_the_ends_of_what_numbers_can_be(unit: float) -> None:
 
 
 def test_plans_inside_learners_do_not_ask(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exact, "always_reached", lambda *_: pytest.fail("asked"))
+    monkeypatch.setattr(phases, "always_reached", lambda *_: pytest.fail("asked"))
     model = fmdp.problem("circle:4,dynamics=guestrin")
     prepared = fmdp.Exact().prepare(model.structure)
     for _ in range(2):
@@ -264,7 +264,7 @@ def test_fewer_sweeps_where_no_state_is_always_reached(
     model = fmdp.problem(name)
     assert always_reached(model) is None
     fast = fmdp.Exact(tolerance=1e-9).plan(model)
-    monkeypatch.setattr(exact, "acceleration_for", lambda *_: None)
+    monkeypatch.setattr(solver, "acceleration_for", lambda *_: None)
     slow = fmdp.Exact(tolerance=1e-9).plan(model)
     assert fast.stats["accelerated"] == KEPT
     assert fast.iterations < slow.iterations  # those that show it are counted
@@ -276,9 +276,9 @@ def test_what_cannot_be_shown_is_swept_again(monkeypatch: pytest.MonkeyPatch) ->
     """Told at the last moment that there may be another bias, a plan is that of plain sweeps, and
     the sweeps until then are counted."""
     model = fmdp.problem("circle:7")
-    monkeypatch.setattr(exact, "in_every_best_class", lambda *_: (False, 6))
+    monkeypatch.setattr(phases, "in_every_best_class", lambda *_: (False, 6))
     found = fmdp.Exact(tolerance=1e-9).plan(model)
-    monkeypatch.setattr(exact, "acceleration_for", lambda *_: None)
+    monkeypatch.setattr(solver, "acceleration_for", lambda *_: None)
     plain = fmdp.Exact(tolerance=1e-9).plan(model)
     assert found.stats["accelerated"] == 0
     assert found.iterations > plain.iterations + 6

@@ -11,12 +11,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from fmdp.planning.tabular.chains import (
-    Successors,
-    hitting_times,
-    policy_matrix,
-    sparse_hitting_times,
-)
+from fmdp.planning.tabular.chains import hitting_times, sparse_hitting_times
+from fmdp.planning.tabular.model import policy_matrix, sparse_policy_matrix
 from fmdp.testing import oracles
 from fmdp.testing.strategies import models, policies
 
@@ -28,7 +24,7 @@ def test_the_matrix_of_a_policy(data: st.DataObject) -> None:
     actions = data.draw(policies(model.structure))
     expected, _ = oracles.policy_chain(oracles.dense(model), actions)
     assert policy_matrix(model, actions) == pytest.approx(expected, abs=1e-15)
-    assert Successors(model).matrix(actions).toarray() == pytest.approx(expected, abs=1e-15)
+    assert sparse_policy_matrix(model, actions).toarray() == pytest.approx(expected, abs=1e-15)
 
 
 @pytest.mark.parametrize("n", [2, 5, 49, 100, 130])

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import fmdp
-from fmdp.planning.tabular.discounted import best_discounted
-from fmdp.planning.tabular.flat import flat_of
+from fmdp.planning.tabular.model import write_out
+from fmdp.planning.tabular.policy_iteration import optimal_discounted
 
 
 def absorbing() -> fmdp.FactoredMDP:
@@ -63,7 +63,7 @@ def test_rounding_ends_the_sweeps_of_a_model_that_is_not_written_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Values are kept small, so a discount that was out of reach converges; beyond, it is said."""
-    monkeypatch.setattr("fmdp.planning.tabular.component.SPARSE_STATES", 1)
+    monkeypatch.setattr("fmdp.planning.tabular.linear_systems.SPARSE_STATES", 1)
     model = fmdp.problem("circle:4")
     reached = planned(model, 1.0 - 1e-7, tolerance=1e-5)
     assert reached.status is fmdp.Status.CONVERGED
@@ -88,9 +88,9 @@ def test_a_plan_that_was_stopped_has_bounds_and_no_objective() -> None:
 def test_policy_iteration_finds_the_best_values(discount: float) -> None:
     """Against value iteration that is run until nothing changes."""
     model = two_classes(3)
-    flat = flat_of(model)
+    flat = write_out(model)
     assert flat is not None
-    found = best_discounted(flat, discount, np.zeros(8, dtype=np.int64))
+    found = optimal_discounted(flat, discount, np.zeros(8, dtype=np.int64))
     assert found is not None
     transitions = model.transitions[0].reshape(8, 2, 8)
     values = np.zeros(8)

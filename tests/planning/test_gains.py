@@ -14,18 +14,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fmdp
-from fmdp.elimination import backup as backup_module
-from fmdp.elimination.backup import Backup, TimeUp, backup_for
+from fmdp.elimination import tuning
+from fmdp.elimination.backup import TimeUp, backup_for
 from fmdp.measures import measure
 from fmdp.model import FactoredMDP
 from fmdp.planning.evaluate import evaluate_exactly
-from fmdp.planning.exact import planner as exact
+from fmdp.planning.exact import solver
 from fmdp.planning.exact.acceleration import Anderson
+from fmdp.planning.exact.small import TabularBackup
 from fmdp.planning.plan import Status
 from fmdp.planning.policies.policy import TablePolicy
-from fmdp.planning.tabular import component, flat
-from fmdp.planning.tabular.flat import end_components, flat_of
-from fmdp.planning.tabular.gains import best_gains
+from fmdp.planning.tabular import end_components as graphs
+from fmdp.planning.tabular.end_components import end_components
+from fmdp.planning.tabular.gains import optimal_gains
+from fmdp.planning.tabular.model import write_out
+from fmdp.planning.tabular.policy_iteration import recurrent_classes
 from fmdp.problems import problem
 from fmdp.testing import oracles, strategies
 from fmdp.testing.units import in_units
@@ -172,7 +175,7 @@ def test_rooms_of_equal_pay_are_one_gain() -> None:
 
 
 def test_end_components_of_two_rooms() -> None:
-    flat = flat_of(two_rooms(0.2, 0.6))
+    flat = write_out(two_rooms(0.2, 0.6))
     assert flat is not None
     found = end_components(flat)
     assert found.count == 2
@@ -184,9 +187,9 @@ def test_end_components_of_two_rooms() -> None:
 @settings(max_examples=120)
 def test_gains_of_every_state_against_policy_iteration(data: st.DataObject) -> None:
     model = data.draw(strategies.models())
-    flat = flat_of(model)
+    flat = write_out(model)
     assert flat is not None
-    found = best_gains(flat)
+    found = optimal_gains(flat)
     assert found is not None
     mdp = oracles.dense(model)
     best = oracles.optimal(mdp).gain
@@ -220,13 +223,13 @@ def _repeat(times: int, work: Callable[[], None]) -> None:
 
 
 def test_a_deadline_is_heard_inside_a_sweep(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(backup_module, "_SHORT_SECONDS", 0.0)
+    monkeypatch.setattr(tuning, "SHORT_SECONDS", 0.0)
     model = problem("circle:14")
     backup = backup_for(model)
     h, out = np.zeros(backup.n_states), np.empty(backup.n_states)
     whole = np.empty_like(out)
     backup.sweep(h, whole)
-    monkeypatch.setattr(backup_module, "_SECONDS_BETWEEN_LOOKS", 0.0)
+    monkeypatch.setattr(tuning, "POLL_SECONDS", 0.0)
     backup.deadline = time.monotonic()
     sweep_often = functools.partial(_repeat, 1000, lambda: backup.sweep(h, out))
     with pytest.raises(TimeUp):
@@ -238,8 +241,8 @@ def test_a_deadline_is_heard_inside_a_sweep(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_no_time_for_a_policy_is_no_policy(monkeypatch: pytest.MonkeyPatch) -> None:
     """The bounds that hold anyway, and nothing that would be made up."""
-    monkeypatch.setattr(backup_module, "_SHORT_SECONDS", 0.0)
-    monkeypatch.setattr(backup_module, "_SECONDS_BETWEEN_LOOKS", 0.0)
+    monkeypatch.setattr(tuning, "SHORT_SECONDS", 0.0)
+    monkeypatch.setattr(tuning, "POLL_SECONDS", 0.0)
     monkeypatch.setattr("fmdp.planning.prepared.GRACE_SECONDS", 0.0)
     plan = fmdp.plan(problem("circle:14"), fmdp.Exact(max_seconds=1e-9))
     assert plan.status is Status.TIME_LIMIT
@@ -356,23 +359,23 @@ def test_one_gain_without_an_h_is_still_a_gain() -> None:
     assert plan.gain == pytest.approx(1.0, abs=1e-9)
 
 
-@pytest.mark.parametrize("owner", [Backup, Anderson])
+@pytest.mark.parametrize("owner", [TabularBackup, Anderson])
 def test_ctrl_c_between_two_sweeps_gives_a_policy_of_one_h(
-    monkeypatch: pytest.MonkeyPatch, owner: type[Backup | Anderson]
+    monkeypatch: pytest.MonkeyPatch, owner: type[TabularBackup | Anderson]
 ) -> None:
     """Interrupted when h has moved on and L h has not: it is made again, not mixed."""
     model = problem("circle:5,dynamics=guestrin")
     advance, calls = owner.advance, iter(range(1000))
 
-    def interrupted(self: Backup | Anderson, *args: object, **settings: object) -> None:
+    def interrupted(self: TabularBackup | Anderson, *args: object, **settings: object) -> None:
         advance(self, *args, **settings)  # type: ignore[arg-type]
         if next(calls) == 1:
             raise KeyboardInterrupt
 
     monkeypatch.setattr(owner, "advance", interrupted)
-    monkeypatch.setattr("fmdp.planning.exact.iteration._CHUNK_SECONDS", 0.0)
-    if owner is Backup:
-        monkeypatch.setattr(exact, "acceleration_for", lambda *_: None)
+    monkeypatch.setattr("fmdp.planning.exact.solver.CHUNK_SECONDS", 0.0)
+    if owner is TabularBackup:
+        monkeypatch.setattr(solver, "acceleration_for", lambda *_: None)
     plan = fmdp.Exact().plan(model)
     assert plan.status is Status.INTERRUPTED
     assert isinstance(plan.policy, TablePolicy)
@@ -393,15 +396,15 @@ def test_connected_sets_are_those_of_scipy(seed: int) -> None:
     rng = np.random.default_rng(seed)
     n = int(rng.integers(1, 40))
     origin, target = random_edges(n, rng)
-    reached = flat.reachable(n, origin, target)
+    reached = graphs.reachable(n, origin, target)
     assert reached is not None
     longer = np.eye(n, dtype=bool)
     for _ in range(n):  # ways of at most so many edges, one edge at a time
         for a, b in zip(origin, target, strict=True):
             longer[a] |= longer[b]
     assert np.array_equal(reached, longer)
-    sets = flat.connected_sets(n, origin, target)
-    count, label = flat.strongly_connected(n, origin, target)
+    sets = graphs.connected_sets(n, origin, target)
+    count, label = graphs.strongly_connected(n, origin, target)
     assert len(np.unique(sets)) == count
     assert np.array_equal(sets[:, None] == sets, label[:, None] == label)
 
@@ -415,11 +418,11 @@ def test_the_only_class_is_the_set_that_all_come_to(seed: int) -> None:
     possible[:, 0, 0] = True  # a chain goes on from everywhere
     successors = rng.integers(0, n if seed % 2 else max(1, n // 3), size=possible.shape)
     origin, *_ = edge = np.nonzero(possible)
-    reached = flat.reachable(n, origin, successors[edge])
+    reached = graphs.reachable(n, origin, successors[edge])
     assert reached is not None
     closed = [set(np.flatnonzero(row)) for row in reached if (reached[row] >= row).all()]
     classes = {frozenset(own) for own in closed if all(reached[list(own)][:, list(own)].ravel())}
-    found = flat.only_class(successors, possible)
+    found = graphs.only_class(successors, possible)
     if len(classes) > 1:
         assert found is None
     else:
@@ -436,7 +439,7 @@ def test_few_states_are_understood_as_many_are(seed: int, monkeypatch: pytest.Mo
     for row in transitions.reshape(-1, n):
         row[rng.integers(0, n, size=int(rng.integers(1, 3)))] += 1.0
         row /= row.sum()
-    written = flat_of(one_variable(transitions, rng.random((n, 2))))
+    written = write_out(one_variable(transitions, rng.random((n, 2))))
     assert written is not None
     policy = rng.integers(0, 2, size=n)
     everyone = np.arange(n)
@@ -444,8 +447,8 @@ def test_few_states_are_understood_as_many_are(seed: int, monkeypatch: pytest.Mo
     def found() -> tuple[object, ...]:
         parts = end_components(written)
         rows = written.successors[everyone, policy], written.possible[everyone, policy]
-        label, closed = component._classes(*rows)
-        gains = best_gains(written)
+        label, closed = recurrent_classes(*rows)
+        gains = optimal_gains(written)
         assert gains is not None
         return (
             parts.count,
@@ -460,5 +463,5 @@ def test_few_states_are_understood_as_many_are(seed: int, monkeypatch: pytest.Mo
         )
 
     here = found()
-    monkeypatch.setattr(flat, "REACHABLE_STATES", 0)
+    monkeypatch.setattr(graphs, "REACHABLE_STATES", 0)
     assert found() == here

@@ -11,11 +11,11 @@ import fmdp
 from fmdp.elimination.backup import TimeUp, backup_for
 from fmdp.model import FactoredMDP
 from fmdp.model.independence import independent_parts
-from fmdp.planning.exact import planner as exact
-from fmdp.planning.exact.iteration import Ending
-from fmdp.planning.exact.polish import polished
+from fmdp.planning.exact import phases
+from fmdp.planning.exact.polish import unique_bias
+from fmdp.planning.exact.solver import State
 from fmdp.planning.plan import Status
-from fmdp.planning.tabular.flat import only_class
+from fmdp.planning.tabular.end_components import only_class
 from fmdp.testing import oracles
 
 
@@ -28,14 +28,12 @@ def two_states(left: float, returned: float, less: float) -> FactoredMDP:
     )
 
 
-def ending(model: FactoredMDP, h: np.ndarray) -> tuple[Any, Ending]:
+def ending(model: FactoredMDP, h: np.ndarray) -> tuple[Any, State]:
     """As if value iteration had ended there."""
     backup = backup_for(model)
     inside = backup.to_internal(h)
     new = np.empty_like(inside)
-    return backup, Ending(
-        Status.CONVERGED, 0.0, 10.0, 1, 1.0, inside, new, whole=False, slack=0.0, accelerated=True
-    )
+    return backup, State(inside, new, new.copy(), 0.0, 10.0, sweeps=1, accelerated=True)
 
 
 def test_a_state_that_is_hardly_ever_left_has_its_bias() -> None:
@@ -67,7 +65,7 @@ def test_it_is_the_bias_of_an_optimal_policy(problem: str, monkeypatch: pytest.M
     def not_needed(*_: object, **__: object) -> None:
         raise AssertionError("polished by writing the model out")
 
-    monkeypatch.setattr(exact, "Finish", not_needed)
+    monkeypatch.setattr(phases, "average_solution", not_needed)
     model = fmdp.problem(problem)
     plan = fmdp.Exact().plan(model)
     known = oracles.optimal(oracles.dense(model))
@@ -86,7 +84,7 @@ def test_a_policy_that_is_not_the_best_is_made_better() -> None:
     rng = np.random.default_rng(0)
     backup, start = ending(model, known.bias + rng.random(16))
     before = start.h.copy()
-    found = polished(model, backup, start, 1e-6, None, None)
+    found = unique_bias(model, backup, start, 1e-6)
     assert found is not None
     assert np.array_equal(start.h, before)
     own = backup.to_canonical(found.h) - known.bias
@@ -100,7 +98,7 @@ def test_two_classes_have_no_bias_of_this_kind() -> None:
     """Where a policy stays in either half there is no single equation to solve."""
     model = FactoredMDP.from_factors((2,), (1,), [((0,), np.eye(2))], [((0,), [1.0, 1.0])])
     backup, start = ending(model, np.zeros(2))
-    assert polished(model, backup, start, 1e-6, None, None) is None
+    assert unique_bias(model, backup, start, 1e-6) is None
 
 
 _PRODUCT = fmdp.problem("large-diameter")
@@ -112,7 +110,7 @@ PERIODIC = independent_parts(_PRODUCT.structure)[0].model(_PRODUCT)
     ("stop", "status"), [(TimeUp, "converged"), (KeyboardInterrupt, "interrupted")]
 )
 @pytest.mark.parametrize(
-    ("name", "model"), [("polished", fmdp.problem("circle:4")), ("Finish", PERIODIC)]
+    ("name", "model"), [("unique_bias", fmdp.problem("circle:4")), ("average_solution", PERIODIC)]
 )
 def test_what_stops_it_costs_no_bounds(
     name: str,
@@ -126,7 +124,7 @@ def test_what_stops_it_costs_no_bounds(
     def stopped(*_: object, **__: object) -> None:
         raise stop
 
-    monkeypatch.setattr(exact, name, stopped)
+    monkeypatch.setattr(phases, name, stopped)
     plan = fmdp.Exact().plan(model)
     assert plan.status.value == status
     best = oracles.optimal(oracles.dense(model)).gain[0]
@@ -179,4 +177,4 @@ def test_a_corridor_is_understood_at_once() -> None:
 def test_a_memory_limit_holds_for_it_too() -> None:
     model = fmdp.problem("circle:4")
     backup, start = ending(model, np.zeros(16))
-    assert polished(model, backup, start, 1e-6, 64, None) is None
+    assert unique_bias(model, backup, start, 1e-6, 64) is None

@@ -21,9 +21,9 @@ from typing import Any
 import numpy as np
 
 import fmdp
+from fmdp.experiments.analysis import analyse
+from fmdp.experiments.dataset import gather
 from fmdp.experiments.store import Store
-from fmdp.reports.analysis import analyse
-from fmdp.reports.cells import gather
 from fmdp.reports.tables import tables
 from referee import recipes, replay, report_truth, truth
 from referee.ledger import Ledger

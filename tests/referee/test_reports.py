@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fmdp.reports.cells import Compared
+from fmdp.experiments.dataset import ProblemCells
 from referee import report_truth, reports
 from referee.ledger import Ledger
 
@@ -74,7 +74,7 @@ def test_ties_that_rounding_breaks_are_caught(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """The finding itself: without a resolution, equal differences get different ranks."""
-    monkeypatch.setattr(Compared, "resolution", lambda self, steps, largest: 0.0)
+    monkeypatch.setattr(ProblemCells, "resolution", lambda self, steps, largest: 0.0)
     broken = judged(reports.swept(0, tmp_path)).claims_broken
     assert "report: rank sum" in broken or "report: which of a pair is lower" in broken
 

@@ -9,10 +9,15 @@ from types import ModuleType
 import numpy as np
 import pytest
 
+from fmdp.experiments.analysis import Comparison, analyse
+from fmdp.experiments.dataset import gather
+from fmdp.experiments.measures import GAP_REGRET, REGRET
+from fmdp.experiments.statistics import holm, signed_rank
 from fmdp.experiments.store import Store
-from fmdp.reports.analysis import Comparison, analyse
-from fmdp.reports.cells import GAP, REALISED, gather
-from fmdp.reports.statistics import holm, signed_rank
+from fmdp.reports.notes import notes
+
+GAP = GAP_REGRET.name
+REALISED = REGRET.name
 
 
 def test_summaries_are_those_of_the_ends(store: Store) -> None:
@@ -136,11 +141,13 @@ def test_equal_learners_show_no_difference_and_few_seeds_are_told(
     learners = [made.MadeLearner("one", "psrl", 1.0), made.MadeLearner("two", "dorl", 1.0)]
     made.make_store(tmp_path, problems=["circle:3"], learners=learners, seeds=range(3), steps=50)
     with Store.open(tmp_path) as store:
-        analysis = analyse(gather(store))
+        data = gather(store)
+    analysis = analyse(data)
     assert {c.verdict for c in analysis.comparisons} == {"no difference shown"}
-    assert analysis.notes[0].startswith("2 of 2 cells have no 95 % interval of the median")
-    assert "n too small: it takes six runs, and they have 3." in analysis.notes[0]
-    assert "3 pairs give no p-value below 0.25" in analysis.notes[1]
+    told = notes(data, analysis)
+    assert told[0].startswith("2 of 2 cells have no 95 % interval of the median")
+    assert "n too small: it takes six runs, and they have 3." in told[0]
+    assert "3 pairs give no p-value below 0.25" in told[1]
 
 
 def test_different_numbers_of_steps_are_no_pair(made: ModuleType, tmp_path: Path) -> None:

@@ -10,9 +10,14 @@ import numpy as np
 import pytest
 
 from fmdp.errors import FileProblem
+from fmdp.experiments.dataset import gather, replay
+from fmdp.experiments.measures import GAP_REGRET, REGRET
 from fmdp.experiments.store import Curve, Store
 from fmdp.problems import problem
-from fmdp.reports.cells import GAP, REALISED, gather, replay
+from fmdp.reports.notes import notes_on_runs
+
+GAP = GAP_REGRET.name
+REALISED = REGRET.name
 
 
 def test_a_cell_has_the_runs_of_one_learner_on_one_problem(store: Store) -> None:
@@ -30,7 +35,7 @@ def test_a_cell_has_the_runs_of_one_learner_on_one_problem(store: Store) -> None
             np.testing.assert_array_equal(regret, curve.values[REALISED])
             np.testing.assert_array_equal(gap, curve.values[GAP])
             assert run.measures[REALISED] == regret[-1]
-    assert runs.notes == ()
+    assert list(notes_on_runs(runs)) == []
 
 
 def test_the_recorded_run_is_the_first_seed(store: Store) -> None:
@@ -56,8 +61,9 @@ def test_of_two_versions_of_a_run_the_newer_counts(made: ModuleType, tmp_path: P
     psrl, dorl = runs.cells
     assert [run.results_version for run in psrl.runs] == [2, 2, 2, 1, 1]
     assert [run.results_version for run in dorl.runs] == [1] * 5
-    assert runs.notes[0].startswith("Results versions are mixed: 7 of version 1, 3 of version 2.")
-    assert runs.notes[1].startswith("3 runs of an older results version, or of older code")
+    notes = list(notes_on_runs(runs))
+    assert notes[0].startswith("Results versions are mixed: 7 of version 1, 3 of version 2.")
+    assert notes[1].startswith("3 runs of an older results version, or of older code")
 
 
 def test_failed_and_missing_runs_are_told(made: ModuleType, tmp_path: Path) -> None:
@@ -66,11 +72,12 @@ def test_failed_and_missing_runs_are_told(made: ModuleType, tmp_path: Path) -> N
     )
     with Store.open(tmp_path) as store:
         runs = gather(store)
-    assert runs.notes[:2] == (
+    notes = list(notes_on_runs(runs))
+    assert notes[:2] == [
         "1 run failed and is not in any number here.",
-        "2 runs that the spec asks for are not in the store (yet).",
-    )
-    assert runs.notes[2].startswith("Cells have different numbers of runs, 3 to 5;")
+        "2 runs that the spec requests are not in the store (yet).",
+    ]
+    assert notes[2].startswith("Cells have different numbers of runs, 3 to 5;")
     assert [run.error for run in runs.failed] == ["Odd: no"]
 
 

@@ -11,21 +11,25 @@ from types import ModuleType
 import numpy as np
 import pytest
 
+from fmdp.experiments.dataset import Dataset, gather
+from fmdp.experiments.measures import GAP_REGRET, REGRET
 from fmdp.experiments.store import Store
 from fmdp.reports import figures
-from fmdp.reports.cells import GAP, REALISED, Runs, gather
 from fmdp.reports.figures import MissingPlots, caption, draw, drawn_cells, regret_figure, titled
 from fmdp.reports.style import BLACK, COLOURS, DASHES, GREY, styles
+
+GAP = GAP_REGRET.name
+REALISED = REGRET.name
 
 MAGIC = {"png": b"\x89PNG\r\n", "svg": b"<?xml", "pdf": b"%PDF"}
 
 
 @pytest.fixture
-def runs(store: Store) -> Runs:
+def runs(store: Store) -> Dataset:
     return gather(store)
 
 
-def test_every_format_and_the_same_bytes_every_time(runs: Runs) -> None:
+def test_every_format_and_the_same_bytes_every_time(runs: Dataset) -> None:
     panels = [(problem, problem.cells) for problem in runs.problems]
     first = regret_figure(panels, REALISED, "log", styles(runs.cells))
     again = regret_figure(panels, REALISED, "log", styles(runs.cells))
@@ -37,13 +41,13 @@ def test_every_format_and_the_same_bytes_every_time(runs: Runs) -> None:
     assert re.search(rb"/Subtype\s*/Type0|/FontFile2", first["pdf"])  # fonts are inside
 
 
-def test_measures_and_scales(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_measures_and_scales(runs: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(figures, "regret_figure", lambda *_: {})
     names = [drawing.name for drawing in draw(runs)]
     assert names == ["regret", "regret-linear", "gap-regret", "gap-regret-linear"]
 
 
-def test_the_caption_says_what_is_drawn(runs: Runs) -> None:
+def test_the_caption_says_what_is_drawn(runs: Dataset) -> None:
     panels = [(problem, problem.cells) for problem in runs.problems]
     words = caption(panels, REALISED, "log")
     for part in (
@@ -57,7 +61,7 @@ def test_the_caption_says_what_is_drawn(runs: Runs) -> None:
     assert "linear" in caption(panels, GAP, "linear")
 
 
-def test_the_oracle_is_drawn_where_zero_has_a_place(runs: Runs) -> None:
+def test_the_oracle_is_drawn_where_zero_has_a_place(runs: Dataset) -> None:
     problem = runs.problems[0]
     assert "oracle" not in [cell.label for cell in drawn_cells(problem, REALISED, "log")]
     assert "oracle" in [cell.label for cell in drawn_cells(problem, REALISED, "linear")]
@@ -65,11 +69,14 @@ def test_the_oracle_is_drawn_where_zero_has_a_place(runs: Runs) -> None:
     assert "zero up to luck, is not drawn" in caption(panels, REALISED, "log")
 
 
-def test_roles_decide_how_a_cell_is_drawn_whatever_it_is_called(runs: Runs) -> None:
+def test_roles_decide_how_a_cell_is_drawn_whatever_it_is_called(runs: Dataset) -> None:
     """The same cells with their roles exchanged: who is black, and who is left out, goes along."""
     problem = runs.problems[0]
     swapped = {"PSRL": "upper", "DORL": "lower", "oracle": "learner"}
-    cells = tuple(replace(c, role=swapped.get(c.label, c.role)) for c in problem.cells)
+    cells = tuple(
+        replace(c, runs=tuple(replace(r, role=swapped.get(c.label, c.role)) for r in c.runs))
+        for c in problem.cells
+    )
     looks = styles(cells)
     assert looks["PSRL"].colour == BLACK[0]
     assert looks["DORL"].colour == GREY[0]
@@ -89,7 +96,7 @@ def test_long_ids_are_broken_after_commas() -> None:
     assert titled("a" * 50) == "a" * 50
 
 
-def test_regret_that_is_never_positive_is_drawn_all_the_same(runs: Runs) -> None:
+def test_regret_that_is_never_positive_is_drawn_all_the_same(runs: Dataset) -> None:
     problem = runs.problems[0]
     cell = problem.cells[0]
     negative = replace(cell, curves={REALISED: -np.abs(cell.curves[REALISED]) - 1})
@@ -98,7 +105,7 @@ def test_regret_that_is_never_positive_is_drawn_all_the_same(runs: Runs) -> None
         assert files["png"].startswith(MAGIC["png"])
 
 
-def test_a_band_is_interrupted_where_its_line_is(runs: Runs) -> None:
+def test_a_band_is_interrupted_where_its_line_is(runs: Dataset) -> None:
     """Medians positive, then not, then positive: two stretches of line, two bands, and no corner of
     a band where there is no line."""
     from matplotlib.figure import Figure
@@ -133,7 +140,7 @@ def test_a_panel_with_too_many_cells_has_the_best_of_each_learner(
     assert "Of each learner (with each planner) only the variant" in caption([panel], GAP, "log")
 
 
-def test_colour_is_the_learner_and_dash_the_variant(runs: Runs) -> None:
+def test_colour_is_the_learner_and_dash_the_variant(runs: Dataset) -> None:
     looks = styles(runs.cells)
     assert looks["PSRL"].colour == looks["PSRL, exact"].colour == COLOURS[0][0]
     assert (looks["PSRL"].dash, looks["PSRL, exact"].dash) == DASHES[:2]
@@ -142,13 +149,13 @@ def test_colour_is_the_learner_and_dash_the_variant(runs: Runs) -> None:
     assert len({look.marker for look in looks.values()}) == len(looks)
 
 
-def test_learners_without_variants_differ_in_their_dashes_too(runs: Runs) -> None:
+def test_learners_without_variants_differ_in_their_dashes_too(runs: Dataset) -> None:
     looks = styles([c for c in runs.problems[0].cells if c.label in ("PSRL", "DORL", "f-Rmax")])
     assert [look.dash for look in looks.values()] == list(DASHES[:3])
     assert len({look.colour for look in looks.values()}) == 3
 
 
-def test_a_learner_keeps_its_colour_in_a_figure_with_fewer_of_them(runs: Runs) -> None:
+def test_a_learner_keeps_its_colour_in_a_figure_with_fewer_of_them(runs: Dataset) -> None:
     every = styles(runs.cells)
     some = [cell for cell in runs.problems[0].cells if cell.learner != "psrl"]
     looks = styles(some, runs.cells)
@@ -156,14 +163,14 @@ def test_a_learner_keeps_its_colour_in_a_figure_with_fewer_of_them(runs: Runs) -
         assert looks[cell.label].colour == every[cell.label].colour
 
 
-def test_thirty_variants_of_one_learner_all_look_different(runs: Runs) -> None:
+def test_thirty_variants_of_one_learner_all_look_different(runs: Dataset) -> None:
     cell = runs.cells[0]
     looks = styles([replace(cell, label=f"c = {k}") for k in range(30)])
     assert len({(look.colour, look.dash) for look in looks.values()}) == 30
 
 
 def test_without_matplotlib_one_line_names_the_extra(
-    runs: Runs, monkeypatch: pytest.MonkeyPatch
+    runs: Dataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in [*filter(lambda name: name.startswith("matplotlib"), sys.modules), "matplotlib"]:
         monkeypatch.setitem(sys.modules, name, None)

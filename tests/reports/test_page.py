@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fmdp.experiments.analysis import analyse
+from fmdp.experiments.dataset import gather, replay
 from fmdp.experiments.store import Store
 from fmdp.model import FactoredMDP, Structure
 from fmdp.reports import page as page_module
-from fmdp.reports.analysis import analyse
-from fmdp.reports.cells import gather, replay
-from fmdp.reports.page import as_script, page
+from fmdp.reports.page import Texts, as_script, page
 
 EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(1)>\"&'<!--"
 
@@ -30,7 +30,7 @@ def page_of(
 ) -> str:
     with Store.open(directory) as store:
         runs = gather(store)
-        return page(store, runs, analyse(runs), paragraphs, featured)
+        return page(store, runs, analyse(runs), Texts(paper=paragraphs), featured)
 
 
 class Elements(HTMLParser):

@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 
+from fmdp.experiments.analysis import Analysis, analyse
+from fmdp.experiments.dataset import Dataset, gather
+from fmdp.experiments.paper import panels
 from fmdp.experiments.store import Store
-from fmdp.reports.analysis import Analysis, analyse
-from fmdp.reports.cells import Runs, gather
-from fmdp.reports.paper import figure, panels, paragraphs
+from fmdp.reports.paper_claims import figure, paragraphs
 
-Made = Callable[..., tuple[Runs, Analysis]]
+Made = Callable[..., tuple[Dataset, Analysis]]
 
 
 @pytest.fixture
@@ -30,7 +31,7 @@ def numbers(made: ModuleType, tmp_path: Path) -> Made:
         problems: tuple[Any, ...] = ("circle:4",),
         extra: tuple[Any, ...] = (),
         seeds: int = 12,
-    ) -> tuple[Runs, Analysis]:
+    ) -> tuple[Dataset, Analysis]:
         learners = [
             made.MadeLearner("PSRL", "psrl", psrl, {"c": 0.75}, "alp"),
             made.MadeLearner("DORL", "dorl", dorl, {"c": 0.03}, "alp"),

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from fmdp.cli import main
+from fmdp.experiments.dataset import gather
 from fmdp.experiments.store import Store
 from fmdp.reports import figures
-from fmdp.reports.cells import gather
 from fmdp.reports.report import write_report
 
 TABLES = {"cells.csv", "comparisons.csv", "curves.csv", "runs.csv", "standings.csv"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -9,21 +10,13 @@ from types import ModuleType
 import numpy as np
 import pytest
 
+from fmdp.experiments.analysis import analyse
+from fmdp.experiments.dataset import gather
+from fmdp.experiments.standings import by_problem, is_comparison, ranked
 from fmdp.experiments.store import LeftOut, Store
 from fmdp.reports import figures
-from fmdp.reports.analysis import analyse
-from fmdp.reports.cells import gather
-from fmdp.reports.standings import (
-    by_problem,
-    figure,
-    is_comparison,
-    number_text,
-    per_step,
-    ranked,
-    ratio_text,
-    sentences,
-    verdict,
-)
+from fmdp.reports.standings_figure import figure
+from fmdp.reports.wording import headline, number_text, per_step, ratio_text, sentences
 
 
 @pytest.fixture(autouse=True)
@@ -49,6 +42,25 @@ def test_the_sentences_name_who_has_the_lowest_median(store: Store) -> None:
     assert "wall clock" in others[-1]  # made-up runs have no processor time
 
 
+def test_the_headline_is_three_short_sentences(store: Store) -> None:
+    runs = gather(store)
+    told = headline(runs, analyse(runs))
+    assert len(told) == 3
+    assert all(len(sentence) < 130 for sentence in told)
+    assert told[0].startswith("Lowest median gap regret on 2 problems: ")
+    assert told[1].endswith("on none of 2.")  # five seeds are too few
+
+
+def test_the_headline_of_one_learner(made: ModuleType, tmp_path: Path) -> None:
+    made.make_store(tmp_path, problems=["circle:3"], learners=made.LEARNERS[:1])
+    with Store.open(tmp_path) as store:
+        runs = gather(store)
+    (told,) = headline(runs, analyse(runs))
+    assert re.fullmatch(
+        r"PSRL on circle:3: median gap regret [\d.]+ after 200 steps, over 5 runs.", told
+    )
+
+
 def test_of_one_problem_the_first_two_and_the_finding(made: ModuleType, tmp_path: Path) -> None:
     learners = [made.MadeLearner(f"psrl {k}", "psrl", float(k), {"c": k}) for k in (1, 20)]
     made.make_store(tmp_path, problems=["circle:3"], learners=learners, seeds=range(12))
@@ -58,9 +70,9 @@ def test_of_one_problem_the_first_two_and_the_finding(made: ModuleType, tmp_path
     told, _ = sentences(runs, analysis)
     assert told.startswith("On circle:3 psrl 1 has the lowest median gap regret, ")
     (own,) = by_problem(runs.standings).values()
-    assert verdict(own, analysis) == "psrl 1 is better"
+    assert analysis.verdict_on_first(own) == "psrl 1 is better"
     assert told.endswith("on the same seeds (signed-rank, Holm): psrl 1 is better.")
-    assert verdict(own[:1], analysis) == "no other learner is there"
+    assert analysis.verdict_on_first(own[:1]) == "no other learner is there"
 
 
 def test_one_learner_alone_is_no_comparison(made: ModuleType, tmp_path: Path) -> None:

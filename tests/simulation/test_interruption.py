@@ -13,8 +13,8 @@ import pytest
 
 import fmdp
 from fmdp.experiments.spec import resolved_learner
-from fmdp.experiments.work import Task, work
-from fmdp.learning.files import state_of
+from fmdp.experiments.worker import Task, run_task
+from fmdp.learning.agent import state_of
 from fmdp.learning.follow import Follow
 from fmdp.planning.plan import Plan, Status
 from fmdp.simulation import Reference, Simulation, environment, simulate
@@ -231,7 +231,7 @@ def test_a_run_of_a_sweep_that_is_interrupted_has_not_failed() -> None:
     resolved = {"model": MODEL.content_hash, "steps": 10, **resolved_learner(learner.start(MODEL))}
     task = Task("key", "circle:4", MODEL, learner, resolved, seed=0, steps=10, record=False)
     with pytest.raises(KeyboardInterrupt):
-        work(task)
+        run_task(task)
 
 
 # ---- at every line ------------------------------------------------------------------------------

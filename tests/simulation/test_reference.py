@@ -171,10 +171,10 @@ def test_any_model(model: FactoredMDP, seed: int, block: int, data: st.DataObjec
 def test_models_that_are_larger_than_what_is_kept(
     least: str, model: FactoredMDP, seed: int, data: st.DataObject
 ) -> None:
-    made = kernels.nothing_met
+    made = kernels.empty_cache
     with pytest.MonkeyPatch.context() as patch:
         if least == "shared slots":
-            patch.setattr(kernels, "nothing_met", lambda model, law, memory=0: made(model, law, 0))
+            patch.setattr(kernels, "empty_cache", lambda model, law, memory=0: made(model, law, 0))
         elif least == "no numbers":
             patch.setattr(kernels, "_MOST_PAIRS", 0)
         else:

@@ -94,7 +94,7 @@ def test_regret_is_what_it_says() -> None:
 
 def test_checkpoints_are_log_spaced_and_end_at_the_end() -> None:
     assert checkpoints(1) == (1,)
-    assert checkpoints(10, points_a_decade=4) == (1, 2, 3, 6, 10)
+    assert checkpoints(10, points_per_decade=4) == (1, 2, 3, 6, 10)
     marks = checkpoints(12_345)
     assert marks[-1] == 12_345
     assert len(marks) == len(set(marks))

@@ -1,4 +1,4 @@
-"""The checkers pass over everything registered, and fail on what is broken."""
+"""The checkers pass on everything registered, and fail on broken examples."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ class Boastful(fmdp.Exact):
 
 
 def test_a_broken_planner_that_is_registered_fails_these_tests(tmp_path: Path) -> None:
-    """The test of the tests: their list is the registry, so nobody has to remember to add to it."""
+    """The list of the tests is the registry, so that new entries are tested automatically."""
     (tmp_path / "boastful.py").write_text(BROKEN)
     selected = "test_every_planner_keeps_its_contract and boastful"
     ran = subprocess.run(

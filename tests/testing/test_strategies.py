@@ -34,7 +34,7 @@ def parents(structure: Structure, i: int) -> set[int]:
 
 
 def has_cycle(structure: Structure) -> bool:
-    """Whether the parent graph, self-loops ignored, has a directed cycle."""
+    """Return whether the parent graph, self-loops ignored, has a directed cycle."""
     left = set(range(structure.m))
     while left:
         roots = {i for i in left if not (parents(structure, i) - {i}) & left}
@@ -82,10 +82,8 @@ def test_counts_stay_within_what_was_asked() -> None:
 
 
 def is_periodic(model: FactoredMDP) -> bool:
-    """Whether every state returns to itself only after an even number of steps, whatever one does.
-
-    Then the graph of all actions has two colours.
-    """
+    """Return whether every state returns to itself only after an even number of steps under all
+    policies. The graph of all actions then has two colours."""
     support = (oracles.dense(model).transitions > 0).any(axis=0)
     if len(support) < 2:
         return False

@@ -27,8 +27,8 @@ from typing import Any
 os.environ.setdefault("FMDP_THREADS", "1")  # children are forked: no threads before
 
 from fmdp.errors import FileProblem, FmdpError
-from fmdp.experiments import opening
-from fmdp.experiments.cells import sorted_runs
+from fmdp.experiments import database
+from fmdp.experiments.cells import group_runs
 from fmdp.experiments.executors import InThisProcess
 from fmdp.experiments.measures import repeatable
 from fmdp.experiments.spec import Spec, parse_spec
@@ -98,7 +98,7 @@ def sweep(directory: Path, *, retry_failed: bool = False) -> tuple[int, int]:
 def everything(directory: Path) -> Found:
     """All that a reader can ask for; times apart, as JSON would have it."""
     with Store.open(directory, waiting=str) as store, store.snapshot():
-        found: Found = [sorted_runs(store).missing]
+        found: Found = [group_runs(store).missing]
         models = functools.cache(lambda key: store.model(key).content_hash)
         for run in sorted(store.runs(skipping=store.damaged()), key=lambda run: run.key):
             curve, recording = store.curve(run.key), store.recording(run.key)
@@ -475,7 +475,7 @@ def locked(
 
     def asked(held: float) -> Any:
         # For what is let go soon, as long as a machine may take that has much else to do.
-        opening.WAIT_SECONDS = 120.0 if held < 1 else 1.5
+        database.WAIT_SECONDS = 120.0 if held < 1 else 1.5
         ready, wake = os.pipe()
         pid = os.fork()
         if pid == 0:

@@ -1,14 +1,14 @@
-"""Files that are read: regular ones alone, no larger than memory allows, and whole.
+"""Safe reading of files, and archives of named arrays.
 
-`read_file` gives the bytes of a regular file; a device, a pipe, a socket or a folder is refused
-before it is opened, so that nothing hangs and nothing has no end. `pack` and `unpack` are archives
-of named arrays with a JSON header (what NumPy calls .npz), which hold policies and learners. A file
-is taken for hostile: `unpack` reads the directory and the declared shapes first and refuses what
-would not fit into half of the free memory, runs nothing, takes arrays of plain numbers and texts
-alone, and compares a checksum over the header and every array. Whatever is wrong is a FileProblem,
-one line that names the file. What the arrays mean is checked by those who know it.
+`read_file` returns the bytes of a regular file. Devices, pipes, sockets and folders are refused
+before they are opened, so that reading neither hangs nor goes on without end. `pack` and `unpack`
+handle archives of named arrays with a JSON header (NumPy's .npz), which hold policies and learners.
+Files are not trusted: `unpack` reads the directory and the declared shapes first and refuses what
+would not fit into half of the free memory, executes nothing, accepts arrays of plain numbers and
+texts only, and verifies a checksum over the header and every array. Every error is a FileProblem,
+one line that names the file. Callers check the meaning of the arrays.
 
-Cost: an array is inflated once, into its place; SHA-256 reads about a gigabyte a second.
+Cost: an array is inflated once, in place; SHA-256 reads about a gigabyte per second.
 """
 
 from __future__ import annotations
@@ -36,35 +36,38 @@ from fmdp.errors import FileProblem, FmdpError
 HEADER = "header"
 DIGEST = "digest"
 _MOST_MEMBERS = 4096
+"""Most arrays of an archive, which bounds the time to read its directory."""
 _CHUNK = 1 << 20
+"""Bytes inflated at a time."""
 _ENTRY = b"PK\x01\x02"
-"""What an entry of the directory begins with."""
+"""First bytes of an entry of the directory."""
 _NUMBERS = re.compile(r"[<>|]([biufc][0-9]{1,2}|[US][0-9]{1,9})")
 _LAYOUT = re.compile(
     rb"\{'descr': '([<>|][A-Za-z0-9]+)', 'fortran_order': False, 'shape': \(([0-9, ]*)\), \} *\n"
 )
 _MAGIC = b"\x93NUMPY\x01\x00"
-# Bytes of Python objects for each sign in a JSON text, from sys.getsizeof and a place in a list.
+# Bytes of Python objects per character of a JSON text, from sys.getsizeof plus a list entry.
 _OF_OBJECT, _OF_ARRAY, _OF_PAIR, _OF_ITEM, _OF_TEXT = 248, 96, 104, 40, 60
 
 
 def memory_for_files() -> int:
-    """Bytes that what is read from one file may take: half of what is free, as for planners."""
+    """Return the most bytes that the content of one file may take: half of the free memory."""
     return available_memory() // 2
 
 
 def read_file(path: str | os.PathLike[str], what: str) -> bytes:
-    """The content of a regular file, or FileProblem; `what` says what was expected there."""
+    """Return the content of a regular file or raise FileProblem; `what` describes what is
+    expected."""
     label = os.fspath(path)
     try:
         _refuse_special(Path(path).stat().st_mode, label, what)
-        # Somebody may put a pipe in its place between the two looks.
+        # The file may be replaced by a pipe between the two checks.
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | _BINARY)
         with os.fdopen(descriptor, "rb") as file:
-            found = os.fstat(file.fileno())
-            _refuse_special(found.st_mode, label, what)
-            _refuse_large(found.st_size, label)
-            return file.read(found.st_size)
+            status = os.fstat(file.fileno())
+            _refuse_special(status.st_mode, label, what)
+            _refuse_large(status.st_size, label)
+            return file.read(status.st_size)
     except FileProblem:
         raise
     except FileNotFoundError:
@@ -77,7 +80,7 @@ _BINARY = getattr(os, "O_BINARY", 0)
 
 
 def reason(error: Exception) -> str:
-    """What the system says about a file, without its number."""
+    """Return the system's message about a file, without its error number."""
     return getattr(error, "strerror", None) or str(error) or type(error).__name__
 
 
@@ -91,8 +94,8 @@ def _refuse_special(mode: int, label: str, what: str) -> None:
         stat.S_IFCHR: "a device",
         stat.S_IFBLK: "a device",
     }
-    found = kinds.get(stat.S_IFMT(mode), "no regular file")
-    raise FileProblem(f"{label}: is {found}; must be {what}")
+    kind = kinds.get(stat.S_IFMT(mode), "no regular file")
+    raise FileProblem(f"{label}: is {kind}; must be {what}")
 
 
 def _refuse_large(needed: int, label: str) -> None:
@@ -105,7 +108,7 @@ def _refuse_large(needed: int, label: str) -> None:
 
 
 def refuse_large_json(text: str, label: str) -> None:
-    """FileProblem where the objects of a JSON text would not fit; counted, and not yet made."""
+    """Raise FileProblem if the objects of a JSON text would not fit, before they are made."""
     needed = 2 * len(text)
     for sign, each in (("{", _OF_OBJECT), ("[", _OF_ARRAY), (":", _OF_PAIR), (",", _OF_ITEM)):
         needed += each * text.count(sign)
@@ -116,7 +119,7 @@ def refuse_large_json(text: str, label: str) -> None:
 
 
 def pack(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> bytes:
-    """The bytes of an archive: the same for the same content. TypeError for what cannot be kept."""
+    """Return the bytes of an archive, equal for equal content; raise TypeError for other arrays."""
     kept = {name: np.asarray(array, order="C") for name, array in arrays.items()}
     for name, array in kept.items():
         if not _NUMBERS.fullmatch(array.dtype.str):
@@ -133,9 +136,9 @@ def pack(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> bytes
 
 
 def checksum(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> str:
-    """A digest of all that an archive holds but itself."""
-    held = {key: value for key, value in header.items() if key != DIGEST}
-    digest = hashlib.sha256(json.dumps(held, sort_keys=True).encode())
+    """Return a digest of an archive's content, except for the digest itself."""
+    content = {key: value for key, value in header.items() if key != DIGEST}
+    digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode())
     for name in sorted(arrays):
         array = arrays[name]
         digest.update(f"\n{name} {array.dtype.str} {array.shape}\n".encode())
@@ -157,36 +160,32 @@ def unpack(
     older: tuple[int, ...] = (),
     expect: Callable[[dict[str, Any], Shapes], None] | None = None,
 ) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """Header and arrays of an archive; `what` it is, its format and version, for the errors.
-
-    `older` versions are read too: the header says which it is.
-
-    `expect` is shown the header and the shapes before any array is inflated, and raises what it
-    likes where they cannot be.
-    """
+    """Return header and arrays of an archive; `what`, `form` and `version` are used in errors.
+    Versions in `older` are accepted too; the header contains the version. `expect` receives the
+    header and the shapes before any array is inflated, and raises if they are inconsistent."""
     try:
         with zipfile.ZipFile(io.BytesIO(_of_few_members(content))) as archive:
-            places = _places(archive, len(content), label)
-            header = _header(archive, places.pop(HEADER), label)
+            members = _members(archive, len(content), label)
+            header = _header(archive, members.pop(HEADER), label)
             _refuse_other(header, label, what, form, (version, *older))
             if expect is not None:
-                expect(header, {name: place.shape for name, place in places.items()})
-            arrays = {name: _array(archive, place, name) for name, place in places.items()}
-        found = checksum(header, arrays)
+                expect(header, {name: member.shape for name, member in members.items()})
+            arrays = {name: _array(archive, member, name) for name, member in members.items()}
+        digest = checksum(header, arrays)
     except FmdpError:
         raise
     except (_Flawed, *_FLAWS) as error:
-        said = f": {error}" if isinstance(error, _Flawed) else ""
-        raise FileProblem(f"{label} is not a {what} file (or is cut short){said}") from None
-    if header.pop(DIGEST, None) != found:
+        detail = f": {error}" if isinstance(error, _Flawed) else ""
+        raise FileProblem(f"{label} is not a {what} file (or is cut short){detail}") from None
+    if header.pop(DIGEST, None) != digest:
         raise FileProblem(f"{label} is damaged: its checksum is not that of its content")
     return header, arrays
 
 
-def _header(archive: zipfile.ZipFile, place: _Place, label: str) -> Any:
-    if place.dtype.kind != "U" or place.shape != ():
+def _header(archive: zipfile.ZipFile, member: _Member, label: str) -> Any:
+    if member.dtype.kind != "U" or member.shape != ():
         raise _Flawed("its header is no text")
-    text = str(_array(archive, place, HEADER))
+    text = str(_array(archive, member, HEADER))
     refuse_large_json(text, label)
     return json.loads(text)
 
@@ -194,17 +193,17 @@ def _header(archive: zipfile.ZipFile, place: _Place, label: str) -> Any:
 def _refuse_other(header: Any, label: str, what: str, form: str, versions: tuple[int, ...]) -> None:
     if not isinstance(header, dict) or header.get("format") != form:
         raise FileProblem(f"{label} is not a {what} file: its format is not {form}")
-    found = header.get("version")
-    if type(found) is not int or found not in versions:
+    version = header.get("version")
+    if type(version) is not int or version not in versions:
         known = " and ".join(map(str, versions))
-        raise FileProblem(f"{label} has {what} version {found}; this fmdp reads {known}")
+        raise FileProblem(f"{label} has {what} version {version}; this fmdp reads {known}")
 
 
 class _Flawed(Exception):
-    """What is wrong with an archive."""
+    """A defect of an archive."""
 
 
-# What zipfile, zlib and json raise on bytes that lie; RecursionError by nested brackets.
+# Exceptions of zipfile, zlib and json on malformed bytes; RuntimeError includes RecursionError.
 _FLAWS = (
     zipfile.BadZipFile,
     zlib.error,
@@ -225,35 +224,35 @@ def _of_few_members(content: bytes) -> bytes:
     return content
 
 
-class _Place(NamedTuple):
-    """Where an array is, and what it says that it is."""
+class _Member(NamedTuple):
+    """An array in an archive: its member, offset, type and shape."""
 
-    member: zipfile.ZipInfo
+    info: zipfile.ZipInfo
     offset: int
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
     bytes: int
 
 
-def _places(archive: zipfile.ZipFile, size: int, label: str) -> dict[str, _Place]:
+def _members(archive: zipfile.ZipFile, size: int, label: str) -> dict[str, _Member]:
     members = archive.infolist()
     _refuse_large(size + 2 * sum(member.file_size for member in members), label)
-    places: dict[str, _Place] = {}
+    arrays: dict[str, _Member] = {}
     for member in members:
         name = member.filename.removesuffix(".npy")
-        if name == member.filename or name in places:
+        if name == member.filename or name in arrays:
             raise _Flawed(f"its part {member.filename!r} is no array, or is there twice")
         if member.flag_bits & 1 or member.compress_type not in _PLAIN:
             raise _Flawed(f"its part {name!r} is packed in a way that fmdp does not use")
-        places[name] = _place(archive, member, name)
-    return places
+        arrays[name] = _member(archive, member, name)
+    return arrays
 
 
 _PLAIN = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 
 
-def _place(archive: zipfile.ZipFile, member: zipfile.ZipInfo, name: str) -> _Place:
-    """What stands before the numbers, which must agree with the size in the directory."""
+def _member(archive: zipfile.ZipFile, member: zipfile.ZipInfo, name: str) -> _Member:
+    """Return the array's header, which must agree with the size in the directory."""
     with archive.open(member) as file:
         start = file.read(len(_MAGIC) + 2)
         length = int.from_bytes(start[-2:], "little")
@@ -269,24 +268,24 @@ def _place(archive: zipfile.ZipFile, member: zipfile.ZipInfo, name: str) -> _Pla
     offset = len(start) + length
     if needed != member.file_size - offset or len(shape) > 8:
         raise _Flawed(f"its part {name!r} is of another size than its shape {shape} says")
-    return _Place(member, offset, dtype, shape, needed)
+    return _Member(member, offset, dtype, shape, needed)
 
 
-def _array(archive: zipfile.ZipFile, place: _Place, name: str) -> NDArray[Any]:
-    array: NDArray[Any] = np.empty(place.shape, dtype=place.dtype)
-    with archive.open(place.member) as file:
-        file.read(place.offset)
-        if place.bytes:
-            held = _bytes_of(array)
+def _array(archive: zipfile.ZipFile, member: _Member, name: str) -> NDArray[Any]:
+    array: NDArray[Any] = np.empty(member.shape, dtype=member.dtype)
+    with archive.open(member.info) as file:
+        file.read(member.offset)
+        if member.bytes:
+            target = _bytes_of(array)
             done = 0
-            while done < place.bytes:
-                got = file.readinto(held[done : done + _CHUNK])  # type: ignore[attr-defined]
+            while done < member.bytes:
+                got = file.readinto(target[done : done + _CHUNK])  # type: ignore[attr-defined]
                 if not got:
                     raise _Flawed(f"its part {name!r} is cut short")
                 done += got
-            if place.dtype.kind == "b" and array.view(np.uint8).max() > 1:
+            if member.dtype.kind == "b" and array.view(np.uint8).max() > 1:
                 raise _Flawed(f"its part {name!r} has truth values that are neither")
-        if file.read(1):  # nothing is left; and the end is where zipfile compares its own checksum
+        if file.read(1):  # reading to the end also makes zipfile verify its checksum
             raise _Flawed(f"its part {name!r} is too long")
     return array
 

@@ -1,16 +1,15 @@
-"""Identify code that is not part of fmdp: learners, planners and rules that users write.
+"""Digests of third-party code: learners, planners and rules that users write.
 
-A stored run must say which code made it, and a run must be made again when that code changes, but
-not when only its comments or its layout change. `code_digest` therefore hashes the syntax tree of
-the code, not its text:
+A stored run must identify the code that made it, and must be repeated when that code changes, but
+not when only comments or layout change. `code_digest` therefore hashes the syntax tree of the code,
+not its text:
 
     digest = SHA-256 of the syntax trees of the class or function and of what it uses in its module
 
 Positions, comments, quotes, redundant parentheses, docstrings and other statements without effect
-are not part of a syntax tree as it is written out here. Fields that are empty are left out, so that
-fields which newer versions of Python add to a node do not change the digest. Where there is no
-source (code typed into a prompt), the compiled code is hashed instead; that digest is good for one
-version of Python only.
+are not part of the hashed tree. Empty fields are left out, so that fields which newer versions of
+Python add to a node do not change the digest. Code without source (typed into a prompt) is hashed
+in compiled form; that digest is valid for one version of Python only.
 """
 
 from __future__ import annotations
@@ -38,14 +37,14 @@ _NOT_WRITTEN = ("ctx", "kind", "type_comment")
 
 @dataclass
 class _Visit:
-    """What has been seen while one piece of code is being identified."""
+    """State of the traversal while one piece of code is identified."""
 
     ids: set[int] = field(default_factory=set)
-    """Identities of the classes and functions that are written out already."""
+    """Identities of the classes and functions already written out."""
     modules: set[str] = field(default_factory=set)
     """Modules whose classes and functions are written out wherever they are referred to."""
     texts: dict[str, str] = field(default_factory=dict)
-    """Source texts by the name of their module, or of their file where that is `__main__`."""
+    """Source texts by module name, or by file name for `__main__`."""
 
 
 def place_of(thing: Any) -> str:
@@ -54,31 +53,29 @@ def place_of(thing: Any) -> str:
 
 
 def is_own(thing: Any) -> bool:
-    """Return whether this is code of fmdp itself, whose results RESULTS_VERSION stands for."""
+    """Return True for code of fmdp itself, whose results RESULTS_VERSION identifies."""
     return str(thing.__module__).partition(".")[0] == "fmdp"
 
 
 def code_digest(thing: Any) -> str:
-    """Return a digest of a class or function that is not part of fmdp.
+    """Return a digest of a third-party class or function.
 
-    It covers the class and the classes above it, or the function; of a bound method the object too.
-    It follows what these use: default arguments, values in closures, the variables of the module
-    that they name, and the functions and classes of the same module that they name. It does not see
-    functions and variables of other modules, nor files that are read.
+    It covers the class and its base classes, or the function; for a bound method the object too. It
+    follows default arguments, closures, and the variables, functions and classes of the same module
+    that the code names. It does not see functions and variables of other modules, nor files that
+    are read.
     """
     return _identified(thing)[0]
 
 
 def source_texts(thing: Any) -> dict[str, str]:
-    """Return the source texts of the files that `code_digest` looks at, by the name of the module.
-
-    Code of a script or a notebook is named after its file. Code without source has no text.
-    """
+    """Return the source texts of the files that `code_digest` covers, by module name. Code of a
+    script or a notebook is named after its file. Code without source has no text."""
     return _identified(thing)[1]
 
 
 def content_digest(value: Any) -> str:
-    """Return a digest of a value: equal for equal values, as far as their content can be seen."""
+    """Return a digest of a value: equal for equal values, as far as their content is visible."""
     return f"sha256:{hashlib.sha256(_content(value, _Visit())).hexdigest()}"
 
 
@@ -95,13 +92,13 @@ def _is_code(value: Any) -> bool:
 
 
 def _is_followed(value: Any, modules: set[str]) -> bool:
-    """Return whether the code of a class or function that is referred to belongs to the digest."""
+    """Return True if the code of a class or function that is referred to belongs to the digest."""
     return _is_code(value) and value.__module__ in modules and not is_own(value)
 
 
 def _code_of(thing: Any, visit: _Visit) -> Iterator[bytes]:
-    """Write out a class, a function or a bound method with all that it uses, each thing once."""
-    thing = getattr(thing, "py_func", thing)  # the function that Numba has compiled
+    """Write out a class, a function or a bound method with everything it uses, each once."""
+    thing = getattr(thing, "py_func", thing)  # the function that Numba compiled
     if id(thing) in visit.ids:
         return
     visit.ids.add(id(thing))
@@ -135,16 +132,14 @@ def _function_in(value: Any) -> Any:
 
 
 def _member(kind: type, name: str, value: Any, visit: _Visit) -> Iterator[bytes]:
-    """Write out what an attribute of a class adds to the source of the class.
-
-    That is what its methods use, the code of methods that were written elsewhere (by a decorator,
-    or assigned later), and plain values, which may have been assigned later.
-    """
+    """Write out what an attribute of a class adds to the source of the class. That is what its
+    methods use, the code of methods written elsewhere (by a decorator, or assigned later), and
+    plain values, which may have been assigned later."""
     inner = _function_in(value)
     code = getattr(inner, "__code__", None)
     if isinstance(code, CodeType):
-        # What dataclasses and annotations generate follows from the source of the class, and is
-        # not the same in all versions of Python.
+        # Code generated by dataclasses and annotations follows from the source of the class, and
+        # differs between versions of Python.
         if code.co_filename == "<string>" or name.startswith("__annotate"):
             return
         inside = code.co_qualname.startswith(f"{kind.__qualname__}.")
@@ -156,7 +151,7 @@ def _member(kind: type, name: str, value: Any, visit: _Visit) -> Iterator[bytes]
 
 
 _MADE_OF_SOURCE = ("parameters", "summary")
-"""Attributes that fmdp.Settings makes of the declarations and the docstring of a class."""
+"""Attributes that fmdp.Settings derives from the declarations and the docstring of a class."""
 
 
 def _is_value(name: str, value: Any) -> bool:
@@ -172,13 +167,13 @@ def _used(function: Any, visit: _Visit) -> Iterator[bytes]:
         yield _content((function.__defaults__, function.__kwdefaults__), visit)
     for cell in function.__closure__ or ():
         try:
-            held = cell.cell_contents
+            content = cell.cell_contents
         except ValueError:  # not set yet, as `__class__` while a class is being made
             continue
-        if _is_code(held) and not is_own(held):
-            yield from _code_of(held, visit)
+        if _is_code(content) and not is_own(content):
+            yield from _code_of(content, visit)
         else:
-            yield _content(held, visit)
+            yield _content(content, visit)
     module = function.__globals__
     for name in sorted(_names_in(function.__code__) & module.keys()):
         value = module[name]
@@ -189,7 +184,7 @@ def _used(function: Any, visit: _Visit) -> Iterator[bytes]:
                 yield name.encode()
                 yield from _code_of(value, visit)
         else:
-            # A value that cannot be told from others by its content is not part of the digest.
+            # Values without visible content are not part of the digest.
             with contextlib.suppress(InvalidParameter):
                 yield name.encode() + _content(value, visit)
 
@@ -204,8 +199,8 @@ def _names_in(code: CodeType) -> set[str]:
 
 
 def _content(value: Any, visit: _Visit) -> bytes:
-    """Write out a value. Its repr would not do: it may leave out most of an array, and be the same
-    for two objects."""
+    """Write out a value. Its repr would not do: it may abbreviate an array, and be the same for two
+    objects."""
     if value is None or isinstance(value, bool | int | float | complex | str | bytes):
         return repr(value).encode()
     if isinstance(value, tuple | list):
@@ -256,10 +251,8 @@ class _Pickler(pickle.Pickler):
 
 def _source(thing: Any, visit: _Visit) -> bytes:
     """Write out the syntax tree of a class or function, or its compiled code if it has no source.
-
-    A tree that is not that of the thing any more, because the file has changed since it was
-    imported, is not taken: it has another name, or starts on another line.
-    """
+    If the file has changed since it was imported, the tree has another name or line and is not
+    used."""
     try:
         lines, line = inspect.findsource(thing)
         tree = _tree("".join(lines))
@@ -295,7 +288,7 @@ def _name_of(node: ast.AST) -> str | None:
 def _first_line(node: Any) -> int:
     """Return the line of a definition, or of its first decorator."""
     decorators = getattr(node, "decorator_list", [])
-    return min(one.lineno for one in [node, *decorators])  # type: ignore[no-any-return]
+    return min(part.lineno for part in [node, *decorators])  # type: ignore[no-any-return]
 
 
 def _written(value: Any) -> str:
@@ -313,18 +306,18 @@ def _written(value: Any) -> str:
         return f"{type(value).__name__}({fields})"
     if isinstance(value, list):
         return f"[{','.join(_written(item) for item in value if not _has_no_effect(item))}]"
-    # hex, because Python refuses to write out decimal numbers of thousands of digits
+    # hex, because Python refuses to write decimal numbers of thousands of digits.
     return hex(value) if type(value) is int else ascii(value)
 
 
 def _has_no_effect(node: Any) -> bool:
-    """Return whether this is a statement that does nothing: a docstring, `...` or `pass`."""
+    """Return True for a statement that does nothing: a docstring, `...` or `pass`."""
     constant = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
     return constant or isinstance(node, ast.Pass)
 
 
 def _compiled(thing: Any, visit: _Visit) -> bytes:
-    """Write out code that has no source: compiled functions; of a class its methods."""
+    """Write out code without source: compiled functions; for a class its methods."""
     if not isinstance(thing, type):
         code = getattr(thing, "__code__", None)
         if isinstance(code, CodeType):
@@ -334,7 +327,7 @@ def _compiled(thing: Any, visit: _Visit) -> bytes:
     for name, value in vars(thing).items():
         inner = _function_in(value)
         if isinstance(getattr(inner, "__code__", None), CodeType):
-            # A method can have a source where its class has none: in a cell of a notebook.
+            # In a notebook cell a method can have source although its class has none.
             parts.append(name.encode() + _source(inner, visit))
     return b"\n".join(parts)
 

@@ -1,4 +1,4 @@
-"""Random generators from what a user hands over: a generator, or a seed for one."""
+"""Random generators from user arguments: a generator or a seed."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from fmdp.errors import InvalidParameter
 
 
 def generator_of(given: object, owner: str) -> np.random.Generator | None:
-    """A generator from a generator, a seed for PCG64 (named, as NumPy's default may change), or
-    None from None."""
+    """Return the generator, a PCG64 generator of the seed, or None for None. PCG64 is named because
+    NumPy's default may change."""
     if given is None or isinstance(given, np.random.Generator):
         return given
     try:

@@ -1,13 +1,13 @@
-"""Ctrl-C and SIGTERM where an exception between two instructions would leave something half done.
+"""Deferred Ctrl-C and SIGTERM, where an exception would leave something half done.
 
-Python raises KeyboardInterrupt in the main thread wherever it is.  That is right for work that is
-thrown away, and wrong while other threads still write into arrays that are used again, or while a
-result is being saved: a second Ctrl-C would end the wait for the first.  `held` notes the signals
-instead and raises them when it ends; whoever holds them looks at `came` and hurries.  Work of many
-short steps holds them open, and shut while a step is half done: to change handlers would take
-longer than the step.
+Python raises KeyboardInterrupt in the main thread at any instruction. That is right for work that
+is thrown away, and wrong while other threads write into arrays that are used again, or while a
+result is saved: a second Ctrl-C would end the wait for the first. `held` notes the signals instead
+and raises them when it ends; meanwhile the caller polls `came` and stops early. Work of many short
+steps holds signals with `shut` False and sets it only while a step is half done, because changing
+handlers would take longer than the step.
 
-Signals arrive in the main thread alone; in any other, `held` does nothing and costs nothing.
+Signals arrive in the main thread only; in other threads `held` does nothing.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ Handler = Callable[[int, FrameType | None], object]
 
 
 class Held:
-    """What came while signals were held."""
+    """Signals that are held, and the first one that came."""
 
     def __init__(self, shut: bool) -> None:
         self.came: int | None = None
-        """The first signal that waits; None as long as there was none."""
+        """The first pending signal, or None."""
         self.shut = shut
-        """Whether signals wait, or do what they would have done."""
+        """True if signals wait, False if they are handled at once."""
         self.before: dict[signal.Signals, Handler] = {}
-        """What they would have done."""
+        """The original handlers."""
 
     def note(self, number: int, frame: FrameType | None) -> None:
         if not self.shut:
@@ -40,7 +40,8 @@ class Held:
             self.came = number
 
     def let_through(self) -> None:
-        """Open; a signal that waits comes now, and while its exception is on its way no other."""
+        """Handle signals at once from now on. A pending one is handled first, while others still
+        wait."""
         if self.came is not None:
             number, self.came = self.came, None
             self.before[signal.Signals(number)](number, None)
@@ -49,14 +50,14 @@ class Held:
 
 @contextlib.contextmanager
 def held(*, shut: bool = True) -> Iterator[Held]:
-    """Signals that would raise an exception are noted, and raise it when this ends."""
+    """Defer signals that would raise an exception until this context ends."""
     signals = Held(shut)
     if threading.current_thread() is not threading.main_thread():
         yield signals
         return
-    # Where a signal is ignored or kills the process, it goes on to do so.
-    found = {number: signal.getsignal(number) for number in INTERRUPTS}
-    before = {number: handler for number, handler in found.items() if callable(handler)}
+    # Signals that are ignored or kill the process keep their handlers.
+    handlers = {number: signal.getsignal(number) for number in INTERRUPTS}
+    before = {number: handler for number, handler in handlers.items() if callable(handler)}
     signals.before.update(before)
     for number in before:
         signal.signal(number, signals.note)

@@ -1,4 +1,4 @@
-"""How much memory there is, and how sizes are said to a person."""
+"""Available memory, and readable sizes and counts."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ from pathlib import Path
 
 
 def available_memory() -> int:
-    """Bytes that can be had without swapping: the system's figure, or less where the container or
-    the process (ulimit -v, -d) has a limit of its own."""
-    found = (_meminfo(), _cgroup(), _process())
-    candidates = [value for value in found if value is not None]
-    if candidates:
-        return min(candidates)
+    """Return the bytes available without swapping, within the limits of container and process."""
+    limits = (_meminfo(), _cgroup(), _process())
+    known = [value for value in limits if value is not None]
+    if known:
+        return min(known)
     try:
         return int(os.sysconf("SC_PHYS_PAGES")) * int(os.sysconf("SC_PAGE_SIZE"))
     except (ValueError, OSError, AttributeError):
@@ -31,7 +30,7 @@ def _meminfo() -> int | None:
 
 
 def _cgroup() -> int | None:
-    """What is left under a control group's limit (version 2), if there is one."""
+    """Return what is left under a control group's limit (version 2), or None."""
     try:
         limit = Path("/sys/fs/cgroup/memory.max").read_text().strip()
         used = Path("/sys/fs/cgroup/memory.current").read_text().strip()
@@ -41,7 +40,7 @@ def _cgroup() -> int | None:
 
 
 def _process() -> int | None:
-    """What is left under the limits of this process, if it has any."""
+    """Return what is left under the limits of this process (ulimit -v, -d), or None."""
     try:
         import resource
 
@@ -57,8 +56,8 @@ def _process() -> int | None:
 
 
 def describe_bytes(value: int) -> str:
-    """1.5 GB rather than 1610612736; powers of 1024, exact below one kilobyte."""
-    if value >= 1 << 60:  # a prediction may be beyond what a float can hold
+    """Return 1.5 GB rather than 1610612736; powers of 1024, exact below one kilobyte."""
+    if value >= 1 << 60:  # a predicted size may exceed the range of floats
         return f"{describe_count(value >> 40)} TB"
     size = float(value)
     for unit in ("bytes", "kB", "MB", "GB", "TB"):
@@ -69,5 +68,5 @@ def describe_bytes(value: int) -> str:
 
 
 def describe_count(value: int) -> str:
-    """An exact count while it can be read, else its magnitude (of an integer of any length)."""
+    """Return an exact count below 10^15, else its magnitude, for integers of any length."""
     return f"{value:,}" if value < 10**15 else f"about 10^{math.floor(math.log10(value))}"

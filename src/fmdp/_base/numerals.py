@@ -1,4 +1,4 @@
-"""Numbers as people read them: no more digits than are known, and bounds rounded outwards."""
+"""Numbers as text: no more digits than are known, and bounds rounded outwards."""
 
 from __future__ import annotations
 
@@ -16,10 +16,8 @@ def short_number(value: float | str | None, digits: int = 7) -> str:
 
 
 def known_number(value: float, lower: float | None, upper: float | None) -> str:
-    """A number with no more digits than are known: the shortest that lies between its bounds.
-
-    0.428622 rather than 0.428621987 where the bounds are 1e-6 apart, and never one outside them.
-    """
+    """Return the shortest text of a number that lies between its bounds. 0.428622 rather than
+    0.428621987 if the bounds are 1e-6 apart."""
     if lower is not None and upper is not None and lower < upper:
         for digits in range(1, 17):
             shown = f"{value:.{digits}g}"
@@ -29,11 +27,9 @@ def known_number(value: float, lower: float | None, upper: float | None) -> str:
 
 
 def rounded_number(value: float, error: float | None, digits: int = 7) -> str:
-    """Return a number with at most so many digits, none of them below the bound on its error.
-
-    The last digit printed is at least twenty times the error, so that it is off by one at most.
-    Without a known digit that is "0". An error of None is not taken into account.
-    """
+    """Return a number with at most so many digits, none of them below the bound on its error. The
+    last digit printed is at least twenty times the error, so it is off by at most one. Without a
+    known digit the text is "0". An error of None is ignored."""
     if not error or not math.isfinite(value):
         return short_number(value, digits)
     if not math.isfinite(error):
@@ -45,11 +41,8 @@ def rounded_number(value: float, error: float | None, digits: int = 7) -> str:
 
 
 def interval_text(lower: float, upper: float, least_digits: int = 9) -> str:
-    """Return an interval such as "0.4286219 to 0.4286228".
-
-    It is rounded outwards, so that what is printed still holds, with two digits of the width and
-    at least `least_digits` in all.
-    """
+    """Return an interval such as "0.4286219 to 0.4286228". It is rounded outwards, so that the
+    printed interval holds, with two digits of the width and at least `least_digits` in all."""
     digits = least_digits
     size, width = max(abs(lower), abs(upper)), upper - lower
     if width > 0.0 and math.isfinite(size):
@@ -59,12 +52,12 @@ def interval_text(lower: float, upper: float, least_digits: int = 9) -> str:
 
 
 def upper_text(upper: float, digits: int = 9) -> str:
-    """A bound from above, rounded upwards."""
+    """Return an upper bound, rounded upwards."""
     return _rounded(upper, ROUND_CEILING, digits)
 
 
 def lower_text(lower: float, digits: int = 9) -> str:
-    """A bound from below, rounded downwards."""
+    """Return a lower bound, rounded downwards."""
     return _rounded(lower, ROUND_FLOOR, digits)
 
 
@@ -72,13 +65,13 @@ def _rounded(value: float, rounding: str, digits: int) -> str:
     if not math.isfinite(value):
         return short_number(value)
     rounded = Context(prec=digits, rounding=rounding).create_decimal_from_float(value).normalize()
-    # Without its zeros at the end 40 is 4e+1 to a decimal.
+    # A normalised decimal prints 40 as 4e+1.
     return f"{rounded:f}" if 0 <= rounded.adjusted() < digits else f"{rounded:.{digits}g}"
 
 
 def numbers_text(values: Sequence[float], digits: int = 4, error: float | None = None) -> str:
-    """Return many numbers on one line, with the middle left out of a long list; `error` is a bound
-    on the error of each."""
+    """Return many numbers on one line, without the middle of a long list. `error` bounds the error
+    of each number."""
     shown = [rounded_number(value, error, digits) for value in values]
     return ", ".join(shown if len(shown) <= 12 else [*shown[:6], "...", *shown[-5:]])
 

@@ -1,14 +1,14 @@
-"""One declaration of a parameter serves problem ids, `--set`, sweep specs and `fmdp list`.
+"""Parameters: one declaration for problem ids, `--set`, sweep specs and `fmdp list`.
 
 A parameter has a name, a kind (the class), a default, a meaning and a set of allowed values.
-`parse` reads it from text (an id, a command line), `check` from a Python or TOML value, and
-`show` writes the canonical text: parse(show(v)) == v for every allowed v. Whatever is refused
-is refused with one line of one form: "the 'x' parameter of Y must be ...; got ...".
+`parse` reads it from text (an id, a command line), `check` from a Python or TOML value, and `show`
+writes the canonical text: parse(show(v)) == v for every allowed v. Every error has one line of one
+form: "the 'x' parameter of Y must be ...; got ...".
 
 A default of None means that the parameter may stay unset (text: `none`); a default of REQUIRED
-means that it has to be given. A parameter that has a meaning only beside certain values of another
-says so (`only_with`), and a value other than its default is refused beside the others: nothing that
-is set is ignored in silence.
+means that it must be given. `only_with` limits a parameter to certain values of another one. With
+other values of that one, any value but the default is refused, so that no setting is silently
+ignored.
 """
 
 from __future__ import annotations
@@ -22,61 +22,67 @@ from typing import Any, ClassVar, Final
 
 from fmdp.errors import InvalidParameter, UnknownName, did_you_mean
 
+# At most 4,000 digits: Python refuses to convert much longer texts to integers.
 _INTEGER = re.compile(r"[+-]?[0-9]{1,4000}")
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _LARGEST = 2**63 - 1
+"""Largest integer of compiled code."""
 _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 _EDGE = re.compile(r"([0-9]{1,18})>([0-9]{1,18})")
 
 
 class _Required:
-    """Stands where a default would: the setting has no default and has to be given."""
+    """Type of the default of a setting that must be given."""
 
     def __repr__(self) -> str:
         return "REQUIRED"
 
 
 REQUIRED: Final = _Required()
+"""Default of a setting that must be given."""
 
 
 def quoted(value: object) -> str:
-    """The value as it stands in an error message: one line, and not longer than is useful."""
+    """Return the value as shown in an error message: one line of at most 80 characters."""
     try:
         text = repr(value)
-    except (ValueError, RecursionError):  # a whole number of 5,000 digits, a list 1,000 deep
+    except (ValueError, RecursionError):  # an integer of 5,000 digits, a list nested 1,000 deep
         text = f"a value of type {type(value).__name__} that is too long to print"
     return text if len(text) <= 80 else text[:77] + "..."
 
 
 def number_text(value: float) -> str:
-    """The shortest text that reads back as the same number; whole numbers without a point."""
+    """Return the shortest text that reads back as the same number, without a trailing ".0"."""
     return repr(float(value)).removesuffix(".0")
 
 
 @dataclass(frozen=True)
 class Parameter(ABC):
-    """What all kinds share. `owner` is what the parameter belongs to, for the messages."""
+    """Base class of the kinds. `owner` in its methods names the parameter's owner in messages."""
 
     name: str
     default: Any
     meaning: str
     only_with: tuple[str, tuple[Any, ...]] | None = field(default=None, kw_only=True)
-    """(another parameter, its values beside which this one has a use); None: always."""
+    """(another parameter, its values with which this one is used); None: always."""
+    unkeyed: tuple[Any, ...] = field(default=(), kw_only=True)
+    """Values that the keys of stored runs omit. A setting that is added later states here the value
+    that means the earlier behaviour, so that runs stored before keep their keys."""
 
     kind: ClassVar[str]
 
     @property
     @abstractmethod
     def allowed(self) -> str:
-        """The allowed values in words, as in "must be ..."."""
+        """Description of the allowed values, as in "must be ..."."""
 
     @abstractmethod
     def _read(self, text: str) -> Any:
-        """The value of a text; ValueError where there is none."""
+        """Return the value of a text; raise ValueError if there is none."""
 
     @abstractmethod
     def _accept(self, value: Any) -> Any:
-        """The value in its own type, if it is allowed; ValueError where it is not."""
+        """Return the value in its own type; raise ValueError if it is not allowed."""
 
     def _write(self, value: Any) -> str:
         return str(value)
@@ -101,7 +107,7 @@ class Parameter(ABC):
             raise self._refusal(text, owner) from None
 
     def check(self, value: object, owner: str) -> Any:
-        """As `parse`, for a value that is not text yet; text is parsed."""
+        """Return the checked value; a text is parsed."""
         if isinstance(value, str):
             return self.parse(value, owner)
         if value is None and self.default is None:
@@ -122,7 +128,7 @@ class Parameter(ABC):
         )
 
     def refuse_idle(self, values: Mapping[str, Any], owner: str) -> None:
-        """InvalidParameter where this value would be ignored because of another's."""
+        """Raise InvalidParameter if this value would be ignored because of another's."""
         if self.only_with is None or values[self.name] == self.default:
             return
         other, useful = self.only_with
@@ -137,7 +143,7 @@ class Parameter(ABC):
 
 @dataclass(frozen=True)
 class _Ranged(Parameter):
-    """low and high belong to the range unless they are named as open."""
+    """A parameter with a range; low and high belong to it unless they are open."""
 
     low: float = -math.inf
     high: float = math.inf
@@ -169,20 +175,20 @@ class _Ranged(Parameter):
 
 
 def _as_int(value: Any) -> int:
-    """An int from a Python or NumPy integer, which __index__ tells from a float."""
+    """Return an int from a Python or NumPy integer."""
     if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise ValueError
     try:
         return int(value.__index__())
-    except TypeError:  # an array has the method and yet no index
+    except TypeError:  # an array has the method but no index
         raise ValueError from None
 
 
 def _as_float(value: Any) -> float:
-    """A finite float from any number; bool is no number here, nor is an array of one."""
+    """Return a finite float from any number; booleans and arrays are refused."""
     if isinstance(value, bool | str | bytes) or getattr(value, "ndim", 0) != 0:
         raise ValueError
-    if getattr(getattr(value, "dtype", None), "kind", "") == "b":  # NumPy's own bool
+    if getattr(getattr(value, "dtype", None), "kind", "") == "b":  # a NumPy bool
         raise ValueError
     try:
         number = float(value)
@@ -195,6 +201,8 @@ def _as_float(value: Any) -> float:
 
 @dataclass(frozen=True)
 class Integer(_Ranged):
+    """An integer in a range."""
+
     kind: ClassVar[str] = "integer"
     noun: ClassVar[str] = "an integer"
 
@@ -211,7 +219,7 @@ class Integer(_Ranged):
         return number
 
     def _hint(self, value: object) -> str:
-        """Compiled code counts in 64 bits; that is said only where it matters."""
+        """Compiled code counts in 64 bits, which is mentioned only for larger values."""
         try:
             number = self._read(value) if isinstance(value, str) else _as_int(value)
         except ValueError:
@@ -221,8 +229,8 @@ class Integer(_Ranged):
 
 @dataclass(frozen=True)
 class Bytes(Integer):
-    """A number of bytes; in a text also 500M or 2G: K, M, G, T, with or without B or iB, all powers
-    of 1,024."""
+    """A number of bytes; as text also 500M or 2G, with K, M, G, T in powers of 1,024. An optional B
+    or iB follows the letter."""
 
     @property
     def allowed(self) -> str:
@@ -245,6 +253,8 @@ class Bytes(Integer):
 
 @dataclass(frozen=True)
 class Number(_Ranged):
+    """A finite number in a range."""
+
     kind: ClassVar[str] = "number"
     noun: ClassVar[str] = "a number"
 
@@ -264,7 +274,8 @@ class Number(_Ranged):
 
 @dataclass(frozen=True)
 class Numbers(_Ranged):
-    """One number, or several joined by commas or plus signs (an id has no room for commas)."""
+    """One number, or several joined by commas or plus signs (in an id by plus signs only). The
+    value is a tuple of floats."""
 
     kind: ClassVar[str] = "numbers"
     noun: ClassVar[str] = "a number, or several joined by '+', each a number"
@@ -282,7 +293,7 @@ class Numbers(_Ranged):
     def _accept(self, value: Any) -> tuple[float, ...]:
         try:
             items = tuple(value) if isinstance(value, Iterable) else (value,)
-        except TypeError:  # an array without dimensions
+        except TypeError:  # a zero-dimensional array
             items = (value,)
         if not items:
             raise ValueError
@@ -297,6 +308,8 @@ class Numbers(_Ranged):
 
 @dataclass(frozen=True)
 class Choice(Parameter):
+    """One of several words."""
+
     choices: tuple[str, ...] = ()
 
     kind: ClassVar[str] = "choice"
@@ -319,7 +332,7 @@ class Choice(Parameter):
 
 @dataclass(frozen=True)
 class Flag(Parameter):
-    """Yes or no."""
+    """True or false."""
 
     kind: ClassVar[str] = "flag"
 
@@ -345,7 +358,7 @@ class Flag(Parameter):
 
 @dataclass(frozen=True)
 class Text(Parameter):
-    """A line of text; an id has no room for commas."""
+    """A line of text; in an id without commas."""
 
     kind: ClassVar[str] = "text"
 
@@ -364,7 +377,8 @@ class Text(Parameter):
 
 @dataclass(frozen=True)
 class Edges(Parameter):
-    """A set of directed edges, `parent>child`, joined by plus signs; kept sorted."""
+    """A set of directed edges `parent>child`, joined by plus signs. The value is a sorted tuple of
+    pairs of integers."""
 
     kind: ClassVar[str] = "edges"
 
@@ -397,7 +411,7 @@ class Edges(Parameter):
 
 
 def split_assignments(items: Iterable[str], owner: str) -> dict[str, str]:
-    """["c=.03", "rho=.1"] -> {"c": ".03", "rho": ".1"}; a name may be given only once."""
+    """Split ["c=.03", "rho=.1"] into {"c": ".03", "rho": ".1"}; a name may be given only once."""
     given: dict[str, str] = {}
     for item in items:
         name, equals, text = (part.strip() for part in item.partition("="))
@@ -417,7 +431,8 @@ def split_assignments(items: Iterable[str], owner: str) -> dict[str, str]:
 def resolve(
     parameters: Sequence[Parameter], given: Mapping[str, object], owner: str
 ) -> dict[str, Any]:
-    """A value for every parameter, in declaration order: the given one, checked, or the default."""
+    """Return a value for every parameter, in declaration order: the given one, checked, or the
+    default."""
     known = [parameter.name for parameter in parameters]
     for name in given:
         if name not in known:
@@ -441,26 +456,28 @@ def resolve(
 
 
 def refuse_idle(parameters: Iterable[Parameter], values: Mapping[str, Any], owner: str) -> None:
-    """InvalidParameter if a value would be ignored because of another."""
+    """Raise InvalidParameter if a value would be ignored because of another."""
     for parameter in parameters:
         parameter.refuse_idle(values, owner)
 
 
 def check_fields(settings: Any, parameters: Iterable[Parameter], owner: str) -> None:
-    """Check the fields of a frozen dataclass by their declarations, from its `__post_init__`.
-
-    Each field then holds its value in the declaration's own type (a NumPy integer becomes an int),
-    so that Python refuses what the command line refuses, in the same words.
-    """
+    """Check the fields of a frozen dataclass by their declarations, from its `__post_init__`. Each
+    field then holds its value in the declared type (a NumPy integer becomes an int), so that Python
+    and the command line refuse the same values with the same message."""
     declared = tuple(parameters)
-    values = {one.name: one.check(getattr(settings, one.name), owner) for one in declared}
+    values = {
+        parameter.name: parameter.check(getattr(settings, parameter.name), owner)
+        for parameter in declared
+    }
     refuse_idle(declared, values, owner)
     for name, value in values.items():
         object.__setattr__(settings, name, value)
 
 
 def canonical(parameters: Sequence[Parameter], values: Mapping[str, Any]) -> tuple[str, ...]:
-    """("key=value", ...) for the values that differ from the default, in declaration order."""
+    """Return ("key=value", ...) for the values that differ from the default, in declaration
+    order."""
     return tuple(
         f"{parameter.name}={parameter.show(values[parameter.name])}"
         for parameter in parameters

@@ -1,13 +1,13 @@
-"""Progress of long work, on standard error: the bar behind `progress=True` and the command line.
+"""Progress of long work on standard error: the bar of `progress=True` and the command line.
 
-Long work reports through a callback; here is one that shows what it is told. On a terminal, or in
-a notebook that has ipywidgets, a bar with the time, which disappears when the work is done; else
-plain lines, the first after some seconds and then ever more seldom, so that a log of an hour's work
-has a dozen lines and a short run has none. A thread keeps the time moving while the work itself is
-silent. Numba says when it compiles and does not load from its cache: from one second of that on,
-"compiling, once" is said.
+Long work reports through a callback, and this module provides one that shows the reports. On a
+terminal, or in a notebook with ipywidgets, it draws a bar with the time, which disappears when the
+work is done. Otherwise it prints plain lines, the first after some seconds and then at growing
+intervals, so that a log of an hour's work has a dozen lines and a short run has none. A thread
+updates the time while no reports arrive. After one second of compilation by Numba (not loading from
+its cache) it says "compiling (first run only)".
 
-Rich is imported here when something is shown, and nowhere else below `cli`.
+Rich is imported only when something is shown, and nowhere else below `cli`.
 """
 
 from __future__ import annotations
@@ -25,86 +25,86 @@ from fmdp._base.parameters import quoted
 from fmdp.errors import InvalidParameter
 
 Report = Callable[[Any], None]
-"""Called now and then during long work with what is known so far."""
+"""A callback that receives the state of long work at intervals."""
 PartsReport = Callable[[int, int, str], None]
-"""The same for work of several parts, as `measure` is: (done, total, what is being done)."""
+"""A callback for work of several parts, such as `measure`: (done, total, current part)."""
 LineOf = Callable[[Any, float], str]
-"""A line made of what the work reports and the seconds so far."""
+"""A function from a report and the seconds so far to a line of text."""
 
 FIRST_LINE_AFTER_SECONDS = 2.0
-"""Where somebody has asked to be told."""
-COMPILING = "compiling, once"
+"""Time of the first plain line, if progress was requested."""
+COMPILING = "compiling (first run only)"
 _SAID_AFTER_SECONDS = 1.0
+"""Time of compilation before it is mentioned."""
 _GROWTH = 1.6
+"""Ratio of the times of consecutive plain lines."""
 _SECONDS_BETWEEN_REWRITES = 0.1
+"""Interval between updates of a bar."""
 _NEARLY = 0.999
+"""Largest share shown: a full bar would look finished, and other work may follow."""
 _NARROWEST = 20
+"""Columns of the description on a narrow terminal."""
 
 
-def line_of(news: Mapping[str, Any], seconds: float) -> str:
-    """ "gain in [2.9, 3.1], sweep 120, gap 0.2 of 1e-06, 4 s" from what a planner reports: what
-    matters most comes first, since a narrow terminal cuts the end."""
-    parts = [news["what"]] if news.get("what") is not None else []
-    lower, upper = news.get("gain_lower"), news.get("gain_upper")
+def line_of(report: Mapping[str, Any], seconds: float) -> str:
+    """Return "gain in [2.9, 3.1], sweep 120, gap 0.2 of 1e-06, 4 s" from a planner's report. The
+    most important part comes first, because a narrow terminal cuts the end."""
+    parts = [report["what"]] if report.get("what") is not None else []
+    lower, upper = report.get("gain_lower"), report.get("gain_upper")
     if lower is not None and upper is not None:
         parts.append(f"gain in [{lower:.7g}, {upper:.7g}]")
     elif upper is not None:
         parts.append(f"gain at most {upper:.7g}")
     for key, word in (("sweeps", "sweep"), ("rounds", "round"), ("iterations", "iteration")):
-        if news.get(key) is not None:
-            parts.append(f"{word} {news[key]:,}")
+        if report.get(key) is not None:
+            parts.append(f"{word} {report[key]:,}")
             break
-    if news.get("step") is not None and news.get("steps") is not None:
-        parts.append(f"step {news['step']:,} of {news['steps']:,}")
-    if news.get("gap") is not None and news.get("tolerance") is not None:
-        parts.append(f"gap {news['gap']:.2g} of {news['tolerance']:.2g}")
+    if report.get("step") is not None and report.get("steps") is not None:
+        parts.append(f"step {report['step']:,} of {report['steps']:,}")
+    if report.get("gap") is not None and report.get("tolerance") is not None:
+        parts.append(f"gap {report['gap']:.2g} of {report['tolerance']:.2g}")
     parts.append(f"{seconds:.0f} s")
     return ", ".join(parts)
 
 
-def line_of_run(news: Mapping[str, Any], seconds: float) -> str:
-    """ "regret 3.4, step 120 of 1,000, episode 7, 15 s left" from what a simulation reports.
-
-    Before its first step it reports as the planner of its reference does.
-    """
-    if news.get("regret") is None:
-        return f"the optimal gain first: {line_of(news, seconds)}"
-    spent = news["seconds"]
-    left = spent * (news["steps"] - news["step"]) / max(1, news["step"])
-    step = f"step {news['step']:,} of {news['steps']:,}"
-    episode = "" if news["episode"] is None else f", episode {news['episode']:,}"
-    return f"regret {news['regret']:.4g}, {step}{episode}, {left:.0f} s left"
+def line_of_run(report: Mapping[str, Any], seconds: float) -> str:
+    """Return "regret 3.4, step 120 of 1,000, episode 7, 15 s left" from a simulation's report.
+    Before the first step the reports are those of the planner of the reference."""
+    if report.get("regret") is None:
+        return f"the optimal gain first: {line_of(report, seconds)}"
+    spent = report["seconds"]
+    left = spent * (report["steps"] - report["step"]) / max(1, report["step"])
+    step = f"step {report['step']:,} of {report['steps']:,}"
+    episode = "" if report["episode"] is None else f", episode {report['episode']:,}"
+    return f"regret {report['regret']:.4g}, {step}{episode}, {left:.0f} s left"
 
 
-def line_of_parts(news: tuple[int, int, str], seconds: float) -> str:
-    """ "hitting times 3 of 16, 4 s" from what `measure` reports: (done, total, text)."""
-    done, total, text = news
+def line_of_parts(report: tuple[int, int, str], seconds: float) -> str:
+    """Return "hitting times 3 of 16, 4 s" from a report (done, total, text) of `measure`."""
+    done, total, text = report
     share = f" {done:,} of {total:,}" if total > 1 else ""
     return f"{text}{share}, {seconds:.0f} s"
 
 
 class _Share:
-    """How much of the work is done, in [0, 1], as far as its reports tell; None if they do not.
-
-    Steps count as they are; the gap of an iteration shrinks geometrically, so its logarithm does.
-    Less than 1 for ever: a bar that was full once is over, and other work may follow.
-    """
+    """Completed share of the work in [0, 1), from its reports; None if they do not tell. Steps
+    count linearly. The gap of an iteration shrinks geometrically, so its logarithm counts."""
 
     def __init__(self) -> None:
         self._first_gap: float | None = None
 
-    def of(self, news: Any) -> float | None:
-        done = self._done(news)
+    def of(self, report: Any) -> float | None:
+        done = self._done(report)
         return None if done is None else min(_NEARLY, max(0.0, done))
 
-    def _done(self, news: Any) -> float | None:
-        if isinstance(news, tuple) and len(news) == 3 and news[1] > 1:
-            return float(news[0] / news[1])
-        if not isinstance(news, Mapping):
+    def _done(self, report: Any) -> float | None:
+        if isinstance(report, tuple) and len(report) == 3 and report[1] > 1:
+            return float(report[0] / report[1])
+        if not isinstance(report, Mapping):
             return None
-        if news.get("step") is not None and news.get("steps"):
-            return float(news["step"] / news["steps"])
-        gap, tolerance = news.get("gap"), news.get("tolerance")
+        if report.get("step") is not None and report.get("steps"):
+            return float(report["step"] / report["steps"])
+        gap, tolerance = report.get("gap"), report.get("tolerance")
         if gap is None or tolerance is None or not (0.0 < gap < math.inf and tolerance > 0.0):
             return None
         if self._first_gap is None:
@@ -113,21 +113,27 @@ class _Share:
 
 
 class _Display(Protocol):
-    def tell(self, news: Any) -> None: ...
+    def tell(self, report: Any) -> None: ...
 
     def compiling(self, under_way: bool) -> None: ...
 
     def close(self) -> None: ...
 
 
+def _line(line_of: LineOf, report: Any, compiling: bool, seconds: float) -> str:
+    if compiling:
+        return f"{COMPILING}, {seconds:.0f} s"
+    return f"{seconds:.0f} s" if report is None else line_of(report, seconds)
+
+
 class _Lines:
-    """Plain lines, ever more seldom."""
+    """Plain lines at growing intervals."""
 
     def __init__(self, what: str, line_of: LineOf, first_after: float) -> None:
         self._what, self._line_of = what, line_of
         self._started = time.perf_counter()
         self._due = first_after
-        self._news: Any = None
+        self._report: Any = None
         self._under_way = False
         self._compiled = False
         self._lock = threading.Lock()
@@ -135,8 +141,8 @@ class _Lines:
         self._clock = threading.Thread(target=self._tick, args=(first_after,), daemon=True)
         self._clock.start()
 
-    def tell(self, news: Any) -> None:
-        self._news = news
+    def tell(self, report: Any) -> None:
+        self._report = report
         self._write()
 
     def compiling(self, under_way: bool) -> None:
@@ -150,39 +156,34 @@ class _Lines:
         self._clock.join()
 
     def _tick(self, first_after: float) -> None:
-        """Writes for work that says nothing; the work's own reports come in between."""
+        """Write lines while the work does not report."""
         pause = first_after
         while not self._over.wait(pause):
             pause = max(0.1, self._write())
 
     def _write(self) -> float:
-        """Writes if it is time, and says how many seconds there are until the next time."""
+        """Write a line if it is due; return the seconds until the next one."""
         with self._lock:
             seconds = time.perf_counter() - self._started
             if seconds < self._due:
                 return self._due - seconds
             self._due = seconds * _GROWTH
-            if self._under_way:
-                self._print(f"{COMPILING}, {seconds:.0f} s")
-            elif self._news is None:
-                self._print(f"{seconds:.0f} s")
-            else:
-                self._print(self._line_of(self._news, seconds))
+            self._print(_line(self._line_of, self._report, self._under_way, seconds))
             return self._due - seconds
 
-    def _print(self, said: str) -> None:
-        with suppress(OSError):  # a full disk under the log is no reason to end the work
-            print(f"{self._what}: {said}", file=sys.stderr, flush=True)
+    def _print(self, text: str) -> None:
+        with suppress(OSError):  # a full disk must not end the work
+            print(f"{self._what}: {text}", file=sys.stderr, flush=True)
 
 
 class _Bar:
-    """A bar that is rewritten, with the time beside it."""
+    """A bar that is redrawn, with the time beside it."""
 
     def __init__(self, what: str, line_of: LineOf, console: Any) -> None:
         from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
 
         self._width = console.width
-        # Of a long id the beginning tells; what is said beside the bar needs the room.
+        # A long id is cut at its end to leave columns for the text beside the bar.
         most = max(_NARROWEST, self._width // 3)
         what = what if len(what) <= most else f"{what[: most - 3]}..."
         self._what, self._line_of = what, line_of
@@ -193,24 +194,24 @@ class _Bar:
             SpinnerColumn("line"),
             TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=12),
-            TextColumn("{task.fields[news]}", markup=False),
+            TextColumn("{task.fields[report]}", markup=False),
             console=console,
             transient=True,
         )
-        self._task = self._shown.add_task(what, total=None, news="")
-        self._news: Any = None
+        self._task = self._shown.add_task(what, total=None, report="")
+        self._report: Any = None
         self._under_way = False
         self._over = threading.Event()
         self._clock = threading.Thread(target=self._tick, daemon=True)
         self._shown.start()
         self._clock.start()
 
-    def tell(self, news: Any) -> None:
-        self._news = news
+    def tell(self, report: Any) -> None:
+        self._report = report
         seconds = time.perf_counter() - self._started
         if seconds >= self._due:
             self._due = seconds + _SECONDS_BETWEEN_REWRITES
-            share = self._share.of(news)
+            share = self._share.of(report)
             self._update(**({} if share is None else {"total": 1.0, "completed": share}))
 
     def compiling(self, under_way: bool) -> None:
@@ -223,21 +224,16 @@ class _Bar:
         self._shown.stop()
 
     def _tick(self) -> None:
-        """The time goes on where the work says nothing."""
+        """Update the time while the work does not report."""
         while not self._over.wait(1.0):
             self._update()
 
     def _update(self, **change: float) -> None:
         seconds = time.perf_counter() - self._started
-        if self._under_way:
-            line = f"{COMPILING}, {seconds:.0f} s"
-        elif self._news is None:
-            line = f"{seconds:.0f} s"
-        else:
-            line = self._line_of(self._news, seconds)
-        # The spinner, the bar and the blanks between them take 17 columns; one line is one line.
-        room = max(0, self._width - 18 - len(self._what))
-        self._shown.update(self._task, news=line[:room], **change)  # type: ignore[arg-type]
+        line = _line(self._line_of, self._report, self._under_way, seconds)
+        # The spinner, the bar and the blanks between them take 17 columns of the one line.
+        columns = max(0, self._width - 18 - len(self._what))
+        self._shown.update(self._task, report=line[:columns], **change)  # type: ignore[arg-type]
 
 
 def _display(what: str, line_of: LineOf, first_after: float) -> _Display:
@@ -254,7 +250,8 @@ def _display(what: str, line_of: LineOf, first_after: float) -> _Display:
 
 
 def _has_widgets() -> bool:
-    """Rich draws in a notebook with ipywidgets, and warns at every turn without."""
+    """Return True if ipywidgets is installed; without it Rich warns at every update in a
+    notebook."""
     from importlib.util import find_spec
 
     return find_spec("ipywidgets") is not None
@@ -268,13 +265,11 @@ def showing(
     first_line_after: float = FIRST_LINE_AFTER_SECONDS,
     compiles: bool = True,
 ) -> Iterator[Report]:
-    """A callback that shows what long work reports, for as long as the work takes.
-
-    `compiles` is to be False where the work needs no Numba, which would be imported in vain.
-    """
+    """Yield a callback that shows the reports of long work while it runs. `compiles` is False for
+    work that does not use Numba, which would otherwise be imported."""
     display: _Display | None = None
     try:
-        # A thread is started: an exception in the middle would release a lock twice.
+        # A thread is started, and an exception meanwhile would release a lock twice.
         with held():
             display = _display(what, line_of, first_line_after)
         with _compilation_said(display) if compiles else nullcontext():
@@ -288,10 +283,8 @@ def showing(
 def reporting(
     progress: bool | Callable[..., None] | None, what: str, owner: str, line_of: LineOf = line_of
 ) -> Iterator[Report | None]:
-    """The callback that the `progress` argument of a public function stands for.
-
-    True shows a bar, a callable is called, None and False are silence; anything else is refused.
-    """
+    """Yield the callback for the `progress` argument of a public function. True shows a bar, a
+    callable is called, None and False are silent; other values are refused."""
     if progress is None or progress is False:
         yield None
     elif progress is True:
@@ -308,14 +301,12 @@ def reporting(
 
 @contextmanager
 def _compilation_said(display: _Display) -> Iterator[None]:
-    """Tells the display when Numba compiles, from one second of it on.
-
-    The event is Numba's own and comes where the cache has nothing; loading from the cache is none.
-    """
+    """Tell the display when Numba compiles, after one second of compilation. Numba emits the event
+    when its cache has no entry; loading from the cache emits none."""
     from fmdp._base.compiled import listening
 
     class Compilation:
-        """Functions that call one another are compiled inside one another: the outermost counts."""
+        """Time of nested compilations, counted at the outermost one."""
 
         def __init__(self) -> None:
             self.depth = 0

@@ -1,12 +1,12 @@
-"""Open registries: planners, learners and families of problems by name, ours and anybody's.
+"""Open registries of planners, learners and problem families by name.
 
-A text names a class in one of four ways, looked for in this order: a name of fmdp's own ("psrl");
-one that `fmdp.register(Class)` has given it in this process; an entry point of an installed package
-(groups fmdp.planners, fmdp.learners, fmdp.problems); or where it lives, "package.module:Class",
-which is imported. Classes of fmdp's own are imported when they are asked for, not before.
+A text names a class in one of four ways, tried in this order: a built-in name ("psrl"); a name
+given by `fmdp.register(Class)` in this process; an entry point of an installed package (groups
+fmdp.planners, fmdp.learners, fmdp.problems); or "package.module:Class", which is imported. Built-in
+classes are imported on first use.
 
-A name stands for one class: registering another under a name that is taken is refused, unless it
-is the same definition anew (a notebook's cell that was run again).
+A name stands for one class. Registering another class under a taken name is refused, unless it is
+the same definition again (a notebook cell that is re-run).
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 
 
 class Registry(Generic[Kind]):
-    """The classes of one noun. `find` has the class of a name, `read` the object of a text."""
+    """The classes of one noun: `find` returns the class of a name, `read` the object of a text."""
 
     def __init__(self, noun: str, base: str, homes: Mapping[str, str]) -> None:
-        """`base` is where the class lives that all inherit from, and `homes` where fmdp's own do,
-        in their order: {"psrl": "fmdp.learning.psrl:PSRL"}."""
+        """`base` locates the common base class, `homes` the built-in classes in their order:
+        {"psrl": "fmdp.learning.psrl:PSRL"}."""
         self.noun = noun
         self._base_place = base
         self._homes = dict(homes)
@@ -48,29 +48,27 @@ class Registry(Generic[Kind]):
 
     @cached_property
     def _entry_points(self) -> dict[str, EntryPoint]:
-        # To look through all installed packages takes a tenth of a small plan's time, so fmdp's own
-        # names are looked for before.
+        # Searching all installed packages takes a tenth of a small plan's time, so built-in names
+        # are tried first.
         from importlib.metadata import entry_points
 
-        found = entry_points(group=f"fmdp.{self.noun}s")
-        return {point.name: point for point in found}
+        return {point.name: point for point in entry_points(group=f"fmdp.{self.noun}s")}
 
     def names(self) -> tuple[str, ...]:
-        """Every name that is known, fmdp's own first."""
+        """Return every known name, built-in ones first."""
         return tuple(dict.fromkeys([*self._homes, *self._registered, *self._entry_points]))
 
     def kinds(self) -> tuple[type[Kind], ...]:
-        """Every class that has a name; those of packages that cannot be imported are left out
-        (`broken` has them)."""
+        """Return every class with a name, except those that cannot be imported (see `broken`)."""
         broken = self.broken()
         return tuple(self.find(name) for name in self.names() if name not in broken)
 
     def own(self) -> tuple[type[Kind], ...]:
-        """fmdp's own classes alone."""
+        """Return the built-in classes only."""
         return tuple(self.find(name) for name in self._homes)
 
     def broken(self) -> dict[str, str]:
-        """Names whose package cannot be imported, with the reason."""
+        """Return the names whose package cannot be imported, with the reasons."""
         reasons = {}
         for name in self._entry_points:
             try:
@@ -80,28 +78,28 @@ class Registry(Generic[Kind]):
         return reasons
 
     def knows(self, text: str) -> bool:
-        """Whether `find` would look for it: a known name, or module:Class."""
+        """Return True if a text is a known name, or module:Class."""
         named = text in self._homes or text in self._registered
         return named or is_place(text) or text in self._entry_points
 
     def find(self, text: str, folder: Path | None = None, *, importing: bool = True) -> type[Kind]:
-        """The class of a name, or of module:Class (looked for in `folder` too).
+        """Return the class of a name, or of module:Class (searched in `folder` too).
 
-        Without `importing` a module that is not there yet is not brought in: what a file says must
-        not run code.
+        Without `importing` only modules that are already imported are used, because reading a file
+        must not run code.
         """
         if text in self._homes:
             return self._checked(attribute_at(self._homes[text], self.noun), text)
         if text in self._registered:
             return self._registered[text]
         if text in self._entry_points:
-            found = self._checked(_loaded(self._entry_points[text], self.noun), text)
-            if found.name != text:
+            kind = self._checked(_loaded(self._entry_points[text], self.noun), text)
+            if kind.name != text:
                 raise InvalidParameter(
                     f"{self.noun} {quoted(text)} is the entry point of a class whose `name` is "
-                    f"{quoted(found.name)}; the two must be the same"
+                    f"{quoted(kind.name)}; the two must be the same"
                 )
-            return found
+            return kind
         if is_place(text):
             return self._checked(attribute_at(text, self.noun, folder, importing=importing), text)
         known = self.names()
@@ -111,32 +109,34 @@ class Registry(Generic[Kind]):
         )
 
     def read(self, text: str, folder: Path | None = None) -> Kind:
-        """The settings that a text stands for: NAME[,key=value...], as in "alp,basis=pairs" or
+        """Return the object of a text NAME[,key=value...], as in "alp,basis=pairs" or
         "my_module:MyPlanner,depth=3"."""
         kind, given = self.split(text, folder)
         return kind.make(given)
 
     def split(self, text: str, folder: Path | None = None) -> tuple[type[Kind], dict[str, str]]:
-        """The class that such a text names, and what it sets, not checked yet."""
+        """Return the class that such a text names, and its settings, unchecked."""
         name, *assignments = (part.strip() for part in text.split(","))
         kind = self.find(name, folder)
         return kind, split_assignments(assignments, kind.owner())
 
     def place(self, kind: type[Kind]) -> str:
-        """The text that `find` takes back to this class, in other processes too: its name, or
-        where it lives. What `register` has named is known by that name in this process alone, so
-        it goes by its name only where no other process could find it: made in a function, in a
-        script or in a notebook."""
+        """Return the text that `find` maps back to this class in other processes: name or
+        module:Class.
+
+        A registered name is known in this process only. It is used only for classes that no other
+        process could import: made in a function, a script or a notebook.
+        """
         everywhere = kind.name in self._homes or kind.name in self._entry_points
         if everywhere and self.find(kind.name) is kind:
             return kind.name
-        at_home = kind.__module__ == "__main__" or not is_place(place_of(kind))
-        if at_home and self._registered.get(kind.name) is kind:
+        local = kind.__module__ == "__main__" or not is_place(place_of(kind))
+        if local and self._registered.get(kind.name) is kind:
             return kind.name
         return place_of(kind)
 
     def register(self, kind: type[Kind]) -> type[Kind]:
-        """Give a class its name in this process."""
+        """Register a class under its name in this process."""
         name = kind.name
         self._checked(kind, name)
         if not _NAME.fullmatch(name):
@@ -156,30 +156,30 @@ class Registry(Generic[Kind]):
         return kind
 
     def forget(self, name: str) -> None:
-        """Take back what `register` did."""
+        """Undo `register`."""
         self._registered.pop(name, None)
 
-    def _checked(self, found: Any, text: str) -> type[Kind]:
+    def _checked(self, kind: Any, text: str) -> type[Kind]:
         base = attribute_at(self._base_place, self.noun)
-        if not (isinstance(found, type) and issubclass(found, base)) or inspect.isabstract(found):
-            if inspect.isabstract(found) and issubclass(found, base):
-                missing = ", ".join(sorted(found.__abstractmethods__))
+        if not (isinstance(kind, type) and issubclass(kind, base)) or inspect.isabstract(kind):
+            if inspect.isabstract(kind) and issubclass(kind, base):
+                missing = ", ".join(sorted(kind.__abstractmethods__))
                 raise InvalidParameter(
                     f"{self.noun} {quoted(text)} must say what it does in {missing}, which it has "
                     f"not"
                 )
             raise InvalidParameter(
-                f"{self.noun} {quoted(text)} is {quoted(found)}; must be a subclass of "
+                f"{self.noun} {quoted(text)} is {quoted(kind)}; must be a subclass of "
                 f"{base.__module__}.{base.__name__}"
             )
-        return found
+        return kind
 
 
 def register(kind: type[Kind]) -> type[Kind]:
-    """Give a planner, learner or problem of your own its name in this process; a decorator.
+    """Register your planner, learner or problem under its name in this process; a decorator.
 
-    It is then listed by `fmdp list`, may be named wherever fmdp's own are, and is what
-    `fmdp.testing` checks. For other processes use module:Class, or an entry point.
+    It is then listed by `fmdp list`, can be named wherever a built-in one can, and is checked by
+    `fmdp.testing`. For other processes use module:Class, or an entry point.
 
     Parameters
     ----------
@@ -194,7 +194,7 @@ def register(kind: type[Kind]) -> type[Kind]:
     Raises
     ------
     InvalidParameter
-        Where it is no such class, is abstract, or its name is taken or no name.
+        If it is no such class, is abstract, or its name is taken or invalid.
     """
     registry = getattr(kind, "registry", None)
     if not isinstance(kind, type) or not isinstance(registry, Registry):
@@ -206,44 +206,44 @@ def register(kind: type[Kind]) -> type[Kind]:
 
 
 def is_place(text: str) -> bool:
-    """Whether a text is module:Class, or module:function."""
+    """Return True if a text is module:Class or module:function."""
     return _PLACE.fullmatch(text) is not None
 
 
 def attribute_at(
-    place: str, noun: str, folder: Path | None = None, *, importing: bool = True
+    path: str, noun: str, folder: Path | None = None, *, importing: bool = True
 ) -> Any:
-    """What lives at module:name, imported; UnknownName or InvalidParameter in one line.
+    """Return the object at module:name; raise UnknownName or InvalidParameter with one line.
 
-    Without `importing` a module that is not there yet is refused.
+    Without `importing` a module that is not imported yet is refused.
     """
-    module_name, _, path = place.partition(":")
+    module_name, _, attributes = path.partition(":")
     if importing:
-        module = _imported(module_name, place, noun, folder)
+        module = _imported(module_name, path, noun, folder)
     elif module_name in sys.modules:
         module = sys.modules[module_name]
     else:
         raise InvalidParameter(
-            f"{noun} {quoted(place)} lives in a module that is not imported, and a file does not "
+            f"{noun} {quoted(path)} lives in a module that is not imported, and a file does not "
             f"import code; import {module_name} first"
         )
-    found: Any = module
-    for name in path.split("."):
-        if not hasattr(found, name):
-            public = [one for one in vars(module) if not one.startswith("_")]
+    target: Any = module
+    for name in attributes.split("."):
+        if not hasattr(target, name):
+            public = [known for known in vars(module) if not known.startswith("_")]
             raise UnknownName(
-                f"{noun} {quoted(place)}: module {module_name} has no {quoted(path)}"
+                f"{noun} {quoted(path)}: module {module_name} has no {quoted(attributes)}"
                 f"{did_you_mean(name, public)}"
             )
-        found = getattr(found, name)
-    return found
+        target = getattr(target, name)
+    return target
 
 
-def _imported(name: str, place: str, noun: str, folder: Path | None) -> Any:
-    # A script finds modules beside itself; the command line has no script, so it looks where the
-    # user stands. At the end of the path: nothing that is installed is hidden by it.
-    here = () if "" in sys.path else (str(Path.cwd()),)
-    for extra in (*here, *(() if folder is None else (str(folder.resolve()),))):
+def _imported(name: str, path: str, noun: str, folder: Path | None) -> Any:
+    # A script finds modules beside itself. The command line has no script, so it searches the
+    # current folder, at the end of the path so that it hides no installed module.
+    current = () if "" in sys.path else (str(Path.cwd()),)
+    for extra in (*current, *(() if folder is None else (str(folder.resolve()),))):
         if extra not in sys.path:
             sys.path.append(extra)
     try:
@@ -251,21 +251,21 @@ def _imported(name: str, place: str, noun: str, folder: Path | None) -> Any:
     except ModuleNotFoundError as error:
         if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
             raise UnknownName(
-                f"{noun} {quoted(place)}: there is no module {error.name!r} here or among the "
+                f"{noun} {quoted(path)}: there is no module {error.name!r} here or among the "
                 f"installed ones"
             ) from None
-        raise _unimportable(place, noun, error) from error
+        raise _unimportable(path, noun, error) from error
     except Exception as error:
-        raise _unimportable(place, noun, error) from error
+        raise _unimportable(path, noun, error) from error
 
 
-def _unimportable(place: str, noun: str, error: BaseException) -> InvalidParameter:
-    # The last line at the top of a module; a syntax error says itself where it is.
-    lines = [one for one in traceback.extract_tb(error.__traceback__) if one.name == "<module>"]
-    at = f" ({Path(lines[-1].filename).name}, line {lines[-1].lineno})" if lines else ""
+def _unimportable(path: str, noun: str, error: BaseException) -> InvalidParameter:
+    # The innermost module-level line. A syntax error contains its own location.
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if f.name == "<module>"]
+    location = f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
     return InvalidParameter(
-        f"{noun} {quoted(place)}: its module cannot be imported: {type(error).__name__}: "
-        f"{' '.join(str(error).split())}{at}"
+        f"{noun} {quoted(path)}: its module cannot be imported: {type(error).__name__}: "
+        f"{' '.join(str(error).split())}{location}"
     )
 
 

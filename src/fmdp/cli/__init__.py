@@ -1,7 +1,7 @@
-"""The `fmdp` command: one file a command, each thin (parse, call, print).
+"""The `fmdp` command line: one thin file per command (parse, call, print).
 
-Here is only what has to be there before anything else is imported: signals are heard from the first
-line on, since to import the commands takes longer than many a Ctrl-C.
+This file installs the signal handlers before it imports anything else: Ctrl-C may arrive while the
+commands are being imported.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["app", "main"]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit status; without arguments, those of the program."""
+    """Run one command and return its exit status; `arguments` defaults to those of the program."""
     try:
         from fmdp.cli.signals import Signals
 
@@ -30,11 +30,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from fmdp.cli.app import run
 
         status = run(arguments)
-        # Not a call, and so nothing that a signal could come into: from here on they are noted.
+        # An assignment, unlike a call, cannot be interrupted; from here on signals are ignored.
         signals.over = True
     except KeyboardInterrupt as interrupt:
         signals.over = True
-        status = signals.say(interrupt)
+        status = signals.report(interrupt)
     finally:
         signals.over = True
         signals.leave()

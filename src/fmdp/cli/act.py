@@ -1,4 +1,4 @@
-"""`fmdp act`: what a saved policy does in one state, and what every action is worth there."""
+"""`fmdp act`: the action of a saved policy in one state, and the value of every action."""
 
 from __future__ import annotations
 
@@ -21,19 +21,14 @@ if TYPE_CHECKING:
 
 def act(
     problem: options.Problem,
-    policy: Annotated[
-        Path,
-        typer.Argument(
-            metavar="POLICY", help="A policy saved by `fmdp plan --out`.", show_default=False
-        ),
-    ],
+    policy: options.PolicyFile,
     state: Annotated[
         str | None,
         typer.Option(
             "--state",
             metavar="NAME=VALUE,...",
-            help="A value for every state variable, by name; or a JSON object. After ',...' the "
-            "others are as in the initial state.",
+            help="The state: a value for every state variable, by name, or a JSON object. With "
+            "',...' at the end, omitted variables default to the initial state.",
             show_default=False,
         ),
     ] = None,
@@ -43,16 +38,16 @@ def act(
             "--step",
             metavar="T",
             min=0,
-            help="Of a policy with a horizon: which step, from 0. Default: 0.",
+            help="Number of the step, from 0, for a policy with a horizon. Default: 0.",
             show_default=False,
         ),
     ] = 0,
     json: options.Json = False,
 ) -> int:
-    """What a saved policy does in one state, and why.
+    """Show the action of a saved policy in one state, and why.
 
-    The policy is evaluated: the values are those of taking an action once and following the policy
-    afterwards. A policy over too many states is explained by what it is greedy for.
+    The value of an action is that of taking it once and following the policy afterwards. If there
+    are too many states to evaluate the policy, the values are those that it maximises.
     """
     from fmdp.planning.explain.explain import refuse_step
     from fmdp.planning.policies.files import load_policy
@@ -73,21 +68,23 @@ def act(
         raise InvalidParameter(f"{error}, or ',...' at the end for the initial one") from None
     saved: Any = load_policy(policy, structure)
     if isinstance(saved, RandomisedPolicy):
-        raise InvalidParameter(f"{policy} draws its actions at random: no state has one of its own")
+        raise InvalidParameter(
+            f"{policy} draws its actions at random: no state has a single action"
+        )
     chosen = saved(asked, step) if isinstance(saved, TimedPolicy) else saved(asked)
     if not isinstance(saved, TimedPolicy):
         refuse_step(step)
-    found, reason = None, None
+    explanation, reason = None, None
     with progress(f"evaluating {policy}"):
         try:
-            found = _explained(model, saved, asked, step)
+            explanation = _explain(model, saved, asked, step)
         except FmdpError as error:
             reason = str(error)
     if json:
-        print_json(_fields(problem, policy, model, asked, chosen, found, reason))
+        print_json(_fields(problem, policy, model, asked, chosen, explanation, reason))
         return 0
-    if found is not None:
-        print(found)
+    if explanation is not None:
+        print(explanation)
         return 0
     for name, named in (
         ("state", structure.name_state(asked)),
@@ -105,12 +102,12 @@ def _completed(state: str, model: FactoredMDP) -> str | dict[str, str]:
         return state
     pairs = [part.partition("=") for part in given]
     if not all(sign for _, sign, _ in pairs):
-        return ",".join(given)  # which is refused by name
+        return ",".join(given)  # the structure refuses it by name
     named = {name.strip(): value.strip() for name, _, value in pairs}
     return model.structure.name_state(model.initial_state) | named
 
 
-def _explained(model: FactoredMDP, policy: Any, state: tuple[int, ...], step: int) -> Explanation:
+def _explain(model: FactoredMDP, policy: Any, state: tuple[int, ...], step: int) -> Explanation:
     from fmdp.planning.evaluate import POLICY_GAIN_STATES
     from fmdp.planning.explain.explain import explain_greedy, explain_policy, explain_timed
     from fmdp.planning.policies.policy import TablePolicy
@@ -124,7 +121,7 @@ def _explained(model: FactoredMDP, policy: Any, state: tuple[int, ...], step: in
 
 
 def _names(action: Mapping[str, Value]) -> dict[str, str]:
-    """Return an action by the names of its values, which are texts in all JSON output."""
+    """Return an action by the names of its values, which are strings in all JSON output."""
     return {name: str(value) for name, value in action.items()}
 
 
@@ -134,16 +131,17 @@ def _fields(
     model: FactoredMDP,
     state: tuple[int, ...],
     chosen: tuple[int, ...],
-    found: Explanation | None,
+    explanation: Explanation | None,
     reason: str | None,
 ) -> dict[str, Any]:
     structure = model.structure
     values = errors = forbidden = runner_up = None
-    if found is not None:
-        errors = [one.error for one in found.values]
-        values = [[_names(one.action), one.value, one.gap] for one in found.values]
-        forbidden = [_names(action) for action in found.forbidden]
-        runner_up = None if found.runner_up is None else _names(found.runner_up.action)
+    if explanation is not None:
+        errors = [value.error for value in explanation.values]
+        values = [[_names(value.action), value.value, value.gap] for value in explanation.values]
+        forbidden = [_names(action) for action in explanation.forbidden]
+        if explanation.runner_up is not None:
+            runner_up = _names(explanation.runner_up.action)
     return {
         "problem": problem,
         "policy": str(policy),
@@ -151,7 +149,7 @@ def _fields(
         "action": structure.name_action(chosen),
         "values": values,
         "value_errors": errors,
-        "values_of": None if found is None else found.of,
+        "values_of": None if explanation is None else explanation.of,
         "runner_up": runner_up,
         "forbidden": forbidden,
         "reason": reason,

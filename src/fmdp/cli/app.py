@@ -1,11 +1,11 @@
-"""The program: the one place where a failure becomes an exit status.
+"""The Typer application, and the only place where a failure becomes an exit status.
 
-0 done; 1 finished, but not as asked; 2 bad input or a refusal, with one line on standard error;
-130 interrupted, 143 by SIGTERM (signals.py). A traceback is a bug in fmdp, or in a learner, planner
-or rule of the user's own, where it says which line; it is never the answer to bad input.
+0: done; 1: finished, but not as requested; 2: bad input or a refusal, with one line on standard
+error; 130: interrupted, 143: terminated (signals.py). A traceback is a bug in fmdp or in a
+third-party learner, planner or rule, never the answer to bad input.
 
-Nothing heavy is imported here or at the top of a command's file: `fmdp --help` has to answer
-before NumPy could even be loaded. The commands are in commands.py.
+Neither this file nor the top of a command's file imports anything heavy: `fmdp --help` takes less
+time than importing NumPy. The commands are in commands.py.
 """
 
 from __future__ import annotations
@@ -17,23 +17,24 @@ from typing import Annotated
 import typer
 
 from fmdp import __version__
-from fmdp.cli.commands import LOOKS, Commands, Interrupted
+from fmdp.cli.commands import APPEARANCE, Commands, Interrupted
 from fmdp.cli.output import ReaderGone, prepare_streams
-from fmdp.cli.signals import into_nothing, say
+from fmdp.cli.signals import discard_output, say
 from fmdp.errors import FmdpError, did_you_mean
 
 app = typer.Typer(
     name="fmdp",
     cls=Commands,
-    help="Planning and learning in factored Markov decision processes with average reward.",
-    **LOOKS,
+    help="Planning and learning in factored Markov decision processes with average reward. "
+    "`fmdp list` names the problems; `fmdp plan circle:4` is a first plan.",
+    **APPEARANCE,
 )
 
 
 @app.callback(invoke_without_command=True)
 def root(
     context: typer.Context,
-    version: Annotated[bool, typer.Option("--version", help="Print the version and stop.")] = False,
+    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
 ) -> None:
     if version:
         print(f"fmdp {__version__}")
@@ -58,7 +59,7 @@ def run(arguments: Sequence[str] | None) -> int:
     except ReaderGone:
         return reader_has_gone()
     except SystemExit as error:
-        # Typer itself ends the program when the reader of a pipe goes away.
+        # Typer exits when the reader of a pipe is gone.
         if isinstance(error.__context__, ReaderGone):
             return reader_has_gone()
         raise
@@ -75,18 +76,19 @@ def refuse(line: str) -> int:
 
 
 def reader_has_gone() -> int:
-    """`fmdp list | head -1` is no failure; keep the interpreter from flushing into nothing."""
-    into_nothing(sys.stdout.fileno())
+    """Return 0, since `fmdp list | head -1` is no failure; discard what is still buffered."""
+    discard_output(sys.stdout.fileno())
     return 0
 
 
 def usage_line(error: typer.TyperException) -> str:
-    """A usage error of the parser as one line that says where to read on."""
+    """Return a usage error of the parser as one line that names the help to read."""
     context = getattr(error, "ctx", None)
     command = "fmdp" if context is None else str(context.command_path)
     if context is not None and type(error).__name__ == "NoSuchOption":
         option = str(getattr(error, "option_name", ""))
         known = [name for parameter in context.command.params for name in parameter.opts]
-        return f'{command} has no option "{option}"{did_you_mean(option, known)}'
+        hint = did_you_mean(option, known) or f" (see {command} --help)"
+        return f'{command} has no option "{option}"{hint}'
     line = " ".join(error.format_message().split()).rstrip(".")
     return f"{line[:1].lower()}{line[1:]} (see {command} --help)"

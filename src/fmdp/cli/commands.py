@@ -1,8 +1,6 @@
-"""The commands by name; a command's file is imported when that command is asked for.
+"""The table of commands; the file of a command is imported when that command runs.
 
-Making all seventeen takes longer than planning for a small problem, and so does Pydantic, by which
-Typer converts the value of every parameter. Nearly all parameters here are texts, which the
-declarations of parameters.py read later: those are passed on as they are.
+Building all commands would take longer than planning for a small problem.
 """
 
 from __future__ import annotations
@@ -41,10 +39,10 @@ COMMANDS = {
     "forget": "forget",
     "doctor": "doctor",
 }
-"""The name of a command, which is its file's, and the function in that file."""
+"""The name of each command, which is also the name of its file, and the function in that file."""
 
-# Plain help needs no Rich: half of the start-up time, and it reads well in a pipe.
-LOOKS: dict[str, Any] = {
+# Plain help does not need Rich, which takes half of the start-up time.
+APPEARANCE: dict[str, Any] = {
     "pretty_exceptions_enable": False,
     "rich_markup_mode": None,
     "context_settings": {"help_option_names": ["-h", "--help"]},
@@ -52,14 +50,14 @@ LOOKS: dict[str, Any] = {
 
 
 class Interrupted(Exception):
-    """KeyboardInterrupt on its way through Typer, which would make a bare status of it."""
+    """Carrier of a KeyboardInterrupt through Typer, which would turn it into a bare status."""
 
     def __init__(self, interrupt: KeyboardInterrupt) -> None:
         self.interrupt = interrupt
 
 
 class Commands(TyperGroup):
-    """All of them, with a refusal in our own words for one that does not exist."""
+    """The group of all commands."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         return list(COMMANDS)
@@ -68,7 +66,7 @@ class Commands(TyperGroup):
         return command(cmd_name) if cmd_name in COMMANDS else None
 
     def get_params(self, ctx: Any) -> list[Any]:
-        return [_with_texts(one) for one in super().get_params(ctx)]
+        return without_pydantic(super().get_params(ctx))
 
     def resolve_command(self, context: Any, arguments: list[str]) -> Any:
         name = arguments[0]
@@ -87,61 +85,68 @@ class Commands(TyperGroup):
         except BrokenPipeError as error:
             if isinstance(error, ReaderGone):
                 raise
-            # Typer takes any broken pipe for standard output, and ends without a word.
-            raise RuntimeError("a process that fmdp talks to has gone") from error
+            # Typer would take it for standard output and exit silently.
+            raise RuntimeError("the connection to another process is broken") from error
 
 
 class Command(TyperCommand):
-    """One command, whose texts are taken as they are."""
+    """A single command, whose usage errors know it, so that they can name its help."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        try:
+            return list(super().parse_args(ctx, args))
+        except typer.TyperException as error:
+            if getattr(error, "ctx", None) is None:
+                error.ctx = ctx  # type: ignore[attr-defined]
+            raise
 
     def get_params(self, ctx: Any) -> list[Any]:
-        return [_with_texts(one) for one in super().get_params(ctx)]
+        return without_pydantic(super().get_params(ctx))
 
 
 @cache
 def command(name: str) -> Any:
-    """The command of this name, from its file."""
+    """Import the file of a command and return the Typer command."""
     function = getattr(importlib.import_module(f"fmdp.cli.{name}"), COMMANDS[name])
-    alone = typer.Typer(add_completion=False, **LOOKS)
-    alone.command(name, cls=Command)(function)
-    return get_command(alone)
+    app = typer.Typer(add_completion=False, **APPEARANCE)
+    app.command(name, cls=Command)(function)
+    return get_command(app)
 
 
-def _name(parameter: Any) -> str:
-    """ "--out", or "DIR" of an argument."""
-    return str(parameter.opts[0] if parameter.opts[0].startswith("-") else parameter.metavar)
+def without_pydantic(parameters: list[Any]) -> list[Any]:
+    """Convert texts, paths and integers here instead of in Typer.
+
+    Typer 0.29 builds a Pydantic validator for every parameter of a command, given or not, which
+    adds 50 ms to `fmdp plan --help` and 100 ms to `fmdp plan`. Everything else, and other versions
+    of Typer, use Typer's own conversion.
+    """
+    for parameter in parameters:
+        if "process_value" not in vars(parameter):
+            parameter.process_value = partial(_process, parameter, parameter.process_value)
+    return parameters
 
 
-def _with_texts(parameter: Any) -> Any:
-    """What was not given is not converted, nor is what is a text, a path or a list of texts, and
-    whole numbers are read as everywhere else; what is missing is Typer's, in its own words."""
-    if "process_value" not in vars(parameter):
-        parameter.process_value = partial(_processed, parameter, parameter.process_value)
-    return parameter
-
-
-def _processed(parameter: Any, convert: Callable[..., Any], context: Any, value: Any) -> Any:
-    several = parameter.multiple or parameter.nargs != 1
-    # Only a Typer that converts by Pydantic says so; with another one every text is converted.
+def _process(parameter: Any, by_typer: Callable[..., Any], context: Any, value: Any) -> Any:
     kind = getattr(getattr(parameter, "type_descriptor", None), "annotation", None)
     if value is None and not parameter.required:
-        taken: Any = () if several else None
-    elif kind is Path and value == "":
-        raise InvalidParameter(f"{_name(parameter)} must be a path; got ''")
-    elif kind in (str, Path) and isinstance(value, str):
-        taken = kind(value)
-    elif kind is int and isinstance(value, str):
-        low, high = (getattr(parameter, end, None) for end in ("min", "max"))
-        declared = Integer(
-            _name(parameter),
-            REQUIRED,
-            "",
-            low=-math.inf if low is None else low,
-            high=math.inf if high is None else high,
-        )
-        taken = declared.parse(value, context.command_path)
-    elif kind == list[str] and value and all(isinstance(one, str) for one in value):
-        taken = list(value)
+        converted: Any = () if parameter.multiple or parameter.nargs != 1 else None
+    elif kind in (str, Path, int) and isinstance(value, str):
+        converted = _convert(parameter, kind, context, value)
+    elif kind == list[str] and value:
+        converted = list(value)
     else:
-        return convert(context, value)
-    return taken if parameter.callback is None else parameter.callback(context, parameter, taken)
+        return by_typer(context, value)
+    callback = parameter.callback
+    return converted if callback is None else callback(context, parameter, converted)
+
+
+def _convert(parameter: Any, kind: type, context: Any, value: str) -> Any:
+    flag = parameter.opts[0]
+    name = flag if flag.startswith("-") else parameter.metavar
+    if kind is Path and value == "":
+        raise InvalidParameter(f"{name} must be a path; got ''")
+    if kind is int:
+        low = getattr(parameter, "min", None)
+        declared = Integer(name, REQUIRED, "", low=-math.inf if low is None else low)
+        return declared.parse(value, context.command_path)
+    return kind(value)

@@ -1,12 +1,11 @@
-"""`fmdp compare`: learners on problems, a sweep and its report in one command.
+"""`fmdp compare`: compare learners on problems, a sweep and its report in one command.
 
-First what does not fit, with its reason; then the sweep, which goes on where it was interrupted;
-then who is ahead, problem by problem, and the report.
+It prints which learners do not fit, with reasons, runs the sweep, which resumes if it was
+interrupted, prints the standings of each problem, and writes the report.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -14,21 +13,22 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fmdp.cli.options import Json, complete_learner
+from fmdp.cli import options
 from fmdp.cli.output import columns, print_json, print_people, table
 from fmdp.cli.progress import progress
+from fmdp.cli.report import warn_of_figures
 from fmdp.cli.signals import say
-from fmdp.cli.sweep import WorkerCount, print_summary, run_spec, team
-from fmdp.errors import InvalidParameter, printable
+from fmdp.cli.sweep import make_workers, print_summary, run_spec
+from fmdp.errors import printable
 
 if TYPE_CHECKING:
     from fmdp.experiments.spec import Spec
     from fmdp.experiments.standings import Overall, Standing
-    from fmdp.experiments.sweep import Summary
+    from fmdp.experiments.sweep import SweepSummary
     from fmdp.reports.report import Report
 
 MOST_TABLES = 6
-"""Of more problems than a terminal has room for, a line each is printed; standings.csv has all."""
+"""With more problems only one line each is printed; standings.csv has everything."""
 
 
 def compare(
@@ -36,7 +36,7 @@ def compare(
         list[str] | None,
         typer.Argument(
             metavar="PROBLEM...",
-            help="Problem ids (see `fmdp list`) or model files; none with --suite.",
+            help="Problem ids (see `fmdp list`) or model files; not with --suite.",
             show_default=False,
         ),
     ] = None,
@@ -44,44 +44,44 @@ def compare(
         list[str] | None,
         typer.Option(
             metavar="NAME[,key=value...][,NAME...]",
-            help="Who is compared; may be given several times. module:Class is a learner of your "
-            "own, a policy file a baseline, all everybody. Default: all learners that fit, the "
-            "optimal policy and random actions.",
-            autocompletion=complete_learner,
+            help="Learners to compare; may be repeated. module:Class for your own, a policy file "
+            "for a baseline, all for every learner. Default: all learners that fit the problems, "
+            "the optimal policy and random actions.",
+            autocompletion=options.complete_learner,
             show_default=False,
         ),
     ] = None,
-    seeds: Annotated[int, typer.Option(metavar="N", help="Runs of each learner.", min=1)] = 20,
-    steps: Annotated[int, typer.Option(metavar="T", help="Steps of each run.", min=1)] = 10_000,
+    seeds: options.Runs = 20,
+    steps: options.Steps = 10_000,
     suite: Annotated[
         str | None,
         typer.Option(
             metavar="paper|wide",
-            help="In the place of problems: those of the paper, with its learners too, or problems "
-            "of every family.",
+            help="Instead of PROBLEM: the problems of the paper, with its learners, or (wide) "
+            "problems of every family.",
             show_default=False,
         ),
     ] = None,
     out: Annotated[
-        Path, typer.Option(metavar="DIR", help="Directory of the store and the report.")
+        Path,
+        typer.Option(
+            metavar="DIR", help="Directory of the runs and the report; resumed if it exists."
+        ),
     ] = Path("out/compare"),
-    workers: WorkerCount = None,
-    dask: Annotated[
-        str | None,
-        typer.Option(metavar="ADDRESS", help="Send the runs to this Dask scheduler instead."),
-    ] = None,
-    retry_failed: Annotated[
-        bool, typer.Option("--retry-failed", help="Run those again that failed or are damaged.")
-    ] = False,
-    json: Json = False,
+    workers: options.WorkerCount = None,
+    dask: options.DaskAddress = None,
+    retry_failed: options.RetryFailed = False,
+    json: options.Json = False,
 ) -> int:
-    """Learners side by side: regret, and what a step costs."""
+    """Compare learners on problems: regret and time per step.
+
+    Finished runs are stored and never repeated. After Ctrl-C the same command continues.
+    """
     from fmdp.experiments.comparison import comparison_of, split_learners
     from fmdp.reports.report import write_report
 
-    if dask is not None and workers is not None:
-        raise InvalidParameter("--workers and --dask exclude each other; give one of them")
-    with progress("looking who fits", compiles=False):
+    team = make_workers(workers, dask)
+    with progress("checking which learners fit", compiles=False):
         spec = comparison_of(
             problems or None,
             None if not learners else split_learners(learners),
@@ -91,8 +91,8 @@ def compare(
             title=None if suite is not None else _title(problems or ()),
         )
     if not json:
-        print_plan(spec)
-    summary = run_spec(spec, out, team(workers, dask), retry_failed=retry_failed)
+        print_setup(spec)
+    summary = run_spec(spec, out, team, retry_failed=retry_failed)
     with progress(f"report of {out}", compiles=False):
         written = write_report(out, spec=spec.hash, waiting=say)
     if json:
@@ -103,10 +103,8 @@ def compare(
         print()
         print_summary(summary, retry_failed)
         print(f"page   {printable(str(written.page))}")
-    if written.without_figures is not None:
-        print(f"fmdp: {written.without_figures}", file=sys.stderr)
-        return 1
-    return 1 if summary.failed else 0
+    status = warn_of_figures(written)
+    return 1 if summary.failed else status
 
 
 def _title(problems: Sequence[str]) -> str:
@@ -114,29 +112,28 @@ def _title(problems: Sequence[str]) -> str:
     return f"Learners compared on {listed}"
 
 
-def print_plan(spec: Spec) -> None:
-    """What will be run, and what does not fit."""
+def print_setup(spec: Spec) -> None:
+    """Print what will be run, and which learners do not fit."""
     labels = list(dict.fromkeys(cell.label for cell in spec.cells))
     runs = len(spec.cells) * len(spec.seeds)
     rows = [
         ("learners", f"{len(labels)}: {', '.join(labels)}"),
-        ("problems", f"{len(spec.problems)}: {', '.join(one.id for one in spec.problems)}"),
-        ("runs", f"{runs:,} of {spec.steps:,} steps, {len(spec.seeds)} of each pair"),
+        ("problems", f"{len(spec.problems)}: {', '.join(problem.id for problem in spec.problems)}"),
+        ("runs", f"{runs:,} of {spec.steps:,} steps, {len(spec.seeds)} per learner and problem"),
     ]
     print_people(columns(rows))
     if spec.left_out:
-        left_out = [(one.label, one.problem, one.reason) for one in spec.left_out]
+        left_out = [(cell.label, cell.problem, cell.reason) for cell in spec.left_out]
         print()
         print_people(table(("does not fit", "problem", "why"), left_out))
 
 
-def as_json(spec: Spec, summary: Summary, written: Report) -> dict[str, Any]:
-    from fmdp.reports.standings import by_problem, first_of, ranked, verdict
+def as_json(spec: Spec, summary: SweepSummary, written: Report) -> dict[str, Any]:
+    from fmdp.experiments.standings import by_problem, first_of, ranked
 
-    found = written.runs.standings
-    problems = by_problem(found)
+    standings = written.runs.standings
     return {
-        "problems": [one.id for one in spec.problems],
+        "problems": [problem.id for problem in spec.problems],
         "learners": list(dict.fromkeys(cell.label for cell in spec.cells)),
         "steps": spec.steps,
         "seeds": list(spec.seeds),
@@ -147,18 +144,18 @@ def as_json(spec: Spec, summary: Summary, written: Report) -> dict[str, Any]:
             "already": summary.already,
         },
         "seconds": summary.seconds,
-        "left_out": [asdict(one) for one in spec.left_out],
-        "standings": [asdict(one) for one in found],
+        "left_out": [asdict(cell) for cell in spec.left_out],
+        "standings": [asdict(standing) for standing in standings],
         "winners": [
             {
                 "problem": name,
-                "labels": [one.label for one in first_of(own)],
-                "median": next((one.median for one in first_of(own)), None),
-                "finding": verdict(own, written.analysis),
+                "labels": [winner.label for winner in first_of(ranking)],
+                "median": next((winner.median for winner in first_of(ranking)), None),
+                "finding": written.analysis.verdict_on_first(ranking),
             }
-            for (name, _), own in problems.items()
+            for (name, _), ranking in by_problem(standings).items()
         ],
-        "overall": [asdict(one) for one in ranked(found)],
+        "overall": [asdict(overall) for overall in ranked(standings)],
         "sentences": written.standings,
         "notes": written.notes,
         "errors": dict(summary.errors),
@@ -169,13 +166,13 @@ def as_json(spec: Spec, summary: Summary, written: Report) -> dict[str, Any]:
 
 
 def print_standings(written: Report) -> None:
-    """A table a problem, or a line a problem where there are many; then all problems together."""
-    from fmdp.reports.standings import by_problem, ranked
+    """Print one table (or line, if there are many) per problem, then all problems together."""
+    from fmdp.experiments.standings import by_problem, ranked
 
     problems = by_problem(written.runs.standings)
     if len(problems) <= MOST_TABLES:
-        for own in problems.values():
-            print_problem(own)
+        for ranking in problems.values():
+            print_problem(ranking)
             print()
     else:
         print_winners(written)
@@ -187,30 +184,31 @@ def print_standings(written: Report) -> None:
         print(f"{printable(paragraph)}\n")
 
 
-def print_problem(own: Sequence[Standing]) -> None:
-    from fmdp.reports.cells import MEASURES
-    from fmdp.reports.standings import mean_text, number_text, per_step, ratio_text
+def print_problem(ranking: Sequence[Standing]) -> None:
+    from fmdp.experiments.measures import title_of
+    from fmdp.reports.wording import mean_text, number_text, per_step, ratio_text
 
-    first = own[0]
+    first = ranking[0]
+    clock = "processor time" if first.clock == "processor" else "wall clock time"
     print(
-        f"{printable(first.problem)}: {MEASURES[first.measure]} after {first.steps:,} steps, "
-        f"{_time(own)} a step"
+        f"{printable(first.problem)}: {title_of(first.measure)} after {first.steps:,} steps, "
+        f"{clock} per step"
     )
     rows = [
         (
-            "" if one.place is None else str(one.place),
-            one.label,
-            number_text(one.median),
-            mean_text(one),
-            number_text(one.worst),
-            f"{number_text(one.lower_quartile)} to {number_text(one.upper_quartile)}",
-            ratio_text(one.ratio),
-            per_step(one.seconds_per_step),
-            "-" if one.planner_calls is None else f"{one.planner_calls:,.0f}",
-            "-" if one.unconverged_plans is None else f"{one.unconverged_plans:,}",
-            str(one.runs),
+            "" if standing.place is None else str(standing.place),
+            standing.label,
+            number_text(standing.median),
+            mean_text(standing),
+            number_text(standing.worst),
+            f"{number_text(standing.lower_quartile)} to {number_text(standing.upper_quartile)}",
+            ratio_text(standing.ratio),
+            per_step(standing.seconds_per_step),
+            "-" if standing.planner_calls is None else f"{standing.planner_calls:,.0f}",
+            "-" if standing.unconverged_plans is None else f"{standing.unconverged_plans:,}",
+            str(standing.runs),
         )
-        for one in own
+        for standing in ranking
     ]
     heads = (
         "",
@@ -220,7 +218,7 @@ def print_problem(own: Sequence[Standing]) -> None:
         "worst",
         "quartiles",
         "by best",
-        "a step",
+        "per step",
         "plans",
         "unconverged",
         "runs",
@@ -229,46 +227,45 @@ def print_problem(own: Sequence[Standing]) -> None:
 
 
 def print_winners(written: Report) -> None:
-    """The first and the second of each problem."""
-    from fmdp.reports.cells import MEASURES
-    from fmdp.reports.standings import by_problem, mean_text, number_text, verdict
+    """Print the best and the second-best learner of each problem."""
+    from fmdp.experiments.measures import title_of
+    from fmdp.experiments.standings import by_problem
+    from fmdp.reports.wording import mean_text, number_text
 
     rows = []
-    for (name, _), own in by_problem(written.runs.standings).items():
-        learners = [one for one in own if one.role == "learner"]
-        told = [
-            f"{one.label} {number_text(one.median)} ({mean_text(one)}, {number_text(one.worst)})"
-            for one in learners[:2]
+    for (name, _), ranking in by_problem(written.runs.standings).items():
+        learners = [standing for standing in ranking if standing.role == "learner"]
+        best = [
+            f"{standing.label} {number_text(standing.median)} "
+            f"({mean_text(standing)}, {number_text(standing.worst)})"
+            for standing in learners[:2]
         ]
-        what = MEASURES[own[0].measure]
-        rows.append((name, what, *(*told, "-", "-")[:2], verdict(own, written.analysis)))
+        what = title_of(ranking[0].measure)
+        finding = written.analysis.verdict_on_first(ranking)
+        rows.append((name, what, *(*best, "-", "-")[:2], finding))
     heads = ("problem", "median (mean, worst run) of", "lowest", "second", "on the same seeds")
     print_people(table(heads, rows))
-    print("every learner on every problem: standings.csv")
+    print("standings.csv has every learner on every problem")
 
 
 def print_overall(rows: Sequence[Overall], of: int) -> None:
-    from fmdp.reports.standings import per_step, ratio_text
+    from fmdp.reports.wording import per_step, ratio_text
 
-    print("over the problems: medians in units of the best learner's, geometric mean and largest")
+    print("all problems: median divided by that of the best learner, geometric mean and largest")
     print_people(
         table(
-            ("learner", "problems", "first on", "mean", "largest", "a step"),
+            ("learner", "problems", "first on", "mean", "largest", "per step"),
             [
                 (
-                    one.label,
-                    f"{one.problems} of {of}",
-                    str(one.wins) if one.role == "learner" else "",
-                    ratio_text(one.ratio_mean),
-                    ratio_text(one.ratio_largest),
-                    per_step(one.seconds_per_step),
+                    row.label,
+                    f"{row.problems} of {of}",
+                    str(row.wins) if row.role == "learner" else "",
+                    ratio_text(row.ratio_mean),
+                    ratio_text(row.ratio_largest),
+                    per_step(row.seconds_per_step),
                 )
-                for one in rows
+                for row in rows
             ],
-            right=("problems", "first on", "mean", "largest", "a step"),
+            right=("problems", "first on", "mean", "largest", "per step"),
         )
     )
-
-
-def _time(own: Sequence[Standing]) -> str:
-    return "processor time" if own[0].clock == "processor" else "wall clock"

@@ -1,4 +1,4 @@
-"""`fmdp convert`: any problem, written as a model file or in another program's format."""
+"""`fmdp convert`: write any problem as a model file or in another program's format."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from fmdp._base.memory import describe_count
-from fmdp.cli.plan import refuse_unwritable
+from fmdp.cli.output import refuse_unwritable
 from fmdp.cli.progress import progress
 from fmdp.errors import InvalidParameter
 
@@ -18,7 +18,7 @@ def convert(
         str,
         typer.Argument(
             metavar="IN",
-            help="A problem id, a model file, or a problem in another format.",
+            help="A problem id, a model file, or a file in another format (see `fmdp list`).",
             show_default=False,
         ),
     ],
@@ -26,21 +26,20 @@ def convert(
         str,
         typer.Argument(
             metavar="OUT",
-            help="What to write: MODEL.json, DOMAIN.rddl+INSTANCE.rddl, MODEL.prism, or a network "
-            "(MODEL.gum, .bifxml, .bif).",
+            help="File to write, whose ending is the format: MODEL.json, "
+            "DOMAIN.rddl+INSTANCE.rddl, MODEL.prism, or a network (MODEL.gum, .bifxml, .bif).",
             show_default=False,
         ),
     ],
 ) -> None:
-    """Write a problem as a model file (JSON), or in another format."""
+    """Convert a problem to a model file (JSON) or another format."""
     from fmdp.problems.foreign import FORMATS, format_of
 
     foreign = format_of(target)
     if foreign is None and not target.endswith(".json"):
-        endings = ", ".join(one.suffix for one in FORMATS)
+        endings = ", ".join(format.suffix for format in FORMATS)
         raise InvalidParameter(
-            f"cannot write {target}: the format of the output must be told by its ending, .json, "
-            f"{endings}"
+            f"cannot write {target}: its ending must be that of a format, .json, {endings}"
         )
     paths = (Path(target),) if foreign is None else foreign.paths(target)
     if foreign is not None and (foreign.is_id(target) or len(paths) != foreign.files):
@@ -69,4 +68,4 @@ def convert(
         f"{describe_count(structure.n_actions)} actions"
     )
     if foreign is not None and left_out:
-        print(f"left out, since {foreign.name} has no place for it: {', '.join(left_out)}")
+        print(f"left out, because {foreign.name} cannot express it: {', '.join(left_out)}")

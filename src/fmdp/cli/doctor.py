@@ -1,4 +1,4 @@
-"""`fmdp doctor`: what is installed, which extras are missing and how to get them, a self-test."""
+"""`fmdp doctor`: installed packages, missing extras and how to get them, and a self-test."""
 
 from __future__ import annotations
 
@@ -18,56 +18,56 @@ if TYPE_CHECKING:
 
 
 def doctor(json: Json = False) -> int:
-    """What is installed, which extras are missing, a self-test."""
+    """Check the installation: packages, extras, a self-test."""
     from fmdp.diagnosis import CHECKS, examine, run_checks
 
     started = time.perf_counter()
     outcomes: list[Outcome] = []
-    found = examine()
-    engine_loads = sys.modules.get("numba") is not None  # else there is no compilation to tell of
-    with progress("self-test", line_of_parts, compiles=engine_loads) as report:
+    installation = examine()
+    compiles = sys.modules.get("numba") is not None
+    with progress("self-test", line_of_parts, compiles=compiles) as report:
         for outcome in run_checks():
             outcomes.append(outcome)
             report((len(outcomes), len(CHECKS), outcome.name))
     seconds = time.perf_counter() - started
     healthy = all(outcome.ok for outcome in outcomes)
     if json:
-        print_json(as_json(found, outcomes) | {"healthy": healthy, "seconds": seconds})
+        print_json(as_json(installation, outcomes) | {"healthy": healthy, "seconds": seconds})
     else:
-        print_diagnosis(found, outcomes, seconds)
+        print_diagnosis(installation, outcomes, seconds)
     return 0 if healthy else 1
 
 
-def as_json(found: Installation, outcomes: list[Outcome]) -> dict[str, Any]:
+def as_json(installation: Installation, outcomes: list[Outcome]) -> dict[str, Any]:
     extras = None
-    if found.extras is not None:
+    if installation.extras is not None:
         extras = {
             extra.name: {
                 "installed": extra.installed,
                 "meaning": extra.meaning,
                 "packages": versions(extra.packages),
-                "missing": [one.name for one in extra.packages if not one.suffices],
+                "missing": [package.name for package in extra.packages if not package.suffices],
                 "install": extra.command,
             }
-            for extra in found.extras
+            for extra in installation.extras
         }
-    cache = found.cache
+    cache = installation.cache
     return {
-        "fmdp": found.version,
-        "place": found.place,
-        "python": found.python,
-        "executable": found.executable,
-        "system": found.system,
-        "processors": found.processors,
-        "threads": found.threads,
-        "memory": found.memory,
+        "fmdp": installation.version,
+        "place": installation.place,
+        "python": installation.python,
+        "executable": installation.executable,
+        "system": installation.system,
+        "processors": installation.processors,
+        "threads": installation.threads,
+        "memory": installation.memory,
         "cache": None if cache is None else {"folder": cache.folder, "writable": cache.writable},
-        "packages": None if found.packages is None else versions(found.packages),
+        "packages": None if installation.packages is None else versions(installation.packages),
         "extras": extras,
-        "warnings": found.warnings,
+        "warnings": installation.warnings,
         "checks": [
-            {"name": one.name, "ok": one.ok, "said": one.said, "seconds": one.seconds}
-            for one in outcomes
+            {key: getattr(outcome, key) for key in ("name", "ok", "said", "seconds")}
+            for outcome in outcomes
         ],
     }
 
@@ -76,11 +76,11 @@ def versions(packages: tuple[Package, ...]) -> dict[str, str | None]:
     return {package.name: package.version for package in packages}
 
 
-def print_diagnosis(found: Installation, outcomes: list[Outcome], seconds: float) -> None:
+def print_diagnosis(installation: Installation, outcomes: list[Outcome], seconds: float) -> None:
     from fmdp.diagnosis.installed import FOR_DEVELOPERS
 
-    cache = "nowhere" if found.cache is None else found.cache.folder
-    libraries = ", ".join(f"{one.name} {one.version}" for one in found.packages or ())
+    cache = "nowhere" if installation.cache is None else installation.cache.folder
+    libraries = versions_text(installation.packages or ())
     failed = [outcome for outcome in outcomes if not outcome.ok]
     checks = columns(
         (outcome.name, ("" if outcome.ok else "FAILED: ") + outcome.said) for outcome in outcomes
@@ -91,31 +91,40 @@ def print_diagnosis(found: Installation, outcomes: list[Outcome], seconds: float
     print_people(
         columns(
             [
-                ("fmdp", f"{found.version}, {found.place}"),
-                ("python", f"{found.python}, {found.executable}"),
-                ("system", found.system),
-                ("processors", f"{found.processors}, threads: {found.threads or 'unknown'}"),
-                ("free memory", describe_bytes(found.memory)),
+                ("fmdp", f"{installation.version}, {installation.place}"),
+                ("python", f"{installation.python}, {installation.executable}"),
+                ("system", installation.system),
+                (
+                    "processors",
+                    f"{installation.processors}, threads: {installation.threads or 'unknown'}",
+                ),
+                ("free memory", describe_bytes(installation.memory)),
                 ("compiled code", cache),
-                ("libraries", libraries or "not known"),
+                ("libraries", libraries or "unknown"),
             ]
         ),
         columns(
             (f"fmdp[{extra.name}]", line_of_extra(extra))
-            for extra in found.extras or ()
+            for extra in installation.extras or ()
             if extra.name not in FOR_DEVELOPERS
         ),
         checks,
-        *(f"warning: {line}" for line in found.warnings),
+        *(f"warning: {line}" for line in installation.warnings),
         verdict,
     )
 
 
+def versions_text(packages: tuple[Package, ...]) -> str:
+    return ", ".join(f"{package.name} {package.version}" for package in packages)
+
+
 def line_of_extra(extra: Extra) -> str:
-    """What is there, or how to get it."""
+    """Return the installed packages of an extra, or how to install it."""
     if extra.installed:
-        there = ", ".join(f"{one.name} {one.version}" for one in extra.packages)
-        return f"{extra.meaning}: {there}"
-    too_old = [one for one in extra.packages if one.version is not None and not one.suffices]
-    old = "".join(f"; {one.name} {one.version} is older than {one.least}" for one in too_old)
-    return f"{extra.meaning}: not there{old}; {extra.command}"
+        return f"{extra.meaning}: {versions_text(extra.packages)}"
+    too_old = "".join(
+        f"; {package.name} {package.version} is older than {package.least}"
+        for package in extra.packages
+        if package.version is not None and not package.suffices
+    )
+    return f"{extra.meaning}: not installed{too_old}; {extra.command}"

@@ -1,10 +1,11 @@
-"""`fmdp evaluate`: the gain of a saved policy, exact where it fits, else simulated; the value of a
-policy with a horizon."""
+"""`fmdp evaluate`: the gain of a saved policy, or its value if it has a horizon.
+
+It is computed exactly if that fits into memory, otherwise simulated.
+"""
 
 from __future__ import annotations
 
 import math
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -28,22 +29,18 @@ if TYPE_CHECKING:
 
 def evaluate(
     problem: options.Problem,
-    policy: Annotated[
-        Path,
-        typer.Argument(
-            metavar="POLICY", help="A policy saved by `fmdp plan --out`.", show_default=False
-        ),
-    ],
+    policy: options.PolicyFile,
     steps: Annotated[
-        str,
-        typer.Option(metavar="T", help="Steps of all runs together, where it is simulated."),
+        str, typer.Option(metavar="T", help="If simulated: number of steps of all runs together.")
     ] = "1000000",
-    seed: Annotated[
-        str, typer.Option(metavar="S", help="Seed of the runs, where it is simulated.")
-    ] = "0",
+    seed: Annotated[str, typer.Option(metavar="S", help="If simulated: seed of the runs.")] = "0",
     json: options.Json = False,
 ) -> int:
-    """The gain of a saved policy; its value if it has a horizon."""
+    """Compute the gain of a saved policy.
+
+    The gain is exact if that fits into memory, otherwise simulated, with a confidence interval. A
+    policy with a horizon has a value instead of a gain.
+    """
     from fmdp.planning.policies.files import load_policy
     from fmdp.problems import problem as problem_of
     from fmdp.simulation import evaluate as evaluate_policy
@@ -103,7 +100,7 @@ def _keys(evaluation: Evaluation) -> dict[str, Any]:
 
 
 def _gain_text(gain: float | None, within: tuple[float, float], how: str) -> str:
-    """Return a gain with the digits that are known; of a simulated one, two of its interval."""
+    """Return the known digits of a gain; if simulated, to two digits of its interval."""
     if gain is None:
         return "not known"
     width = within[1] - within[0]
@@ -113,7 +110,7 @@ def _gain_text(gain: float | None, within: tuple[float, float], how: str) -> str
 
 
 def _rows(evaluation: Evaluation) -> list[tuple[str, str]]:
-    """Return what is printed about the gain, or about the value of a policy with a horizon."""
+    """Return the printed rows about the gain, or about the value over a horizon."""
     how = "by elimination" if evaluation.kind == "exact" else "simulated"
     if evaluation.horizon is not None:
         value = "not known"
@@ -127,15 +124,15 @@ def _rows(evaluation: Evaluation) -> list[tuple[str, str]]:
     within = evaluation.gain_bounds or bounds
     rows = [("gain", f"{_gain_text(evaluation.gain, within, how)} ({how})")]
     if evaluation.confidence is None:
-        rows.append(("certified", interval_text(*bounds)))
+        rows.append(("certified bounds", interval_text(*bounds)))
     else:
-        assumed = f"if what no run showed lasts at most {evaluation.batch_steps:,} steps"
+        assumed = f"if no unseen behaviour lasts longer than {evaluation.batch_steps:,} steps"
         label = f"{evaluation.confidence:.0%} interval"
         rows.append((label, f"{interval_text(*bounds, least_digits=2)}, {assumed}"))
         assert evaluation.certified_bounds is not None
-        rows.append(("certified", interval_text(*evaluation.certified_bounds)))
+        rows.append(("certified bounds", interval_text(*evaluation.certified_bounds)))
     if evaluation.run_gains is not None:
-        runs = f"{len(evaluation.run_gains)} from different states, gaining"
+        runs = f"{len(evaluation.run_gains)} from different states, with gains of"
         spread = interval_text(min(evaluation.run_gains), max(evaluation.run_gains), least_digits=3)
         rows.append(("runs", f"{runs} {spread}"))
     if evaluation.caveat is not None:

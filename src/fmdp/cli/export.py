@@ -1,4 +1,4 @@
-"""`fmdp export`: a saved policy as CSV, as a decision tree to read, or as a Python function."""
+"""`fmdp export`: write a saved policy as CSV, decision tree or Python function."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import Annotated
 import typer
 
 from fmdp._base.parameters import Integer, Number
-from fmdp.cli.plan import refuse_unwritable
+from fmdp.cli.options import PolicyFile
+from fmdp.cli.output import refuse_unwritable
 from fmdp.cli.progress import progress
 from fmdp.errors import InvalidParameter, did_you_mean
 
@@ -19,16 +20,11 @@ _ERROR = Number("max_error", 0.0, "largest share of wrong states", low=0.0, high
 
 
 def export(
-    policy: Annotated[
-        Path,
-        typer.Argument(
-            metavar="POLICY", help="A policy saved by `fmdp plan --out`.", show_default=False
-        ),
-    ],
+    policy: PolicyFile,
     out: Annotated[
         str,
         typer.Argument(
-            metavar="OUT", help="Where to write it; - is standard output.", show_default=False
+            metavar="OUT", help="File to write; - is standard output.", show_default=False
         ),
     ],
     kind: Annotated[
@@ -36,7 +32,8 @@ def export(
         typer.Option(
             "--as",
             metavar="csv|tree|python",
-            help="A row for every state; a decision tree; a function without any dependency.",
+            help="csv: one row per state; tree: a decision tree; python: a function without "
+            "dependencies.",
             show_default=False,
         ),
     ] = None,
@@ -45,8 +42,8 @@ def export(
         typer.Option(
             "--problem",
             metavar="PROBLEM",
-            help="The model: whose names to use for a policy that was saved without names, whose "
-            "constraints a smaller tree keeps, and in which its gain is evaluated.",
+            help="Problem of the policy: gives the names if the policy was saved without them, the "
+            "constraints that a smaller tree must keep, and the model that evaluates its gain.",
             show_default=False,
         ),
     ] = None,
@@ -55,7 +52,8 @@ def export(
         typer.Option(
             "--max-leaves",
             metavar="N",
-            help="tree, python: a smaller tree, which may err. Default: as many as it takes.",
+            help="tree, python: most leaves; too few make it wrong in some states. Default: "
+            "no limit.",
             show_default=False,
         ),
     ] = None,
@@ -64,13 +62,13 @@ def export(
         typer.Option(
             "--max-error",
             metavar="E",
-            help="tree, python: the share of states in which it may err. Default: 0, or what "
-            "--max-leaves takes.",
+            help="tree, python: share of states, from 0 to 1, in which the tree may be wrong. "
+            "Default: 0, or no limit with --max-leaves.",
             show_default=False,
         ),
     ] = None,
 ) -> int:
-    """Write a saved policy as something to read or to run."""
+    """Write a saved policy as CSV, decision tree or Python code."""
     if kind not in _KINDS:
         hint = "" if kind is None else did_you_mean(kind, _KINDS)
         got = "" if kind is None else f"; got {kind!r}{hint}"

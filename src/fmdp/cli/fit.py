@@ -1,17 +1,19 @@
-"""`fmdp fit`: a model with intervals from a log, its structure given or learned."""
+"""`fmdp fit`: estimate a model with intervals from a log, its structure given or learned."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from fmdp.cli import options
-from fmdp.cli.output import columns, print_json, print_people
-from fmdp.cli.plan import refuse_unwritable
+from fmdp.cli.output import columns, print_json, print_people, refuse_unwritable
 from fmdp.cli.progress import progress
 from fmdp.errors import InvalidParameter
+
+if TYPE_CHECKING:
+    from fmdp.model import Structure
 
 
 def fit(
@@ -19,16 +21,16 @@ def fit(
         str,
         typer.Argument(
             metavar="LOG",
-            help="A CSV file with a header, or a Parquet file: a column a variable and reward.",
+            help="A CSV file with a header, or a Parquet file: one column per variable and reward.",
             show_default=False,
         ),
     ],
-    out: Annotated[Path, typer.Option(metavar="MODEL", help="The model file to write (.json).")],
+    out: Annotated[Path, typer.Option(metavar="MODEL", help="Model file to write (.json).")],
     model: Annotated[
         str | None,
         typer.Option(
             metavar="SKELETON",
-            help="A model file or problem id: its structure counts, its tables do not.",
+            help="A model file or problem id that gives the structure; its tables are not used.",
             show_default=False,
         ),
     ] = None,
@@ -36,46 +38,50 @@ def fit(
         str | None,
         typer.Option(
             metavar="learn",
-            help="Find variables, values and scopes in the log.",
+            help="Learn variables, values and scopes from the log instead.",
             show_default=False,
         ),
     ] = None,
     max_parents: Annotated[
         str | None,
         typer.Option(
-            metavar="K", help="Most variables in a learned scope. Default: 2.", show_default=False
+            metavar="K", help="learn: most variables in a scope. Default: 2.", show_default=False
         ),
     ] = None,
     actions: Annotated[
         str | None,
         typer.Option(
-            metavar="A[,A...]", help="learn: the columns of action variables.", show_default=False
+            metavar="A[,A...]",
+            help="learn: the columns that are action variables.",
+            show_default=False,
         ),
     ] = None,
     rewards: Annotated[
         str | None,
-        typer.Option(metavar="R[,R...]", help="learn: the columns of rewards.", show_default=False),
+        typer.Option(
+            metavar="R[,R...]", help="learn: the columns that are rewards.", show_default=False
+        ),
     ] = None,
     prior: Annotated[
-        str, typer.Option(metavar="W", help="Dirichlet parameter of a value before any count.")
+        str, typer.Option(metavar="W", help="Prior count (Dirichlet parameter) of every value.")
     ] = "0.5",
     rho: Annotated[
-        str, typer.Option(metavar="P", help="Failure probability of all intervals together.")
+        str, typer.Option(metavar="P", help="Probability that some interval is wrong.")
     ] = "0.1",
     ignore: Annotated[
         list[str] | None,
-        typer.Option(metavar="COLUMN", help="A column that stands for nothing; repeatable."),
+        typer.Option(metavar="COLUMN", help="A column to ignore; may be repeated."),
     ] = None,
     json: options.Json = False,
 ) -> None:
-    """A model with intervals from a log."""
+    """Estimate a model with confidence intervals from a log."""
     if (model is None) == (structure is None):
         raise InvalidParameter("fmdp fit needs --model SKELETON or --structure learn, one of them")
     if structure not in (None, "learn"):
         raise InvalidParameter(f"--structure must be learn; got {structure!r}")
     if out.suffix != ".json":
         raise InvalidParameter(
-            f"cannot write {out}: the format of the output must be told by its ending, .json"
+            f"cannot write {out}: its ending must be that of a model file, .json"
         )
     refuse_unwritable(out)
     from fmdp.logs import fit as fit_to
@@ -86,9 +92,9 @@ def fit(
     most = None if max_parents is None else MAX_PARENTS.parse(max_parents, "fit")
     weight, failure = PRIOR.parse(prior, "fit"), RHO.parse(rho, "fit")
     with progress(f"reading {log}", compiles=False):
-        # A skeleton that happens to be called like the word is a skeleton.
+        # Loaded here because a model file may be called "learn".
         known: Any = "learn" if model is None else problem(model)
-        found = fit_to(
+        fitted = fit_to(
             log,
             known,
             max_parents=most,
@@ -98,39 +104,42 @@ def fit(
             rho=failure,
             ignore=ignore or (),
         )
-        save(found.model, out)
-    s = found.model.structure
-    scopes = {
-        name: [s.names[v] for v in scope]
-        for name, scope in zip(
-            (*s.state_names, *s.reward_names), (*s.transition_scopes, *s.reward_scopes), strict=True
-        )
-    }
+        save(fitted.model, out)
+    scopes = _scopes(fitted.model.structure) if model is None else None
     if json:
         print_json(
             {
                 "log": log,
                 "out": str(out),
-                "steps": found.steps,
-                "runs": found.runs,
-                "rows": found.rows,
-                "rows_seen": found.rows_seen,
-                "rho": found.rho,
-                "scopes": scopes if model is None else None,
-                "notes": found.notes,
+                "steps": fitted.steps,
+                "runs": fitted.runs,
+                "rows": fitted.rows,
+                "rows_seen": fitted.rows_seen,
+                "rho": fitted.rho,
+                "scopes": scopes,
+                "notes": fitted.notes,
             }
         )
         return
-    streams = f" in {found.runs:,} stream{'s' * (found.runs > 1)}" if found.runs else ""
+    streams = f" in {fitted.runs:,} stream{'s' * (fitted.runs > 1)}" if fitted.runs else ""
     rows = [
-        ("log", f"{log}, {found.steps:,} steps{streams}"),
-        ("rows", f"{found.rows_seen:,} of {found.rows:,} visited"),
-        ("intervals", f"all of them hold with probability {1 - found.rho:g}"),
+        ("log", f"{log}, {fitted.steps:,} steps{streams}"),
+        ("rows", f"{fitted.rows_seen:,} of {fitted.rows:,} visited"),
+        ("intervals", f"all hold together with probability {1 - fitted.rho:g}"),
     ]
-    if model is None:
-        rows += [("scope", f"{name}: {', '.join(own) or 'none'}") for name, own in scopes.items()]
-    rows += [("note", note) for note in found.notes]
+    for name, scope in (scopes or {}).items():
+        rows.append(("scope", f"{name}: {', '.join(scope) or 'none'}"))
+    rows += [("note", note) for note in fitted.notes]
     print_people(columns([*rows, ("saved", f"the model, in {out}")]))
+
+
+def _scopes(structure: Structure) -> dict[str, list[str]]:
+    """Return the names of the variables in the scope of every factor."""
+    names = (*structure.state_names, *structure.reward_names)
+    scopes = (*structure.transition_scopes, *structure.reward_scopes)
+    return {
+        name: [structure.names[v] for v in scope] for name, scope in zip(names, scopes, strict=True)
+    }
 
 
 def _split(names: str | None) -> tuple[str, ...]:

@@ -1,8 +1,8 @@
-"""`fmdp learn`: one run of a learner on a problem, and what it cost.
+"""`fmdp learn`: one run of a learner on a problem, and its regret.
 
-The clock: `seconds` is acting, observing and planning. Imports and compilation are
-`seconds_startup` (a rehearsal of two steps on a small model brings them forward), the plan that
-regret is measured against is `seconds_reference`. Ctrl-C gives the run so far.
+Three clocks: `seconds` covers acting, observing and planning. `seconds_startup` covers imports,
+compiling and loading compiled code. `seconds_reference` covers the plan that regret is measured
+against. Ctrl-C ends the run and reports it so far.
 """
 
 from __future__ import annotations
@@ -22,27 +22,26 @@ from fmdp.cli.output import (
     columns,
     print_json,
     print_people,
+    refuse_unwritable,
     seconds_text,
     short_number,
 )
-from fmdp.cli.plan import planner_text, refuse_unwritable
+from fmdp.cli.plan import planner_text
 from fmdp.cli.progress import progress
-from fmdp.cli.signals import say
+from fmdp.cli.signals import INTERRUPTED, say
 from fmdp.errors import InvalidParameter
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from fmdp._base.parameters import Parameter
-    from fmdp.learning.agent import Agent
     from fmdp.learning.learner import Learner
     from fmdp.model import FactoredMDP
     from fmdp.planning.plan import Planner
     from fmdp.simulation import Run
+    from fmdp.simulation.baseline import AgainstRandom
 
-INTERRUPTED = 130
-
-OF_THE_RUN = (
+RUN_KEYS = (
     "regret",
     "gap_regret",
     "gain",
@@ -56,63 +55,41 @@ OF_THE_RUN = (
     "gap_curve",
     "total_reward",
 )
-"""Keys of the JSON object that the run has under the same names."""
+"""Keys of the JSON object that are attributes of the run."""
 
 
+@options.with_planner_options
 def learn(
     problem: options.Problem,
-    learner: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME",
-            help="A learner (see `fmdp list`), e.g. psrl or psrl,c=0.1; one's own as module:Class.",
-            autocompletion=options.complete_learner,
-        ),
-    ] = "default",
-    steps: Annotated[str, typer.Option(metavar="T", help="Steps to take.")] = "10000",
-    seed: Annotated[str, typer.Option(metavar="S", help="Seed of environment and learner.")] = "0",
-    set: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="KEY=VALUE",
-            help="A parameter of the learner; repeatable.",
-            autocompletion=options.complete_setting,
-        ),
-    ] = None,
-    planner: options.Planner = None,
-    span_budget: options.SpanBudget = None,
-    span_split: options.SpanSplit = None,
-    basis: options.Basis = None,
-    method: options.Method = None,
-    criterion: options.Criterion = None,
-    horizon: options.Horizon = None,
-    discount: options.Discount = None,
-    tolerance: options.Tolerance = None,
-    max_iterations: options.MaxIterations = None,
-    max_seconds: options.MaxSeconds = None,
-    memory_limit: options.MemoryLimit = None,
-    ties: options.Ties = None,
-    tie_seed: options.TieSeed = None,
+    learner: options.Learner = "default",
+    steps: Annotated[str, typer.Option(metavar="T", help="Number of steps.")] = "10000",
+    seed: Annotated[
+        str, typer.Option(metavar="S", help="Seed of the environment and the learner.")
+    ] = "0",
+    set: options.LearnerSettings = None,
+    request: options.PlannerRequest = options.NO_REQUEST,
     out: Annotated[
-        Path | None, typer.Option(metavar="LEARNER", help="Save the learner here at the end.")
+        Path | None, typer.Option(metavar="LEARNER", help="Save the learner here after the run.")
     ] = None,
     log: Annotated[
         str | None,
         typer.Option(
             "--from",
             metavar="LOG",
-            help="Show the learner this log first (see `fmdp fit`): a warm start.",
+            help="Let the learner first observe the steps of this log (format: `fmdp fit --help`).",
             show_default=False,
         ),
     ] = None,
     json: options.Json = False,
 ) -> int:
-    """One run of a learner; regret."""
-    settings = options.planner_settings(locals())
+    """Run a learner on a problem and report its regret.
+
+    Regret is the reward missed, compared with the optimal policy. Ctrl-C reports the run so far.
+    """
     if out is not None:
         refuse_unwritable(out)
     started = time.perf_counter()
+    from fmdp._base.compiled import seconds_loading
     from fmdp.logs import warm
     from fmdp.problems import problem as problem_of
     from fmdp.simulation import Simulation, reference_for
@@ -122,81 +99,72 @@ def learn(
     n_steps, n_seed = STEPS.parse(steps, "fmdp learn"), SEED.parse(seed, "fmdp learn")
     with progress(f"{learner} on {problem}", line_of_run) as report:
         model = problem_of(problem)
-        chosen, reason = learner_of(learner, set or (), planner, settings, model)
+        chosen, reason = make_learner(learner, set or (), request, model)
         agent = chosen.start(model)
         if log is not None:
             warm(agent, log)
-        rehearse(chosen, agent)
         startup = time.perf_counter() - started
+        loaded = [seconds_loading()]
         reference = reference_for(model, progress=report)
+        loaded.append(seconds_loading())
         simulation = Simulation(model, agent, n_seed, reference=reference)
         simulation.run(n_steps, progress=report)
+        loaded.append(seconds_loading())
     run = simulation.result()
     if out is not None:
-        with held():  # what was learnt is saved, even if another Ctrl-C comes
+        with held():  # another Ctrl-C must not interrupt the saving
             agent.save(out)
-    beside = None
+    comparison = None
     if chosen.role == "learner" and not run.interrupted:
-        # Ctrl-C here ends the comparison and not the run, which is finished.
+        # The run is finished: Ctrl-C ends the comparison only.
         with contextlib.suppress(KeyboardInterrupt):
-            beside = compare_with_random(run, model, reference)
-    of_planner = agent.planner
+            comparison = compare_with_random(run, model, reference)
     result: dict[str, Any] = {
         "problem": problem,
         "learner": learner.partition(",")[0],
-        "parameters": {
-            one.name: plain(one, getattr(chosen, one.name)) for one in chosen.parameters
-        },
-        "planner": None if of_planner is None else of_planner.name,
-        "planner_settings": settings_of(of_planner),
+        "parameters": {p.name: plain(p, getattr(chosen, p.name)) for p in chosen.parameters},
+        "planner": None if agent.planner is None else agent.planner.name,
+        "planner_settings": settings_of(agent.planner),
         "planner_reason": reason or agent.planner_reason,
         "plan_seconds": agent.plan_seconds or None,
         "seed": n_seed,
-        **{key: getattr(run, key) for key in OF_THE_RUN},
+        **{key: getattr(run, key) for key in RUN_KEYS},
+        "seconds": max(run.seconds - (loaded[2] - loaded[1]), 0.0),
         "states": model.structure.n_states,
         "actions": model.structure.n_actions,
-        "seconds_startup": startup,
-        "seconds_reference": reference.seconds,
-        "better_than_random": None if beside is None else beside.better,
+        "seconds_startup": startup + loaded[2] - loaded[0],
+        "seconds_reference": max(reference.seconds - (loaded[1] - loaded[0]), 0.0),
+        "better_than_random": None if comparison is None else comparison.better,
     }
     if json:
         print_json(result)
     else:
         print_run(result, run, chosen, out)
-    if beside is not None and not beside.better:
-        weak = of_planner is not None and of_planner.name == "alp"
-        say(
-            f"the learner cannot be told from random actions after {run.steps:,} steps: the regret "
-            f"of its second half is {short_number(beside.learner, 3)} per step, that of random "
-            f"actions {short_number(beside.random, 3)} (noise {short_number(beside.noise, 2)}); "
-            f"more steps{', or a stronger planner (--planner exact, --basis pairs),' * weak} may "
-            f"help"
-        )
+    if comparison is not None and not comparison.better:
+        warn_of_random(comparison, run.steps, result["planner"])
     return INTERRUPTED if run.interrupted else 0
 
 
 def settings_of(planner: Any) -> dict[str, Any] | None:
-    """Of a planner that has declared them."""
+    """Return the settings of a planner that declares them, else None."""
     from fmdp._base.settings import Settings
 
     return planner.as_dict() if isinstance(planner, Settings) else None
 
 
 def plain(parameter: Parameter, value: Any) -> Any:
-    """A value for the JSON; what has no number and no word of its own is told as on the command
-    line."""
+    """Return a parameter's value for JSON; objects are written as on the command line."""
     return value if isinstance(value, int | float | str | tuple | None) else parameter.show(value)
 
 
-def learner_of(
-    text: str,
-    assignments: Sequence[str],
-    planner: str | None,
-    settings: dict[str, object],
-    model: FactoredMDP,
+def make_learner(
+    text: str, assignments: Sequence[str], request: options.PlannerRequest, model: FactoredMDP
 ) -> tuple[Learner, str | None]:
-    """The learner that the options ask for; and why its planner is not the exact one, where options
-    were given for a planner that nobody named."""
+    """Return the learner that the options ask for.
+
+    Also returns the reason why its planner is not the exact one, if there are planner options but
+    no --planner.
+    """
     from dataclasses import fields
 
     from fmdp._base.parameters import split_assignments
@@ -215,116 +183,99 @@ def learner_of(
                 f"got {name}={parameters[name]} with --learner, and --set {name}={value}"
             )
         parameters[name] = value
-    # --horizon is the planner's, whatever the episodes are; a learner's own is said with --set.
-    own = {one.name for one in kind.parameters} - {"horizon"}
-    # --ties is the planner's too, but for the rule that only learners have.
-    own -= set() if settings.get("ties") == LEAST_TRIED else {"ties"}
-    for key in [key for key in settings if key in own]:
-        # FSRL plans under a span budget, which may be given as an option or with --set.
+    # FSRL, for example, takes a span budget itself, from --span-budget or from --set. --horizon is
+    # the planner's in any case, and so is --ties with a rule that planners have.
+    of_learner = {parameter.name for parameter in kind.parameters} - {"horizon"}
+    if request.settings.get("ties") != LEAST_TRIED:
+        of_learner -= {"ties"}
+    of_planner = dict(request.settings)
+    for key in [key for key in of_planner if key in of_learner]:
         if key in parameters:
             raise InvalidParameter(
                 f"the '{key}' of {kind.owner()} must be given once; "
-                f"got {options.option_of(key)} {settings[key]} and --set {key}={parameters[key]}"
+                f"got {options.flag_of(key)} {of_planner[key]} and --set {key}={parameters[key]}"
             )
-        parameters[key] = settings.pop(key)
-    if planner is None and not settings:
+        parameters[key] = of_planner.pop(key)
+    request = request._replace(settings=of_planner)
+    if request == options.NO_REQUEST:
         return kind.make(parameters), None
-    if "planner" not in {one.name for one in fields(kind)}:
-        what = planner or options.option_of(next(iter(settings)))
-        raise InvalidParameter(f"{kind.owner()} does not plan; got planner {what}, must be none")
-    made, reason = planner_of(kind, planner, settings, model)
-    return kind.make(parameters, planner=made), reason
+    if "planner" not in {field.name for field in fields(kind)}:
+        got = request.text or options.flag_of(next(iter(of_planner)))
+        raise InvalidParameter(f"{kind.owner()} does not plan; got planner {got}, must be none")
+    planner, reason = make_planner(kind, request, model)
+    return kind.make(parameters, planner=planner), reason
 
 
-def planner_of(
-    kind: type[Learner], text: str | None, settings: dict[str, object], model: FactoredMDP
+def make_planner(
+    learner: type[Learner], request: options.PlannerRequest, model: FactoredMDP
 ) -> tuple[Planner, str | None]:
-    """The planner that the options ask for, and why it is not the exact one where they do not."""
+    """Return the planner of a learner, and why it is not the exact one if fmdp chose it."""
     from fmdp.learning.planning_budget import planner_for_learning
 
-    found, given = options.asked_planner(text or kind.only_planner, settings)
-    if found is not None:
-        if found.name == kind.only_planner:
-            # What the learner sets itself at every plan need not be given.
-            given = {**kind.planner_defaults, **given}
-        return found.make(given), None
-    limit: Any = settings.get("memory_limit")
-    # Options for a planner that nobody named: it is chosen as for a learner without them.
-    chosen, reason = planner_for_learning(model.structure, limit)
-    return type(chosen).make(given), reason
+    if request.text is None:
+        request = request._replace(text=learner.only_planner)
+    kind, settings = options.requested_planner(request)
+    if kind is None:
+        limit: Any = settings.get("memory_limit")
+        default, reason = planner_for_learning(model.structure, limit)
+        return type(default).make(settings), reason
+    if kind.name == learner.only_planner:
+        # The learner sets these itself before every plan.
+        settings = {**learner.planner_defaults, **settings}
+    return kind.make(settings), None
 
 
-def rehearse(learner: Learner, agent: Agent) -> None:
-    """Compile what the run will use, or load it from the cache: two steps on two machines. What is
-    not fmdp's own is not rehearsed: it may be made for one problem."""
-    from fmdp._base.foreign_code import is_own
-    from fmdp.problems import problem as problem_of
-    from fmdp.simulation import Reference, Simulation
-
-    planner = agent.planner
-    if not is_own(type(learner)) or (planner is not None and not is_own(type(planner))):
-        return
-    kind, others = type(learner), {}
-    if planner is not None and kind.only_planner is None:
-        others["planner"] = type(planner).make({"ties": "first", **type(planner).on_any_model})
-    small = problem_of("circle:2")
-    copy = kind.make(kind.example, **others)
-    rehearsal = Simulation(small, copy, reference=Reference(0.0, "exact", None, 0.0))
-    rehearsal.run(2)
-    if rehearsal.interrupted:
-        raise KeyboardInterrupt  # the run itself would go on as if nothing had been said
-
-
-def print_run(result: dict[str, Any], run: Run, chosen: Learner, out: Path | None) -> None:
-    exact = run.gain_kind == "exact"
-    decades = [(t, regret) for t, regret in run.curve if t == run.steps or is_power_of_ten(t)]
+def print_run(result: dict[str, Any], run: Run, learner: Learner, out: Path | None) -> None:
     parameters = ", ".join(
         f"{key}={value}" for key, value in result["parameters"].items() if value is not None
     )
+    decades = [(t, regret) for t, regret in run.curve if t == run.steps or is_power_of_ten(t)]
+    reference = "the optimal gain"
+    if run.gain_kind != "exact":
+        reference = "an upper bound on the gain: the regret is at most this"
     rows = [
         ("problem", f"{result['problem']}, {describe_count(result['states'])} states"),
         ("learner", result["learner"] + (f" ({parameters})" if parameters else "")),
-        ("planner", planner_text(result) + set_text(chosen)),
+        ("planner", planner_text(result) + settings_text(learner)),
         ("steps", f"{run.steps:,}" + (" (interrupted)" if run.interrupted else "")),
         ("regret", short_number(run.regret, 6)),
         ("gap regret", short_number(run.gap_regret, 6)),
         ("regret by step", ", ".join(f"{t:,}: {short_number(r, 4)}" for t, r in decades)),
-        (
-            "measured against",
-            f"{short_number(run.gain, 9)}, "
-            + (
-                "the optimal gain"
-                if exact
-                else "an upper bound on the gain: regret is at most this"
-            ),
-        ),
+        ("measured against", f"{short_number(run.gain, 9)}, {reference}"),
     ]
     if run.planner_calls:
-        unconverged = f", {run.unconverged_plans:,} of them not converged"
-        rows.append(
-            (
-                "episodes",
-                f"{run.episodes:,}, {run.planner_calls:,} plans"
-                + (unconverged if run.unconverged_plans else ""),
-            )
-        )
-    speed = f"{run.steps / max(run.seconds, 1e-9):,.0f} steps a second"
+        plans = f"{run.episodes:,}, {run.planner_calls:,} plans"
+        if run.unconverged_plans:
+            plans += f", {run.unconverged_plans:,} of them not converged"
+        rows.append(("episodes", plans))
+    seconds = result["seconds"]
+    speed = f"{run.steps / max(seconds, 1e-9):,.0f} steps per second"
     startup = seconds_text(result["seconds_startup"])
-    apart = f"apart: start-up {startup}, optimal gain {seconds_text(result['seconds_reference'])}"
-    rows.append(("time", f"{seconds_text(run.seconds)}, {speed} ({apart})"))
+    others = f"start-up {startup}, optimal gain {seconds_text(result['seconds_reference'])}"
+    rows.append(("time", f"{seconds_text(seconds)}, {speed} (besides: {others})"))
     if out is not None:
         rows.append(("saved", f"the learner, in {out}"))
     print_people(columns(rows))
 
 
-def set_text(learner: Learner) -> str:
-    """ " (basis=pairs, discount=0.9)": what was set for the planner; tolerance and sweeps that a
-    learner's plans have by default are not."""
+def warn_of_random(comparison: AgainstRandom, steps: int, planner: str | None) -> None:
+    """Print that the learner does no better than random actions, and what may help."""
+    learner, random = short_number(comparison.learner, 3), short_number(comparison.random, 3)
+    stronger = ", or a stronger planner (--planner exact, --basis pairs),"
+    say(
+        f"the learner is not better than random actions after {steps:,} steps: the regret of its "
+        f"second half is {learner} per step, that of random actions {random} "
+        f"(noise {short_number(comparison.noise, 2)}); "
+        f"more steps{stronger if planner == 'alp' else ''} may help"
+    )
+
+
+def settings_text(learner: Learner) -> str:
+    """Return " (basis=pairs, discount=0.9)": the planner settings that differ from defaults."""
     planner = getattr(learner, "planner", None)
-    own = () if planner is None else planner.words()
-    return f" ({', '.join(own)})" if own else ""
+    words = () if planner is None else planner.words()
+    return f" ({', '.join(words)})" if words else ""
 
 
 def is_power_of_ten(t: int) -> bool:
-    text = str(t)
-    return text[0] == "1" and set(text[1:]) <= {"0"}
+    return str(t).rstrip("0") == "1"

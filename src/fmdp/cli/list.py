@@ -1,7 +1,7 @@
-"""`fmdp list`: what can be named on the command line, with every parameter.
+"""`fmdp list`: problems, planners and learners that can be named, with their parameters.
 
-All of it comes from the registries: fmdp's own, and what installed packages have added. The names
-of packages that cannot be imported are listed with the reason.
+They come from the registries of fmdp and of installed packages. Packages that cannot be imported
+are listed with the reason.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def list_everything(json: Json = False) -> None:
-    """Problems, planners and learners, with their parameters."""
+    """List problems, planners and learners with their parameters."""
     from fmdp.learning.registry import LEARNERS
     from fmdp.planning.registry import PLANNERS
     from fmdp.problems import PROBLEMS
@@ -30,10 +30,10 @@ def list_everything(json: Json = False) -> None:
     planners, no_planners = PLANNERS.kinds(), PLANNERS.broken()
     if json:
         result: dict[str, Any] = {
-            "problems": [described(one) | {"example": one.example} for one in problems],
-            "planners": [described(one) for one in planners],
-            "learners": [described(one) for one in learners],
-            "formats": [{"name": one.name, "forms": one.forms} for one in FORMATS],
+            "problems": [described(kind) | {"example": kind.example} for kind in problems],
+            "planners": [described(kind) for kind in planners],
+            "learners": [described(kind) for kind in learners],
+            "formats": [{"name": format.name, "forms": format.forms} for format in FORMATS],
         }
         broken = {"problems": no_problems, "planners": no_planners, "learners": no_learners}
         print_json(result | {"broken": broken})
@@ -41,16 +41,14 @@ def list_everything(json: Json = False) -> None:
     print("problems: NAME:SIZE[,key=value...], module:Class:SIZE[,key=value...], or a model file")
     # Families that share their parameters (the topologies of SysAdmin) list them once.
     for parameters, alike in groupby(problems, lambda family: family.parameters):
-        optional = [p for p in parameters if not p.required]  # the size is in the example
+        optional = [p for p in parameters if not p.required]  # the example shows the size
         print_kinds([(quote(family.example), family.summary) for family in alike], optional)
     print_broken(no_problems)
-    print("\nproblems in other programs' formats, wherever a problem is asked for")
+    print("\nproblems in the formats of other programs, wherever PROBLEM is expected")
     print()
-    print_people(columns([(f"  {one.name}", one.forms) for one in FORMATS]))
-    print(
-        "\nplanners: --planner NAME[,key=value...]; most settings have options of their own, too,"
-    )
-    print("as max_seconds has --max-seconds")
+    print_people(columns([(f"  {format.name}", format.forms) for format in FORMATS]))
+    print("\nplanners: --planner NAME[,key=value...]; most settings are also options, as in")
+    print("--max-seconds for max_seconds")
     for planner in planners:
         print_kinds([(planner.name, planner.summary)], planner.parameters)
     print_broken(no_planners)
@@ -64,7 +62,7 @@ def described(kind: Any) -> dict[str, Any]:
     return {
         "name": kind.name,
         "summary": kind.summary,
-        "parameters": [described_parameter(one) for one in kind.parameters],
+        "parameters": [described_parameter(parameter) for parameter in kind.parameters],
     }
 
 
@@ -80,7 +78,7 @@ def described_parameter(parameter: Parameter) -> dict[str, Any]:
 
 
 def print_kinds(names: Sequence[tuple[str, str]], parameters: Iterable[Parameter]) -> None:
-    """A few things that take the same parameters, and the parameters."""
+    """Print kinds that take the same parameters, and these parameters."""
     print()
     print_people(columns([("  " + name, summary) for name, summary in names]))
     rows = [(f"      {p.name}={p.default_text}", f"{p.meaning}: {p.allowed}") for p in parameters]

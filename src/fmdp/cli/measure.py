@@ -1,4 +1,4 @@
-"""`fmdp measure`: how hard a problem is. A number that is out of reach is null, and said to be."""
+"""`fmdp measure`: how hard a problem is; a measure that is too expensive is null."""
 
 from __future__ import annotations
 
@@ -26,63 +26,68 @@ if TYPE_CHECKING:
 
 
 def measure(problem: options.Problem, json: options.Json = False) -> int:
-    """Diameter, spans, mixing time and sizes of a problem."""
+    """Measure how hard a problem is: diameter, spans, mixing time.
+
+    Measures that are too expensive to compute are reported as out of reach (null in JSON).
+    """
     from fmdp.measures import measure as measure_model
     from fmdp.problems import problem as problem_of
 
     started = time.perf_counter()
     model = problem_of(problem)
     with progress(f"measuring {problem}", line_of_parts) as report:
-        found = measure_model(model, progress=lambda done, total, text: report((done, total, text)))
+        measures = measure_model(
+            model, progress=lambda done, total, text: report((done, total, text))
+        )
     seconds = time.perf_counter() - started
     if json:
         print_json(
             {
                 "problem": problem,
-                "diameter": found.diameter,
-                "diameter_bounds": found.diameter_bounds,
-                "span": found.span,
-                "factored_spans": found.factored_spans,
-                "factored_span_sum": found.factored_span_sum,
-                "largest_span": found.largest_span,
-                "largest_span_bounds": found.largest_span_bounds,
-                "largest_factored_spans": found.largest_factored_spans,
-                "largest_factored_spans_bounds": found.largest_factored_spans_bounds,
-                "largest_factored_span_sum": found.largest_factored_span_sum,
-                "gain": found.gain,
-                "gain_bounds": found.gain_bounds,
-                "status": found.status,
-                "mixing_time": whole(found.mixing_time),
-                "m": found.m,
-                "l": found.l,
-                "L": found.L,
-                "W": found.W,
+                "diameter": measures.diameter,
+                "diameter_bounds": measures.diameter_bounds,
+                "span": measures.span,
+                "factored_spans": measures.factored_spans,
+                "factored_span_sum": measures.factored_span_sum,
+                "largest_span": measures.largest_span,
+                "largest_span_bounds": measures.largest_span_bounds,
+                "largest_factored_spans": measures.largest_factored_spans,
+                "largest_factored_spans_bounds": measures.largest_factored_spans_bounds,
+                "largest_factored_span_sum": measures.largest_factored_span_sum,
+                "gain": measures.gain,
+                "gain_bounds": measures.gain_bounds,
+                "status": measures.status,
+                "mixing_time": whole(measures.mixing_time),
+                "m": measures.m,
+                "l": measures.l,
+                "L": measures.L,
+                "W": measures.W,
                 "states": model.structure.n_states,
                 "actions": model.structure.n_actions,
                 "seconds": seconds,
             }
         )
     else:
-        print_measures(problem, model.structure, found, seconds)
-    # What is too large is null and no failure: the other measures are what was asked for.
-    return 0 if found.status == "converged" else 1
+        print_measures(problem, model.structure, measures, seconds)
+    # A measure that is out of reach is no failure.
+    return 0 if measures.status == "converged" else 1
 
 
 def whole(number: float | None) -> Any:
-    """A number of steps is an integer, where it is finite."""
+    """Return a finite number of steps as an integer."""
     return number if number is None or math.isinf(number) else int(number)
 
 
-def print_measures(problem: str, structure: Structure, found: Measures, seconds: float) -> None:
+def print_measures(problem: str, structure: Structure, measures: Measures, seconds: float) -> None:
     rows = "rows" if structure.alike is None else "classes of rows"
-    multichain = found.status == "multichain"
+    multichain = measures.status == "multichain"
     missing = "none: the gain depends on the state" if multichain else "out of reach"
 
     def known(value: float | None, digits: int = 9) -> str:
         return missing if value is None else short_number(value, digits)
 
     def between(bounds: tuple[float, float] | None, digits: int = 9) -> str:
-        """Return a number, where the bounds agree in its digits, or both bounds."""
+        """Return one number if the bounds agree in its digits, else both bounds."""
         if bounds is None:
             return missing
         lower, upper = (short_number(bound, digits) for bound in bounds)
@@ -90,37 +95,37 @@ def print_measures(problem: str, structure: Structure, found: Measures, seconds:
             return f"at least {lower}"
         return lower if lower == upper else f"{lower} to {upper}"
 
-    spans = found.factored_spans
-    factored = found.largest_factored_spans_bounds
-    each = missing if factored is None else ", ".join(between(own, 4) for own in factored)
-    diameter = known(found.diameter)
-    if found.diameter is None and found.diameter_bounds is not None:
-        diameter = between(found.diameter_bounds)
-    gain = known(found.gain)
-    if multichain and found.gain_bounds is not None:
-        gain = f"{interval_text(*found.gain_bounds)}, depending on the state"
+    spans = measures.factored_spans
+    factored = measures.largest_factored_spans_bounds
+    each = missing if factored is None else ", ".join(between(bounds, 4) for bounds in factored)
+    diameter = known(measures.diameter)
+    if measures.diameter is None and measures.diameter_bounds is not None:
+        diameter = between(measures.diameter_bounds)
+    gain = known(measures.gain)
+    if multichain and measures.gain_bounds is not None:
+        gain = f"{interval_text(*measures.gain_bounds)}, depending on the state"
     print_people(
         columns(
             [
                 ("problem", problem),
                 ("states", describe_count(structure.n_states)),
                 ("diameter", diameter),
-                ("span", known(found.span)),
+                ("span", known(measures.span)),
                 ("factored spans", missing if spans is None else numbers_text(spans)),
-                ("their sum Q", known(found.factored_span_sum)),
-                ("largest span of an optimal policy", between(found.largest_span_bounds)),
+                ("their sum (Q)", known(measures.factored_span_sum)),
+                ("largest span of an optimal policy", between(measures.largest_span_bounds)),
                 ("largest factored spans", each),
-                ("their sum", known(found.largest_factored_span_sum)),
+                ("their sum", known(measures.largest_factored_span_sum)),
                 ("gain", gain),
-                ("status", found.status),
+                ("status", measures.status),
                 (
                     "mixing time",
-                    "out of reach" if found.mixing_time is None else known(found.mixing_time),
+                    "out of reach" if measures.mixing_time is None else known(measures.mixing_time),
                 ),
-                ("state variables (m)", f"{found.m:,}"),
-                ("reward factors (l)", f"{found.l:,}"),
-                (f"{rows} of the largest table (L)", describe_count(found.L)),
-                ("values of the largest variable (W)", describe_count(found.W)),
+                ("state variables (m)", f"{measures.m:,}"),
+                ("reward factors (l)", f"{measures.l:,}"),
+                (f"{rows} of the largest table (L)", describe_count(measures.L)),
+                ("values of the largest variable (W)", describe_count(measures.W)),
                 ("time", seconds_text(seconds)),
             ]
         )

@@ -1,9 +1,9 @@
-"""A directed graph drawn in text, each edge once.
+"""Drawing of a directed graph as text, each edge once.
 
-A depth-first spanning forest laid out from left to right: `a → b` means that a influences b,
-`a ↔ b` that each influences the other, and `(a)` that a is drawn elsewhere. All edges of a node
-are claimed when it is drawn, so that a branch once opened is always closed. Time and space are
-linear in the number of edges; no recursion, so a chain of any length can be drawn.
+The drawing is a depth-first spanning forest from left to right: `a → b` means that a influences b,
+`a ↔ b` that each influences the other, and `(a)` that a is drawn elsewhere. A node takes all its
+remaining edges when it is drawn, so that every branch that is opened is also closed. Time and
+space are linear in the number of edges, and there is no recursion.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ _TO, _BOTH = "→ ", "↔ "
 
 
 def draw(names: Sequence[str], parents: Sequence[Sequence[int]], width: int) -> list[str]:
-    """Lines of the drawing; `parents[i]` are the nodes that influence i (i itself is left out)."""
+    """Return the lines of the drawing; `parents[i]` influence node i (i itself is left out)."""
     children: list[list[int]] = [[] for _ in names]
     edges = set()
-    for child, own in enumerate(parents):
-        for parent in own:
+    for child, its_parents in enumerate(parents):
+        for parent in its_parents:
             if parent != child:
                 children[parent].append(child)
                 edges.add((parent, child))
-    without_parents = [i for i, own in enumerate(parents) if all(p == i for p in own)]
+    without_parents = [i for i, of_i in enumerate(parents) if all(p == i for p in of_i)]
     drawn: set[int] = set()
     lines: list[str] = []
     for root in [*without_parents, *range(len(names))]:
@@ -41,8 +41,8 @@ def _draw_from(
 ) -> list[str]:
     lines: list[str] = []
     line = ""
-    # (node, start of a new line or None to go on in this one, arrow, margin of what follows):
-    # the margin holds the bars of the branches that are still open to the left.
+    # (node, start of a new line or None to continue this one, arrow, margin of later lines); the
+    # margin has the bars of the branches that are still open to the left.
     waiting: list[tuple[int, str | None, str, str]] = [(root, None, "", "")]
     while waiting:
         node, start, arrow, margin = waiting.pop()

@@ -1,16 +1,19 @@
-"""Arguments and options that several commands share, declared once.
+"""Arguments and options that several commands share, each declared once.
 
-The options of the planners arrive as text: the planner's own declarations parse and check them, so
-that ids, specs and the command line refuse a value in the same words. What the help says of their
-choices and defaults is written here a second time, because `--help` must not import a planner; a
-test compares the two.
+The planner options are plain text on the command line. The planner's own declarations parse and
+check them, so that ids, specs and the command line refuse a value with the same message. Their
+choices and defaults are repeated in the help texts below because `--help` must not import a
+planner; a test compares the two.
 """
 
 from __future__ import annotations
 
+import inspect
 import itertools
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Callable, Iterable, Mapping
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -18,7 +21,37 @@ from fmdp._base.parameters import REQUIRED, Bytes
 from fmdp.errors import FmdpError, InvalidParameter, UnknownName
 
 if TYPE_CHECKING:
-    from fmdp.planning.plan import Planner as AnyPlanner
+    from fmdp.planning.plan import Planner
+
+
+def complete_planner(incomplete: str) -> list[str]:
+    """Return the planner names that the shell offers; imports no planner."""
+    from fmdp.planning.registry import PLANNERS
+
+    return [name for name in PLANNERS.names() if name.startswith(incomplete)]
+
+
+def complete_learner(incomplete: str) -> list[str]:
+    """Return the learner names that the shell offers."""
+    from fmdp.learning.registry import LEARNERS
+
+    return [name for name in LEARNERS.names() if name.startswith(incomplete)]
+
+
+def complete_setting(ctx: typer.Context, incomplete: str) -> list[tuple[str, str]]:
+    """Return "c=" and its meaning, for each parameter of the learner named so far."""
+    from fmdp.learning.registry import LEARNERS
+
+    try:
+        kind, _ = LEARNERS.split(str(ctx.params.get("learner")))
+    except FmdpError:
+        return []
+    return [
+        (f"{parameter.name}=", parameter.meaning)
+        for parameter in kind.parameters
+        if f"{parameter.name}=".startswith(incomplete)
+    ]
+
 
 Problem = Annotated[
     str,
@@ -29,142 +62,230 @@ Problem = Annotated[
         show_default=False,
     ),
 ]
-Json = Annotated[
-    bool, typer.Option("--json", help="Print exactly one JSON object to standard output.")
-]
-
-
-def _of_planner(*names: str, metavar: str, help: str, **others: Any) -> Any:
-    return typer.Option(
-        *names, metavar=metavar, help=help, show_default=False, rich_help_panel="Planner", **others
-    )
-
-
-def planner_names(incomplete: str) -> list[str]:
-    """What the shell offers after --planner; imports no planner."""
-    from fmdp.planning.registry import PLANNERS
-
-    return [name for name in PLANNERS.names() if name.startswith(incomplete)]
-
-
-Planner = Annotated[
-    str | None,
-    _of_planner(
-        "--planner",
-        metavar="exact|alp|span",
-        help="Settings may follow, as in alp,basis=pairs; module:Class is a planner of your own. "
-        "Default: exact where it fits, else alp; learners have limits of their own.",
-        autocompletion=planner_names,
+PolicyFile = Annotated[
+    Path,
+    typer.Argument(
+        metavar="POLICY", help="A policy saved by `fmdp plan --out`.", show_default=False
     ),
 ]
-SpanBudget = Annotated[
-    str | None,
-    _of_planner(
-        "--span-budget",
-        metavar="Q[,Q...]",
-        help="span: the sum of the budgets for the factored span, or one a state variable.",
+StoreDirectory = Annotated[
+    Path,
+    typer.Argument(
+        metavar="DIR", help="Directory of the stored runs (`fmdp sweep --out`).", show_default=False
     ),
 ]
-SpanSplit = Annotated[
-    str | None,
-    _of_planner(
-        "--span-split",
-        metavar="uniform|search",
-        help="span: how to divide one budget. Default: uniform.",
-    ),
-]
-Basis = Annotated[
-    str | None,
-    _of_planner(
-        "--basis",
-        metavar="auto|singles|indicators|pairs|local",
-        help="alp: the functions that approximate the value; auto looks for them, inside learners "
-        "it is singles. Default: auto.",
-    ),
-]
-Method = Annotated[
-    str | None,
-    _of_planner(
-        "--method",
-        metavar="cuts|factored",
-        help="alp: constraint generation or the factored LP. Default: cuts.",
-    ),
-]
-Criterion = Annotated[
-    str | None,
-    _of_planner(
-        "--criterion",
-        metavar="discounted|average|finite",
-        help="finite: the sum over --horizon steps, exact alone. "
-        "Default: average for exact, discounted for alp.",
-    ),
-]
-Horizon = Annotated[
-    str | None,
-    _of_planner("--horizon", metavar="H", help="exact: steps of the finite criterion."),
-]
-Discount = Annotated[
-    str | None,
-    _of_planner(
-        "--discount",
-        metavar="G",
-        help="Of the discounted criterion, and of the finite one, which has none of its own. "
-        "Default: 0.95.",
-    ),
-]
-Tolerance = Annotated[
-    str | None,
-    _of_planner(
-        "--tolerance",
-        metavar="E",
-        help="exact, span: largest gap between the bounds; alp: how far the objective may be above "
-        "its optimum. Default: 1e-6 times the largest range of a reward factor.",
-    ),
-]
-Robust = Annotated[
-    bool,
+Learner = Annotated[
+    str,
     typer.Option(
-        "--robust",
-        help="exact: plan for the worst case inside the model's intervals.",
-        show_default=False,
-        rich_help_panel="Planner",
+        metavar="NAME",
+        help="Learner, with optional parameters, e.g. psrl or psrl,c=0.1 (see `fmdp list`); "
+        "module:Class for your own.",
+        autocompletion=complete_learner,
     ),
 ]
-MaxIterations = Annotated[
-    str | None,
-    _of_planner("--max-iterations", metavar="N", help="Stop after N sweeps or LP rounds."),
-]
-MaxSeconds = Annotated[
-    str | None, _of_planner("--max-seconds", metavar="S", help="Stop a plan after S seconds.")
-]
-MemoryLimit = Annotated[
-    str | None,
-    _of_planner(
-        "--memory-limit",
-        metavar="B",
-        help="Bytes, or e.g. 500M, 2G. Default: half of what is free.",
+LearnerSettings = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="Set a parameter of the learner; may be repeated.",
+        autocompletion=complete_setting,
     ),
 ]
-Ties = Annotated[
-    str | None,
-    _of_planner(
-        "--ties",
-        metavar="random|first|last",
-        help="Which of equally good actions to take; learners also least-tried. Default: random.",
+Runs = Annotated[
+    int, typer.Option(metavar="N", help="Runs per learner and problem, one seed each.", min=1)
+]
+Steps = Annotated[int, typer.Option(metavar="T", help="Steps per run.", min=1)]
+WorkerCount = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N", help="Number of worker processes. Default: one per core.", show_default=False
     ),
 ]
-TieSeed = Annotated[
+DaskAddress = Annotated[
     str | None,
-    _of_planner(
-        "--tie-seed",
-        metavar="S",
-        help="Seed of the random choice. Default: 0; in a learner, each run's own.",
+    typer.Option(
+        metavar="ADDRESS", help="Address of a Dask scheduler that runs them instead of --workers."
     ),
 ]
+RetryFailed = Annotated[
+    bool, typer.Option("--retry-failed", help="Repeat runs that failed or whose data is damaged.")
+]
+Json = Annotated[
+    bool, typer.Option("--json", help="Print one JSON object to standard output, nothing else.")
+]
+
+
+class PlannerOption(NamedTuple):
+    """An option of the command line and the planner setting that it gives."""
+
+    name: str
+    setting: str
+    metavar: str
+    help: str
+
+    @property
+    def flag(self) -> str:
+        return f"--{self.name.replace('_', '-')}"
+
+
+PLANNER_OPTIONS = (
+    PlannerOption(
+        "span_budget",
+        "budget",
+        "Q[,Q...]",
+        "span: upper bound on the factored spans: one number for their sum, or one per state "
+        "variable, in units of the reward. Needed by --planner span.",
+    ),
+    PlannerOption(
+        "span_split",
+        "split",
+        "uniform|search",
+        "span: how a single budget is divided among the state variables. Default: uniform.",
+    ),
+    PlannerOption(
+        "basis",
+        "basis",
+        "auto|singles|indicators|pairs|local",
+        "alp: basis functions that approximate the value function; auto chooses them for the "
+        "problem (inside learners: singles). Default: auto.",
+    ),
+    PlannerOption(
+        "method",
+        "method",
+        "cuts|factored",
+        "alp: solve the linear program by constraint generation (cuts) or in factored form. "
+        "Default: cuts.",
+    ),
+    PlannerOption(
+        "criterion",
+        "criterion",
+        "discounted|average|finite",
+        "What to maximise: the discounted sum of rewards, the average per step, or (exact only) "
+        "the sum over --horizon steps. Default: average for exact, discounted for alp.",
+    ),
+    PlannerOption(
+        "horizon", "horizon", "H", "exact: number of steps of --criterion finite, which needs it."
+    ),
+    PlannerOption(
+        "discount",
+        "discount",
+        "G",
+        "Discount factor of --criterion discounted, at least 0 and below 1; finite is not "
+        "discounted unless this is given. Default: 0.95.",
+    ),
+    PlannerOption(
+        "tolerance",
+        "tolerance",
+        "E",
+        "Stop when the gap between the bounds on the gain (alp: the excess of the objective over "
+        "its optimum) is at most E, in units of the reward. Default: 1e-6 times the largest range "
+        "of a reward factor.",
+    ),
+    PlannerOption(
+        "max_iterations",
+        "max_iterations",
+        "N",
+        "Stop after N sweeps (alp: rounds of the LP). Default: 100,000 sweeps, no limit for alp.",
+    ),
+    PlannerOption(
+        "max_seconds", "max_seconds", "S", "Stop each plan after S seconds. Default: no limit."
+    ),
+    PlannerOption(
+        "memory_limit",
+        "memory_limit",
+        "B",
+        "Refuse to plan if more than B bytes would be needed, e.g. 500M or 2G. "
+        "Default: half of the free memory.",
+    ),
+    PlannerOption(
+        "ties",
+        "ties",
+        "random|first|last",
+        "Which of several equally good actions to take (learners also: least-tried). "
+        "Default: random.",
+    ),
+    PlannerOption(
+        "tie_seed",
+        "tie_seed",
+        "S",
+        "Seed for --ties random. Default: 0; in a learner, the seed of the run.",
+    ),
+)
+ROBUST = PlannerOption(
+    "robust", "intervals", "", "exact: plan for the worst case within the model's intervals."
+)
+"""A flag for `intervals=robust`, which learners do not need."""
+
+_PANEL: dict[str, Any] = {"show_default": False, "rich_help_panel": "Planner"}
+_SIGNATURE = {
+    "planner": Annotated[
+        str | None,
+        typer.Option(
+            "--planner",
+            metavar="exact|alp|span",
+            help="Planner, with optional settings, e.g. alp,basis=pairs; module:Class for your "
+            "own. Default: exact if it fits into memory, else alp; learners use exact up to "
+            "smaller sizes.",
+            autocompletion=complete_planner,
+            **_PANEL,
+        ),
+    ]
+} | {
+    option.name: Annotated[
+        str | None, typer.Option(option.flag, metavar=option.metavar, help=option.help, **_PANEL)
+    ]
+    for option in PLANNER_OPTIONS
+}
+Robust = Annotated[bool, typer.Option(ROBUST.flag, help=ROBUST.help, **_PANEL)]
+
+
+class PlannerRequest(NamedTuple):
+    """The planner options of one command line."""
+
+    text: str | None = None
+    """The value of --planner."""
+    settings: Mapping[str, object] = {}
+    """The values of the other options, by the names of the planner's settings."""
+
+
+NO_REQUEST = PlannerRequest()
+
+
+def with_planner_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Decorate a command: its `request` parameter becomes --planner and the planner options.
+
+    The command line has the options in place of `request`; the command receives them together
+    as a `PlannerRequest`.
+    """
+    signature = inspect.signature(command, eval_str=True)
+    parameters: list[inspect.Parameter] = []
+    for parameter in signature.parameters.values():
+        if parameter.name != "request":
+            parameters.append(parameter)
+            continue
+        parameters += [
+            inspect.Parameter(name, parameter.kind, default=None, annotation=annotation)
+            for name, annotation in _SIGNATURE.items()
+        ]
+
+    @wraps(command)
+    def run(**arguments: Any) -> Any:
+        text = arguments.pop("planner")
+        given = {option.setting: arguments.pop(option.name) for option in PLANNER_OPTIONS}
+        settings = {name: value for name, value in given.items() if value is not None}
+        if "memory_limit" in settings:
+            settings["memory_limit"] = bytes_of(settings["memory_limit"])
+        return command(**arguments, request=PlannerRequest(text, settings))
+
+    # Typer reads both the signature and the annotations.
+    run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return run
 
 
 def bytes_of(text: str) -> int:
-    """ "500M" -> 524288000."""
+    """Return the number of bytes of a text such as "500M"."""
     try:
         count: int = Bytes("memory_limit", REQUIRED, "", low=1).parse(text, "the planner")
     except InvalidParameter:
@@ -174,114 +295,56 @@ def bytes_of(text: str) -> int:
     return count
 
 
-SETTING_OF = {
-    "span_budget": "budget",
-    "span_split": "split",
-    "basis": "basis",
-    "method": "method",
-    "criterion": "criterion",
-    "horizon": "horizon",
-    "discount": "discount",
-    "tolerance": "tolerance",
-    "max_iterations": "max_iterations",
-    "max_seconds": "max_seconds",
-    "memory_limit": "memory_limit",
-    "ties": "ties",
-    "tie_seed": "tie_seed",
-}
-"""The setting of a planner that each option stands for."""
-FLAGS = {"robust": ("intervals", "robust")}
-"""Options without a value: the setting, and what it is set to."""
+def flag_of(setting: str) -> str:
+    """Return the option that gives a planner setting: "--span-budget" for "budget"."""
+    options = (*PLANNER_OPTIONS, ROBUST)
+    return next(option.flag for option in options if option.setting == setting)
 
 
-def planner_settings(arguments: Mapping[str, object]) -> dict[str, object]:
-    """Of a command's arguments (its `locals()`) those that were given for the planner, by the
-    names that the planner's declaration has for them."""
-    settings = {
-        setting: arguments[option]
-        for option, setting in SETTING_OF.items()
-        if arguments[option] is not None
-    }
-    for option, (setting, value) in FLAGS.items():
-        if arguments.get(option):
-            settings[setting] = value
-    if "memory_limit" in settings:
-        settings["memory_limit"] = bytes_of(str(settings["memory_limit"]))
-    return settings
+def requested_planner(request: PlannerRequest) -> tuple[type[Planner] | None, dict[str, object]]:
+    """Return the planner class that the options ask for, and its settings.
 
-
-def asked_planner(
-    text: str | None, settings: Mapping[str, object]
-) -> tuple[type[AnyPlanner] | None, dict[str, object]]:
-    """The planner that --planner names, or the only one of fmdp's own that takes these options
-    (`--basis pairs` asks for alp); None where that is left open. And what is set for it, by the
-    text of --planner and by the options together."""
+    Without --planner it is the only planner of fmdp that takes all given options (`--basis pairs`
+    implies alp), or None if there is more than one.
+    """
     from fmdp.planning.registry import PLANNERS
 
-    if text is None:
-        return (_planner_that_takes(settings) if settings else None), dict(settings)
-    kind, given = PLANNERS.split(text)
-    known = {one.name for one in kind.parameters}
+    settings = request.settings
+    if request.text is None:
+        return (_implied_planner(settings) if settings else None), dict(settings)
+    kind, given = PLANNERS.split(request.text)
+    known = {parameter.name for parameter in kind.parameters}
     for name, value in settings.items():
         if name in given:
             raise InvalidParameter(
                 f"the '{name}' parameter of {kind.owner()} must be given once; "
-                f"got {name}={given[name]} with --planner, and {option_of(name)} {value}"
+                f"got {name}={given[name]} with --planner, and {flag_of(name)} {value}"
             )
         if name not in known:
             raise UnknownName(
-                f"{kind.owner()} has no parameter {name!r}; {option_of(name)} is for "
-                f"{_names(_that_take(name))}"
+                f"{kind.owner()} has no parameter {name!r}; {flag_of(name)} is for "
+                f"{_names(_planners_with(name))}"
             )
     return kind, {**given, **settings}
 
 
-def option_of(setting: str) -> str:
-    """ "--span-budget" of "budget"."""
-    names = {**SETTING_OF, **{option: name for option, (name, _) in FLAGS.items()}}
-    option = next(option for option, name in names.items() if name == setting)
-    return f"--{option.replace('_', '-')}"
-
-
-def _planner_that_takes(settings: Mapping[str, object]) -> type[AnyPlanner] | None:
-    takers = {name: _that_take(name) for name in settings}
-    for (one, ours), (other, theirs) in itertools.combinations(takers.items(), 2):
-        if not set(ours) & set(theirs):
+def _implied_planner(settings: Mapping[str, object]) -> type[Planner] | None:
+    planners = {name: _planners_with(name) for name in settings}
+    for (first, of_first), (second, of_second) in itertools.combinations(planners.items(), 2):
+        if not set(of_first) & set(of_second):
             raise InvalidParameter(
-                f"{option_of(one)} is for {_names(ours)}, {option_of(other)} for {_names(theirs)}; "
-                f"no planner takes both"
+                f"{flag_of(first)} is for {_names(of_first)}, {flag_of(second)} for "
+                f"{_names(of_second)}; no planner takes both"
             )
-    common = set.intersection(*map(set, takers.values()))
+    common = set.intersection(*map(set, planners.values()))
     return common.pop() if len(common) == 1 else None
 
 
-def _names(kinds: Iterable[type[AnyPlanner]]) -> str:
+def _names(kinds: Iterable[type[Planner]]) -> str:
     return "planner " + " and ".join(kind.name for kind in kinds)
 
 
-def _that_take(setting: str) -> list[type[AnyPlanner]]:
+def _planners_with(setting: str) -> list[type[Planner]]:
     from fmdp.planning.registry import PLANNERS
 
-    return [kind for kind in PLANNERS.own() if any(one.name == setting for one in kind.parameters)]
-
-
-def complete_learner(incomplete: str) -> list[str]:
-    """Names for the shell."""
-    from fmdp.learning.registry import LEARNERS
-
-    return [name for name in LEARNERS.names() if name.startswith(incomplete)]
-
-
-def complete_setting(ctx: typer.Context, incomplete: str) -> list[tuple[str, str]]:
-    """ "c=" and what it means, of the learner that the line has named so far."""
-    from fmdp.learning.registry import LEARNERS
-
-    try:
-        kind, _ = LEARNERS.split(str(ctx.params.get("learner")))
-    except FmdpError:
-        return []
-    return [
-        (f"{one.name}=", one.meaning)
-        for one in kind.parameters
-        if f"{one.name}=".startswith(incomplete)
-    ]
+    return [kind for kind in PLANNERS.own() if any(p.name == setting for p in kind.parameters)]

@@ -1,10 +1,10 @@
-"""How results leave the program: one JSON object, or small tables for people.
+"""Output of the commands: one JSON object, or small tables for people.
 
-With `--json` exactly one object goes to standard output. JSON has no infinity, so it is the
-string "inf"; a NaN anywhere is a bug and fails loudly. Integers are written exactly.
+With `--json` exactly one object goes to standard output. Infinity is the string "inf", which JSON
+lacks; a NaN anywhere is a bug and raises. Integers are written exactly.
 
-A terminal or a pipe may not know all characters that are printed (ASCII, cp1252): lines and arrows
-are then drawn with ASCII's, one for one so that nothing moves, and anything else is escaped.
+If the encoding of standard output lacks a character (ASCII, cp1252), lines and arrows are replaced
+one for one by ASCII characters, which keeps the alignment, and anything else is escaped.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
 from io import BufferedWriter, FileIO, TextIOWrapper
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from fmdp._base.numerals import interval_text as interval_text
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
     from rich.text import Text
 
-# Wide enough that no table is cut where there is no terminal to be wider than.
+# Width of tables in files and pipes; wide enough that no table is wrapped.
 _WIDTH_OF_A_FILE = 200
 
 _IN_ASCII = {
@@ -48,10 +49,12 @@ _IN_ASCII = {
 
 
 def prepare_streams() -> bool:
-    """Make standard output and standard error such that whatever is printed can be; False where
-    there is no standard output."""
+    """Prepare standard output and standard error for any text.
+
+    Returns False if standard output is closed.
+    """
     if sys.stderr is None:
-        # Python has none where it was closed; the descriptor is taken before a store gets it.
+        # It was closed. Occupy its descriptor, which a store would otherwise be given.
         sys.stderr = _nowhere(2)
     if sys.stdout is None:
         sys.stdout = _nowhere(1)
@@ -66,18 +69,17 @@ def prepare_streams() -> bool:
             line_buffering=sys.stdout.line_buffering,
             write_through=sys.stdout.write_through,
         )
-    elif isinstance(sys.stdout, TextIOWrapper):  # a test's, or a notebook's
+    elif isinstance(sys.stdout, TextIOWrapper):  # in a test or a notebook
         sys.stdout.reconfigure(errors="fmdp.ascii")
     return True
 
 
 class ReaderGone(BrokenPipeError):
-    """Nobody reads standard output any more; other pipes that break are other things."""
+    """Broken pipe of standard output, as opposed to other pipes."""
 
 
 class _Output(FileIO):
-    """Standard output, whose failure (a full disk) is an error of the user's kind, and told once:
-    what is still in the buffers then goes nowhere."""
+    """Standard output that reports a failure, such as a full disk, once and then drops the rest."""
 
     failed = False
 
@@ -94,7 +96,7 @@ class _Output(FileIO):
 
 
 def _nowhere(descriptor: int) -> TextIO:
-    stream = open(os.devnull, "w")  # noqa: SIM115, PTH123 - it is for the rest of the program
+    stream = open(os.devnull, "w")  # noqa: SIM115, PTH123 - open until the program ends
     if stream.fileno() != descriptor:
         os.dup2(stream.fileno(), descriptor)
     return stream
@@ -104,7 +106,7 @@ def _in_ascii(error: UnicodeError) -> tuple[str, int]:
     if not isinstance(error, UnicodeEncodeError):
         raise error
     text = error.object[error.start : error.end]
-    return "".join(_IN_ASCII.get(one) or _escaped(one) for one in text), error.end
+    return "".join(_IN_ASCII.get(c) or _escaped(c) for c in text), error.end
 
 
 def _escaped(character: str) -> str:
@@ -112,8 +114,7 @@ def _escaped(character: str) -> str:
 
 
 def print_json(result: Mapping[str, Any]) -> None:
-    # The number of states is exact, however long. Python's limit on the digits of an integer is
-    # there for input; it is lifted for this one line of output.
+    # The number of states is exact, however long: lift Python's limit on the digits of integers.
     limit = sys.get_int_max_str_digits()
     sys.set_int_max_str_digits(0)
     try:
@@ -124,7 +125,7 @@ def print_json(result: Mapping[str, Any]) -> None:
 
 
 def plain(value: Any) -> Any:
-    """The value in JSON's own types; arrays and NumPy scalars become lists and numbers."""
+    """Return the value in JSON types; arrays and NumPy scalars become lists and numbers."""
     if isinstance(value, Mapping):
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, Enum):
@@ -149,12 +150,12 @@ def console(*, stderr: bool = False) -> Console:
 
 
 def print_people(*parts: RenderableType) -> None:
-    """Print tables for people, a blank line between two; no cell's text is read as markup."""
+    """Print tables with a blank line between two of them; the text of a cell is not markup."""
     out = console()
     for number, part in enumerate(parts):
         with out.capture() as captured:
             out.print(part)
-        # Rich fills every line of a table up to its width.
+        # Rich pads every line of a table to its width.
         lines = [line.rstrip() for line in captured.get().splitlines()]
         print("\n".join(["", *lines] if number else lines))
 
@@ -162,7 +163,7 @@ def print_people(*parts: RenderableType) -> None:
 def table(
     columns: Sequence[str], rows: Iterable[Sequence[str]], *, right: Sequence[str] = ()
 ) -> RenderableType:
-    """A table with a rule under its header; the columns named in `right` are right-aligned."""
+    """Return a table with a rule under its header; the columns named in `right` align right."""
     from rich import box
     from rich.table import Table
 
@@ -175,7 +176,7 @@ def table(
 
 
 def columns(rows: Iterable[tuple[str, str]]) -> RenderableType:
-    """A name and what it is, side by side; the second column wraps within itself."""
+    """Return names and values side by side; long values wrap within their column."""
     from rich.table import Table
 
     result = Table.grid(padding=(0, 2))
@@ -185,7 +186,42 @@ def columns(rows: Iterable[tuple[str, str]]) -> RenderableType:
 
 
 def _text(words: str, **looks: Any) -> Text:
-    """Text for a cell: neither markup nor a command to the terminal, whatever it says."""
+    """Return the text of a cell without markup and control characters."""
     from rich.text import Text
 
     return Text("\n".join(map(printable, words.split("\n"))), **looks)
+
+
+def refuse_unwritable(target: Path) -> None:
+    """Raise FileProblem if the file cannot be written, before hours of work rather than after.
+
+    A temporary file is created in the directory: the disk may be full or read-only, the name too
+    long, or the directory not writable.
+    """
+    # Imported here because most commands, `--help` above all, write no file.
+    import stat
+    from tempfile import TemporaryFile
+
+    try:
+        mode = target.stat().st_mode
+    except FileNotFoundError:
+        mode = None
+    except (OSError, ValueError) as error:
+        raise FileProblem(f"cannot write {target}: {_reason(error)}") from None
+    if mode is not None and not stat.S_ISREG(mode):
+        kind = "a directory" if stat.S_ISDIR(mode) else "not a regular file"
+        raise FileProblem(f"cannot write {target}: it is {kind}")
+    folder = target.parent
+    if not folder.is_dir():
+        raise FileProblem(f"cannot write {target}: there is no directory {folder}")
+    try:
+        with TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise FileProblem(
+            f"cannot write {target}: the directory {folder} is not writable ({_reason(error)})"
+        ) from None
+
+
+def _reason(error: OSError | ValueError) -> str:
+    return getattr(error, "strerror", None) or str(error)

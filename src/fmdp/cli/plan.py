@@ -1,19 +1,17 @@
-"""`fmdp plan`: plan for a problem; gain, certified bounds, spans, time and memory.
+"""`fmdp plan`: plan for a problem and print gain, certified bounds, spans, time and memory.
 
-The clock: `seconds` is building the model, preparing and solving. Imports and compilation are
-`seconds_startup`: a rehearsal on a small model compiles (or loads from the cache) whatever the
-planner needs. The evaluation of the policy is `seconds_evaluation`.
+Three clocks: `seconds` covers building the model, preparing and solving. `seconds_startup` covers
+imports, compiling and loading compiled code. `seconds_evaluation` covers the evaluation of the
+policy.
 """
 
 from __future__ import annotations
 
-import stat
 import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
@@ -28,20 +26,19 @@ from fmdp.cli.output import (
     numbers_text,
     print_json,
     print_people,
+    refuse_unwritable,
     rounded_number,
     seconds_text,
     upper_text,
 )
 from fmdp.cli.progress import progress
-from fmdp.errors import FileProblem, FmdpError, TooLarge
+from fmdp.errors import TooLarge
 
 if TYPE_CHECKING:
-    from fmdp.model import Structure
-    from fmdp.planning.plan import Plan, Planner
+    from fmdp.planning.plan import Plan
     from fmdp.planning.status import Status
 
-# Keys of the JSON object; the plan has the first lot under the same names.
-OF_THE_PLAN = (
+PLAN_KEYS = (
     "gain",
     "gain_lower",
     "gain_upper",
@@ -53,10 +50,8 @@ OF_THE_PLAN = (
     "iterations",
     "ties",
 )
-# Of --planner span: the budget of every state variable, and whether a policy attains the gain. Of
-# --criterion finite and discounted: certified bounds on the objective. Where the bias is not
-# unique: an estimate of the error of the span.
-OF_THE_STATS = (
+"""Keys of the JSON object that are attributes of the plan."""
+STATISTICS_KEYS = (
     "budgets",
     "truncated_states",
     "attained",
@@ -67,82 +62,80 @@ OF_THE_STATS = (
     "intervals",
     "span_error",
 )
-NOTE_ON_ENDS = (
-    "the policy ends where nothing is left to decide: the gain is what is paid there for ever and "
-    "says nothing of the way, which --criterion finite --horizon H values"
-)
+"""Keys of the JSON object that some planners and criteria put into the plan's statistics."""
 KEYS = (
     "problem",
     "planner",
     "planner_reason",
     "status",
-    *OF_THE_PLAN,
+    *PLAN_KEYS,
     "seconds",
     "states",
     "actions",
     "seconds_startup",
     "seconds_evaluation",
     "peak_memory_bytes",
-    *OF_THE_STATS,
+    *STATISTICS_KEYS,
     "settled",
 )
+NOTE_ON_ENDS = (
+    "the policy reaches states where nothing is left to decide: the gain is the reward per step "
+    "there and does not value the way to them; --criterion finite --horizon H does"
+)
 
-_LEAST_SECONDS = 1e-3
 _CASES = {"robust": ", worst case", "optimistic": ", best case"}
-_SECONDS_BETWEEN_RINGS = 0.2
+# A planner whose time is used up by building the model still gets a moment to report that.
+_LEAST_SECONDS = 1e-3
+# Python drops an exception that is raised inside a destructor, so the alarm repeats.
+_SECONDS_BETWEEN_ALARMS = 0.2
 
 
+@options.with_planner_options
 def plan(
     problem: options.Problem,
-    planner: options.Planner = None,
-    span_budget: options.SpanBudget = None,
-    span_split: options.SpanSplit = None,
-    basis: options.Basis = None,
-    method: options.Method = None,
-    criterion: options.Criterion = None,
-    horizon: options.Horizon = None,
-    discount: options.Discount = None,
-    tolerance: options.Tolerance = None,
-    max_iterations: options.MaxIterations = None,
-    max_seconds: options.MaxSeconds = None,
-    memory_limit: options.MemoryLimit = None,
-    ties: options.Ties = None,
-    tie_seed: options.TieSeed = None,
+    request: options.PlannerRequest = options.NO_REQUEST,
     robust: options.Robust = False,
     out: Annotated[
         Path | None,
-        typer.Option(metavar="POLICY", help="Save the policy here (asked by `fmdp evaluate`)."),
+        typer.Option(
+            metavar="POLICY",
+            help="Save the policy in this file, for `fmdp evaluate`, `act` and `export`.",
+        ),
     ] = None,
     json: options.Json = False,
 ) -> int:
-    """Plan; gain, its certified bounds, spans, time, memory."""
-    given = options.planner_settings(locals())
+    """Plan for a problem: gain, certified bounds, policy.
+
+    The gain is the average reward per step in the long run. Ctrl-C stops with the bounds so far.
+    """
+    if robust:
+        request = request._replace(settings={**request.settings, "intervals": "robust"})
     if out is not None:
         refuse_unwritable(out)
     result: dict[str, Any] = dict.fromkeys(KEYS) | {"problem": problem}
     try:
-        found = run(result, planner, given)
+        solution = run(result, request)
     except TooLarge as error:
         if json:
-            # Every key is there, and the predicted need beside them.
             needed, limit = error.needed_bytes, error.limit_bytes
             refused = {"status": "too_large", "needed_bytes": needed, "memory_limit_bytes": limit}
             print_json(result | refused)
         raise
-    if out is not None and found.policy is not None:
-        with held():  # what was found is saved, even if another Ctrl-C comes
-            found.policy.save(out)
+    if out is not None and solution.policy is not None:
+        with held():  # another Ctrl-C must not interrupt the saving
+            solution.policy.save(out)
     if json:
         print_json(result)
     else:
-        print_plan(result, found, out)
-    return exit_status(found.status)
+        print_plan(result, solution, out)
+    return exit_status(solution.status)
 
 
-def run(result: dict[str, Any], planner: str | None, given: Mapping[str, object]) -> Plan:
-    """Plan for result["problem"], with the clocks; fills the result, key by key as it is known."""
+def run(result: dict[str, Any], request: options.PlannerRequest) -> Plan:
+    """Plan for result["problem"] and fill in the result as it becomes known."""
     clock = time.perf_counter
     started = clock()
+    from fmdp._base.compiled import seconds_loading
     from fmdp.elimination.backup import TimeUp
     from fmdp.planning.absorption import ends_settled
     from fmdp.planning.choice import choose_planner
@@ -150,71 +143,63 @@ def run(result: dict[str, Any], planner: str | None, given: Mapping[str, object]
     from fmdp.problems import problem as problem_of
     from fmdp.problems.ids import import_family
 
-    kind, settings = options.asked_planner(planner, given)
+    kind, settings = options.requested_planner(request)
     result["planner"] = None if kind is None else kind.name
     problem = result["problem"]
     import_family(problem)
     imported = clock()
-    settings = with_own_horizon(problem, settings)
-    limit = seconds_of(settings)
+    settings = with_horizon_of_problem(problem, settings)
+    limit = time_limit(settings)
     with progress(f"planning {problem}") as report:
         try:
             with alarm(limit):
                 model = problem_of(problem)
-        except TimeUp:
-            return stopped(result, started, imported)
-        built = clock()
-        structure = model.structure
-        result["states"], result["actions"] = structure.n_states, structure.n_actions
-        if kind is None:
-            memory: Any = settings.get("memory_limit")
-            deadline = None if limit is None else time.monotonic() + limit - (built - imported)
-            try:
+            structure = model.structure
+            result["states"], result["actions"] = structure.n_states, structure.n_actions
+            if kind is None:
+                memory: Any = settings.get("memory_limit")
+                deadline = None if limit is None else time.monotonic() + limit - clock() + imported
                 default, result["planner_reason"] = choose_planner(
                     structure, memory_limit=memory, deadline=deadline
                 )
-            except TimeUp:
-                return stopped(result, started, imported)
-            kind = type(default)
-        prepared = clock()
+                kind = type(default)
+        except TimeUp:
+            return out_of_time(result, started, imported)
+        loaded = seconds_loading()
         if limit is not None:
-            # What building has taken is gone; a planner is given a moment to say so.
-            left = max(limit - (prepared - imported), _LEAST_SECONDS)
-            settings = {**settings, "max_seconds": left}
-        chosen = kind.make(settings)
+            remaining = max(limit - (clock() - imported), _LEAST_SECONDS)
+            settings = {**settings, "max_seconds": remaining}
+        planner = kind.make(settings)
         result["planner"] = kind.name
-        warm_up(kind, settings, structure)
-        warm = clock()
-        found = plan_for(model, chosen, progress=report)
+        solution = plan_for(model, planner, progress=report)
     planned = clock()
-    evaluation = found.stats.get("seconds_evaluation", 0.0)
-    for key in OF_THE_PLAN:
-        result[key] = getattr(found, key)
-    for key in OF_THE_STATS:
-        result[key] = found.stats.get(key)
+    loading = seconds_loading() - loaded
+    evaluation = solution.stats.get("seconds_evaluation", 0.0)
+    result |= {key: getattr(solution, key) for key in PLAN_KEYS}
+    result |= {key: solution.stats.get(key) for key in STATISTICS_KEYS}
     result |= {
-        "status": found.status.value,
-        "seconds": (prepared - imported) + (planned - warm) - evaluation,
-        "seconds_startup": (imported - started) + (warm - prepared),
+        "status": solution.status.value,
+        "seconds": max(planned - imported - loading - evaluation, 0.0),
+        "seconds_startup": imported - started + loading,
         "seconds_evaluation": evaluation,
         "peak_memory_bytes": peak_memory(),
-        "settled": None if found.gain_upper is None else ends_settled(model, found.policy),
+        "settled": None if solution.gain_upper is None else ends_settled(model, solution.policy),
     }
-    return found
+    return solution
 
 
-def with_own_horizon(problem: str, settings: dict[str, object]) -> dict[str, object]:
-    """The settings with the horizon that the problem itself has, where none is given."""
+def with_horizon_of_problem(problem: str, settings: dict[str, object]) -> dict[str, object]:
+    """Return the settings with the problem's own horizon, if one is needed and none is given."""
     from fmdp.problems.foreign import format_of
 
     foreign = format_of(problem)
-    asked = settings.get("criterion") == "finite" and settings.get("horizon") is None
-    own = foreign.horizon(problem) if asked and foreign is not None else None
-    return settings if own is None else {**settings, "horizon": own}
+    needed = settings.get("criterion") == "finite" and settings.get("horizon") is None
+    horizon = foreign.horizon(problem) if needed and foreign is not None else None
+    return settings if horizon is None else {**settings, "horizon": horizon}
 
 
-def seconds_of(settings: Mapping[str, object]) -> float | None:
-    """The limit that was given, checked as every planner checks it, before there is a planner."""
+def time_limit(settings: Mapping[str, object]) -> float | None:
+    """Return the value of --max-seconds, checked as every planner checks it."""
     from fmdp.planning.exact.planner import Exact
 
     given = settings.get("max_seconds")
@@ -222,35 +207,36 @@ def seconds_of(settings: Mapping[str, object]) -> float | None:
     return None if given is None else cast(float | None, declared.check(given, "the planner"))
 
 
-def stopped(result: dict[str, Any], started: float, imported: float) -> Plan:
-    """The plan where time was up before there was a model, or a planner for it."""
+def out_of_time(result: dict[str, Any], started: float, imported: float) -> Plan:
+    """Return the plan of a run whose time ended before there was a model or a planner."""
     from fmdp.planning.plan import Plan
     from fmdp.planning.status import Status
 
-    now = time.perf_counter()
-    found = Plan(result["planner"] or "none", Status.TIME_LIMIT)
+    solution = Plan(result["planner"] or "none", Status.TIME_LIMIT)
     result |= {
-        "status": found.status.value,
+        "status": solution.status.value,
         "iterations": 0,
-        "seconds": now - imported,
+        "seconds": time.perf_counter() - imported,
         "seconds_startup": imported - started,
         "seconds_evaluation": 0.0,
         "peak_memory_bytes": peak_memory(),
     }
-    return found
+    return solution
 
 
 @contextmanager
 def alarm(seconds: float | None) -> Iterator[None]:
-    """TimeUp after so many seconds, in whatever is being done: for work that looks at no clock,
-    as building a model does."""
+    """Raise TimeUp after some seconds, for work that checks no deadline, such as building a model.
+
+    Without effect outside the main thread and on systems without SIGALRM.
+    """
     import signal
     import threading
 
     from fmdp.elimination.backup import TimeUp
 
-    main = threading.current_thread() is threading.main_thread()
-    if seconds is None or not main or not hasattr(signal, "setitimer"):
+    in_main = threading.current_thread() is threading.main_thread()
+    if seconds is None or not in_main or not hasattr(signal, "setitimer"):
         yield
         return
 
@@ -259,90 +245,20 @@ def alarm(seconds: float | None) -> Iterator[None]:
 
     before = signal.signal(signal.SIGALRM, ring)
     try:
-        # Again and again: a ring inside a destructor is heard by nobody.
-        signal.setitimer(signal.ITIMER_REAL, seconds, _SECONDS_BETWEEN_RINGS)
+        signal.setitimer(signal.ITIMER_REAL, seconds, _SECONDS_BETWEEN_ALARMS)
         yield
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0.0)
         signal.signal(signal.SIGALRM, before)
 
 
-def warm_up(kind: type[Planner], settings: Mapping[str, object], structure: Structure) -> None:
-    """Compile what planning will run, or load it from the cache: the serial code by planning for
-    two machines, which have effects and constraints where the model has some, the threaded code by
-    one sweep over the smallest model that uses it. A planner of the user's own is not rehearsed: it
-    may be made for one problem."""
-    from fmdp._base.foreign_code import is_own
-    from fmdp.elimination.layout import PARALLEL_STATES
-    from fmdp.model import AtMost
-    from fmdp.planning.choice import plan as plan_for
-    from fmdp.planning.status import Status
-    from fmdp.problems import problem as problem_of
-
-    if not is_own(kind):
-        return
-    unlimited = {**settings, **kind.on_any_model}
-    unlimited.pop("memory_limit", None)
-    unlimited.pop("intervals", None)  # two machines have none
-    if unlimited.get("horizon") is not None:
-        unlimited["horizon"] = 2  # a million steps compile no more than two
-    family = "circle" if structure.effects is None else "maintenance"
-    rehearsals = [(f"{family}:2", unlimited)]
-    if structure.n_states >= PARALLEL_STATES:
-        machines = PARALLEL_STATES.bit_length() - 1
-        rehearsals.append((f"circle:{machines}", unlimited | {"max_iterations": 1}))
-    for problem, used in rehearsals:
-        model = problem_of(problem)
-        if structure.constraints:
-            own = model.structure
-            model = model.with_constraints(AtMost(tuple(range(own.m, len(own.sizes))), 1))
-        try:
-            found = plan_for(model, kind.make(used))
-        except FmdpError:
-            return  # settings that only the user's model fits, such as scopes of a basis
-        if found.status is Status.INTERRUPTED:
-            raise KeyboardInterrupt
-
-
 def exit_status(status: Status) -> int:
-    """Return the exit status of a command.
-
-    0 if it did what was asked, which includes an estimate where only simulation can give one; 130
-    if it was interrupted, else 1.
-    """
+    """Return 0 for a finished or simulated result, 130 for an interrupted one, else 1."""
     return {"converged": 0, "simulated": 0, "interrupted": 130}.get(status.value, 1)
 
 
-def refuse_unwritable(target: Path) -> None:
-    """Before hours of planning, not after: a file is made there and removed again, since a name
-    may be too long, a disk full or read-only, and a directory another's."""
-    try:
-        there = target.stat().st_mode
-    except FileNotFoundError:
-        there = None
-    except (OSError, ValueError) as error:
-        raise FileProblem(f"cannot write {target}: {_reason(error)}") from None
-    if there is not None and not stat.S_ISREG(there):
-        kind = "a directory" if stat.S_ISDIR(there) else "not a regular file"
-        raise FileProblem(f"cannot write {target}: it is {kind}")
-    folder = target.parent
-    if not folder.is_dir():
-        raise FileProblem(f"cannot write {target}: there is no directory {folder}")
-    try:
-        with TemporaryFile(dir=folder):
-            pass
-    except OSError as error:
-        raise FileProblem(
-            f"cannot write {target}: the directory {folder} is not writable ({_reason(error)})"
-        ) from None
-
-
-def _reason(error: OSError | ValueError) -> str:
-    return getattr(error, "strerror", None) or str(error)
-
-
 def peak_memory() -> int | None:
-    """The most memory this process has held, in bytes; None where the system does not tell."""
+    """Return the peak memory of this process in bytes, or None if the system does not report it."""
     try:
         import resource
     except ImportError:
@@ -351,95 +267,92 @@ def peak_memory() -> int | None:
     return peak if sys.platform == "darwin" else peak * 1024
 
 
-def print_plan(result: Mapping[str, Any], found: Plan, out: Path | None) -> None:
+def print_plan(result: Mapping[str, Any], solution: Plan, out: Path | None) -> None:
+    message = solution.status.message
     rows = [("problem", result["problem"])]
-    if result["states"] is not None:
+    if result["states"] is None:
+        message = "stopped before there was a model"
+    else:
         states, actions = (describe_count(result[key]) for key in ("states", "actions"))
         rows.append(("size", f"{states} states, {actions} actions"))
-    rows += [
-        ("planner", planner_text(result)),
-        ("status", f"{result['status']}: {_message(result, found)}"),
-    ]
-    lower, upper = result["gain_lower"], result["gain_upper"]
-    if result["gain_from_initial_state"] is not None:
-        within = found.stats["gain_from_initial_state_bounds"]
-        from_start = known_number(result["gain_from_initial_state"], *within)
-        rows.append(("gain", f"{from_start} from the initial state; it depends on the state"))
-    elif result["gain"] is not None and found.status.value in ("converged", "precision_limit"):
-        name = "gain under the budgets" if result["budgets"] is not None else "gain"
-        name += _CASES.get(result["intervals"], "")
-        own = result["gain"] == result["policy_gain"]  # an approximate plan's gain is its policy's
-        of_gain = found.stats["policy_gain_bounds"] if own else (lower, upper)
-        rows.append((name, known_number(result["gain"], *of_gain)))
-    if lower is not None and upper is not None:
-        rows.append(
-            (
-                ("certified" if result["budgets"] is None else "certified for it")
-                + _CASES.get(result["intervals"], ""),
-                f"{interval_text(lower, upper)} (gap {upper - lower:.2g})",
-            )
-        )
-    elif upper is not None:
-        rows.append(("certified", f"at most {upper_text(upper)}"))
-    if result["horizon"] is None:
-        rows += objective_row(result)
-    elif result["objective"] is not None:
-        value = known_number(result["objective"], *result["objective_bounds"])
-        rows.append(("value", f"{value} over {result['horizon']:,} steps from the initial state"))
-    else:
-        known = f"the last {found.stats['steps_planned']:,} of {result['horizon']:,} steps"
-        rows.append(("planned", f"{known}; no policy"))
+    rows += [("planner", planner_text(result)), ("status", f"{result['status']}: {message}")]
+    rows += [*gain_rows(result, solution), *value_rows(result, solution)]
     if result["policy_gain"] is not None:
-        within = found.stats.get("policy_gain_bounds", (None, None))
-        where = " in the model as it is" if result["intervals"] is not None else ""
-        rows.append((f"gain of the policy{where}", known_number(result["policy_gain"], *within)))
+        bounds = solution.stats.get("policy_gain_bounds", (None, None))
+        where = "" if result["intervals"] is None else " in the model as it is"
+        rows.append((f"gain of the policy{where}", known_number(result["policy_gain"], *bounds)))
     if result["settled"]:
         rows.append(("note", NOTE_ON_ENDS))
-    rows += span_rows(result, found.stats.get("span_error"))
-    if result["budgets"] is not None:
-        rows.append(("budgets", numbers_text(result["budgets"])))
-        rows.append(("truncated", truncated_text(result["truncated_states"], result["attained"])))
+    rows += span_rows(result, solution.stats.get("span_error"))
     rows.append(("iterations", f"{result['iterations']:,}"))
     startup = seconds_text(result["seconds_startup"])
     evaluation = seconds_text(result["seconds_evaluation"])
-    apart = f"apart: start-up {startup}, evaluation {evaluation}"
-    rows.append(("time", f"{seconds_text(result['seconds'])} ({apart})"))
+    others = f"besides: start-up {startup}, evaluation {evaluation}"
+    rows.append(("time", f"{seconds_text(result['seconds'])} ({others})"))
     if result["peak_memory_bytes"] is not None:
         rows.append(("memory", f"{describe_bytes(result['peak_memory_bytes'])} at the peak"))
     if out is not None:
-        rows.append(("policy", f"saved in {out}" if found.policy else "none to save"))
+        rows.append(("policy", f"saved in {out}" if solution.policy else "none to save"))
     print_people(columns(rows))
 
 
-def objective_row(result: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return the objective with the digits that are known, or its bounds where it is not."""
-    bounds = result["objective_bounds"]
-    if result["objective"] is not None:
-        return [("objective", known_number(result["objective"], *(bounds or (None, None))))]
-    return [] if bounds is None else [("objective", f"certified {interval_text(*bounds)}")]
+def gain_rows(result: Mapping[str, Any], solution: Plan) -> Iterator[tuple[str, str]]:
+    """Yield the gain, with the digits that are known, and its certified bounds."""
+    lower, upper = result["gain_lower"], result["gain_upper"]
+    budgets, case = result["budgets"], _CASES.get(result["intervals"], "")
+    if result["gain_from_initial_state"] is not None:
+        bounds = solution.stats["gain_from_initial_state_bounds"]
+        from_start = known_number(result["gain_from_initial_state"], *bounds)
+        yield "gain", f"{from_start} from the initial state; it depends on the state"
+    elif result["gain"] is not None and result["status"] in ("converged", "precision_limit"):
+        name = "gain" if budgets is None else "gain under the budgets"
+        # The gain of an approximate plan is that of its policy.
+        of_policy = result["gain"] == result["policy_gain"]
+        bounds = solution.stats["policy_gain_bounds"] if of_policy else (lower, upper)
+        yield name + case, known_number(result["gain"], *bounds)
+    if lower is not None and upper is not None:
+        yield f"certified bounds{case}", f"{interval_text(lower, upper)} (gap {upper - lower:.2g})"
+    elif upper is not None:
+        yield "certified bound", f"at most {upper_text(upper)}"
 
 
-def span_rows(result: Mapping[str, Any], error: float | None) -> list[tuple[str, str]]:
-    """Return the spans with the digits that are known; `error` is that of the span, where the bias
-    is not unique."""
-    rows = []
+def value_rows(result: Mapping[str, Any], solution: Plan) -> Iterator[tuple[str, str]]:
+    """Yield the objective or the value over a horizon, with the digits that are known."""
+    objective, bounds, horizon = (
+        result[key] for key in ("objective", "objective_bounds", "horizon")
+    )
+    if objective is not None:
+        value = known_number(objective, *(bounds or (None, None)))
+        if horizon is None:
+            yield "objective", value
+        else:
+            yield "value", f"{value} over {horizon:,} steps from the initial state"
+    elif horizon is not None:
+        planned = f"the last {solution.stats['steps_planned']:,} of {horizon:,} steps"
+        yield "planned", f"{planned}; no policy"
+    elif bounds is not None:
+        yield "objective", f"certified {interval_text(*bounds)}"
+
+
+def span_rows(result: Mapping[str, Any], error: float | None) -> Iterator[tuple[str, str]]:
+    """Yield the spans with the digits that are known, and the budgets.
+
+    `error` is that of the span if the bias is not unique.
+    """
     if result["span"] is not None:
-        rows.append(("span", rounded_number(result["span"], error, 9)))
+        yield "span", rounded_number(result["span"], error, 9)
     spans = result["factored_spans"]
     if spans is not None:
-        of_sum = None if error is None else error * len(spans)
-        rows.append(("factored spans", numbers_text(spans, error=error)))
-        rows.append(("their sum Q", rounded_number(result["factored_span_sum"], of_sum, 9)))
-    return rows
-
-
-def _message(result: Mapping[str, Any], found: Plan) -> str:
-    """What the status means, where there was no model yet, too."""
-    return "stopped before there was a model" if result["states"] is None else found.status.message
+        error_of_sum = None if error is None else error * len(spans)
+        yield "factored spans", numbers_text(spans, error=error)
+        yield "their sum (Q)", rounded_number(result["factored_span_sum"], error_of_sum, 9)
+    if result["budgets"] is not None:
+        yield "budgets", numbers_text(result["budgets"])
+        yield "truncated", truncated_text(result["truncated_states"], result["attained"])
 
 
 def planner_text(result: Mapping[str, Any]) -> str:
-    """The planner, and why it is not the exact one where nobody has chosen."""
+    """Return the planner and, if it was chosen automatically, why it is not the exact one."""
     reason = result["planner_reason"]
     return (result["planner"] or "none") + ("" if reason is None else f" ({reason})")
 

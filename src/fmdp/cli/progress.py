@@ -1,5 +1,7 @@
-"""Progress of a command, on standard error only (fmdp/progress.py): on a terminal a bar, elsewhere
-a plain line after 10 seconds and then ever more seldom."""
+"""Progress of a command on standard error: a bar on a terminal, elsewhere plain lines.
+
+The first plain line comes after 10 seconds; later ones come at growing intervals.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ _FIRST_LINE_AFTER_SECONDS = 10.0
 def progress(
     what: str, line_of: LineOf = line_of, *, compiles: bool = True
 ) -> AbstractContextManager[Report]:
-    """A callback for long work; what it says disappears from a terminal when the work is done."""
+    """Return a context manager that gives a progress callback; a terminal is cleared at the end."""
     return showing(
         printable(what), line_of, first_line_after=_FIRST_LINE_AFTER_SECONDS, compiles=compiles
     )

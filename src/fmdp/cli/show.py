@@ -1,8 +1,8 @@
-"""`fmdp show`: variables, scopes, sizes, the network drawn in text; one table on request."""
+"""`fmdp show`: variables, scopes, sizes, the network as text, or the table of one factor."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -10,21 +10,16 @@ import typer
 from fmdp._base.memory import describe_count
 from fmdp.cli.network import draw
 from fmdp.cli.options import Json, Problem
-from fmdp.cli.output import (
-    columns,
-    console,
-    print_json,
-    print_people,
-    short_number,
-    table,
-)
+from fmdp.cli.output import columns, console, print_json, print_people, short_number, table
 from fmdp.cli.progress import progress
 from fmdp.errors import InvalidParameter
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
     from fmdp.model import Constraint, FactoredMDP, Structure
 
-# A picture longer than a screen or two says less than the table of scopes above it.
+# Longer drawings say less than the table of scopes above them.
 MOST_LINES_OF_NETWORK = 60
 MOST_VALUES_SHOWN = 6
 
@@ -36,26 +31,27 @@ def show(
         typer.Option(
             "--table",
             metavar="FACTOR",
-            help="Print the table of a factor: a state variable or a reward factor, by name.",
+            help="Print the table of one factor instead: the name of a state variable or reward "
+            "factor.",
         ),
     ] = None,
     rows: Annotated[
         str | None,
         typer.Option(
             metavar="N",
-            help="Rows of the table to print; 0 for all. Default: 40.",
+            help="Rows of --table to print; 0 for all. Default: 40.",
             show_default=False,
         ),
     ] = None,
     json: Json = False,
 ) -> None:
-    """Variables, scopes, the network; a table on request."""
+    """Show the variables, scopes and tables of a problem."""
     from fmdp._base.parameters import Integer
     from fmdp.problems import problem as problem_of
 
     if rows is not None and (factor is None or json):
         raise InvalidParameter(
-            "--rows is for a table that is printed (--table without --json); the object has all"
+            "--rows is for a printed table (--table without --json); JSON has all rows"
         )
     limit = Integer("rows", 40, "rows of the table", low=0).check(rows or 40, "fmdp show")
     with progress(f"reading {problem}", compiles=False):
@@ -111,15 +107,15 @@ def description(model: FactoredMDP) -> dict[str, Any]:
             for k in range(structure.l)
         ],
         "groups": [[structure.state_names[i] for i in group] for group in structure.groups],
-        "constraints": [constraint_json(structure, own) for own in structure.constraints],
+        "constraints": [constraint_json(structure, cap) for cap in structure.constraints],
         "effects": None
         if structure.effects is None
         else [
             {
-                "states": scope_names(structure, own.states),
-                "actions": scope_names(structure, own.actions),
+                "states": scope_names(structure, component.states),
+                "actions": scope_names(structure, component.actions),
             }
-            for own in structure.effects.components
+            for component in structure.effects.components
         ],
         "intervals": model.intervals is not None,
         "content_hash": model.content_hash,
@@ -127,14 +123,14 @@ def description(model: FactoredMDP) -> dict[str, Any]:
 
 
 def classes_or_none(structure: Structure, classes: Any) -> int | None:
-    """How many classes of alike rows; none where every row is its own."""
+    """Return the number of classes of alike rows, or None if the model declares none."""
     if structure.alike is None:
         return None
     return classes if isinstance(classes, int) else len(set(classes.tolist()))
 
 
 def constraint_json(structure: Structure, constraint: Constraint) -> dict[str, Any]:
-    """A constraint by names: a cap with its idle values, or how many assignments it forbids."""
+    """Return a constraint by names: a cap with its idle values, or the forbidden assignments."""
     from fmdp.model import AtMost
 
     common = {"name": constraint.name, "scope": scope_names(structure, constraint.scope)}
@@ -146,7 +142,7 @@ def constraint_json(structure: Structure, constraint: Constraint) -> dict[str, A
 
 
 def constraint_text(structure: Structure, constraint: Constraint) -> str:
-    """What a constraint says, in a few words: a cap, or the first assignments that it forbids."""
+    """Return a constraint in words: a cap, or the first assignments that it forbids."""
     from fmdp.model import AtMost
     from fmdp.model.spaces import decode
 
@@ -172,8 +168,12 @@ def scope_names(structure: Structure, scope: tuple[int, ...]) -> list[str]:
     return [structure.names[variable] for variable in scope]
 
 
+def scope_text(structure: Structure, scope: tuple[int, ...]) -> str:
+    return ", ".join(scope_names(structure, scope))
+
+
 def alike_text(structure: Structure) -> str:
-    """ "5 classes of 224 transition rows, 2 of 14 reward rows"."""
+    """Return, e.g., "5 classes of 224 transition rows, 2 of 14 reward rows"."""
     return (
         f"{structure.n_transition_classes:,} classes of {structure.row_starts[-1]:,} transition "
         f"rows, {structure.n_reward_classes:,} of {structure.reward_starts[-1]:,} reward rows"
@@ -181,7 +181,7 @@ def alike_text(structure: Structure) -> str:
 
 
 def rows_text(structure: Structure, rows: int, classes: Any) -> tuple[str, ...]:
-    """How many rows, and how many classes of them where some are alike."""
+    """Return the number of rows and, if some are alike, of their classes."""
     if structure.alike is None:
         return (describe_count(rows),)
     return describe_count(rows), f"{classes_or_none(structure, classes):,}"
@@ -189,88 +189,94 @@ def rows_text(structure: Structure, rows: int, classes: Any) -> tuple[str, ...]:
 
 def print_model(model: FactoredMDP) -> None:
     structure = model.structure
-    alike = structure.alike
-    counted = ("rows",) if alike is None else ("rows", "classes")
+    print_people(sizes_table(model), *factor_tables(model))
+    if structure.constraints:
+        rows = [
+            (
+                constraint.name or "-",
+                scope_text(structure, constraint.scope),
+                constraint_text(structure, constraint),
+            )
+            for constraint in structure.constraints
+        ]
+        print()
+        print_people(table(("constraint", "on", "allows or forbids"), rows))
+    if structure.effects is not None:
+        effects = [
+            (scope_text(structure, component.actions), scope_text(structure, component.states))
+            for component in structure.effects.components
+        ]
+        print()
+        print_people(table(("immediate effect of", "on"), effects))
+    if model.intervals is not None:
+        print("\nthe numbers are known within intervals: --robust plans for the worst case")
+    print_network(structure)
+
+
+def sizes_table(model: FactoredMDP) -> RenderableType:
+    structure = model.structure
+    alike = structure.alike is not None
     start = " ".join(
         values[value]
         for values, value in zip(structure.state_values, model.initial_state, strict=True)
     )
-    print_people(
-        columns(
-            [
-                ("problem", model.name),
-                ("states", describe_count(structure.n_states)),
-                ("actions", describe_count(structure.n_actions)),
-                ("state variables (m)", f"{structure.m:,}"),
-                ("reward factors (l)", f"{structure.l:,}"),
-                (
-                    f"{'rows' if alike is None else 'classes of rows'} of the largest table (L)",
-                    describe_count(structure.max_scope_size),
-                ),
-                ("values of the largest variable (W)", describe_count(structure.max_state_size)),
-                *([] if alike is None else [("alike rows", alike_text(structure))]),
-                ("initial state", start),
-            ]
-        ),
-        table(
-            ("state variable", "values", "depends on", *counted),
-            [
-                (
-                    structure.state_names[i],
-                    values_text(structure.state_values[i]),
-                    ", ".join(scope_names(structure, structure.transition_scopes[i])),
-                    *rows_text(
-                        structure, structure.transition_rows[i], structure.transition_classes_of(i)
-                    ),
-                )
-                for i in range(structure.m)
-            ],
-            right=counted,
-        ),
-        table(
-            ("action variable", "values"),
-            [
-                (name, values_text(values))
-                for name, values in zip(
-                    structure.action_names, structure.action_values, strict=True
-                )
-            ],
-        ),
-        table(
-            ("reward factor", "range", "noise", "depends on", *counted),
-            [
-                (
-                    structure.reward_names[k],
-                    f"[{short_number(lo)}, {short_number(hi)}]",
-                    model.noise[k].kind,
-                    ", ".join(scope_names(structure, structure.reward_scopes[k])) or "-",
-                    *rows_text(structure, structure.reward_rows[k], structure.reward_classes_of(k)),
-                )
-                for k, (lo, hi) in enumerate(structure.reward_ranges)
-            ],
-            right=counted,
-        ),
+    rows = "classes of rows" if alike else "rows"
+    return columns(
+        [
+            ("problem", model.name),
+            ("states", describe_count(structure.n_states)),
+            ("actions", describe_count(structure.n_actions)),
+            ("state variables (m)", f"{structure.m:,}"),
+            ("reward factors (l)", f"{structure.l:,}"),
+            (f"{rows} of the largest table (L)", describe_count(structure.max_scope_size)),
+            ("values of the largest variable (W)", describe_count(structure.max_state_size)),
+            *([("alike rows", alike_text(structure))] if alike else []),
+            ("initial state", start),
+        ]
     )
-    if structure.constraints:
-        rows = [
+
+
+def factor_tables(model: FactoredMDP) -> Iterator[RenderableType]:
+    """Yield the tables of state variables, action variables and reward factors."""
+    s = model.structure
+    counts = ("rows",) if s.alike is None else ("rows", "classes")
+    yield table(
+        ("state variable", "values", "depends on", *counts),
+        [
             (
-                own.name or "-",
-                ", ".join(scope_names(structure, own.scope)),
-                constraint_text(structure, own),
+                s.state_names[i],
+                values_text(s.state_values[i]),
+                scope_text(s, s.transition_scopes[i]),
+                *rows_text(s, s.transition_rows[i], s.transition_classes_of(i)),
             )
-            for own in structure.constraints
-        ]
-        print()
-        print_people(table(("constraint", "on", "forbids, or allows"), rows))
-    if structure.effects is not None:
-        acting = [
-            tuple(", ".join(scope_names(structure, part)) for part in (own.actions, own.states))
-            for own in structure.effects.components
-        ]
-        print()
-        print_people(table(("acting first, surely", "on"), acting))
-    if model.intervals is not None:
-        print("\nthe numbers are known within intervals: --robust plans for the worst of them")
+            for i in range(s.m)
+        ],
+        right=counts,
+    )
+    yield table(
+        ("action variable", "values"),
+        [
+            (name, values_text(values))
+            for name, values in zip(s.action_names, s.action_values, strict=True)
+        ],
+    )
+    yield table(
+        ("reward factor", "range", "noise", "depends on", *counts),
+        [
+            (
+                s.reward_names[k],
+                f"[{short_number(low)}, {short_number(high)}]",
+                model.noise[k].kind,
+                scope_text(s, s.reward_scopes[k]) or "-",
+                *rows_text(s, s.reward_rows[k], s.reward_classes_of(k)),
+            )
+            for k, (low, high) in enumerate(s.reward_ranges)
+        ],
+        right=counts,
+    )
+
+
+def print_network(structure: Structure) -> None:
     parents = [structure.state_scope(i) for i in range(structure.m)]
     lines = draw(structure.state_names, parents, min(console().width, 100))
     print("\nnetwork (a → b: a influences b; (a): drawn elsewhere)")
@@ -281,12 +287,12 @@ def print_model(model: FactoredMDP) -> None:
 
 
 def names_json(values: Sequence[str]) -> Sequence[str] | None:
-    """The names of values; none where thousands are called by their numbers, which say nothing."""
+    """Return the names of values, or None for a long range of numbers."""
     return values if isinstance(values, tuple) else None
 
 
 def values_text(values: Sequence[str]) -> str:
-    """ "2: down, up", with the middle left out of a long list."""
+    """Return, e.g., "2: down, up"; the middle of a long list is left out."""
     if len(values) > MOST_VALUES_SHOWN:
         shown = [*values[: MOST_VALUES_SHOWN - 2], "...", values[-1]]
     else:
@@ -295,17 +301,17 @@ def values_text(values: Sequence[str]) -> str:
 
 
 def find_factor(structure: Structure, name: str) -> tuple[str, int]:
-    """("transition", i) or ("reward", k); a name that both have is told apart by a prefix."""
+    """Return ("transition", i) or ("reward", k); a prefix distinguishes a name that both have."""
     from fmdp.errors import UnknownName, did_you_mean
 
     kinds = {"transition": structure.state_names, "reward": structure.reward_names}
     kind, colon, rest = name.partition(":")
     if colon and kind in kinds and rest in kinds[kind]:
         return kind, kinds[kind].index(rest)
-    found = [(kind, names.index(name)) for kind, names in kinds.items() if name in names]
-    if len(found) == 1:
-        return found[0]
-    if found:
+    matches = [(kind, names.index(name)) for kind, names in kinds.items() if name in names]
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
         raise UnknownName(
             f'"{name}" is a state variable and a reward factor; '
             f'write "transition:{name}" or "reward:{name}"'
@@ -320,22 +326,15 @@ def find_factor(structure: Structure, name: str) -> tuple[str, int]:
 def table_json(model: FactoredMDP, name: str) -> dict[str, Any]:
     structure = model.structure
     kind, index = find_factor(structure, name)
-    if kind == "transition":
-        return {
-            "factor": structure.state_names[index],
-            "kind": kind,
-            "scope": scope_names(structure, structure.transition_scopes[index]),
-            "scope_sizes": structure.scope_sizes(structure.transition_scopes[index]),
-            "values": names_json(structure.state_values[index]),
-            "rows": model.transitions[index],
-        }
+    transition = kind == "transition"
+    scopes = structure.transition_scopes if transition else structure.reward_scopes
     return {
-        "factor": structure.reward_names[index],
+        "factor": (structure.state_names if transition else structure.reward_names)[index],
         "kind": kind,
-        "scope": scope_names(structure, structure.reward_scopes[index]),
-        "scope_sizes": structure.scope_sizes(structure.reward_scopes[index]),
-        "values": None,
-        "rows": model.rewards[index],
+        "scope": scope_names(structure, scopes[index]),
+        "scope_sizes": structure.scope_sizes(scopes[index]),
+        "values": names_json(structure.state_values[index]) if transition else None,
+        "rows": (model.transitions if transition else model.rewards)[index],
     }
 
 

@@ -1,11 +1,11 @@
-"""Ctrl-C and SIGTERM of the program: the same ending, told apart by the exit status.
+"""Handling of Ctrl-C and SIGTERM, which differ only in the exit status.
 
-Both raise KeyboardInterrupt, which planning and learning turn into what is known so far; 130 is
-the status after Ctrl-C and 143 after SIGTERM, as a shell has them for a program that died of the
-signal.  Once the program is ending, signals are noted and raise nothing: a traceback from the exit
-of the interpreter would be the answer to the second Ctrl-C of an impatient user.
+Both raise KeyboardInterrupt, upon which planning and learning return what is known so far. The
+status is 130 after Ctrl-C and 143 after SIGTERM, as shells report for a program killed by the
+signal. While the program exits, further signals are ignored: a second Ctrl-C would otherwise print
+a traceback of the interpreter's shutdown.
 
-This module is read before any other of the command line and imports next to nothing.
+This module is imported before the rest of the command line and imports very little itself.
 """
 
 from __future__ import annotations
@@ -30,21 +30,24 @@ _SOON_SECONDS = 0.002
 
 
 class Heard(KeyboardInterrupt):
-    """Ctrl-C or SIGTERM. A class of its own: if KeyboardInterrupt itself passes through code that
-    is compiled from a text, as dataclasses are, `python -m fmdp` ends by a SIGINT of Python's own,
-    whatever status is asked for (`unhandled_keyboard_interrupt` in pythonrun.c)."""
+    """Ctrl-C or SIGTERM.
+
+    If KeyboardInterrupt itself passes through code that is compiled from text, as in dataclasses,
+    `python -m fmdp` kills itself by SIGINT, whatever the status
+    (`unhandled_keyboard_interrupt` in pythonrun.c); a subclass avoids that.
+    """
 
 
 class Signals:
-    """What one run of the program does about signals."""
+    """Signal handlers during one run of the program."""
 
     def __init__(self, *, whole_program: bool) -> None:
-        """`whole_program`: nothing follows but the end of the interpreter."""
+        """`whole_program`: the interpreter exits afterwards."""
         self.over = False
         self._whole_program = whole_program
         self._terminated = False
         self._sent_again = False
-        """A signal that came at a bad moment is on its way once more; others are that one."""
+        """A signal is about to be sent again; signals that arrive meanwhile count as that one."""
         self._before: dict[signal.Signals, Any] = {}
         self._hook = sys.unraisablehook
 
@@ -53,14 +56,14 @@ class Signals:
             return
         for number in _SIGNALS:
             handler = signal.getsignal(number)
-            # `nohup` and shells that start programs in the background ignore a signal on purpose.
+            # `nohup`, and shells for background programs, set a signal to be ignored.
             if handler is not signal.SIG_IGN:
                 self._before[number] = handler
                 signal.signal(number, self._raise)
         sys.unraisablehook = self._unraisable
 
     def leave(self) -> None:
-        """A program goes on to ignore them; a caller in Python gets back what was there."""
+        """Ignore signals until the program exits, or restore the handlers of a Python caller."""
         for number, handler in self._before.items():
             signal.signal(number, signal.SIG_IGN if self._whole_program else handler)
         if not self._whole_program:
@@ -72,15 +75,17 @@ class Signals:
         self._terminated = self._terminated or number == signal.SIGTERM
         while frame is not None:
             if frame.f_code is Signals._unraisable.__code__:
-                self._send_again()  # from the hook it would be printed and lost
+                self._send_again()  # an exception in the hook would be printed and lost
                 break
             frame = frame.f_back
         if not self._sent_again:
             raise Heard
 
     def _unraisable(self, what: Any) -> None:
-        """A signal that came inside a destructor or a callback from C would be printed and lost:
-        it is sent again, when this, which is such a callback itself, has ended."""
+        """Send a signal again that arrived inside a destructor or a callback from C.
+
+        Python would print it and go on. It is sent after this hook, itself a callback, has ended.
+        """
         if not issubclass(what.exc_type, KeyboardInterrupt):
             self._hook(what)
         elif not self.over:
@@ -98,8 +103,8 @@ class Signals:
         if not self.over:
             _thread.interrupt_main(signal.SIGTERM if self._terminated else signal.SIGINT)
 
-    def say(self, interrupt: KeyboardInterrupt) -> int:
-        """One line, which may come with the interrupt."""
+    def report(self, interrupt: KeyboardInterrupt) -> int:
+        """Print the message of the interrupt, or "interrupted", and return the status."""
         say(str(interrupt) or "interrupted")
         return INTERRUPTED
 
@@ -108,17 +113,16 @@ class Signals:
 
 
 def say(line: str) -> None:
-    """One line on standard error, if that can still be written to."""
+    """Print one line to standard error, if that can still be written to."""
     try:
         print(f"fmdp: {printable(line)}", file=sys.stderr, flush=True)
     except OSError:
-        into_nothing(2)
+        discard_output(2)
 
 
-def into_nothing(descriptor: int) -> None:
-    """What is still in a buffer for this descriptor goes nowhere, and the interpreter that flushes
-    it at its exit has nothing to complain about."""
+def discard_output(descriptor: int) -> None:
+    """Redirect a descriptor to the null device, so that flushing it at exit cannot fail."""
     with contextlib.suppress(OSError):
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, descriptor)
-        os.close(nowhere)
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, descriptor)
+        os.close(null)

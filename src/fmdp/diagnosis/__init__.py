@@ -1,4 +1,4 @@
-"""What is installed, and whether it works: behind `fmdp doctor`."""
+"""Installed versions and the self-test, for `fmdp doctor`."""
 
 from fmdp.diagnosis.checks import CHECKS as CHECKS
 from fmdp.diagnosis.checks import Outcome as Outcome

@@ -1,10 +1,9 @@
-"""The self-test: whether this installation computes what is known, in seconds.
+"""The self-test: whether this installation computes known numbers, in seconds.
 
-Every check holds a number against one that does not come from this machine (a gain from the
-literature's instances), or against a second way to the same number (the same run again; cuts and
-the factored program). What fails is told in one line, whatever it raised: a broken library under
-fmdp is what the self-test is for, which is why each check imports what it needs by itself.
-Cost: about two seconds where the kernels are compiled.
+Every check compares a number with one from another source (a gain from the literature's instances)
+or with a second computation (the same run again; cuts and the factored program). A failure is one
+line, whatever was raised. Because a broken library is what the self-test is for, each check imports
+what it needs by itself. Cost: about two seconds once the kernels are compiled.
 """
 
 from __future__ import annotations
@@ -17,53 +16,53 @@ from dataclasses import dataclass
 from pathlib import Path
 
 KNOWN_GAINS = {"three-leg:4": 3.9200237, "circle:3": 2.9330007}
-"""Of the instances of Xu and Tewari's experiments; seven digits behind the point."""
+"""Gains of instances of Xu and Tewari's experiments, to seven decimal places."""
 _STEPS = 300
 
 
 class CheckFailed(Exception):
-    """Something was computed, and it is not what it has to be."""
+    """A computed number is wrong."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """One check, done."""
+    """The outcome of one check."""
 
     name: str
     ok: bool
     said: str
-    """What was found, or what went wrong, in one line."""
+    """The result or the error, in one line."""
     seconds: float
 
 
 def check_exact() -> str:
-    """Exact planning on the compiled engine, against known gains."""
+    """Compare exact plans with known gains."""
     from fmdp.planning.choice import plan
     from fmdp.planning.exact.planner import Exact
     from fmdp.problems import problem
 
     worst = 0.0
     for name, known in KNOWN_GAINS.items():
-        found = plan(problem(name), Exact()).gain
-        if found is None or abs(found - known) > 1e-6:
-            raise CheckFailed(f"the gain of {name} is {found}; it has to be {known}")
-        worst = max(worst, abs(found - known))
+        gain = plan(problem(name), Exact()).gain
+        if gain is None or abs(gain - known) > 1e-6:
+            raise CheckFailed(f"the gain of {name} is {gain}; it has to be {known}")
+        worst = max(worst, abs(gain - known))
     return f"the gains of {' and '.join(KNOWN_GAINS)} to {worst:.0e}"
 
 
 def check_approximate() -> str:
-    """Linear programs by HiGHS: two ways to one optimum, and a bound that holds."""
+    """Compare two linear programs with one optimum, and their bound with the known gain."""
     from fmdp.planning.alp import ALP
     from fmdp.planning.choice import plan
     from fmdp.problems import problem
 
     objectives, bounds = [], []
     for method in ("cuts", "factored"):
-        found = plan(problem("circle:3"), ALP(method=method))
-        if found.objective is None or found.gain_upper is None:
-            raise CheckFailed(f"no solution of circle:3 with method={method}: {found.status}")
-        objectives.append(found.objective)
-        bounds.append(found.gain_upper)
+        result = plan(problem("circle:3"), ALP(method=method))
+        if result.objective is None or result.gain_upper is None:
+            raise CheckFailed(f"no solution of circle:3 with method={method}: {result.status}")
+        objectives.append(result.objective)
+        bounds.append(result.gain_upper)
     if not math.isclose(*objectives, rel_tol=1e-6):
         raise CheckFailed(f"cuts and the factored program end with {objectives}")
     if min(bounds) < KNOWN_GAINS["circle:3"] - 1e-6:
@@ -72,7 +71,7 @@ def check_approximate() -> str:
 
 
 def check_learning() -> str:
-    """A learner, twice with one seed: the same to the last bit."""
+    """Check that a learner with one seed gives the same run twice, to the last bit."""
     from fmdp.learning.psrl import PSRL
     from fmdp.problems import problem
     from fmdp.simulation import simulate
@@ -85,7 +84,7 @@ def check_learning() -> str:
 
 
 def check_store() -> str:
-    """A sweep of one run into a store in the folder for temporary files, and its results."""
+    """Store one run in the folder for temporary files, and read it."""
     from fmdp.experiments.api import sweep
 
     with tempfile.TemporaryDirectory(prefix="fmdp-doctor-") as folder:
@@ -108,7 +107,7 @@ CHECKS: dict[str, Callable[[], str]] = {
 
 
 def run_checks() -> Iterator[Outcome]:
-    """Every check in turn; one that fails stops no other."""
+    """Run every check; a failure does not stop the others."""
     for name, check in CHECKS.items():
         started = time.perf_counter()
         try:

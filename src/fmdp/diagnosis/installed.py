@@ -1,11 +1,11 @@
-"""What is installed: versions of Python and of every library, the extras, and the machine.
+"""Installed versions of Python and of every library, the extras, and the machine.
 
-Dependencies and extras are those of the installed package's own metadata (Requires-Dist), which
-pip wrote from pyproject.toml: there is no second list that could tell something else. Where fmdp is
-imported from a folder that pip knows nothing about, there is no metadata, and that is said.
+Dependencies and extras come from the metadata of the installed package (Requires-Dist), which pip
+wrote from pyproject.toml, so there is no second list. If fmdp is imported from a folder unknown to
+pip, there is no metadata, and a warning says so.
 
-A requirement here is a name with lower bounds, which is the only kind that fmdp declares
-(tests/test_dependencies.py). Nothing is imported: a version is read from the distribution.
+A requirement here is a name with lower bounds, the only kind that fmdp declares
+(tests/test_dependencies.py). Nothing is imported: versions are read from the distributions.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ MEANINGS = {
     "dev": "the tests, and the tools that check the source",
     "release": "the tools of make release-check",
 }
-"""What each extra is for; the last four serve who works on fmdp itself."""
+"""Purpose of each extra; the last four are for developers of fmdp."""
 
 FOR_DEVELOPERS = ("bench", "docs", "dev", "release")
 
@@ -51,16 +51,16 @@ _REQUIREMENT = re.compile(
 
 @dataclass(frozen=True)
 class Package:
-    """A library that fmdp uses: what is there, and the least that it has to be."""
+    """A library that fmdp uses, with its installed and its least version."""
 
     name: str
     least: str | None
     version: str | None
-    """None where it is not installed."""
+    """None if it is not installed."""
 
     @property
     def suffices(self) -> bool:
-        """Whether it is installed and new enough."""
+        """True if it is installed and new enough."""
         if self.version is None:
             return False
         return self.least is None or release(self.version) >= release(self.least)
@@ -68,7 +68,7 @@ class Package:
 
 @dataclass(frozen=True)
 class Extra:
-    """Libraries that are installed by a word: pip install 'fmdp[plots]'."""
+    """Optional libraries, installed by pip install 'fmdp[NAME]'."""
 
     name: str
     meaning: str
@@ -80,13 +80,13 @@ class Extra:
 
     @property
     def command(self) -> str:
-        """How to get it."""
+        """The command that installs it."""
         return f"pip install 'fmdp[{self.name}]'"
 
 
 @dataclass(frozen=True)
 class Cache:
-    """Where compiled code is kept between runs."""
+    """The folder of compiled code."""
 
     folder: str
     writable: bool
@@ -94,7 +94,7 @@ class Cache:
 
 @dataclass(frozen=True)
 class Installation:
-    """This installation of fmdp, and the machine under it."""
+    """This installation of fmdp, and its machine."""
 
     version: str
     place: str
@@ -103,36 +103,36 @@ class Installation:
     system: str
     processors: int
     threads: int | None
-    """None where it cannot be said: the engine does not load, or FMDP_THREADS is no number."""
+    """None if unknown: the engine does not load, or FMDP_THREADS is not a number."""
     memory: int
-    """Bytes that are free."""
+    """Free memory in bytes."""
     cache: Cache | None
-    """None where compiled code cannot be kept."""
+    """None if compiled code cannot be cached."""
     packages: tuple[Package, ...] | None
-    """None where fmdp was not installed by a package manager; so are the extras."""
+    """None, like the extras, if fmdp was not installed by a package manager."""
     extras: tuple[Extra, ...] | None
 
     @property
     def warnings(self) -> list[str]:
-        """What works, and could work better."""
-        found = []
+        """Problems that do not prevent fmdp from working."""
+        lines = []
         if self.packages is None:
-            found.append("fmdp is not installed as a package: its extras are not known")
+            lines.append("fmdp is not installed as a package: its extras are not known")
         if self.cache is None or not self.cache.writable:
-            found.append(
+            lines.append(
                 "compiled code cannot be kept and is compiled in every run; NUMBA_CACHE_DIR names "
                 "a folder for it"
             )
-        found += [
+        lines += [
             f"{package.name} is {package.version or 'missing'}; must be >= {package.least}"
             for package in self.packages or ()
             if not package.suffices
         ]
-        return found
+        return lines
 
 
 def examine() -> Installation:
-    """Look around; imports Numba, and runs nothing."""
+    """Return the installation; imports Numba, and runs nothing."""
     requirements = declared()
     packages = extras = None
     if requirements is not None:
@@ -141,8 +141,8 @@ def examine() -> Installation:
             by_extra.setdefault(extra, []).append(Package(name, least, version_of(name)))
         packages = tuple(by_extra.pop("", ()))
         extras = tuple(
-            Extra(name, MEANINGS.get(name, ""), tuple(found))
-            for name, found in sorted(by_extra.items(), key=_in_order)
+            Extra(name, MEANINGS.get(name, ""), tuple(members))
+            for name, members in sorted(by_extra.items(), key=_in_order)
         )
     return Installation(
         version=__version__,
@@ -165,27 +165,27 @@ def _in_order(entry: tuple[str, object]) -> tuple[int, str]:
 
 
 def declared() -> list[tuple[str, str, str | None]] | None:
-    """(extra or "", name, least version) of every requirement, or None without metadata."""
+    """Return (extra or "", name, least version) of all requirements; None without metadata."""
     try:
-        found = metadata.requires("fmdp")
+        lines = metadata.requires("fmdp")
     except metadata.PackageNotFoundError:
         return None
-    return read_requirements(found or ())
+    return read_requirements(lines or ())
 
 
 def read_requirements(lines: Iterable[str]) -> list[tuple[str, str, str | None]]:
-    """What Requires-Dist says; a line of another form is a name without a bound."""
+    """Parse lines of Requires-Dist; a line of another form is a name without a bound."""
     result = []
     for line in lines:
-        found = _REQUIREMENT.match(line)
-        if found is not None:
-            parts: Mapping[str, str | None] = found.groupdict()
+        match = _REQUIREMENT.match(line)
+        if match is not None:
+            parts: Mapping[str, str | None] = match.groupdict()
             result.append((parts["extra"] or "", parts["name"] or "", parts["least"]))
     return result
 
 
 def version_of(name: str) -> str | None:
-    """The version of an installed distribution."""
+    """Return the version of an installed distribution, or None."""
     try:
         return metadata.version(name)
     except metadata.PackageNotFoundError:
@@ -193,9 +193,9 @@ def version_of(name: str) -> str | None:
 
 
 def release(version: str) -> tuple[int, ...]:
-    """The numbers that a version begins with, without zeros at the end: 1.10.0rc1 is (1, 10)."""
-    found = re.match(r"(?:\d+!)?(\d+(?:\.\d+)*)", version)
-    numbers = [int(part) for part in found[1].split(".")] if found else []
+    """Return the release numbers without trailing zeros: (1, 10) for 1.10.0rc1."""
+    match = re.match(r"(?:\d+!)?(\d+(?:\.\d+)*)", version)
+    numbers = [int(part) for part in match[1].split(".")] if match else []
     while numbers and numbers[-1] == 0:
         numbers.pop()
     return tuple(numbers)
@@ -206,25 +206,25 @@ def _threads() -> int | None:
         from fmdp.elimination.backup import usable_cores
 
         return usable_cores()
-    except Exception:  # the self-test tells what it was
+    except Exception:  # the self-test reports it
         return None
 
 
 def _cache() -> Cache | None:
-    """Numba's folder for the engine's kernels, where it found one."""
+    """Return Numba's cache folder for the engine's kernels, or None."""
     try:
         from fmdp._base.compiled import load_numba
         from fmdp.elimination import kernels
 
-        load_numba()  # whose functions know where they are kept
-    except Exception:  # whatever Numba has raised, the self-test tells it
+        load_numba()  # its functions know their cache folders
+    except Exception:  # the self-test reports it
         return None
     stats = (getattr(function, "stats", None) for function in vars(kernels).values())
-    folders = (getattr(one, "cache_path", None) for one in stats)
-    folder = next((one for one in folders if isinstance(one, str)), None)
+    folders = (getattr(stat, "cache_path", None) for stat in stats)
+    folder = next((path for path in folders if isinstance(path, str)), None)
     if folder is None:
         return None
-    # It is made when the first function is kept: until then the nearest that is there decides.
+    # The folder is created with the first entry; until then its nearest existing parent decides.
     place = Path(folder)
-    there = next(one for one in (place, *place.parents) if one.exists())
-    return Cache(folder, os.access(there, os.W_OK))
+    existing = next(path for path in (place, *place.parents) if path.exists())
+    return Cache(folder, os.access(existing, os.W_OK))

@@ -1,1 +1,2 @@
-"""The one elimination engine: backups without an S x S matrix, cost networks, their orders."""
+"""The elimination engine: Bellman backups without an S x S matrix, cost networks and their
+orders."""

@@ -1,15 +1,15 @@
-"""What of a model with effects can be maximised one component at a time, and how.
+"""Decomposition of models with effects into one maximum per component.
 
     max over allowed a of  sum_c cost_c(s_c, a_c) + setup(is anything done) + U(f(s, a))
 
-splits into one maximum a component where what is allowed does: a constraint inside one component is
-a mask on its own actions, and one cap on how many action variables are at work is a number that is
-carried along, as is whether anything is done at all for set-up rewards. The two together are the
-`layers` below: pairs (how many are at work, is anything done) that some actions lead to. Anything
-else (constraints across components, caps on different sets) is said in words, and the joint actions
-are enumerated.
+splits into one maximum per component if the set of allowed actions does. A constraint inside one
+component is a mask on its local actions. One cap on the number of busy action variables is a
+counter that is carried along, and so is the flag "anything done" for set-up rewards. Counter and
+flag together form the `layers`: the pairs (busy variables, anything done) that some actions lead
+to. For all other constraints (across components, caps on different sets) the joint actions are
+enumerated, and `enumeration_reason` says why.
 
-Only arrays of the size of the tables are made here.
+Only arrays of the size of the model's tables are allocated.
 """
 
 from __future__ import annotations
@@ -28,71 +28,69 @@ from fmdp.model.spaces import all_assignments, count, project, strides
 
 Index = NDArray[np.int64]
 Layer = tuple[int, int]
-"""How many action variables under the cap are at work; whether anything is done (0 or 1)."""
+"""Number of busy action variables under the cap, and whether anything is done (0 or 1)."""
 
 
 @dataclass(frozen=True, eq=False)
 class Component:
-    """One component: which local actions are allowed in which local states, and what they do."""
+    """One component: allowed local actions in each local state, their effects and costs."""
 
     effect: Effect
     n_states: int
     n_actions: int
     allowed: NDArray[np.bool_]  # [n_states, n_actions]
     kinds: Index
-    """[n_actions]: which of `Decomposition.kinds` a local action is."""
+    """[n_actions]: index of each local action's kind in `Decomposition.kinds`."""
     joint: Index
-    """[n_actions]: what a local action adds to the number of the joint action."""
+    """[n_actions]: contribution of each local action to the index of the joint action."""
     costs: tuple[tuple[int, Index], ...]
-    """Reward factors that it pays alone, and for each local (state, action) the row of the
-    factor's table: [n_states * n_actions]."""
+    """Reward factors that depend on this component alone, each with the row of its table for every
+    local (state, action): [n_states * n_actions].
+    """
 
 
 @dataclass(frozen=True, eq=False)
 class Decomposition:
-    """A model with effects as chance after the action, and maxima one component at a time."""
+    """A model with effects: chance after the action, and one maximum per component."""
 
     structure: Structure
     after: Structure
-    """Of chance alone: the same states, one action of one value, the factors over y."""
+    """Structure of chance alone: the same states, one action with one value, the factors over y."""
     rows: tuple[Index, ...]
-    """For each row of a transition factor of `after` a row of the structure's that is equal."""
+    """For each row of a transition factor of `after`, an equal row of the structure's factor."""
     after_rewards: tuple[tuple[int, Index], ...]
-    """The same for its reward factors, with their number in the structure."""
+    """Reward factors over y: their index in the structure, and rows as in `rows`."""
     components: tuple[Component, ...]
-    """In the order of their first action variables."""
+    """Sorted by first action variable."""
     before: tuple[int, ...]
-    """Reward factors of the state before the action that look beyond one component."""
+    """Reward factors of the state before the action that span several components."""
     setups: tuple[tuple[int, int], ...]
-    """Set-up reward factors, and a row of each in which something is done (0 where none is)."""
+    """Set-up reward factors, each with a row in which something is done (0 if there is none)."""
     kinds: tuple[Layer, ...]
     layers: tuple[Layer, ...]
     following: Index
-    """[kinds, layers]: the layer after one more action of the kind; -1 beyond the cap."""
+    """[kinds, layers]: the layer after one more action of the kind, -1 beyond the cap."""
     joined: Index
-    """[layers, layers]: of two sets of components together; -1 beyond the cap."""
+    """[layers, layers]: the layer of two sets of components together, -1 beyond the cap."""
     live: NDArray[np.bool_]
-    """[components + 1, layers]: which layers there are when components c, c + 1, ... are done."""
+    """[components + 1, layers]: layers reachable by the actions of components c, c + 1, ...."""
 
     @property
     def n_layers(self) -> int:
         return len(self.layers)
 
     def describes(self, tables: FactoredMDP | OptimisticTables) -> bool:
-        """Whether the tables depend on (s, a) as the effects say.
-
-        A model's do, which is checked when it is made; intervals need not, where some are said for
-        single rows.
-        """
+        """Return True if the tables depend on (s, a) only as the effects say. Always true for a
+        model, which is checked when it is made. Intervals given for single rows may violate it."""
         if isinstance(tables, FactoredMDP):
             return True
         effects, sizes = self.structure.effects, self.structure.sizes
         assert effects is not None
-        others = (tables.upper, tables.centre, tables.radius)
-        parts = [tables.lower, tables.free, *(own for own in others if own is not None)]
+        optional = (tables.upper, tables.centre, tables.radius)
+        parts = [tables.lower, tables.free, *(table for table in optional if table is not None)]
         factors = [
-            (own[i], self.rows[i], effects.after_scopes[i])
-            for own in parts
+            (table[i], self.rows[i], effects.after_scopes[i])
+            for table in parts
             for i in range(self.structure.m)
         ]
         factors += [
@@ -104,45 +102,45 @@ class Decomposition:
             for table, rows, scope in factors
         )
         setups = (tables.rewards[k][1:] for k, _ in self.setups)
-        return same and all(bool((own == own[:1]).all()) for own in setups)
+        return same and all(bool((table == table[:1]).all()) for table in setups)
 
 
 def decompose(structure: Structure) -> Decomposition | None:
-    """The parts of a structure with effects; None where there are none, or enumeration is needed.
-
-    `enumeration_reason` says why.
-    """
-    found = _decomposed(structure) if structure.effects is not None else None
-    return found if isinstance(found, Decomposition) else None
+    """Return the decomposition of a structure; None without effects or if enumeration is needed."""
+    result = _decomposed(structure) if structure.effects is not None else None
+    return result if isinstance(result, Decomposition) else None
 
 
 def enumeration_reason(structure: Structure) -> str | None:
-    """Why the joint actions of a structure with effects are enumerated; None if they are not."""
-    found = _decomposed(structure) if structure.effects is not None else None
-    return found if isinstance(found, str) else None
+    """Return why a structure with effects needs enumeration; None if it does not."""
+    result = _decomposed(structure) if structure.effects is not None else None
+    return result if isinstance(result, str) else None
 
 
 @lru_cache(maxsize=16)
 def _decomposed(s: Structure) -> Decomposition | str:
+    """Return the decomposition, or the reason why joint actions have to be enumerated."""
     effects = s.effects
     assert effects is not None
     owners = sorted(effects.components, key=lambda effect: effect.actions[0])
     masked, cap, reason = _sorted_constraints(s, owners)
     if reason is not None:
         return reason
-    setup_scopes = {s.reward_scopes[k] for k, kind in enumerate(effects.rewards) if kind == "setup"}
+    setups = [k for k, kind in enumerate(effects.rewards) if kind == "setup"]
+    setup_scopes = {s.reward_scopes[k] for k in setups}
     if len(setup_scopes) > 1:
         return "set-up rewards look at different action variables"
     setup_scope = setup_scopes.pop() if setup_scopes else ()
-    local_kinds = [_kinds(s, effect, cap, setup_scope) for effect in owners]
-    most = sum(max(busy for busy, _ in own) for own in local_kinds)
-    cap_at = most if cap is None else min(cap.most, most)
-    if cap_at == most:  # never reached: nothing is to be counted
-        local_kinds = [[(0, done) for _, done in own] for own in local_kinds]
-        cap_at = 0
-    kinds = tuple(sorted({kind for own in local_kinds for kind in own}))
+    local_kinds, cap_at = _counted_kinds(s, owners, cap, setup_scope)
+    kinds = tuple(sorted({kind for of_component in local_kinds for kind in of_component}))
     layers = _reachable(local_kinds, cap_at)
-    place = {layer: number for number, layer in enumerate(layers)}
+    position = {layer: number for number, layer in enumerate(layers)}
+
+    def successors(sources: Sequence[Layer]) -> Index:
+        """Return [sources, layers]: the layer of each sum, -1 beyond the cap."""
+        table = [[position.get(_plus(layer, other), -1) for layer in layers] for other in sources]
+        return np.array(table, dtype=np.int64)
+
     costs, before = _costs(s, owners)
     components = tuple(
         Component(
@@ -156,46 +154,54 @@ def _decomposed(s: Structure) -> Decomposition | str:
         )
         for c, effect in enumerate(owners)
     )
-    following = np.array(
-        [[place.get(_plus(layer, kind), -1) for layer in layers] for kind in kinds],
-        dtype=np.int64,
-    )
-    joined = np.array(
-        [[place.get(_plus(one, other), -1) for other in layers] for one in layers], dtype=np.int64
-    )
+    following = successors(kinds)
     after = [k for k, kind in enumerate(effects.rewards) if kind == "after"]
     return Decomposition(
         structure=s,
-        after=Structure(
-            s.state_sizes,
-            (1,),
-            effects.after_scopes,
-            tuple(effects.after_reward_scopes[k] for k in after),
-            tuple(s.reward_ranges[k] for k in after),
-        ),
+        after=_chance_structure(s, after),
         rows=tuple(_representatives(s, scope) for scope in effects.after_scopes),
         after_rewards=tuple(
             (k, _representatives(s, effects.after_reward_scopes[k])) for k in after
         ),
         components=components,
         before=before,
-        setups=tuple(
-            (k, min(1, s.reward_rows[k] - 1))
-            for k, kind in enumerate(effects.rewards)
-            if kind == "setup"
-        ),
+        setups=tuple((k, min(1, s.reward_rows[k] - 1)) for k in setups),
         kinds=kinds,
         layers=layers,
         following=following,
-        joined=joined,
+        joined=successors(layers),
         live=_live(components, following),
     )
+
+
+def _chance_structure(s: Structure, after: Sequence[int]) -> Structure:
+    """Return the structure of chance alone, with the reward factors `after`."""
+    assert s.effects is not None
+    return Structure(
+        s.state_sizes,
+        (1,),
+        s.effects.after_scopes,
+        tuple(s.effects.after_reward_scopes[k] for k in after),
+        tuple(s.reward_ranges[k] for k in after),
+    )
+
+
+def _counted_kinds(
+    s: Structure, owners: Sequence[Effect], cap: AtMost | None, setup_scope: Sequence[int]
+) -> tuple[list[list[Layer]], int]:
+    """Return the kinds of the local actions of each component, and the cap on busy variables. A cap
+    that can never be exceeded is dropped: busy variables then count 0, and so does the cap."""
+    local_kinds = [_kinds(s, effect, cap, setup_scope) for effect in owners]
+    most = sum(max(busy for busy, _ in of_component) for of_component in local_kinds)
+    if cap is not None and cap.most < most:
+        return local_kinds, cap.most
+    return [[(0, done) for _, done in of_component] for of_component in local_kinds], 0
 
 
 def _sorted_constraints(
     s: Structure, owners: Sequence[Effect]
 ) -> tuple[list[list[Constraint]], AtMost | None, str | None]:
-    """The constraints inside each component, the one cap across them, and what is in the way."""
+    """Return the constraints inside each component, the cap across them, and an obstacle."""
     masked: list[list[Constraint]] = [[] for _ in owners]
     cap: AtMost | None = None
     for constraint in s.constraints:
@@ -214,15 +220,15 @@ def _sorted_constraints(
 def _kinds(
     s: Structure, effect: Effect, cap: AtMost | None, setup_scope: Sequence[int]
 ) -> list[Layer]:
-    """For each local action: how many are at work under the cap, and is anything done."""
+    """Return, for each local action, the busy variables under the cap and "anything done"."""
     idle = {} if cap is None else dict(zip(cap.actions, cap.idle, strict=True))
     values = all_assignments(s.scope_sizes(effect.actions))
     busy, done = np.zeros((2, len(values)), dtype=np.int64)
-    for v, own in zip(effect.actions, values.T, strict=True):
+    for v, column in zip(effect.actions, values.T, strict=True):
         if v in idle:
-            busy += own != idle[v]
+            busy += column != idle[v]
         if v in setup_scope:
-            done |= own != 0
+            done |= column != 0
     return [(int(b), int(d)) for b, d in zip(busy, done, strict=True)]
 
 
@@ -231,12 +237,12 @@ def _plus(layer: Layer, kind: Layer) -> Layer:
 
 
 def _reachable(local_kinds: Sequence[Sequence[Layer]], cap: int) -> tuple[Layer, ...]:
-    """The layers that the actions of some of the components lead to; nothing done is the first."""
-    found: set[Layer] = {(0, 0)}
-    for own in local_kinds:
-        found |= {_plus(layer, kind) for layer in found for kind in set(own)}
-        found = {layer for layer in found if layer[0] <= cap}
-    return tuple(sorted(found))
+    """Return the layers that actions of some components lead to; (0, 0) comes first."""
+    layers: set[Layer] = {(0, 0)}
+    for kinds in local_kinds:
+        layers |= {_plus(layer, kind) for layer in layers for kind in set(kinds)}
+        layers = {layer for layer in layers if layer[0] <= cap}
+    return tuple(sorted(layers))
 
 
 def _live(components: Sequence[Component], following: Index) -> NDArray[np.bool_]:
@@ -250,11 +256,11 @@ def _live(components: Sequence[Component], following: Index) -> NDArray[np.bool_
 
 
 def _allowed(s: Structure, effect: Effect, constraints: Sequence[Constraint]) -> NDArray[np.bool_]:
-    own = s.scope_sizes(effect.scope)
-    place = {v: index for index, v in enumerate(effect.scope)}
-    allowed = np.ones(count(own), dtype=np.bool_)
+    sizes = s.scope_sizes(effect.scope)
+    position = {v: index for index, v in enumerate(effect.scope)}
+    allowed = np.ones(count(sizes), dtype=np.bool_)
     for constraint in constraints:
-        rows = project(own, [place[v] for v in constraint.scope])
+        rows = project(sizes, [position[v] for v in constraint.scope])
         allowed &= ~constraint.forbidden_table(s.sizes)[rows]
     return allowed.reshape(-1, count(s.scope_sizes(effect.actions)))
 
@@ -263,14 +269,14 @@ def _joint(s: Structure, effect: Effect) -> Index:
     steps = strides(s.action_sizes)
     values = all_assignments(s.scope_sizes(effect.actions))
     weights = np.array([steps[v - s.m] for v in effect.actions], dtype=np.int64)
-    found: Index = values @ weights
-    return found
+    joint: Index = values @ weights
+    return joint
 
 
 def _costs(
     s: Structure, owners: Sequence[Effect]
 ) -> tuple[list[list[tuple[int, Index]]], tuple[int, ...]]:
-    """What each component pays alone, and the rewards before the action that none does."""
+    """Return the costs of each component, and the "before" rewards that span several."""
     assert s.effects is not None
     costs: list[list[tuple[int, Index]]] = [[] for _ in owners]
     before: list[int] = []
@@ -283,14 +289,14 @@ def _costs(
             before.append(k)
             continue
         effect = owners[inside[0]]
-        place = {v: index for index, v in enumerate(effect.scope)}
-        rows = project(s.scope_sizes(effect.scope), [place[v] for v in scope])
+        position = {v: index for index, v in enumerate(effect.scope)}
+        rows = project(s.scope_sizes(effect.scope), [position[v] for v in scope])
         costs[inside[0]].append((k, rows))
     return costs, tuple(before)
 
 
 def _representatives(s: Structure, after: Sequence[int]) -> Index:
-    """For each y[after] a row over (s, a) that leads to it; any row where none does."""
+    """Return, for each y[after], the first row over (s, a) that leads to it; 0 if none does."""
     assert s.effects is not None
     rows = s.effects.after_rows(after, s.sizes)
     return first_rows(rows, count(s.scope_sizes(after)))

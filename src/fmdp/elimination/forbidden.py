@@ -1,20 +1,21 @@
-"""Constraints on actions inside the elimination: left out of the enumeration, or charged for.
+"""Constraints on actions inside the elimination.
 
-What looks at actions alone decides which joint actions are enumerated. What looks at the state too
-becomes one more reward factor: 0 where it allows (s, a), -CHARGE where it forbids. With f the
-number of constraints that forbid (s, a), the sweep then has
+Constraints on actions alone restrict the enumeration of joint actions. A constraint that looks at
+the state becomes a reward factor: 0 where it allows (s, a), -CHARGE where it forbids. With f the
+number of constraints that forbid (s, a), the sweep computes
 
     q'(s, a) = R + P h - f CHARGE,    so   max_a q'(s, a) = max over the allowed a of R + P h.
 
-Proof that no certificate is touched. Adding 0.0 to a number changes no bit of it, and rewards are
-added where their scope is known, before what is left is averaged; so q' of an allowed action is, to
-the bit, what the sweep computes without constraints. A forbidden one has f >= 1, and rows that sum
-to 1 up to rounding leave its charge what it is: q' <= -CHARGE / 2 there, less than any allowed q,
-since |R + P h| < CHARGE / 4 (rewards of a step are at most 1e300, and a charge is at least 1e304
-with up to 10^4 constraints). Every state keeps an allowed action, so the maximum is one of those,
-by more than any slack of a tie. -inf would do the same but for rows with zeros: 0 * inf is no
-number. The charge is no reward: ranges, sizes and rounding allowances are those of the structure,
-and a minimum over actions (`Backup.lowest`) turns the rewards round and not the charge.
+Proof that certificates are unaffected. Adding 0.0 to a number changes no bit of it, and rewards are
+added as soon as their scope is known, before the remaining variables are averaged; so q' of an
+allowed action is, to the bit, what the sweep computes without constraints. A forbidden one has f >=
+1, and rows that sum to 1 up to rounding preserve its charge: q' <= -CHARGE / 2, less than any
+allowed q, since |R + P h| < CHARGE / 4 (rewards of a step are at most 1e300, and a charge is at
+least 1e304 with up to 10^4 constraints). Every state has an allowed action, so the maximum is
+attained by one, by more than any slack of a tie. -inf would do the same except for rows with zeros,
+as 0 * inf is not a number. The charge is not a reward: ranges, sizes and rounding allowances are
+those of the structure, and a minimum over actions (`Backup.lowest`) negates the rewards but not the
+charge.
 """
 
 from __future__ import annotations
@@ -31,13 +32,15 @@ from fmdp.model.constraints import allowed_combinations
 Index = NDArray[np.int64]
 
 CHARGE = 1e306
-"""Of one constraint; of all that forbid one action together at most 100 times as much."""
+"""Charge of one constraint; the sum over all that forbid one action is at most 100 times as
+much."""
 
 
 @lru_cache(maxsize=16)
 def charging(structure: Structure) -> Structure:
-    """The structure that the engine works on: constraints that look at the state are reward
-    factors behind the others, those on actions alone stay; the same one where there are none."""
+    """Return the structure that the engine works on; the same object without state constraints.
+    Constraints that look at the state are appended as reward factors. Those on actions alone are
+    kept."""
     m = structure.m
     looking = tuple(c for c in structure.constraints if c.scope[0] < m)
     if not looking:
@@ -62,7 +65,7 @@ def charging(structure: Structure) -> Structure:
 
 
 def charges(structure: Structure) -> NDArray[np.float64]:
-    """The tables of the factors that `charging` adds, end to end."""
+    """Return the tables of the factors that `charging` appends, end to end."""
     looking = [c for c in structure.constraints if c.scope[0] < structure.m]
     charge = -CHARGE * min(1.0, 100.0 / max(1, len(looking)))
     parts = [np.where(c.forbidden_table(structure.sizes), charge, 0.0) for c in looking]
@@ -70,7 +73,6 @@ def charges(structure: Structure) -> NDArray[np.float64]:
 
 
 def enumerated(structure: Structure) -> Index:
-    """The joint actions that no constraint on actions alone forbids, in C order: [A', action
-    variables]."""
-    own = [c for c in structure.constraints if c.scope[0] >= structure.m]
-    return allowed_combinations(own, structure.m, structure.sizes)
+    """Return the joint actions that no constraint on actions alone forbids, in C order: [A', n]."""
+    on_actions = [c for c in structure.constraints if c.scope[0] >= structure.m]
+    return allowed_combinations(on_actions, structure.m, structure.sizes)

@@ -1,17 +1,18 @@
-"""Groups, axes and branches of an elimination, with what they will cost.
+"""Groups, axes and branches of an elimination, with their predicted cost.
 
-The state tensor h is held in elimination order (first eliminated slowest).  Neighbouring variables
+The state tensor h is held in elimination order (first eliminated slowest). Neighbouring variables
 of the order are fused into groups of a few joint values, so that a step is a small matrix product
-on long contiguous runs instead of many thin passes.  What a step knows of the *current* state is
-either an axis of the tensor or fixed from outside:
+on long contiguous runs instead of many thin passes. The variables of the *current* state that a
+step depends on are either axes of the tensor or fixed from outside:
 
 * **growing**: a parent that is needed before its turn becomes an axis of the tensor at its first
-  use and stays until the end; time and memory times its size while its next value is there too;
+  use and stays until the end. Time and memory are multiplied by its size while its next value is
+  present too;
 * **conditioning**: a variable is fixed and the program is run once for each of its values
-  (`branch`).  Variables fixed at the first group cost no extra time, shrink every tensor, keep them
-  in cache and hand out independent pieces of work to threads; later ones repeat the groups before.
+  (`branch`). Variables fixed at the first group cost no extra time, shrink every tensor, keep them
+  in cache and give independent pieces of work to threads; later ones repeat the earlier groups.
 
-Both are only a choice of which variables are branches; `choose_layout` prices the candidates.
+A layout chooses which variables are branches; `choose_layout` prices the candidates.
 """
 
 from __future__ import annotations
@@ -19,38 +20,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from math import inf
+from math import inf, prod
 from typing import NamedTuple
 
+from fmdp._base.deadlines import Look, nothing
 from fmdp.elimination import kernels as k
-from fmdp.elimination.classes import ActionClasses, Look, Step, action_classes, nothing
+from fmdp.elimination import tuning
+from fmdp.elimination.action_classes import ActionClasses, Step, action_classes
+from fmdp.elimination.alignment import LARGEST_GAP, LINE
 from fmdp.elimination.forbidden import charging
 from fmdp.elimination.order import elimination_order
-from fmdp.elimination.places import LINE, ROOM_BETWEEN
 from fmdp.model import Structure
-
-# Seconds, measured on one core of an ordinary server; only their ratios matter, for the choices.
-_NODE_SECONDS = 1.5e-7  # setting up one step
-_RUN_SECONDS = 3e-9  # one inner loop
-_LANES_MADD_SECONDS = 4.5e-11  # one multiply-add in cache, where it is one of eight (steps.py)
-_MADD_SECONDS = 1.2e-10  # where the kernels are unrolled
-_PLAIN_MADD_SECONDS = 2.5e-10  # and where they are not
-_MISS_SECONDS = 5e-10  # one tensor element read and written beyond the second-level cache
-_READ_SECONDS = 1.2e-10  # one element of h read from there
-_CACHE_BYTES = 1 << 20
-_SHORT = 1 << 13
-_GATHER_SECONDS = 2e-9  # one table entry brought into place, once a solve
-_SWEEPS_A_SOLVE = 20
-_GROUP_LIMITS = ((1, 1), (4, 8), (8, 8))  # joint values of a group, and of the last group
-_UNROLLED = (2, 4, 8)
-_MOST_BRANCHES = 1 << 16
-_REMEMBERED = 1 << 16  # joint actions times factors of a search that is kept
-VECTORS = 6  # over all states at once: h, L h, scratch, actions, bias, and one in passing
-PARALLEL_STATES = 1 << 13  # below this threads cost more than they bring
 
 
 class Group(NamedTuple):
-    """One step: which variables go, which come, and the shape of the step."""
+    """One step: the variables that are eliminated and that become axes, and the tensor's shape."""
 
     members: tuple[int, ...]  # eliminated here, in order
     opened: tuple[int, ...]  # parents that become axes here, before their own turn
@@ -70,21 +54,20 @@ class Group(NamedTuple):
 
     @property
     def seconds(self) -> float:
-        # What is small is measured by its overheads, which stay what they are.
-        in_lanes = self.n_u > 1 and self.inner >= LINE and self.out_size >= _SHORT
+        in_lanes = self.n_u > 1 and self.inner >= LINE and self.out_size >= tuning.SHORT_TENSOR
         runs = self.outer * self.rep * (1 if self.inner == 1 or in_lanes else self.n_u)
-        rate = _PLAIN_MADD_SECONDS
-        if self.n_v in _UNROLLED:
-            rate = _LANES_MADD_SECONDS if in_lanes else _MADD_SECONDS
-        work = self.out_size * self.n_v * rate + runs * _RUN_SECONDS
-        if 8 * self.out_size > _CACHE_BYTES:
-            work += self.out_size * _MISS_SECONDS
-        return work + _NODE_SECONDS
+        rate = tuning.PLAIN_MADD_SECONDS
+        if self.n_v in tuning.UNROLLED:
+            rate = tuning.LANES_MADD_SECONDS if in_lanes else tuning.MADD_SECONDS
+        work = self.out_size * self.n_v * rate + runs * tuning.RUN_SECONDS
+        if 8 * self.out_size > tuning.CACHE_BYTES:
+            work += self.out_size * tuning.MISS_SECONDS
+        return work + tuning.NODE_SECONDS
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Order, groups and branches, with what they will cost; nothing of size S is made yet."""
+    """Order, groups and branches with their predicted cost; no array of size S is allocated."""
 
     structure: Structure
     classes: ActionClasses
@@ -92,7 +75,7 @@ class Layout:
     nested: bool
     branch: tuple[int, ...]
     pieces: tuple[tuple[int, ...], ...]
-    """The order, cut into what each group eliminates."""
+    """The order, cut into the members of each group."""
 
     @cached_property
     def _laid_out(self) -> tuple[tuple[Group, ...], tuple[int, ...]]:
@@ -104,7 +87,7 @@ class Layout:
 
     @property
     def axes(self) -> tuple[int, ...]:
-        """Of the final tensor, slowest first."""
+        """Axes of the final tensor, slowest first."""
         return self._laid_out[1]
 
     @cached_property
@@ -125,12 +108,12 @@ class Layout:
 
     @cached_property
     def class_counts(self) -> tuple[int, ...]:
-        """Tables of each group."""
+        """Number of tables of each group."""
         return tuple(len(self.classes.of_group(step)[1]) for step in self.steps)
 
     @cached_property
     def node_counts(self) -> tuple[int, ...]:
-        """Steps of each group for one branch: the distinct beginnings of the actions' classes."""
+        """Steps of each group for one branch: the distinct prefixes of the actions' classes."""
         return self.classes.of_beginnings(self.steps)
 
     @cached_property
@@ -153,40 +136,44 @@ class Layout:
         return total
 
     def seconds(self, threads: int) -> float:
-        """Predicted time of a sweep, table building spread over the sweeps of a short solve."""
+        """Return the predicted time of a sweep, with the table building spread over a short
+        solve."""
         sweep = self.n_branches * sum(
             nodes * group.seconds
             for nodes, group in zip(self.node_counts, self.groups, strict=True)
         )
         states = self.structure.n_states
         sweep += self._reading(self.node_counts[0])
-        if threads > 1 and states >= PARALLEL_STATES:
+        if threads > 1 and states >= tuning.PARALLEL_STATES:
             sweep /= min(threads, self.n_branches)
-        return sweep + self.table_entries * _GATHER_SECONDS / _SWEEPS_A_SOLVE
+        return sweep + self.table_entries * tuning.GATHER_SECONDS / tuning.SWEEPS_PER_SOLVE
 
     def _reading(self, first_steps: int) -> float:
-        """Time to read h from afar, where it does not stay in the cache."""
+        """Return the time to read h from beyond the cache, 0 if it stays there."""
         states = self.structure.n_states
-        far = 8 * states > _CACHE_BYTES
-        return self.n_branches * first_steps * states * _READ_SECONDS if far else 0.0
+        far = 8 * states > tuning.CACHE_BYTES
+        return self.n_branches * first_steps * states * tuning.READ_SECONDS if far else 0.0
 
     def least_seconds(self, whole: Layout, threads: int) -> float:
-        """Never more than `seconds`, and told without laying anything out; `whole` is the same
-        without branches: with them there are no fewer steps in a branch, and no less to do."""
+        """Return a lower bound on `seconds` that needs no groups of this layout. `whole` is the
+        same layout without branches: with branches there are no fewer steps in a branch, and no
+        less work."""
         least = self._reading(whole.node_counts[0])
         for nodes, group in zip(whole.node_counts, whole.groups, strict=True):
-            # Of the current variables those are known that have come into play or are fixed.
+            # The known current variables include the axes so far and the branches.
             known = max(group.out_size // group.inner, self.n_branches)
-            rate = _LANES_MADD_SECONDS if group.n_v in _UNROLLED else _PLAIN_MADD_SECONDS
+            unrolled = group.n_v in tuning.UNROLLED
+            rate = tuning.LANES_MADD_SECONDS if unrolled else tuning.PLAIN_MADD_SECONDS
             work = group.n_v * group.inner * known * rate
-            least += nodes * (work + self.n_branches * _NODE_SECONDS)
+            least += nodes * (work + self.n_branches * tuning.NODE_SECONDS)
         return least / min(threads, self.n_branches)
 
     def memory(self, threads: int) -> int:
-        """Bytes needed to plan: vectors over all states, buffers, tables with their indices."""
-        vectors = VECTORS * 8 * self.structure.n_states
-        between = ROOM_BETWEEN * len(self.groups)
-        buffers = 8 * threads * (sum(self.buffer_sizes) + between + self.leaf_size)
+        """Return the bytes needed to plan: vectors over all states, buffers, tables with
+        indices."""
+        vectors = tuning.VECTORS * 8 * self.structure.n_states
+        gaps = LARGEST_GAP * len(self.groups)
+        buffers = 8 * threads * (sum(self.buffer_sizes) + gaps + self.leaf_size)
         contexts = 16 * sum(group.outer * group.rep for group in self.groups)
         leaves = 16 * self.leaf_size
         nodes = 8 * k.N_NODE_FIELDS * sum(self.node_counts)
@@ -194,11 +181,8 @@ class Layout:
 
 
 def volume(variables: Iterable[int], sizes: Sequence[int]) -> int:
-    """The number of joint values of these variables."""
-    result = 1
-    for variable in variables:
-        result *= sizes[variable]
-    return result
+    """Return the number of joint values of these variables."""
+    return prod(sizes[variable] for variable in variables)
 
 
 def make_layout(
@@ -212,9 +196,10 @@ def make_layout(
     branch: tuple[int, ...],
     first_full: bool = False,
 ) -> Layout:
-    """Groups of at most `limit` (the last of `last_limit`) joint values, with these branches; the
-    odd piece comes first, or second with `first_full`."""
-    # Nested targets are chosen variable by variable: nothing is fused, not even single values.
+    """Return the layout with groups of at most `limit` joint values, and with these branches. The
+    last group may have `last_limit` joint values. The remainder is the first group, or the second
+    with `first_full`."""
+    # Nested targets are chosen variable by variable: no variables are fused, whatever their size.
     limits = (0, 0) if nested else (limit, last_limit)
     pieces = _cut(order, structure.state_sizes, *limits, first_full)
     return Layout(structure, classes, order, nested, branch, pieces)
@@ -223,7 +208,7 @@ def make_layout(
 def _lay_out(
     structure: Structure, pieces: Sequence[tuple[int, ...]], branch: tuple[int, ...]
 ) -> tuple[tuple[Group, ...], tuple[int, ...]]:
-    """The groups of a layout, and the axes of its final tensor."""
+    """Return the groups of a layout, and the axes of its final tensor."""
     sizes = structure.state_sizes
     scopes, reward_scopes = _state_scopes(structure)
     waiting = list(range(structure.l))
@@ -261,9 +246,9 @@ def _lay_out(
     return tuple(groups), tuple(axes)
 
 
-@lru_cache(maxsize=16)  # a search makes some forty layouts of one structure
+@lru_cache(maxsize=16)  # a search makes about forty layouts of one structure
 def _state_scopes(structure: Structure) -> tuple[list[frozenset[int]], list[frozenset[int]]]:
-    """The state variables that each transition and each reward factor looks at."""
+    """Return the state variables of each transition factor and of each reward factor."""
     return (
         [frozenset(structure.state_scope(i)) for i in range(structure.m)],
         [frozenset(structure.reward_state_scope(f)) for f in range(structure.l)],
@@ -273,7 +258,7 @@ def _state_scopes(structure: Structure) -> tuple[list[frozenset[int]], list[froz
 def _cut(
     order: tuple[int, ...], sizes: Sequence[int], limit: int, last_limit: int, first_full: bool
 ) -> tuple[tuple[int, ...], ...]:
-    """The order cut into groups from its end, so that odd pieces come where runs are longest."""
+    """Cut the order into groups from its end, so that the remainder has the longest runs."""
     first = 0
     if first_full:
         first, joint = 1, sizes[order[0]]
@@ -297,14 +282,14 @@ def _cut(
 def _candidates(
     structure: Structure, nested: bool, classes: ActionClasses, order: tuple[int, ...] | None
 ) -> tuple[tuple[Layout, ...], ...]:
-    """The layouts to choose from: for every size of groups one without branches, and those with
-    more and more.  Choosing a planner, planning and evaluating ask for the same."""
+    """Return the candidate layouts: per group size one without branches, then with more and more.
+    Cached because choosing a planner, planning and evaluating need the same candidates."""
     order = elimination_order(structure) if order is None else order
-    found: list[tuple[Layout, ...]] = []
-    cuts = [(*limits, False) for limits in (((1, 1),) if nested else _GROUP_LIMITS)]
-    # Where h is read from afar, the more of it goes in the first step the better.
-    if not nested and 8 * structure.n_states > _CACHE_BYTES:
-        cuts += [(*limits, True) for limits in _GROUP_LIMITS[1:]]
+    families: list[tuple[Layout, ...]] = []
+    cuts = [(*limits, False) for limits in (((1, 1),) if nested else tuning.GROUP_LIMITS)]
+    # If h does not fit into the cache, a large first step reads it fewer times.
+    if not nested and 8 * structure.n_states > tuning.CACHE_BYTES:
+        cuts += [(*limits, True) for limits in tuning.GROUP_LIMITS[1:]]
     for limit, last_limit, first_full in cuts:
         without = make_layout(
             structure,
@@ -317,9 +302,9 @@ def _candidates(
             first_full=first_full,
         )
         branches = [without.axes[:length] for length in range(1, len(without.axes) + 1)]
-        few = [own for own in branches if volume(own, structure.state_sizes) <= _MOST_BRANCHES]
-        found.append((without, *(replace(without, branch=own) for own in few)))
-    return tuple(found)
+        branches = [b for b in branches if volume(b, structure.state_sizes) <= tuning.MOST_BRANCHES]
+        families.append((without, *(replace(without, branch=branch) for branch in branches)))
+    return tuple(families)
 
 
 def choose_layout(
@@ -332,32 +317,31 @@ def choose_layout(
     order: tuple[int, ...] | None = None,
     look: Look = nothing,
 ) -> Layout:
-    """The leanest of the fastest layouts that fit; the leanest of all if none does.
+    """Return the leanest of the fastest layouts that fit; the leanest of all if none fits.
 
-    Candidates: sizes of groups, and as branches every beginning of the sequence in which current
-    variables come into play (the first ones cost nothing extra; each later one trades time for
-    memory), as far as conditioning pays at all.  `order`: another one than the cheapest.
+    Candidates combine group sizes with branches, where the branches are a prefix of the sequence in
+    which current variables are needed (the first ones cost nothing extra; each later one trades
+    time for memory). `order` replaces the cheapest elimination order.
     """
     structure = charging(structure)
     if classes is None:
         classes = action_classes(structure, look=look)
-    few = classes.transitions.size + classes.rewards.size <= _REMEMBERED
+    few = classes.transitions.size + classes.rewards.size <= tuning.REMEMBERED_CLASSES
     search = _candidates if few else _candidates.__wrapped__
-    found = search(structure, nested, classes, order)
-    candidates = [layout for own in found for layout in own]
+    families = search(structure, nested, classes, order)
+    candidates = [layout for family in families for layout in family]
     least: list[float] = []
-    for own in found:
+    for family in families:
         look()
-        least += [layout.least_seconds(own[0], threads) for layout in own]
+        least += [layout.least_seconds(family[0], threads) for layout in family]
     fitting: dict[int, float] = {}
     good_enough = inf
-    for at in sorted(range(len(candidates)), key=least.__getitem__):
+    for number in sorted(range(len(candidates)), key=least.__getitem__):
         look()
-        if least[at] > good_enough:
+        if least[number] > good_enough:
             break
-        if memory_limit is None or candidates[at].memory(threads) <= memory_limit:
-            fitting[at] = candidates[at].seconds(threads)
-            # The prediction is not good to a few percent: among equals the leanest.
-            good_enough = min(good_enough, 1.05 * fitting[at])
-    fast = [candidates[at] for at in sorted(fitting) if fitting[at] <= good_enough]
+        if memory_limit is None or candidates[number].memory(threads) <= memory_limit:
+            fitting[number] = candidates[number].seconds(threads)
+            good_enough = min(good_enough, tuning.EQUAL_SECONDS * fitting[number])
+    fast = [candidates[number] for number in sorted(fitting) if fitting[number] <= good_enough]
     return min(fast or candidates, key=lambda layout: layout.memory(threads))

@@ -1,14 +1,14 @@
-"""Compiled passes over the schedule of a cost network (`network.py` makes it, and names its parts).
+"""Compiled passes over the schedule of a cost network (see network.py).
 
-One flat buffer holds the tables of the functions first and the messages after them. A schedule is a
-list of blocks; the items of a block share their index maps and differ in where they read and write:
+One flat buffer holds the tables of the functions, followed by the messages. A schedule is a list of
+blocks. The items of a block share their index maps and differ in where they read and write:
 
     message[out + map_out[j]] = max over j of  sum over inputs q of buffer[in_q + map_q[j]].
 
-`best` remembers the maximiser j of every message entry, so an optimal assignment is read off by
-following the inputs of the maximisers down to the functions. A position in the buffer names the
-table entry and the function at once: a list of such positions is all that a constraint of a linear
-program needs to know. Every pass is linear in the number of joint entries.
+`best` holds the maximiser j of every message entry, so an optimal assignment is read off by
+following the inputs of the maximisers down to the functions. A position in the buffer identifies
+the table entry and the function, so a list of positions is all that a constraint of a linear
+program needs. Every pass is linear in the number of joint entries.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ ShortInts = NDArray[np.int32]
 
 
 class Schedule(NamedTuple):
-    """Blocks of items; the arrays of the compiled passes."""
+    """The blocks of items as arrays of the compiled passes."""
 
     maps: ShortInts
-    """ShortInts maps, one after another; a map is known by where it begins."""
+    """Index maps, end to end; a map is identified by its start."""
     block_items: Ints
     """[blocks + 1]: the first item of every block."""
     block_joint: Ints
     """[blocks]: number of joint entries."""
     block_inputs: Ints
-    """[blocks + 1]: where the list of input maps of a block begins in `input_map`."""
+    """[blocks + 1]: start of the block's input maps in `input_map`."""
     block_out_map: Ints
     block_out_size: Ints
     input_map: Ints
     item_block: ShortInts
     item_input: Ints
-    """[items]: where the item's list of input positions begins in `input_at`."""
+    """[items]: start of the item's input positions in `input_at`."""
     input_at: Ints
     item_out: Ints
     """[items]: position of the item's message."""
@@ -50,11 +50,11 @@ class Schedule(NamedTuple):
     variables: ShortInts
     """The variables of every block's joint table, last fastest, one block after another."""
     first_variable: Ints
-    """[blocks + 1]: where those of a block begin."""
+    """[blocks + 1]: start of the block's variables."""
 
 
 class Messages(NamedTuple):
-    """The numbers of one network, and where its passes work."""
+    """Buffer, maximisers and workspace of one network."""
 
     buffer: Floats
     best: ShortInts
@@ -63,8 +63,8 @@ class Messages(NamedTuple):
 
 
 Packed = tuple[tuple[NDArray[Any], ...], tuple[NDArray[Any], ...]]
-"""The arrays of a Schedule and of Messages, plain: Numba tells the types of plain tuples in a
-fraction of the time of named ones, and a re-plan passes them a hundred times."""
+"""The arrays of a Schedule and of Messages as plain tuples, whose types Numba infers much faster
+than those of named tuples; a re-plan passes them a hundred times."""
 
 
 @njit(nogil=True)
@@ -96,10 +96,10 @@ def evaluate(network: Packed) -> None:
 
 
 @njit(nogil=True)
-def trace(network: Packed, heads: Ints, begin: Ints, counts: Ints, at: Ints) -> int:
-    """The function entries that add up to each of the message entries `heads`, written to `at` one
-    head after another, and how many each has; returns how many in all. A head is followed from the
-    joint entry where it begins, or from its best one if that is negative."""
+def trace(network: Packed, heads: Ints, begin: Ints, counts: Ints, entries: Ints) -> int:
+    """Write the function entries that sum to each message entry of `heads` to `entries`. Head r
+    starts from the joint entry begin[r], or from its maximiser if that is negative. `counts`
+    receives the number of entries per head. Return their total."""
     schedule, messages = Schedule(*network[0]), Messages(*network[1])
     best, stack = messages.best, messages.stack
     maps, input_map, input_at = schedule.maps, schedule.input_map, schedule.input_at
@@ -122,7 +122,7 @@ def trace(network: Packed, heads: Ints, begin: Ints, counts: Ints, at: Ints) -> 
             for q in range(schedule.block_inputs[block + 1] - first_map):
                 read = input_at[reads + q] + maps[input_map[first_map + q] + j]
                 if read < n_functions:
-                    at[total] = read
+                    entries[total] = read
                     total += 1
                 else:
                     stack[depth] = read
@@ -133,10 +133,8 @@ def trace(network: Packed, heads: Ints, begin: Ints, counts: Ints, at: Ints) -> 
 
 @njit(nogil=True)
 def assign(network: Packed, start: int, sizes: Ints, values: Ints) -> None:
-    """Write into `values` the assignment behind the message entry at `start`.
-
-    Variables that no function reads are left as they are.
-    """
+    """Write the assignment behind the message entry at `start` into `values`. Variables that no
+    function reads are left unchanged."""
     schedule, messages = Schedule(*network[0]), Messages(*network[1])
     best, stack = messages.best, messages.stack
     maps, input_map, input_at = schedule.maps, schedule.input_map, schedule.input_at

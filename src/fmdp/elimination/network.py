@@ -1,16 +1,16 @@
-"""Cost networks: max over all assignments of a sum of functions of few variables each.
+"""Cost networks: the maximum over all assignments of a sum of functions of few variables each.
 
-Variables are eliminated one at a time in a min-fill order (Bertelè & Brioschi 1972): node k takes
+Variables are eliminated one at a time in a min-fill order (Bertelè & Brioschi 1972). Node k takes
 the functions and messages that mention its variable and sends up U_k(separator), the maximum over
-the variable. Time and memory are the sum of the joint tables; they are predicted, and refused if
+the variable. Time and memory are the sum of the joint tables. They are predicted, and refused if
 too large, before anything is allocated.
 
 A variable in most of the functions, such as the one action variable of SysAdmin, is a *context*: it
-is conditioned on, not eliminated. A function says by `classes` which contexts see which slice of
-its table. Contexts share every message below which they see slice 0 only, and a context whose other
+is conditioned on instead of eliminated. `classes` maps the contexts of a function to slices of its
+table. Contexts share every message below which they see slice 0 only, and a context whose other
 slices all lie below node t is closed there by a message from above, D_t. So a thousand actions that
-touch one function each cost no more than a few passes, and a thousand that touch all of them cost
-a thousand passes. The maximum is exact in either case.
+affect one function each cost a few passes, and a thousand that affect all functions cost a thousand
+passes. The maximum is exact in either case.
 """
 
 from __future__ import annotations
@@ -26,26 +26,24 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fmdp._base.deadlines import Look, nothing
 from fmdp._base.memory import available_memory, describe_bytes
-from fmdp.elimination import maxsum
-from fmdp.elimination.classes import Look, nothing
+from fmdp.elimination import maxsum, tuning
 from fmdp.elimination.maxsum import Floats, Ints, Messages, Packed, Schedule, ShortInts
 from fmdp.errors import TooLarge
 from fmdp.model.spaces import project, starts
 from fmdp.model.structure import Scope
 
 ROOT = -1
-_MANY_NEIGHBOURS = 64
-_RIVALS = 256
-"""Joint values of first or last variables up to which `Network.rivals` tells them apart."""
+"""Parent of the last node of a component."""
 
 
 @dataclass(frozen=True)
 class Function:
-    """Where the table of one function lies in the buffer: [slices, rows], rows in C order."""
+    """Location of one function's table in the buffer: [slices, rows], rows in C order."""
 
     scope: Scope
-    """Its variables without the context."""
+    """Variables of the function without the context."""
     context: int
     """The variable that selects the slice, or -1."""
     slices: int
@@ -83,15 +81,15 @@ class Component:
 def min_fill(
     neighbours: Mapping[int, Iterable[int]], sizes: Sequence[int], look: Look = nothing
 ) -> list[int]:
-    """Eliminate next the variable that adds the fewest edges; then the smallest table; then the
-    lowest index. A variable with very many neighbours waits until it has fewer."""
+    """Return an elimination order by fewest added edges, then smallest table, then index. The edges
+    of a variable with many neighbours are not counted: it is postponed until it has fewer."""
     graph = {v: set(others) - {v} for v, others in neighbours.items()}
 
     def price(v: int) -> tuple[int, float, int]:
         around = graph[v]
         degree = len(around)
         weight = sizes[v] * math.prod(float(sizes[u]) for u in around)
-        if degree > _MANY_NEIGHBOURS:
+        if degree > tuning.MANY_NEIGHBOURS:
             return degree * (degree - 1) // 2, weight, v
         present = sum(len(graph[u] & around) for u in around)
         return (degree * (degree - 1) - present) // 2, weight, v
@@ -128,12 +126,10 @@ def min_fill(
 def choose_contexts(
     sizes: Sequence[int], scopes: Sequence[Scope], prefer: int = -1
 ) -> tuple[int, ...]:
-    """For every function the context variable of its component, or -1.
-
-    The context is the variable in most functions of the component, if those are more than half
-    and at least three (of equals the one with most values, then the lowest index), or the
-    preferred variable in the component that has it.
-    """
+    """Return for every function the context variable of its component, or -1. The context is the
+    variable in most functions of the component, if those are more than half and at least three (of
+    equals the one with most values, then the lowest index), or the preferred variable in the
+    component that has it."""
     owner = _components(sizes, scopes)
     members: dict[int, list[int]] = {}
     for f, component in enumerate(owner):
@@ -156,7 +152,7 @@ def choose_contexts(
 
 
 class FunctionTables:
-    """Tables of functions, end to end in `buffer`; `functions[f]` tells where that of f lies."""
+    """Tables of functions, end to end in `buffer`; `functions[f]` locates the table of f."""
 
     def __init__(
         self,
@@ -165,7 +161,7 @@ class FunctionTables:
         contexts: Sequence[int],
         classes: Mapping[int, NDArray[Any]],
     ) -> None:
-        """As in `Network`."""
+        """Allocate the tables; arguments as in `Network`."""
         self.sizes = tuple(int(size) for size in sizes)
         self.functions, self._classes = _lay_out(self.sizes, scopes, contexts, classes)
         self.n_functions = sum(function.entries for function in self.functions)
@@ -173,13 +169,13 @@ class FunctionTables:
         self.buffer: Floats = np.zeros(self.n_functions)
 
     def table(self, f: int) -> Floats:
-        """The table of function f in the buffer, [slices, rows]; write here."""
+        """Return the writable table of function f in the buffer, [slices, rows]."""
         function = self.functions[f]
         flat = self.buffer[function.offset : function.offset + function.entries]
         return flat.reshape(function.slices, function.rows)
 
     def slices_of(self, f: int) -> Ints | None:
-        """For each value of the context the slice of function f; None if it does not mention it."""
+        """Return the slice of function f per context value; None if f does not mention it."""
         return self._classes[f]
 
 
@@ -197,11 +193,13 @@ class Network(FunctionTables):
         memory_limit: int | None = None,
         look: Look = nothing,
     ) -> None:
-        """`contexts` as from `choose_contexts`; `classes[f][value of the context]` is the slice of
+        """Prepare the network; raise TooLarge above the memory limit, and whatever `look` raises.
+
+        `contexts` is as from `choose_contexts`; `classes[f][value of the context]` is the slice of
         function f, numbered from 0. A function that mentions the context and has no classes has one
-        slice for each value. `close_inside`: contexts that see slice 0 alone are closed where
-        another one is, and not at the root, so that they too have `rivals`. TimeUp, or whatever
-        `look` raises, where preparing takes too long."""
+        slice per value. With `close_inside`, contexts that see slice 0 alone are closed where
+        another one is, instead of at the root, so that they have `rivals` too.
+        """
         chosen = choose_contexts(sizes, scopes) if contexts is None else tuple(contexts)
         super().__init__(sizes, scopes, chosen, classes or {})
         self.components = _trees(
@@ -233,53 +231,57 @@ class Network(FunctionTables):
         look()
         self.schedule: Schedule = builder.schedule()
         self.kinds: tuple[str, ...] = tuple(builder.kinds)
-        """What every block computes: "up", "down", "close", "contexts" or "sum"."""
+        """Kind of message of every block: "up", "down", "close", "contexts" or "sum"."""
         self.n_messages = len(self.schedule.owner)
         self.root = self.n_functions + self.n_messages - 1
         """Position of the maximum itself: the last message."""
         self.closing: tuple[tuple[int, int], ...] = tuple(builder.closing)
-        """For each component the positions [first, end) of its maxima, one for each context."""
+        """Per component, the positions [first, end) of its maxima, one per context."""
         self.maxima: tuple[int, ...] = tuple(builder.maxima)
-        """For each component the position of its maximum over the contexts."""
+        """Per component, the position of its maximum over the contexts."""
         self._size_array = np.array(self.sizes, dtype=np.int64)
         self.buffer = np.zeros(self.n_functions + self.n_messages)
         self.best: ShortInts = np.zeros(self.n_messages, dtype=np.int32)
         stack = np.zeros(len(self.kinds) + len(self.functions) + 2, dtype=np.int64)
         messages = Messages(self.buffer, self.best, stack)
         self.packed: Packed = tuple(self.schedule), tuple(messages)
-        """All arrays of the compiled passes (maxsum.py)."""
+        """The arrays of the compiled passes (maxsum.py)."""
 
     def maximise(self) -> float:
-        """The maximum of the sum of the functions in the buffer."""
+        """Return the maximum of the sum of the functions in the buffer."""
         maxsum.evaluate(self.packed)
         return float(self.buffer[self.root])
 
     def rivals(self, head: int, most: int) -> Ints:
-        """Where else the item could have ended that writes the message entry `head` alone: joint
-        entries that are the best for some values of its first variables, or of its last, and not
-        the best of all; at most so many, in the order of their sums."""
+        """Return at most `most` second-best joint entries of the item that writes `head` alone.
+        Rivals are best for some values of the item's first variables, or of its last, but not best
+        of all. They are sorted by their sums, best first."""
         schedule = self.schedule
         item = schedule.owner[head - self.n_functions]
         block = schedule.item_block[item]
         joint = int(schedule.block_joint[block])
         sums = np.zeros(joint)
         maps = schedule.input_map[schedule.block_inputs[block] : schedule.block_inputs[block + 1]]
-        for q, at in enumerate(maps):
+        for q, first_entry in enumerate(maps):
             where = schedule.input_at[schedule.item_input[item] + q]
-            sums += self.buffer[where + schedule.maps[at : at + joint]]
+            sums += self.buffer[where + schedule.maps[first_entry : first_entry + joint]]
         first, end = schedule.first_variable[block : block + 2]
         sizes = [self.sizes[v] for v in schedule.variables[first:end]]
-        some = max((g for g in itertools.accumulate(sizes, mul) if g <= _RIVALS), default=1)
-        last = max((g for g in itertools.accumulate(sizes[::-1], mul) if g <= _RIVALS), default=1)
-        by_first = np.arange(some) * (joint // some) + sums.reshape(some, -1).argmax(axis=1)
-        by_last = np.arange(last) + sums.reshape(-1, last).argmax(axis=0) * last
-        found: Ints = np.unique(np.concatenate([by_first, by_last]))
-        found = found[np.isfinite(sums[found]) & (found != self.best[head - self.n_functions])]
-        return found[np.argsort(-sums[found], kind="stable")][:most]
+        leading, trailing = (
+            max((g for g in itertools.accumulate(order, mul) if g <= tuning.RIVALS), default=1)
+            for order in (sizes, sizes[::-1])
+        )
+        by_first = np.arange(leading) * (joint // leading) + sums.reshape(leading, -1).argmax(
+            axis=1
+        )
+        by_last = np.arange(trailing) + sums.reshape(-1, trailing).argmax(axis=0) * trailing
+        rivals: Ints = np.unique(np.concatenate([by_first, by_last]))
+        rivals = rivals[np.isfinite(sums[rivals]) & (rivals != self.best[head - self.n_functions])]
+        return rivals[np.argsort(-sums[rivals], kind="stable")][:most]
 
     def maximiser(self, start: int | None = None) -> Ints:
-        """An assignment of all variables that attains the last maximum (or the message entry at
-        `start`). Variables that no function mentions are 0."""
+        """Return an assignment that attains the last maximum, or the message entry at `start`.
+        Variables that no function mentions are 0."""
         values = np.zeros(len(self.sizes), dtype=np.int64)
         start = self.root if start is None else start
         maxsum.assign(self.packed, start, self._size_array, values)
@@ -296,8 +298,8 @@ def _short(variables: Scope) -> str:
 
 
 def _components(sizes: Sequence[int], scopes: Sequence[Scope]) -> list[int]:
-    """For every function the number of its connected component; numbered by first function.
-    Functions without variables are each their own component."""
+    """Return for every function the number of its connected component, by first function. A
+    function without variables is a component by itself."""
     leader = list(range(len(sizes)))
 
     def find(v: int) -> int:
@@ -322,20 +324,22 @@ def _lay_out(
     contexts: Sequence[int],
     classes: Mapping[int, NDArray[Any]],
 ) -> tuple[tuple[Function, ...], list[NDArray[np.int64] | None]]:
-    """Positions of the tables, and for every function the slice of each context (None: one)."""
+    """Return the locations of the tables, and for every function the slice of each context."""
     functions: list[Function] = []
     slices_of: list[NDArray[np.int64] | None] = []
     offset = 0
     for f, (scope, context) in enumerate(zip(scopes, contexts, strict=True)):
         ordinary = tuple(v for v in scope if v != context)
-        own: NDArray[np.int64] | None = None
+        slice_numbers: NDArray[np.int64] | None = None
         if context in scope:
             given = classes.get(f)
-            own = np.arange(sizes[context]) if given is None else np.asarray(given, dtype=np.int64)
-        slices = 1 if own is None else int(own.max()) + 1
+            slice_numbers = (
+                np.arange(sizes[context]) if given is None else np.asarray(given, dtype=np.int64)
+            )
+        slices = 1 if slice_numbers is None else int(slice_numbers.max()) + 1
         rows = _product(sizes, ordinary)
         functions.append(Function(ordinary, context, slices, rows, offset))
-        slices_of.append(own)
+        slices_of.append(slice_numbers)
         offset += slices * rows
     return tuple(functions), slices_of
 
@@ -359,7 +363,7 @@ def _trees(
 def _tree(
     sizes: Sequence[int], functions: Sequence[Function], inside: Sequence[int], look: Look
 ) -> tuple[Node, ...]:
-    """The nodes of one component; a last node without a variable adds up what is left."""
+    """Return the nodes of one component; a last node without a variable adds up the rest."""
     neighbours: dict[int, set[int]] = {}
     for f in inside:
         for v in functions[f].scope:
@@ -387,7 +391,7 @@ def _tree(
 
 
 class _Builder:
-    """Turns the trees into a schedule: first the counts, then the arrays."""
+    """Builder of the schedule from the trees: first the counts, then the arrays."""
 
     def __init__(self, network: Network, close_inside: bool, look: Look) -> None:
         self.network = network
@@ -411,15 +415,15 @@ class _Builder:
     # -- what each context sees ---------------------------------------------------------------
 
     def _special(self, component: Component) -> NDArray[np.int32]:
-        """[nodes, contexts]: how many functions at or below a node show a slice other than 0."""
+        """Return [nodes, contexts]: functions at or below a node that show a slice other than 0."""
         n_contexts = self._n_contexts(component)
         counts = np.zeros((len(component.nodes), n_contexts), dtype=np.int32)
         for k, node in enumerate(component.nodes):
             self._look()
             for f in node.functions:
-                own = self.network.slices_of(f)
-                if own is not None:
-                    counts[k] += own != 0
+                slices = self.network.slices_of(f)
+                if slices is not None:
+                    counts[k] += slices != 0
             for child in node.children:
                 counts[k] += counts[child]
         return counts
@@ -428,8 +432,8 @@ class _Builder:
         return self.sizes[component.context] if component.context >= 0 else 1
 
     def predicted_bytes(self) -> int:
-        """Bytes of the tables, messages, maximisers, items and index maps (the maps as if none
-        were shared); exact integers, so that any width can be asked about."""
+        """Return the bytes of tables, messages, maximisers, items and index maps. Maps are counted
+        as if none were shared. Python integers do not overflow at any width."""
         joint_entries = messages = items = reads = 0
         for component, counts in zip(self.network.components, self._counts, strict=True):
             total = counts[-1]
@@ -438,10 +442,10 @@ class _Builder:
                 inputs = len(node.functions) + len(node.children) + 1
                 joint_entries += joint * (inputs + 1)
                 shared = int(((counts[k] > 0) & (counts[k] < total)).sum())
-                own = shared + 2
-                messages += own * _product(self.sizes, node.separator)
-                items += own
-                reads += own * inputs
+                written = shared + 2
+                messages += written * _product(self.sizes, node.separator)
+                items += written
+                reads += written * inputs
             messages += len(total) + 1
             items += len(total) + 1
             reads += len(total) * 4
@@ -454,7 +458,8 @@ class _Builder:
     # -- pieces ----------------------------------------------------------------------------------
 
     def _map(self, joint: Scope, target: Scope) -> int:
-        """The index map from the entries of a joint table to those of a table over `target`."""
+        """Return the index map from the entries of a joint table to those of a table over
+        `target`."""
         shape = tuple(self.sizes[v] for v in joint)
         axes = tuple(joint.index(v) for v in target)
         key = (shape, axes)
@@ -475,7 +480,7 @@ class _Builder:
         out_size: int,
         outs: NDArray[np.int64] | None = None,
     ) -> NDArray[np.int64]:
-        """Append a block; returns the positions of its messages, [items]."""
+        """Append a block; return the positions of its messages, [items]."""
         items = len(reads)
         if outs is None:
             outs = self._position + out_size * np.arange(items)
@@ -503,10 +508,10 @@ class _Builder:
         total = counts[-1]
         # A context closes at the first node that has all its special functions at or below it.
         closes = np.full(n_contexts, len(nodes) - 1)
-        somewhere = np.flatnonzero(total > 0)
-        closes[somewhere] = np.argmax(counts[:, somewhere] == total[somewhere], axis=0)
-        if self._close_inside and len(somewhere):
-            closes[total == 0] = closes[somewhere].min()
+        special = np.flatnonzero(total > 0)
+        closes[special] = np.argmax(counts[:, special] == total[special], axis=0)
+        if self._close_inside and len(special):
+            closes[total == 0] = closes[special].min()
 
         up: dict[int, NDArray[np.int64]] = {}  # node -> position of U for each context
         default: list[int] = []  # node -> position of U for slices 0
@@ -520,9 +525,9 @@ class _Builder:
             maps = [self._map(node.joint, self.network.functions[f].scope) for f in node.functions]
             maps += [self._map(node.joint, nodes[child].separator) for child in node.children]
             own_maps.append(maps)
-            here = np.flatnonzero(closes == k)
-            if len(here):
-                closings.append((k, here, seen[:, here].T))
+            closed = np.flatnonzero(closes == k)
+            if len(closed):
+                closings.append((k, closed, seen[:, closed].T))
             for child in node.children:
                 del up[child]
             if node.parent == ROOT:
@@ -545,14 +550,14 @@ class _Builder:
         down = self._down(nodes, default, own_maps, [k for k, _, _ in closings])
         first = self._position
         self._position += n_contexts
-        for k, here, reads in closings:
+        for k, closed, reads in closings:
             node = nodes[k]
             maps = own_maps[k]
             if node.parent != ROOT:
                 maps = [*maps, self._map(node.joint, node.separator)]
-                reads = np.hstack([reads, np.full((len(here), 1), down[k])])
+                reads = np.hstack([reads, np.full((len(closed), 1), down[k])])
             self._block(
-                "close", node.joint, maps, reads, self._map(node.joint, ()), 1, first + here
+                "close", node.joint, maps, reads, self._map(node.joint, ()), 1, first + closed
             )
         variables = (component.context,) if component.context >= 0 else ()
         straight = self._map(variables, variables)
@@ -563,12 +568,12 @@ class _Builder:
         self.maxima.append(int(maximum[0]))
 
     def _seen(self, f: int, n_contexts: int) -> NDArray[np.int64]:
-        """The position of the slice of function f that each context sees."""
+        """Return the position of the slice of function f that each context sees."""
         function = self.network.functions[f]
-        own = self.network.slices_of(f)
-        if own is None:
+        slices = self.network.slices_of(f)
+        if slices is None:
             return np.full(n_contexts, function.offset)
-        return function.offset + function.rows * own
+        return function.offset + function.rows * slices
 
     def _down(
         self,
@@ -577,8 +582,8 @@ class _Builder:
         own_maps: Sequence[list[int]],
         wanted: Sequence[int],
     ) -> dict[int, int]:
-        """Positions of D_k, the best of everything outside the subtree of k under slices 0, for
-        the nodes wanted and those above them."""
+        """Return the positions of D_k for the wanted nodes and those above them. D_k is the maximum
+        of everything outside the subtree of k under slices 0."""
         needed: set[int] = set()
         for k in wanted:
             while nodes[k].parent != ROOT and k not in needed:
@@ -641,7 +646,7 @@ class _Builder:
 
 
 def _ramps(counts: NDArray[np.int64]) -> NDArray[np.int64]:
-    """0, 1, ..., counts[0] - 1, 0, 1, ..., counts[1] - 1, ...."""
+    """Return 0, 1, ..., counts[0] - 1, 0, 1, ..., counts[1] - 1, ...."""
     starts = np.cumsum(counts) - counts
     ramps: NDArray[np.int64] = np.arange(int(counts.sum())) - np.repeat(starts, counts)
     return ramps

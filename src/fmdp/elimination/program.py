@@ -1,9 +1,9 @@
-"""From a layout to the program that the kernels run: nodes and index arrays.
+"""Programs of the kernels: from a layout to nodes and index arrays.
 
-Joint actions whose tables agree in all groups so far share those steps: the steps form a tree (a
-trie of action classes), walked depth first with one buffer a level.  Everything else is offsets:
-where a step finds its rows, which states its last tensor holds, and from which entries of the
-model's tables the rows of a fused group are multiplied.
+Joint actions whose tables agree in all groups so far share those steps. The steps form a tree (a
+trie of action classes), which is walked depth first with one buffer per level. The other arrays are
+offsets: where a step finds its rows, which states its last tensor holds, and from which entries of
+the model's tables the rows of a fused group are multiplied.
 """
 
 from __future__ import annotations
@@ -13,16 +13,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fmdp._base.deadlines import Look, nothing
 from fmdp.elimination import kernels as k
-from fmdp.elimination.classes import Index, Look, nothing
+from fmdp.elimination.action_classes import Index
+from fmdp.elimination.alignment import next_start
 from fmdp.elimination.layout import Group, Layout, volume
-from fmdp.elimination.places import next_place
 from fmdp.model.spaces import all_assignments, starts, strides
 
 
 @dataclass(frozen=True, eq=False)
 class Program:
-    """What the kernels run, and from where its tables are filled."""
+    """A program of the kernels, and the sources of its tables."""
 
     layout: Layout
     steps: k.Steps
@@ -35,8 +36,9 @@ class Program:
 def build_program(
     layout: Layout, look: Look = nothing, *, shape: int = k.FREE, worst: bool = False
 ) -> Program:
-    """The index arrays of a layout; its memory is what `Layout.memory` has said.  `shape` and
-    `worst` are of nested layouts: the set that rows are chosen from, and towards which end."""
+    """Return the program of a layout; `Layout.memory` has predicted its size. `shape` and `worst`
+    apply to nested layouts: the sets that rows are chosen from, and whether the row of least value
+    is chosen."""
     structure = layout.structure
     sizes = structure.state_sizes
     joint_actions = layout.classes.actions
@@ -44,7 +46,7 @@ def build_program(
     levels = np.zeros((len(layout.groups), k.N_LEVEL_FIELDS), dtype=np.int64)
     classes = np.empty((len(layout.groups), len(joint_actions)), dtype=np.int64)
     rows, free, rewards = _Gathering(), _Gathering(), _Gathering()
-    contexts: list[Index] = []  # [2, outer * rep] a group
+    contexts: list[Index] = []  # per group [2, outer * rep]
     branch_values = all_assignments([sizes[j] for j in layout.branch])  # [branches, len(branch)]
     branch_rows = np.zeros((2, len(branch_values), len(layout.groups)), dtype=np.int64)
     axes: list[int] = []
@@ -56,9 +58,9 @@ def build_program(
         representatives = joint_actions[first]  # [classes, action variables]
         known = (group.context, group.reward_context)
         step_axes = [*axes, *group.opened]
-        contexts.append(np.stack([_context_offsets(step_axes, own, sizes) for own in known]))
-        for kind, own in enumerate(known):
-            branch_rows[kind, :, g] = _branch_offsets(branch_values, layout.branch, own, sizes)
+        contexts.append(np.stack([_context_offsets(step_axes, scope, sizes) for scope in known]))
+        for kind, scope in enumerate(known):
+            branch_rows[kind, :, g] = _branch_offsets(branch_values, layout.branch, scope, sizes)
 
         level = levels[g]
         level[k.OUTER], level[k.REP] = group.outer, group.rep
@@ -73,22 +75,22 @@ def build_program(
         rewards.add(_reward_index(layout, group, representatives))
         context_base += group.outer * group.rep
         arena_size = buffer + group.out_size
-        buffer = next_place(buffer, arena_size)
+        buffer = next_start(buffer, arena_size)
         axes += [*group.opened, *group.own]
 
     look()
     nodes, leaf_start, leaf_actions, action_leaf = _action_tree(layout, classes)
-    places = (strides_of(layout.order, sizes), strides_of(range(structure.m), sizes))
-    branch_steps = [[place[j] for j in layout.branch] for place in places]
+    orders = (strides_of(layout.order, sizes), strides_of(range(structure.m), sizes))
+    branch_strides = [[stride[j] for j in layout.branch] for stride in orders]
     steps = k.Steps(
         levels=levels,
         nodes=nodes,
         contexts=np.concatenate(contexts, axis=1),
         branch_rows=branch_rows,
         branch_bases=np.stack(
-            [branch_values @ np.array(own, dtype=np.int64) for own in branch_steps]
+            [branch_values @ np.array(steps, dtype=np.int64) for steps in branch_strides]
         ),
-        offsets=np.stack([_axis_offsets(axes, place, sizes) for place in places]),
+        offsets=np.stack([_axis_offsets(axes, stride, sizes) for stride in orders]),
         leaf_start=leaf_start,
         leaf_actions=leaf_actions,
         action_leaf=action_leaf,
@@ -102,7 +104,7 @@ def build_program(
 
 
 class _Gathering:
-    """Index arrays of the groups [parts, entries], one behind the other."""
+    """Index arrays of the groups, [parts, entries] each, end to end."""
 
     def __init__(self) -> None:
         self._groups: list[Index] = []
@@ -124,7 +126,7 @@ class _Gathering:
 
 
 def strides_of(variables: Sequence[int], sizes: Sequence[int]) -> dict[int, int]:
-    """Stride of every variable in the C-order index over `variables`."""
+    """Return the stride of every variable in the C-order index over `variables`."""
     return dict(zip(variables, strides([sizes[v] for v in variables]), strict=True))
 
 
@@ -132,11 +134,11 @@ def _row_index(
     layout: Layout,
     group: Group,
     representatives: Index,
-    place: dict[int, int],
+    stride_of: dict[int, int],
     context: tuple[int, ...],
     with_values: bool,
 ) -> Index:
-    """Row of a table over [class, context..., (member values...,) own...], as a full array."""
+    """Return the table row over [class, context..., (member values...,) own...] as an array."""
     structure, m = layout.structure, layout.structure.m
     sizes = structure.state_sizes
     shape = [len(representatives), *(sizes[j] for j in context)]
@@ -150,7 +152,7 @@ def _row_index(
         nonlocal index
         index += values.reshape(view)
 
-    for variable, stride in place.items():
+    for variable, stride in stride_of.items():
         if variable >= m:
             add(0, stride * representatives[:, variable - m])
         elif variable in group.own:
@@ -166,8 +168,8 @@ def _transition_index(layout: Layout, group: Group, representatives: Index) -> I
     parts = []
     for position, i in enumerate(group.members):
         size = structure.state_sizes[i]
-        place = strides_of(structure.transition_scopes[i], structure.sizes)
-        index = _row_index(layout, group, representatives, place, group.context, True) * size
+        stride_of = strides_of(structure.transition_scopes[i], structure.sizes)
+        index = _row_index(layout, group, representatives, stride_of, group.context, True) * size
         view = [1] * index.ndim
         view[1 + len(group.context) + position] = size
         index += np.arange(size).reshape(view) + structure.transition_starts[i]
@@ -177,8 +179,8 @@ def _transition_index(layout: Layout, group: Group, representatives: Index) -> I
 
 def _free_index(layout: Layout, group: Group, representatives: Index) -> Index:
     (i,) = group.members
-    place = strides_of(layout.structure.transition_scopes[i], layout.structure.sizes)
-    index = _row_index(layout, group, representatives, place, group.context, False)
+    stride_of = strides_of(layout.structure.transition_scopes[i], layout.structure.sizes)
+    index = _row_index(layout, group, representatives, stride_of, group.context, False)
     return (index + layout.structure.row_starts[i]).reshape(1, -1)
 
 
@@ -188,17 +190,17 @@ def _reward_index(layout: Layout, group: Group, representatives: Index) -> Index
     structure = layout.structure
     parts = []
     for f in group.rewards:
-        place = strides_of(structure.reward_scopes[f], structure.sizes)
-        index = _row_index(layout, group, representatives, place, group.reward_context, False)
+        stride_of = strides_of(structure.reward_scopes[f], structure.sizes)
+        index = _row_index(layout, group, representatives, stride_of, group.reward_context, False)
         parts.append((index + structure.reward_starts[f]).reshape(-1))
     return np.stack(parts)
 
 
-def _axis_offsets(axes: Sequence[int], place: dict[int, int], sizes: Sequence[int]) -> Index:
-    """For every cell of a tensor with these axes: the sum of stride * value."""
+def _axis_offsets(axes: Sequence[int], stride_of: dict[int, int], sizes: Sequence[int]) -> Index:
+    """Return, for every cell of a tensor with these axes, the sum of stride * value."""
     result = np.zeros(1, dtype=np.int64)
     for axis in axes:
-        step = place.get(axis, 0) * np.arange(sizes[axis], dtype=np.int64)
+        step = stride_of.get(axis, 0) * np.arange(sizes[axis], dtype=np.int64)
         result = (result[:, None] + step[None, :]).reshape(-1)
     return result
 
@@ -210,12 +212,12 @@ def _context_offsets(axes: Sequence[int], context: Sequence[int], sizes: Sequenc
 def _branch_offsets(
     values: Index, branch: Sequence[int], context: Sequence[int], sizes: Sequence[int]
 ) -> Index:
-    place = strides_of(context, sizes)
-    return values @ np.array([place.get(j, 0) for j in branch], dtype=np.int64)
+    stride_of = strides_of(context, sizes)
+    return values @ np.array([stride_of.get(j, 0) for j in branch], dtype=np.int64)
 
 
 def _action_tree(layout: Layout, classes: Index) -> tuple[Index, Index, Index, Index]:
-    """The steps in depth-first order, and the joint actions that end at each leaf."""
+    """Return the steps in depth-first order, and the joint actions that end at each leaf."""
     n_groups, n_actions = classes.shape
     sizes = layout.structure.state_sizes
     m_rows = [volume(group.context, sizes) for group in layout.groups]
@@ -227,8 +229,8 @@ def _action_tree(layout: Layout, classes: Index) -> tuple[Index, Index, Index, I
     differs[:, 1:] = paths[:, 1:] != paths[:, :-1]
     begins = np.flatnonzero(differs.any(axis=0))  # the first action of every leaf
     # A leaf has its own steps from the first group on in which it differs from the one before.
-    own = np.logical_or.accumulate(differs[:, begins], axis=0).T  # [leaves, groups]
-    leaf, group = np.nonzero(own)
+    branches_off = np.logical_or.accumulate(differs[:, begins], axis=0).T  # [leaves, groups]
+    leaf, group = np.nonzero(branches_off)
     path = paths[group, begins[leaf]]
     nodes = np.stack(
         [

@@ -2,14 +2,14 @@
 
     (truncate v)(s) = min over s' of  v(s') + sum_i c_i 1{s_i != s'_i}
 
-sp_i(u) <= c_i for every i holds exactly when u is 1-Lipschitz for that weighted Hamming distance,
-and the distance is a sum over coordinates, so the minimum is taken one axis at a time,
+sp_i(u) <= c_i for every i holds exactly when u is 1-Lipschitz for that weighted Hamming distance.
+The distance is a sum over coordinates, so the minimum is taken one axis at a time,
 
     for each axis i:  v <- min(v, c_i + min over axis i of v),
 
-in any order of the axes and in place.  For one axis it is SCAL's truncation min(v, min v + c).
-Monotone, non-expansive, commutes with constants; docs/theory-span.md has the proofs.
-Cost: one read and one write of v for each axis.
+in any order of the axes and in place. For one axis it is SCAL's truncation min(v, min v + c). It is
+monotone, non-expansive and commutes with constants; docs/theory-span.md has the proofs. Cost: one
+read and one write of v per axis.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Index = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Truncation:
-    """The axes of a tensor as [outer, size, inner], and their budgets; see `make_truncation`."""
+    """The axes of a tensor as [outer, size, inner], with their budgets."""
 
     axes: Index  # [k, 3]
     budgets: Vector  # [k]
@@ -41,7 +41,8 @@ class Truncation:
 
 @lru_cache(maxsize=64)  # learners plan thousands of times with the same budgets
 def make_truncation(sizes: tuple[int, ...], budgets: tuple[float, ...]) -> Truncation:
-    """For tensors with these axes, slowest first.  Axes of one value have no span to limit."""
+    """Return the truncation of tensors with these axes, slowest first. Axes of one value have no
+    span and are dropped."""
     axes, kept = [], []
     outer, inner = 1, int(np.prod(sizes, dtype=np.int64))
     for size, budget in zip(sizes, budgets, strict=True):
@@ -62,8 +63,8 @@ _FLAGS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
 
 @njit(**_FLAGS)
 def truncate(v, axes, budgets):  # type: ignore[no-untyped-def]
-    """One axis after the other, in place."""
-    # Unsigned offsets into the flat vector, as in kernels.py: quick to run and to compile.
+    """Truncate v in place, one axis after the other."""
+    # Unsigned offsets into the flat vector, as in kernels.py: fast to run and to compile.
     for k in range(axes.shape[0]):
         outer, size, inner = np.uint64(axes[k, 0]), np.uint64(axes[k, 1]), np.uint64(axes[k, 2])
         c = budgets[k]

@@ -1,8 +1,8 @@
-"""Experiments: a spec becomes runs, a driver runs them, one SQLite file keeps them.
+"""Experiments: specs, the driver that runs them, and the store of their runs.
 
-`RESULTS_VERSION` is part of the key of every stored run. It is raised by a change after which the
-same spec gives other numbers: older runs then stay what they are, and are run anew when asked for.
-Whether one does, tests/experiments/fingerprints.json tells; CHANGELOG.md says why it was raised.
+`RESULTS_VERSION` is part of the key of every stored run. Raise it with any change after which the
+same spec gives other numbers (tests/experiments/fingerprints.json detects this), and record the
+reason in CHANGELOG.md. Older runs stay in the store and are run again on request.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
     results = fmdp.sweep(["circle:4", model], [fmdp.PSRL(), "dorl,c=0.1", rule], out="runs")
     results.curves()
 
-The same sweep as a spec in TOML makes: the same keys, the same runs, resumable in the same store.
+A spec in TOML with the same content makes the same runs, with the same keys, in the same store.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from fmdp._base.parameters import quoted
 from fmdp._base.progress import reporting
 from fmdp.errors import InvalidParameter
 from fmdp.experiments.executors import InThisProcess, Processes, Workers
-from fmdp.experiments.news import line_of
+from fmdp.experiments.progress import progress_line
 from fmdp.experiments.results import Results
 from fmdp.experiments.spec import (
     NamedModel,
@@ -53,47 +53,48 @@ def sweep(
     retry_failed: bool = False,
     progress: Any = True,
 ) -> Results:
-    """Run every learner on every problem with every seed; what is done already is not run again.
+    """Run every learner on every problem with every seed; make only the runs that the store lacks.
 
     Parameters
     ----------
     problems
-        Ids such as "circle:7", paths of model files, models, or one of these. A mapping gives them
+        Ids such as "circle:7", paths of model files, models, or a single one. A mapping gives them
         names: {"ours": model}.
     learners
         Learners such as fmdp.PSRL(c=0.1), their texts ("psrl,c=0.1", "module:Class"), and
         baselines: policies, policy files, functions state -> action. A mapping gives them labels:
         {"mine": MyLearner(), "never": rule}.
     seeds
-        How many (0, 1, ...), or which. Runs of one seed have the same luck.
+        Their number (0, 1, ...), or a list. Runs with one seed share the random numbers of the
+        environment.
     steps
-        How many steps every run takes.
+        Number of steps of every run.
     out
-        The directory of the store, new or begun earlier.
+        Directory of the store; created if missing, otherwise resumed.
     name
-        What the sweep is called in the store and in reports.
+        Name of the sweep in the store and in reports.
     title
-        What stands above its reports; the name if None.
+        Title of its reports; by default the name.
     workers
-        Worker processes: one a core by default, 0 for this process. Learners and rules that are
-        defined in a script or a notebook cannot travel and are run in this process. After Ctrl-C
-        (KeyboardInterrupt) the same call goes on.
+        Number of worker processes: one per core by default, 0 for this process. Learners and rules
+        that are defined in a script or a notebook cannot be sent to other processes and run in this
+        one. After Ctrl-C (KeyboardInterrupt) the same call resumes.
     retry_failed
-        Whether runs that failed earlier are run again.
+        Whether to repeat runs that failed earlier.
     progress
-        True shows a bar, a function is called with what is known so far; None for silence.
+        True shows a bar, a callback receives the state of the sweep; None for silence.
 
     Returns
     -------
     Results
-        The store's runs as frames. A run that fails stops nothing: a warning says so, and
-        `results.failures` has the errors.
+        The runs of the store as frames. A failed run does not stop the sweep: a warning reports it,
+        and `results.failures` has the errors.
 
     Raises
     ------
     FmdpError
-        Where a problem, a learner, a seed or a number of steps is none, or `out` is no store;
-        nothing is run then.
+        If a problem, learner, seed or number of steps is invalid, or `out` is not a store. Nothing
+        is run then.
     """
     spec = spec_of(problems, learners, seeds=seeds, steps=steps, name=name, title=title)
     return run_spec(spec, out, workers=workers, retry_failed=retry_failed, progress=progress)
@@ -107,9 +108,9 @@ def run_spec(
     retry_failed: bool,
     progress: Any,
 ) -> Results:
-    """Run what is missing of a spec for somebody in Python: a bar, a warning of failures."""
+    """Make the missing runs of a spec, with a progress bar and a warning about failures."""
     team = _team(spec, workers)
-    with reporting(progress, spec.name, "sweep", line_of) as report:
+    with reporting(progress, spec.name, "sweep", progress_line) as report:
         summary = run_sweep(spec, out, workers=team, retry_failed=retry_failed, progress=report)
     if summary.failed:
         run, error = next(iter(summary.errors.items()))
@@ -131,42 +132,42 @@ def spec_of(
     name: str = "sweep",
     title: str | None = None,
 ) -> Spec:
-    """The validated sweep that `sweep` runs, without running it."""
-    found = problems_of(problems, "a sweep")
+    """Return the validated spec of a sweep."""
+    models = problems_of(problems, "a sweep")
     labelled = learners_of(learners, "a sweep")
     n_steps, all_seeds = whole(steps, "steps", 1), check_seeds(seeds)
     cells = tuple(
-        cell_of(one, label, learner, n_steps)
-        for one, (label, learner) in itertools.product(found, labelled)
+        cell_of(model, label, learner, n_steps)
+        for model, (label, learner) in itertools.product(models, labelled)
     )
     refuse_repeated(cells)
-    asked = {label: (learner, found) for label, learner in labelled}
-    text = as_toml("made in Python", name, n_steps, all_seeds, found, asked)
-    return Spec(name, title or name, text, n_steps, all_seeds, found, cells)
+    where = {label: (learner, models) for label, learner in labelled}
+    text = as_toml("made in Python", name, n_steps, all_seeds, models, where)
+    return Spec(name, title or name, text, n_steps, all_seeds, models, cells)
 
 
 def problems_of(given: Any, what: str) -> tuple[NamedModel, ...]:
-    """The problems that somebody hands over for a sweep or a comparison, each by its name."""
+    """Return the named problems of an argument of `sweep` or `compare`."""
     if isinstance(given, Mapping):
-        named = {text_line(label, "a problem"): one for label, one in given.items()}
-        found = [replace(_problem(one, label), id=label) for label, one in named.items()]
+        by_name = {text_line(label, "a problem"): item for label, item in given.items()}
+        models = [replace(_problem(item, label), id=label) for label, item in by_name.items()]
     else:
         single = isinstance(given, str | os.PathLike | FactoredMDP)
-        several = [given] if single or not isinstance(given, Iterable) else given
-        found = [_problem(one, f"model {number + 1}") for number, one in enumerate(several)]
-    if not found:
+        items = [given] if single or not isinstance(given, Iterable) else given
+        models = [_problem(item, f"model {number + 1}") for number, item in enumerate(items)]
+    if not models:
         raise InvalidParameter(f"{what} needs at least one problem")
-    names = [one.id for one in found]
+    names = [model.id for model in models]
     for repeated in {name for name in names if names.count(name) > 1}:
         raise InvalidParameter(
             f"the problem {quoted(repeated)} is given twice; once is enough, and different models "
             f"are told apart by a mapping: {{name: model}}"
         )
-    return tuple(found)
+    return tuple(models)
 
 
 def _problem(given: Any, name: str) -> NamedModel:
-    """A problem, and what it is called; `name` is for a model that has none."""
+    """Return a problem with its name; `name` is for a model without one."""
     if isinstance(given, str | os.PathLike):
         return problem_of(os.fspath(given), Path())
     model = given if isinstance(given, FactoredMDP) else problem(given)
@@ -174,13 +175,13 @@ def _problem(given: Any, name: str) -> NamedModel:
 
 
 def learners_of(given: Any, what: str) -> tuple[tuple[str, Learner], ...]:
-    """(label, learner) of what somebody hands over."""
+    """Return (label, learner) pairs of an argument of `sweep` or `compare`."""
     if isinstance(given, Mapping):
-        pairs = [(text_line(label, "a label"), _learner(one)) for label, one in given.items()]
+        pairs = [(text_line(label, "a label"), _learner(item)) for label, item in given.items()]
     else:
-        several = isinstance(given, Iterable) and not isinstance(given, str | os.PathLike)
-        found = [_learner(one) for one in (given if several else [given])]
-        pairs = [(label_of(one), one) for one in found]
+        is_list = isinstance(given, Iterable) and not isinstance(given, str | os.PathLike)
+        learners = [_learner(item) for item in (given if is_list else [given])]
+        pairs = [(label_of(learner), learner) for learner in learners]
     if not pairs:
         raise InvalidParameter(f"{what} needs at least one learner")
     return tuple(pairs)
@@ -198,19 +199,19 @@ def _learner(given: Any) -> Learner:
 def _team(spec: Spec, workers: int | None) -> Workers:
     if workers is not None:
         workers = whole(workers, "workers", 0)
-    at_home = sorted({thing for cell in spec.cells for thing in _not_travelling(cell.learner)})
-    if workers == 0 or (workers is None and at_home):
+    local = sorted({name for cell in spec.cells for name in _not_importable(cell.learner)})
+    if workers == 0 or (workers is None and local):
         return InThisProcess()
-    if at_home:
+    if local:
         raise InvalidParameter(
-            f"{at_home[0]} is defined in this script or notebook and cannot travel to other "
+            f"{local[0]} is defined in this script or notebook and cannot travel to other "
             f"processes; put it into a module, or leave workers out"
         )
     return Processes(workers)
 
 
-def _not_travelling(learner: Learner) -> Iterable[str]:
-    """Names of what lives in __main__ or inside a function, which no other process can import."""
+def _not_importable(learner: Learner) -> Iterable[str]:
+    """Yield names of code in __main__ or inside a function, which other processes cannot import."""
     things = [type(learner), type(getattr(learner, "planner", None))]
     if isinstance(learner, Follow) and hasattr(learner.policy, "__qualname__"):
         things.append(learner.policy)
@@ -228,8 +229,10 @@ def as_toml(
     learners: Mapping[str, tuple[Learner, Sequence[NamedModel]]],
     others: str = "",
 ) -> str:
-    """The sweep in words, as a spec would have it, for those who read the store later: learners by
-    label, with where they run; `others` is the TOML of learners that are written down already."""
+    """Return a sweep as TOML, for readers of the store.
+
+    `learners` has each learner with its problems by label; `others` is TOML of further learners.
+    """
     lines = [
         f"# {made}",
         f"name = {_quoted(name)}",
@@ -247,8 +250,8 @@ def as_toml(
             continue
         lines.append(f"name = {_quoted(learner.registry.place(type(learner)))}")
         if learner.words():
-            own = (word.partition("=") for word in learner.words())
-            lines.append(f"set = {{ {', '.join(f'{k} = {_quoted(v)}' for k, _, v in own)} }}")
+            words = (word.partition("=") for word in learner.words())
+            lines.append(f"set = {{ {', '.join(f'{k} = {_quoted(v)}' for k, _, v in words)} }}")
         planner = getattr(learner, "planner", None)
         if planner is not None:
             lines.append(f"# planner {planner!r}")
@@ -256,7 +259,7 @@ def as_toml(
 
 
 def _list(problems: Sequence[NamedModel]) -> str:
-    return f"[{', '.join(_quoted(one.id) for one in problems)}]"
+    return f"[{', '.join(_quoted(problem.id) for problem in problems)}]"
 
 
 def _quoted(text: str) -> str:

@@ -1,13 +1,12 @@
-"""The runs of a store sorted into cells, each with a problem and a label that tell it from others.
+"""Cells: the runs of a store grouped by problem and learner, each with a unique name.
 
 A cell is one learner with one set of parameters, one planner with its settings and one number of
-steps, on one model (by content); its runs differ in their seeds alone. Of runs that differ in
-nothing but the `results_version` the newest counts and the others are left out. Of runs under one
-label that differ in nothing but the code of a learner or rule of the user's, the code that was
-asked for last counts: after an edit is reverted and the sweep is started again, the old runs are
-back. A cell is called what the spec that asked for it last calls it; where two would be called the
-same, what differs between them is added. Runs that only forgotten specs ask for are not shown.
-Frames and reports take their names from here, so they agree.
+steps, on one model (by content); its runs differ only in their seeds. Of runs that differ only in
+`results_version`, the newest counts. Of runs under one label that differ only in the user's code,
+the code requested last counts: after reverting an edit and sweeping again, the old runs are back.
+The spec that requested a cell last names it; cells with the same name get the differing settings
+appended. Runs that only forgotten specs request are hidden. Frames and reports take their names
+from here, so they agree.
 """
 
 from __future__ import annotations
@@ -17,9 +16,13 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from fmdp.experiments.store import (
     Damaged,
     LeftOut,
+    Role,
     Store,
     StoredRun,
     StoredSpec,
@@ -29,104 +32,141 @@ from fmdp.experiments.store import (
 CellKey = tuple[str, int, str, str, str, str, str]
 
 
-@dataclass(frozen=True)
-class CellRuns:
-    """One cell: what it is called, and its runs."""
+@dataclass(frozen=True, eq=False)
+class Cell:
+    """The runs of one learner on one problem."""
 
     problem: str
     label: str
     runs: tuple[StoredRun, ...]
-    """Done, by seed; never empty."""
+    """Finished runs by seed; never empty."""
+
+    @property
+    def model(self) -> str:
+        """The content hash of the model."""
+        return self.runs[0].model
+
+    @property
+    def learner(self) -> str:
+        return self.runs[0].learner
+
+    @property
+    def role(self) -> Role:
+        return self.runs[0].role
+
+    @property
+    def parameters(self) -> Mapping[str, Any]:
+        return self.runs[0].parameters
+
+    @property
+    def planner(self) -> str | None:
+        return self.runs[0].planner
+
+    @property
+    def planner_settings(self) -> Mapping[str, Any]:
+        return self.runs[0].planner_settings
+
+    @property
+    def steps(self) -> int:
+        return self.runs[0].steps
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        return tuple(run.seed for run in self.runs)
+
+    def ends(self, measure: str) -> NDArray[np.float64] | None:
+        """Return the final value of each run, [n], or None unless all runs have it."""
+        values = [run.measures.get(measure) for run in self.runs]
+        return None if None in values else np.array(values, dtype=np.float64)
 
 
 @dataclass(frozen=True)
-class SortedRuns:
-    """What a store has, or what it has of some specs."""
+class GroupedRuns:
+    """The runs of a store, or of some specs, as cells."""
 
-    cells: tuple[CellRuns, ...]
-    """All cells of a model beside each other; else in the order of the specs."""
+    cells: tuple[Cell, ...]
+    """The cells of a model are adjacent; otherwise in the order of the specs."""
     failed: tuple[tuple[str, str, StoredRun], ...]
-    """(problem, label, run). A failure that a newer version has made good is not here."""
+    """(problem, label, run), without failures that a newer version has repaired."""
     missing: int
-    """Runs that the specs ask for and that are not there yet."""
+    """Number of requested runs that are not stored yet."""
     damaged: int
-    """Runs that are not what was stored and that no spec asks for; they are left out."""
+    """Number of damaged runs that no spec requests; they are left out."""
     superseded: int
-    """Runs that are not shown: of an older results version where there is a newer one, or of other
-    code than the code that was asked for last."""
+    """Number of runs hidden by a newer results version, or by code that was requested later."""
     left_out: tuple[LeftOut, ...]
-    """Pairs that a comparison asked for and that do not fit; none that there are runs of."""
+    """Pairs of a comparison that do not fit and have no runs."""
 
 
-def sorted_runs(store: Store, specs: Sequence[StoredSpec] | None = None) -> SortedRuns:
-    """All runs of the store, or those that these specs ask for.
+def group_runs(store: Store, specs: Sequence[StoredSpec] | None = None) -> GroupedRuns:
+    """Group all runs of the store, or those that these specs request.
 
-    Damaged (one line) if one of those is not what was stored.
+    Raise Damaged if one of them is not what was stored.
     """
     with store.snapshot():
-        return _sorted(store, specs)
+        return _group(store, specs)
 
 
-def _sorted(store: Store, specs: Sequence[StoredSpec] | None) -> SortedRuns:
+def _group(store: Store, specs: Sequence[StoredSpec] | None) -> GroupedRuns:
     all_specs = store.specs() if specs is None else specs
-    asked = _Asked(store, all_specs)
+    requests = _Requests(store, all_specs)
+    places = requests.places
     damaged = store.damaged()
-    wanted = [key for key in damaged if key in asked.places or (specs is None and not asked.places)]
+    wanted = [key for key in damaged if key in places or (specs is None and not places)]
     if wanted:
         more = f" ({len(wanted) - 1:,} more are damaged)" if len(wanted) > 1 else ""
         raise Damaged(damaged[wanted[0]] + more)
     runs = list(store.runs(skipping=damaged))
     if specs is None:
-        runs = _remembered(runs, store.hidden(), asked)
+        runs = _without_hidden(runs, store.hidden(), requests)
     else:
-        runs = [run for run in runs if run.key in asked.places]
-    older = _of_older_code(runs, asked)
-    stored = sorted(
+        runs = [run for run in runs if run.key in places]
+    older = _of_older_code(runs, requests)
+    done = sorted(
         (run for run in runs if run.status == "done"),
-        key=lambda run: asked.places.get(run.key, len(asked.places)),
+        key=lambda run: places.get(run.key, len(places)),
     )
     by_cell: dict[CellKey, list[StoredRun]] = {}
-    for run in stored:
+    for run in done:
         if run.key not in older:
             by_cell.setdefault(cell_key(run), []).append(run)
-    kept = {key: _newest(own) for key, own in by_cell.items()}
-    cells = {key: _called(own, asked.labels) for key, own in kept.items()}
-    named = _by_problem(cells)
+    newest = {key: _newest(members) for key, members in by_cell.items()}
+    cells = _uniquely_named({k: _named(members, requests.labels) for k, members in newest.items()})
     failed = []
     for run in runs:
-        counts = run.key in asked.places or not asked.places
+        counts = run.key in places or not places
         if run.status == "failed" and counts and run.key not in older:
-            cell = named.get(cell_key(run)) or _called((run,), asked.labels)
+            cell = cells.get(cell_key(run)) or _named((run,), requests.labels)
             failed.append((cell.problem, cell.label, run))
-    return SortedRuns(
-        cells=tuple(named.values()),
+    return GroupedRuns(
+        cells=tuple(cells.values()),
         failed=tuple(failed),
-        missing=len(asked.places.keys() - {run.key for run in stored} - store.keys("failed")),
+        missing=len(places.keys() - {run.key for run in done} - store.keys("failed")),
         damaged=len(damaged),
-        superseded=len(stored) - sum(len(own) for own in kept.values()),
-        left_out=_left_out(all_specs, named.values()),
+        superseded=len(done) - sum(len(members) for members in newest.values()),
+        left_out=_left_out(all_specs, cells.values()),
     )
 
 
-class _Asked:
-    """What some specs ask for: the labels and the order of runs, by their keys.
+class _Requests:
+    """Labels and order of the runs that some specs request, by run key.
 
-    Where several specs ask for a run, the one that was asked for last gives it its label, and the
-    one that was added first its place.
+    Of several specs that request a run, the latest request gives its label, and the spec that was
+    added first gives its place.
     """
 
     def __init__(self, store: Store, specs: Sequence[StoredSpec]) -> None:
         self.labels: dict[str, str] = {}
-        self.requests: dict[str, int] = {}
+        self.numbers: dict[str, int] = {}
         """The number of the last request for a run."""
         self.places: dict[str, int] = {}
-        """The number of the cell of a run. All seeds of a cell have one place, so that a first seed
-        that failed moves nothing."""
+        """The number of the cell of a run, the same for all seeds, so that a failed first seed does
+        not move the cell."""
         members = {spec.hash: store.members(spec.hash) for spec in specs}
         for number, spec in enumerate(specs):
             for member in members[spec.hash]:
                 self.labels[member.key] = member.label
-                self.requests[member.key] = number
+                self.numbers[member.key] = number
         cells: dict[tuple[str, str, str], int] = {}
         for spec in sorted(specs, key=lambda spec: (spec.added, spec.hash)):
             for member in members[spec.hash]:
@@ -134,32 +174,32 @@ class _Asked:
                 self.places.setdefault(member.key, cells.setdefault(cell, len(cells)))
 
 
-def _remembered(
-    runs: Sequence[StoredRun], hidden: Collection[str], asked: _Asked
+def _without_hidden(
+    runs: Sequence[StoredRun], hidden: Collection[str], requests: _Requests
 ) -> list[StoredRun]:
-    """Leave out the runs that only forgotten specs ask for, with runs of the same cells that no
-    spec asks for any more (those of an older results version)."""
+    """Drop the runs that only forgotten specs request, and unrequested runs of the same cells
+    (those of an older results version)."""
     if not hidden:
         return list(runs)
-    shown = {cell_key(run) for run in runs if run.key in asked.places}
-    gone = {cell_key(run) for run in runs if run.key in hidden} - shown
-    return [run for run in runs if run.key not in hidden and cell_key(run) not in gone]
+    shown = {cell_key(run) for run in runs if run.key in requests.places}
+    dropped = {cell_key(run) for run in runs if run.key in hidden} - shown
+    return [run for run in runs if run.key not in hidden and cell_key(run) not in dropped]
 
 
-def _of_older_code(runs: Iterable[StoredRun], asked: _Asked) -> set[str]:
-    """Return the keys of runs that differ in their code alone from runs that were asked for later
+def _of_older_code(runs: Iterable[StoredRun], requests: _Requests) -> set[str]:
+    """Return the keys of runs that differ only in their code from runs that were requested later
     under the same label."""
     latest: dict[tuple[CellKey, str | None], tuple[int, CellKey]] = {}
     current: dict[CellKey, set[CellKey]] = {}
     with_code = [run for run in runs if run.code]
     for run in with_code:
-        if run.key in asked.labels:
-            same = _without_code(run), asked.labels[run.key]
-            request = asked.requests[run.key], cell_key(run)
+        if run.key in requests.labels:
+            same = _without_code(run), requests.labels[run.key]
+            request = requests.numbers[run.key], cell_key(run)
             latest[same] = max(latest.get(same, request), request)
     for (base, _), (_, key) in latest.items():
         current.setdefault(base, set()).add(key)
-    # A run that no spec asks for any more has no label of its own.
+    # A run that no spec requests any more has no label.
     return {
         run.key
         for run in with_code
@@ -167,14 +207,14 @@ def _of_older_code(runs: Iterable[StoredRun], asked: _Asked) -> set[str]:
     }
 
 
-def _left_out(specs: Iterable[StoredSpec], cells: Iterable[CellRuns]) -> tuple[LeftOut, ...]:
+def _left_out(specs: Iterable[StoredSpec], cells: Iterable[Cell]) -> tuple[LeftOut, ...]:
     running = {(cell.problem, cell.label) for cell in cells}
-    found = {
-        (one["problem"], one["label"]): LeftOut(**one)
+    pairs = {
+        (entry["problem"], entry["label"]): LeftOut(**entry)
         for spec in specs
-        for one in spec.resolved.get("left_out", ())
+        for entry in spec.resolved.get("left_out", ())
     }
-    return tuple(one for pair, one in found.items() if pair not in running)
+    return tuple(entry for pair, entry in pairs.items() if pair not in running)
 
 
 def cell_key(run: StoredRun) -> CellKey:
@@ -189,7 +229,7 @@ def _without_code(run: StoredRun) -> CellKey:
 
 
 def _newest(runs: Iterable[StoredRun]) -> tuple[StoredRun, ...]:
-    """One run a seed, of the newest results_version, by seed."""
+    """Return the run of the newest results_version for each seed, by seed."""
     by_seed: dict[int, StoredRun] = {}
     for run in runs:
         other = by_seed.get(run.seed)
@@ -198,37 +238,37 @@ def _newest(runs: Iterable[StoredRun]) -> tuple[StoredRun, ...]:
     return tuple(by_seed[seed] for seed in sorted(by_seed))
 
 
-def _called(runs: tuple[StoredRun, ...], labels: Mapping[str, str]) -> CellRuns:
+def _named(runs: tuple[StoredRun, ...], labels: Mapping[str, str]) -> Cell:
     first = runs[0]
     label = next((labels[run.key] for run in runs if run.key in labels), None)
-    # A learner that no spec in the store names.
-    spelled = " ".join([first.learner, *([first.planner] if first.planner else [])])
-    return CellRuns(first.problem, label or spelled, runs)
+    # No spec in the store names this learner.
+    default = " ".join([first.learner, *([first.planner] if first.planner else [])])
+    return Cell(first.problem, label or default, runs)
 
 
-def _by_problem(cells: Mapping[CellKey, CellRuns]) -> dict[CellKey, CellRuns]:
-    by_model: dict[str, dict[CellKey, CellRuns]] = {}
+def _uniquely_named(cells: Mapping[CellKey, Cell]) -> dict[CellKey, Cell]:
+    """Return the cells model by model, with unique names of problems and labels."""
+    by_model: dict[str, dict[CellKey, Cell]] = {}
     for key, cell in cells.items():
-        by_model.setdefault(cell.runs[0].model, {})[key] = cell
-    names = Counter(next(iter(own.values())).problem for own in by_model.values())
-    found: dict[CellKey, CellRuns] = {}
-    for model, own in by_model.items():
-        name = next(iter(own.values())).problem
-        if names[name] > 1:  # a model file that has changed between sweeps
+        by_model.setdefault(cell.model, {})[key] = cell
+    names = Counter(next(iter(members.values())).problem for members in by_model.values())
+    named: dict[CellKey, Cell] = {}
+    for model, members in by_model.items():
+        name = next(iter(members.values())).problem
+        if names[name] > 1:  # a model file that changed between sweeps
             name = f"{name} ({model[:8]})"
-        told_apart = _told_apart([replace(cell, problem=name) for cell in own.values()])
-        found |= zip(own, told_apart, strict=True)
-    return found
+        cells_of_model = [replace(cell, problem=name) for cell in members.values()]
+        named |= zip(members, _with_unique_labels(cells_of_model), strict=True)
+    return named
 
 
-def _told_apart(cells: list[CellRuns]) -> list[CellRuns]:
-    """Cells of one problem with different labels: steps, parameters and settings that differ are
-    added where the label alone does not tell."""
-    taken = Counter(cell.label for cell in cells)
+def _with_unique_labels(cells: list[Cell]) -> list[Cell]:
+    """Append the differing settings to labels that several cells of a problem share."""
+    counts = Counter(cell.label for cell in cells)
     result = []
     for cell in cells:
         label = cell.label
-        if taken[label] > 1:
+        if counts[label] > 1:
             alike = [other for other in cells if other.label == label]
             differing = [
                 f"{name}={_shown(value)}"
@@ -243,14 +283,13 @@ def _told_apart(cells: list[CellRuns]) -> list[CellRuns]:
 _ABSENT = object()
 
 
-def _settings(cell: CellRuns) -> dict[str, Any]:
-    run = cell.runs[0]
+def _settings(cell: Cell) -> dict[str, Any]:
     return {
-        "learner": run.learner,
-        **run.parameters,
-        "planner": run.planner,
-        **run.planner_settings,
-        "steps": run.steps,
+        "learner": cell.learner,
+        **cell.parameters,
+        "planner": cell.planner,
+        **cell.planner_settings,
+        "steps": cell.steps,
     }
 
 

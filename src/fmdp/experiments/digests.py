@@ -1,12 +1,10 @@
-"""What a stored run, spec or model comes to: SHA-256 over all that the file holds of it.
+"""Digests of stored runs, specs and models: SHA-256 over all their rows.
 
-    digest = SHA-256 of the text of its rows, table by table, every row in the order of its key
-
-A digest is computed from what is read back before the transaction ends, and compared whenever the
-thing is read (store.py): a byte that has changed on the disk, or a row that was edited by hand, is
-found before it becomes a number. It guards against accidents, not against forgers. The text is
-ASCII in Python's own notation, which tells 1 from 1.0 and every float from every other; blobs enter
-by their own SHA-256, so that a recording is not held in memory twice.
+A digest is computed from what is read back before the transaction ends and compared on every read
+(store.py), so a byte that changed on disk or a row edited by hand is detected before it becomes a
+number. It protects against accidents, not against forgery. Rows enter in Python's ASCII notation,
+which distinguishes 1 from 1.0 and any two floats; blobs enter by their own SHA-256, so that a
+recording is not held in memory twice.
 """
 
 from __future__ import annotations
@@ -42,35 +40,34 @@ _ROWS_IF_ANY: dict[Kind, tuple[str, ...]] = {
         "SELECT * FROM run_sources WHERE run = ? ORDER BY name",
     ),
 }
-"""Tables that came with schema version 4. What has no rows in them, as most older runs, keeps the
-digest that it had before."""
+"""Tables added in schema version 4; older runs without rows there keep their digests."""
 
 
 def computed(connection: sqlite3.Connection, kind: Kind, name: str) -> str:
-    """Return the digest of what the file has under this name now."""
-    found = hashlib.sha256()
+    """Return the digest of the current rows."""
+    digest = hashlib.sha256()
     for query in _ROWS[kind]:
         rows = connection.execute(query, (name,)).fetchall()
-        found.update(ascii(rows).encode("ascii"))
+        digest.update(ascii(rows).encode("ascii"))
     for query in _ROWS_IF_ANY[kind]:
         rows = connection.execute(query, (name,)).fetchall()
         if rows:
-            found.update(ascii(rows).encode("ascii"))
+            digest.update(ascii(rows).encode("ascii"))
     for query in _BLOBS[kind]:
         for row in connection.execute(query, (name,)):
-            found.update(ascii([_plain(value) for value in row]).encode("ascii"))
-    return found.hexdigest()
+            digest.update(ascii([_plain(value) for value in row]).encode("ascii"))
+    return digest.hexdigest()
 
 
 def stated(connection: sqlite3.Connection, kind: Kind, name: str) -> str | None:
-    """The digest that was noted when it was stored; None if there is none."""
+    """Return the digest that was stored with the rows, or None."""
     query = "SELECT digest FROM digests WHERE kind = ? AND name = ?"
     row = connection.execute(query, (kind, name)).fetchone()
     return None if row is None else row[0]
 
 
 def note(connection: sqlite3.Connection, kind: Kind, name: str) -> None:
-    """Note what is there now, inside the transaction that has put it there."""
+    """Store the digest of the current rows, in the transaction that wrote them."""
     connection.execute(
         "INSERT OR REPLACE INTO digests VALUES (?, ?, ?)",
         (kind, name, computed(connection, kind, name)),

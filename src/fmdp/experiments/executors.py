@@ -1,14 +1,14 @@
-"""Where runs are done: in this process, in worker processes of this machine, or on a Dask cluster.
+"""Executors of runs: this process, worker processes of this machine, or a Dask cluster.
 
-All three are used through `concurrent.futures`: `submit` gives a future, and a future whose worker
-died raises one of `lost`. `rebuild` then makes the workers anew.
+All three are used like `concurrent.futures`: `submit` returns a future, and a future whose worker
+died raises one of `lost`; `rebuild` then restarts the workers.
 
 Worker processes are spawned, never forked (a fork after a parallel kernel kills the pool), ignore
-Ctrl-C, which is the driver's business, and compute on one thread each. They hang on a lifeline, a
-pipe whose other end only the driver holds: when it closes, because the driver says so or because
-the driver was killed, they end at once. No worker outlives its sweep.
+Ctrl-C, which the driver handles, and use one thread each. They watch a pipe whose other end only
+the driver holds and exit when it closes, so no worker outlives its sweep, even if the driver is
+killed.
 
-This module imports nothing heavy: a worker reads it before its number of threads is set.
+This module imports nothing heavy: a worker imports it before its number of threads is set.
 """
 
 from __future__ import annotations
@@ -44,47 +44,46 @@ ONE_THREAD = {
 }
 _SECONDS_TO_CONNECT = 10.0
 
+_THREAD = threading.local()
 
-_LET_GO = threading.local()
 
-
-def let_go() -> bool:
-    """Whether nobody waits any more for what this thread is doing."""
-    event: threading.Event | None = getattr(_LET_GO, "event", None)
+def is_cancelled() -> bool:
+    """Return whether the result of this thread is no longer wanted."""
+    event: threading.Event | None = getattr(_THREAD, "cancelled", None)
     return event is not None and event.is_set()
 
 
 class Workers(ABC):
-    """Use as a context manager: leaving it, by whatever error, leaves no worker behind."""
+    """Workers that make runs. A context manager: leaving it ends all workers."""
 
     lost: tuple[type[BaseException], ...] = ()
-    """What a future raises when its worker died, as opposed to its run failing."""
+    """Exceptions of a future whose worker died."""
     all_fall_together = False
-    """Whether the death of one worker ends every future."""
+    """True if the death of one worker ends all futures."""
 
     @property
     @abstractmethod
     def size(self) -> int:
-        """How many runs are made at a time."""
+        """Number of runs made at a time."""
 
     @property
     def spare(self) -> int:
-        """How many more should be at hand, so that no worker waits for the next to travel."""
+        """Number of additional tasks to submit, so that no worker waits for the next one."""
         return 0
 
     @abstractmethod
     def submit(self, function: Callable[[A], T], argument: A) -> Future[T]: ...
 
     def check(self) -> None:  # noqa: B027 - most have nothing to check
-        """FmdpError if no future can end any more."""
+        """Raise FmdpError if no future can end any more."""
 
     @abstractmethod
     def rebuild(self) -> None:
-        """Make the workers anew after a future was lost; all futures have ended by then."""
+        """Restart the workers after a future was lost; all futures have ended by then."""
 
     @abstractmethod
     def close(self, *, at_once: bool) -> None:
-        """Let the workers go; at once, or when what they are doing is done."""
+        """End the workers, at once or after their current runs."""
 
     def __enter__(self) -> Workers:
         return self
@@ -99,15 +98,15 @@ class Workers(ABC):
 
 
 class InThisProcess(Workers):
-    """One run after another, here: for notebooks and comparisons.
+    """Makes one run after another in a thread of this process.
 
-    On a thread of its own, so that Ctrl-C reaches the driver and not the middle of a plan. A run
-    under way is told (`let_go`) and ends soon after: a program must not wait for it to exit.
+    A separate thread, so that Ctrl-C reaches the driver and not the middle of a plan. A cancelled
+    run (`is_cancelled`) ends soon after, so that the program can exit without waiting for it.
     """
 
     def __init__(self) -> None:
         self._executor = ThreadPoolExecutor(1)
-        self._let_go = threading.Event()
+        self._cancelled = threading.Event()
 
     @property
     def size(self) -> int:
@@ -115,7 +114,7 @@ class InThisProcess(Workers):
 
     def submit(self, function: Callable[[A], T], argument: A) -> Future[T]:
         def called() -> T:
-            _LET_GO.event = self._let_go
+            _THREAD.cancelled = self._cancelled
             return function(argument)
 
         return self._executor.submit(called)
@@ -125,7 +124,7 @@ class InThisProcess(Workers):
 
     def close(self, *, at_once: bool) -> None:
         if at_once:
-            self._let_go.set()
+            self._cancelled.set()
         self._executor.shutdown(wait=not at_once, cancel_futures=True)
 
 
@@ -136,7 +135,7 @@ class Processes(Workers):
     all_fall_together = True
 
     def __init__(self, workers: int | None = None) -> None:
-        """As many workers as there are cores that this process may use, or so many."""
+        """Start this many workers on demand; by default one per usable core."""
         if workers is not None and workers < 1:
             raise InvalidParameter(f"the number of workers must be at least 1; got {workers}")
         if workers is None:
@@ -162,8 +161,8 @@ class Processes(Workers):
             self._executor = ProcessPoolExecutor(
                 self._size, context, initializer=_begin_work, initargs=(self._lifeline[0],)
             )
-        # Submitting is what starts a process, which takes over the environment and the mask.
-        # A signal in the middle of it would leave a pool that is half there.
+        # Submitting may start a process, which inherits the environment and the signal mask.
+        # A signal in the middle would leave a half-started pool.
         try:
             with held(), _environment(ONE_THREAD), _interrupts_blocked(), _main_hidden():
                 return self._executor.submit(function, argument)
@@ -181,8 +180,8 @@ class Processes(Workers):
         if executor is None or lifeline is None:
             return
         reader, writer = lifeline
-        # Whoever is impatient waits for them all the same, once they are to go: one that still
-        # starts would find nothing of this process, and say so in a traceback of its own.
+        # Interrupts wait until the workers have ended: a worker that is still starting would
+        # otherwise print a traceback.
         with held(shut=at_once):
             if at_once:
                 writer.close()
@@ -194,14 +193,13 @@ class Processes(Workers):
 class Dask(Workers):
     """An existing Dask cluster, by the address of its scheduler.
 
-    Dask itself sends the runs of a dead worker to another one, a few times; only then a future is
-    lost. Workers must have the same fmdp (each run checks).
+    Dask sends the runs of a dead worker to another one a few times before a future is lost. Workers
+    must have the same version of fmdp, which each run checks.
     """
 
     def __init__(self, address: str) -> None:
         distributed = needs("distributed", "dask")
-        # What Dask, and Tornado for its callbacks, log about a lost scheduler, `check` says in one
-        # line.
+        # `check` reports a lost scheduler in one line, so Dask and Tornado need not log it.
         for name in ("distributed", "distributed.client", "tornado.application"):
             logging.getLogger(name).setLevel(logging.CRITICAL)
         self.lost = (distributed.scheduler.KilledWorker,)
@@ -218,7 +216,7 @@ class Dask(Workers):
 
     @property
     def size(self) -> int:
-        # Workers may come and go; with none there, what is sent waits for the first.
+        # Workers may come and go; without any, tasks wait for the first one.
         with self._or_gone():
             threads: int = sum(self._client.nthreads().values())
         return max(1, threads)
@@ -256,7 +254,7 @@ class Dask(Workers):
 
 
 def needs(module: str, extra: str) -> Any:
-    """An optional dependency, or an error that says which extra has it."""
+    """Import an optional dependency, or raise FmdpError naming the extra that has it."""
     try:
         return importlib.import_module(module)
     except ImportError:
@@ -266,20 +264,20 @@ def needs(module: str, extra: str) -> Any:
 
 
 def _on_one_thread(function: Callable[[A], T], argument: A) -> T:
-    """In a process that was there before: what is read when threads are wanted can still be set."""
+    """Call the function on one thread in a process that already runs."""
     os.environ["FMDP_THREADS"] = "1"
     return function(argument)
 
 
 def _begin_work(lifeline: Connection) -> None:
-    """The first thing that a worker process does."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # where there is no mask to take over
+    """Initialise a worker process."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # for systems without signal masks
     threading.Thread(target=_end_with, args=(lifeline,), daemon=True).start()
 
 
 def _end_with(lifeline: Connection) -> None:
     with contextlib.suppress(EOFError, OSError):
-        lifeline.recv()  # nothing is ever sent: it returns when the other end closes
+        lifeline.recv()  # returns when the other end closes; nothing is ever sent
     os._exit(0)
 
 
@@ -299,8 +297,10 @@ def _environment(settings: dict[str, str]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _main_hidden() -> Iterator[None]:
-    """A process started meanwhile does not run the user's script again, which would start a sweep
-    of its own where the script has no guard. What a task needs is in modules."""
+    """Keep processes started meanwhile from importing the user's script.
+
+    A script without a `__main__` guard would start another sweep. Tasks need only modules.
+    """
     main = sys.modules.get("__main__")
     hidden = {name: getattr(main, name) for name in ("__file__", "__spec__") if hasattr(main, name)}
     for name in hidden:
@@ -314,7 +314,7 @@ def _main_hidden() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _interrupts_blocked() -> Iterator[None]:
-    """A Ctrl-C meanwhile waits until this ends; a process started meanwhile never gets one."""
+    """Block Ctrl-C; processes started meanwhile inherit the mask and never receive it."""
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return

@@ -1,17 +1,15 @@
-"""The results of sweeps as frames: runs, curves with every seed, summaries, recorded trajectories.
+"""Results of sweeps as frames: runs, curves with every seed, summaries, recorded trajectories.
 
     results = Results.open("DIR")
-    results.runs()          # a row a run: problem, label, learner, ..., every measure
-    results.curves()        # a row a checkpoint of a run
-    results.summary()       # a row a problem, label and measure: median and quartiles
-    results.standings()     # a row a problem and label: who is ahead, and what a step costs
-    results.recording("circle:4", "PSRL")     # a row a step of a run that is kept whole
+    results.runs()          # one row per run: problem, label, learner, ..., every measure
+    results.curves()        # one row per checkpoint of a run
+    results.summary()       # one row per problem, label and measure: median and quartiles
+    results.standings()     # one row per problem and label: its place, and the time per step
+    results.recording("circle:4", "PSRL")     # one row per step of a recorded run
 
-Frames are pandas' (the extra `frames`). Each has a twin that ends in `_table` and needs NumPy
-alone: a mapping from the same columns to arrays. A number that is missing is NaN, a text None.
-Problems and labels are called what the reports call them (cells.py), and of a run that was made
-with several results versions only the newest is there; so it is with runs of a learner or rule of
-the user's whose code has changed, of which the code that was asked for last counts.
+Frames are pandas' (the extra `frames`). Each has a twin ending in `_table` that needs only NumPy: a
+mapping from the same columns to arrays. A missing number is NaN, a missing text None. cells.py
+decides which runs are shown and how problems and labels are named.
 """
 
 from __future__ import annotations
@@ -21,7 +19,6 @@ import weakref
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from textwrap import shorten
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -29,10 +26,10 @@ from numpy.typing import NDArray
 
 from fmdp._base.parameters import quoted
 from fmdp.errors import InvalidParameter, UnknownName, did_you_mean
-from fmdp.experiments.cells import SortedRuns, sorted_runs
-from fmdp.experiments.confidence_intervals import mean_interval, mean_of, median_interval
-from fmdp.experiments.measures import declared
+from fmdp.experiments.cells import GroupedRuns, group_runs
+from fmdp.experiments.measures import curve_names, declared
 from fmdp.experiments.standings import Standing, standings
+from fmdp.experiments.statistics import mean_interval, mean_of, median_interval
 from fmdp.experiments.store import Store, StoredRun, StoredSpec
 from fmdp.simulation.frames import needs_pandas
 from fmdp.simulation.trajectory import columns_of
@@ -41,17 +38,18 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Table = dict[str, NDArray[Any]]
-"""Column -> its values, all of one length."""
+"""Arrays of one length, by column."""
 Parameters = Literal["varied", "all"]
 
 _WIDTH = 100
+"""Characters after which a line of `repr` is cut."""
 _SHORTEST_HASH = 6
-"""How many digits of a hash must be given at least."""
+"""Least number of digits that identify a spec by its hash."""
 
 
 @dataclass(frozen=True)
 class _Row:
-    """A run with the names that it goes by."""
+    """A run with the names of its cell."""
 
     problem: str
     label: str
@@ -65,14 +63,15 @@ class _Row:
 
 
 class Results:
-    """What the store of a sweep has, as frames (pandas) or as arrays.
+    """The runs of a store as frames (pandas) or arrays.
 
-    `fmdp.sweep` and `fmdp.load_results` give one. `close` it, or use it as a context manager.
+    `fmdp.sweep` and `fmdp.load_results` return one. `close` it, or use it as a context manager.
+    Methods that return frames raise ImportError if pandas is not installed.
 
     Parameters
     ----------
     store
-        An open store, which is closed with the results.
+        An open store; it is closed with the results.
     """
 
     def __init__(self, store: Store) -> None:
@@ -81,46 +80,42 @@ class Results:
 
     @classmethod
     def open(cls, directory: str | os.PathLike[str]) -> Results:
-        """The results in the directory of a sweep; as `fmdp.load_results`.
+        """Open the results in the directory of a sweep; the same as `fmdp.load_results`.
 
         Parameters
         ----------
         directory
-            What `fmdp.sweep` or `fmdp sweep` was given as `out`.
+            The `out` directory of `fmdp.sweep` or `fmdp sweep`.
 
         Raises
         ------
         FileProblem
-            Where there are none.
+            If there are none.
         """
         return cls(Store.open(directory))
 
     def close(self) -> None:
-        """Close the store; nothing can be read any more. Closing twice does no harm."""
+        """Close the store. Closing twice does no harm."""
         self._closed()
 
     def __enter__(self) -> Results:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def __repr__(self) -> str:
         if not self._closed.alive:
             return f"results in {self.store.path}, closed"
-        found = sorted_runs(self.store)
-        rows = list(_rows(found))
+        grouped = group_runs(self.store)
+        rows = list(_rows(grouped))
         specs = [f"{spec.name} ({spec.added[:10]})" for spec in self.store.specs()]
-        done, failed = len(rows) - len(found.failed), len(found.failed)
-        older = f"; {found.superseded:,} older not shown" if found.superseded else ""
+        done, failed = len(rows) - len(grouped.failed), len(grouped.failed)
+        missing = f"{grouped.missing:,} not there yet"
+        older = f"; {grouped.superseded:,} older not shown" if grouped.superseded else ""
         lines = [
             f"results in {self.store.path}",
-            f"  runs      {done:,} done, {failed:,} failed, {found.missing:,} not there yet{older}",
+            f"  runs      {done:,} done, {failed:,} failed, {missing}{older}",
             _line("problems", (row.problem for row in rows)),
             _line("labels", (row.label for row in rows)),
             _line("measures", _measures(rows)),
@@ -130,71 +125,68 @@ class Results:
 
     @property
     def failures(self) -> dict[str, str]:
-        """The error of every run that failed, by "problem, label, seed"; the last line of a
-        traceback says what happened."""
+        """Errors of the failed runs by "problem, label, seed"; the last line has the cause."""
         return {
             f"{problem}, {label}, seed {run.seed}": str(run.error)
-            for problem, label, run in sorted_runs(self.store).failed
+            for problem, label, run in group_runs(self.store).failed
         }
 
     @property
     def left_out(self) -> dict[str, str]:
-        """Why a learner that was to be compared does not fit a problem, by "problem, label"."""
-        found = sorted_runs(self.store)
-        return {f"{one.problem}, {one.label}": one.reason for one in found.left_out}
+        """Reasons why a learner of a comparison does not fit a problem, by "problem, label"."""
+        pairs = group_runs(self.store).left_out
+        return {f"{pair.problem}, {pair.label}": pair.reason for pair in pairs}
 
     def sources(self, key: str) -> dict[str, str]:
-        """Return the source texts of the code that made a run, where that is not part of fmdp.
+        """Return the source texts of the code outside fmdp that made a run.
 
         Parameters
         ----------
         key
-            The key of the run, as `runs` has it.
+            The key of the run, from `runs`.
 
         Returns
         -------
         dict[str, str]
-            The text of each file by the name of its module, as it was when the run was made.
+            The text of each file when the run was made, by module name.
 
         Raises
         ------
         UnknownName
-            Where the store has no such run.
+            If the store has no such run.
         """
         if self.store.run(key) is None:
             raise UnknownName(f"{self.store.path}: has no run {quoted(key)}; `runs` has the keys")
         return self.store.sources(key)
 
     def forget(self, spec: str, *, delete_runs: bool = False) -> int:
-        """Forget a spec: runs that no other spec asks for are not shown any more.
+        """Hide a spec and the runs that no other spec requests.
 
-        Nothing is lost: the same sweep again brings the spec and its runs back.
+        Running the same sweep again brings them back.
 
         Parameters
         ----------
         spec
-            The hash of a spec as `specs` has it, or its first digits, or the name of a spec that no
-            other spec has.
+            The hash of a spec from `specs`, its first digits, or a unique name.
         delete_runs
-            Whether to delete the spec and these runs from the store, for good. Runs that another
-            spec asks for are kept.
+            Whether to delete the spec and these runs from the store for good. Runs that another
+            spec requests are kept.
 
         Returns
         -------
         int
-            How many runs are not shown any more, or were deleted.
+            Number of runs that were hidden or deleted.
 
         Raises
         ------
         UnknownName
-            Where the store has no such spec, or several of this name.
+            If the store has no such spec, or several of this name.
         FileProblem
-            Where a sweep is writing into the store, or it cannot be written.
+            If a sweep is writing to the store, or it cannot be written.
         """
         directory = self.store.path.parent
         with Store.open(directory, read_only=False) as store, store.writing():
-            found = _one_spec(store, spec)
-            count = store.forget(found.hash, delete_runs=delete_runs)
+            count = store.forget(_unique_spec(store, spec).hash, delete_runs=delete_runs)
         # A store of an older version was read from a copy, which does not see the change.
         self.close()
         self.store = Store.open(directory)
@@ -204,31 +196,25 @@ class Results:
     # ---- frames -----------------------------------------------------------------------------
 
     def specs(self) -> pd.DataFrame:
-        """Return one row per spec that was run into the store, the one asked for last at the end.
+        """Return one row per spec of the store, the one requested last at the end.
 
         Returns
         -------
         pd.DataFrame
-            Columns name, hash; runs, how many it asks for; done, how many of these are stored and
-            done; added and asked, when it was first and last asked for (UTC); forgotten.
-
-        Raises
-        ------
-        ImportError
-            Where pandas is not installed.
+            Columns name, hash; runs, the number requested; done, the number of these that are
+            done; added and asked, the times of the first and last request (UTC); forgotten.
         """
         return _frame(self.specs_table())
 
     def runs(self, spec: str | None = None, *, parameters: Parameters = "varied") -> pd.DataFrame:
-        """A row a run, failed ones too.
+        """Return one row per run, including failed runs.
 
         Parameters
         ----------
         spec
-            The name or the hash of a spec: the runs that it asks for, in its words. None: all.
+            Name or hash of a spec, for its runs under its labels. None: all.
         parameters
-            Which settings have a column: "varied", those that are not the same in all runs that
-            have them, or "all".
+            Which settings have a column: "varied", those that differ between runs, or "all".
 
         Returns
         -------
@@ -240,23 +226,21 @@ class Results:
         Raises
         ------
         UnknownName
-            Where the store has no such spec.
+            If the store has no such spec.
         InvalidParameter
-            Where `parameters` is neither.
-        ImportError
-            Where pandas is not installed.
+            If `parameters` is neither.
         """
         return _frame(self.runs_table(spec, parameters=parameters))
 
     def curves(self, measure: str | None = None, spec: str | None = None) -> pd.DataFrame:
-        """A row a checkpoint of a run that is done.
+        """Return one row per checkpoint of each finished run.
 
         Parameters
         ----------
         measure
-            The name of the only one; None: all that have a curve.
+            Name of a measure; None: all that have a curve.
         spec
-            The name or the hash of a spec: the runs that it asks for, in its words. None: all.
+            Name or hash of a spec, for its runs under its labels. None: all.
 
         Returns
         -------
@@ -266,26 +250,24 @@ class Results:
         Raises
         ------
         UnknownName
-            Where there is no such measure, or no such spec.
-        ImportError
-            Where pandas is not installed.
+            If there is no such measure or spec.
         """
         return _frame(self.curves_table(measure, spec))
 
     def summary(self, measure: str | None = None, spec: str | None = None) -> pd.DataFrame:
-        """A row a problem, label and measure: what its runs that are done came to at the end.
+        """Return one row per problem, label and measure: statistics of the finished runs.
 
         Parameters
         ----------
         measure
-            The name of the only one; None: all that are numbers.
+            Name of a measure; None: all that are numbers.
         spec
-            The name or the hash of a spec: the runs that it asks for, in its words. None: all.
+            Name or hash of a spec, for its runs under its labels. None: all.
 
         Returns
         -------
         pd.DataFrame
-            Columns problem, label, learner, role, steps, measure; runs, how many; least,
+            Columns problem, label, learner, role, steps, measure; runs, their number; least,
             lower_quartile, median, upper_quartile, most; interval_low and interval_high, the 95 %
             interval of the median, none below six runs; mean, and mean_low and mean_high, its 95 %
             interval (Student's t), none for one run.
@@ -293,37 +275,33 @@ class Results:
         Raises
         ------
         UnknownName
-            Where there is no such measure, or no such spec.
-        ImportError
-            Where pandas is not installed.
+            If there is no such measure or spec.
         """
         return _frame(self.summary_table(measure, spec))
 
     def standings(self, spec: str | None = None) -> pd.DataFrame:
-        """A row a problem and label: who is ahead, and what a step costs.
+        """Return one row per problem and label: its place by regret, and the time per step.
 
         Parameters
         ----------
         spec
-            The name or the hash of a spec: the runs that it asks for, in its words. None: all.
+            Name or hash of a spec, for its runs under its labels. None: all.
 
         Returns
         -------
         pd.DataFrame
-            Problem by problem, the lowest median first. Columns problem, steps; measure, what is
-            compared: gap_regret, or regret where a gap is not known of all; place, 1 for the
-            learner with the lowest median, none for what does not learn; label, learner, role;
-            runs, how many; median, mean, worst, lower_quartile, upper_quartile; ratio, of the
-            median to that of the best learner there; seconds_per_step and clock, processor or wall;
-            planner_calls, the median, and unconverged_plans, the sum over the runs; interval_low,
-            interval_high, mean_low and mean_high as in `summary`.
+            Problem by problem, the lowest median first. Columns problem, steps; measure, either
+            gap_regret, or regret where some run has no gap regret; place, 1 for the learner with
+            the lowest median, none for the ends and baselines; label, learner, role; runs, their
+            number; median, mean, worst, lower_quartile, upper_quartile; ratio of the median to
+            that of the best learner; seconds_per_step and clock, processor or wall; planner_calls,
+            the median, and unconverged_plans, the sum over the runs; interval_low, interval_high,
+            mean_low and mean_high as in `summary`.
 
         Raises
         ------
         UnknownName
-            Where the store has no such spec.
-        ImportError
-            Where pandas is not installed.
+            If the store has no such spec.
         """
         return _frame(self.standings_table(spec))
 
@@ -335,70 +313,50 @@ class Results:
         seed: int | None = None,
         key: str | None = None,
     ) -> pd.DataFrame:
-        """A row a step of one recorded run. The first seed of every cell is recorded.
+        """Return one row per step of a recorded run. The first seed of every cell is recorded.
 
         Parameters
         ----------
         problem, label, seed, key
-            What the run is called in `runs`; None fits all. Exactly one run must fit.
+            Names of the run in `runs`; None matches all. Exactly one run must match.
 
         Returns
         -------
         pd.DataFrame
-            Columns t = 0, 1, ...; the state before the step and the action, a column a variable,
-            by name; the reward of every factor as `reward.NAME`, and `reward`, their sum.
+            Columns t = 0, 1, ...; the state before the step and the action, one column per
+            variable; the reward of every factor as `reward.NAME`, and `reward`, their sum.
 
         Raises
         ------
         UnknownName
-            Where none fits or several do; the text lists them.
-        ImportError
-            Where pandas is not installed.
+            If no run matches, or several do; the message lists them.
         """
         return _frame(self.recording_table(problem, label, seed=seed, key=key))
 
     # ---- the same as arrays -----------------------------------------------------------------
 
     def specs_table(self) -> Table:
-        """As `specs`, without pandas.
-
-        Returns
-        -------
-        Table
-            The columns of `specs`, arrays of one length by name.
-        """
+        """Return `specs` without pandas, as arrays by column."""
         with self.store.snapshot():
             specs = self.store.specs(forgotten=True)
-            asked = [{one.key for one in self.store.members(spec.hash)} for spec in specs]
+            requested = [{m.key for m in self.store.members(spec.hash)} for spec in specs]
             done = self.store.keys("done")
         table = {name: _array(getattr(spec, name) for spec in specs) for name in ("name", "hash")}
-        table["runs"] = _array(len(keys) for keys in asked)
-        table["done"] = _array(len(keys & done) for keys in asked)
+        table["runs"] = _array(len(keys) for keys in requested)
+        table["done"] = _array(len(keys & done) for keys in requested)
         for name in ("added", "asked", "forgotten"):
             table[name] = _array(getattr(spec, name) for spec in specs)
         return table
 
     def runs_table(self, spec: str | None = None, *, parameters: Parameters = "varied") -> Table:
-        """As `runs`, without pandas.
+        """Return `runs` without pandas, as arrays by column.
 
         Parameters
         ----------
         spec
-            The name or the hash of a spec: the runs that it asks for, in its words. None: all.
+            Name or hash of a spec, for its runs under its labels. None: all.
         parameters
             As in `runs`.
-
-        Returns
-        -------
-        Table
-            The columns of `runs`, arrays of one length by name.
-
-        Raises
-        ------
-        UnknownName
-            Where the store has no such spec.
-        InvalidParameter
-            Where `parameters` is neither "varied" nor "all".
         """
         if parameters not in ("varied", "all"):
             raise InvalidParameter(
@@ -406,44 +364,33 @@ class Results:
                 f"got {quoted(parameters)}"
             )
         rows = self._rows(spec)
-        own = _shown([_prefixed("set", row.run.parameters) for row in rows], parameters)
+        settings = _shown([_prefixed("set", row.run.parameters) for row in rows], parameters)
         planners = _shown([_prefixed("planner", r.run.planner_settings) for r in rows], parameters)
-        measures = _measures(rows)
         table = _names(rows)
-        table |= {"steps": _array(row.run.steps for row in rows)} | own
+        table |= {"steps": _array(row.run.steps for row in rows)} | settings
         table |= {"planner": _array(row.run.planner for row in rows)} | planners
         for name in ("status", "error"):
             table[name] = _array(getattr(row.run, name) for row in rows)
-        for name in measures:
+        for name in _measures(rows):
             table[name] = _array(row.run.measures.get(name) for row in rows)
         for name in ("seconds", "results_version", "key"):
             table[name] = _array(getattr(row.run, name) for row in rows)
         return table
 
     def curves_table(self, measure: str | None = None, spec: str | None = None) -> Table:
-        """As `curves`, without pandas.
+        """Return `curves` without pandas, as arrays by column.
 
         Parameters
         ----------
         measure
-            The name of the only one; None: all that have a curve.
+            Name of a measure; None: all that have a curve.
         spec
-            The name or the hash of a spec: the runs that it asks for, in its words. None: all.
-
-        Returns
-        -------
-        Table
-            The columns of `curves`, arrays of one length by name.
-
-        Raises
-        ------
-        UnknownName
-            Where there is no such measure, or no such spec.
+            Name or hash of a spec, for its runs under its labels. None: all.
         """
         rows = [row for row in self._rows(spec) if row.run.status == "done"]
         curves = [self.store.curve(row.run.key) for row in rows]
         stored = {name for curve in curves for name in curve.values}
-        known = [one.name for one in declared() if one.curve is not None]
+        known = curve_names()
         names = _chosen(measure, [*known, *sorted(stored - {*known})], "has a curve")
         lengths = [len(curve.t) for curve in curves]
         table = {name: np.repeat(column, lengths) for name, column in _names(rows).items()}
@@ -455,31 +402,21 @@ class Results:
         return table
 
     def summary_table(self, measure: str | None = None, spec: str | None = None) -> Table:
-        """As `summary`, without pandas.
+        """Return `summary` without pandas, as arrays by column.
 
         Parameters
         ----------
         measure
-            The name of the only one; None: all that are numbers.
+            Name of a measure; None: all that are numbers.
         spec
-            The name or the hash of a spec: the runs that it asks for, in its words. None: all.
-
-        Returns
-        -------
-        Table
-            The columns of `summary`, arrays of one length by name.
-
-        Raises
-        ------
-        UnknownName
-            Where there is no such measure, or no such spec.
+            Name or hash of a spec, for its runs under its labels. None: all.
         """
         by_cell: dict[tuple[str, str], list[StoredRun]] = {}
         rows = [row for row in self._rows(spec) if row.run.status == "done"]
         for row in rows:
             by_cell.setdefault((row.problem, row.label), []).append(row.run)
         names = _chosen(measure, [n for n in _measures(rows) if _is_number(rows, n)], "is a number")
-        found = []
+        summaries = []
         for (problem, label), runs in by_cell.items():
             for name in names:
                 values = [run.measures[name] for run in runs if name in run.measures]
@@ -490,50 +427,26 @@ class Results:
                     of_median = median_interval(numbers.tolist()) or (np.nan, np.nan)
                     of_mean = mean_interval(numbers.tolist()) or (np.nan, np.nan)
                     means = (mean_of(numbers.tolist()), *of_mean)
-                    found.append((*about, name, len(values), *quartiles, *of_median, *means))
-        head = (
-            "problem",
-            "label",
-            "learner",
-            "role",
-            "steps",
-            "measure",
-            "runs",
-            "least",
-            "lower_quartile",
-            "median",
-            "upper_quartile",
-            "most",
-            "interval_low",
-            "interval_high",
-            "mean",
-            "mean_low",
-            "mean_high",
+                    summaries.append((*about, name, len(values), *quartiles, *of_median, *means))
+        columns = (
+            *("problem", "label", "learner", "role", "steps", "measure", "runs"),
+            *("least", "lower_quartile", "median", "upper_quartile", "most"),
+            *("interval_low", "interval_high", "mean", "mean_low", "mean_high"),
         )
-        return {name: _array(row[place] for row in found) for place, name in enumerate(head)}
+        return {n: _array(row[place] for row in summaries) for place, n in enumerate(columns)}
 
     def standings_table(self, spec: str | None = None) -> Table:
-        """As `standings`, without pandas.
+        """Return `standings` without pandas, as arrays by column.
 
         Parameters
         ----------
         spec
-            The name or the hash of a spec: the runs that it asks for, in its words. None: all.
-
-        Returns
-        -------
-        Table
-            The columns of `standings`, arrays of one length by name.
-
-        Raises
-        ------
-        UnknownName
-            Where the store has no such spec.
+            Name or hash of a spec, for its runs under its labels. None: all.
         """
         specs = None if spec is None else [self._spec(spec)]
-        found = standings(sorted_runs(self.store, specs).cells)
-        names = [one.name for one in fields(Standing)]
-        return {name: _array(getattr(one, name) for one in found) for name in names}
+        rows = standings(group_runs(self.store, specs).cells)
+        names = [field.name for field in fields(Standing)]
+        return {name: _array(getattr(row, name) for row in rows) for name in names}
 
     def recording_table(
         self,
@@ -543,34 +456,26 @@ class Results:
         seed: int | None = None,
         key: str | None = None,
     ) -> Table:
-        """As `recording`, without pandas.
+        """Return `recording` without pandas, as arrays by column.
 
         Parameters
         ----------
         problem, label, seed, key
-            What the run is called in `runs`; None fits all. Exactly one run must fit.
-
-        Returns
-        -------
-        Table
-            The columns of `recording`, arrays of one length by name.
-
-        Raises
-        ------
-        UnknownName
-            Where none fits or several do; the text lists them.
+            Names of the run in `runs`; None matches all. Exactly one run must match.
         """
         recorded = self.store.recorded()
         rows = [row for row in self._rows(None) if row.run.key in recorded]
         wanted = {"problem": problem, "label": label, "seed": seed, "key": key}
-        fitting = [row for row in rows if _fits(row, wanted)]
-        if len(fitting) != 1:
-            there = "; ".join(f"{r.problem}, {r.label}, seed {r.run.seed}" for r in fitting or rows)
-            raise UnknownName(
-                f"{len(fitting) or 'no'} recorded runs fit, and it must be one; "
-                f"{'they' if fitting else 'there'} are: {shorten(there, 400) or 'none'}"
+        matching = [row for row in rows if _matches(row, wanted)]
+        if len(matching) != 1:
+            names = "; ".join(
+                f"{r.problem}, {r.label}, seed {r.run.seed}" for r in matching or rows
             )
-        run = fitting[0].run
+            raise UnknownName(
+                f"{len(matching) or 'no'} recorded runs fit, and it must be one; "
+                f"{'they' if matching else 'there'} are: {shorten(names, 400) or 'none'}"
+            )
+        run = matching[0].run
         recording = self.store.recording(run.key)
         assert recording is not None
         structure = self.store.model(run.model).structure
@@ -580,50 +485,48 @@ class Results:
 
     def _rows(self, spec: str | None) -> list[_Row]:
         specs = None if spec is None else [self._spec(spec)]
-        return list(_rows(sorted_runs(self.store, specs)))
+        return list(_rows(group_runs(self.store, specs)))
 
     def _spec(self, text: str) -> StoredSpec:
         specs = self.store.specs()
-        found = [spec for spec in specs if text == spec.hash] or [
-            spec for spec in specs if text == spec.name
-        ]
-        if not found:
-            names = [spec.name for spec in specs]
-            raise UnknownName(
-                f"{self.store.path}: has no spec {quoted(text)}; there are "
-                f"{', '.join(names) or 'none'}{did_you_mean(text, names)}"
-            )
-        # The same name again: the spec was changed and run once more.
-        return found[-1]
+        matching = [s for s in specs if text == s.hash] or [s for s in specs if text == s.name]
+        if not matching:
+            raise _no_such_spec(self.store, text, specs)
+        # Of several specs of one name the last request counts.
+        return matching[-1]
 
 
-def _one_spec(store: Store, text: str) -> StoredSpec:
-    """Return the spec with this hash, the beginning of a hash, or a name that is unique."""
+def _unique_spec(store: Store, text: str) -> StoredSpec:
+    """Return the spec with this hash, beginning of a hash, or unique name."""
     specs = store.specs(forgotten=True)
-    found = [one for one in specs if one.name == text]
+    matching = [spec for spec in specs if spec.name == text]
     if len(text) >= _SHORTEST_HASH:
-        found = [one for one in specs if one.hash.startswith(text)] or found
-    if len(found) == 1:
-        return found[0]
-    if not found:
-        names = [one.name for one in specs]
-        raise UnknownName(
-            f"{store.path}: has no spec {quoted(text)}; there are {', '.join(names) or 'none'}"
-            f"{did_you_mean(text, names)}"
-        )
-    there = ", ".join(f"{one.hash[:12]} (asked for last {one.asked[:19]})" for one in found)
+        matching = [spec for spec in specs if spec.hash.startswith(text)] or matching
+    if len(matching) == 1:
+        return matching[0]
+    if not matching:
+        raise _no_such_spec(store, text, specs)
+    hashes = ", ".join(f"{s.hash[:12]} (asked for last {s.asked[:19]})" for s in matching)
     raise UnknownName(
-        f"{store.path}: has {len(found)} specs {quoted(text)}; say which by its hash: "
-        f"{shorten(there, 400)}"
+        f"{store.path}: has {len(matching)} specs {quoted(text)}; say which by its hash: "
+        f"{shorten(hashes, 400)}"
     )
 
 
-def _rows(found: SortedRuns) -> Iterator[_Row]:
-    """Done runs cell by cell, the failed ones of each at its end; then cells without any done."""
+def _no_such_spec(store: Store, text: str, specs: Sequence[StoredSpec]) -> UnknownName:
+    names = [spec.name for spec in specs]
+    return UnknownName(
+        f"{store.path}: has no spec {quoted(text)}; there are {', '.join(names) or 'none'}"
+        f"{did_you_mean(text, names)}"
+    )
+
+
+def _rows(grouped: GroupedRuns) -> Iterator[_Row]:
+    """Yield the runs cell by cell, failed ones last; then cells with failed runs only."""
     failed: dict[tuple[str, str], list[StoredRun]] = {}
-    for problem, label, run in found.failed:
+    for problem, label, run in grouped.failed:
         failed.setdefault((problem, label), []).append(run)
-    for cell in found.cells:
+    for cell in grouped.cells:
         for run in (*cell.runs, *failed.pop((cell.problem, cell.label), ())):
             yield _Row(cell.problem, cell.label, run)
     for (problem, label), runs in failed.items():
@@ -631,9 +534,9 @@ def _rows(found: SortedRuns) -> Iterator[_Row]:
             yield _Row(problem, label, run)
 
 
-def _fits(row: _Row, wanted: Mapping[str, object]) -> bool:
-    own = {**row.names, "key": row.run.key}
-    return all(value is None or own[name] == value for name, value in wanted.items())
+def _matches(row: _Row, wanted: Mapping[str, object]) -> bool:
+    names = {**row.names, "key": row.run.key}
+    return all(value is None or names[name] == value for name, value in wanted.items())
 
 
 def _names(rows: Sequence[_Row]) -> Table:
@@ -642,7 +545,7 @@ def _names(rows: Sequence[_Row]) -> Table:
 
 
 def _measures(rows: Iterable[_Row]) -> list[str]:
-    """Every declared measure, and others that the store has of some package."""
+    """Return the declared measures, and others that are in the store."""
     names = [measure.name for measure in declared()]
     stored = {name for row in rows for name in row.run.measures}
     return [*names, *sorted(stored - {*names})]
@@ -668,27 +571,27 @@ def _prefixed(prefix: str, values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _hashable(value: Any) -> Any:
-    """Lists as tuples: a column of them can then be grouped by."""
+    """Return lists as tuples, so that their column can be grouped by."""
     return tuple(map(_hashable, value)) if isinstance(value, list) else value
 
 
 def _shown(settings: Sequence[Mapping[str, Any]], parameters: Parameters) -> Table:
-    """A column a setting, None where a run has no such setting."""
-    names = dict.fromkeys(name for own in settings for name in own)
-    varied = [n for n in names if len({repr(own[n]) for own in settings if n in own}) > 1]
+    """Return one column per setting, None where a run has no such setting."""
+    names = dict.fromkeys(name for of_run in settings for name in of_run)
+    varied = [n for n in names if len({repr(s[n]) for s in settings if n in s}) > 1]
     chosen: Collection[str] = varied if parameters == "varied" else names
-    return {name: _array(own.get(name) for own in settings) for name in chosen}
+    return {name: _array(of_run.get(name) for of_run in settings) for name in chosen}
 
 
 def _array(values: Iterable[Any]) -> NDArray[Any]:
-    """Numbers as numbers, NaN where one is missing; anything else as it is."""
-    found = list(values)
-    known = [value for value in found if value is not None]
+    """Return numbers as a numeric array with NaN for None, anything else as objects."""
+    column = list(values)
+    known = [value for value in column if value is not None]
     if known and all(type(value) in (int, float) for value in known):
-        whole = len(known) == len(found) and all(type(value) is int for value in known)
-        return np.array(found, dtype=np.int64 if whole else np.float64)
-    array = np.empty(len(found), dtype=object)
-    array[:] = found
+        whole = len(known) == len(column) and all(type(value) is int for value in known)
+        return np.array(column, dtype=np.int64 if whole else np.float64)
+    array = np.empty(len(column), dtype=object)
+    array[:] = column
     return array
 
 
@@ -699,29 +602,27 @@ def _frame(table: Table) -> pd.DataFrame:
 
 def _line(head: str, words: Iterable[str]) -> str:
     listed = ", ".join(dict.fromkeys(words)) or "none"
-    return f"  {head:9} {_cut(listed)}"
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= _WIDTH else f"{text[: _WIDTH - 4].rstrip(' ,')} ..."
+    if len(listed) > _WIDTH:
+        listed = f"{listed[: _WIDTH - 4].rstrip(' ,')} ..."
+    return f"  {head:9} {listed}"
 
 
 def load_results(directory: str | os.PathLike[str]) -> Results:
-    """The runs of a store as frames.
+    """Open the runs of a store as frames.
 
     Parameters
     ----------
     directory
-        What `fmdp.sweep` or `fmdp sweep` was given as `out`.
+        The `out` directory of `fmdp.sweep` or `fmdp sweep`.
 
     Returns
     -------
     Results
-        Everything that the store has so far; a sweep may still be running.
+        All runs stored so far; a sweep may still be running.
 
     Raises
     ------
     FileProblem
-        Where there is no store.
+        If there is no store.
     """
     return Results.open(directory)

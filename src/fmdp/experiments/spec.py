@@ -1,14 +1,12 @@
-"""A sweep's spec: TOML that says which learners meet which problems, how often and how long.
+"""Specs of sweeps: TOML that names problems, learners, their parameters, seeds and steps.
 
     problems x learners x values of their parameters x seeds -> runs
 
-Everything is read and checked before anything runs: every key, name and value, every model file;
-every learner is made once. A spec that is refused is refused with one line that names the place.
-What comes out is resolved: every parameter and planner setting has its value, defaults included,
-and models, policies and code that is not fmdp's own are known by their content. The hash of a spec
-is that of its resolved content, so that the order of keys, comments and spaces do not matter; the
-key of a run is the hash of its own part and of RESULTS_VERSION. docs/experiments.md describes the
-format.
+A spec is read and checked completely before anything runs, and refused with one line that names the
+place. The result is resolved: every parameter and planner setting has its value, defaults included,
+and models, policies and code outside fmdp are identified by their content. The hash of a spec is
+that of its resolved content, so the order of keys, comments and spaces do not matter. The key of a
+run is the hash of its own part and RESULTS_VERSION. docs/experiments.md describes the format.
 """
 
 from __future__ import annotations
@@ -45,58 +43,50 @@ from fmdp.problems import problem
 from fmdp.problems.ids import is_path
 
 HIGHEST = 2**63 - 1
-"""Of seeds and steps: what an integer column of the store holds."""
+"""Largest seed and number of steps: the largest integer of an SQLite column."""
 
 KEYS = ("name", "title", "steps", "seeds", "problems", "learners")
 LEARNER_KEYS = ("name", "policy", "rule", "label", "problems", "planner", "set")
 
 
-_UNSAID = (("horizon", None), ("intervals", "nominal"), ("gap", 0.01), ("weight_cap", None))
-"""Settings of our planners that came when runs were stored already: at the value that stands for
-what was before they are left out, so that those runs keep their keys and are not run again."""
-_UNSAID_OF_LEARNERS = (
-    ("horizon", None),
-    ("form", "extreme"),
-    ("faithful", False),
-    ("stopping", "fixed"),
-    ("bounds", "proven"),
-    ("level", "constant"),
-    ("ties", "planner"),
-    ("rewards", "learned"),
-)
-"""The same of learners."""
-
-
 def resolved_learner(agent: Agent) -> dict[str, Any]:
-    """Every parameter and planner setting that an agent really has, in JSON's types."""
+    """Return the learner and planner of an agent with all their settings, in JSON types.
+
+    Settings at one of their `unkeyed` values are omitted, so that runs that were stored before the
+    setting existed keep their keys.
+    """
     learner, planner = agent.learner, agent.planner
-    own = fields(planner) if is_dataclass(planner) else ()
     parameters = learner.as_dict()
-    content: dict[str, Any] = {
-        "learner": LEARNERS.place(type(learner)),
-        "planner": None if planner is None else PLANNERS.place(type(planner)),
-        "planner_settings": {
-            one.name: _plain(getattr(planner, one.name))
-            for one in own
-            if not is_own(type(planner)) or (one.name, getattr(planner, one.name)) not in _UNSAID
-        },
-    }
-    if planner is not None and not is_dataclass(planner):  # it has not declared what it is
-        content["planner_settings"] = {"content": content_digest(planner)}
     if isinstance(learner, Follow):
         parameters["policy"], _ = learner.identity(agent.structure)
-    content["parameters"] = {
-        name: _plain(value)
-        for name, value in parameters.items()
-        if (name, value) not in _UNSAID_OF_LEARNERS
+    content: dict[str, Any] = {
+        "learner": learner.class_place(),
+        "planner": None if planner is None else PLANNERS.place(type(planner)),
+        "planner_settings": _planner_settings(planner),
+        "parameters": _keyed(parameters, getattr(learner, "parameters", ())),
     }
-    # RESULTS_VERSION stands for fmdp's own code; other code stands for itself.
+    # RESULTS_VERSION identifies fmdp's own code; other code is identified by its digest.
     digests = {place_of(thing): code_digest(thing) for thing in _foreign_code(agent)}
     return {**content, "code": digests} if digests else content
 
 
+def _planner_settings(planner: Any) -> dict[str, Any]:
+    if planner is None:
+        return {}
+    if not is_dataclass(planner):  # it declares no settings
+        return {"content": content_digest(planner)}
+    settings = {field.name: getattr(planner, field.name) for field in fields(planner)}
+    # Settings of planners outside fmdp are always part of the key.
+    return _keyed(settings, getattr(planner, "parameters", ()) if is_own(type(planner)) else ())
+
+
+def _keyed(values: Mapping[str, Any], parameters: Sequence[Parameter]) -> dict[str, Any]:
+    unkeyed = {parameter.name: parameter.unkeyed for parameter in parameters}
+    return {n: _plain(value) for n, value in values.items() if value not in unkeyed.get(n, ())}
+
+
 def _foreign_code(agent: Agent) -> list[Any]:
-    """Return the learner, planner and rule of an agent that are not part of fmdp."""
+    """Return the classes of the agent's learner and planner, and its rule, that are not fmdp's."""
     code = [type(thing) for thing in (agent.learner, agent.planner) if thing is not None]
     if isinstance(agent.learner, Follow):
         _, rule = agent.learner.identity(agent.structure)
@@ -106,31 +96,31 @@ def _foreign_code(agent: Agent) -> list[Any]:
 
 @dataclass(frozen=True, eq=False)
 class NamedModel:
-    """A problem: its canonical id, or the path of its file as the spec has it, and its model."""
+    """A model with its canonical id, or with the path of its file as written in the spec."""
 
     id: str
     model: FactoredMDP
 
 
 @dataclass(frozen=True, eq=False)
-class Cell:
-    """One learner with all its values on one problem; a run of it needs only a seed."""
+class PlannedCell:
+    """One learner with all its settings on one problem; a run is a cell and a seed."""
 
     problem: NamedModel
     label: str
     learner: Learner
     steps: int
     resolved: Mapping[str, Any]
-    """Everything that the numbers of a run depend on, the seed apart."""
+    """Everything except the seed that the numbers of a run depend on."""
     sources: Mapping[str, str] = field(default_factory=dict)
-    """Source texts of code that is not part of fmdp, by the name of the module."""
+    """Source texts of code outside fmdp, by module name."""
 
 
 @dataclass(frozen=True, eq=False)
 class PlannedRun:
-    """One run of a spec. `record`: it is the first seed of its cell, and kept whole."""
+    """One run of a spec. `record` marks the first seed of a cell, whose steps are all kept."""
 
-    cell: Cell
+    cell: PlannedCell
     seed: int
     record: bool
 
@@ -150,23 +140,23 @@ class Spec:
     steps: int
     seeds: tuple[int, ...]
     problems: tuple[NamedModel, ...]
-    cells: tuple[Cell, ...]
+    cells: tuple[PlannedCell, ...]
     left_out: tuple[LeftOut, ...] = ()
-    """Pairs that were asked for and are no cells; only a comparison has any."""
+    """Pairs of a comparison that do not fit and are not run."""
 
     @cached_property
     def resolved(self) -> dict[str, Any]:
-        left_out = [asdict(one) for one in self.left_out]
-        return self._asked | ({"left_out": left_out} if left_out else {})
+        left_out = [asdict(pair) for pair in self.left_out]
+        return self._requested | ({"left_out": left_out} if left_out else {})
 
     @property
-    def _asked(self) -> dict[str, Any]:
+    def _requested(self) -> dict[str, Any]:
         return {
             "name": self.name,
             "title": self.title,
             "steps": self.steps,
             "seeds": list(self.seeds),
-            "problems": [{"id": one.id, "model": one.model.content_hash} for one in self.problems],
+            "problems": [{"id": p.id, "model": p.model.content_hash} for p in self.problems],
             "cells": [
                 {"problem": cell.problem.id, "label": cell.label, **cell.resolved}
                 for cell in self.cells
@@ -175,20 +165,19 @@ class Spec:
 
     @cached_property
     def hash(self) -> str:
-        # Why a pair is left out may be told in bytes of free memory, which change; that it is
-        # stays.
-        pairs = [[one.problem, one.label] for one in self.left_out]
-        return _hash(self._asked | ({"left_out": pairs} if pairs else {}))
+        # Reasons are omitted: they may state the free memory, which changes.
+        pairs = [[pair.problem, pair.label] for pair in self.left_out]
+        return _hash(self._requested | ({"left_out": pairs} if pairs else {}))
 
     def runs(self) -> Iterator[PlannedRun]:
-        """Every run, all cells with one seed before the next: early results compare everything."""
+        """Yield every run, seed by seed, so that early results compare all cells."""
         for seed in self.seeds:
             for cell in self.cells:
                 yield PlannedRun(cell, seed, record=seed == self.seeds[0])
 
 
 def read_spec(path: str | os.PathLike[str]) -> Spec:
-    """The spec in this file; paths of model files in it are relative to the file."""
+    """Read a spec file; paths of model files are relative to it."""
     path = Path(path)
     return parse_spec(read_text(path, "a sweep spec"), str(path), path.parent, name=path.stem)
 
@@ -196,7 +185,7 @@ def read_spec(path: str | os.PathLike[str]) -> Spec:
 def parse_spec(
     text: str, source: str = "spec", folder: Path | None = None, *, name: str = "sweep"
 ) -> Spec:
-    """The spec that a text in TOML stands for; `source` is what messages call it."""
+    """Parse a spec in TOML; `source` is its name in messages."""
     with _at(source):
         try:
             document = tomllib.loads(text)
@@ -225,7 +214,7 @@ def _spec(document: Mapping[str, Any], text: str, folder: Path, name: str) -> Sp
     entries = document["learners"]
     if not isinstance(entries, list) or not entries:
         raise InvalidParameter(f"'learners' must be a list of learners; got {quoted(entries)}")
-    by_problem: dict[str, list[Cell]] = {one.id: [] for one in problems.values()}
+    by_problem: dict[str, list[PlannedCell]] = {p.id: [] for p in problems.values()}
     for number, entry in enumerate(entries):
         with _at(f"learners[{number}]"):
             for cell in _cells(entry, problems, steps, folder):
@@ -236,24 +225,24 @@ def _spec(document: Mapping[str, Any], text: str, folder: Path, name: str) -> Sp
 
 
 def _problems(given: Any, folder: Path) -> dict[str, NamedModel]:
-    """The problems by the text that the spec has for them."""
+    """Return the problems by their text in the spec."""
     if not isinstance(given, list) or not given:
         raise InvalidParameter(
             f"'problems' must be a list of problem ids and model files; got {quoted(given)}"
         )
-    found: dict[str, NamedModel] = {}
+    problems: dict[str, NamedModel] = {}
     for number, entry in enumerate(given):
         with _at(f"problems[{number}]"):
             text = text_line(entry, "a problem")
-            one = problem_of(text, folder)
-            if one.id in {other.id for other in found.values()}:
-                raise InvalidParameter(f"{quoted(one.id)} is given twice; once is enough")
-            found[text] = one
-    return found
+            named = problem_of(text, folder)
+            if named.id in {other.id for other in problems.values()}:
+                raise InvalidParameter(f"{quoted(named.id)} is given twice; once is enough")
+            problems[text] = named
+    return problems
 
 
 def problem_of(text: str, folder: Path) -> NamedModel:
-    """The problem of an id, or of a file in or under the folder; a file goes by its path."""
+    """Return the problem of an id, or of a model file relative to the folder."""
     file = folder / text
     is_file = _is_file(file)
     model = problem(file if is_file else text, folder=folder)
@@ -262,13 +251,13 @@ def problem_of(text: str, folder: Path) -> NamedModel:
 
 
 def _is_file(path: Path) -> bool:
-    # os.path, because Path.is_file raises where a name is too long to be one.
+    # os.path, because Path.is_file raises for a name that is too long.
     return os.path.isfile(path)  # noqa: PTH113
 
 
 def _cells(
     entry: Any, problems: Mapping[str, NamedModel], steps: int, folder: Path
-) -> Iterator[Cell]:
+) -> Iterator[PlannedCell]:
     if isinstance(entry, str):
         entry = {"name": entry}
     entry = _table(entry, "a learner", "the name of a learner or a table")
@@ -282,7 +271,7 @@ def _cells(
     for values, planner in itertools.product(grid, planners):
         others = {} if planner is None else {"planner": _taken_by(kind, planner)}
         learner = kind(**values, **others)
-        shown = {one.name: one.show(values[one.name]) for one in kind.parameters}
+        shown = {p.name: p.show(values[p.name]) for p in kind.parameters}
         varied = [key for key, value in given.items() if isinstance(value, list)]
         if label is None:
             words = label_of(learner, varied)
@@ -290,43 +279,42 @@ def _cells(
             text, used = _filled(label, shown)
             rest = [f"{key}={shown[key]}" for key in varied if key not in used]
             words = _words(text, rest, kind, planner if len(planners) > 1 else None)
-        for one in chosen:
-            yield cell_of(one, words, learner, steps)
+        for named in chosen:
+            yield cell_of(named, words, learner, steps)
 
 
-def cell_of(one: NamedModel, label: str, learner: Learner, steps: int) -> Cell:
-    """Return the cell of a learner on a problem, after starting the learner once to resolve it."""
+def cell_of(problem: NamedModel, label: str, learner: Learner, steps: int) -> PlannedCell:
+    """Return the cell of a learner on a problem; the learner is started once to resolve it."""
     planner = getattr(learner, "planner", None)
     if getattr(planner, "max_seconds", None) is not None:
         raise InvalidParameter(
             f"the planner of {quoted(label)} has 'max_seconds', which would make a run depend on "
             f"the speed of the machine; a sweep takes 'max_iterations'"
         )
-    content = {"model": one.model.content_hash, "steps": steps}
-    agent = learner.start(one.model)
+    content = {"model": problem.model.content_hash, "steps": steps}
+    agent = learner.start(problem.model)
     content |= resolved_learner(agent)
     sources = {
         name: text for thing in _foreign_code(agent) for name, text in source_texts(thing).items()
     }
-    return Cell(one, label, learner, steps, content, sources)
+    return PlannedCell(problem, label, learner, steps, content, sources)
 
 
 def label_of(learner: Learner, varied: Sequence[str] = ()) -> str:
-    """Return what a learner is called where nobody gave it a label: "psrl c=0.5 (alp basis=pairs)".
+    """Return the default label of a learner, such as "psrl c=0.5 (alp basis=pairs)".
 
-    It has the settings of `learner.words()`, and those that vary even at their defaults."""
+    It contains the settings that differ from their defaults, and those in `varied`.
+    """
     if isinstance(learner, Follow):
         return learner.label
-    held = learner.as_dict()
+    values = learner.as_dict()
     named = {*varied, *(word.partition("=")[0] for word in learner.words())}
-    words = [
-        f"{one.name}={one.show(held[one.name])}" for one in learner.parameters if one.name in named
-    ]
+    words = [f"{p.name}={p.show(values[p.name])}" for p in learner.parameters if p.name in named]
     return _words(learner.name, words, type(learner), getattr(learner, "planner", None))
 
 
 def _named(entry: Mapping[str, Any], folder: Path) -> tuple[str, Mapping[str, Any]]:
-    """The name of a learner and its parameters; a policy or a rule stands for a baseline."""
+    """Return the name of a learner and its parameters; a policy or a rule is a baseline."""
     heads = [key for key in ("name", "policy", "rule") if key in entry]
     if len(heads) != 1:
         got = " and ".join(f"'{key}'" for key in heads) or "none of them"
@@ -347,9 +335,9 @@ def _named(entry: Mapping[str, Any], folder: Path) -> tuple[str, Mapping[str, An
 
 
 def _each(given: Any, folder: Path) -> Any:
-    """Policy files, relative to the spec, by their paths; a rule's module is looked for there."""
+    """Return the paths of policy files relative to the spec; import a rule's module from there."""
     if isinstance(given, list):
-        return [_each(one, folder) for one in given]
+        return [_each(item, folder) for item in given]
     if not isinstance(given, str):
         return given
     if _is_file(folder / given):
@@ -360,7 +348,7 @@ def _each(given: Any, folder: Path) -> Any:
 
 
 def _taken_by(kind: type[Learner], planner: Planner) -> Planner:
-    if "planner" not in {one.name for one in fields(kind)}:
+    if "planner" not in {field.name for field in fields(kind)}:
         raise InvalidParameter(
             f"{kind.owner()} does not plan; got planner {planner.name}, must be none"
         )
@@ -368,7 +356,7 @@ def _taken_by(kind: type[Learner], planner: Planner) -> Planner:
 
 
 def _filled(label: str, values: Mapping[str, str]) -> tuple[str, set[str]]:
-    """ "PSRL c={c}" with the value of c put in, and which names were."""
+    """Return a label such as "PSRL c={c}" with the values filled in, and the names used."""
     used = set(re.findall(r"\{(.*?)\}", label))
     for name in used:
         if name not in values:
@@ -381,18 +369,17 @@ def _filled(label: str, values: Mapping[str, str]) -> tuple[str, set[str]]:
 
 
 def _words(head: str, words: Iterable[str], kind: type[Learner], planner: Any) -> str:
-    """ "psrl c=0.5 (alp basis=pairs)" """
     text = " ".join([head, *words])
     if planner is None:
         return text
-    unsaid = [
+    defaults = {
         name
         for name, value in kind.planner_defaults.items()
         if getattr(planner, name, None) == value
-    ]
-    own = planner.words() if isinstance(planner, Planner) else ()
-    said = (word for word in own if word.partition("=")[0] not in unsaid)
-    return f"{text} ({' '.join([planner.name, *said])})"
+    }
+    settings = planner.words() if isinstance(planner, Planner) else ()
+    shown = (word for word in settings if word.partition("=")[0] not in defaults)
+    return f"{text} ({' '.join([planner.name, *shown])})"
 
 
 def _chosen(given: Any, problems: Mapping[str, NamedModel]) -> Sequence[NamedModel]:
@@ -411,7 +398,7 @@ def _chosen(given: Any, problems: Mapping[str, NamedModel]) -> Sequence[NamedMod
 
 
 def _planners(given: Any, learner: type[Learner], folder: Path) -> Iterator[Planner | None]:
-    """Every planner: of a name, a table, or a list of either."""
+    """Yield the planners of a name, a table, or a list of either."""
     if given is None:
         yield None
         return
@@ -422,7 +409,7 @@ def _planners(given: Any, learner: type[Learner], folder: Path) -> Iterator[Plan
             raise InvalidParameter("'planner' has no 'name'; a planner needs it")
         kind = PLANNERS.find(text_line(table.pop("name"), "name"), folder)
         if kind.name == learner.only_planner:
-            # What the learner sets itself at every plan need not be given.
+            # The learner sets these itself at every plan.
             table = {**learner.planner_defaults, **table}
         for values in _grid(kind.parameters, table, kind.owner()):
             yield kind(**values)
@@ -431,7 +418,7 @@ def _planners(given: Any, learner: type[Learner], folder: Path) -> Iterator[Plan
 def _grid(
     parameters: Sequence[Parameter], given: Mapping[str, Any], owner: str
 ) -> Iterator[dict[str, Any]]:
-    """Every combination of the values given; a list has one value a run."""
+    """Yield every combination of the values given; a list holds alternatives."""
     lists = [value if isinstance(value, list) else [value] for value in given.values()]
     for name, values in zip(given, lists, strict=True):
         if not values:
@@ -440,9 +427,10 @@ def _grid(
         yield resolve(parameters, dict(zip(given, combination, strict=True)), owner)
 
 
-def refuse_repeated(cells: Sequence[Cell]) -> None:
-    labels: dict[tuple[str, str], Cell] = {}
-    contents: dict[str, Cell] = {}
+def refuse_repeated(cells: Sequence[PlannedCell]) -> None:
+    """Raise InvalidParameter if two cells of a problem share their label or their content."""
+    labels: dict[tuple[str, str], PlannedCell] = {}
+    contents: dict[str, PlannedCell] = {}
     for cell in cells:
         other = labels.setdefault((cell.problem.id, cell.label), cell)
         same = contents.setdefault(canonical_json(cell.resolved), cell)
@@ -459,7 +447,7 @@ def refuse_repeated(cells: Sequence[Cell]) -> None:
 
 
 def check_seeds(given: Any) -> tuple[int, ...]:
-    """A number n stands for 0, 1, ..., n - 1."""
+    """Return the seeds of a list, or 0, 1, ..., n - 1 for a number n."""
     if isinstance(given, int | str | float) or not isinstance(given, Iterable):
         return tuple(range(whole(given, "seeds", 1, 10**6)))
     seeds = tuple(whole(seed, "a seed", 0) for seed in given)
@@ -502,7 +490,7 @@ def whole(value: Any, what: str, low: int, high: int = HIGHEST) -> int:
 
 
 def _plain(value: Any) -> Any:
-    """The value in JSON's types; of anything else, a digest of what it is."""
+    """Return the value in JSON types, or a digest of its content."""
     if isinstance(value, (list, tuple)):
         return [_plain(item) for item in value]
     if value is None or isinstance(value, (bool, int, float, str)):
@@ -512,7 +500,7 @@ def _plain(value: Any) -> Any:
 
 @contextlib.contextmanager
 def _at(place: str) -> Iterator[None]:
-    """Puts the place before the text of an error that passes."""
+    """Prepend the place to the text of an error."""
     try:
         yield
     except FmdpError as error:

@@ -3,16 +3,16 @@
 On each problem the cells with the same number of steps are compared by gap regret, which does not
 contain the luck of the rewards, or by realised regret where some cell has no gap regret. The place
 of a learner is one more than the number of learners with a lower median; medians that differ only
-by rounding share a place. The optimal policy, random actions and baselines have no place, since
-they learn nothing. `ratio` is the median divided by that of the best learner of the problem, so
-that problems of any reward and length can be put together:
+by rounding share a place. The optimal policy, random actions and baselines have no place. `ratio`
+is the median divided by that of the best learner of the problem, so that problems of any reward
+scale and length can be combined:
 
-    over problems: geometric mean of the ratios, their largest, and on how many a learner is first
+    over problems: geometric mean of the ratios, their largest, and the number of first places
 
-Theory bounds expected regret, so the mean stands beside the median; both have 95 % intervals.
+Theory bounds expected regret, so the mean is given beside the median; both have 95 % intervals.
 
-Time is processor time per step, the median over the runs; wall clock where some run of the problem
-is older than that measure. Neither includes computing what regret is measured against.
+Time is the median over the runs of processor time per step; wall clock where some run of the
+problem was stored before that measure existed. Neither includes computing the reference of regret.
 """
 
 from __future__ import annotations
@@ -23,8 +23,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fmdp.experiments.cells import CellRuns
-from fmdp.experiments.confidence_intervals import mean_interval, mean_of, median_interval
+from fmdp.experiments.cells import Cell
 from fmdp.experiments.measures import (
     CPU_SECONDS,
     GAP_REGRET,
@@ -33,15 +32,16 @@ from fmdp.experiments.measures import (
     UNCONVERGED_PLANS,
     Measure,
 )
+from fmdp.experiments.statistics import mean_interval, mean_of, median_interval
 from fmdp.experiments.store import StoredRun
 
 SAME = 1e-9
-"""Medians whose relative difference is at most this are equal up to the rounding of their sums."""
+"""Relative difference of medians that may be due to rounding; they share a place."""
 
 
 @dataclass(frozen=True)
 class Standing:
-    """One learner on one problem. What does not apply is None."""
+    """One learner on one problem; a value that does not apply is None."""
 
     problem: str
     steps: int
@@ -58,14 +58,14 @@ class Standing:
     lower_quartile: float
     upper_quartile: float
     ratio: float | None
-    """Of the medians, to the best learner of the problem; None where that is not above zero."""
+    """Median divided by that of the best learner; None unless that is positive."""
     seconds_per_step: float
     clock: str
-    """What is counted in it: processor or wall."""
+    """The clock of `seconds_per_step`: processor or wall."""
     planner_calls: float | None
-    """The median over the runs."""
+    """Median over the runs."""
     unconverged_plans: int | None
-    """The sum over the runs."""
+    """Sum over the runs."""
     interval_low: float | None = None
     interval_high: float | None = None
     """Order-statistic interval of the median; None if n is too small."""
@@ -82,34 +82,34 @@ class Overall:
     learner: str
     role: str
     problems: int
-    """On how many it ran."""
+    """Number of problems on which it ran."""
     wins: int
-    """On how many of them no other learner has a lower median."""
+    """Number of problems on which no other learner has a lower median."""
     ratio_mean: float | None
-    """The geometric mean of its ratios; None where one is not known."""
+    """Geometric mean of its ratios; None if one is unknown."""
     ratio_largest: float | None
     seconds_per_step: float
-    """The median over the problems."""
+    """Median over the problems."""
 
 
-def standings(cells: Iterable[CellRuns]) -> list[Standing]:
-    """Of every problem, in the order of the cells; the lowest median first."""
-    by_problem: dict[tuple[str, int], list[CellRuns]] = {}
+def standings(cells: Iterable[Cell]) -> list[Standing]:
+    """Return the standings problem by problem, the lowest median first."""
+    cells_of: dict[tuple[str, int], list[Cell]] = {}
     for cell in cells:
-        by_problem.setdefault((cell.problem, cell.runs[0].steps), []).append(cell)
-    return [one for own in by_problem.values() for one in _of_problem(own)]
+        cells_of.setdefault((cell.problem, cell.steps), []).append(cell)
+    return [standing for members in cells_of.values() for standing in _of_problem(members)]
 
 
-def _of_problem(cells: Sequence[CellRuns]) -> list[Standing]:
+def _of_problem(cells: Sequence[Cell]) -> list[Standing]:
     runs = [run for cell in cells for run in cell.runs]
     measure = GAP_REGRET if _have(runs, GAP_REGRET) else REGRET
     timed = _have(runs, CPU_SECONDS)
     ends = {cell.label: _values(cell.runs, measure) for cell in cells}
     medians = {label: float(np.median(values)) for label, values in ends.items()}
-    learning = [medians[cell.label] for cell in cells if cell.runs[0].role == "learner"]
-    found = []
+    learning = [medians[cell.label] for cell in cells if cell.role == "learner"]
+    rows = []
     for cell in cells:
-        first, values, median = cell.runs[0], ends[cell.label], medians[cell.label]
+        values, median = ends[cell.label], medians[cell.label]
         low, high = np.quantile(values, (0.25, 0.75)).tolist()
         of_median = median_interval(values) or (None, None)
         of_mean = mean_interval(values) or (None, None)
@@ -119,15 +119,15 @@ def _of_problem(cells: Sequence[CellRuns]) -> list[Standing]:
         ]
         plans = _values(cell.runs, PLANNER_CALLS)
         unconverged = _values(cell.runs, UNCONVERGED_PLANS)
-        found.append(
+        rows.append(
             Standing(
                 problem=cell.problem,
-                steps=first.steps,
+                steps=cell.steps,
                 measure=measure.name,
-                place=place_among(median, learning) if first.role == "learner" else None,
+                place=place_among(median, learning) if cell.role == "learner" else None,
                 label=cell.label,
-                learner=first.learner,
-                role=first.role,
+                learner=cell.learner,
+                role=cell.role,
                 runs=len(cell.runs),
                 median=median,
                 mean=mean_of(values),
@@ -145,7 +145,7 @@ def _of_problem(cells: Sequence[CellRuns]) -> list[Standing]:
                 mean_high=of_mean[1],
             )
         )
-    return sorted(found, key=lambda one: one.median)
+    return sorted(rows, key=lambda row: row.median)
 
 
 def place_among(median: float, learning: Sequence[float]) -> int:
@@ -156,37 +156,72 @@ def place_among(median: float, learning: Sequence[float]) -> int:
 
 
 def ratio_to_best(median: float, learning: Sequence[float]) -> float | None:
-    """The median divided by the lowest of the learners'; None where that is not above zero."""
+    """Return the median divided by the lowest of the learners'; None unless that is positive."""
     best = min(learning, default=0.0)
     return median / best if best > 0 else None
 
 
-def overall(found: Sequence[Standing]) -> list[Overall]:
-    """Every label once: those with a geometric mean first, the lowest of them first of all."""
+def overall(rows: Sequence[Standing]) -> list[Overall]:
+    """Return every label once, by increasing geometric mean; unknown means last."""
     by_label: dict[str, list[Standing]] = {}
-    for one in found:
-        by_label.setdefault(one.label, []).append(one)
-    rows = [_overall(own) for own in by_label.values()]
-    return sorted(rows, key=lambda one: math.inf if one.ratio_mean is None else one.ratio_mean)
+    for row in rows:
+        by_label.setdefault(row.label, []).append(row)
+    totals = [_overall(members) for members in by_label.values()]
+    return sorted(totals, key=lambda row: math.inf if row.ratio_mean is None else row.ratio_mean)
 
 
-def _overall(own: Sequence[Standing]) -> Overall:
-    ratios = [one.ratio for one in own if one.ratio is not None]
-    known = len(ratios) == len(own)
+def _overall(rows: Sequence[Standing]) -> Overall:
+    ratios = [row.ratio for row in rows if row.ratio is not None]
+    known = len(ratios) == len(rows)
     return Overall(
-        label=own[0].label,
-        learner=own[0].learner,
-        role=own[0].role,
-        problems=len(own),
-        wins=sum(one.place == 1 for one in own),
+        label=rows[0].label,
+        learner=rows[0].learner,
+        role=rows[0].role,
+        problems=len(rows),
+        wins=sum(row.place == 1 for row in rows),
         ratio_mean=geometric_mean(ratios) if known else None,
         ratio_largest=max(ratios) if known else None,
-        seconds_per_step=float(np.median([one.seconds_per_step for one in own])),
+        seconds_per_step=float(np.median([row.seconds_per_step for row in rows])),
     )
 
 
+def is_comparison(rows: Sequence[Standing]) -> bool:
+    """Return whether two learners ran on the same problem."""
+    return any(
+        len({row.label for row in learners_of(members)}) > 1
+        for members in by_problem(rows).values()
+    )
+
+
+def by_problem(rows: Sequence[Standing]) -> dict[tuple[str, int], list[Standing]]:
+    """Return the standings of each (problem, steps), the lowest median first."""
+    groups: dict[tuple[str, int], list[Standing]] = {}
+    for row in rows:
+        groups.setdefault((row.problem, row.steps), []).append(row)
+    return groups
+
+
+def learners_of(rows: Sequence[Standing]) -> list[Standing]:
+    """Return the rows of learners, without the ends and baselines."""
+    return [row for row in rows if row.role == "learner"]
+
+
+def first_of(rows: Sequence[Standing]) -> list[Standing]:
+    """Return the learners in first place: one, except for ties."""
+    return [row for row in rows if row.place == 1]
+
+
+def ranked(rows: Sequence[Standing]) -> list[Overall]:
+    """Return the optimal policy, the learners, baselines and random actions over all problems.
+
+    Learners that ran on more problems come first, then those with the lower mean ratio.
+    """
+    order = {"upper": 0, "learner": 1, "baseline": 2, "lower": 3}
+    return sorted(overall(rows), key=lambda row: (order[row.role], -row.problems))
+
+
 def geometric_mean(values: Sequence[float]) -> float:
-    """Zero where a value is."""
+    """Return the geometric mean; zero if a value is not positive."""
     if min(values) <= 0:
         return 0.0
     return math.exp(math.fsum(math.log(value) for value in values) / len(values))
@@ -197,5 +232,5 @@ def _have(runs: Sequence[StoredRun], measure: Measure[float]) -> bool:
 
 
 def _values(runs: Sequence[StoredRun], measure: Measure[float] | Measure[int]) -> list[float]:
-    found = (run.measures.get(measure.name) for run in runs)
-    return [float(value) for value in found if value is not None]
+    values = (run.measures.get(measure.name) for run in runs)
+    return [float(value) for value in values if value is not None]

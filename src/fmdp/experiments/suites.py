@@ -1,12 +1,12 @@
-"""Suites of `fmdp compare`: problems, and the learners that belong to them, under one name.
+"""Suites of `fmdp compare`: named sets of problems, with their learners.
 
 `paper` has the four problems of Xu & Tewari (2020) and the runs of `fmdp reproduce` (paper.py),
-with the same keys, and all other registered learners beside them. `wide` has no learner of its own:
-all registered learners run on problems of every family, several topologies and dynamics, two to six
-values per variable, rewards by state and with costs. All but the last are small enough for flat
-learners, whose tables have A S^2 numbers and whose plans go through them.
+with the same keys, beside all other registered learners. `wide` runs all registered learners on
+problems of every family: several topologies and dynamics, two to six values per variable, rewards
+by state and with costs. All but the last are small enough for flat learners, whose tables have
+A S^2 numbers.
 
-The tables of the `xu` dynamics are drawn at random, with `seed=1` by default, so one such problem
+The tables of the `xu` dynamics are drawn at random, with `seed=1` by default, so each such problem
 is one instance. A statement about `xu` in general needs several: `wide` has three instances of two
 of its networks (`circle:4` and `grid:6`).
 """
@@ -22,13 +22,13 @@ from fmdp.experiments import paper
 
 @dataclass(frozen=True)
 class Suite:
-    """What is compared under a name."""
+    """Problems, and TOML of learners, under one name."""
 
     name: str
     title: str
     problems: tuple[str, ...]
     learners: str = ""
-    """TOML of the learners that belong to it; empty: none but those that are asked for."""
+    """TOML of the learners of the suite; empty: only the registered or requested ones."""
 
 
 SUITES = {
@@ -72,7 +72,7 @@ SUITES = {
 
 
 def suite_named(name: str) -> Suite:
-    """The suite, or an error that names them all."""
+    """Return the suite of this name, or raise UnknownName."""
     if name not in SUITES:
         raise UnknownName(
             f"no suite {quoted(name)}; there are {', '.join(SUITES)}{did_you_mean(name, SUITES)}"

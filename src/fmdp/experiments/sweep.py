@@ -1,12 +1,10 @@
-"""The driver: makes every run of a spec that the store does not have yet, and stores each.
+"""The driver of a sweep: make every run of a spec that the store lacks, and store each.
 
-    for every run that is not done: submit; when it ends: one transaction
-
-Only this process writes. What is killed at any moment loses the runs under way and nothing else;
-the same call goes on. A run that fails is stored with its error and stops nothing. When workers
-die, they are made anew and the runs that were under way go again: together the first time, each
-alone after that, so that a run which kills its worker is found out and harms no other. After
-`ATTEMPTS` it is stored as failed.
+Only this process writes, one transaction per run. A kill loses the runs in progress and nothing
+else; the same call resumes. A failed run is stored with its error and stops nothing. When workers
+die, they are restarted and the runs in progress are repeated: together the first time, each alone
+after that, so that a run that kills its worker is identified and harms no other. After `ATTEMPTS`
+it is stored as failed.
 """
 
 from __future__ import annotations
@@ -23,31 +21,31 @@ from statistics import mean, median
 from fmdp import __version__
 from fmdp._base.interrupts import held
 from fmdp.errors import InvalidParameter
+from fmdp.experiments.database import Notify, warn
 from fmdp.experiments.executors import Processes, Workers
 from fmdp.experiments.measures import REGRET
-from fmdp.experiments.news import SweepNews
-from fmdp.experiments.opening import Say, warn
+from fmdp.experiments.progress import SweepProgress
 from fmdp.experiments.spec import PlannedRun, Spec
 from fmdp.experiments.store import Member, Store, StoredRun, StoredSpec, Unstorable
-from fmdp.experiments.work import MadeRun, Task, failed, now, work
+from fmdp.experiments.worker import MadeRun, Task, failed, now, run_task
 
 ATTEMPTS = 3
-"""How often a run may lose its worker before it counts as failed."""
+"""Deaths of its worker after which a run counts as failed."""
 _TICK_SECONDS = 0.5
 
 
 @dataclass(frozen=True)
-class Summary:
-    """How a sweep ended."""
+class SweepSummary:
+    """The outcome of a sweep."""
 
     total: int
     done: int
     failed: int
     already: int
-    """Runs that were stored before and were not run again."""
+    """Runs that were stored before this sweep."""
     seconds: float
     errors: Mapping[str, str]
-    """Error by "problem, label, seed" of the failed runs."""
+    """Errors of the failed runs by "problem, label, seed"."""
     path: Path
 
 
@@ -57,23 +55,23 @@ def run_sweep(
     *,
     workers: Workers | None = None,
     retry_failed: bool = False,
-    progress: Callable[[SweepNews], None] | None = None,
-    waiting: Say = warn,
-) -> Summary:
-    """Run what is missing of a spec into the store in this directory.
+    progress: Callable[[SweepProgress], None] | None = None,
+    waiting: Notify = warn,
+) -> SweepSummary:
+    """Make the missing runs of a spec and store them in this directory.
 
-    Failed runs count as finished unless `retry_failed`, and so do damaged ones, which are failures
-    here. Without workers: one process a core. `waiting` is told when a lock is waited for.
+    Failed and damaged runs are made again only with `retry_failed`. By default there is one worker
+    process per core. `waiting` is called when a lock has to be waited for.
     """
     with Store.create(directory, waiting=waiting) as store, store.writing():
-        _announce(store, spec)
+        _add_spec(store, spec)
         if retry_failed:
             store.clear_away()
         with workers if workers is not None else Processes() as team:
             return _Driver(spec, store, team, progress).run(retry_failed)
 
 
-def _announce(store: Store, spec: Spec) -> None:
+def _add_spec(store: Store, spec: Spec) -> None:
     time_of_request = now()
     stored = StoredSpec(
         spec.hash,
@@ -107,7 +105,7 @@ class _Driver:
         spec: Spec,
         store: Store,
         workers: Workers,
-        report: Callable[[SweepNews], None] | None,
+        report: Callable[[SweepProgress], None] | None,
     ) -> None:
         self.store = store
         self.workers = workers
@@ -122,7 +120,7 @@ class _Driver:
         self.failures: dict[str, str] = {}
         self.done = 0
 
-    def run(self, retry_failed: bool) -> Summary:
+    def run(self, retry_failed: bool) -> SweepSummary:
         damaged = self.store.damaged()
         for key, run in self.planned.items():
             stored = None if key in damaged else self.store.run(key)
@@ -135,15 +133,15 @@ class _Driver:
             else:
                 self._count(run, stored)
         already = len(self.planned) - len(self.queue)
-        self._say()
+        self._report_progress()
         while self.queue or self.alone or self.running:
             self._fill()
-            with held():  # it would come between the two halves of a lock's release
+            with held():  # an interrupt inside `wait` could leave a lock held
                 ended, _ = wait(self.running, timeout=_TICK_SECONDS, return_when=FIRST_COMPLETED)
             self.workers.check()
             self._collect(ended)
-            self._say()
-        return Summary(
+            self._report_progress()
+        return SweepSummary(
             len(self.planned),
             self.done,
             len(self.failures),
@@ -159,7 +157,7 @@ class _Driver:
                 self._submit(self.alone.popleft())
             return
         if any(self.attempts[run.key] > 1 for run in self.running.values()):
-            return  # the last of those that go alone
+            return  # a run that is made alone is still running
         most = self.workers.size + self.workers.spare
         while self.queue and len(self.running) < most:
             self._submit(self.queue.popleft())
@@ -167,28 +165,28 @@ class _Driver:
     def _submit(self, run: PlannedRun) -> None:
         task = Task.of(run)
         try:
-            self.running[self.workers.submit(work, task)] = run
+            self.running[self.workers.submit(run_task, task)] = run
         except self.workers.lost:
-            # The workers broke between two runs: none of the runs under way has been told yet.
+            # The workers died between two runs.
             self.queue.appendleft(run)
             self._recover()
 
     def _collect(self, ended: set[Future[MadeRun]]) -> None:
         for future in ended:
             if not self._is_lost(future):
-                self._settle(future)
+                self._finish(future)
         if any(self._is_lost(future) for future in ended):
             self._recover()
 
     def _is_lost(self, future: Future[MadeRun]) -> bool:
         return future.cancelled() or isinstance(future.exception(), self.workers.lost)
 
-    def _settle(self, future: Future[MadeRun]) -> None:
-        """Store what a run has given. An error here is none of the run's: it did not travel."""
+    def _finish(self, future: Future[MadeRun]) -> None:
+        """Store the result of a run; an exception here means that it could not be sent."""
         run = self.running.pop(future)
         error = future.exception()
         if isinstance(error, KeyboardInterrupt):
-            raise error  # it has neither failed nor been done
+            raise error  # the run is neither done nor failed
         made = failed(Task.of(run), f"{type(error).__name__}: {error}", 0.0)
         if error is None:
             made = future.result()
@@ -198,7 +196,7 @@ class _Driver:
         try:
             self.store.add_run(made.run, made.curve, made.recording, run.cell.sources)
         except (InvalidParameter, Unstorable) as error:
-            # It would stop the sweep here at every resume: a run that cannot be stored has failed.
+            # Raising would stop the sweep here at every resume.
             made = failed(Task.of(run), f"{type(error).__name__}: {error}", 0.0)
             self.store.add_run(made.run, sources=run.cell.sources)
         self._count(run, made.run)
@@ -210,21 +208,21 @@ class _Driver:
             return
         self.done += 1
         self.scores.add(run, regret)
-        self.clock.over(run, stored.seconds)
+        self.clock.finished(run, stored.seconds)
 
-    def _fail(self, run: PlannedRun, why: str) -> None:
-        self.failures[f"{run.cell.problem.id}, {run.cell.label}, seed {run.seed}"] = why
-        self.clock.over(run, None)
+    def _fail(self, run: PlannedRun, error: str) -> None:
+        self.failures[f"{run.cell.problem.id}, {run.cell.label}, seed {run.seed}"] = error
+        self.clock.finished(run, None)
 
     def _recover(self) -> None:
-        """Workers died. What has come back counts; the rest goes again, or has had its chances."""
+        """Restart dead workers; repeat their runs, or fail those that killed too many workers."""
         if self.workers.all_fall_together:
             wait(self.running)
         for future, run in list(self.running.items()):
             if not future.done():
                 continue
             if not self._is_lost(future):
-                self._settle(future)
+                self._finish(future)
                 continue
             del self.running[future]
             self.attempts[run.key] += 1
@@ -236,11 +234,11 @@ class _Driver:
                 (self.queue if times == 1 else self.alone).appendleft(run)
         self.workers.rebuild()
 
-    def _say(self) -> None:
+    def _report_progress(self) -> None:
         if self.report is not None:
             size = self.workers.size
             self.report(
-                SweepNews(
+                SweepProgress(
                     total=len(self.planned),
                     done=self.done,
                     failed=len(self.failures),
@@ -253,7 +251,7 @@ class _Driver:
 
 
 class _Scores:
-    """Who is ahead: on every problem the learners are ranked by their median regret so far."""
+    """Ranks of the learners by their median regret so far, problem by problem."""
 
     def __init__(self) -> None:
         self._regrets: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
@@ -261,11 +259,11 @@ class _Scores:
         self._due = 0.0
 
     def add(self, run: PlannedRun, regret: float) -> None:
-        if run.cell.learner.role != "upper":  # it learns nothing
+        if run.cell.learner.role != "upper":
             self._regrets[run.cell.problem.id][run.cell.label].append(regret)
 
     def leader(self) -> str | None:
-        """The leader, ranked anew now and then: medians of many thousand runs take their time."""
+        """Return the leader; it is updated rarely, since ranking thousands of runs takes time."""
         started = time.monotonic()
         if started >= self._due:
             self._leader = self._ranked()
@@ -278,14 +276,14 @@ class _Scores:
             medians = {label: median(regrets) for label, regrets in by_label.items()}
             for rank, label in enumerate(sorted(medians, key=medians.__getitem__)):
                 ranks[label].append(rank)
-        # A learner that has been seen on fewer problems than others is not compared yet.
-        most = max((len(own) for own in ranks.values()), default=0)
-        compared = {label: mean(own) for label, own in ranks.items() if len(own) == most}
+        # Learners without a run on some problem are not compared yet.
+        most = max((len(places) for places in ranks.values()), default=0)
+        compared = {label: mean(p) for label, p in ranks.items() if len(p) == most}
         return min(compared, key=compared.__getitem__) if len(ranks) > 1 else None
 
 
 class _Clock:
-    """Time so far, and left: a run takes as long as those of its cell did, else as all did."""
+    """Elapsed and remaining time, predicted from the finished runs of each cell, else of all."""
 
     def __init__(self, waiting: Iterable[PlannedRun]) -> None:
         self._started = time.monotonic()
@@ -293,8 +291,8 @@ class _Clock:
         self._seconds: dict[int, float] = defaultdict(float)
         self._made: Counter[int] = Counter()
 
-    def over(self, run: PlannedRun, seconds: float | None) -> None:
-        """A run has ended: done after so many seconds, or failed."""
+    def finished(self, run: PlannedRun, seconds: float | None) -> None:
+        """Count a run as ended; `seconds` is None for a failed one."""
         self._waiting[id(run.cell)] -= 1
         if seconds is not None:
             self._seconds[id(run.cell)] += seconds

@@ -1,1 +1,1 @@
-"""Doors to other programs: what reads and writes their formats, imported only when used."""
+"""Readers and writers of the formats of other programs, each imported only when used."""

@@ -1,4 +1,4 @@
-"""Effects as plain values that JSON holds: formats of others have no words for them."""
+"""Conversion of effects to and from JSON values, for formats that cannot express them."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from fmdp.model.factored import FactoredMDP
 
 
 def plain(effects: Effects) -> dict[str, Any]:
-    """What `with_effects` reads."""
+    """Return effects as JSON values that `with_effects` reads."""
     return {
         "components": [
-            {"states": own.states, "actions": own.actions, "outcome": own.outcome.tolist()}
-            for own in effects.components
+            {"states": effect.states, "actions": effect.actions, "outcome": effect.outcome.tolist()}
+            for effect in effects.components
         ],
         "after_scopes": effects.after_scopes,
         "rewards": effects.rewards,
@@ -25,12 +25,14 @@ def plain(effects: Effects) -> dict[str, Any]:
 
 
 def with_effects(model: FactoredMDP, given: Any) -> FactoredMDP:
-    """The model with the effects that `plain` wrote; a file may say anything, so that this may
-    also raise KeyError or TypeError."""
+    """Return the model with effects that `plain` wrote.
+
+    Values from a file that were not written by `plain` may raise KeyError, TypeError or ValueError.
+    """
     effects = Effects(
         tuple(
-            Effect(own["states"], own["actions"], np.array(own["outcome"]))
-            for own in given["components"]
+            Effect(effect["states"], effect["actions"], np.array(effect["outcome"]))
+            for effect in given["components"]
         ),
         tuple(map(tuple, given["after_scopes"])),
         tuple(given["rewards"]),

@@ -1,9 +1,9 @@
-"""Names of a model as identifiers that other languages read: letters, digits, underscores.
+"""Conversion of names to identifiers of other languages: letters, digits, underscores.
 
-    "machine 0" -> machine_0      "2nd pump" -> _2nd_pump      "if" -> if_ where `if` is a keyword
+    "machine 0" -> machine_0      "2nd pump" -> _2nd_pump      "if" -> if_ if `if` is a keyword
 
-Names that become one identifier are told apart by a number: no two get the same one. Where all
-names are identifiers already they stay as they are.
+Numbers are appended where two names would become the same identifier. Names that are identifiers
+already do not change.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable
 
 
 def identifier(name: str, reserved: Collection[str] = ()) -> str:
-    """One name as an identifier, in ASCII."""
+    """Return a name as an ASCII identifier."""
     made = re.sub(r"[^A-Za-z0-9_]+", "_", name)
     if not made or made[0].isdigit():
         made = f"_{made}"
@@ -21,10 +21,10 @@ def identifier(name: str, reserved: Collection[str] = ()) -> str:
 
 
 def identifiers(names: Iterable[str], reserved: Iterable[str] = ()) -> list[str]:
-    """One identifier a name, all different, none of them reserved."""
+    """Return one identifier per name, all different and none of them reserved."""
     names = list(names)
     keywords = set(reserved)
-    # Who has a legal name keeps it, whatever others become.
+    # Legal names are kept; the others must differ from them.
     taken = {name for name in names if identifier(name, keywords) == name}
     made: list[str] = []
     for name in names:

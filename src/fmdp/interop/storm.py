@@ -1,11 +1,10 @@
-"""Storm as a referee: the best long-run average of a model, by a model checker (extra `storm`).
+"""The optimal gain of a model according to the model checker Storm (extra `storm`).
 
-The model goes to Storm as the text of a PRISM file, and comes back as one number, so that nothing
-is shared but the file: neither the tables nor the arithmetic. Storm writes out the states that can
-be reached and iterates over them; its engine for sparse matrices answers R{"reward"}max=? [ LRA ]
-within 1e-6 of the answer's size. That rule never stops where the answer is 0 or less, so every step
-is given a constant more, such that all rewards are 1 or above, and the constant is taken off again.
-The gain is that from the initial state.
+Storm receives the model as a PRISM file and shares neither tables nor arithmetic with fmdp, so it
+can serve as an independent check. Its sparse engine enumerates the reachable states and answers
+R{"reward"}max=? [ LRA ] to a relative precision of 1e-6. That stopping rule never ends if the
+answer is 0 or less; a constant is therefore added to the reward of every step, such that all
+rewards are at least 1, and subtracted from the answer.
 
 Cost: every reachable state with every action, in memory.
 """
@@ -25,30 +24,30 @@ __all__ = ["gain"]
 
 
 def gain(model: FactoredMDP | str, rewards: str = REWARD, lowest: float = 0.0) -> float:
-    """The best gain from the initial state, as Storm computes it.
+    """Return the optimal gain from the initial state, computed by Storm.
 
     Parameters
     ----------
     model
         A model, or the text of a PRISM file.
     rewards
-        The structure of rewards that is maximised.
+        The reward structure to maximise.
     lowest
-        The least reward of a step, for a text; of a model it is known.
+        The smallest reward of a step, if `model` is a text.
 
     Returns
     -------
     float
-        The best long-run average reward, within 1e-6 of the largest reward less the least.
+        The optimal long-run average reward, within 1e-6 times the range of the rewards.
 
     Raises
     ------
     FmdpError
-        Where stormpy is not installed.
+        If stormpy is not installed.
     InvalidModel
-        Where Storm does not read the file.
+        If Storm cannot read the file.
     InvalidParameter, TooLarge
-        Where the model cannot be written as a PRISM file.
+        If the model cannot be written as a PRISM file.
     """
     storm = _stormpy()
     if isinstance(model, FactoredMDP):
@@ -58,20 +57,20 @@ def gain(model: FactoredMDP | str, rewards: str = REWARD, lowest: float = 0.0) -
         lowest = float(sum(table.min() for table in model.rewards))
     else:
         text = model
-    more = max(0.0, 1.0 - lowest)
+    shift = max(0.0, 1.0 - lowest)
     heading = f'rewards "{rewards}"'
-    text = text.replace(heading, f"{heading}\n  true : {more!r};")
+    text = text.replace(heading, f"{heading}\n  true : {shift!r};")
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.prism"
         path.write_text(text, encoding="utf-8")
         try:
             program = storm.parse_prism_program(str(path))
-            questions = storm.parse_properties(f'R{{"{rewards}"}}max=? [ LRA ]', program)
-            sparse = storm.build_model(program, questions)
-            answer = storm.model_checking(sparse, questions[0])
+            properties = storm.parse_properties(f'R{{"{rewards}"}}max=? [ LRA ]', program)
+            sparse = storm.build_model(program, properties)
+            answer = storm.model_checking(sparse, properties[0])
         except RuntimeError as error:
             raise InvalidModel(f"Storm: {' '.join(str(error).split())}") from None
-    return float(answer.get_value(sparse.initial_states[0])) - more
+    return float(answer.get_value(sparse.initial_states[0])) - shift
 
 
 def _stormpy() -> Any:

@@ -1,22 +1,24 @@
-"""Agent: the state of one run of a learner. Stepping, bulk play and saving follow from decisions.
+"""The agent: the state of one run of a learner.
 
     agent = learner.start(structure, generator)
-    action = agent.act(state)                               asks the learner when a decision is due
-    agent.observe(state, action, rewards, next_state)       counts, and sees whether it is over
+    action = agent.act(state)                           # calls learner.decide if a decision is due
+    agent.observe(state, action, rewards, next_state)   # counts the step
 
-A decision is a policy and how long it is played. A loop that plays many steps at once asks for a
-`stretch` instead of an action, plays it in compiled code that fills the statistics in place, and
-says with `played` how far it got. Both ways lead to the same state of the agent, to the last bit.
+A `Decision` is a policy and the conditions that end it. A loop that plays many steps at once asks
+for a `stretch` instead of an action, plays it in compiled code that updates the statistics in
+place, and reports with `played` how many steps it took. Both ways lead to the same state, bit by
+bit.
 
-Nobody inherits from Agent: what an algorithm says is in its Learner, and nothing else is asked.
+`Agent` is final. An algorithm is a learner: any object with the members of `LearnerProtocol`, in
+practice a subclass of `fmdp.Learner`.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NamedTuple, final, overload
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, NamedTuple, Protocol, final, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,13 +27,23 @@ from fmdp._base.interrupts import held
 from fmdp._base.parameters import quoted
 from fmdp.elimination.ties import Ties, plan_seed
 from fmdp.errors import InvalidParameter
+from fmdp.learning.encoding import (
+    FORMAT,
+    VERSION,
+    generator_header,
+    planner_header,
+    structure_header,
+    write_agent_file,
+)
 from fmdp.learning.episodes import FOR_EVER
 from fmdp.learning.statistics import Statistics
 from fmdp.model import FactoredMDP, OptimisticTables, Structure
 from fmdp.model.entries import NO_LIMITS, NOT_COUNTED, Index
+from fmdp.model.io.files import dumps, path_of
 from fmdp.model.naming import Assignment, ByName, ByNumber, Value
 from fmdp.model.spaces import strides, whole_number
 from fmdp.planning.plan import Plan, Planner, Prepared, ready
+from fmdp.planning.policies.archive import policy_bytes
 from fmdp.planning.policies.playing import (
     MOST_ACTIONS,
     NO_ACTIONS,
@@ -43,27 +55,27 @@ from fmdp.planning.policies.policy import Policy, has_sizes_of
 from fmdp.planning.policies.randomised import RandomisedPolicy
 from fmdp.planning.policies.rule import Rule
 from fmdp.planning.policies.timed import TimedPolicy
+from fmdp.planning.spans import marginals as marginals_of
 from fmdp.planning.status import Status, Tables
-
-if TYPE_CHECKING:
-    from fmdp.learning.learner import Learner
 
 
 @dataclass(frozen=True, eq=False)
 class Decision:
-    """What a learner does until it is asked again: the one thing that an algorithm says.
+    """A policy to play, and when the learner is asked again.
+
+    The decision ends after `steps` steps, when a count reaches its limit, or when the learner
+    calls `agent.end_decision()`.
 
     Parameters
     ----------
     policy
-        What is played: one that a planner made, a TablePolicy, an ExploringPolicy, a TimedPolicy
-        (the decision's first step is its step 0), or any function state -> action, which is then
-        asked in every step.
+        A policy made by a planner, a TablePolicy, an ExploringPolicy, a TimedPolicy (step 0 is the
+        first step of the decision), or a function state -> action, which is called in every step.
     steps
-        How many steps at most; for ever by default.
+        Largest number of steps; unlimited by default.
     limits
-        Counts at which it ends earlier: int64 [entries], compared with `statistics.visits` after
-        every step; empty for none.
+        Counts that end the decision: int64 [entries], compared with `statistics.visits` after
+        every step. Empty for no limits.
     """
 
     policy: Policy | RandomisedPolicy
@@ -73,20 +85,60 @@ class Decision:
 
 @dataclass
 class Counters:
-    """Numbers that an agent counts. This is the only list of them: all are saved with the agent,
-    and set back when a decision fails."""
+    """Numbers that an agent counts.
+
+    This is the only list of them. All are saved with the agent, and restored when a decision fails.
+    """
 
     steps: int = 0
     episodes: int = 0
-    """Decisions of a learner that counts what it sees."""
+    """Decisions of a learner with `counts`."""
     planner_calls: int = 0
     unconverged_plans: int = 0
 
 
-class _Before(NamedTuple):
+class LearnerProtocol(Protocol):
+    """Members of a learner that its agent uses; `fmdp.Learner` documents them."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def counts(self) -> bool: ...
+    @property
+    def knows_model(self) -> bool: ...
+    @property
+    def breaks_ties_by_tries(self) -> bool: ...
+    @property
+    def ends_before_limits(self) -> bool: ...
+    def owner(self) -> str: ...
+    def class_place(self) -> str: ...
+    def as_dict(self) -> dict[str, Any]: ...
+    def statistics_for(self, structure: Structure) -> Statistics: ...
+    def planned_structure(self, structure: Structure) -> Structure: ...
+    def planner_for(self, structure: Structure) -> tuple[Planner | None, str | None]: ...
+    def plan_seconds(self, structure: Structure, planner: Planner | None) -> float: ...
+    def plan_tolerance(self, agent: Agent) -> float | None: ...
+    def remember(self, structure: Structure) -> dict[str, Any]: ...
+    def check_memory(self, structure: Structure, memory: Mapping[str, Any]) -> None: ...
+    def decide(self, agent: Agent) -> Decision: ...
+    def watch(
+        self,
+        agent: Agent,
+        state: Sequence[int],
+        action: Sequence[int],
+        rewards: Sequence[float],
+        next_state: Sequence[int],
+    ) -> None: ...
+    def setting_texts(self, structure: Structure) -> dict[str, str]: ...
+    def _watches(self) -> bool: ...
+    def _policy_to_save(self, structure: Structure, played: Any) -> Any: ...
+
+
+class _Snapshot(NamedTuple):
     """The state of an agent before it decides."""
 
-    fields: dict[str, Any]
+    attributes: dict[str, Any]
+    """All attributes; what they refer to is copied below if a decision may change it."""
     counters: Counters
     memory: dict[str, Any]
     generator: Any
@@ -94,22 +146,7 @@ class _Before(NamedTuple):
 
 
 _SOLVED = (Status.CONVERGED, Status.MULTICHAIN, Status.DISCOUNTED)
-"""How a plan ends whose policy is proved to be best, from every state if gains differ."""
-
-_UNDONE = (
-    "decision",
-    "tie_seed",
-    "planner_reason",
-    "plan_seconds",
-    "_taken",
-    "_over",
-    "_table",
-    "_random",
-    "_planner",
-    "_prepared",
-)
-"""Attributes that a decision changes, beside its counters, its planner's warm state, the generator
-and the memory."""
+"""Statuses of plans whose policy is proved optimal."""
 
 
 @final
@@ -119,40 +156,39 @@ class Agent:
     Attributes
     ----------
     learner
-        The settings that it runs with.
+        The learner that makes the decisions.
     structure
-        Of the model that it acts in, which it never sees.
+        Structure of the model that the agent acts in.
     model
-        That model, for a learner that is told it (the oracle); None for all others.
+        That model, for a learner that knows it (the oracle); None for all others.
     tie_seed
-        The seed of the run's own tie breaking, drawn from the generator at the first plan; None
-        before that, and 0 where the agent had no generator then.
+        Seed for tie-breaking in this run, drawn at the first plan; None before that, 0 if the
+        agent had no generator then.
     generator
-        For whatever is drawn at random; None until one is needed and given.
+        Random number generator, or None.
     statistics
-        What has been counted so far.
+        Counts so far.
     memory
-        What the learner keeps beside the statistics: numbers, texts, lists, arrays, by name.
+        Values that the learner keeps besides the counts: numbers, texts, lists and arrays by name.
     planner_reason
-        Why it is not the exact one, where it was left to the learner.
+        Why the default planner is not the exact one; None otherwise.
     plan_seconds
-        What a plan is predicted to take, where plans are rationed (learning/planning_budget.py);
-        0 where the planner was given.
+        Predicted seconds per plan if plans are rationed (planning_budget.py); else 0.
     decision
-        The one under way; None before the first.
+        The current decision; None before the first.
     counters
-        How many steps, episodes, planner calls and unconverged plans so far.
+        Numbers of steps, episodes, planner calls and unconverged plans.
     """
 
     def __init_subclass__(cls, **arguments: Any) -> None:
         raise TypeError(
-            f"{cls.__name__} inherits from Agent, which is the library's own; what an algorithm "
-            f"does is said by a Learner"
+            f"{cls.__name__} inherits from Agent, which is final; write an algorithm as a subclass "
+            f"of Learner"
         )
 
     def __init__(
         self,
-        learner: Learner,
+        learner: LearnerProtocol,
         structure: Structure,
         generator: np.random.Generator | None,
         model: FactoredMDP | None = None,
@@ -172,11 +208,11 @@ class Agent:
         self.memory: dict[str, Any] = learner.remember(structure)
         self.counters = Counters()
         self.decision: Decision | None = None
-        self._taken = 0  # steps of it
+        self._taken = 0  # steps of the current decision
         self._over = True
         self._table: ActionTable | None = None
-        self._random = False  # whether its policy draws
-        self._drawn: NDArray[np.int64] | None = None  # what a random policy does next
+        self._random = False  # whether its policy is randomised
+        self._drawn: NDArray[np.int64] | None = None  # the next action of a randomised policy
         self._prepared: Prepared | None = None
         self._watched = learner._watches()
         self._ends_before_limits = learner.ends_before_limits
@@ -186,30 +222,29 @@ class Agent:
 
     @property
     def steps(self) -> int:
-        """How many steps were observed so far."""
+        """Number of observed steps."""
         return self.counters.steps
 
     @property
     def episodes(self) -> int:
-        """How many decisions of a learner that counts what it sees were made so far."""
+        """Number of decisions, for a learner with `counts`."""
         return self.counters.episodes
 
     @property
     def planner_calls(self) -> int:
-        """How many plans were made so far."""
+        """Number of plans."""
         return self.counters.planner_calls
 
     @property
     def unconverged_plans(self) -> int:
-        """How many of these plans did not converge; they were used all the same."""
+        """Number of plans that did not converge; their policies were used."""
         return self.counters.unconverged_plans
 
     @property
     def planner(self) -> Planner | None:
-        """The planner, with a learner's defaults for what was left open; None for a learner that
-        does not plan.
+        """The planner, with the learner's defaults filled in; None for a learner without plans.
 
-        Another planner may be assigned at any time: it is used from the next decision on.
+        Another planner may be assigned at any time; it is used from the next decision on.
         """
         return self._planner
 
@@ -224,19 +259,25 @@ class Agent:
                     else "it does not plan"
                 )
             )
-        # The same checks and defaults as for a planner that is given to the learner.
+        # The same checks and defaults as for a planner that is a setting of the learner.
         learner: Any = self.learner
-        with_planner: Learner = replace(learner, planner=planner)
+        with_planner: LearnerProtocol = replace(learner, planner=planner)
         self._planner, _ = with_planner.planner_for(self.statistics.structure)
         self.planner_reason = None
-        self.plan_seconds = 0.0  # a planner that was chosen is never waited for
+        self.plan_seconds = 0.0  # plans of a chosen planner are not rationed
         self._prepared = None
 
-    # ---- what the learner uses ------------------------------------------------------------------
+    # ---- for learners ---------------------------------------------------------------------------
 
     @property
     def randomness(self) -> np.random.Generator:
-        """The generator, or an error that says how to give one."""
+        """The generator.
+
+        Raises
+        ------
+        InvalidParameter
+            If the agent has none.
+        """
         if self.generator is None:
             owner = self.learner.owner()
             raise InvalidParameter(
@@ -247,51 +288,59 @@ class Agent:
 
     @property
     def steps_of_last_episode(self) -> int:
-        """Of the decision that is over; 1 before the first."""
+        """Number of steps of the last decision; 1 before the first."""
         return self._taken if self.episodes else 1
 
     @property
     def changed_by_act(self) -> bool:
-        """Whether to be asked for an action now would decide or draw; otherwise `act` leaves the
-        agent as it is."""
+        """Whether the next `act` makes a decision or draws a random number."""
         if self._over or self.decision is None or (self._random and self._drawn is None):
             return True
         return self._ends_before_limits and self._limit_reached()
 
-    def plan(self, tables: Tables, **how: Any) -> Plan:
-        """Plan with these tables; a plan that did not converge is used and counted.
+    def plan(self, tables: Tables, *, marginals: bool = False, **options: Any) -> Plan:
+        """Plan with these tables, starting from the previous plan.
+
+        A plan that did not converge is counted and returned all the same.
 
         Parameters
         ----------
         tables
-            A model, or optimistic tables, of the agent's structure, or of the one that its learner
-            plans in (`Learner.planned_structure`).
-        **how
-            What the planner's `solve` takes beside them.
+            A model or optimistic tables, for the structure of `agent.statistics` or for
+            `learner.planned_structure` of it.
+        marginals
+            Whether `plan.marginals` is needed: for each state variable an array with the mean
+            bias of each of its values. Works with every planner that returns them or a bias.
+        **options
+            Further arguments of the planner's `solve`, such as `describe=True` for the bias.
 
         Returns
         -------
         Plan
-            One that has a policy.
+            A plan with a policy.
 
         Raises
         ------
         InvalidParameter
-            Where the learner has no planner, or the planner no policy within its limits.
+            If the learner has no planner, the planner has no policy within its limits, or it has
+            neither marginals nor a bias and `marginals` is set.
         KeyboardInterrupt
-            Where Ctrl-C ended the planning.
+            If Ctrl-C interrupted the planner.
         """
         if not isinstance(tables, FactoredMDP | OptimisticTables):
             raise InvalidParameter(
                 f"{self.learner.owner()} must plan with a FactoredMDP or OptimisticTables; got "
                 f"{quoted(tables)}"
             )
+        # A third-party planner may not know the argument.
+        if marginals and getattr(self.planner, "gives_marginals", False):
+            options["marginals"] = True
         tolerance = self.learner.plan_tolerance(self)
         if tolerance is not None:
-            how.setdefault("tolerance", tolerance)
+            options.setdefault("tolerance", tolerance)
         if getattr(self.planner, "takes_ties", False):
-            how = {"ties": self._ties(), **how}
-        plan = self.prepared.solve(tables, **how)
+            options = {"ties": self._ties(), **options}
+        plan = self.prepared.solve(tables, **options)
         if not isinstance(plan, Plan):
             raise InvalidParameter(
                 f"the planner of {self.learner.owner()} must give a Plan; got {quoted(plan)}"
@@ -305,14 +354,24 @@ class Agent:
             )
         self.counters.planner_calls += 1
         self.counters.unconverged_plans += plan.status not in _SOLVED
-        return plan
+        return self._with_marginals(plan, tables.structure) if marginals else plan
+
+    def _with_marginals(self, plan: Plan, structure: Structure) -> Plan:
+        if plan.marginals is not None:
+            return plan
+        if plan.bias is None:
+            raise InvalidParameter(
+                f"{self.learner.owner()} has to know what values are worth, and planner "
+                f"{plan.planner} says neither its marginals nor a bias"
+            )
+        return replace(plan, marginals=marginals_of(plan.bias, structure.state_sizes))
 
     def _ties(self) -> Ties:
         """Return how the next plan breaks its ties.
 
-        Without a tie seed in the settings, every plan of a run has its own, made from the run's
-        tie seed and the number of the plan. With one seed for all plans, wide confidence sets, in
-        which all actions are tied, would lead to one policy and no exploration until they narrow.
+        Without a tie seed in the settings, every plan has its own seed, made from the run's tie
+        seed and the number of the plan. With one seed for all plans, wide confidence sets, which
+        tie all actions, would lead to the same policy again and again, without exploration.
         """
         planner: Any = self.planner
         seed = planner.tie_seed
@@ -325,7 +384,7 @@ class Agent:
 
     @property
     def prepared(self) -> Prepared:
-        """The planner, made ready for the structure and warm from one plan to the next."""
+        """The planner, prepared for the structure; it starts each plan from the previous one."""
         if self._prepared is None:
             if self.planner is None:
                 raise InvalidParameter(f"{self.learner.owner()} has no planner to plan with")
@@ -336,17 +395,19 @@ class Agent:
     # ---- decisions ------------------------------------------------------------------------------
 
     def decide(self) -> Decision:
-        """The decision under way; a new one if there is none. If it fails, the old one stands.
+        """Return the current decision, or ask the learner for a new one if it is over.
+
+        If the learner fails, the agent is left as it was.
 
         Returns
         -------
         Decision
-            What the learner said, its policy checked against the structure.
+            With a policy that fits the structure.
 
         Raises
         ------
         InvalidParameter
-            Where the learner gives what is no decision for this structure.
+            If the learner does not return a decision for this structure.
         """
         if self._over or self.decision is None:
             before = self._snapshot()
@@ -355,27 +416,37 @@ class Agent:
                 self.counters.episodes += self.learner.counts
             except BaseException:
                 with held():
-                    self._go_back(before)
+                    self._restore_snapshot(before)
                 raise
         assert self.decision is not None
         return self.decision
 
-    def _snapshot(self) -> _Before:
-        """What a decision may change before it stands: asked again, after Ctrl-C in the middle of a
-        plan, it must draw the same, and plan from the same start."""
+    def end_decision(self) -> None:
+        """End the current decision, so that the next step begins with a new one.
+
+        For learners that override `watch`: call it there when a condition is met that neither
+        `Decision.steps` nor `Decision.limits` can express.
+        """
+        self._over, self._drawn = True, None
+
+    def _snapshot(self) -> _Snapshot:
+        """Copy what a decision may change.
+
+        If the learner is asked again after Ctrl-C, it must draw the same numbers and plan from the
+        same start.
+        """
         prepared, drawn = self._prepared, self.generator
-        return _Before(
-            fields={name: getattr(self, name) for name in _UNDONE},
+        return _Snapshot(
+            attributes=dict(vars(self)),
             counters=replace(self.counters),
             memory=dict(self.memory),
             generator=None if drawn is None else drawn.bit_generator.state,
-            # Of a planner that is somebody's own `solve` alone is asked for.
+            # Third-party planners only need `solve`.
             warm=prepared.warm_state() if hasattr(prepared, "restore_warm_state") else None,  # type: ignore[union-attr]
         )
 
-    def _go_back(self, before: _Before) -> None:
-        for name, value in before.fields.items():
-            setattr(self, name, value)
+    def _restore_snapshot(self, before: _Snapshot) -> None:
+        vars(self).update(before.attributes)
         self.counters = before.counters
         self.memory.clear()
         self.memory.update(before.memory)
@@ -385,7 +456,7 @@ class Agent:
             self._prepared.restore_warm_state(before.warm)
 
     def _begin(self, decision: Decision, taken: int = 0, over: bool = False) -> None:
-        """Follow this decision, of which so many steps have been taken."""
+        """Make this the current decision, with `taken` steps already done."""
         self.decision = decision
         self._taken, self._over = taken, over
         self._table = None
@@ -404,8 +475,8 @@ class Agent:
             or (limits.shape != visits.shape and limits.shape != (0,))
         ):
             raise self._refusal(
-                f"gave limits {quoted(limits)}; must be {len(visits)} of int64, one an entry, or "
-                f"none"
+                f"gave limits {quoted(limits)}; must be an int64 array of length {len(visits)}, "
+                f"or empty"
             )
         policy = decision.policy
         if not has_sizes_of(policy, self.structure):
@@ -426,25 +497,25 @@ class Agent:
     @overload
     def act(self, state: ByNumber) -> tuple[int, ...]: ...
     def act(self, state: Any) -> Any:
-        """The action to take in this state; asking again gives the same answer.
+        """Return the action to take in this state; repeated calls return the same action.
 
         Parameters
         ----------
         state
-            One position or name of a value per state variable; or a mapping or a text by name, as
-            in `Structure.check_state`.
+            One index or value name per state variable, or a mapping or text by name, as in
+            `Structure.check_state`.
 
         Returns
         -------
         tuple[int, ...] or dict[str, str | int | float]
-            One position per action variable. Where a mapping or a text was given, the value of each
-            action variable by its name, as the value was listed.
+            One index per action variable; or, if a mapping or text was given, the value of each
+            action variable by name.
 
         Raises
         ------
         InvalidParameter
-            Where it is no state of the structure, the learner draws and has no generator, or its
-            policy answers with an action that a constraint forbids.
+            If it is not a state of the structure, the learner needs a generator and has none, or
+            its policy chooses a forbidden action.
         """
         naming = self.structure.naming
         return naming.answer(self._action(naming.check_state(state)), state)
@@ -457,7 +528,7 @@ class Agent:
         return action
 
     def _at_limit(self, state: Sequence[int], action: Sequence[int]) -> bool:
-        """Whether an entry that this step would visit is at its limit."""
+        """Return whether this step would visit an entry that has reached its limit."""
         assert self.decision is not None
         limits = self.decision.limits
         if not limits.size:
@@ -484,7 +555,6 @@ class Agent:
         return self._allowed(state, policy.base(state))
 
     def _allowed(self, state: Sequence[int], action: tuple[int, ...]) -> tuple[int, ...]:
-        """What a policy answers, unless a constraint forbids it."""
         s = self.structure
         if s.constraints:
             s.check_allowed(state, s.check_action(action))
@@ -497,21 +567,20 @@ class Agent:
         rewards: Sequence[float] | Mapping[str, float],
         next_state: Assignment,
     ) -> None:
-        """What came of an action, the agent's own or another's. A refused step leaves no trace.
+        """Count one step, chosen by this agent or not. A refused step changes nothing.
 
         Parameters
         ----------
         state, action, next_state
-            One value for each variable, by number or by name; or a mapping or a text by name, as in
+            One index or value name per variable, or a mapping or text by name, as in
             `Structure.check_state`.
         rewards
-            One number for each reward factor, in the unit of the model, inside its range; or a
-            mapping from the names of the reward factors.
+            One number per reward factor, inside its range, or a mapping by name.
 
         Raises
         ------
         InvalidParameter
-            Where it is no step of the structure.
+            If it is not a step of the structure.
         """
         if self.learner.counts:
             self.statistics.record(state, action, rewards, next_state)
@@ -532,26 +601,25 @@ class Agent:
     # ---- many steps at once ---------------------------------------------------------------------
 
     def stretch(self, at_most: int) -> StepBatch | None:
-        """The coming steps, where it can be said beforehand what is done in them.
+        """Return the next steps as precomputed actions, for loops that play many steps at once.
 
-        For loops that take many steps at once, such as that of `simulate`. `played` has to be told
-        before anything else is asked.
+        Call `played` before any other method.
 
         Parameters
         ----------
         at_most
-            How many steps the loop can take at once.
+            Largest number of steps.
 
         Returns
         -------
         StepBatch | None
-            How many steps, the actions, and the counts that the loop fills; None where the next
-            step is to be taken by `act` and `observe`.
+            The number of steps, their actions, and the counts that the loop updates. None if the
+            next step has to be taken with `act` and `observe`.
         """
         if self._watched or self._ends_before_limits:
             return None
         decision = self.decide()
-        # Limits that are reached beforehand end it after one step, as they do step by step.
+        # As with `observe`, limits that are already reached end the decision after one step.
         left = 1 if self._limit_reached() else decision.steps - self._taken
         policy, steps = decision.policy, min(at_most, left)
         drawn, base = NO_ACTIONS, policy.base if self._random else policy  # type: ignore[union-attr]
@@ -576,14 +644,14 @@ class Agent:
         return StepBatch(steps, self._table, drawn, counts, joined, decision.limits)
 
     def played(self, stretch: StepBatch, taken: int) -> None:
-        """Some steps of a stretch were played, all of them counted.
+        """Record that steps of a stretch were played and counted.
 
         Parameters
         ----------
         stretch
-            What `stretch` gave last.
+            The last result of `stretch`.
         taken
-            How many of its steps.
+            Number of its steps that were played.
         """
         assert self.decision is not None
         if self._random:
@@ -594,13 +662,13 @@ class Agent:
         self._advance(taken, self._limit_reached())
 
     def _draw(self, policy: RandomisedPolicy, steps: int) -> NDArray[np.int64]:
-        """The coming steps of a random policy; the first may have been drawn to answer `act`."""
+        """Return actions for the next steps; `act` may already have drawn the first."""
         if self._drawn is None:
             return policy.draw(self.randomness, steps)
         return np.concatenate([self._drawn[None], policy.draw(self.randomness, steps - 1)])
 
     def _undraw(self, policy: Any, taken: int) -> None:
-        """Put the generator where it stands after so many steps, as if no more had been drawn."""
+        """Move the generator back to where it is after `taken` steps."""
         self.randomness.bit_generator.state = self._before
         if taken:
             self._draw(policy, taken)
@@ -614,7 +682,7 @@ class Agent:
     def _advance(self, taken: int, limit_reached: bool) -> None:
         self.counters.steps += taken
         if self.decision is None:
-            return  # somebody else acts, and this one looks on
+            return  # the agent only observes the steps of another
         self._taken += taken
         self._over = self._over or limit_reached or self._taken >= self.decision.steps
 
@@ -625,13 +693,66 @@ class Agent:
     # ---- saving ---------------------------------------------------------------------------------
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write everything to a file, whole or not at all; `fmdp.load_agent` goes on from there.
+        """Write the agent to a file, from which `fmdp.load_agent` continues the run.
 
         Parameters
         ----------
         path
-            Where to write; an existing file is replaced when the new one is whole.
+            The file. An existing file is replaced atomically.
         """
-        from fmdp.learning.files import save_agent
+        path_of(path, "a learner file")
+        learner, structure = self.learner, self.structure
+        values, arrays = state_of(self)
+        header: dict[str, Any] = {
+            "format": FORMAT,
+            "version": VERSION,
+            "learner": learner.class_place(),
+            "settings": learner.setting_texts(structure),
+            "learner_planner": planner_header(getattr(learner, "planner", None)),
+            "planner": planner_header(self.planner),
+            "generator": generator_header(self.generator),
+            "state": values,
+        }
+        if self.model is not None:
+            header["model"] = dumps(self.model)
+        else:
+            header["structure"] = structure_header(structure)
+            if structure.alike is not None:
+                classes = [*structure.alike.transitions, *structure.alike.rewards]
+                arrays["alike"] = np.concatenate(classes)
+        policy = learner._policy_to_save(structure, getattr(self.decision, "policy", None))
+        if policy is not None:
+            arrays["policy"] = np.frombuffer(policy_bytes(policy), dtype=np.uint8)
+        write_agent_file(path, header, arrays, learner.owner())
 
-        save_agent(self, path)
+
+def state_of(agent: Agent) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    """Return the plain values and the arrays that an agent's file contains.
+
+    Together with the learner, the generator and the current policy they determine the agent.
+    """
+    decision = agent.decision
+    values: dict[str, Any] = asdict(agent.counters)
+    values |= {"taken": agent._taken, "over": agent._over, "reason": agent.planner_reason}
+    values["prepared"] = agent._prepared is not None
+    values["rationed"] = agent.plan_seconds > 0.0
+    values["length"] = None if decision is None else decision.steps
+    values["drawn"] = None if agent._drawn is None else agent._drawn.tolist()
+    values["tie_seed"] = agent.tie_seed
+    arrays: dict[str, NDArray[Any]] = {
+        f"counts.{name}": array for name, array in agent.statistics.counts._asdict().items()
+    }
+    if decision is not None:
+        arrays["limits"] = decision.limits
+    values["memory"] = {}
+    for name, value in agent.memory.items():
+        if isinstance(value, np.ndarray):
+            arrays[f"memory.{name}"] = value
+        else:
+            values["memory"][name] = value
+    if agent.statistics.known_rewards is not None:
+        arrays["known_rewards"] = agent.statistics.known_rewards
+    if agent._prepared is not None:
+        for name, array in agent._prepared.warm_state().items():
+            arrays[f"warm.{name}"] = array
+    return values, arrays

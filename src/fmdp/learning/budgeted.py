@@ -1,8 +1,8 @@
-"""What learners share that plan under a span budget: FSRL, and SCAL and REGAL on one factor.
+"""Learners that plan under a span budget: FSRL, and SCAL and REGAL on one factor.
 
-The budget is given, or found: doubled whenever more reward comes in than it can explain
-(budgets.py), and at least Q(t) = growth * (sum of the reward ranges) * log2(1 + t). The planner is
-`span`, whose truncated iteration on one factor is SCAL's.
+The budget is given, or it is doubled whenever the reward refutes it (budgets.py) and is at least
+Q(t) = growth * (sum of the reward ranges) * log2(1 + t). The planner is `span`, whose truncated
+iteration on one factor is that of SCAL.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from fmdp._base.settings import setting
 from fmdp.errors import InvalidParameter
 from fmdp.learning.agent import Agent, Decision
 from fmdp.learning.budgets import BudgetDoubling
-from fmdp.learning.learner import PlanningLearner, for_learning
+from fmdp.learning.learner import PlanningLearner, for_learning, require_planner
 from fmdp.model import Structure
 from fmdp.planning.plan import Planner
 from fmdp.planning.span import SpanConstrained
 
-GROWTH = 1.0
+GROWTH = 1.0  # default of the setting `growth`
 
 
 class SpanBudgeted(PlanningLearner):
-    """A planning learner under a budget for the span of the bias; a base named before its set's.
+    """A planning learner under a span budget; list this base before the one with the set.
 
-    The planner may be a SpanConstrained, whose budget counts where none is set here; a budget of 0,
-    under which nothing could be learned, stands for none. The learner has a setting `rho`.
+    The planner may be a SpanConstrained, whose budget counts if none is set here; a budget of 0,
+    under which nothing can be learned, means none. The learner must have a setting `rho`.
     """
 
     only_planner = "span"
@@ -36,15 +36,15 @@ class SpanBudgeted(PlanningLearner):
 
     budget: float | tuple[float, ...] | None = setting(
         None,
-        "the sum Q of the span budgets, or one for each state variable, in the unit of the "
-        "reward; none: it is doubled when refuted, and grows with time",
+        "the sum Q of the span budgets, or one budget per state variable, in units of the reward; "
+        "none: it is doubled when refuted, and grows with time",
         kind=Numbers,
         low=0.0,
     )
     growth: float = setting(
         GROWTH,
-        "of the least budget at step t, in units of the sum of the reward ranges times "
-        "log2(1 + t), where no budget is given",
+        "least budget at step t if none is given, in units of the sum of the reward ranges times "
+        "log2(1 + t)",
         low=0.0,
         low_open=True,
         only_with=("budget", (None,)),
@@ -57,14 +57,11 @@ class SpanBudgeted(PlanningLearner):
                 f"got horizon={self.horizon}, must be none"
             )
         if isinstance(self.planner, str) and self.planner == "span":
-            # By its name alone the planner has no budget of its own, as without a name.
+            # The name alone sets no budget.
             object.__setattr__(self, "planner", None)
         super().check()
-        if self.planner is not None and not isinstance(self.planner, SpanConstrained):
-            raise InvalidParameter(
-                f"{self.owner()} plans under a span budget; got planner {self.planner.name}, "  # type: ignore[union-attr]
-                f"must be span"
-            )
+        reason = f"{self.owner()} plans under a span budget"
+        require_planner(self.planner, SpanConstrained, reason, "span")
         chosen = self._span_planner()
         if self.grows and getattr(self, "faithful", False):
             raise InvalidParameter(
@@ -79,19 +76,19 @@ class SpanBudgeted(PlanningLearner):
 
     @property
     def grows(self) -> bool:
-        """Whether no budget was given, so that it has to be found."""
+        """Whether no budget was given, so that it grows."""
         return self.budget is None and getattr(self.planner, "budget", 0.0) == 0.0
 
     def _span_planner(self) -> SpanConstrained:
-        """The planner with the budget and the split, each given in one place."""
-        # Where the budget grows, every call brings its own.
+        """Return the planner with the budget and the split; raise if one is given twice."""
+        # A growing budget is an argument of every plan.
         chosen = SpanConstrained(budget=0.0) if self.planner is None else self.planner
         assert isinstance(chosen, SpanConstrained)
         for name, unset in (("budget", 0.0), ("split", None)):
-            own = getattr(self, name, None)
-            if own is None:
+            value = getattr(self, name, None)
+            if value is None:
                 continue
-            changed = replace(chosen, **{name: own})
+            changed = replace(chosen, **{name: value})
             if getattr(chosen, name) not in (unset, getattr(changed, name)):
                 raise InvalidParameter(
                     f"the '{name}' of {self.owner()} must be given once; got "
@@ -123,8 +120,8 @@ class SpanBudgeted(PlanningLearner):
         doubling = self._doubling(agent.structure)
         doubling.restore(agent.memory["doubling"])
         budget = doubling.revise(agent.steps, float(agent.statistics.reward_sums.sum()))
-        found = agent.plan(self.tables(agent), budget=budget)
-        if found.gain_upper is not None:
-            doubling.promise(found.gain_upper)
+        plan = agent.plan(self.tables(agent), budget=budget)
+        if plan.gain_upper is not None:
+            doubling.promise(plan.gain_upper)
         agent.memory["doubling"] = doubling.state()
-        return self.episode(agent, found.policy)
+        return self.episode(agent, plan.policy)

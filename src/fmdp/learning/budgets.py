@@ -1,8 +1,8 @@
-"""A span budget for FSRL that needs no Q in advance: it doubles when it has been refuted.
+"""A span budget for FSRL that doubles when it is refuted, so that Q need not be known.
 
-Suppose the truth is in the confidence sets and Q is enough: sp_i(h*) <= c_i for every i. Then every
-plan is optimistic: its promise lambda_k (the upper bound of the plan) is at least lambda*. Since
-R(s, a) + (P h*)(s, a) <= lambda* + h*(s) for every state and action, whatever is played,
+Suppose that the truth is in the confidence sets and Q is enough: sp_i(h*) <= c_i for every i. Then
+every plan is optimistic: its promise lambda_k, the upper bound of the plan, is at least lambda*.
+Since R(s, a) + (P h*)(s, a) <= lambda* + h*(s) for every state and action, for every policy
 
     sum over n steps of (r_t - lambda_k)  <=  sp(h*) + a martingale,
 
@@ -11,8 +11,9 @@ ranges. By Azuma and Hoeffding, with probability 1 - rho for all n and all budge
 
     sum over n steps of (r_t - lambda_k)  <=  Q + (R + Q) sqrt(n/2 log(n (n + 1) j (j + 1) / rho)).
 
-More reward than that refutes Q, and it is doubled: so doubling never passes twice what is enough.
-Too small a budget can also keep its promises, by promising little: so a floor grows with time.
+More reward than that refutes Q, and the budget is doubled, so doubling never exceeds twice a
+sufficient Q. A budget that is too small may also promise little and never be refuted, so it has a
+lower limit that grows with time.
 """
 
 from __future__ import annotations
@@ -28,23 +29,23 @@ from fmdp.model import Structure
 
 
 def growing_budget(t: int, growth: float, structure: Structure) -> float:
-    """growth * (sum of the reward ranges) * log2(1 + t), for t = 1, 2, ...."""
+    """Return growth * (sum of the reward ranges) * log2(1 + t), for t = 1, 2, ...."""
     return growth * structure.reward_range_total * math.log2(1 + t)
 
 
 def refutation_threshold(
     budget: float, reward_range: float, steps: int, test: int, failure_probability: float
 ) -> float:
-    """The reward above the promises that no n steps bring if the budget is enough, n = steps."""
+    """Return the largest reward above the promises in n = `steps` steps if the budget is enough."""
     log = math.log(steps * (steps + 1) * test * (test + 1) / failure_probability)
     return budget + (reward_range + budget) * math.sqrt(0.5 * steps * log)
 
 
 class BudgetDoubling:
-    """The budget of the plan to come, from the rewards that earlier plans have brought.
+    """The span budget of the next plan, from the rewards so far.
 
-    Before each plan: `budget = doubling.revise(steps, reward)` with the totals so far; after it:
-    `doubling.promise(plan.gain_upper)`.
+    Call `budget = doubling.revise(steps, reward)` before each plan, with the totals of the run, and
+    `doubling.promise(plan.gain_upper)` after it.
     """
 
     def __init__(
@@ -55,8 +56,8 @@ class BudgetDoubling:
         self.failure_probability = failure_probability
         self.budget = growing_budget(1, growth, structure)
         self.refuted = 0
-        """How often a budget has been refuted."""
-        self._tested = self.budget  # the budget at the start of the test under way
+        """Number of refuted budgets."""
+        self._tested = self.budget  # the budget at the start of the current test
         self._tested_steps = 0
         self._excess = 0.0  # reward above the promises since then
         self._promise = 0.0
@@ -64,7 +65,8 @@ class BudgetDoubling:
         self._reward = 0.0
 
     def revise(self, steps: int, reward: float) -> float:
-        """The budget for the next plan; steps and reward are those of the whole run so far."""
+        """Return the budget of the next plan, from the number of steps and the total reward of
+        the run."""
         taken = steps - self._steps
         self._excess += (reward - self._reward) - taken * self._promise
         self._tested_steps += taken
@@ -86,15 +88,15 @@ class BudgetDoubling:
         return self.budget
 
     def promise(self, gain_upper: float) -> None:
-        """The upper bound of the plan that is played from now on."""
+        """Set the promise: the upper bound of the plan that is played from now on."""
         self._promise = gain_upper
 
     def state(self) -> dict[str, Any]:
-        """Plain values; with the arguments of the constructor they are all there is."""
+        """Return the state in plain values."""
         return {name: getattr(self, name) for name in _STATE}
 
     def restore(self, values: Mapping[str, Any]) -> None:
-        """From what `state` has returned, perhaps by way of a file; or InvalidParameter."""
+        """Set the state to a result of `state`; raise InvalidParameter for other values."""
         for name, least in _STATE.items():
             value = values.get(name) if isinstance(values, Mapping) else None
             whole = isinstance(getattr(self, name), int)
@@ -118,4 +120,4 @@ _STATE = {
     "_steps": 0,
     "_reward": -math.inf,
 }
-"""What there is beside the arguments of the constructor, and the least that each can be."""
+"""The attributes of the state, with their least values."""

@@ -1,7 +1,7 @@
-"""Bounds that hold for every number of samples at once: one formula per function.
+"""Concentration bounds that hold for all numbers of samples at once: one formula per function.
 
-For n samples of a law on [0, 1] with mean p and sample mean p-hat, each bound holds on one side of
-p for all n >= 1 (or 2) together, with probability at least 1 - delta:
+For n samples of a distribution on [0, 1] with mean p and sample mean p-hat, each bound holds on one
+side of p for all n >= 1 (or 2) together, with probability at least 1 - delta:
 
 * peeling (Maillard 2019; Talebi, Jonsson & Maillard 2021): Bernstein's inequality on slices of the
   time axis that grow by a factor eta = 1.12, with
@@ -9,9 +9,8 @@ p for all n >= 1 (or 2) together, with probability at least 1 - delta:
 * Laplace (Peña, Lai & Shao 2008; Abbasi-Yadkori et al. 2011): a sub-Gaussian martingale mixed over
   its parameter, sigma sqrt(2 (1 + 1/n) log(sqrt(n + 1) / delta) / n), sigma = 1/2 for [0, 1].
 
-Nothing here depends on a horizon or on t. What is promised is checked with exact binomials in
-tests/referee/confidence_sets.py; `public_ucrl3_ends` promises nothing, and is there for comparisons
-with public code.
+Nothing here depends on a horizon or on t. tests/referee/confidence_sets.py checks the guarantees
+with exact binomials. `public_ucrl3_ends` has no guarantee; it is for comparisons with public code.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from fmdp._base.portable_math import log
 
 Floats = NDArray[np.float64]
 
-ETA = 1.12
+ETA = 1.12  # growth of the time slices; the value of the papers
 
 
 def peeling_term(visits: ArrayLike, delta: ArrayLike) -> Floats:
@@ -38,8 +37,10 @@ def peeling_term(visits: ArrayLike, delta: ArrayLike) -> Floats:
 
 
 def public_peeling_term(visits: ArrayLike, delta: ArrayLike) -> Floats:
-    """Return the peeling term of UCRL3's public code, with log(eta n) log(eta^2 n) in it; a count
-    below 1 is taken as 1. Broadcasts."""
+    """Return the peeling term of UCRL3's public code, with log(eta n) log(eta^2 n).
+
+    A count below 1 is taken as 1. Broadcasts.
+    """
     n = np.maximum(1.0, np.asarray(visits, dtype=np.float64))
     peeled = log(ETA * n) * log(ETA**2 * n) / (np.asarray(delta) * math.log(ETA) ** 2)
     term: Floats = ETA * log(peeled)
@@ -63,8 +64,10 @@ def laplace_width(visits: ArrayLike, delta: ArrayLike) -> Floats:
 
 
 def bernoulli_proxy(p: ArrayLike) -> Floats:
-    """Return g(p) = (1/2 - p) / log(1/p - 1), the sub-Gaussian variance of a Bernoulli variable
-    (Kearns & Saul 1998): 1/4 at 1/2, 0 at 0 and 1."""
+    """Return g(p) = (1/2 - p) / log(1/p - 1), the sub-Gaussian variance of a Bernoulli variable.
+
+    (Kearns & Saul 1998.) It is 1/4 at 1/2, and 0 at 0 and 1.
+    """
     q = np.asarray(p, dtype=np.float64)
     inside = (q > 0.0) & (q < 1.0) & (np.abs(q - 0.5) > 1e-6)
     safe = np.where(inside, q, 0.25)
@@ -96,9 +99,9 @@ def ends_of(estimate: Floats, right_tail: Width, left_tail: Width) -> tuple[Floa
     """Return the least and the largest q that p-hat does not contradict.
 
     q below p-hat is plausible while p-hat - q <= right_tail(q): a smaller q would mean that p-hat
-    came out far above its mean. q above p-hat is plausible while q - p-hat <= left_tail(q). Both
-    bounds must be concave in q. Then each condition has one crossing. It is found by bisection to
-    2^-40, and the outer end of the last bracket is returned.
+    is far above its mean. q above p-hat is plausible while q - p-hat <= left_tail(q). Both bounds
+    must be concave in q, so each condition has one crossing. It is found by bisection to 2^-40, and
+    the outer end of the last bracket is returned.
     """
     ends = []
     for outer, width in ((0.0, right_tail), (1.0, left_tail)):
@@ -137,9 +140,9 @@ def public_ucrl3_ends(
 ) -> tuple[Floats, Floats]:
     """Return the ends that the public code of UCRL3 computes: *not* a confidence interval.
 
-    There the two variance proxies of `bernoulli_ends` have changed places, so that a p near 1 is
-    lost far more often than promised. Where p-hat = 1 the lower end is at least .5^(1/n), which is
-    below p with probability 1/2 only. beta_n has log(eta n) log(eta^2 n) in it, from n = 1 on.
+    It exchanges the two variance proxies of `bernoulli_ends`, so that a p near 1 is excluded far
+    more often than delta allows. Where p-hat = 1 the lower end is at least .5^(1/n), which is below
+    p with probability 1/2 only. Its beta_n has log(eta n) log(eta^2 n), from n = 1 on.
     """
     n = np.maximum(1.0, visits)
     peeling = public_peeling_term(visits, delta) / n

@@ -1,4 +1,4 @@
-"""Confidence sets of a factored MDP: one formula a function, and the tables they make.
+"""Confidence sets of a factored MDP: one formula per function, and the tables they define.
 
 Xu & Tewari 2020, Algorithm 1, with t the first step of the episode (counted from 1):
 
@@ -6,17 +6,17 @@ Xu & Tewari 2020, Algorithm 1, with t the first step of the episode (counted fro
                  + 18 log(6 m |S_i| |X[Z_i]| t / rho) / max{1, N_P(x)}          (delta_p)
     W_R(x) = sqrt(12 log(6 l |X[Z_k]| t / rho) / max{1, N_R(x)})                (delta_r)
 
-Where the structure knows rows to be alike, x is a class of rows and |X[Z_i]| the number of classes
-among the rows of factor i (the largest of these numbers, for a class that several factors share;
+If rows are known to be alike, x is a class of rows and |X[Z_i]| the number of classes among the
+rows of factor i (the largest of these numbers, for a class that several factors share;
 docs/theory.md has the union bound).
 
-Both are returned uncapped. The set that planning uses is one-sided: P >= P-hat - min(W_P, P-hat)
-holds wherever |P - P-hat| <= W_P does. Capping the width first and reading it as two-sided would
-lose the truth wherever P-hat = 0 < P. Reward widths are in units of the range hi - lo.
-An entry that was never visited says nothing: all its mass is free, its reward is at the top.
+Both widths are returned uncapped. Planning uses a one-sided set: P >= P-hat - min(W_P, P-hat) holds
+wherever |P - P-hat| <= W_P does. Capping the width first and reading it as two-sided would exclude
+the truth wherever P-hat = 0 < P. Reward widths are in units of the range hi - lo. All mass of an
+entry without visits is free, and its reward is the upper end of the range.
 
-Other learners have other formulas, each in its learner's file, for other shapes of sets: a box
-around every row (`tables_of_boxes`), or a ball (`tables_of_balls`).
+Learners with other formulas have them in their own files, for other shapes of sets: a box around
+every row (`tables_of_boxes`), or a ball (`tables_of_balls`).
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from fmdp._base.portable_math import log
-from fmdp.learning.statistics import Statistics
+from fmdp.learning.statistics import Floats, Statistics
 from fmdp.model import OptimisticTables, Structure
 from fmdp.model.entries import (
     Index,
@@ -37,28 +37,28 @@ from fmdp.model.entries import (
     split_transition_entries,
 )
 
-Floats = NDArray[np.float64]
-
-TRANSITION_CONSTANT = 18.0
-REWARD_CONSTANT = 12.0
+TRANSITION_CONSTANT = 18.0  # of (delta_p), as in the paper
+REWARD_CONSTANT = 12.0  # of (delta_r), as in the paper
 
 
 def transition_log_terms(structure: Structure, t: int, rho: float) -> Floats:
-    """log(6 m |S_i| |X[Z_i]| t / rho) of every transition factor: [m]."""
+    """Return log(6 m |S_i| |X[Z_i]| t / rho) of every transition factor: [m]."""
     sizes = np.array(structure.state_sizes, dtype=np.float64)
     terms: Floats = log(6.0 * structure.m * sizes * _homes(structure).n_classes * t / rho)
     return terms
 
 
 def reward_log_terms(structure: Structure, t: int, rho: float) -> Floats:
-    """log(6 l |X[Z_k]| t / rho) of every reward factor: [l]."""
+    """Return log(6 l |X[Z_k]| t / rho) of every reward factor: [l]."""
     terms: Floats = log(6.0 * structure.l * _homes(structure).n_reward_classes * t / rho)
     return terms
 
 
 class _Homes(NamedTuple):
-    """How many classes the rows of every factor are in, and whose log term an entry has: of the
-    factors that it has rows of, the one with most classes."""
+    """Numbers of classes of rows per factor, and the factor whose log term an entry uses.
+
+    Of the factors that share an entry that is the one with the most classes.
+    """
 
     n_classes: Floats  # [m]
     n_reward_classes: Floats  # [l]
@@ -66,7 +66,7 @@ class _Homes(NamedTuple):
     reward_factor: Index  # [reward entries]
 
 
-@lru_cache(maxsize=8)  # asked for in every plan
+@lru_cache(maxsize=8)  # used in every plan
 def _homes(structure: Structure) -> _Homes:
     s = structure
     transitions = [np.unique(s.transition_classes_of(i)) for i in range(s.m)]
@@ -78,22 +78,25 @@ def _homes(structure: Structure) -> _Homes:
             home[classes[factor]] = factor
         homes.append(home)
     n_classes, n_rewards = (
-        np.array([len(own) for own in classes], dtype=np.float64)
+        np.array([len(members) for members in classes], dtype=np.float64)
         for classes in (transitions, rewards)
     )
     return _Homes(n_classes, n_rewards, *homes)
 
 
 class Shares(NamedTuple):
-    """Among how many entries a failure probability is divided: m |X[Z_i]| and l |X[Z_k]|."""
+    """Numbers that the failure probability of an entry is divided by: m |X[Z_i]| and l |X[Z_k]|."""
 
     transitions: Floats  # [transition entries]
     rewards: Floats  # [reward entries]
 
 
 def shares_of(structure: Structure) -> Shares:
-    """rho / (m |X[Z_i]|) for every transition entry, and rho / (l |X[Z_k]|) for every reward
-    entry, sum to at most rho each; |X[Z_i]| counts classes of alike rows, as everywhere here."""
+    """Return the divisors of rho for every entry.
+
+    rho / (m |X[Z_i]|) over all transition entries, and rho / (l |X[Z_k]|) over all reward entries,
+    sum to at most rho each. |X[Z_i]| counts classes of alike rows.
+    """
     homes = _homes(structure)
     return Shares(
         structure.m * homes.n_classes[homes.factor],
@@ -102,7 +105,7 @@ def shares_of(structure: Structure) -> Shares:
 
 
 def scaled(c: float, widths: Floats) -> Floats:
-    """c times every width; what is infinite, because nothing was seen, stays so at c = 0 too."""
+    """Return c times every finite width; infinite widths, of unseen entries, stay infinite."""
     smaller: Floats = np.multiply(c, widths, out=widths.copy(), where=np.isfinite(widths))
     return smaller
 
@@ -113,7 +116,7 @@ def transition_width(
     log_term: ArrayLike,
     constant: float = TRANSITION_CONSTANT,
 ) -> Floats:
-    """(delta_p) before it is capped at P-hat; broadcasts."""
+    """Return (delta_p), not capped at P-hat; broadcasts."""
     rate = constant * np.asarray(log_term) / np.maximum(1, np.asarray(visits))
     width: Floats = np.sqrt(np.asarray(estimate) * rate) + rate
     return width
@@ -122,13 +125,13 @@ def transition_width(
 def reward_width(
     visits: ArrayLike, log_term: ArrayLike, constant: float = REWARD_CONSTANT
 ) -> Floats:
-    """(delta_r); broadcasts."""
+    """Return (delta_r); broadcasts."""
     width: Floats = np.sqrt(constant * np.asarray(log_term) / np.maximum(1, np.asarray(visits)))
     return width
 
 
 def all_or_nothing_width(visits: ArrayLike, enough: int) -> Floats:
-    """f-Rmax (Strehl 2007): nothing is known of an entry before `enough` visits, then all."""
+    """Return the width of f-Rmax (Strehl 2007): infinite before `enough` visits, then 0."""
     width: Floats = np.where(np.asarray(visits) < enough, np.inf, 0.0)
     return width
 
@@ -141,25 +144,23 @@ def confidence_tables(
     transition_constant: float = TRANSITION_CONSTANT,
     reward_constant: float = REWARD_CONSTANT,
 ) -> OptimisticTables:
-    """Return the confidence set (delta_p), (delta_r) at step t, with which DORL and FSRL plan.
+    """Return the confidence set of Xu & Tewari (2020) as optimistic tables.
+
+    DORL and FSRL plan with it. With the default constants it contains the true model at all steps
+    with probability 1 - rho; smaller constants explore less and give up that guarantee.
 
     Parameters
     ----------
     statistics
-        The counts, as in `agent.statistics`.
+        Counts, such as `agent.statistics`.
     t
-        The first step of the episode, from 1.
+        Number of the next step, from 1: `agent.steps + 1`.
     rho
-        Probability with which the set may miss the true model.
+        Failure probability.
     transition_constant
-        Factor in the widths of transition probabilities; 18 in the paper (Xu & Tewari 2020).
+        Factor in the widths of transition probabilities, 18 in the theorem.
     reward_constant
-        Factor in the widths of mean rewards; 12 in the paper.
-
-    Returns
-    -------
-    OptimisticTables
-        For `agent.plan`: a planner chooses the best model of the set.
+        Factor in the widths of mean rewards, 12 in the theorem.
     """
     s = statistics.structure
     estimate = statistics.transition_means()
@@ -179,7 +180,7 @@ def confidence_tables(
 
 
 def all_or_nothing_tables(statistics: Statistics, enough: int) -> OptimisticTables:
-    """Entries of at least `enough` visits as estimated, all others free: what f-Rmax plans with."""
+    """Return the tables of f-Rmax: entries with `enough` visits as estimated, all others free."""
     widths = all_or_nothing_width(statistics.transition_visits, enough)
     return tables_of_widths(
         statistics,
@@ -192,7 +193,7 @@ def all_or_nothing_tables(statistics: Statistics, enough: int) -> OptimisticTabl
 def tables_of_widths(
     statistics: Statistics, estimate: Floats, widths: Floats, reward_widths: Floats
 ) -> OptimisticTables:
-    """OptimisticTables.from_widths for flat arrays over cells and reward entries, all at once."""
+    """Return tables for flat arrays of widths over cells and reward entries."""
     s = statistics.structure
     lower = estimate - np.minimum(widths, estimate)
     return OptimisticTables.trusted(
@@ -206,8 +207,7 @@ def tables_of_widths(
 def tables_of_boxes(
     statistics: Statistics, lower: Floats, upper: Floats, reward_widths: Floats
 ) -> OptimisticTables:
-    """lower <= p <= upper in every cell; both are cut to [0, 1], and a row that was never visited
-    may be anything."""
+    """Return tables with lower <= p <= upper, cut to [0, 1]; rows without visits are free."""
     s = statistics.structure
     unseen = (statistics.transition_visits == 0)[statistics.entries.cell_entry]
     lower = np.where(unseen, 0.0, np.maximum(lower, 0.0))
@@ -224,13 +224,15 @@ def tables_of_boxes(
 def tables_of_balls(
     statistics: Statistics, radius: Floats, reward_widths: Floats
 ) -> OptimisticTables:
-    """OptimisticTables.from_balls for flat arrays over entries: |p - p-hat|_1 <= radius."""
+    """Return tables with |p - p-hat|_1 <= radius, for flat arrays over entries."""
     s, entries = statistics.structure, statistics.entries
     unseen = statistics.transition_visits == 0
     values = np.diff(entries.first_cell)
     of_cell = entries.cell_entry
     centre = np.where(unseen[of_cell], 1.0 / values[of_cell], statistics.transition_means())
-    radius = np.where(unseen, 2.0, np.minimum(radius, 2.0))  # no two distributions are further
+    radius = np.where(
+        unseen, 2.0, np.minimum(radius, 2.0)
+    )  # no two distributions are farther apart
     half = 0.5 * radius[of_cell]
     lower = np.maximum(centre - half, 0.0)
     return OptimisticTables.trusted(
@@ -251,9 +253,9 @@ def _free(statistics: Statistics, lower: Floats) -> Floats:
 
 
 def _best_rewards(statistics: Statistics, widths: Floats) -> Floats:
-    """min(hi, mean + width * (hi - lo)); widths of what was never seen have to be infinite."""
+    """Return min(hi, mean + width * (hi - lo)); the width of an unseen entry must be infinite."""
     lo, hi = statistics.reward_lo, statistics.reward_hi
-    # A factor of range 0 is known, whatever its width (inf * 0 is not a number).
+    # A range of 0 needs no bonus; inf * 0 would be nan.
     bonus = np.multiply(widths, hi - lo, out=np.zeros_like(hi), where=hi > lo)
     rewards: Floats = np.clip(statistics.reward_means() + bonus, lo, hi)
     return rewards

@@ -9,18 +9,18 @@ half for the rewards, divided over factors, entries and values. The set of a row
 end when a count has doubled. Regret O~(sum over factors of D sqrt(sum over x of K_x T)), K_x the
 number of values that can follow x.
 
-The authors' public code differs. `faithful=True` takes its choices where it can:
+The authors' public code differs. `faithful=True` takes its choices if possible:
 
 * `bounds=public`: the box is the intersection of the one above with that of Bernstein's inequality
   for a Bernoulli variable, q with |P-hat - q| <= sqrt(2 q (1 - q) b / N) + b / (3 N). Both are at
-  delta = rho / (m |X[Z_i]|) and delta' = rho / (l |X[Z_k]|): rho is given to rows and to rewards in
-  full, and is not divided over values, nor over the two bounds.
+  delta = rho / (m |X[Z_i]|) and delta' = rho / (l |X[Z_k]|): rows and rewards each get all of rho,
+  and it is not divided over values, nor over the two bounds.
 * rho = .01, plans that stop at 1 / sqrt(t), and the first of several tied actions.
 
 Two things of the public code are not offered. It multiplies the ends of the factors to one box
-around every joint row and plans over that, where the plan here is over the product of the factors'
-boxes (nested targets). And it does not cut an optimistic reward at the top of its range. Rewards
-are learned in both, by the bound above.
+around every joint row and plans over that; here the plan is over the product of the factors' boxes
+(nested targets). And it does not cut an optimistic reward at the top of its range. Both learn the
+rewards, by the bound above.
 """
 
 from __future__ import annotations
@@ -39,8 +39,9 @@ from fmdp.learning.concentration import (
     laplace_width,
     peeling_term,
 )
-from fmdp.learning.confidence import Floats, scaled, shares_of, tables_of_boxes
+from fmdp.learning.confidence import scaled, shares_of, tables_of_boxes
 from fmdp.learning.sets import SetLearner
+from fmdp.learning.statistics import Floats
 from fmdp.model import OptimisticTables
 
 
@@ -57,9 +58,10 @@ class DBNUCRL(SetLearner):
 
     bounds: str = setting(
         "proven",
-        "one Bernstein interval per cell, all within rho together; or the intersection of two, "
-        "each with a larger part of rho, as in the public code",
+        "one Bernstein interval per cell, with total failure probability rho; or the intersection "
+        "of two, each with a larger share of rho, as in the public code",
         choices=("proven", "public"),
+        unkeyed=("proven",),
     )
 
     def tables(self, agent: Agent) -> OptimisticTables:

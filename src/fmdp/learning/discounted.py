@@ -1,12 +1,12 @@
-"""What learners share that plan under a discount: one setting, and plans precise enough.
+"""Learners that plan under a discount.
 
 A plan whose bounds on the discounted value V* are within epsilon / (1 - discount) has a policy that
-loses epsilon a step, so the tolerance of plans inside learners, 1e-3 times the sum of the reward
-ranges, is divided by 1 - discount. Value iteration gets there: from a start of span at most
-R / (1 - discount), R the sum of the ranges, n sweeps bring MacQueen's bounds within
-3 R discount^n / (1 - discount)^2, so `sweeps_enough` is a limit that no plan meets. Above a
-discount of .999 that may be too long to wait for: 20,000 sweeps are the most, and a plan that they
-do not finish is used and counted, as everywhere.
+loses epsilon per step, so the tolerance of plans inside learners, 1e-3 times the sum of the reward
+ranges, is divided by 1 - discount. From a start of span at most R / (1 - discount), R the sum of
+the ranges, n sweeps of value iteration bring MacQueen's bounds within 3 R discount^n / (1 -
+discount)^2, so `sweeps_enough` is a limit that no plan reaches. Above a discount of .999 that may
+take too long: the limit is then 20,000 sweeps, and a plan that does not converge within them is
+used and counted.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from fmdp.planning.plan import Planner
 from fmdp.planning.settings import DISCOUNT, discount_setting
 
 MOST_SWEEPS = 20_000
-"""Of discounted plans inside learners, however near to 1 the discount is."""
+"""Largest number of sweeps of a discounted plan, however close to 1 the discount is."""
 
 
 def sweeps_enough(discount: float) -> int:
-    """The least n with 3 discount^n / (1 - discount) <= 1e-3."""
+    """Return the least n with 3 discount^n / (1 - discount) <= 1e-3."""
     if discount == 0.0:
         return 1
     return max(1, math.ceil(math.log(TOLERANCE * (1.0 - discount) / 3.0) / math.log(discount)))
 
 
 def with_discount(planner: Any, discount: float, owner: str) -> Planner:
-    """The planner with a learner's discount, which may be given in one place alone."""
-    names = {one.name for one in fields(planner)} if is_dataclass(planner) else set()
+    """Return the planner with a learner's discount; raise if the planner sets another one."""
+    names = {field.name for field in fields(planner)} if is_dataclass(planner) else set()
     if not {"criterion", "discount"} <= names or planner.criterion == "finite":
         named = getattr(planner, "name", planner)
         finite = ",criterion=finite" if "criterion" in names else ""
@@ -55,7 +55,7 @@ def with_discount(planner: Any, discount: float, owner: str) -> Planner:
 
 
 def refuse_horizon(horizon: int | None, owner: str) -> None:
-    """A discount and a horizon are two ways to end what is planned for."""
+    """Raise InvalidParameter if there is a horizon besides the discount."""
     if horizon is not None:
         raise InvalidParameter(
             f"{owner} plans under a discount, not over a horizon; got horizon={horizon}, must be "
@@ -64,7 +64,7 @@ def refuse_horizon(horizon: int | None, owner: str) -> None:
 
 
 def for_learning_discounted(planner: Any, structure: Structure) -> Planner:
-    """A planner for plans by the hundred under its discount, as `for_learning` without one."""
+    """Return a discounted planner with the defaults of plans inside learners."""
     if isinstance(planner, Exact):
         assert planner.discount is not None
         if planner.max_iterations is None:
@@ -74,19 +74,19 @@ def for_learning_discounted(planner: Any, structure: Structure) -> Planner:
 
 
 def plan_discount_setting(default: float = DISCOUNT) -> Any:
-    """The discount of the plans inside a learner."""
+    """Return the setting for the discount of the plans of a learner."""
     return discount_setting(
-        default, "of the next step's reward in plans; 1 / (1 - discount) is how far they look"
+        default, "discount per step in plans, which look about 1 / (1 - discount) steps ahead"
     )
 
 
 class Discounted(PlanningLearner):
-    """A planning learner whose plans are discounted; a base to be named before the learner's."""
+    """A planning learner with discounted plans; list this base before the other."""
 
     discount: float = plan_discount_setting()
 
     def check_planner(self) -> None:
-        """Refuse a planner that has no discount, or another one, and a horizon."""
+        """Raise InvalidParameter for a horizon or a planner with another discount or none."""
         refuse_horizon(self.horizon, self.owner())
         super().check_planner()
         if self.planner is not None:

@@ -1,29 +1,29 @@
-"""Factored E3 (Kearns & Koller 1999): explore or exploit, and say which.
+"""Factored E3 (Kearns & Koller 1999): explicit choice between exploration and exploitation.
 
-An entry is known after m visits. With an unknown entry at hand, wander: take an action that has
-one, the one least tried. Where all entries are known, three plans decide (elsewhere.py has the
-models), and what is decided holds for ceil(1 / (1 - discount)) steps, or until an unknown entry is
-visited:
+An entry is known after m visits. In a state with unknown entries the learner plays balanced
+wandering: the action with the least visited unknown entry. In a state where all entries are known,
+three plans (absorbing.py) decide, and the decision holds for ceil(1 / (1 - discount)) steps or
+until an unknown entry is visited:
 
     exploit, with the plan of the known model, if V*(heaven) - V*(known) <= eps R / (1 - discount),
     else explore, with a plan that is paid hi_k - lo_k for factor k where that is unknown,
 
 R the sum of the ranges. Explore or exploit: V*(explore) >= V*(heaven) - V*(known), because both
-models move alike and differ in exactly that pay. So either the plan is within eps a step of every
-policy of the true model, or some plan reaches the unknown with a discounted chance above eps.
-With m large enough for known entries to be near the truth, polynomially many visits, that is the
-paper's theorem: near-optimal, in the discounted sense, on all but polynomially many steps. The
-default m = 300, f-Rmax's, keeps the algorithm and gives that constant up.
+models move alike and differ in exactly that pay. So either the plan is within eps per step of every
+policy of the true model, or some plan reaches the unknown with a discounted chance above eps. With
+m large enough for known entries to be near the truth, polynomially many visits, that is the paper's
+theorem: near-optimal, in the discounted sense, on all but polynomially many steps. The default m =
+300, as in f-Rmax, gives up that constant.
 
-Differences. The paper plans T steps ahead and is given the optimal return, or guesses it; here
-there is a discount, and heaven's value bounds the optimum. The paper pays 1 for what is unknown;
-here it pays what it may hide, which makes the lemma one line and leaves alone what no reward
-depends on. Under average reward nothing of this stands: a known model that may be left, however
-rarely, gains what elsewhere pays. What is least tried is, of the unknown entries of an action, the
-least visited one. The text of the paper was not at hand; the construction is checked as a theorem.
+Differences from the paper: it plans T steps ahead and is given the optimal return, or guesses it;
+here there is a discount, and the value of heaven bounds the optimum. It pays 1 for unknown entries;
+here the pay is the range that is unknown, which makes the lemma one line and ignores entries that
+no reward depends on. The argument does not hold for the average reward: a known model that may be
+left, however rarely, gains what the absorbing values pay. The text of the paper was not available;
+the construction is tested as a theorem.
 
-Cost: three exact plans over prod (|S_i| + 1) states whenever an entry becomes known, and a look at
-all states and actions after every visit to an unknown entry; steps are taken one by one.
+Cost: three exact plans over prod (|S_i| + 1) states whenever an entry becomes known, and a pass
+over all states and actions after every visit to an unknown entry. Steps are taken one by one.
 """
 
 from __future__ import annotations
@@ -38,22 +38,23 @@ import numpy as np
 from fmdp._base.parameters import quoted
 from fmdp._base.settings import setting
 from fmdp.errors import InvalidParameter
-from fmdp.learning.agent import Agent, Decision
-from fmdp.learning.discounted import Discounted
-from fmdp.learning.elsewhere import (
-    Known,
+from fmdp.learning.absorbing import (
+    KnownRows,
     Mask,
     estimated_parts,
     known_entries,
-    model_with_elsewhere,
-    states_here,
-    structure_with_elsewhere,
+    model_with_absorbing_values,
+    original_states,
+    structure_with_absorbing_values,
 )
+from fmdp.learning.agent import Agent, Decision
+from fmdp.learning.discounted import Discounted
 from fmdp.learning.episodes import FOR_EVER
-from fmdp.learning.statistics import Floats
+from fmdp.learning.learner import require_planner
+from fmdp.learning.statistics import Floats, entries_of_pairs
 from fmdp.model import FactoredMDP, Structure
-from fmdp.model.entries import Index, entries_of
-from fmdp.model.spaces import encode, project, shown
+from fmdp.model.entries import Index
+from fmdp.model.spaces import encode, shown
 from fmdp.planning.exact.planner import Exact
 from fmdp.planning.plan import Planner
 from fmdp.planning.policies.archive import array_in
@@ -61,11 +62,11 @@ from fmdp.planning.policies.policy import TablePolicy
 
 _KNOWN = 2**62
 _FORBIDDEN = 2**63 - 1
-"""In the place of how often an action was tried."""
+"""Sentinels in place of visit counts."""
 
 
 class Models(NamedTuple):
-    """What E3 plans for; all three move alike."""
+    """The three models that E3 plans for, with equal transitions."""
 
     known: FactoredMDP
     heaven: FactoredMDP
@@ -76,50 +77,47 @@ def models_of(
     structure: Structure,
     transitions: Sequence[Floats],
     rewards: Sequence[Floats],
-    known: Known,
+    known: KnownRows,
 ) -> Models:
-    """The known model, heaven, and the one that pays for what is unknown alone."""
+    """Return the known model, heaven, and the model that only pays for unknown entries."""
     lows = [lo for lo, _ in structure.reward_ranges]
     highs = [hi for _, hi in structure.reward_ranges]
     nothing = [np.full(len(table), lo) for table, lo in zip(rewards, lows, strict=True)]
     return Models(
-        model_with_elsewhere(structure, transitions, rewards, known, lows),
-        model_with_elsewhere(structure, transitions, rewards, known, highs),
-        model_with_elsewhere(structure, transitions, nothing, known, highs),
+        model_with_absorbing_values(structure, transitions, rewards, known, lows),
+        model_with_absorbing_values(structure, transitions, rewards, known, highs),
+        model_with_absorbing_values(structure, transitions, nothing, known, highs),
     )
 
 
-@lru_cache(maxsize=8)  # asked for at every visit to an unknown entry
-def _pairs(structure: Structure) -> tuple[Index, Mask]:
-    """The entry of every factor at every pair, [m + l, S, A], and what is allowed, [S, A]."""
-    s, entries = structure, entries_of(structure)
-    found = np.empty((s.m + s.l, s.n_states * s.n_actions), dtype=np.int64)
-    for factor, scope in enumerate((*s.transition_scopes, *s.reward_scopes)):
-        rows = entries.first_row[factor] + project(s.sizes, scope)
-        found[factor] = entries.entry_of_row[rows] if len(entries.entry_of_row) else rows
-    return found.reshape(-1, s.n_states, s.n_actions), s.allowed_mask()
-
-
 def least_tried(structure: Structure, visits: Index, sure: Mask) -> tuple[Index, Mask]:
-    """For every state the allowed action with the least visited unknown entry, the first of
-    several, and whether there is one (else it is any that is allowed): [S], [S]."""
-    found, allowed = _pairs(structure)
-    tried = np.where(sure, _KNOWN, visits)[found].min(axis=0)
-    tried[~allowed] = _FORBIDDEN
+    """Return for every state the allowed action with the least visited unknown entry: [S].
+
+    The second array [S] says whether there is such an action; if not, the action is any allowed
+    one.
+    """
+    pairs = entries_of_pairs(structure, structure.m + structure.l)
+    tried = np.where(sure, _KNOWN, visits)[pairs].min(axis=0)
+    tried[~_allowed(structure)] = _FORBIDDEN
     actions: Index = tried.argmin(axis=1)
     return actions, tried.min(axis=1) < _KNOWN
 
 
+@lru_cache(maxsize=8)  # used at every visit to an unknown entry
+def _allowed(structure: Structure) -> Mask:
+    return structure.allowed_mask()
+
+
 class E3(Discounted):
-    """Factored E3: explores until the plan in what is known is good enough, and then exploits."""
+    """Factored E3: explores until the plan for the known part is good enough, then exploits."""
 
     name = "e3"
 
     m: int = setting(300, "visits after which an entry is known", low=1)
     eps: float = setting(
         0.05,
-        "how far a step's worth of the plan in what is known may be below the optimistic one, in "
-        "units of the sum of the reward ranges",
+        "largest loss per step of the plan in the known model against the optimistic one, in units "
+        "of the sum of the reward ranges",
         low=0.0,
     )
     episodes: str = setting(
@@ -127,19 +125,16 @@ class E3(Discounted):
     )
 
     def check_planner(self) -> None:
-        """Refuse a planner that has no value for every state."""
+        """Raise InvalidParameter for a planner without a value of every state."""
         super().check_planner()
-        if self.planner is not None and not isinstance(self.planner, Exact):
-            raise InvalidParameter(
-                f"{self.owner()} compares values of single states; got planner "
-                f"{getattr(self.planner, 'name', self.planner)}, must be exact"
-            )
+        reason = f"{self.owner()} compares values of single states"
+        require_planner(self.planner, Exact, reason, "exact")
 
     def planned_structure(self, structure: Structure) -> Structure:
-        return structure_with_elsewhere(structure)
+        return structure_with_absorbing_values(structure)
 
     def planner_for(self, structure: Structure) -> tuple[Planner | None, str | None]:
-        larger = structure_with_elsewhere(structure)
+        larger = structure_with_absorbing_values(structure)
         planner, reason = super().planner_for(larger)
         if not isinstance(planner, Exact):
             raise InvalidParameter(
@@ -191,30 +186,33 @@ class E3(Discounted):
         seen = agent.statistics
         s, sure = seen.structure, known_entries(seen, self.m)
         actions, wandering = least_tried(s, seen.visits, sure)
-        here, steps = agent.memory["state"], 1
-        if here >= 0 and not wandering[here]:
+        state, steps = agent.memory["state"], 1
+        if state >= 0 and not wandering[state]:
             if agent.memory["known"] != int(sure.sum()):
                 self._plan(agent, int(sure.sum()))
-            chosen = agent.memory["exploit" if agent.memory["near"][here] else "explore"]
+            chosen = agent.memory["exploit" if agent.memory["near"][state] else "explore"]
             actions = np.where(wandering, actions, chosen)
             steps = math.ceil(1.0 / (1.0 - self.discount))
         limits = np.where(sure, FOR_EVER, seen.visits + 1)
         return Decision(TablePolicy(s.state_sizes, s.action_sizes, actions), steps, limits)
 
     def _plan(self, agent: Agent, known: int) -> None:
-        """Known entries only become more, so that their number says whether a plan is of today."""
-        here, models = states_here(agent.statistics.structure), self._models(agent)
+        """Plan for the three models and store the results, with the number of known entries.
+
+        Entries never become unknown, so that number tells whether the plans are up to date.
+        """
+        states, models = original_states(agent.statistics.structure), self._models(agent)
         plans = [agent.plan(model, describe=True) for model in models]
         tables, values = [], []
         for plan in plans:
             assert isinstance(plan.policy, TablePolicy)
-            tables.append(np.asarray(plan.policy.actions[here], dtype=np.int64))
+            tables.append(np.asarray(plan.policy.actions[states], dtype=np.int64))
             values.append(plan.bias)
         known_value, heaven_value, _ = values
-        near = np.zeros(len(here), dtype=np.int64)
-        # A plan that a limit of the user's has cut off has no values: then explore.
+        near = np.zeros(len(states), dtype=np.int64)
+        # Explore if a limit of the user cut off a plan, which then has no values.
         if known_value is not None and heaven_value is not None:
             precise: float = agent.planner.tolerance  # type: ignore[union-attr]
             enough = self.eps * agent.structure.reward_range_total / (1.0 - self.discount)
-            near[heaven_value[here] - known_value[here] <= enough + precise] = 1
+            near[heaven_value[states] - known_value[states] <= enough + precise] = 1
         agent.memory.update(known=known, exploit=tables[0], explore=tables[2], near=near)

@@ -1,4 +1,4 @@
-"""When to plan again: the length of episode k, and the counts that end it early.
+"""Episode rules: the length of episode k, and the counts that end it early.
 
 * growing (the default): at most k steps, or until a count reaches N(x) >= max{4, 2 N_k(x)}. T steps
   take about sqrt(2 T) episodes, whatever L is.
@@ -6,32 +6,31 @@
 * doubling (after Jaksch, Auer & Ortner 2010): until the count of an entry has doubled since the
   start of the episode, N(x) >= max{1, 2 N_k(x)}, for any entry of any factor.
 * before-doubling (Jaksch, Auer & Ortner 2010, as published): the same counts, but the episode ends
-  when an entry is about to be visited whose count has doubled, not when the count doubles. Between
-  the two other entries may be visited any number of times. Steps are taken one by one.
+  when an entry is about to be visited whose count has doubled, not when the count doubles. In
+  between other entries may be visited any number of times. Steps are taken one by one.
 * tsde (Ouyang et al. 2017): until N(x) > 2 N_k(x) for some entry, at most T_{k-1} + 1 steps, where
   T_0 = 1.
-* paced (the default learner's): as tsde, but a count ends an episode only where it has also grown
+* paced (of the default learner): as tsde, but a count ends an episode only if it has also grown
   by a two-hundredth of the largest count. In a model with thousands of rows nearly every step is
   the first visit of one; t steps take O(200 log t + sqrt t) plans whatever L is.
-* fixed: T_k = a given length, or the horizon H that is planned for (Osband & Van Roy 2014): the
-  episode is H undiscounted backups played to their end. Nothing is reset: the next one begins in
-  the state where this one ended.
-* geometric (Xu, Dong & Van Roy 2022): after every step with the same chance, 1 / length by default;
-  drawn at the start, P(T_k > n) = (1 - chance)^n.
+* fixed: T_k = a given length, or the horizon H that is planned for (Osband & Van Roy 2014): an
+  episode plays the H undiscounted backups to their end. Nothing is reset: the next episode begins
+  in the state where this one ended.
+* geometric (Xu, Dong & Van Roy 2022): the episode ends after every step with equal probability,
+  1 / length by default; drawn at the start, P(T_k > n) = (1 - chance)^n.
 * known (f-Rmax): until an entry has been visited `enough` times.
 
-But for before-doubling an episode ends after the step in which its length or a limit is reached.
-docs/learning.md says why
-`growing` is the default: regret like arithmetic's with a quarter of the plans, and a tenth where L
-is large. The guarantees of DORL hold for it too (docs/theory.md).
+Except for before-doubling an episode ends after the step in which its length or a limit is reached.
+`growing` is the default because its regret is like that of arithmetic with a quarter of the plans,
+and a tenth if L is large (docs/learning.md). The guarantees of DORL hold for it (docs/theory.md).
 """
 
 from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
@@ -39,10 +38,10 @@ from fmdp.errors import InvalidParameter
 from fmdp.model import Structure
 from fmdp.model.entries import NO_LIMITS, Index
 
-FOR_EVER = sys.maxsize
+FOR_EVER = sys.maxsize  # length of an episode without a limit
 
 OWN_RULES = ("growing", "paced")
-"""Rules of this library, which may wait for an expensive plan; published ones never do."""
+"""Rules of this library, which may wait for an expensive plan; published rules never do."""
 RULES = (
     "growing",
     "arithmetic",
@@ -59,31 +58,40 @@ DEFAULT_RULE = "growing"
 RULES_MEANING = (
     "when to plan again: after k steps or when a count of at least 4 has doubled, after ceil(k/L) "
     "steps (the paper's), when a count doubles, before a doubled count grows again, when a count "
-    "doubles or after one step more than last time, the same but not for a few visits late in a "
-    "run, at fixed times, at random times"
+    "doubles or one step later than last time, the same but not after a few visits late in a run, "
+    "at fixed times, at random times"
 )
 PACE = 200
-"""Of paced episodes: a new plan is made for no less than one visit in so many."""
+"""Paced episodes end for at least one visit in this many."""
 FEW = 4
-"""Visits that do not end a growing episode by themselves: in a large model every step of the
-beginning is the first visit of some entry."""
+"""Visits that do not end a growing episode by themselves: at first, in a large model, every step
+is the first visit of some entry."""
 
 
 @dataclass(frozen=True, eq=False)
 class Episode:
-    """At most `length` steps; it ends when visits[e] reaches limits[e] for an entry e."""
+    """An episode of at most `length` steps, which ends when visits[e] reaches limits[e]."""
 
     length: int
     limits: Index
     """[entries], or empty for no limit."""
 
 
+@dataclass(frozen=True)
 class EpisodeRule:
-    """What a new episode looks like, from its number and the counts at its start: as long as it
-    takes and without limits, where a rule says nothing else."""
+    """The length and the limits of new episodes; unlimited by default."""
 
-    draws: ClassVar[bool] = False
-    """Whether it needs a generator."""
+    length: Callable[[int, int], int] = lambda k, previous: FOR_EVER
+    """(k, length of the previous episode) -> largest number of steps."""
+    limits: Callable[[Index], Index] = lambda visits: NO_LIMITS
+    """Visits at the start -> counts at which the episode ends: [entries], or empty for none."""
+    chance: float | None = None
+    """Probability that a geometric episode ends after each step; its length is drawn."""
+
+    @property
+    def draws(self) -> bool:
+        """Whether it needs a generator."""
+        return self.chance is not None
 
     def start(
         self,
@@ -92,132 +100,65 @@ class EpisodeRule:
         previous_length: int,
         generator: np.random.Generator | None = None,
     ) -> Episode:
-        """Episode k = 1, 2, ...; the one before took previous_length steps (1 for k = 1)."""
-        return Episode(self.steps(k, previous_length, generator), self.limits(visits))
-
-    def steps(self, k: int, previous: int, generator: np.random.Generator | None) -> int:
-        """At most so many."""
-        return FOR_EVER
-
-    def limits(self, visits: Index) -> Index:
-        """Counts at which it ends: [entries], or empty for none."""
-        return NO_LIMITS
+        """Return episode k = 1, 2, ...; `previous_length` is 1 for k = 1."""
+        if self.chance is None:
+            steps = self.length(k, previous_length)
+        else:
+            assert generator is not None
+            steps = geometric_length(self.chance, generator.random())
+        return Episode(steps, self.limits(visits))
 
 
 def arithmetic_length(k: int, largest_scope: int) -> int:
-    """T_k = ceil(k / L)."""
+    """Return T_k = ceil(k / L)."""
     return -(-k // largest_scope)
 
 
 def doubling_limits(visits: Index) -> Index:
-    """max{1, 2 N_k(x)}."""
+    """Return max{1, 2 N_k(x)}."""
     limits: Index = np.maximum(1, 2 * visits)
     return limits
 
 
 def growing_limits(visits: Index) -> Index:
-    """max{4, 2 N_k(x)}."""
+    """Return max{4, 2 N_k(x)}."""
     limits: Index = np.maximum(FEW, 2 * visits)
     return limits
 
 
 def tsde_limits(visits: Index) -> Index:
-    """The smallest count above 2 N_k(x)."""
+    """Return the smallest count above 2 N_k(x)."""
     limits: Index = 2 * visits + 1
     return limits
 
 
 def paced_limits(visits: Index) -> Index:
-    """Above 2 N_k(x), and above N_k(x) by a two-hundredth of the largest count."""
+    """Return counts above 2 N_k(x), and above N_k(x) by a two-hundredth of the largest count."""
     limits: Index = np.maximum(2 * visits + 1, visits + visits.max(initial=0) // PACE)
     return limits
 
 
 def known_limits(visits: Index, enough: int) -> Index:
-    """`enough` for the entries that have not got there, none for the others."""
+    """Return `enough` for entries with fewer visits, and no limit for the others."""
     limits: Index = np.where(visits < enough, enough, FOR_EVER)
     return limits
 
 
 def geometric_length(chance: float, uniform: float) -> int:
-    """The smallest n >= 1 with (1 - chance)^n <= 1 - uniform, for a uniform number in [0, 1)."""
+    """Return the smallest n >= 1 with (1 - chance)^n <= 1 - uniform, for uniform in [0, 1)."""
     if chance == 1.0:
         return 1
     steps = math.log1p(-uniform) / math.log1p(-chance)
     return max(1, math.ceil(steps)) if steps < FOR_EVER else FOR_EVER
 
 
-@dataclass(frozen=True)
-class Growing(EpisodeRule):
-    def steps(self, k: int, previous: int, generator: np.random.Generator | None) -> int:
-        return k
-
-    def limits(self, visits: Index) -> Index:
-        return growing_limits(visits)
-
-
-@dataclass(frozen=True)
-class Arithmetic(EpisodeRule):
-    largest_scope: int
-
-    def steps(self, k: int, previous: int, generator: np.random.Generator | None) -> int:
-        return arithmetic_length(k, self.largest_scope)
-
-
-@dataclass(frozen=True)
-class Doubling(EpisodeRule):
-    def limits(self, visits: Index) -> Index:
-        return doubling_limits(visits)
-
-
-@dataclass(frozen=True)
-class Tsde(EpisodeRule):
-    def steps(self, k: int, previous: int, generator: np.random.Generator | None) -> int:
-        return previous + 1
-
-    def limits(self, visits: Index) -> Index:
-        return tsde_limits(visits)
-
-
-@dataclass(frozen=True)
-class Paced(Tsde):
-    def limits(self, visits: Index) -> Index:
-        return paced_limits(visits)
-
-
-@dataclass(frozen=True)
-class Fixed(EpisodeRule):
-    length: int
-
-    def steps(self, k: int, previous: int, generator: np.random.Generator | None) -> int:
-        return self.length
-
-
-@dataclass(frozen=True)
-class Geometric(EpisodeRule):
-    chance: float
-    draws: ClassVar[bool] = True
-
-    def steps(self, k: int, previous: int, generator: np.random.Generator | None) -> int:
-        assert generator is not None
-        return geometric_length(self.chance, generator.random())
-
-
-@dataclass(frozen=True)
-class Known(EpisodeRule):
-    enough: int
-
-    def limits(self, visits: Index) -> Index:
-        return known_limits(visits, self.enough)
-
-
 def ends_before_limits(rule: str) -> bool:
-    """Return whether the limits of this rule are looked at before a step and not after it."""
+    """Return whether the limits of this rule are compared before a step and not after it."""
     return rule == BEFORE_DOUBLING
 
 
 def check_length(rule: str, length: int | None, owner: str) -> None:
-    """A length is for `fixed` and `geometric` alone, and these need one."""
+    """Raise InvalidParameter unless there is a length exactly for `fixed` and `geometric`."""
     if (rule in WITH_LENGTH) != (length is not None):
         asked = "needs" if rule in WITH_LENGTH else "has no use for"
         raise InvalidParameter(
@@ -227,7 +168,7 @@ def check_length(rule: str, length: int | None, owner: str) -> None:
 
 
 def horizon_length(horizon: int, length: int | None, owner: str) -> int:
-    """Episodes over a horizon are as long as it: what was planned for is played to its end."""
+    """Return the length of episodes over a horizon; raise InvalidParameter for another length."""
     if length is not None and length != horizon:
         raise InvalidParameter(
             f"the 'length' parameter of {owner} must be its horizon, or not be given; got "
@@ -239,18 +180,22 @@ def horizon_length(horizon: int, length: int | None, owner: str) -> int:
 def episode_rule(
     name: str, length: int | None, structure: Structure, enough: int = 0
 ) -> EpisodeRule:
-    """The rule of this name."""
+    """Return the rule of this name."""
+    if length is not None and name == "geometric":
+        return EpisodeRule(chance=1.0 / min(length, FOR_EVER))
     if length is not None:
-        return Geometric(1.0 / min(length, FOR_EVER)) if name == "geometric" else Fixed(length)
+        return EpisodeRule(lambda k, previous: length)
     if name == "arithmetic":
-        return Arithmetic(structure.max_scope_size)
-    return Known(enough) if name == "known" else _RULES[name]
+        return EpisodeRule(lambda k, previous: arithmetic_length(k, structure.max_scope_size))
+    if name == "known":
+        return EpisodeRule(limits=lambda visits: known_limits(visits, enough))
+    return _RULES[name]
 
 
 _RULES: dict[str, EpisodeRule] = {
-    "growing": Growing(),
-    "doubling": Doubling(),
-    BEFORE_DOUBLING: Doubling(),
-    "tsde": Tsde(),
-    "paced": Paced(),
+    "growing": EpisodeRule(lambda k, previous: k, growing_limits),
+    "doubling": EpisodeRule(limits=doubling_limits),
+    BEFORE_DOUBLING: EpisodeRule(limits=doubling_limits),
+    "tsde": EpisodeRule(lambda k, previous: previous + 1, tsde_limits),
+    "paced": EpisodeRule(lambda k, previous: previous + 1, paced_limits),
 }

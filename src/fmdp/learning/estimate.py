@@ -1,4 +1,4 @@
-"""The estimated model: what the counts say, and a stated guess where they say nothing."""
+"""The estimated model: relative frequencies, and a fixed guess for entries without visits."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from fmdp.model.entries import split_cells, split_reward_entries
 
 
 def estimated_model(statistics: Statistics) -> FactoredMDP:
-    """P-hat and R-hat as a model: the maximum of the likelihood.
+    """Return the maximum likelihood model, P-hat and R-hat.
 
-    Rows that were never visited are uniform, and rewards that were never seen are in the middle of
-    their range. Counts do not say where a model begins: this one begins where every variable is 0.
+    Rows without visits are uniform, and unseen rewards are in the middle of their range. The
+    initial state, which counts do not determine, has every variable at 0.
 
     Parameters
     ----------
     statistics
-        Of an agent (`agent.statistics`), or filled by `statistics.record`.
+        Counts, such as `agent.statistics`, or filled by `statistics.record`.
 
     Returns
     -------
     FactoredMDP
-        Of the same structure; a new one, which later counts do not change.
+        A model with the same structure, which later counts do not change.
     """
     if not isinstance(statistics, Statistics):
         raise InvalidParameter(
@@ -38,6 +38,6 @@ def estimated_model(statistics: Statistics) -> FactoredMDP:
     rows = np.where(visited, statistics.transition_means(), 1.0 / values)
     middle = 0.5 * (statistics.reward_lo + statistics.reward_hi)
     rewards = np.where(statistics.reward_visits > 0, statistics.reward_means(), middle)
-    # A mean of rewards at an end of the range may pass it by rounding.
+    # Rounding may move a mean beyond the end of its range.
     rewards = np.clip(rewards, statistics.reward_lo, statistics.reward_hi)
     return FactoredMDP.trusted(s, split_cells(s, rows), split_reward_entries(s, rewards))

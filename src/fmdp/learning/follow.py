@@ -1,7 +1,7 @@
-"""A policy in the place of a learner: what a fixed rule costs, as a baseline.
+"""The baseline that plays a fixed policy, and the conversion of user input to learners.
 
-A table, or a policy that a planner made, is played in compiled code like the policy of an episode
-that never ends. A function of one's own is asked in every step, since it may be anything.
+Tables and policies made by planners are played in compiled code. A function state -> action is
+called in every step.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from fmdp.planning.policies.rule import Rule
 
 @dataclass(frozen=True)
 class PolicySource(Parameter):
-    """A policy, a rule of one's own, or where either is to be found."""
+    """A policy, a function state -> action, or the path or place of one."""
 
     kind: ClassVar[str] = "policy"
 
@@ -60,17 +60,21 @@ class PolicySource(Parameter):
         return place_of(value) if hasattr(value, "__qualname__") else repr(value)
 
 
+IN_THIS_FILE = "(in this file)"
+"""The text of the setting `policy` in a saved agent's file that contains the policy itself."""
+
+
 class Follow(Learner):
     """Plays one policy or rule for ever and learns nothing: a baseline."""
 
     name = "policy"
-    summary = "plays one policy, or one's own rule, for ever: a baseline"
+    summary = "plays one policy or rule for ever: a baseline"
     role = "baseline"
     counts = False
     example: ClassVar[Mapping[str, object]] = {"policy": "fmdp.learning.follow:first_action"}
 
     policy: Any = setting(
-        REQUIRED, "what is played: a policy file, or a rule as module:function", kind=PolicySource
+        REQUIRED, "the policy: a policy file, or a rule as module:function", kind=PolicySource
     )
 
     def start(
@@ -79,17 +83,22 @@ class Follow(Learner):
         generator: np.random.Generator | int | None = None,
     ) -> Agent:
         agent = super().start(structure, generator)
-        self.found(agent.structure)
+        self.policy_for(agent.structure)  # raises if it does not fit the structure
         return agent
 
     def refuse_to_import(self) -> None:
-        """An error where the rule's module is not imported yet: what a file says must not run
-        code."""
+        """Raise if the rule is in a module that is not imported: a file must not run code."""
         if isinstance(self.policy, str) and is_place(self.policy):
             attribute_at(self.policy, "rule", importing=False)
 
-    def found(self, structure: Structure) -> Any:
-        """The policy itself, for a structure."""
+    def policy_for(self, structure: Structure) -> Any:
+        """Return the policy for a structure, read from its file or place if necessary.
+
+        Parameters
+        ----------
+        structure
+            Structure of the model to act in.
+        """
         policy = self.policy
         if isinstance(policy, str) and is_place(policy):
             policy = attribute_at(policy, "rule")
@@ -102,21 +111,28 @@ class Follow(Learner):
         return policy_of(policy, structure, self.owner())
 
     def __repr__(self) -> str:
-        """With the name of a rule, and not the address of its function."""
+        """Show a rule by its name, not by the address of its function."""
         return f"Follow(policy={type(self).parameters[0].show(self.policy)})"
 
     @property
     def label(self) -> str:
-        """What it is called in a comparison."""
+        """Name in a comparison."""
         policy = self.policy
         if isinstance(policy, str):
             return policy if is_place(policy) else Path(policy).stem
         return getattr(policy, "__name__", type(policy).__name__)
 
     def identity(self, structure: Structure) -> tuple[str, Any]:
-        """What the policy is known by: where its function lives, and the function; or the digest of
-        its content, and None."""
-        policy = self.found(structure)
+        """Return what identifies the policy in the key of a run.
+
+        For a function that is its place and the function, for others a digest and None.
+
+        Parameters
+        ----------
+        structure
+            Structure of the model to act in.
+        """
+        policy = self.policy_for(structure)
         if isinstance(policy, Rule):
             if not hasattr(policy.function, "__qualname__"):
                 raise InvalidParameter(
@@ -127,23 +143,35 @@ class Follow(Learner):
         return policy_digest(policy), None
 
     def decide(self, agent: Agent) -> Decision:
-        return Decision(self.found(agent.structure))
+        return Decision(self.policy_for(agent.structure))
+
+    def setting_texts(self, structure: Structure) -> dict[str, str]:
+        policy = self.policy
+        if isinstance(policy, str) or isinstance(self.policy_for(structure), Rule):
+            return super().setting_texts(structure)
+        texts = {p.name: p.show(getattr(self, p.name)) for p in self.parameters}
+        return {**texts, "policy": IN_THIS_FILE}
+
+    def _policy_to_save(self, structure: Structure, played: Any) -> Any:
+        policy = self.policy_for(structure)
+        return None if isinstance(policy, Rule) else policy  # a rule is code, saved by its place
 
 
 def first_action(state: tuple[int, ...]) -> int:
-    """The rule that always takes the first value of the one action variable."""
+    """Return the first value of the only action variable."""
     return 0
 
 
 def learner_of(given: object, owner: str) -> Learner | None:
-    """A learner from what a user hands over: a learner, its text, a policy or its file, or a rule.
+    """Return a learner for what a user gave: a learner, its text, a policy or its file, or a rule.
 
-    None for an object that acts and observes by itself.
+    Returns None for an object with `act` and `observe`, which needs no learner.
     """
     if isinstance(given, Learner):
         return given
     if isinstance(given, str) and not is_policy_file(given):
-        return LEARNERS.read(given)
+        learner: Learner = LEARNERS.read(given)
+        return learner
     if isinstance(given, type):
         raise InvalidParameter(
             f"{owner} needs a learner, not its class: {given.__name__}() makes one"
@@ -160,7 +188,7 @@ def learner_of(given: object, owner: str) -> Learner | None:
 
 
 def is_policy_file(text: str) -> bool:
-    """Whether a text is the path of a policy file, and not of a learner."""
+    """Return whether a text is the path of a policy file and not a learner."""
     if text.partition(",")[0] in LEARNERS.names():
         return False
     return text.endswith(".npz") or os.path.isfile(text)  # noqa: PTH113 - too long a name is none

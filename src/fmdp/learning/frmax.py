@@ -1,16 +1,16 @@
 """f-Rmax (Guestrin et al. 2002; Strehl 2007): an entry is unknown until it has m visits.
 
-Known entries are as estimated, with no width. Plans again whenever an entry becomes known.
+Known entries are taken as estimated. A new plan is made whenever an entry becomes known.
 
-* form=extreme: unknown entries have all their mass free and the highest reward. The same optimistic
-  planner as DORL's serves, so the plan is optimistic for the model whose known entries are as
-  estimated, under average reward too.
-* form=heaven (Strehl 2007, made for a discount): unknown entries lead to heaven, which pays the
-  most for ever, so that with one factor they are worth R_max / (1 - discount). In factored form
-  every variable has a heaven of its own, which spreads along the scopes (elsewhere.py): optimistic
-  by the theorem there, and less so than a heaven of the joint state, which would forget what the
-  other factors are known to do. Under average reward every plan that ever reaches heaven gains the
-  most, however rarely it gets there, and all of them tie: refused.
+* form=extreme: unknown entries have all their mass free and the highest reward, as in DORL's
+  optimistic planner. The plan is optimistic for the model whose known entries are as estimated,
+  also for the average reward.
+* form=heaven (Strehl 2007, for discounted rewards): unknown entries lead to heaven, which pays the
+  most for ever; with one factor they are worth R_max / (1 - discount). In factored form every
+  variable has its own heaven, which spreads along the scopes (absorbing.py). It is optimistic by
+  the theorem there, and less so than a joint heaven, which would ignore what is known of the other
+  factors. For the average reward every plan that can reach heaven, however rarely, has the largest
+  gain, and all of them tie: this combination is refused.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ import numpy as np
 
 from fmdp._base.settings import setting
 from fmdp.errors import InvalidParameter
+from fmdp.learning.absorbing import (
+    estimated_parts,
+    known_entries,
+    model_with_absorbing_values,
+    original_states,
+    structure_with_absorbing_values,
+)
 from fmdp.learning.agent import Agent, Decision
 from fmdp.learning.confidence import all_or_nothing_tables
 from fmdp.learning.discounted import for_learning_discounted, refuse_horizon, with_discount
-from fmdp.learning.elsewhere import (
-    estimated_parts,
-    known_entries,
-    model_with_elsewhere,
-    states_here,
-    structure_with_elsewhere,
-)
 from fmdp.learning.episodes import RULES, EpisodeRule, episode_rule
-from fmdp.learning.learner import OptimisticLearner
+from fmdp.learning.learner import OptimisticLearner, require_planner
 from fmdp.learning.planning_budget import planner_for_learning
 from fmdp.model import OptimisticTables, Structure
 from fmdp.model.spaces import shown
@@ -53,16 +53,17 @@ class FRmax(OptimisticLearner):
     )
     form: str = setting(
         "extreme",
-        "what an unknown entry leads to: any next value, the best one, or heaven, which pays the "
-        "most for ever, under a discount (0.95 unless the planner has another)",
+        "what an unknown entry leads to: the best next value, or heaven, which pays the most for "
+        "ever, under a discount (0.95 unless the planner has another)",
         choices=("extreme", "heaven"),
+        unkeyed=("extreme",),
     )
 
     def rule(self, structure: Structure) -> EpisodeRule:
         return episode_rule(self.episodes, self.length, structure, enough=self.m)
 
     def check_planner(self) -> None:
-        """Heaven takes an exact plan under a discount, and has no free mass."""
+        """Raise InvalidParameter unless form=heaven has an exact planner under a discount."""
         super().check_planner()
         planner = self.planner
         if self.form != "heaven":
@@ -78,19 +79,16 @@ class FRmax(OptimisticLearner):
                 f"the 'form' parameter of {self.owner()}: under average reward whatever ever "
                 f"reaches heaven is best; form=heaven needs planner=exact,criterion=discounted"
             )
-        if planner is not None and not isinstance(planner, Exact):
-            raise InvalidParameter(
-                f"{self.owner()} with form=heaven plays a table of states; got planner "
-                f"{getattr(planner, 'name', planner)}, must be exact with criterion=discounted"
-            )
+        reason = f"{self.owner()} with form=heaven plays a table of states"
+        require_planner(planner, Exact, reason, "exact with criterion=discounted")
 
     def planned_structure(self, structure: Structure) -> Structure:
-        return structure if self.form == "extreme" else structure_with_elsewhere(structure)
+        return structure if self.form == "extreme" else structure_with_absorbing_values(structure)
 
     def planner_for(self, structure: Structure) -> tuple[Planner | None, str | None]:
         if self.form == "extreme":
             return super().planner_for(structure)
-        larger = structure_with_elsewhere(structure)
+        larger = structure_with_absorbing_values(structure)
         planner = self.planner
         if planner is None:
             planner, reason = planner_for_learning(larger)
@@ -109,7 +107,7 @@ class FRmax(OptimisticLearner):
             return all_or_nothing_tables(seen, self.m)
         highs = [hi for _, hi in seen.structure.reward_ranges]
         parts = estimated_parts(seen, known_entries(seen, self.m))
-        heaven = model_with_elsewhere(*parts, highs)
+        heaven = model_with_absorbing_values(*parts, highs)
         free = [np.zeros(rows) for rows in heaven.structure.transition_rows]
         return OptimisticTables.trusted(heaven.structure, heaven.transitions, free, heaven.rewards)
 
@@ -118,5 +116,5 @@ class FRmax(OptimisticLearner):
             return super().decide(agent)
         policy, s = agent.plan(self.tables(agent)).policy, agent.statistics.structure
         assert isinstance(policy, TablePolicy)
-        actions = np.asarray(policy.actions[states_here(s)], dtype=np.int64)
+        actions = np.asarray(policy.actions[original_states(s)], dtype=np.int64)
         return self.episode(agent, TablePolicy(s.state_sizes, s.action_sizes, actions))

@@ -1,14 +1,14 @@
 """FSRL (Xu & Tewari 2020, Algorithm 2): optimism under a budget Q for the factored span.
 
-The confidence set is DORL's. The program max lambda subject to Q(h) <= Q, which the paper leaves
-open, is relaxed to the truncated iteration of planning/span.py: each factor gets a budget c_i with
-sum c_i = Q, and the same regret argument holds, O~(Q sqrt(W L T)), as soon as sp_i(h*) <= c_i for
-every i. Under the uniform split that asks for Q >= m max_i sp_i(h*).
+The confidence set is that of DORL. The program max lambda subject to Q(h) <= Q, which the paper
+leaves open, is relaxed to the truncated iteration of planning/span.py: each factor gets a budget
+c_i with sum c_i = Q, and the same regret argument holds, O~(Q sqrt(W L T)), as soon as sp_i(h*) <=
+c_i for every i. Under the uniform split that needs Q >= m max_i sp_i(h*).
 
-Without a budget Q is doubled whenever more reward comes in than it can explain (budgets.py), and is
-at least Q(t) = growth * (sum of the reward ranges) * log2(1 + t). From the first t at which it is
-enough the plans are optimistic, so the regret is O~(sqrt(W L T)) with log T or twice the needed Q
-in the place of Q, plus what is lost before: a number that does not depend on T.
+Without a given budget, Q is doubled whenever the reward refutes it (budgets.py), and is at least
+Q(t) = growth * (sum of the reward ranges) * log2(1 + t). From the first t at which it is enough the
+plans are optimistic, so the regret is O~(sqrt(W L T)), times log T or twice the needed Q, plus a
+constant for the time before.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from fmdp.planning.plan import Planner
 class FSRL(SpanBudgeted, DORL):
     """Optimism under a budget for the factored span of the bias.
 
-    The planner may be a SpanConstrained, whose budget counts where none is set here; a budget of 0,
-    under which nothing could be learned, stands for none.
+    The planner may be a SpanConstrained, whose budget counts if none is set here; a budget of 0,
+    under which nothing can be learned, means none.
     """
 
     split: str | None = setting(

@@ -1,12 +1,11 @@
-"""What a learner is: frozen settings, and how they decide.
+"""Base classes of learners: frozen settings and the methods that make decisions.
 
-A learner is told the structure and never sees the model. It has no state: `start` makes the agent
-of one run (agent.py), which counts what happens and asks the learner for a `Decision` whenever the
-last one is over. So an algorithm is one method, `decide(agent)`; a planning learner's is one line
-shorter, `tables(agent)`: what to plan with, from the statistics as they are now.
+A learner has no state. `start` makes the agent of one run (agent.py), which counts the steps and
+calls `decide(agent)` whenever its last decision is over. A planning learner only has to define
+`tables(agent)`: the model or the optimistic tables to plan with.
 
-Plans inside learners: a tolerance of 1e-3 times the sum of the reward ranges and at most 200 sweeps
-unless it is set otherwise; exact where the predicted cost allows it, else approximate
+Unless set otherwise, plans inside learners have a tolerance of 1e-3 times the sum of the reward
+ranges and at most 200 sweeps, and use the exact planner if its predicted cost allows it
 (planning_budget.py).
 """
 
@@ -53,72 +52,69 @@ from fmdp.planning.span import SpanConstrained
 from fmdp.planning.status import Tables
 
 TOLERANCE = 1e-3
-"""Of plans inside learners, in units of the sum of the reward ranges."""
+"""Tolerance of plans inside learners, in units of the sum of the reward ranges."""
 MAX_SWEEPS = 200
-"""Of plans inside learners; more than enough but for sampled models with several chains."""
+"""Limit for plans inside learners. Only sampled models with several chains reach it."""
+
+TABULAR = (Exact, SpanConstrained)
+"""Planners whose policies are tables of the joint states."""
 
 PLANNER_MEANING = (
-    "what plans: an object such as fmdp.Exact(tolerance=1e-2), or a text such as "
-    "'alp,basis=pairs'; by default exact where that fits, else approximate"
+    "the planner: an object such as fmdp.Exact(tolerance=1e-2), or a text such as "
+    "'alp,basis=pairs'; by default exact if that is affordable, else approximate"
 )
 
 ROLES = ("learner", "upper", "lower", "baseline")
 
-_NOT_ASKED = ("act", "observe")
+_NEVER_CALLED = ("act", "observe")
 
 
 class Learner(Settings, ABC):
-    """A learning algorithm: frozen settings, and how they decide.
+    """A learning algorithm: frozen settings and the method `decide`.
 
-    Inherit, declare settings as fields with `fmdp.setting`, and write `decide`. See PlanningLearner
-    for those that plan.
+    Subclasses declare settings as fields with `fmdp.setting`. See PlanningLearner for algorithms
+    that plan.
     """
 
     noun: ClassVar[str] = "learner"
     registry: ClassVar[Any] = LEARNERS
     role: ClassVar[str] = "learner"
-    """In a comparison: learner, upper (knows the model), lower (random), baseline (fixed)."""
+    """Role in comparisons: learner, upper (knows the model), lower (random), baseline (fixed)."""
     counts: ClassVar[bool] = True
-    """Whether what happens is counted; without, the statistics stay empty."""
+    """Whether steps are counted; otherwise the statistics stay empty."""
     knows_model: ClassVar[bool] = False
-    """Whether it is told the model and not the structure alone."""
+    """Whether it is given the model and not only the structure."""
     breaks_ties_by_tries: ClassVar[bool] = False
-    """Whether plans take the least tried of equally good actions; a setting of those that plan."""
+    """Whether plans prefer the least tried of tied actions; the setting `ties` if it plans."""
     knows_rewards: ClassVar[bool] = False
-    """Whether it is told the mean rewards of the model; a setting of those that plan."""
+    """Whether it is given the mean rewards of the model; the setting `rewards` if it plans."""
     only_planner: ClassVar[str | None] = None
-    """The name of the one planner that it works with, if there is only one."""
+    """Name of the only planner that it works with; None if there are several."""
     planner_defaults: ClassVar[Mapping[str, object]] = {}
-    """What need not be given for that planner, because the learner says it at every plan."""
+    """Settings of that planner that may be omitted because the learner sets them in every plan."""
     example: ClassVar[Mapping[str, object]] = {}
-    """Values for the settings that have to be given, with which it runs on a model with one action
-    variable: for tests."""
+    """Values of required settings, for tests on models with one action variable."""
 
     def __init_subclass__(cls, **arguments: Any) -> None:
         super().__init_subclass__(**arguments)
         if cls.role not in ROLES:
             raise TypeError(f"the role of {cls.__name__} must be one of {', '.join(ROLES)}")
-        for name in _NOT_ASKED:
+        for name in _NEVER_CALLED:
             if hasattr(cls, name):
                 raise TypeError(
-                    f"{cls.__name__} defines {name}, which nobody would call: a learner says "
-                    f"what it does in decide(self, agent), and may look on in watch"
+                    f"{cls.__name__} defines {name}, which is never called: the algorithm belongs "
+                    f"into decide(self, agent), and watch sees every step"
                 )
 
     @abstractmethod
     def decide(self, agent: Agent) -> Decision:
-        """What to do until the next decision.
+        """Return the policy to play next, and for how long.
 
         Parameters
         ----------
         agent
             The run so far: `agent.statistics`, `agent.steps`, `agent.memory`, `agent.structure`,
-            `agent.randomness`; `agent.plan(tables)` plans.
-
-        Returns
-        -------
-        Decision
-            A policy, and how long it is played.
+            `agent.randomness`; `agent.plan(tables)` makes a plan.
         """
 
     def watch(
@@ -129,122 +125,104 @@ class Learner(Settings, ABC):
         rewards: Sequence[float],
         next_state: Sequence[int],
     ) -> None:
-        """Called after every step if a learner overrides it, for what counts do not say.
+        """Process one step; called after every step, for algorithms that need more than counts.
 
-        Steps are then taken one by one, which is slower. What is to be kept goes into
-        `agent.memory`.
+        A learner that overrides it is run step by step, which is slower. Store values in
+        `agent.memory`; call `agent.end_decision()` to be asked for a new decision.
 
         Parameters
         ----------
         agent
-            The run so far, this step counted.
+            The run so far, including this step.
         state, action, next_state
-            One value for each variable, by number.
+            One index per variable.
         rewards
-            One number for each reward factor, in the unit of the model.
+            One number per reward factor.
         """
 
     def remember(self, structure: Structure) -> dict[str, Any]:
-        """What `agent.memory` begins with; nothing by default.
+        """Return the initial `agent.memory`: numbers, texts, lists and arrays by name.
 
         Parameters
         ----------
         structure
-            Of the model to act in.
-
-        Returns
-        -------
-        dict[str, Any]
-            Numbers, texts, lists and arrays by name, which are saved with the agent.
+            Structure of the model to act in.
         """
         return {}
 
     def check_memory(self, structure: Structure, memory: Mapping[str, Any]) -> None:
-        """Refuse a memory from a file that is none of this learner; asked when an agent is loaded.
+        """Raise InvalidParameter if a loaded memory does not fit this learner.
 
-        By default it must have what `remember` begins with.
+        By default it must have the names of `remember`, and arrays for arrays.
 
         Parameters
         ----------
         structure
-            Of the model to act in.
+            Structure of the model to act in.
         memory
-            What the file holds.
-
-        Raises
-        ------
-        InvalidParameter
-            Where it is none.
+            The memory of the loaded agent.
         """
-        for name, begun in self.remember(structure).items():
-            if isinstance(begun, np.ndarray) != isinstance(memory.get(name), np.ndarray) or (
+        for name, initial in self.remember(structure).items():
+            if isinstance(initial, np.ndarray) != isinstance(memory.get(name), np.ndarray) or (
                 name not in memory
             ):
                 raise InvalidParameter(
                     f"the memory of {self.owner()} must have {name!r}, "
-                    f"{'an array' if isinstance(begun, np.ndarray) else 'a plain value'}"
+                    f"{'an array' if isinstance(initial, np.ndarray) else 'a plain value'}"
                 )
 
     def statistics_for(self, structure: Structure) -> Statistics:
-        """What `agent.statistics` begins with: counts factor by factor by default.
+        """Return the initial `agent.statistics`; by default counts per factor.
 
         Parameters
         ----------
         structure
-            Of the model to act in.
+            Structure of the model to act in.
 
         Returns
         -------
         Statistics
-            Without a count; their structure is what is planned for.
+            Empty statistics. Plans are for their structure, which may differ from `structure`.
         """
         return Statistics(structure)
 
     def planned_structure(self, structure: Structure) -> Structure:
-        """What `tables` are of: the structure itself, unless a learner plans in a larger model.
+        """Return the structure that the planner is prepared for; by default the same structure.
+
+        Override it to plan in a larger model: with more actions, values, or reward factors
+        (`fmdp.with_reward_factors`). The policy of a `Decision` must fit the model to act in.
 
         Parameters
         ----------
         structure
-            Of the statistics.
-
-        Returns
-        -------
-        Structure
-            What the planner is prepared for; the policy of a `Decision` is for the model to act in
-            all the same.
+            Structure of the statistics.
         """
         return structure
 
     def planner_for(self, structure: Structure) -> tuple[Planner | None, str | None]:
-        """The planner of an agent; none by default.
+        """Return the planner of an agent, and why a default planner is not the exact one.
 
         Parameters
         ----------
         structure
-            Of the model to act in.
-
-        Returns
-        -------
-        tuple[Planner | None, str | None]
-            The planner, and why it is not the exact one where nobody chose.
+            Structure of the statistics.
         """
         return None, None
 
     def plan_seconds(self, structure: Structure, planner: Planner | None) -> float:
-        """Return what a plan is predicted to take, where plans are rationed; 0 where not.
+        """Return the predicted seconds per plan if plans are rationed, else 0.
 
         Parameters
         ----------
         structure
-            What is planned for.
+            Structure to plan for.
         planner
             The planner of the agent.
         """
         return 0.0
 
     def plan_tolerance(self, agent: Agent) -> float | None:
-        """Return the tolerance of a plan made now; None, the default, for that of the planner.
+        """Return the tolerance of the next plan; None, the default, for the planner's own.
 
         Parameters
         ----------
@@ -255,40 +233,71 @@ class Learner(Settings, ABC):
 
     @property
     def ends_before_limits(self) -> bool:
-        """Whether a decision ends before an entry at its limit is visited once more, and not as
-        soon as a count reaches its limit."""
+        """Whether a decision ends before an entry at its limit is visited again, and not as soon
+        as the limit is reached."""
         return False
 
-    @classmethod
-    def _watches(cls) -> bool:
-        return cls.watch is not Learner.watch
+    def class_place(self) -> str:
+        """Return the name of the class in files: its registered name, or module:Class."""
+        return LEARNERS.place(type(self))
+
+    def setting_texts(self, structure: Structure) -> dict[str, str]:
+        """Return the settings as texts that read back as equal values.
+
+        Parameters
+        ----------
+        structure
+            Structure of the model to act in.
+
+        Raises
+        ------
+        InvalidParameter
+            If a setting has no such text.
+        """
+        texts = {}
+        for parameter in self.parameters:
+            value = getattr(self, parameter.name)
+            texts[parameter.name] = parameter.show(value)
+            if parameter.parse(texts[parameter.name], self.owner()) != value:
+                raise InvalidParameter(
+                    f"{self.owner()} cannot be saved: its '{parameter.name}' has no text that "
+                    f"stands for it; got {texts[parameter.name]}"
+                )
+        return texts
+
+    def _policy_to_save(self, structure: Structure, played: Any) -> Any:
+        """Return the policy that a saved agent's file contains, given the one that is played."""
+        return played
+
+    def _watches(self) -> bool:
+        return type(self).watch is not Learner.watch
 
     def start(
         self,
         structure: Structure | FactoredMDP,
         generator: np.random.Generator | int | None = None,
     ) -> Agent:
-        """The agent of one run.
+        """Return a new agent: one run of this learner.
 
         Parameters
         ----------
         structure
-            Of the model to act in. A model may be given instead: learners are told its structure
-            alone, those with rewards=known its mean rewards too, and the oracle all of it.
+            The structure of the model to act in, or the model. Of a model, learners see only the
+            structure, those with rewards=known also the mean rewards, and the oracle everything.
         generator
-            For learners that draw at random: a generator or a seed; `simulate` gives one. None:
-            there is none until one is needed, which is then an error that says so.
+            A generator or a seed, for learners that draw random numbers. With None the first draw
+            raises InvalidParameter.
 
         Returns
         -------
         Agent
-            Which has seen nothing yet.
+            An agent without experience.
 
         Raises
         ------
         InvalidParameter
-            Where it is told neither a structure nor a model, or no model although it has to know
-            the model or its rewards, or the planner that is set does not fit the structure.
+            If `structure` is neither a structure nor a model, a model is needed and not given, or
+            the planner does not fit the structure.
         """
         owner = self.owner()
         model = structure if isinstance(structure, FactoredMDP) else None
@@ -297,16 +306,16 @@ class Learner(Settings, ABC):
             raise InvalidParameter(
                 f"{owner} must be told a FactoredMDP{why}; got {quoted(structure)}"
             )
-        told = structure.structure if isinstance(structure, FactoredMDP) else structure
-        if not isinstance(told, Structure):
+        acted_in = structure.structure if isinstance(structure, FactoredMDP) else structure
+        if not isinstance(acted_in, Structure):
             raise InvalidParameter(
                 f"{owner} starts with a Structure or a FactoredMDP; got {quoted(structure)}"
             )
         rewards = None
         if self.knows_rewards and model is not None:
-            rewards = self.statistics_for(told).rewards_of(model)
+            rewards = self.statistics_for(acted_in).rewards_of(model)
         return self.agent_for(
-            told, generator_of(generator, owner), model if self.knows_model else None, rewards
+            acted_in, generator_of(generator, owner), model if self.knows_model else None, rewards
         )
 
     def agent_for(
@@ -316,24 +325,19 @@ class Learner(Settings, ABC):
         model: FactoredMDP | None = None,
         known_rewards: NDArray[np.float64] | None = None,
     ) -> Agent:
-        """Make the agent of one run from what `start`, or a saved file, has found.
+        """Return a new agent from checked parts; `start` and `fmdp.load_agent` call it.
 
         Parameters
         ----------
         structure
-            Of the model to act in.
+            Structure of the model to act in.
         generator
-            For learners that draw at random, or None.
+            A generator, or None.
         model
-            For learners that are told the model, or None.
+            The model, if the learner knows it, or None.
         known_rewards
-            The mean of every reward entry of `statistics_for(structure)`, for learners that are
-            told the rewards, or None.
-
-        Returns
-        -------
-        Agent
-            Which has seen nothing yet.
+            The mean of every reward entry of `statistics_for(structure)`, if the learner knows the
+            rewards, or None.
         """
         agent = Agent(self, structure, generator, model)
         if known_rewards is not None:
@@ -342,48 +346,51 @@ class Learner(Settings, ABC):
 
 
 class PlanningLearner(Learner):
-    """A learner that plans at the start of every episode with tables made from its statistics.
+    """A learner that plans at the start of every episode.
 
-    Inherit and write `tables`; or `decide`, with `agent.plan` and `self.episode`.
+    Subclasses define `tables`, or `decide` by means of `agent.plan` and `self.episode`.
     """
 
     episodes: str = setting(DEFAULT_RULE, RULES_MEANING, choices=RULES)
     length: int | None = setting(
         None,
-        "steps of an episode, for episodes=fixed (the horizon, where there is one); on average, "
-        "for episodes=geometric",
+        "steps of an episode, for episodes=fixed (by default the horizon, if there is one); mean "
+        "number of steps, for episodes=geometric",
         low=1,
     )
     horizon: int | None = setting(
         None,
-        "steps to plan for: as many undiscounted backups, and a policy that depends on the time; "
-        "none: for ever",
+        "number of steps to plan for, by as many undiscounted backups, with a policy that depends "
+        "on the time; none: infinite horizon",
         low=1,
         high=2**53,
         only_with=("episodes", ("fixed",)),
+        unkeyed=(None,),
     )
     ties: str = setting(
         "planner",
-        "which of several equally good actions is taken: as the planner is set (by default at "
-        "random, afresh in every plan of every run), or the one with the fewest visits in the "
-        "state so far, and of several such actions as the planner is set",
+        "which of several equally good actions is taken: by the setting of the planner (by default "
+        "at random, differently in every plan), or the one with the fewest visits in the state, "
+        "with remaining ties by the setting of the planner",
         choices=("planner", LEAST_TRIED),
+        unkeyed=("planner",),
     )
     rewards: str = setting(
         "learned",
-        "whether the mean rewards are learned, or known from the start, as some papers have it",
+        "whether the mean rewards are learned, or known from the start, as in some papers",
         choices=("learned", "known"),
+        unkeyed=("learned",),
     )
     planner: Planner | str | None = part(None, PLANNER_MEANING)
 
     @property
     def breaks_ties_by_tries(self) -> bool:  # type: ignore[override]
-        """Whether plans take the least tried of equally good actions."""
+        """Whether plans break ties in favour of the least tried action."""
         return self.ties == LEAST_TRIED
 
     @property
     def knows_rewards(self) -> bool:  # type: ignore[override]
-        """Whether it is told the mean rewards of the model."""
+        """Whether it is given the mean rewards of the model."""
         return self.rewards == "known"
 
     def check(self) -> None:
@@ -400,33 +407,18 @@ class PlanningLearner(Learner):
             self._check_ties(self.planner)
 
     def check_episodes(self) -> None:
-        """Refuse a length that the episode rule has no use for, or that it lacks.
-
-        Raises
-        ------
-        InvalidParameter
-            Where it is so.
-        """
+        """Raise InvalidParameter if `length` is missing for the episode rule, or unused by it."""
         check_length(self.episodes, self.length, self.owner())
 
     def check_planner(self) -> None:
-        """Refuse a planner that is set for what this learner does not do.
-
-        Raises
-        ------
-        InvalidParameter
-            Where it is.
-        """
+        """Raise InvalidParameter if this learner cannot use the planner."""
         refuse_targets(self.planner, self.owner())
 
     def _check_ties(self, planner: Any) -> None:
-        """Raise if the least tried action is asked for and the planner cannot take it."""
-        if self.breaks_ties_by_tries and not isinstance(planner, Exact | SpanConstrained):
-            raise InvalidParameter(
-                f"the 'ties' parameter of {self.owner()}: {LEAST_TRIED} needs a planner with a "
-                f"table of the states; got planner {getattr(planner, 'name', planner)}, must be "
-                f"exact or span"
-            )
+        """Raise InvalidParameter if ties=least-tried and the planner has no table of states."""
+        if self.breaks_ties_by_tries:
+            reason = f"the 'ties' parameter of {self.owner()}: {LEAST_TRIED} needs a planner with a"
+            require_planner(planner, TABULAR, f"{reason} table of the states", "exact or span")
 
     def agent_for(
         self,
@@ -445,12 +437,12 @@ class PlanningLearner(Learner):
                     f"states and actions that are counted; {self.owner()} plans in a larger model, "
                     f"must be planner"
                 )
-            agent.statistics.tries()  # which refuses a model with too many pairs
+            agent.statistics.tries()  # raises TooLarge for too many pairs
         return agent
 
     @abstractmethod
     def tables(self, agent: Agent) -> Tables:
-        """What to plan with at the start of an episode.
+        """Return the tables to plan with at the start of an episode.
 
         Parameters
         ----------
@@ -460,41 +452,39 @@ class PlanningLearner(Learner):
         Returns
         -------
         Tables
-            A model, such as `estimated_model(agent.statistics)`, or optimistic tables.
+            A model, such as `fmdp.estimated_model(agent.statistics)`, or optimistic tables, such
+            as `fmdp.confidence_tables(agent.statistics, t=agent.steps + 1, rho=0.1)`.
         """
 
     def decide(self, agent: Agent) -> Decision:
         return self.episode(agent, agent.plan(self.tables(agent)).policy)
 
     def episode(self, agent: Agent, policy: Any) -> Decision:
-        """This policy until the episode is over, by the rule that is set.
+        """Return the decision to play a policy for one episode, by the rule of the settings.
 
         Parameters
         ----------
         agent
             The run so far.
         policy
-            What is played: one that a planner made, an ExploringPolicy, a function state -> action.
-
-        Returns
-        -------
-        Decision
-            With the steps and the limits of the rule.
+            The policy to play, of any kind that a `Decision` takes.
         """
         rule = self.rule(agent.statistics.structure)
         visits, previous = agent.statistics.visits, agent.steps_of_last_episode
         generator = agent.randomness if rule.draws else None
-        begun = rule.start(agent.episodes + 1, visits, previous, generator)
+        episode = rule.start(agent.episodes + 1, visits, previous, generator)
         wait = steps_until_affordable(agent.plan_seconds, agent.planner_calls, agent.steps)
         if wait == 1:
-            return Decision(policy, begun.length, begun.limits)
+            return Decision(policy, episode.length, episode.limits)
         # Counts must not end the episode before the next plan is affordable.
-        limits = np.maximum(begun.limits, visits + wait) if len(begun.limits) else begun.limits
-        return Decision(policy, max(wait, begun.length), limits)
+        limits = (
+            np.maximum(episode.limits, visits + wait) if len(episode.limits) else episode.limits
+        )
+        return Decision(policy, max(wait, episode.length), limits)
 
     @property
     def max_sweeps(self) -> int:
-        """The most sweeps of a plan, where the planner has no limit of its own."""
+        """Largest number of sweeps per plan if the planner sets no limit."""
         return MAX_SWEEPS
 
     @property
@@ -502,12 +492,12 @@ class PlanningLearner(Learner):
         return ends_before_limits(self.episodes)
 
     def rule(self, structure: Structure) -> EpisodeRule:
-        """When to plan again, by the settings `episodes` and `length`.
+        """Return the episode rule of the settings `episodes` and `length`.
 
         Parameters
         ----------
         structure
-            Of the model to act in.
+            Structure of the statistics.
         """
         return episode_rule(self.episodes, self.length, structure)
 
@@ -528,23 +518,23 @@ class PlanningLearner(Learner):
             return 0.0
         return predicted_plan_seconds(
             structure,
-            isinstance(planner, Exact | SpanConstrained),
+            isinstance(planner, TABULAR),
             by_parts=isinstance(planner, Exact) and self.horizon is None,
         )
 
 
 class OptimisticLearner(PlanningLearner):
-    """A planning learner whose tables are optimistic: free mass goes where it is worth most."""
+    """A planning learner with optimistic tables: free mass goes to the best next values."""
 
     targets: str | None = setting(
         None,
         "how the exact planner places free mass: during the elimination, or jointly (slower); "
-        "by default as the planner is set, which is nested",
+        "by default by the setting of the planner, which is nested",
         choices=("nested", "vertex"),
     )
 
     def check_planner(self) -> None:
-        """Targets are what it is about, and are given in one place."""
+        """Raise InvalidParameter if learner and planner set different targets."""
         if self.planner is not None:
             with_targets(self.planner, self.targets)
 
@@ -557,35 +547,44 @@ class OptimisticLearner(PlanningLearner):
         return with_targets(planner, self.targets), reason
 
 
+def require_planner(planner: Any, kinds: Any, reason: str, allowed: str) -> None:
+    """Raise InvalidParameter if the planner is given and is not of these kinds."""
+    if planner is not None and not isinstance(planner, kinds):
+        named = getattr(planner, "name", planner)
+        raise InvalidParameter(f"{reason}; got planner {named}, must be {allowed}")
+
+
 def for_learning(planner: Any, structure: Structure, max_sweeps: int = MAX_SWEEPS) -> Planner:
-    """A planner for plans by the hundred: a tolerance at its default becomes 1e-3 times the sum of
-    the reward ranges (over 1 - discount, of discounted values), value iteration without a limit of
-    its own gets one of `max_sweeps`, and no basis is looked for; whatever was set otherwise
-    stays."""
+    """Return the planner with a learner's defaults for settings that are not given.
+
+    The tolerance becomes 1e-3 times the sum of the reward ranges (divided by 1 - discount for
+    discounted values), value iteration gets a limit of `max_sweeps`, and no basis is searched for.
+    """
     planner = without_search(planner)
-    # A planner of the user's own need not be a dataclass; it is then used as it is.
-    names = {one.name for one in fields(planner)} if is_dataclass(planner) else set()
+    # A third-party planner that is not a dataclass is used as it is.
+    names = {field.name for field in fields(planner)} if is_dataclass(planner) else set()
     changes: dict[str, Any] = {}
     if "tolerance" in names and planner.tolerance is None:
         total = structure.reward_range_total or structure.reward_unit
-        # An error of epsilon / (1 - discount) in discounted values costs epsilon a step.
+        # An error of epsilon / (1 - discount) in discounted values costs epsilon per step.
         discounted = getattr(planner, "criterion", None) == "discounted"
         steps = 1.0 / (1.0 - planner.discount) if discounted else 1.0
         changes["tolerance"] = TOLERANCE * total * steps
-    # The iterations of a linear program are rounds or pivots, many of them cheap: it has a limit of
-    # its own where they are not (linear/alp.py). None either where there are as many sweeps as
-    # steps to plan for.
+    # Linear programs set their own limit (alp.py), and a finite horizon is one.
     finite = getattr(planner, "criterion", None) == "finite"
-    iterated = isinstance(planner, Exact | SpanConstrained) and not finite
+    iterated = isinstance(planner, TABULAR) and not finite
     if iterated and planner.max_iterations is None:
         changes["max_iterations"] = max_sweeps
-    finished: Planner = replace(planner, **changes) if changes else planner
-    return finished
+    changed: Planner = replace(planner, **changes) if changes else planner
+    return changed
 
 
 def over_horizon(planner: Any, horizon: int, owner: str, reason: str | None = None) -> Planner:
-    """The exact planner over a learner's horizon, which may be given in one place alone; `reason`:
-    why it is not the exact one, where nobody chose."""
+    """Return the exact planner with a learner's horizon.
+
+    Raises InvalidParameter for other planners and for another horizon. `reason` says why a default
+    planner is not the exact one.
+    """
     if not isinstance(planner, Exact):
         named = getattr(planner, "name", planner)
         chosen = f"got planner {named}" if reason is None else f"{reason}; give planner=exact"
@@ -605,11 +604,12 @@ def over_horizon(planner: Any, horizon: int, owner: str, reason: str | None = No
 
 
 def with_targets(planner: Any, targets: str | None) -> Planner:
-    """The planner with a learner's `targets`, which may be given in one place alone."""
-    defaults = {one.name: one.default for one in fields(planner)} if is_dataclass(planner) else {}
+    """Return the planner with a learner's `targets`; raise if the planner sets another value."""
     if targets is None:
-        found: Planner = planner
-        return found
+        return planner  # type: ignore[no-any-return]
+    defaults = (
+        {field.name: field.default for field in fields(planner)} if is_dataclass(planner) else {}
+    )
     if "targets" not in defaults:
         raise InvalidParameter(
             f"planner {planner.name} has no setting for the 'targets' parameter; got {targets}"

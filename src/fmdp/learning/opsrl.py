@@ -1,7 +1,7 @@
-"""Optimistic posterior sampling (Agrawal & Jia 2017): of several samples of every row the best.
+"""Optimistic posterior sampling (Agrawal & Jia 2017): the best of several samples of every row.
 
 At the start of an episode psi rows Q_1, ..., Q_psi are drawn for every joint state and action, and
-the plan is that of the extended model, in which an action is (a, j), and moves by Q_j(s, a):
+the plan is that of the extended model, in which action (a, j) moves by Q_j(s, a):
 
     N(s, a) >= eta:  Q_j ~ Dirichlet((N(s, a, .) + omega) / kappa), posterior sampling,
     N(s, a) < eta:   Q_j = p-minus + (1 - sum p-minus) 1{z_j}, z_j uniform over the states,
@@ -9,23 +9,23 @@ the plan is that of the extended model, in which an action is (a, j), and moves 
     psi = S log(S A / rho),  kappa = omega = log(t / rho),  eta = sqrt(t S / A) + 12 omega S^2.
 
 Episodes end when a count has doubled. Regret O~(D S sqrt(A T)) with probability 1 - rho, for
-communicating models (the paper's third version; the first one had sqrt(S) less).
+communicating models (the paper's third version; the first had sqrt(S) less).
 
-The paper gives psi, kappa and omega as O(.): the constants are 1 here. They are from memory of the
-paper, whose text was not at hand, but for the bound; its first bound has eta's two parts in it,
-D S^(7/4) A^(3/4) T^(1/4) and D S^(5/2) A. It knows T, for which t, the first step of the episode,
-stands here; max{1, log(t / rho)} in its beginning. It knows the rewards, and so does
-`faithful=True` (`rewards=known`). By default sample j has a mean of its own beside its row, drawn
-as PSRL draws one (posterior.py), with kappa for c. There is no public code.
+The paper gives psi, kappa and omega as O(.); the constants are 1 here. They are from memory, as the
+text of the paper was not available, except for the bound; its first bound contains the two parts of
+eta, D S^(7/4) A^(3/4) T^(1/4) and D S^(5/2) A. The paper knows T; here t, the first step of the
+episode, takes its place, with max{1, log(t / rho)} for small t. It knows the rewards, and so does
+`faithful=True` (`rewards=known`). By default sample j has its own mean reward besides its row,
+drawn as in PSRL (posterior.py) with kappa for c. There is no public code.
 
-`c` multiplies psi, kappa, omega, eta and the widths alike. c = 1 is as in the theorem, where eta is
-so large that small problems hardly ever leave the second line. Towards 0 it becomes PSRL, one
-sample of a posterior that is ever narrower.
+`c` multiplies psi, kappa, omega, eta and the widths. c = 1 is the theorem, where eta is so large
+that small problems hardly ever leave the second line. As c goes to 0, the algorithm becomes PSRL
+with ever narrower posteriors.
 
-Flat: A psi S^2 numbers, refused above 2^22. In factored form the extended model has one more action
-variable a factor, its sample, as DORL's has a target: the approximate planner could take it as it
-is, the exact one enumerates psi^m times the actions, and a backup that chooses while it eliminates
-would need rows in finite sets, a shape that the engine has not got.
+Flat: A psi S^2 numbers, refused above 2^22. A factored form would have one more action variable per
+factor, its sample, as DORL has a target: the approximate planner could take it as it is, the exact
+one would enumerate psi^m times the actions, and a backup that chooses during the elimination would
+need sets of finitely many rows, which the engine does not have.
 """
 
 from __future__ import annotations
@@ -55,41 +55,41 @@ from fmdp.planning.plan import Planner
 from fmdp.planning.policies.policy import TablePolicy
 
 CELLS = 1 << 22
-"""Up to so many numbers are planned with, A psi S^2."""
+"""Largest number of probabilities to plan with, A psi S^2."""
 
 
 def number_of_samples(states: int, rows: int, rho: float, c: float = 1.0) -> int:
-    """psi = S log(S A / rho), times c, at least 1; `rows` is S A."""
+    """Return psi = S log(S A / rho), times c, at least 1; `rows` is S A."""
     samples = c * states * (math.log(rows) - math.log(rho))
     return max(1, math.ceil(min(samples, FOR_EVER)))
 
 
 def confidence_term(t: int, rho: float) -> float:
-    """kappa and omega: log(t / rho), at least 1."""
+    """Return kappa = omega = log(t / rho), at least 1."""
     return max(1.0, math.log(t) - math.log(rho))
 
 
 def enough_visits(states: int, rows: int, t: int, omega: float) -> float:
-    """eta = sqrt(t S / A) + 12 omega S^2; A is rows / S."""
+    """Return eta = sqrt(t S / A) + 12 omega S^2; A is rows / S."""
     return math.sqrt(t * states**2 / rows) + 12.0 * omega * states**2
 
 
 def simple_width(estimate: ArrayLike, visits: ArrayLike, states: int) -> Floats:
-    """sqrt(3 p-hat log(4 S) / N) + 3 log(4 S) / N, with max{1, N} for N; broadcasts."""
+    """Return sqrt(3 p-hat log(4 S) / N) + 3 log(4 S) / N, with max{1, N} for N; broadcasts."""
     rate = 3.0 * math.log(4.0 * states) / np.maximum(1, visits)
     width: Floats = np.sqrt(np.asarray(estimate) * rate) + rate
     return width
 
 
-@lru_cache(maxsize=8)  # asked for in every plan
+@lru_cache(maxsize=8)  # used in every plan
 def structure_with_samples(structure: Structure, samples: int) -> Structure:
-    """A flat structure with one more action variable, the sample, which is the last."""
+    """Return a flat structure with one more action variable, the sample, as the last."""
     alike = structure.alike
     if alike is not None:
         numbers = np.arange(samples)
         alike = Alike(
-            tuple((own[:, None] * samples + numbers).reshape(-1) for own in alike.transitions),
-            tuple((own[:, None] * samples + numbers).reshape(-1) for own in alike.rewards),
+            tuple((rows[:, None] * samples + numbers).reshape(-1) for rows in alike.transitions),
+            tuple((rows[:, None] * samples + numbers).reshape(-1) for rows in alike.rewards),
         )
     last = len(structure.sizes)
     return replace(
@@ -111,20 +111,20 @@ class OPSRL(Flat, Published):
 
     c: float = setting(
         1.0,
-        "times the number of samples, their spread and the visits that a row needs for them; 1 as "
-        "in the theorem, less explores less",
+        "factor of the number of samples, their spread and the visits that a row needs for them; 1 "
+        "is the theorem, less explores less",
         low=1e-9,
     )
     rho: float = setting(0.1, "failure probability of the bound", low=0.0, high=1.0, low_open=True)
     episodes = "doubling"
 
     def samples(self, structure: Structure) -> int:
-        """How many of every row, of a flat structure.
+        """Return the number of samples of every row of a flat structure.
 
         Parameters
         ----------
         structure
-            Of the statistics.
+            Structure of the statistics.
         """
         states, rows = structure.n_states, structure.n_transition_classes
         return number_of_samples(states, rows, self.rho, self.c)

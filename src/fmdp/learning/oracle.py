@@ -1,4 +1,4 @@
-"""The learner that knows everything: it is told the model and plays its best policy."""
+"""The oracle: a learner that knows the model and plays its optimal policy."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Oracle(Learner):
         refuse_targets(self.planner, self.owner())
 
     def planner_for(self, structure: Structure) -> tuple[Planner | None, str | None]:
-        # One plan, not hundreds: the planner's own tolerance stands.
+        # With a single plan there is no reason to relax the tolerance.
         if self.planner is None:
             planner, reason = choose_planner(structure)
             return without_search(planner), reason

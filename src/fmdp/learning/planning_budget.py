@@ -1,15 +1,15 @@
-"""How much a learner plans when nobody has chosen its planner: exact plans within a budget.
+"""Default planner of a learner, and how often it plans: a budget of predicted seconds.
 
-A run may spend ten seconds on plans, and ten milliseconds more with every step. The exact planner
-is the default where one plan is predicted to take no more than the first ten seconds, actions
-included; otherwise the approximate one is. Where plans are so expensive that the episode rule would
-exceed the budget, a policy is played until the next plan is affordable. That holds for this
-library's own episode rules, `growing` and `paced`. Published rules are followed to the letter; with
-them the exact planner is the default up to half a second per plan.
+A run may spend ten seconds on plans at once and ten milliseconds more per step. The exact planner
+is the default if one plan is predicted to take at most the first ten seconds, greedy actions
+included; otherwise the approximate planner is. If the episode rule would exceed the budget, a
+policy is played until the next plan is affordable. That holds for this library's own episode rules,
+`growing` and `paced`. Published rules are followed exactly; with them the exact planner is the
+default up to half a second per plan.
 
-All of it is predicted from the structure (multiply-adds per sweep, numbers per table), never
-measured with a clock, so that a run is a function of its seed on every machine with enough memory.
-Learners whose planner was given plan whenever their episode rule says so.
+Costs are predicted from the structure (multiply-adds per sweep, numbers per table), not measured
+with a clock, so that a run is a function of its seed on every machine with enough memory. A learner
+with a given planner plans whenever its episode rule says so.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from fmdp.model import Structure
 from fmdp.planning.choice import Chosen, choose_planner, exact_cost, too_many
 
 FIRST_SECONDS = 10.0
-"""Predicted seconds that a run may spend on plans at once; also the most that one plan may take."""
+"""Predicted seconds of plans that a run may spend at once; also the limit for one plan."""
 UNRATIONED_SECONDS = 0.5
-"""The most that one plan may take where the episode rule alone says how many there are."""
+"""Largest predicted seconds per plan if the episode rule alone decides when to plan."""
 SECONDS_PER_STEP = 0.01
-"""Added to the budget by every step: with plans on average within it, a run makes at least a
+"""Added to the budget by every step. With plans within the budget, a run makes at least a
 hundred steps per second."""
 SWEEPS_PER_PLAN = 100
-"""Assumed sweeps of a plan inside a learner. Plans were seen to take 10 to 100 sweeps, or as long
-by policy iteration."""
+"""Assumed sweeps per plan inside a learner. Measured plans took 10 to 100 sweeps, or as long by
+policy iteration."""
 SECONDS_PER_CELL = 5e-7
-"""Making one number of a learner's tables, sampled or from a pooled posterior."""
+"""Predicted seconds per number of a learner's tables, sampled or from a pooled posterior."""
 
 
 def planner_for_learning(
@@ -42,16 +42,9 @@ def planner_for_learning(
 ) -> Chosen:
     """Return the default planner of a learner, and why it is not the exact one.
 
-    Parameters
-    ----------
-    structure
-        What is planned for.
-    memory_limit
-        In bytes; None is half of the free memory.
-    rationed
-        Whether expensive plans are waited for.
-    by_parts
-        Whether the planner plans independent parts one by one.
+    With `rationed`, the learner waits for expensive plans. `by_parts` says whether the planner
+    solves independent parts separately. The memory limit is in bytes; None is half of the free
+    memory.
     """
     most = FIRST_SECONDS if rationed else UNRATIONED_SECONDS
     return choose_planner(
@@ -63,17 +56,9 @@ def planner_for_learning(
 
 
 def predicted_plan_seconds(structure: Structure, exact: bool, *, by_parts: bool = True) -> float:
-    """Return what one plan is predicted to take, its tables included.
+    """Return the predicted seconds of one plan, including its tables.
 
-    Parameters
-    ----------
-    structure
-        What is planned for.
-    exact
-        Whether the planner sweeps over all states; the time of a linear program is not predicted,
-        and only its tables are counted.
-    by_parts
-        Whether the planner plans independent parts one by one.
+    The time of a linear program (not `exact`) is not predicted; only its tables are counted.
     """
     seconds = SECONDS_PER_CELL * structure.transition_starts[-1]
     if exact and too_many(structure, by_parts=by_parts) is None:
@@ -85,13 +70,6 @@ def steps_until_affordable(plan_seconds: float, plans: int, steps: int) -> int:
     """Return how many steps to take before one more plan fits into the budget, at least 1.
 
     The least n >= 1 with (plans + 1) plan_seconds <= FIRST_SECONDS + SECONDS_PER_STEP (steps + n).
-
-    Parameters
-    ----------
-    plan_seconds
-        What a plan is predicted to take; 0 for no limit.
-    plans, steps
-        How many there were so far.
     """
     missing = (plans + 1) * plan_seconds - FIRST_SECONDS
     return max(1, math.ceil(missing / SECONDS_PER_STEP) - steps)

@@ -1,13 +1,13 @@
 """PMEVI-DT (Boone & Zhang 2024): UCRL2's set, one Bernstein bound, and a bias learned from the run.
 
-Optimism over UCRL2's balls (ucrl2.py) with two things more (planning/projected.py): a *mitigation*
+Optimism over UCRL2's balls (ucrl2.py) with two additions (planning/projected.py). A *mitigation*
 
     p h* <= p-hat h* + beta(s, a),      beta = sqrt(2 V(p-hat, h*) x / N) + 3 c0 x / N,
 
-which does not pay for the number of states, and a *projection* to functions whose differences are
-those that the run has shown: from first passages s -> s' and back the alternating sums of
-g-hat - r estimate h*(s') - h*(s). The regret is O~(sqrt(sp(h*) S A T)), EBF's (Zhang & Ji 2019),
-whose program nobody can compute. Episodes end when a count has doubled.
+does not pay for the number of states. A *projection* restricts the bias to differences that the run
+has shown: over first passages s -> s' and back, the alternating sums of g-hat - r estimate h*(s') -
+h*(s). The regret is O~(sqrt(sp(h*) S A T)), that of EBF (Zhang & Ji 2019), whose program is not
+computable. Episodes end when a count has doubled.
 
 With c0 >= sp(h*), all of the following hold at every step together with probability 1 - rho, a
 third of rho each, and plans are then optimistic (docs/theory-span.md, section 8):
@@ -18,19 +18,19 @@ third of rho each, and plans are then optimistic (docs/theory-span.md, section 8
   not known; it is at most the largest over functions within d (`variance_bound`);
 * |h*(s') - h*(s) - estimate| <= (B + K c0 + 2 W + |lag| / t max(B, K c0 + W)) / passages, with
   B = t U - (sum of rewards), U an upper bound of the gain, W = (hi - lo + c0) sqrt(t y / 2),
-  y = log(6 (S (S - 1) / 2 + 1) t (t + 1) / rho), lag the steps that ways s -> s' took more than
-  ways back, K the number of unbroken pieces of experience (1, unless others act between).
+  y = log(6 (S (S - 1) / 2 + 1) t (t + 1) / rho), lag the steps that passages s -> s' took more than
+  those back, K the number of unbroken pieces of experience (1, unless others act in between).
 
 c0 is `span`, or (hi - lo) t^(1/5), which is enough from some t on (the paper's T^(1/5), T known).
-`c` multiplies the widths, beta and the errors of the differences; c0 is no width.
+`c` multiplies the widths, beta and the errors of the differences, but not c0.
 
-The paper's text could not be compared, and there is no public code, so `faithful=True` is refused.
-Its structure, beta and T^(1/5) are from memory; all constants are those of the proofs named here.
-The paper sums the promises of past episodes in the place of t U, where U, the promise of today's
-set without learned differences, needs no history of optimism. It bounds V by that of one function
-within d plus an error.
+The paper's text was not available and there is no public code, so `faithful=True` is refused. Its
+structure, beta and T^(1/5) are from memory; all constants are those of the proofs named here. The
+paper sums the promises of past episodes in place of t U; U, the promise of today's set without
+learned differences, needs no history of optimism. It bounds V by that of one function within d plus
+an error.
 
-Passages are counted step by step; S^2 numbers each. Refused above 2^10 joint states.
+Passages are counted step by step, with S^2 numbers each. Refused above 2^10 joint states.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ from fmdp.learning.agent import Agent, Decision
 from fmdp.learning.confidence import scaled, shares_of
 from fmdp.learning.flat import Flat
 from fmdp.learning.sets import SetLearner
-from fmdp.learning.statistics import Statistics
+from fmdp.learning.statistics import Floats, Statistics
 from fmdp.learning.ucrl2 import ucrl2_tables
 from fmdp.model import OptimisticTables, Structure
 from fmdp.model.entries import split_cells, split_transition_entries
@@ -61,17 +61,16 @@ from fmdp.planning.plan import Planner
 from fmdp.planning.policies.archive import array_in
 from fmdp.planning.projected import Projected, closed
 
-Floats = NDArray[np.float64]
 Index = NDArray[np.int64]
 
 STATES = 1 << 10
-"""Joint states up to which ways between all pairs are counted."""
+"""Largest number of joint states for which passages between all pairs are counted."""
 _COUNTED = ("passages", "lengths", "begun")
 _SUMMED = ("rewards", "held")
 
 
 def bernstein_log(visits: ArrayLike, rows: ArrayLike, rho: float) -> Floats:
-    """x = log(3 rows N (N + 1) / rho), N at least 1; broadcasts."""
+    """Return x = log(3 rows N (N + 1) / rho), N at least 1; broadcasts."""
     n = np.maximum(1.0, np.asarray(visits, dtype=np.float64))
     term: Floats = log(3.0 * np.asarray(rows) * n * (n + 1.0) / rho)
     return term
@@ -80,7 +79,7 @@ def bernstein_log(visits: ArrayLike, rows: ArrayLike, rho: float) -> Floats:
 def mitigation_width(
     variance: ArrayLike, visits: ArrayLike, log_term: ArrayLike, span: float
 ) -> Floats:
-    """sqrt(2 V x / N) + 3 c0 x / N, infinite for N = 0; broadcasts."""
+    """Return sqrt(2 V x / N) + 3 c0 x / N, infinite for N = 0; broadcasts."""
     n = np.asarray(visits, dtype=np.float64)
     rate = np.asarray(log_term) / np.maximum(1.0, n)
     width = np.sqrt(2.0 * np.asarray(variance) * rate) + 3.0 * span * rate
@@ -88,7 +87,7 @@ def mitigation_width(
 
 
 def variance_bound(estimate: Floats, distances: Floats, span: float) -> Floats:
-    """At most what the variance of a function within `distances` is under each row: [rows].
+    """Bound the variance, under each row, of every function within `distances`: [rows].
 
     V(p, u) = 1/2 sum over x, y of p(x) p(y) (u(x) - u(y))^2, and (span / 2)^2 at most.
     """
@@ -99,14 +98,14 @@ def variance_bound(estimate: Floats, distances: Floats, span: float) -> Floats:
 
 
 def deviation(steps: int, states: int, reward_range: float, span: float, rho: float) -> float:
-    """W: what no signed sum of t differences of a martingale exceeds, for all pairs and all t."""
+    """Return W, which bounds signed sums of t martingale differences, for all pairs and all t."""
     pairs = states * (states - 1) / 2 + 1
     log_term = math.log(2.0 * pairs * steps * (steps + 1) / rho)
     return (reward_range + span) * math.sqrt(0.5 * steps * log_term)
 
 
 def difference_estimates(passages: Index, lengths: Index, rewards: Floats, gain: float) -> Floats:
-    """[s, s']: the estimate of h*(s') - h*(s), 0 where nobody went there or back."""
+    """Return the estimates of h*(s') - h*(s), 0 without passages: [s, s']."""
     excess = gain * lengths - rewards
     both = np.maximum(1, passages + passages.T)
     estimate: Floats = (excess - excess.T) / both
@@ -116,9 +115,9 @@ def difference_estimates(passages: Index, lengths: Index, rewards: Floats, gain:
 def difference_errors(
     passages: Index, lengths: Index, steps: int, missed: float, ends: float, width: float
 ) -> Floats:
-    """(B + K c0 + 2 W + |lag| / t max(B, K c0 + W)) / passages, infinite without one: [S, S].
+    """Return (B + K c0 + 2 W + |lag| / t max(B, K c0 + W)) / passages: [S, S].
 
-    `missed` is B, `ends` K c0, `width` W.
+    `missed` is B, `ends` K c0, `width` W. Infinite without a passage.
     """
     lag = np.abs(lengths - lengths.T) / steps
     total = max(0.0, missed + ends + 2.0 * width) + lag * max(missed, ends + width)
@@ -138,8 +137,10 @@ def arrive(
     begun: Index,
     held: Floats,
 ) -> None:
-    """The run is in state x after `now` steps and a reward of `total`: the ways to it from states
-    that it came from end, and a way from it to every state that it did not set out for begins."""
+    """Record that the run is in state x after `now` steps with a total reward of `total`.
+
+    Passages to x end, and passages from x to all states begin unless they are already under way.
+    """
     for y in range(len(passages)):
         if y == x:
             continue
@@ -154,12 +155,12 @@ def arrive(
 
 
 class LearnedDifferences(SetLearner):
-    """Plans over balls within differences of the bias that the run has shown; named after Flat."""
+    """Plans over balls within learned differences of the bias; list this base after Flat."""
 
     span: float | None = setting(
         None,
-        "a bound on the span of the optimal bias, in the unit of the reward; none: the reward's "
-        "range times the fifth root of t",
+        "upper bound on the span of the optimal bias, in units of the reward; none: the range of "
+        "the reward times the fifth root of t",
         low=0.0,
         low_open=True,
     )
@@ -173,7 +174,7 @@ class LearnedDifferences(SetLearner):
         super().check()
 
     def check_planner(self) -> None:
-        """Refuse all but the exact planner of the average reward."""
+        """Raise InvalidParameter unless the planner is exact with criterion=average."""
         planner = self.planner
         criterion = getattr(planner, "criterion", None)
         if planner is not None and (not isinstance(planner, Exact) or criterion != "average"):
@@ -186,10 +187,10 @@ class LearnedDifferences(SetLearner):
 
     def planner_for(self, structure: Structure) -> tuple[Planner | None, str | None]:
         planner, reason = super().planner_for(structure)
-        held = {one.name: getattr(planner, one.name) for one in fields(planner)}  # type: ignore[arg-type]
-        return Projected(**held), reason
+        values = {field.name: getattr(planner, field.name) for field in fields(planner)}  # type: ignore[arg-type]
+        return Projected(**values), reason
 
-    # ---- ways between states --------------------------------------------------------------------
+    # ---- passages between states ----------------------------------------------------------------
 
     def remember(self, structure: Structure) -> dict[str, Any]:
         shape = (structure.n_states, structure.n_states)
@@ -226,41 +227,41 @@ class LearnedDifferences(SetLearner):
         next_state: Sequence[int],
     ) -> None:
         memory, sizes = agent.memory, agent.structure.state_sizes
-        ways = [memory[name] for name in ("passages", "lengths", "rewards", "begun", "held")]
+        passages = [memory[name] for name in ("passages", "lengths", "rewards", "begun", "held")]
         before, after = encode(state, sizes), encode(next_state, sizes)
-        if memory["at"] != before:  # somebody else has moved it: ways under way have no end
+        if memory["at"] != before:  # the state was set from outside: open passages do not count
             memory["begun"][:] = -1
             memory["pieces"] += 1
-            arrive(before, agent.steps - 1, memory["total"], *ways)
+            arrive(before, agent.steps - 1, memory["total"], *passages)
         memory["total"] += float(sum(rewards))
-        arrive(after, agent.steps, memory["total"], *ways)
+        arrive(after, agent.steps, memory["total"], *passages)
         memory["at"] = after
 
-    # ---- what is planned with -------------------------------------------------------------------
+    # ---- bounds for planning --------------------------------------------------------------------
 
     def span_bound(self, agent: Agent) -> float:
-        """c0: the span that is given, or the range of the reward times the fifth root of t.
+        """Return c0: the given span, or the range of the reward times the fifth root of t.
 
         Parameters
         ----------
         agent
-            The run so far: t is the number of the coming step.
+            The run so far: t is the number of the next step.
         """
         if self.span is not None:
             return self.span
         return float(agent.structure.reward_range_total * (agent.steps + 1) ** 0.2)
 
     def mitigation(self, agent: Agent, distances: Floats, span: float) -> Floats:
-        """beta of every joint state and action, for functions within the distances: [S, A].
+        """Return beta of every joint state and action, for functions within the distances: [S, A].
 
         Parameters
         ----------
         agent
             The run so far.
         distances
-            What differences of the bias are at most: [S, S].
+            Upper bounds on differences of the bias: [S, S].
         span
-            What its span is at most.
+            Upper bound on its span.
         """
         seen = agent.statistics
         s = seen.structure
@@ -273,16 +274,16 @@ class LearnedDifferences(SetLearner):
         return width.reshape(s.n_states, s.n_actions)
 
     def distances(self, agent: Agent, span: float, gain_upper: float) -> Floats:
-        """What h*(s) - h*(s') is at most, by the ways of the run and the span: [S, S], closed.
+        """Return upper bounds on h*(s) - h*(s') from passages and the span: [S, S], closed.
 
         Parameters
         ----------
         agent
             The run so far.
         span
-            What the span of h* is at most.
+            Upper bound on the span of h*.
         gain_upper
-            What the optimal gain is at most.
+            Upper bound on the optimal gain.
         """
         states, steps, memory = agent.structure.n_states, agent.steps, agent.memory
         widest = within_span(states, span)
@@ -303,25 +304,25 @@ class LearnedDifferences(SetLearner):
         known = np.minimum(widest, estimate.T + scaled(self.c, error))
         if (known >= widest).all():
             return widest
-        # Where no function has such differences (a small c has no promise) the span alone counts.
-        found = closed(known)
-        return widest if found is None else found
+        # With a small c, which has no guarantee, no function may have such differences.
+        distances = closed(known)
+        return widest if distances is None else distances
 
     def decide(self, agent: Agent) -> Decision:
         tables, span = self.tables(agent), self.span_bound(agent)
         widest = within_span(agent.structure.n_states, span)
         beta = self.mitigation(agent, widest, span)
-        found = agent.plan(tables, mitigation=beta, distances=widest)
-        assert found.gain_upper is not None
-        known = self.distances(agent, span, found.gain_upper)
+        plan = agent.plan(tables, mitigation=beta, distances=widest)
+        assert plan.gain_upper is not None
+        known = self.distances(agent, span, plan.gain_upper)
         if (known < widest).any():
             beta = self.mitigation(agent, known, span)
-            found = agent.plan(tables, mitigation=beta, distances=known)
-        return self.episode(agent, found.policy)
+            plan = agent.plan(tables, mitigation=beta, distances=known)
+        return self.episode(agent, plan.policy)
 
 
 def within_span(states: int, span: float) -> Floats:
-    """The distances of functions of which nothing but the span is known: [S, S]."""
+    """Return the distances of functions of which only the span is known: [S, S]."""
     widest = np.full((states, states), span)
     np.fill_diagonal(widest, 0.0)
     return widest

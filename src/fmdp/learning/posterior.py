@@ -3,37 +3,34 @@
     P_i(. | x) ~ Dirichlet(N_P(x, .) / c + prior),
     R_k(x) ~ Normal(R-hat(x), c / max{1, N_R(x)} * (hi - lo)^2), clipped to [lo, hi],
 
-with R-hat in the middle of the range where nothing was observed. The paper has no prior, which
-leaves Dirichlet(0) at a count of zero, and N_P for N_R. c scales how fast the posterior narrows;
-at c = 1 the rows are the Bayesian posterior under a Dirichlet(prior) prior. Rows that are known to
-be alike are one x, and have one draw between them.
+with R-hat in the middle of the range if nothing was observed. The paper has no prior, which gives
+Dirichlet(0) at a count of zero, and N_P for N_R. c scales how fast the posterior narrows; at c = 1
+the rows are the Bayesian posterior under a Dirichlet(prior) prior. Rows that are known to be alike
+share one draw.
 
-A Dirichlet row is a row of gammas divided by its sum. Gammas of small parameters underflow: at
-.001 all of a row come out 0 in a fifth of the draws. So logarithms are drawn,
-log G(a) = log G(a + 1) + log(U) / a (Marsaglia & Tsang 2000), which are exact for every a > 0.
+A Dirichlet row is a row of gamma variates divided by its sum. Variates with small parameters
+underflow: at .001 all of a row are 0 in a fifth of the draws. So logarithms are drawn, log G(a) =
+log G(a + 1) + log(U) / a (Marsaglia & Tsang 2000), which is exact for every a > 0.
 """
 
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fmdp._base.portable_math import exp, log
-from fmdp.learning.statistics import Statistics
+from fmdp.learning.statistics import Floats, Statistics
 from fmdp.model import FactoredMDP
 from fmdp.model.entries import Entries, split_cells, split_reward_entries
 
-Floats = NDArray[np.float64]
-
 
 def dirichlet_parameters(statistics: Statistics, c: float, prior: float) -> Floats:
-    """N_P(x, s') / c + prior for every cell."""
+    """Return N_P(x, s') / c + prior for every cell."""
     parameters: Floats = statistics.cell_counts / c + prior
     return parameters
 
 
 def sample_logarithms(parameters: Floats, generator: np.random.Generator) -> Floats:
-    """log G(a) for every parameter a, of any shape."""
+    """Draw log G(a) for every parameter a, of any shape."""
     gammas = generator.standard_gamma(parameters + 1.0)
     uniforms = 1.0 - generator.random(parameters.shape)  # in (0, 1]
     logarithms: Floats = log(gammas) + log(uniforms) / parameters
@@ -41,7 +38,7 @@ def sample_logarithms(parameters: Floats, generator: np.random.Generator) -> Flo
 
 
 def sample_rows(parameters: Floats, entries: Entries, generator: np.random.Generator) -> Floats:
-    """One Dirichlet row for every transition entry, flat over the cells."""
+    """Draw one Dirichlet row for every transition entry, flat over the cells."""
     logarithms = sample_logarithms(parameters, generator)
     starts = entries.first_cell[:-1]
     largest = np.maximum.reduceat(logarithms, starts)
@@ -51,7 +48,7 @@ def sample_rows(parameters: Floats, entries: Entries, generator: np.random.Gener
 
 
 def reward_posterior(statistics: Statistics, c: float) -> tuple[Floats, Floats]:
-    """Mean and standard deviation of every reward entry, before clipping."""
+    """Return mean and standard deviation of every reward entry, before clipping."""
     lo, hi = statistics.reward_lo, statistics.reward_hi
     visits = statistics.reward_visits
     means = np.where(visits > 0, statistics.reward_means(), 0.5 * (lo + hi))
@@ -60,7 +57,7 @@ def reward_posterior(statistics: Statistics, c: float) -> tuple[Floats, Floats]:
 
 
 def sample_rewards(statistics: Statistics, c: float, generator: np.random.Generator) -> Floats:
-    """One mean for every reward entry, inside its range."""
+    """Draw one mean for every reward entry, inside its range."""
     means, deviations = reward_posterior(statistics, c)
     lo, hi = statistics.reward_lo, statistics.reward_hi
     normals = generator.standard_normal(means.shape)

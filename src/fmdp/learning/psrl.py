@@ -1,10 +1,10 @@
 """PSRL (Xu & Tewari 2020, Algorithm 1; Osband & Van Roy 2014): plan for a sampled model.
 
-At the start of an episode one model is drawn from the posterior (posterior.py) and its best policy
-is played: over a horizon as published in 2014 (`episodes=fixed` with `horizon`), else for ever.
-Bayesian regret O~(D (l + m sqrt W) sqrt(L T)) when the prior is the true one. Several
-constants are heuristic, as in the paper's experiments: c = 0.75, a prior of 0.01 a value (larger
-ones explore more).
+At the start of an episode one model is drawn from the posterior (posterior.py) and its optimal
+policy is played: over a horizon as published in 2014 (`episodes=fixed` with `horizon`), else
+without one. Bayesian regret O~(D (l + m sqrt W) sqrt(L T)) when the prior is the true one. The
+constants are heuristic, as in the paper's experiments: c = 0.75, and a prior of 0.01 per value
+(larger ones explore more).
 """
 
 from __future__ import annotations
@@ -19,9 +19,7 @@ from fmdp.model import FactoredMDP
 class PSRL(PlanningLearner):
     """Posterior sampling: plans for a model drawn from the posterior."""
 
-    c: float = setting(
-        0.75, "counts are divided by it: larger explores more", low=0.0, low_open=True
-    )
+    c: float = setting(0.75, "divisor of the counts: larger explores more", low=0.0, low_open=True)
     prior: float = setting(0.01, "Dirichlet parameter of every value before any count", low=1e-9)
 
     def tables(self, agent: Agent) -> FactoredMDP:

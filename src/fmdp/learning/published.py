@@ -1,19 +1,19 @@
-"""Published: learners from papers, with the choices of their public code in one preset.
+"""Learners from papers, with the choices of their public code in one preset.
 
-The defaults of a rival are those of this library, so that all learners are compared on equal terms:
-sets that keep their promise, plans of one precision, `rho` = .1. With `faithful=True` every setting
-that was left at its default takes the value in the class's `published` mapping, which has the
-choices of the authors' public code, or of the paper where there is no code. Each of them can also
-be set by itself. A setting that was given another value than its default keeps it.
+By default all learners are compared on equal terms: sets with a guarantee, plans of equal
+precision, `rho` = .1. With `faithful=True` every setting at its default takes the value in the
+class's `published` mapping: the choice of the authors' public code, or of the paper if there is no
+code. Each of these settings can also be given by itself. A setting with another value than its
+default keeps it.
 
-How precise a plan is (`stopping`), with R the largest range of a reward factor and t the first step
-of the episode:
+The precision of a plan (`stopping`), with R the largest range of a reward factor and t the first
+step of the episode:
 
 * fixed: 1e-3 times the sum of the reward ranges, and at most 200 sweeps;
 * inverse: R / t, and at most 1,000 sweeps (the public UCRL2 and UCRL3);
 * inverse-root: R / sqrt(t), and at most 1,000 sweeps (UCRL2 in the paper, DBN-UCRL, SCAL).
 
-A limit or tolerance that is set on the planner itself is used as it is.
+A limit or tolerance of the planner itself takes precedence.
 """
 
 from __future__ import annotations
@@ -29,23 +29,25 @@ from fmdp.learning.agent import Agent
 from fmdp.learning.learner import MAX_SWEEPS, PlanningLearner
 
 PUBLIC_SWEEPS = 1000
-"""The most sweeps of a plan in the public codes."""
+"""Largest number of sweeps per plan in the public codes."""
 
 
 class Published(PlanningLearner):
-    """A planning learner from a paper, which can make every choice of its public code."""
+    """A planning learner from a paper, with a preset for the choices of its public code."""
 
     published: ClassVar[Mapping[str, object]] = {}
-    """The values that settings take with faithful=True, where they are at their defaults."""
+    """Values of the preset, by setting."""
 
     faithful: bool = setting(
         False,
-        "make the choices of the public code or the paper, wherever a setting is at its default",
+        "use the choices of the public code or the paper for all settings at their defaults",
+        unkeyed=(False,),
     )
     stopping: str = setting(
         "fixed",
-        "how precise a plan is: 1e-3 of the reward's range, range / t, or range / sqrt(t)",
+        "precision of plans: 1e-3 of the reward range, range / t, or range / sqrt(t)",
         choices=("fixed", "inverse", "inverse-root"),
+        unkeyed=("fixed",),
     )
 
     def check(self) -> None:
@@ -61,7 +63,7 @@ class Published(PlanningLearner):
         super().check()
 
     def words(self) -> tuple[str, ...]:
-        """Return the settings that differ from their defaults; what the preset set is left out."""
+        """Return the settings that differ from their defaults, without those of the preset."""
         words = super().words()
         if not self.faithful:
             return words
@@ -70,16 +72,16 @@ class Published(PlanningLearner):
 
     @property
     def max_sweeps(self) -> int:
-        """The most sweeps of a plan, where the planner has no limit of its own."""
+        """Largest number of sweeps per plan if the planner sets no limit."""
         return MAX_SWEEPS if self.stopping == "fixed" else PUBLIC_SWEEPS
 
     def plan_tolerance(self, agent: Agent) -> float | None:
-        """Return the tolerance of a plan made now; None for that of the planner.
+        """Return the tolerance of the next plan; None for that of the planner.
 
         Parameters
         ----------
         agent
-            The run so far: t is the number of the coming step.
+            The run so far: t is the number of the next step.
         """
         given: Any = self.planner
         if self.stopping == "fixed" or getattr(given, "tolerance", None) is not None:

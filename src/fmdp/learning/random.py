@@ -1,4 +1,4 @@
-"""The learner that learns nothing: every action variable uniform at random, every step."""
+"""The lower baseline: every action variable uniform at random in every step."""
 
 from __future__ import annotations
 

@@ -1,14 +1,14 @@
-"""REGAL.C (Bartlett & Tewari 2009): UCRL2's set, and of its models those with a small span.
+"""REGAL.C (Bartlett & Tewari 2009): the models of UCRL2's set with a small span.
 
-REGAL.C wants the best gain over the set among models whose optimal bias has a span of at most H;
-nobody has computed that. Solved here is the relaxation by SCAL's operator (Fruit et al. 2018), the
-truncated optimistic backup min(Lv, min Lv + H), which is planner `span` on one factor: its gain is
-at least REGAL.C's wherever the truth is in the set and H is enough, which is what the regret bound
-O~(H S sqrt(A T)) rests on. The set is UCRL2's (ucrl2.py). `budget` is H, in the unit of the reward.
+REGAL.C needs the best gain over the set among models whose optimal bias has a span of at most H,
+for which no algorithm is known. Here the relaxation by SCAL's operator (Fruit et al. 2018) is
+solved, the truncated optimistic backup min(Lv, min Lv + H), which is planner `span` on one factor.
+Its gain is at least REGAL.C's if the truth is in the set and H is enough, which is what the regret
+bound O~(H S sqrt(A T)) needs. The set is UCRL2's (ucrl2.py). `budget` is H, in units of the reward.
 
-There is no public code. The paper is told H; here it may be left out, and is then found as FSRL's
-is (budgets.py). With `faithful=True` it has to be given, and an episode ends as in the paper, when
-a pair is about to be played whose count has doubled. By default it ends when the count doubles.
+There is no public code. The paper is given H; here it may be left out, and then grows as in FSRL
+(budgets.py). With `faithful=True` it is required, and an episode ends as in the paper, when a pair
+is about to be played whose count has doubled. By default it ends when the count doubles.
 """
 
 from __future__ import annotations

@@ -1,15 +1,16 @@
-"""Learners by name; `LEARNERS.read("psrl,c=0.1")` makes one from a text."""
+"""The registry of learners: `LEARNERS.read("psrl,c=0.1")` makes a learner from a text.
+
+Classes are named by their place and imported on first use, so this module lies below all of them
+and imports none, not even for type checking: hence `Registry[Any]`.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Any
 
 from fmdp._base.registries import Registry
 
-if TYPE_CHECKING:
-    from fmdp.learning.learner import Learner
-
-LEARNERS: Registry[Learner] = Registry(
+LEARNERS: Registry[Any] = Registry(
     "learner",
     "fmdp.learning.learner:Learner",
     {

@@ -6,24 +6,24 @@
 
 N = max{1, N(s, a)}, t the first step of the episode, S A the number of joint rows (or of classes of
 alike ones). The plan is that of the truncated optimistic backup min(Lv, min Lv + H), planner `span`
-on one factor. `budget` is H, in the unit of the reward. The interval is Maurer & Pontil's (2009)
-with 7 b for their logarithm, so that a cell fails at some N <= t with probability at most
-4 t (rho / (2 S A t))^7: all unions are inside the constant. Regret O~(min(H, D) sqrt(Gamma S A T)),
-Gamma the most states that can follow a joint row.
+on one factor. `budget` is H, in units of the reward. The interval is Maurer & Pontil's (2009) with
+7 b for their logarithm, so that a cell fails at some N <= t with probability at most 4 t (rho / (2
+S A t))^7: all unions are inside the constant. Regret O~(min(H, D) sqrt(Gamma S A T)), Gamma the
+largest number of successors of a joint row.
 
-What the default changes:
+Defaults that differ from the paper:
 
-* The paper and the authors' public code are told H. Here it may be left out, and is then found as
-  FSRL's is (budgets.py), which is ours. With `faithful=True` it has to be given.
-* In the public code the failure probability is 1 / sqrt(t) and not a constant (`level`), plans stop
+* The paper and the authors' public code are given H. Here it may be left out, and then grows as in
+  FSRL (budgets.py). With `faithful=True` it is required.
+* In the public code the failure probability is 1 / sqrt(t), not a constant (`level`), plans stop
   at (hi - lo) / sqrt(t) (`stopping`), and an episode ends when a pair is about to be played whose
   count has doubled (`episodes=before-doubling`). `faithful=True` takes these.
 
-In either mode three things differ. The interval of the rewards is Hoeffding's, which the public
-code has as an option; with Bernstein's, which needs squares of rewards, it was published. What is
-played is greedy for the untruncated backup; the paper mixes two actions where the truncation cuts
+Three things differ in both modes. The interval of the rewards is Hoeffding's, an option of the
+public code; the published one is Bernstein's, which needs squares of rewards. The policy is greedy
+for the untruncated backup; the paper mixes two actions where the truncation cuts
 (docs/theory-span.md says why the regret argument does not need that). And the paper perturbs the
-rows so that its operator converges, which the damped iteration does without.
+rows so that its operator converges, which the damped iteration does not need.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from fmdp._base.portable_math import log
 from fmdp._base.settings import setting
@@ -42,14 +42,13 @@ from fmdp.learning.budgeted import SpanBudgeted
 from fmdp.learning.confidence import scaled, shares_of, tables_of_boxes
 from fmdp.learning.flat import Flat
 from fmdp.learning.sets import SetLearner
+from fmdp.learning.statistics import Floats
 from fmdp.learning.ucrl2 import reward_width
 from fmdp.model import OptimisticTables
 
-Floats = NDArray[np.float64]
-
 
 def bernstein_width(estimate: ArrayLike, visits: ArrayLike, log_term: ArrayLike) -> Floats:
-    """sqrt(14 p-hat (1 - p-hat) b / max{1, N}) + 49 b / (3 max{1, N - 1}); broadcasts."""
+    """Return sqrt(14 p-hat (1 - p-hat) b / max{1, N}) + 49 b / (3 max{1, N - 1}); broadcasts."""
     p, n, b = np.asarray(estimate), np.asarray(visits), np.asarray(log_term)
     first = np.sqrt(14.0 * p * (1.0 - p) * b / np.maximum(1, n))
     width: Floats = first + 49.0 * b / (3.0 * np.maximum(1, n - 1))
@@ -70,6 +69,7 @@ class SCAL(Flat, SpanBudgeted, SetLearner):
         "constant",
         "the failure probability in the widths: rho at every step, or 1 / sqrt(t)",
         choices=("constant", "inverse-root"),
+        unkeyed=("constant",),
     )
 
     def tables(self, agent: Agent) -> OptimisticTables:

@@ -1,31 +1,26 @@
-"""What optimistic learners share whose sets have upper ends: boxes and balls around every row.
+"""Optimistic learners whose confidence sets have upper ends: boxes and balls around every row.
 
-At the start of an episode a learner of this kind plans over the models of its confidence set, which
-has the promise
+At c = 1 the true rows and means are in the set at every step with probability at least 1 - rho;
+tests/referee/confidence_sets.py checks that in exact arithmetic. `c` multiplies every width and
+radius. With c < 1 the guarantee is given up for less exploration.
 
-    P(the true rows and means are in the set at every step) >= 1 - rho
-
-at c = 1; tests/referee/confidence_sets.py checks it in exact arithmetic. `c` multiplies every width
-and radius. With c < 1 the promise is given up for less exploration, and nothing else changes.
-
-Optimism is by nested targets: the corners of boxes and balls are too many to be actions of an
-extended FMDP. So neither targets=vertex nor the approximate planner can take them, and both are
-refused by name.
+Optimism is by nested targets: boxes and balls have too many corners for the actions of an extended
+FMDP. So targets=vertex and the approximate planner are refused.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
+from typing import Any
 
 from fmdp._base.settings import setting
 from fmdp.errors import InvalidParameter
 from fmdp.learning.agent import Agent
+from fmdp.learning.learner import TABULAR, require_planner
 from fmdp.learning.published import Published
 from fmdp.model import OptimisticTables, Structure
 from fmdp.model.spaces import shown
-from fmdp.planning.exact.planner import Exact
 from fmdp.planning.plan import Planner
-from fmdp.planning.span import SpanConstrained
 
 
 class SetLearner(Published):
@@ -33,7 +28,7 @@ class SetLearner(Published):
 
     c: float = setting(
         1.0,
-        "times every width of the confidence set; 1 keeps its promise, less explores less",
+        "factor of every width of the confidence set; 1 keeps its guarantee, less explores less",
         low=0.0,
     )
     rho: float = setting(
@@ -42,16 +37,11 @@ class SetLearner(Published):
     episodes = "doubling"
 
     def check_planner(self) -> None:
-        """Refuse a planner that does not take boxes and balls."""
-        planner = self.planner
-        if planner is None:
-            return
-        if not isinstance(planner, Exact | SpanConstrained):
-            raise InvalidParameter(
-                f"{self.owner()} plans over sets with upper ends; got planner "
-                f"{getattr(planner, 'name', planner)}, must be exact or span"
-            )
-        if planner.targets != "nested":
+        """Raise InvalidParameter for a planner that does not take boxes and balls."""
+        planner: Any = self.planner
+        reason = f"{self.owner()} plans over sets with upper ends"
+        require_planner(planner, TABULAR, reason, "exact or span")
+        if planner is not None and planner.targets != "nested":
             raise InvalidParameter(
                 f"{self.owner()} plans over sets with upper ends, whose corners are no targets; "
                 f"got targets={planner.targets}, must be nested"
@@ -62,7 +52,7 @@ class SetLearner(Published):
 
     def planner_for(self, structure: Structure) -> tuple[Planner | None, str | None]:
         planner, reason = super().planner_for(structure)
-        if not isinstance(planner, Exact | SpanConstrained):
+        if not isinstance(planner, TABULAR):
             raise InvalidParameter(
                 f"{self.owner()} plans over sets with upper ends, which need the exact planner; "
                 f"{shown(structure.n_states)} states are too many for it here ({reason}); give "

@@ -1,16 +1,16 @@
-"""Statistics: what a learner has counted, per factor (Xu & Tewari 2020, "Empirical estimates").
+"""Statistics: counts per factor (Xu & Tewari 2020, "Empirical estimates").
 
     N_P(x, s'), N_P(x) for x in X[Z_i],    N_R(x) and the sum of the rewards for x in X[Z_k],
     P-hat(s' | x) = N_P(x, s') / max{1, N_P(x)},    R-hat(x) = (sum of rewards) / max{1, N_R(x)}.
 
-Rows that are known to be alike are one x here: they are counted together. The arrays are flat over
-entries and cells (entries.py) and are filled in place, by `record` or by the simulator's compiled
-loop through the same `count` of model/entries.py. An entry that was never visited has a row of mass
-0: what that means is for the confidence set or the posterior to say.
+Rows that are known to be alike are one x: they are counted together. The arrays are flat over
+entries and cells (entries.py) and are updated in place, by `record` or by the simulator's compiled
+loop, both through `count` of model/entries.py. The row of an entry without visits has mass 0; the
+confidence set or the posterior has to interpret that.
 
-A learner may know the mean rewards (`know_rewards`). Every reward entry then has a range that is
-its mean alone, so that bounds, samples and estimates, all of which stay inside the range, are the
-known mean whatever was observed. Observed rewards are counted all the same.
+A learner may know the mean rewards (`know_rewards`). The range of every reward entry is then its
+mean alone, so that bounds, samples and estimates, which stay inside the range, equal the known
+mean. Observed rewards are counted all the same.
 """
 
 from __future__ import annotations
@@ -44,24 +44,21 @@ Floats = NDArray[np.float64]
 
 RANGE_TOLERANCE = 1e-9
 """How far an observed reward may lie outside its range, relative to the size of the range."""
-
-
 MOST_PAIRS = 1 << 24
-"""Up to so many pairs of a state and an action, times the number of factors, are tries counted."""
+"""Largest number of (state, action) pairs, times the number of factors, for `tries`."""
 
 
 class Statistics:
-    """What has been counted in a structure: three arrays that only grow.
+    """Counts of steps in a structure: three arrays that only grow.
 
     An entry is one row of one factor, or a class of rows that the structure knows to be alike. The
-    transition entries come first, factor by factor, then those of the rewards; a cell is one next
-    value of a transition entry. An entry that several factors share is visited once for each of
-    them in a step.
+    transition entries come first, factor by factor, then the reward entries; a cell is one next
+    value of a transition entry. A step visits an entry once for each factor that shares it.
 
     Parameters
     ----------
     structure
-        Of the model that the steps are taken in.
+        Structure of the model that the steps are taken in.
     """
 
     def __init__(self, structure: Structure) -> None:
@@ -80,12 +77,12 @@ class Statistics:
         self.reward_hi: Floats = np.repeat(np.array(hi, dtype=np.float64), rows)[firsts]
         """The upper end."""
         self.known_rewards: Floats | None = None
-        """The mean of every reward entry where the learner knows it; else None."""
+        """The mean of every reward entry if the learner knows it; else None."""
         self.joined: Entries = NOT_JOINED
-        """`entries`, where these are of joint states and actions; else nothing."""
+        """`entries` if joint states and actions are counted; else empty."""
         self._joint = np.zeros(len(structure.sizes), dtype=np.int64)
         self._next = np.zeros(structure.m, dtype=np.int64)
-        self._found = np.zeros(structure.m + structure.l, dtype=np.int64)
+        self._visited = np.zeros(structure.m + structure.l, dtype=np.int64)
 
     @property
     def cell_counts(self) -> Index:
@@ -94,7 +91,7 @@ class Statistics:
 
     @property
     def visits(self) -> Index:
-        """N(x) of every entry: [entries], those of the transitions first."""
+        """N(x) of every entry: [entries], transition entries first."""
         return self.counts.visits
 
     @property
@@ -118,12 +115,12 @@ class Statistics:
         return np.clip(means, self.reward_lo, self.reward_hi)
 
     def know_rewards(self, means: Floats) -> None:
-        """Take the mean of every reward entry as known.
+        """Set the known mean of every reward entry.
 
         Parameters
         ----------
         means
-            As `rewards_of` gives them: [reward entries].
+            A result of `rewards_of`: [reward entries].
         """
         self.known_rewards = self.reward_lo = self.reward_hi = means
 
@@ -136,9 +133,18 @@ class Statistics:
         Raises
         ------
         TooLarge
-            Where there are too many joint states and actions.
+            If there are too many joint states and actions.
         """
-        total: Index = self.visits[transition_entries_of_pairs(self.structure)].sum(axis=0)
+        s = self.structure
+        numbers = s.m * s.n_states * s.n_actions
+        if numbers > MOST_PAIRS:
+            raise TooLarge(
+                f"{shown(s.n_states)} joint states and {shown(s.n_actions)} joint actions of {s.m} "
+                f"factors make {shown(numbers)} counts of tries; at most {MOST_PAIRS} are allowed",
+                8 * numbers,
+                8 * MOST_PAIRS,
+            )
+        total: Index = self.visits[entries_of_pairs(s, s.m)].sum(axis=0)
         return total
 
     def record(
@@ -148,37 +154,36 @@ class Statistics:
         rewards: Sequence[float] | Mapping[str, float],
         next_state: Assignment,
     ) -> None:
-        """Count one step; everything is checked first, so a refused step leaves no trace.
+        """Count one step. A refused step changes nothing.
 
         Parameters
         ----------
         state, action, next_state
-            One value for each variable, by number or by name; or a mapping or a text by name, as in
+            One index or value name per variable, or a mapping or text by name, as in
             `Structure.check_state`.
         rewards
-            One number for each reward factor, in the unit of the model, inside its range; or a
-            mapping from the names of the reward factors.
+            One number per reward factor, inside its range, or a mapping by name.
 
         Raises
         ------
         InvalidParameter
-            Where it is no step of this structure.
+            If it is not a step of this structure.
         """
         observed = self.check(state, action, rewards, next_state)
-        locate(self.entries, self._joint, self._found)
-        count(self.entries, self._found, self._next, observed, self.counts)
+        locate(self.entries, self._joint, self._visited)
+        count(self.entries, self._visited, self._next, observed, self.counts)
 
     def entries_of(self, state: Sequence[int], action: Sequence[int]) -> Index:
-        """Return the entries that are visited by this action in this state: one per factor.
+        """Return the entries that this action visits in this state, one per factor.
 
         Parameters
         ----------
         state, action
-            One value for each variable, by number.
+            One index per variable.
         """
-        found = np.zeros_like(self._found)
-        locate(self.entries, np.array([*state, *action], dtype=np.int64), found)
-        return found
+        visited = np.zeros_like(self._visited)
+        locate(self.entries, np.array([*state, *action], dtype=np.int64), visited)
+        return visited
 
     def check(
         self,
@@ -187,16 +192,15 @@ class Statistics:
         rewards: Sequence[float] | Mapping[str, float],
         next_state: Assignment,
     ) -> Floats:
-        """Refuse a step that cannot be, and count nothing.
+        """Check a step without counting it.
 
         Parameters
         ----------
         state, action, next_state
-            One value for each variable, by number or by name; or a mapping or a text by name, as in
+            One index or value name per variable, or a mapping or text by name, as in
             `Structure.check_state`.
         rewards
-            One number for each reward factor, in the unit of the model, inside its range; or a
-            mapping from the names of the reward factors.
+            One number per reward factor, inside its range, or a mapping by name.
 
         Returns
         -------
@@ -206,30 +210,30 @@ class Statistics:
         Raises
         ------
         InvalidParameter
-            Where it is no step of this structure, or a constraint forbids the action.
+            If it is not a step of this structure, or a constraint forbids the action.
         """
         s = self.structure
-        before, done = s.check_state(state), s.check_action(action)
-        s.check_allowed(before, done)
-        after = s.check_state(next_state, "next state")
+        checked_state, checked_action = s.check_state(state), s.check_action(action)
+        s.check_allowed(checked_state, checked_action)
+        checked_next = s.check_state(next_state, "next state")
         observed = self._check_rewards(rewards)
-        self._joint[: s.m] = before
-        self._joint[s.m :] = done
-        self._next[:] = after
+        self._joint[: s.m] = checked_state
+        self._joint[s.m :] = checked_action
+        self._next[:] = checked_next
         return observed
 
     def rewards_in_order(self, rewards: Sequence[float] | Mapping[str, float]) -> Sequence[float]:
-        """The rewards as they are given, or in the order of the factors where they come by name.
+        """Return the rewards in the order of the factors.
 
         Parameters
         ----------
         rewards
-            One number for each reward factor, or a mapping from the names of the reward factors.
+            One number per reward factor, returned as they are, or a mapping by name.
 
         Raises
         ------
         InvalidParameter
-            Where a name is unknown, or one is missing.
+            If a name is unknown or missing.
         """
         if not isinstance(rewards, Mapping):
             return rewards
@@ -245,7 +249,7 @@ class Statistics:
             observed = None
         if observed is None or observed.shape != (s.l,):
             raise InvalidParameter(
-                f"rewards must be {s.l} numbers, one a reward factor; got {rewards!r}"
+                f"rewards must be {s.l} numbers, one per reward factor; got {rewards!r}"
             )
         for k, (value, (lo, hi)) in enumerate(zip(observed.tolist(), s.reward_ranges, strict=True)):
             slack = RANGE_TOLERANCE * max(hi - lo, abs(lo), abs(hi))
@@ -256,7 +260,7 @@ class Statistics:
                 )
         return observed
 
-    # ---- estimates, flat ------------------------------------------------------------------------
+    # ---- estimates over entries and cells -------------------------------------------------------
 
     @property
     def transition_visits(self) -> Index:
@@ -269,23 +273,23 @@ class Statistics:
         return self.visits[self.entries.n_transition_entries :]
 
     def transition_means(self) -> Floats:
-        """P-hat of every cell: [cells]; 0 in rows that were never visited."""
+        """Return P-hat of every cell, [cells]; 0 in rows without visits."""
         visits = np.maximum(self.transition_visits, 1)
         means: Floats = self.cell_counts / visits[self.entries.cell_entry]
         return means
 
     def reward_means(self) -> Floats:
-        """R-hat of every reward entry, [reward entries], 0 where nothing was seen; the mean itself
-        where it is known."""
+        """Return R-hat of every reward entry, [reward entries]: the known mean, or 0 if never
+        observed."""
         if self.known_rewards is not None:
             return self.known_rewards.copy()
         means: Floats = self.reward_sums / np.maximum(self.reward_visits, 1)
         return means
 
-    # ---- the same, factor by factor -------------------------------------------------------------
+    # ---- counts per factor ----------------------------------------------------------------------
 
     def transition_counts(self, i: int) -> Index:
-        """N_P(x, s') of one factor.
+        """Return N_P(x, s') of one factor.
 
         Parameters
         ----------
@@ -295,13 +299,13 @@ class Statistics:
         Returns
         -------
         Index
-            [|X[Z_i]|, |S_i|]: a row for each assignment of the scope, a view; where rows are
-            alike, a copy in which each has the counts of its class.
+            [|X[Z_i]|, |S_i|], one row per assignment of the scope: a view or, if rows are alike, a
+            copy in which each row has the counts of its class.
         """
         return split_cells(self.structure, self.cell_counts)[i]
 
     def reward_totals(self, k: int) -> tuple[Index, Floats]:
-        """N_R(x) and the sum of the observed rewards of one factor.
+        """Return N_R(x) and the sum of the observed rewards of one factor.
 
         Parameters
         ----------
@@ -311,8 +315,8 @@ class Statistics:
         Returns
         -------
         tuple[Index, Floats]
-            Two views [|X[Z_k]|]: a number for each assignment of the scope; where rows are alike,
-            copies in which each has the numbers of its class.
+            Two arrays [|X[Z_k]|], one number per assignment of the scope: views or, if rows are
+            alike, copies in which each has the numbers of its class.
         """
         s = self.structure
         return (
@@ -322,19 +326,14 @@ class Statistics:
 
 
 @lru_cache(maxsize=8)
-def transition_entries_of_pairs(structure: Structure) -> Index:
-    """Return the entry of every transition factor at every state and joint action: [m, S, A]."""
+def entries_of_pairs(structure: Structure, factors: int) -> Index:
+    """Return the entries of the first factors at every state and joint action: [factors, S, A].
+
+    Transition factors come first, then reward factors.
+    """
     s, entries = structure, entries_of(structure)
-    numbers = s.m * s.n_states * s.n_actions
-    if numbers > MOST_PAIRS:
-        raise TooLarge(
-            f"{shown(s.n_states)} joint states and {shown(s.n_actions)} joint actions of {s.m} "
-            f"factors make {shown(numbers)} counts of tries; at most {MOST_PAIRS} are allowed",
-            8 * numbers,
-            8 * MOST_PAIRS,
-        )
-    found = np.empty((s.m, s.n_states * s.n_actions), dtype=np.int64)
-    for factor, scope in enumerate(s.transition_scopes):
+    pairs = np.empty((factors, s.n_states * s.n_actions), dtype=np.int64)
+    for factor, scope in enumerate((*s.transition_scopes, *s.reward_scopes)[:factors]):
         rows = entries.first_row[factor] + project(s.sizes, scope)
-        found[factor] = entries.entry_of_row[rows] if len(entries.entry_of_row) else rows
-    return found.reshape(s.m, s.n_states, s.n_actions)
+        pairs[factor] = entries.entry_of_row[rows] if len(entries.entry_of_row) else rows
+    return pairs.reshape(factors, s.n_states, s.n_actions)

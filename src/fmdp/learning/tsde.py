@@ -1,11 +1,11 @@
 """TSDE (Ouyang, Gagrani, Nayyar & Jain 2017): posterior sampling on joint states and actions.
 
-PSRL as it is meant: the posterior itself (c = 1) under a proper prior, here Dirichlet(.1) in every
-cell, and the paper's two stopping rules: an episode ends when a count has more than doubled, and
-when it is one step longer than the last. Bayesian regret O~(H S sqrt(A T)) for a prior on models
-whose span is at most H.
+Samples come from the posterior itself (c = 1) under a proper prior, here Dirichlet(.1) in every
+cell. The paper has two stopping rules: an episode ends when a count has more than doubled, or when
+it is one step longer than the last. Bayesian regret O~(H S sqrt(A T)) for a prior on models whose
+span is at most H.
 
-The paper knows the rewards. By default their means are learned here, and drawn as PSRL draws them
+The paper knows the rewards. By default their means are learned here and drawn as in PSRL
 (posterior.py), which costs most of the regret on small problems. `faithful=True` knows them
 (`rewards=known`). There is no public code to compare the prior with.
 """

@@ -3,21 +3,20 @@
     |P(. | s, a) - P-hat|_1 <= sqrt(14 S log(2 A t / rho) / max{1, N(s, a)})
     |R(s, a) - R-hat| <= (hi - lo) sqrt(7 log(2 S A t / rho) / (2 max{1, N(s, a)}))
 
-with t the first step of the episode, and [lo, hi] the range of the summed reward. Regret
-O(D S sqrt(A T log(T / rho))) with probability 1 - rho.
+with t the first step of the episode, and [lo, hi] the range of the summed reward. Regret O(D S
+sqrt(A T log(T / rho))) with probability 1 - rho.
 
-S A is the number of joint rows, or of classes of them where rows are known to be alike (and A that
-number divided by S); the paper has no such rows.
+S A is the number of joint rows, or of classes of them if rows are known to be alike (and A that
+number divided by S); the paper has no such rows. Ties go to the least tried action, as in the
+public code of StatisticalRL.
 
-Of several equally good actions the least tried is taken, as in the public code of StatisticalRL.
-
-What the default changes, and `faithful=True` takes back:
+Defaults that differ from the paper, and the choices of `faithful=True`:
 
 * an episode ends when the count of a joint state and action has doubled; in the paper it ends when
   such a pair is about to be played again (`episodes=before-doubling`);
-* plans have one precision; in the paper they stop at 1 / sqrt(t), in the public code,
+* all plans have the same precision; in the paper they stop at 1 / sqrt(t), in the public code,
   whose choice is taken, at 1 / t (`stopping`);
-* rho = .1; in the public code's experiments it is .05.
+* rho = .1; in the experiments of the public code it is .05.
 """
 
 from __future__ import annotations
@@ -26,34 +25,32 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from fmdp._base.portable_math import log
 from fmdp.learning.agent import Agent
 from fmdp.learning.confidence import scaled, shares_of, tables_of_balls
 from fmdp.learning.flat import Flat
 from fmdp.learning.sets import SetLearner
-from fmdp.learning.statistics import Statistics
+from fmdp.learning.statistics import Floats, Statistics
 from fmdp.model import OptimisticTables
-
-Floats = NDArray[np.float64]
 
 
 def ball_radius(states: int, visits: ArrayLike, log_term: ArrayLike) -> Floats:
-    """sqrt(14 S log_term / max{1, N}); broadcasts."""
+    """Return sqrt(14 S log_term / max{1, N}); broadcasts."""
     radius: Floats = np.sqrt(14.0 * states * np.asarray(log_term) / np.maximum(1, visits))
     return radius
 
 
 def reward_width(visits: ArrayLike, log_term: ArrayLike) -> Floats:
-    """sqrt(7 log_term / (2 N)) in units of the range, infinite for N = 0; broadcasts."""
+    """Return sqrt(7 log_term / (2 N)) in units of the range, infinite for N = 0; broadcasts."""
     with np.errstate(divide="ignore"):
         width: Floats = np.sqrt(3.5 * np.asarray(log_term) / np.asarray(visits))
     return width
 
 
 def ucrl2_tables(statistics: Statistics, t: int, rho: float, c: float) -> OptimisticTables:
-    """The set at step t of a structure with one factor, its widths times c."""
+    """Return the set at step t of a structure with one factor, its widths times c."""
     shares, states = shares_of(statistics.structure), statistics.structure.n_states
     log_terms = log(2.0 * np.maximum(1.0, shares.transitions / states) * t / rho)
     reward_log_terms = log(2.0 * shares.rewards * t / rho)

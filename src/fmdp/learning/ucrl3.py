@@ -11,23 +11,23 @@ three for the reward of a joint row and three for each of its S cells, as in the
 Regret O~((D + sqrt(sum over s, a of D_s^2 L_{s,a})) sqrt(T)), with local diameters D_s and the
 effective supports L of the rows. Ends are computed once for every different pair of counts.
 
-What the default changes:
+Defaults that differ from the public code:
 
 * The refined variance q (1 - q) for q > 1/2 belongs to the lower end of an interval. The public
-  code gives it to the upper end, and loses a q near 1 up to thousands of times as often as it may.
-* Where P-hat = 1 the public code raises the lower end to .5^(1/N). That is no confidence bound, and
-  it is what makes the published regret: without it plans stay optimistic about moves that always
-  led to the same state.
+  code uses it for the upper end, and excludes a q near 1 up to thousands of times too often.
+* Where P-hat = 1 the public code raises the lower end to .5^(1/N). That is not a confidence bound,
+  and it explains the published regret: without it plans stay optimistic about moves that always led
+  to the same state.
 * The peeling term is that of concentration.py, from N = 2 on; the public code has
   log(eta N) log(eta^2 N) in it, from N = 1 on.
-* Episodes, the precision of plans and rho are as UCRL2's (ucrl2.py).
+* Episodes, the precision of plans and rho are as in UCRL2 (ucrl2.py).
 
-`faithful=True` takes all of these back; the first three are `bounds=public`. In either mode two
-things differ. Our statistics keep no squares of rewards: the variance in the Bernstein bound of a
-reward is replaced by the largest that its mean allows, (hi - R-hat) (R-hat - lo), which is exact
-for rewards at an end of their range. And the near-optimistic support selection is left out, a
-heuristic inside the value iteration that skips states of little probability: optimism here is that
-of the box, exactly. (The public code adds up the numbers of states there, and not their
+`faithful=True` takes the choices of the public code; the first three are `bounds=public`. Two
+things differ in both modes. Our statistics keep no squares of rewards: the variance in the
+Bernstein bound of a reward is replaced by the largest that its mean allows, (hi - R-hat) (R-hat -
+lo), which is exact for rewards at an end of their range. And the near-optimistic support selection,
+a heuristic inside the value iteration that skips states of small probability, is left out: optimism
+here is exactly that of the box. (The public code adds up the indices of states there, not their
 probabilities.)
 """
 
@@ -48,17 +48,19 @@ from fmdp.learning.concentration import (
     public_peeling_term,
     public_ucrl3_ends,
 )
-from fmdp.learning.confidence import Floats, scaled, shares_of, tables_of_boxes
+from fmdp.learning.confidence import scaled, shares_of, tables_of_boxes
 from fmdp.learning.flat import Flat
 from fmdp.learning.sets import SetLearner
-from fmdp.learning.statistics import Statistics
+from fmdp.learning.statistics import Floats, Statistics
 from fmdp.learning.ucrl2 import UCRL2
 from fmdp.model import OptimisticTables
 
 
 def reward_width(statistics: Statistics, delta: Floats, public: bool) -> Floats:
-    """Return the smaller of Laplace's and the empirical Bernstein bound of every mean reward, in
-    units of its range; infinite for what was never seen."""
+    """Return the width of every mean reward, in units of its range; infinite without visits.
+
+    That is the smaller of Laplace's and the empirical Bernstein bound.
+    """
     visits = statistics.reward_visits
     lo, hi = statistics.reward_lo, statistics.reward_hi
     ranges = np.where(hi > lo, hi - lo, 1.0)
@@ -80,8 +82,9 @@ class UCRL3(Flat, SetLearner):
 
     bounds: str = setting(
         "proven",
-        "a confidence set, or what the public code computes, which is none",
+        "a confidence set, or the box of the public code, which is not one",
         choices=("proven", "public"),
+        unkeyed=("proven",),
     )
 
     def tables(self, agent: Agent) -> OptimisticTables:

@@ -3,19 +3,19 @@
     |P_i(. | x) - P-hat_i(. | x)|_1 <= sqrt(4 |S_i| log(4 m |X[Z_i]| t / rho) / N(x))
     |R_k(x) - R-hat_k(x)| <= (hi - lo) sqrt(log(4 l |X[Z_k]| t / rho) / N(x))
 
-The second is the paper's 4 sigma^2 log(4 l |X[Z_k]| k / rho) at sigma = (hi - lo) / 2, which every
-reward inside [lo, hi] has. t, the number of the first step of the episode, stands for the paper's
+The second is the paper's 4 sigma^2 log(4 l |X[Z_k]| k / rho) at sigma = (hi - lo) / 2, which holds
+for every reward inside [lo, hi]. t, the first step of the episode, takes the place of the paper's
 k, the number of the episode. It is at least N(x) + 1 (m t is, where factors share a row), so that
-by Weissman et al. 2003 one union over N = 1, 2, ... gives the promise, with room: a row fails with
-probability at most
+by Weissman et al. 2003 one union over N = 1, 2, ... gives the guarantee with a margin: a row fails
+with probability at most
 
     sum_N 2^|S_i| (rho / (4 m |X[Z_i]| N))^(2 |S_i|)  <=  rho^2 / (4 m^2 |X[Z_i]|^2).
 
-The paper plans for H steps and resets the state: `episodes=fixed` with `horizon` has that but for
-the resets. By default plans are for ever and episodes end when a count has doubled, as in the
-public code of Talebi, Jonsson & Maillard 2021. `faithful=True` takes that code's other choices:
+The paper plans for H steps and resets the state: `episodes=fixed` with `horizon` does that, except
+for the resets. By default plans have no horizon and episodes end when a count has doubled, as in
+the public code of Talebi, Jonsson & Maillard 2021. `faithful=True` takes that code's other choices:
 rho = .01, plans that stop at 1 / sqrt(t), and the first of several tied actions. Its radii are
-those above, but not its set: it adds the whole radius, and not half of it, to the probability of
+those above, but its set is not: it adds the whole radius, not half of it, to the probability of
 every value, multiplies the upper ends of all factors and plans over joint rows with these ends.
 Such a set of joint rows is not offered.
 
@@ -28,19 +28,18 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from fmdp._base.portable_math import log
 from fmdp.learning.agent import Agent
 from fmdp.learning.confidence import scaled, shares_of, tables_of_balls
 from fmdp.learning.sets import SetLearner
+from fmdp.learning.statistics import Floats
 from fmdp.model import OptimisticTables
-
-Floats = NDArray[np.float64]
 
 
 def ball_radius(values: ArrayLike, visits: ArrayLike, log_term: ArrayLike) -> Floats:
-    """sqrt(4 |S_i| log_term / N), infinite for N = 0; broadcasts."""
+    """Return sqrt(4 |S_i| log_term / N), infinite for N = 0; broadcasts."""
     with np.errstate(divide="ignore"):
         radius: Floats = np.sqrt(
             4.0 * np.asarray(values) * np.asarray(log_term) / np.asarray(visits)
@@ -49,7 +48,7 @@ def ball_radius(values: ArrayLike, visits: ArrayLike, log_term: ArrayLike) -> Fl
 
 
 def reward_width(visits: ArrayLike, log_term: ArrayLike) -> Floats:
-    """sqrt(log_term / N) in units of the range, infinite for N = 0; broadcasts."""
+    """Return sqrt(log_term / N) in units of the range, infinite for N = 0; broadcasts."""
     with np.errstate(divide="ignore"):
         width: Floats = np.sqrt(np.asarray(log_term) / np.asarray(visits))
     return width

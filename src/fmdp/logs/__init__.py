@@ -1,4 +1,4 @@
-"""What a log of a running system says: a model with intervals, its scopes, a learner's start."""
+"""Logs of running systems: fit a model with intervals, learn its scopes, warm up a learner."""
 
 from fmdp.logs.fit import Fit, fit
 from fmdp.logs.warming import warm

@@ -1,14 +1,13 @@
-"""Fit: a model with intervals from a log of steps.
+"""Fit a model with intervals to a log of steps.
 
-    P(v | x) = (N(x, v) + prior) / (N(x) + prior |S_i|),    R(x) = the mean of what was paid at x,
+    P(v | x) = (N(x, v) + prior) / (N(x) + prior |S_i|),    R(x) = mean of the rewards at x,
 
-counted by class where rows are known to be alike; a row that was never visited is uniform, a reward
-that was never seen in the middle of its range. Every number has an interval, and all of them hold
-together with probability 1 - rho (intervals.py), if the structure is right: rows are laws of their
-own, and rewards stay inside their ranges.
+counted by class where rows are known to be alike. A row without visits is uniform, and an unseen
+reward is the middle of its range. Every number has an interval, and all of them hold together with
+probability 1 - rho (intervals.py) if the structure is right and rewards stay inside their ranges.
 
 Cost: one pass over the log, constant memory beside the tables; a log whose structure is to be
-learned is kept, a byte or two a value (scopes.py).
+learned is kept, with a byte or two per value (scopes.py).
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from numpy.typing import NDArray
 from fmdp._base.parameters import Integer, Number, quoted
 from fmdp.errors import InvalidParameter
 from fmdp.logs.intervals import mean_width, proportion_interval, shares
-from fmdp.logs.scopes import learned
+from fmdp.logs.scopes import learn_structure
 from fmdp.logs.steps import Reader, Steps
 from fmdp.logs.tables import Table, table_of
 from fmdp.model import FactoredMDP, Intervals, Structure
@@ -46,21 +45,20 @@ MAX_PARENTS = Integer("max_parents", 2, "most variables in a scope that is learn
 
 @dataclass(frozen=True, eq=False)
 class Fit:
-    """What a log says.
+    """A model fitted to a log.
 
     Attributes
     ----------
     model
         The fitted model, with `model.intervals`.
     steps, runs
-        How many steps were counted, and in how many streams; 0 streams where every row has its own
-        next state.
+        Numbers of steps and of streams; 0 streams if every row has its own next state.
     rows, rows_seen
-        Rows of the transition tables that may differ, and how many of them were visited.
+        Number of rows of the transition tables that may differ, and number of them visited.
     rho
         All intervals hold together with probability at least 1 - rho.
     notes
-        What was taken for granted, a line each.
+        Assumptions, one line each.
     """
 
     model: FactoredMDP
@@ -90,44 +88,43 @@ def fit(
     rho: float = 0.1,
     ignore: Iterable[str] = (),
 ) -> Fit:
-    """A model with intervals from a log of (state, action, rewards, next state).
+    """Fit a model with intervals to a log of (state, action, rewards, next state).
 
     Parameters
     ----------
     log
-        The path of a CSV or Parquet file, a data frame, or an iterable of mappings, with a column
-        for every variable by its name, rewards by name (or none at all), and the next state in
-        columns next_NAME; without these the rows are a stream, whose ends a column `episode` or
-        `run` may mark.
+        The path of a CSV or Parquet file, a data frame, or an iterable of mappings. It has a column
+        for every variable, one for every reward (or none at all), and the next state in columns
+        next_NAME. Without these the rows are a stream; a column `episode` or `run` may mark its
+        ends.
     structure
-        What is known: a structure, or a model (its file, id or object) whose tables do not count;
-        its rewards are kept where the log has none. "learn" finds variables, values and scopes in
-        the log.
+        A structure, or a model (file, id or object) whose tables are ignored, except for its
+        rewards if the log has none. "learn" finds variables, values and scopes in the log.
     max_parents
-        Most variables in a scope, where the structure is learned; 2 by default.
+        Most variables in a learned scope; 2 by default.
     actions, rewards
-        Which columns are action variables and reward factors, where the structure is learned; all
-        others are state variables.
+        Columns that are action variables and reward factors, for a learned structure; all others
+        are state variables.
     prior
         Dirichlet parameter of every value before any count; 0 for the frequencies themselves.
     rho
         Failure probability of all intervals together.
     ignore
-        Columns that stand for nothing here.
+        Columns to ignore.
 
     Returns
     -------
     Fit
-        The model, and what its numbers rest on.
+        The model, with counts and assumptions.
 
     Raises
     ------
     InvalidParameter
-        Where a column is missing or not known, or a value is none; the text says where.
+        If a column is missing or unknown, or a value is invalid; the message says where.
     FileProblem
-        Where the log cannot be read.
+        If the log cannot be read.
     TooLarge
-        Where a log whose structure is to be learned does not fit into memory.
+        If a log whose structure is to be learned does not fit into memory.
     """
     weight, failure = PRIOR.check(prior, _OWNER), RHO.check(rho, _OWNER)
     ignored, acts = _names(ignore, "ignore"), _names(actions, "actions")
@@ -135,24 +132,24 @@ def fit(
     table = table_of(log)
     if isinstance(structure, str) and structure == LEARN:
         most = MAX_PARENTS.check(2 if max_parents is None else max_parents, _OWNER)
-        found = learned(table, acts, paid, most, ignored)
-        counts = Counts(found.structure, has_rewards=True)
-        counts.add(found.steps)
-        return _fitted(table, counts, None, found.initial_state, weight, failure, found.notes)
+        learned = learn_structure(table, acts, paid, most, ignored)
+        counts = Counts(learned.structure, has_rewards=True)
+        counts.add(learned.steps)
+        return _fitted(table, counts, None, learned.initial_state, weight, failure, learned.notes)
     for name, given in (("max_parents", max_parents), ("actions", acts), ("rewards", paid)):
         if given:
             raise InvalidParameter(
                 f"the '{name}' parameter of {_OWNER} is for structure=learn alone; got "
                 f"{quoted(given)}"
             )
-    told, skeleton = _told(structure)
-    reader = Reader(table, told, ignored)
+    known, skeleton = _known(structure)
+    reader = Reader(table, known, ignored)
     if not reader.has_rewards and skeleton is None:
         raise InvalidParameter(
-            f"{table.name}: lacks the rewards {', '.join(told.reward_names)}, and a structure has "
+            f"{table.name}: lacks the rewards {', '.join(known.reward_names)}, and a structure has "
             f"none to keep; give a model"
         )
-    counts = Counts(told, reader.has_rewards)
+    counts = Counts(known, reader.has_rewards)
     for steps in reader.steps():
         counts.add(steps)
     initial = None if skeleton is None else skeleton.initial_state
@@ -162,17 +159,17 @@ def fit(
 
 def _names(given: Iterable[str], what: str) -> tuple[str, ...]:
     try:
-        found = (given,) if isinstance(given, str) else tuple(given)
+        names = (given,) if isinstance(given, str) else tuple(given)
     except TypeError:
-        found = (None,)  # type: ignore[assignment]
-    if not all(isinstance(one, str) for one in found):
+        names = (None,)  # type: ignore[assignment]
+    if not all(isinstance(name, str) for name in names):
         raise InvalidParameter(
             f"the '{what}' of {_OWNER} must be names of columns; got {quoted(given)}"
         )
-    return found
+    return names
 
 
-def _told(given: Any) -> tuple[Structure, FactoredMDP | None]:
+def _known(given: Any) -> tuple[Structure, FactoredMDP | None]:
     if isinstance(given, Structure):
         return given, None
     model = given if isinstance(given, FactoredMDP) else problem(given)
@@ -183,7 +180,7 @@ def _told(given: Any) -> tuple[Structure, FactoredMDP | None]:
 
 
 class Counts:
-    """What a log has of every class of alike rows; rows are their own classes by default."""
+    """Counts of a log for every class of alike rows; by default each row is a class."""
 
     def __init__(self, structure: Structure, has_rewards: bool) -> None:
         s = structure
@@ -191,18 +188,19 @@ class Counts:
         self.has_rewards = has_rewards
         self.steps = self.runs = 0
         self.values = np.zeros(s.n_transition_classes, dtype=np.int64)
-        """[classes]: how many values a row of the class has."""
+        """[classes]: number of values of a row of the class."""
         for i, size in enumerate(s.state_sizes):
             self.values[s.transition_classes_of(i)] = size
         self.first = np.concatenate([[0], np.cumsum(self.values)])
-        """[classes + 1]: where the cells of each class begin."""
+        """[classes + 1]: index of the first cell of each class."""
         self.cells = np.zeros(self.first[-1], dtype=np.int64)
         self.paid = np.zeros(s.n_reward_classes, dtype=np.int64)
         self.sums = np.zeros(s.n_reward_classes)
         self.squares = np.zeros(s.n_reward_classes)
-        """Of rewards in units of their range, from its lower end."""
+        """Sums of squares of rewards, scaled to [0, 1] by their range; so are `sums`."""
 
     def add(self, steps: Steps) -> None:
+        """Count some steps."""
         s = self.structure
         self.steps += len(steps.states)
         self.runs = steps.runs
@@ -227,12 +225,12 @@ class Counts:
 
     @property
     def visits(self) -> NDArray[np.int64]:
-        """[classes]."""
+        """[classes]: number of visits."""
         return np.add.reduceat(self.cells, self.first[:-1])
 
     @property
     def events(self) -> int:
-        """What the failure probability is shared between."""
+        """Number of events that share the failure probability."""
         values = self.values
         of_rows = int(np.where(values == 2, 1, np.where(values == 1, 0, values)).sum())
         return of_rows + (len(self.paid) if self.has_rewards else 0)
@@ -261,11 +259,11 @@ def _fitted(
     lower, upper = proportion_interval(counts.cells, visits, shares(visits, share))
     single = values == 1
     lower, upper = np.where(single, 1.0, lower), np.where(single, 1.0, upper)
-    # A strong prior may pull a mean out of its interval, which then reaches to it.
+    # A strong prior may pull a mean out of its interval, which is then extended to it.
     lower, upper = np.minimum(lower, rows), np.maximum(upper, rows)
 
     def spread(cells: Floats) -> tuple[Floats, ...]:
-        """[classes' cells] -> a table [|X[Z_i]|, |S_i|] a factor."""
+        """Return one table [|X[Z_i]|, |S_i|] per factor from the cells of the classes."""
         tables = []
         for i, size in enumerate(s.state_sizes):
             starts = counts.first[s.transition_classes_of(i)]
@@ -289,7 +287,7 @@ def _fitted(
 def _rewards(
     counts: Counts, skeleton: FactoredMDP | None, share: float
 ) -> tuple[tuple[Floats, ...], tuple[tuple[Floats, ...], tuple[Floats, ...]]]:
-    """Means, and lower and upper ends, a table a factor."""
+    """Return the means, and the lower and upper ends, one table per factor."""
     s = counts.structure
     if not counts.has_rewards:
         assert skeleton is not None
@@ -298,11 +296,11 @@ def _rewards(
     mean = np.where(n > 0, counts.sums / np.maximum(n, 1.0), 0.5)
     spread = np.maximum(counts.squares - n * mean * mean, 0.0) / np.maximum(n - 1.0, 1.0)
     width = mean_width(n, spread, shares(n, share))
-    found: list[list[Floats]] = [[], [], []]
+    parts: list[list[Floats]] = [[], [], []]
     for k, (lo, hi) in enumerate(s.reward_ranges):
         classes = s.reward_classes_of(k)
-        for tables, shift in zip(found, (0.0, -1.0, 1.0), strict=True):
-            part = mean[classes] + shift * width[classes]
-            tables.append(np.clip(lo + (hi - lo) * part, lo, hi))
-    means, lower, upper = (tuple(tables) for tables in found)
+        for tables, shift in zip(parts, (0.0, -1.0, 1.0), strict=True):
+            scaled = mean[classes] + shift * width[classes]
+            tables.append(np.clip(lo + (hi - lo) * scaled, lo, hi))
+    means, lower, upper = (tuple(tables) for tables in parts)
     return means, (lower, upper)

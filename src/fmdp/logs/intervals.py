@@ -1,4 +1,4 @@
-"""Intervals that hold the truth with a stated probability, whoever collected the log.
+"""Intervals that hold with a stated probability, whatever policy collected the log.
 
     Clopper & Pearson 1934: k of n draws were v. With B the inverse of the beta distribution,
         B(d/2; k, n - k + 1) <= P(v) <= 1 - B(d/2; n - k, k + 1)        with probability 1 - d.
@@ -6,12 +6,12 @@
         |R - mean| <= sqrt(log(2/d) / 2n),
         |R - mean| <= sqrt(2 V log(4/d) / n) + 7 log(4/d) / (3 (n - 1)).
 
-How often a row is visited depends on what came of earlier visits, since somebody acted on it: at a
-random n no interval for a fixed n need hold. The n-th visit of a row is the n-th draw of its law
-all the same, so the union over all n is enough: d/(n (n + 1)) for n visits sums to d. Then the
-union over everything that is estimated, with equal shares of rho: all intervals hold together with
-probability at least 1 - rho, under any policy. A variable of two values is one event a row, of
-r > 2 values r events, of one value none; rows that are alike are one.
+The number of visits of a row depends on the outcomes of earlier visits, because the policy acted on
+them; for a random n, an interval for a fixed n need not hold. But the n-th visit of a row is the
+n-th draw of its distribution, so a union over all n suffices: the shares d/(n (n + 1)) sum to d. A
+second union, with equal shares of rho, covers everything that is estimated: all intervals hold
+together with probability at least 1 - rho, under any policy. A variable of two values is one event
+per row, of r > 2 values r events, of one value none; rows that are alike count as one.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from fmdp._base.portable_math import log
 Floats = NDArray[np.float64]
 
 _OUTWARDS = 1e-9
-"""Relative, and more than the inverse beta distribution is off by."""
+"""Relative margin, larger than the error of the inverse beta distribution."""
 
 
 def shares(visits: Floats, share: float) -> Floats:
-    """d/(n (n + 1)) for n visits; d where there was none."""
+    """Return d/(n (n + 1)) for n visits; d/2 without a visit."""
     n = np.maximum(visits, 1.0)
-    found: Floats = share / (n * (n + 1.0))
-    return found
+    per_number: Floats = share / (n * (n + 1.0))
+    return per_number
 
 
 def proportion_interval(hits: Floats, visits: Floats, failure: Floats) -> tuple[Floats, Floats]:
-    """Clopper and Pearson's interval for a probability; [0, 1] without a visit. Broadcasts."""
+    """Return Clopper and Pearson's interval for probabilities; [0, 1] without a visit."""
     k, n, d = np.broadcast_arrays(hits, visits, failure)
     missed = n - k
     with np.errstate(all="ignore"):
@@ -48,15 +48,15 @@ def proportion_interval(hits: Floats, visits: Floats, failure: Floats) -> tuple[
 
 
 def mean_width(visits: Floats, variance: Floats, failure: Floats) -> Floats:
-    """Half the width of an interval for the mean of draws in [0, 1], on both sides together.
+    """Return half the width of a two-sided interval for the mean of draws in [0, 1].
 
     The better of Hoeffding's and the empirical Bernstein bound, each with half of `failure`;
-    `variance` is the sample variance (with n - 1). 1 without a visit.
+    `variance` is the sample variance (with n - 1). The width is 1 without a visit.
     """
     n = np.maximum(visits, 1.0)
     hoeffding = np.sqrt(log(4.0 / failure) / (2.0 * n))
     log_term = log(8.0 / failure)
     with np.errstate(divide="ignore"):
         bernstein = np.sqrt(2.0 * variance * log_term / n) + 7.0 * log_term / (3.0 * (n - 1.0))
-    found: Floats = np.minimum(np.minimum(hoeffding, bernstein), 1.0)
-    return np.where(visits > 0, found, 1.0)
+    width: Floats = np.minimum(np.minimum(hoeffding, bernstein), 1.0)
+    return np.where(visits > 0, width, 1.0)

@@ -1,4 +1,4 @@
-"""The structure of a log: its variables, their values, and the scopes that score best.
+"""Learning of structures: variables and values from the columns of a log, scopes by score.
 
 Transitions by BDeu (Buntine 1991; Heckerman, Geiger & Chickering 1995): the logarithm of the
 probability of the counts N(x, v) under a Dirichlet prior of equivalent sample size 1,
@@ -17,11 +17,11 @@ come before the scores:
   the smaller set is taken, and of sets of one size the first.
 
 Both scores are consistent: as the log grows in every row, the scopes become the smallest true ones.
-For a short log they are a guess, and nothing here says how good; the intervals of a fit take the
-scopes for right. The result does not depend on the order of the steps in the log.
+For a short log they are a guess of unknown quality; the intervals of a fit assume that the scopes
+are right. The result does not depend on the order of the steps in the log.
 
 Cost: the log is kept in the smallest type that holds its values, and counted once for each set and
-factor. What that would take is predicted, and refused where it is too much.
+factor. The time is predicted, and refused if it is too long.
 """
 
 from __future__ import annotations
@@ -46,18 +46,19 @@ from fmdp.model.naming import Value, number_in
 from fmdp.model.spaces import strides
 
 MOST_VALUES = 1000
-"""Of a variable that is found in a log."""
+"""Most values of a learned variable; more suggest a continuous one."""
 MOST_SECONDS = 3600.0
-_SECONDS_A_COUNT = 1e-8
+"""Longest predicted time of a search for scopes."""
+_SECONDS_PER_COUNT = 1e-8
 _NEGLIGIBLE = 1e-5
-"""Of the range of a reward: smaller errors are none, since sums over a long log round."""
+"""Error of a reward, relative to its range, that may be due to the rounding of long sums."""
 
 Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
 class Learned:
-    """What was found in a log."""
+    """A structure learned from a log, with the steps of the log."""
 
     structure: Structure
     steps: Steps
@@ -65,21 +66,56 @@ class Learned:
     notes: tuple[str, ...]
 
 
-def learned(
+def learn_structure(
     table: Table,
     actions: Sequence[str],
     rewards: Sequence[str],
     max_parents: int,
     ignored: Sequence[str],
 ) -> Learned:
-    """Variables and values from the columns, scopes by their scores."""
+    """Learn variables and values from the columns, and scopes by their scores."""
     states = _state_columns(table, actions, rewards, ignored)
-    names = Names(states, actions, rewards)
-    found = Found(table)
+    encoder = FirstSeen(table)
+    blocks = _read_all(table, Names(states, actions, rewards), ignored, encoder)
+    values, orders = encoder.values(states + tuple(actions))
+    whole = _renumbered(blocks, orders, len(states))
+    sizes = tuple(map(len, values))
+    joint = np.concatenate([whole.states, whole.actions], axis=1)
+    _refuse_much(table, len(joint), sizes, len(states) + len(rewards), max_parents)
+    scopes = best_scopes(joint, sizes, whole.next_states, whole.rewards, max_parents)
+    ranges = tuple((float(column.min()), float(column.max())) for column in whole.rewards.T)
+    structure = Structure(
+        sizes[: len(states)],
+        sizes[len(states) :],
+        scopes[: len(states)],
+        scopes[len(states) :],
+        ranges,
+        states,
+        tuple(actions),
+        tuple(rewards),
+        values[: len(states)],  # type: ignore[arg-type]
+        values[len(states) :],  # type: ignore[arg-type]
+    )
+    chosen = f"scopes of at most {max_parents} variables were chosen by their scores"
+    notes = (
+        f"{chosen}, and the intervals take them for right",
+        *(
+            f"the range of reward {name!r} is what the log shows, [{lo:g}, {hi:g}], and its "
+            f"intervals take it for right"
+            for name, (lo, hi) in zip(rewards, ranges, strict=True)
+        ),
+    )
+    return Learned(structure, whole, tuple(whole.states[0].tolist()), notes)
+
+
+def _read_all(
+    table: Table, names: Names, ignored: Sequence[str], encoder: FirstSeen
+) -> list[Steps]:
+    """Return all steps of a log in the smallest types; raise TooLarge if memory is short."""
     blocks = []
-    roles = roles_of(table, states, actions, rewards, ignored)
+    roles = roles_of(table, names, ignored)
     kept = 0
-    for block in steps_of(table, roles, names, found):
+    for block in steps_of(table, roles, names, encoder):
         small = block._replace(
             states=_small(block.states),
             actions=_small(block.actions),
@@ -99,44 +135,13 @@ def learned(
         raise InvalidParameter(
             f"{table.name}: has no step; a step needs a row with its next state, or two rows"
         )
-    values, orders = found.values(states + tuple(actions))
-    whole = _renumbered(blocks, orders, len(states))
-    sizes = tuple(map(len, values))
-    joint = np.concatenate([whole.states, whole.actions], axis=1)
-    _refuse_much(table, len(joint), sizes, len(states) + len(rewards), max_parents)
-    scopes = best_scopes(joint, sizes, whole.next_states, whole.rewards, max_parents)
-    ranges = tuple((float(column.min()), float(column.max())) for column in whole.rewards.T)
-    structure = Structure(
-        sizes[: len(states)],
-        sizes[len(states) :],
-        scopes[: len(states)],
-        scopes[len(states) :],
-        ranges,
-        states,
-        tuple(actions),
-        tuple(rewards),
-        values[: len(states)],  # type: ignore[arg-type]
-        values[len(states) :],  # type: ignore[arg-type]
-    )
-    chosen = (
-        f"scopes of at most {max_parents} variables were chosen by their scores, and the "
-        f"intervals take them for right"
-    )
-    notes = (
-        chosen,
-        *(
-            f"the range of reward {name!r} is what the log shows, [{lo:g}, {hi:g}], and its "
-            f"intervals take it for right"
-            for name, (lo, hi) in zip(rewards, ranges, strict=True)
-        ),
-    )
-    return Learned(structure, whole, tuple(whole.states[0].tolist()), notes)
+    return blocks
 
 
 def _state_columns(
     table: Table, actions: Sequence[str], rewards: Sequence[str], ignored: Sequence[str]
 ) -> tuple[str, ...]:
-    """Whatever is no action, reward, next value or mark."""
+    """Return the columns that are no action, reward, next value or mark."""
     for name, option in [*((n, "actions") for n in actions), *((n, "rewards") for n in rewards)]:
         if name not in table.columns:
             raise InvalidParameter(
@@ -158,8 +163,8 @@ def _state_columns(
     return tuple(states)
 
 
-class Found:
-    """Values as they appear, numbered by first appearance."""
+class FirstSeen:
+    """Encoder of values that numbers them by first appearance."""
 
     def __init__(self, table: Table) -> None:
         self._table = table
@@ -169,7 +174,7 @@ class Found:
         self, name: str, values: Sequence[Any], where: Sequence[int], column: str
     ) -> NDArray[np.int64]:
         codes = self._codes.setdefault(name, {})
-        found = np.empty(len(values), dtype=np.int64)
+        encoded = np.empty(len(values), dtype=np.int64)
         for place, value in enumerate(values):
             text = text_of(value)
             number = codes.get(text)
@@ -182,8 +187,8 @@ class Found:
                         f"different values; a variable must be discrete: put it into bins"
                     )
                 number = codes[text] = len(codes)
-            found[place] = number
-        return found
+            encoded[place] = number
+        return encoded
 
     def reward(
         self, name: str, values: Sequence[Any], where: Sequence[int], column: str
@@ -193,10 +198,9 @@ class Found:
     def values(
         self, names: Sequence[str]
     ) -> tuple[tuple[tuple[Value, ...], ...], list[NDArray[np.int64]]]:
-        """Return the values of each variable in order, and the position of each value there, by
-        first appearance.
+        """Return the sorted values of each variable, and the sorted position of each number.
 
-        A column whose texts are all usual texts of numbers has numbers for values.
+        A column whose texts are all numbers in their usual form has numbers as values.
         """
         values: list[tuple[Value, ...]] = []
         orders = []
@@ -211,7 +215,7 @@ class Found:
 
 
 def _order(texts: Sequence[str] | dict[str, int]) -> Any:
-    """By size where all are numbers, else by the alphabet."""
+    """Return the sort key: by size if all are numbers, else alphabetical."""
     try:
         if all(math.isfinite(float(text)) for text in texts):
             return lambda text: (float(text), text)
@@ -246,13 +250,13 @@ def _renumbered(blocks: list[Steps], orders: list[NDArray[np.int64]], m: int) ->
 
 
 class Score(NamedTuple):
-    """How well a scope fits the log, one number each."""
+    """Score of a scope for one factor."""
 
     score: float
     """BDeu or BIC."""
     fit: float
-    """The largest log-likelihood; of rewards, minus the smallest mean of squared errors. It does
-    not decrease when a variable is added to the scope."""
+    """Largest log-likelihood; for rewards, minus the smallest mean squared error. It does not
+    decrease when a variable is added to the scope."""
 
 
 def bdeu(counts: NDArray[np.int64], rows: int) -> float:
@@ -297,7 +301,7 @@ def rounding(steps: int) -> float:
 
 
 def candidates(variables: int, most: int) -> Iterator[tuple[int, ...]]:
-    """All sets of at most so many variables, small ones first."""
+    """Yield all sets of at most `most` variables, small ones first."""
     for size in range(min(most, variables) + 1):
         yield from itertools.combinations(range(variables), size)
 
@@ -323,20 +327,20 @@ def best_scopes(
         subsets = list(itertools.combinations(scope, len(scope) - 1)) if scope else []
         if subsets and subsets[0] in fits:  # the first of its size
             smaller, fits = fits, {}
-        own = [sizes[v] for v in scope]
-        codes = joint[:, list(scope)].astype(np.int64) @ np.array(strides(own), dtype=np.int64)
-        scores = scored.of(codes, math.prod(own))
-        fits[scope] = [one.fit for one in scores]
+        shape = [sizes[v] for v in scope]
+        codes = joint[:, list(scope)].astype(np.int64) @ np.array(strides(shape), dtype=np.int64)
+        scores = scored.of(codes, math.prod(shape))
+        fits[scope] = [score.fit for score in scores]
         for factor in factors:
             score, fit = scores[factor]
-            explains_more = all(fit > smaller[one][factor] + slack[factor] for one in subsets)
+            explains_more = all(fit > smaller[s][factor] + slack[factor] for s in subsets)
             if explains_more and score > best[factor][0] + rounding(len(joint)):
                 best[factor] = (score, scope)
     return tuple(scope for _, scope in best)
 
 
 class _Scored:
-    """The values that a log has for every factor, to be scored by scope."""
+    """Values of every factor in a log, to be scored by scope."""
 
     def __init__(self, sizes: Sequence[int], following: NDArray[Any], rewards: Floats) -> None:
         self._sizes = sizes
@@ -344,10 +348,10 @@ class _Scored:
         self._centred = rewards - rewards.mean(axis=0)
         self._squares = self._centred**2
         ranges = [float(np.ptp(column)) for column in rewards.T]
-        self._floors = [(_NEGLIGIBLE * own) ** 2 or 1e-300 for own in ranges]
+        self._floors = [(_NEGLIGIBLE * size) ** 2 or 1e-300 for size in ranges]
 
     def slack(self) -> list[float]:
-        """Return by how much the fit of each factor may change by rounding alone."""
+        """Return how much rounding may change the fit of each factor."""
         steps = len(self._following)
         errors = [1e-12 * float(column.mean()) for column in self._squares.T]
         return [rounding(steps)] * self._following.shape[1] + errors
@@ -372,7 +376,7 @@ class _Scored:
 
 def _refuse_much(table: Table, steps: int, sizes: Sequence[int], factors: int, most: int) -> None:
     sets = sum(math.comb(len(sizes), size) for size in range(min(most, len(sizes)) + 1))
-    seconds = sets * steps * (factors + 4) * _SECONDS_A_COUNT
+    seconds = sets * steps * (factors + 4) * _SECONDS_PER_COUNT
     if seconds > MOST_SECONDS:
         raise InvalidParameter(
             f"{table.name}: {describe_count(sets)} sets of at most {most} of {len(sizes)} "

@@ -1,16 +1,16 @@
-"""Steps from the columns of a log: what each column means, and every value as a number.
+"""Steps from the columns of a log: the role of each column, and every value as a number.
 
-A column is called like a state variable, an action variable or a reward factor. The next state is
-in columns `next_NAME`, one for every state variable; or there are none, and the log is a stream:
-the next state is that of the next row, and a column `episode` or `run` says where a stream ends.
-Of the last row of a stream the state alone is read, since what came of it is not there.
+A column has the name of a state variable, an action variable or a reward factor. The next state is
+in columns `next_NAME`, one for every state variable. Without these the log is a stream: the next
+state is that of the next row, and a column `episode` or `run` marks where a stream ends. Of the
+last row of a stream only the state is used.
 
 A cell holds the name of a value, or the number that was listed as the value. Whole numbers are also
-taken for positions, counted from 0, where they cannot be mistaken for values: no number was listed,
+accepted as positions, counted from 0, if they cannot be mistaken for values: no number was listed,
 and no name looks like a number that is not its own position.
 
-The columns of `Trajectory.to_frame` are known too: `reward.NAME` for a reward factor, while `t` and
-`reward`, their sum, are left aside.
+The columns of `Trajectory.to_frame` are accepted too: `reward.NAME` for a reward factor; `t` and
+`reward`, their sum, are skipped.
 """
 
 from __future__ import annotations
@@ -34,109 +34,122 @@ from fmdp.model.spaces import strides
 NEXT = "next_"
 MARKS = ("episode", "run")
 OWN = "reward."
-"""Before the name of a reward factor in the columns of a trajectory."""
+"""Prefix of reward factors in the columns of a trajectory."""
 
 
 class Steps(NamedTuple):
-    """Some steps, in order."""
+    """Consecutive steps."""
 
     states: NDArray[np.int64]  # [n, m]
     actions: NDArray[np.int64]  # [n, action variables]
     rewards: NDArray[np.float64]  # [n, l]; [n, 0] where the log has none
     next_states: NDArray[np.int64]  # [n, m]
-    where: Sequence[int]  # [n]: line, row or number of record
+    where: Sequence[int]  # [n]: line, row or record number
     runs: int
-    """How many streams have begun so far; 0 where every row has its own next state."""
+    """Number of streams begun so far; 0 if every row has its own next state."""
+
+
+@dataclass(frozen=True)
+class Names:
+    """Names of the variables and rewards of a log."""
+
+    states: Sequence[str]
+    actions: Sequence[str]
+    rewards: Sequence[str]
 
 
 @dataclass(frozen=True)
 class Roles:
-    """Where in a table the columns of each kind are."""
+    """Places of the columns of each kind in a table."""
 
     states: tuple[int, ...]
     actions: tuple[int, ...]
     rewards: tuple[int, ...]
     next_states: tuple[int, ...] | None
-    """None: a stream."""
+    """None for a stream."""
     mark: int | None
 
 
-def roles_of(
-    table: Table,
-    states: Sequence[str],
-    actions: Sequence[str],
-    rewards: Sequence[str],
-    ignored: Sequence[str] = (),
-) -> Roles:
-    """Which column is what; InvalidParameter names the one that is missing or not known."""
-    place = {column: number for number, column in enumerate(table.columns)}
-    for name in ignored:
-        if name not in place:
+class _Columns:
+    """Columns of a table that have no role yet."""
+
+    def __init__(self, table: Table, ignored: Sequence[str]) -> None:
+        self._table = table
+        places = {column: number for number, column in enumerate(table.columns)}
+        for name in ignored:
+            if name not in places:
+                raise InvalidParameter(
+                    f"{table.name}: there is no column {quoted(name)} to ignore"
+                    f"{did_you_mean(name, places)}"
+                )
+        self.left = {c: number for c, number in places.items() if c not in ignored}
+
+    def take(self, names: Sequence[str], what: str) -> tuple[int, ...]:
+        """Return the places of these columns; raise InvalidParameter if one is missing."""
+        return tuple(self._take(name, what) for name in names)
+
+    def take_if_any(self, names: Sequence[str], what: str) -> tuple[int, ...] | None:
+        """Return the places of these columns, or None if the table has none of them."""
+        return self.take(names, what) if any(name in self.left for name in names) else None
+
+    def _take(self, name: str, what: str) -> int:
+        if name not in self.left:
             raise InvalidParameter(
-                f"{table.name}: there is no column {quoted(name)} to ignore"
-                f"{did_you_mean(name, place)}"
+                f"{self._table.name}: lacks the column {quoted(name)} of {what}; it has "
+                f"{', '.join(self._table.columns)}{did_you_mean(name, self.left)}"
             )
-    left = {column: number for column, number in place.items() if column not in ignored}
+        return self.left.pop(name)
 
-    def take(name: str) -> int | None:
-        return left.pop(name, None)
-
-    def need(name: str, what: str) -> int:
-        found = take(name)
-        if found is None:
+    def refuse_rest(self, known: Sequence[str]) -> None:
+        """Raise InvalidParameter if a column has no role."""
+        for name in self.left:
+            missing = [other for other in known if other not in self._table.columns]
             raise InvalidParameter(
-                f"{table.name}: lacks the column {quoted(name)} of {what}; it has "
-                f"{', '.join(table.columns)}{did_you_mean(name, left)}"
+                f"{self._table.name}: column {quoted(name)} is none of the model's variables and "
+                f"rewards{did_you_mean(name, missing)}; it may be ignored by name"
             )
-        return found
 
-    of_states = tuple(need(name, "a state variable") for name in states)
-    of_actions = tuple(need(name, "an action variable") for name in actions)
-    own = [name for name in rewards if f"{OWN}{name}" in left and name not in left]
-    if own:
-        take("t")
-        take("reward")
-        rewards = [f"{OWN}{name}" for name in rewards]
-    of_rewards: tuple[int, ...] = ()
-    if any(name in left for name in rewards):
-        of_rewards = tuple(need(name, "a reward factor") for name in rewards)
-    following = [f"{NEXT}{name}" for name in states]
-    of_next = None
-    if any(name in left for name in following):
-        of_next = tuple(need(name, "a next state") for name in following)
-    marks = [name for name in MARKS if name in left]
-    if len(marks) > 1 and of_next is None:
+
+def roles_of(table: Table, names: Names, ignored: Sequence[str] = ()) -> Roles:
+    """Return the role of every column; raise InvalidParameter for a missing or unknown one."""
+    columns = _Columns(table, ignored)
+    states = columns.take(names.states, "a state variable")
+    actions = columns.take(names.actions, "an action variable")
+    reward_names = list(names.rewards)
+    if any(f"{OWN}{name}" in columns.left and name not in columns.left for name in reward_names):
+        columns.left.pop("t", None)
+        columns.left.pop("reward", None)
+        reward_names = [f"{OWN}{name}" for name in reward_names]
+    rewards = columns.take_if_any(reward_names, "a reward factor") or ()
+    next_names = [f"{NEXT}{name}" for name in names.states]
+    next_states = columns.take_if_any(next_names, "a next state")
+    marks = [name for name in MARKS if name in columns.left]
+    if len(marks) > 1 and next_states is None:
         raise InvalidParameter(
             f"{table.name}: both {' and '.join(marks)} could say where a stream ends; ignore one"
         )
-    found = [take(name) for name in marks]
-    for name in left:
-        known = [*states, *actions, *rewards, *following, *MARKS]
-        raise InvalidParameter(
-            f"{table.name}: column {quoted(name)} is none of the model's variables and rewards"
-            f"{did_you_mean(name, [one for one in known if one not in place])}; it may be ignored "
-            f"by name"
-        )
-    mark = found[0] if found and of_next is None else None
-    return Roles(of_states, of_actions, of_rewards, of_next, mark)
+    places = columns.take(marks, "a mark")
+    columns.refuse_rest([*names.states, *names.actions, *reward_names, *next_names, *MARKS])
+    mark = places[0] if places and next_states is None else None
+    return Roles(states, actions, rewards, next_states, mark)
 
 
 # ---- values --------------------------------------------------------------------------------------
 
 
 def text_of(value: Any) -> str:
-    """A value of a cell as the text that a CSV file would have; "" for none."""
+    """Return a value as the text that a CSV file would have; "" if it is missing."""
     if isinstance(value, str):
         return value.strip()
     if value is None or value != value:  # NaN
         return ""
     if isinstance(value, float) and value.is_integer():
-        return str(int(value))  # a column of whole numbers with a gap, as pandas has it
+        return str(int(value))  # pandas has floats in a column of integers with a gap
     return str(value)
 
 
 class Encoder(Protocol):
-    """Numbers for the values of columns; refuses what it does not know."""
+    """Maps the values of columns to numbers; raises InvalidParameter for unknown ones."""
 
     def variable(
         self, name: str, values: Sequence[Any], where: Sequence[int], column: str
@@ -147,17 +160,8 @@ class Encoder(Protocol):
     ) -> NDArray[np.float64]: ...
 
 
-@dataclass(frozen=True)
-class Names:
-    """What the columns of a log stand for, kind by kind."""
-
-    states: Sequence[str]
-    actions: Sequence[str]
-    rewards: Sequence[str]
-
-
 def steps_of(table: Table, roles: Roles, names: Names, encoder: Encoder) -> Iterator[Steps]:
-    """All steps of a table, in blocks, one row held back where the next one says what came."""
+    """Yield all steps of a table in blocks; a stream holds one row back for its next state."""
     held: Block | None = None
     runs = 0
     for block in table.blocks():
@@ -166,17 +170,17 @@ def steps_of(table: Table, roles: Roles, names: Names, encoder: Encoder) -> Iter
         used: Sequence[int] = range(n)
         if roles.next_states is None:
             marks = None if roles.mark is None else list(map(text_of, whole.columns[roles.mark]))
-            on = [i for i in range(n - 1) if marks is None or marks[i] == marks[i + 1]]
-            runs += (n - 1 - len(on)) + (held is None)
-            used, held = on, _row(whole, n - 1)
+            followed = [i for i in range(n - 1) if marks is None or marks[i] == marks[i + 1]]
+            runs += (n - 1 - len(followed)) + (held is None)
+            used, held = followed, _row(whole, n - 1)
 
         def read(read: Any, kind: Sequence[str], places: Sequence[int], rows: Sequence[int]) -> Any:
-            where = [whole.where[i] for i in rows]  # noqa: B023 - called in this turn alone
-            found = [
+            where = [whole.where[i] for i in rows]  # noqa: B023 - called in this iteration only
+            columns = [
                 read(name, [whole.columns[at][i] for i in rows], where, table.columns[at])  # noqa: B023
                 for name, at in zip(kind, places, strict=True)
             ]
-            return np.stack(found, axis=1) if found else np.zeros((len(rows), 0))
+            return np.stack(columns, axis=1) if columns else np.zeros((len(rows), 0))
 
         states = read(encoder.variable, names.states, roles.states, range(n))
         rewarded = names.rewards if roles.rewards else ()
@@ -209,7 +213,7 @@ Codes = dict[str, int]
 
 
 def codes_of(values: Sequence[str]) -> Codes:
-    """The number of every text that stands for a value of a variable."""
+    """Return the number of every text that denotes a value of a variable."""
     codes = {name.strip(): number for number, name in enumerate(values)}
     if positions_are_clear(values):
         codes |= {str(number): number for number in range(len(values))}
@@ -219,8 +223,8 @@ def codes_of(values: Sequence[str]) -> Codes:
     return codes
 
 
-class Known:
-    """The values of a structure's variables, and the ranges of its rewards."""
+class KnownValues:
+    """Encoder of the values and rewards of a structure."""
 
     def __init__(self, table: Table, structure: Structure) -> None:
         self._table = table
@@ -233,9 +237,9 @@ class Known:
         self, name: str, values: Sequence[Any], where: Sequence[int], column: str
     ) -> NDArray[np.int64]:
         codes = self._codes[name]
-        found = np.array([codes.get(text_of(value), -1) for value in values], dtype=np.int64)
-        if len(found) and found.min() < 0:
-            first = int(np.argmin(found))
+        encoded = np.array([codes.get(text_of(value), -1) for value in values], dtype=np.int64)
+        if len(encoded) and encoded.min() < 0:
+            first = int(np.argmin(encoded))
             text, known = text_of(values[first]), self._values[name]
             raise InvalidParameter(
                 f"{self._table.at(where[first], column)}: "
@@ -243,30 +247,30 @@ class Known:
                 f"of {', '.join(known[:12])}{', ...' if len(known) > 12 else ''}"
                 f"{did_you_mean(text, known[:1000])}"
             )
-        return found
+        return encoded
 
     def reward(
         self, name: str, values: Sequence[Any], where: Sequence[int], column: str
     ) -> NDArray[np.float64]:
         lo, hi = self._ranges[name]
-        found = numbers_of(self._table, values, where, column)
+        numbers = numbers_of(self._table, values, where, column)
         slack = RANGE_TOLERANCE * max(hi - lo, abs(lo), abs(hi))
-        outside = ~((found >= lo - slack) & (found <= hi + slack))
+        outside = ~((numbers >= lo - slack) & (numbers <= hi + slack))
         if outside.any():
             first = int(np.argmax(outside))
             raise InvalidParameter(
-                f"{self._table.at(where[first], column)}: reward {found[first]:g} is outside its "
+                f"{self._table.at(where[first], column)}: reward {numbers[first]:g} is outside its "
                 f"range [{lo:g}, {hi:g}]"
             )
-        inside: NDArray[np.float64] = np.clip(found, lo, hi)
+        inside: NDArray[np.float64] = np.clip(numbers, lo, hi)
         return inside
 
 
 def numbers_of(
     table: Table, values: Sequence[Any], where: Sequence[int], column: str
 ) -> NDArray[np.float64]:
-    """Rewards: finite numbers."""
-    found = np.empty(len(values))
+    """Return the rewards of a column; raise InvalidParameter unless they are finite."""
+    numbers = np.empty(len(values))
     for place, value in enumerate(values):
         try:
             number = math.nan if isinstance(value, bool) else float(value)
@@ -277,27 +281,27 @@ def numbers_of(
                 f"{table.at(where[place], column)}: a reward must be a finite number; got "
                 f"{quoted(value)}"
             )
-        found[place] = number
-    return found
+        numbers[place] = number
+    return numbers
 
 
 class Reader:
-    """A log as steps of a structure."""
+    """Reader of a log as steps of a structure."""
 
     def __init__(self, table: Table, structure: Structure, ignored: Sequence[str] = ()) -> None:
         s = structure
         self._table, self._structure = table, s
         self._names = Names(s.state_names, s.action_names, s.reward_names)
-        self.roles = roles_of(table, s.state_names, s.action_names, s.reward_names, ignored)
+        self.roles = roles_of(table, self._names, ignored)
 
     @property
     def has_rewards(self) -> bool:
-        """Whether the log says what was paid; of a structure without rewards it does."""
+        """True if the log has rewards, or the structure has none."""
         return bool(self.roles.rewards) or self._structure.l == 0
 
     def steps(self) -> Iterator[Steps]:
-        """All steps, in blocks; InvalidParameter for the first value or action that cannot be."""
-        known = Known(self._table, self._structure)
+        """Yield all steps in blocks; raise InvalidParameter for an invalid value or action."""
+        known = KnownValues(self._table, self._structure)
         for steps in steps_of(self._table, self.roles, self._names, known):
             self._refuse_forbidden(steps)
             yield steps

@@ -1,7 +1,7 @@
-"""Logs as they come: a CSV file, a Parquet file, a data frame, or records; blocks of columns.
+"""Readers of logs: CSV files, Parquet files, data frames or records, as blocks of columns.
 
-A file is read as a stream, in constant memory. Whatever is wrong is one line that says where: line
-and column of a file, row of a frame, number of a record. What the columns mean is for steps.py.
+A CSV file is read as a stream, in constant memory. Every problem is one line with its place: line
+and column of a file, row of a frame, number of a record. steps.py interprets the columns.
 """
 
 from __future__ import annotations
@@ -21,39 +21,39 @@ from fmdp.model.io.files import path_of
 from fmdp.simulation.frames import needs_pandas
 
 ROWS = 4096
-"""Of a block."""
+"""Rows of a block."""
 _WHAT = "a log: a CSV file with a header, or a Parquet file (.parquet)"
 
 
 @dataclass(frozen=True)
 class Block:
-    """Some rows, column by column."""
+    """Consecutive rows, column by column."""
 
     columns: tuple[list[Any], ...]
     where: Sequence[int]
-    """The line, row or number of each."""
+    """Line, row or record number of each row."""
 
 
 @dataclass(frozen=True)
 class Table:
-    """A log with its columns: read once, from front to back."""
+    """A log that is read once, from front to back."""
 
     name: str
-    """How errors call it; the name of its file."""
+    """Name in messages: that of its file."""
     columns: tuple[str, ...]
     place: str
-    """What a row is called: line, row, record."""
+    """Noun for a row: line, row or record."""
     blocks: Callable[[], Iterator[Block]]
 
     def at(self, where: int, column: str | None = None) -> str:
-        """The beginning of an error."""
+        """Return the beginning of an error message."""
         return f"{self.name}, {self.place} {where}" + (
             "" if column is None else f", column {quoted(column)}"
         )
 
 
 def table_of(log: Any) -> Table:
-    """A log from what a user hands over, or an error in one line."""
+    """Return the table of a path, a data frame or an iterable of mappings."""
     if isinstance(log, str | os.PathLike):
         path = path_of(log, "a log")
         return _parquet(path) if path.suffix in (".parquet", ".pq") else _csv(path)
@@ -100,7 +100,7 @@ def _csv(path: Path) -> Table:
                 if len(row) != len(columns):
                     raise FileProblem(
                         f"{name}, line {line}: has {len(row)} values; must have "
-                        f"{len(columns)}, one a column"
+                        f"{len(columns)}, one per column"
                     )
             yield Block(
                 tuple([row[place] for _, row in taken] for place in range(len(columns))),
@@ -111,7 +111,7 @@ def _csv(path: Path) -> Table:
 
 
 def _csv_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
-    """(line, values) of every row that is not blank, the header first."""
+    """Yield (line, values) of every row that is not blank, the header first."""
     line = 0
     try:
         if path.exists() and not path.is_file():
@@ -149,7 +149,7 @@ def _parquet(path: Path) -> Table:
         raise FileProblem(
             f"{path}: pandas reads Parquet with pyarrow or fastparquet, and neither is installed"
         ) from None
-    except Exception as error:  # of whatever engine reads it
+    except Exception as error:  # engines raise their own exceptions
         raise FileProblem(f"{path}: cannot be read ({' '.join(str(error).split())})") from None
     return _frame(frame, str(path))
 
@@ -171,7 +171,7 @@ def _frame(frame: Any, name: str) -> Table:
 def _records(source: Iterator[Any]) -> Table:
     first = next(source, None)
     if first is None:
-        raise InvalidParameter("the records: there is none; must be one mapping a step")
+        raise InvalidParameter("the records: there is none; must be one mapping per step")
     if not isinstance(first, Mapping):
         raise InvalidParameter(
             f"the records: must be mappings from columns to values; got {quoted(first)}"

@@ -1,4 +1,4 @@
-"""A warm start: a learner that has looked on while others acted."""
+"""Warm starts: show the steps of a log to an agent."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ from fmdp.logs.tables import table_of
 
 
 def warm(agent: Agent, log: Any, *, ignore: Iterable[str] = ()) -> int:
-    """Show an agent every step of a log, as if it had looked on; it decides afterwards.
+    """Let an agent observe every step of a log, without acting.
 
     Parameters
     ----------
     agent
-        What `learner.start(structure)` gave.
+        The result of `learner.start(structure)`.
     log
-        As `fit` takes it; its rewards must be there.
+        A log as for `fit`, with rewards.
     ignore
-        Columns that stand for nothing here.
+        Columns to ignore.
 
     Returns
     -------
     int
-        How many steps it has seen in the log.
+        Number of steps observed.
 
     Raises
     ------
     InvalidParameter
-        Where a column is missing or not known, or a value is none; what came before it was seen.
+        If a column is missing or unknown, or a value is invalid; earlier steps were observed.
     FileProblem
-        Where the log cannot be read.
+        If the log cannot be read.
     """
     if not isinstance(agent, Agent):
         raise InvalidParameter(

@@ -1,4 +1,4 @@
-"""How hard a problem is: diameter, spans of the bias, the largest spans, mixing time."""
+"""Measures of difficulty: diameter, spans of the bias, largest spans, mixing time."""
 
 from fmdp.measures.diameter_search import Diameter, diameter
 from fmdp.measures.largest_span import LargestSpans, largest_spans

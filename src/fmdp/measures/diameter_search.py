@@ -2,15 +2,15 @@
 
     D = max_{s != g} E_g(s),   E_g(s) = 1 + min_a sum_s' P_a(s' | s) E_g(s'),   E_g(g) = 0
 
-Infinity is decided on the support graph. Otherwise, for any v > 0 with v(g) = 0 and
-r = v - min_a P_a v on the other states, max r and min r > 0 certify (see docs/theory.md)
+Infinity is decided on the support graph. Otherwise, for any v > 0 with v(g) = 0 and r = v - min_a
+P_a v on the other states, max r and min r > 0 certify (see docs/theory.md)
 
     v / max r  <=  E_g  <=  v / min r.
 
 For each target v <- min_a P_a v + lambda is iterated by elimination, lambda the middle of r: the
-range of r never grows and shrinks as fast as the chain forgets, not as slowly as it reaches g. A
-target is dropped as soon as its upper bound is below the best lower bound; about ten sweeps do.
-The few that survive are iterated to the tolerance or, where the chain forgets slowly, solved by
+range of r never grows and shrinks as fast as the chain mixes, not as slowly as it reaches g. A
+target is dropped as soon as its upper bound is below the best lower bound, usually after about ten
+sweeps. The few survivors are iterated to the tolerance or, if the chain mixes slowly, solved by
 policy iteration with hitting times that are exact to the last digits (chains.py).
 """
 
@@ -29,31 +29,31 @@ from fmdp.errors import TooLarge
 from fmdp.measures.reachability import OPERATIONS, Graph, is_communicating, without_rewards
 from fmdp.model import FactoredMDP
 from fmdp.model.spaces import decode
-from fmdp.planning.tabular.chains import hitting_times, policy_matrix, sparse_hitting_times
-from fmdp.planning.tabular.flat import flat_of
+from fmdp.planning.tabular.chains import hitting_times, sparse_hitting_times
+from fmdp.planning.tabular.model import policy_matrix, sparse_policy_matrix, write_out
 
 Vector = NDArray[np.float64]
 Actions = NDArray[np.int64]
 
-TOLERANCE = 1e-12
+TOLERANCE = 1e-12  # default relative gap between the bounds
 ALWAYS_STATES = 1024
-"""Up to this many states the diameter is always computed."""
+"""Largest number of states for which the diameter is always computed."""
 MULTIPLY_ADDS = 400_000_000_000
-"""Above that, only if the sweeps that are expected take at most this: a minute or two."""
+"""Limit of the expected work for larger models: a minute or two."""
 
 _MET = 1e-6
-"""Largest relative distance of bounds between which a number is given."""
+"""Largest relative distance of bounds that have met."""
 _FLAT_ENTRIES = 1 << 20
-"""States x actions x successors up to which policies are compared on written-out rows."""
+"""Largest states x actions x successors for which policies are compared on stored rows."""
 _EPS = float(np.finfo(np.float64).eps)
-_FEW_SWEEPS = 16  # for each target, on average
-_FIRST_SWEEPS = 48  # for each target before the survivors are looked at
-_FIRST_GAP = 1e-2  # a target this well known is left to the survivors
-_ROUNDING = 1e-10  # sweeps that rounding stops before this leave the rest to policy iteration
-_STRIDE = 16  # sweeps between two looks at the speed of convergence
-_LAST_DIGITS = 8 * float(np.finfo(np.float64).eps)  # of the divisions that make the bounds
-_LEAP_GAP = 1e-7  # what a rough evaluation aims at
-_SOLVES = 5  # what policy iteration is expected to take
+_FEW_SWEEPS = 16  # expected sweeps per target
+_FIRST_SWEEPS = 48  # sweeps per target before the survivors are refined
+_FIRST_GAP = 1e-2  # relative gap at which a target is left for refinement
+_ROUNDING = 1e-10  # if rounding stops sweeps above this gap, policy iteration takes over
+_STRIDE = 16  # sweeps between two estimates of the speed of convergence
+_LAST_DIGITS = 8 * float(np.finfo(np.float64).eps)  # rounding of the divisions in the bounds
+_LEAP_GAP = 1e-7  # relative gap of a rough evaluation
+_SOLVES = 5  # expected number of evaluations in policy iteration
 
 
 @dataclass(frozen=True)
@@ -63,16 +63,16 @@ class Diameter:
     Attributes
     ----------
     value
-        Expected steps between the two states that are farthest apart; infinity is a value. None
-        where rounding keeps the bounds apart by more than a millionth.
+        Expected steps between the two states that are farthest apart, or infinity. None if rounding
+        keeps the bounds apart by more than a millionth.
     lower
-        At most the diameter.
+        Lower bound.
     upper
-        At least the diameter.
+        Upper bound.
     source
-        The state from which it takes that long; None where the diameter is infinite or 0.
+        The state from which it takes that long; None if the diameter is infinite or 0.
     target
-        The state to which it takes that long; None where the diameter is infinite or 0.
+        The state to which it takes that long; None if the diameter is infinite or 0.
     """
 
     value: float | None
@@ -100,18 +100,18 @@ def diameter(
     tolerance
         Relative gap between the bounds.
     always_states
-        Up to this many states it is computed whatever it costs.
+        Models with at most this many states are computed whatever the cost.
     multiply_adds
-        Above that, it is computed if the sweeps are expected to take at most this.
+        Limit of the expected work for larger models.
     operations
-        Most work to search the graph of a larger model, which tells whether it is infinite.
+        Limit of the search whether the diameter of a larger model is infinite.
     progress
         Called as `progress(done, total, text)`.
 
     Returns
     -------
     Diameter or None
-        None where it is not affordable. The diameter of a single state is 0.
+        None if it is not affordable. The diameter of a single state is 0.
     """
     n_states = model.structure.n_states
     small = n_states <= always_states
@@ -145,15 +145,15 @@ def diameter(
 
 
 def sweep_price(backup: Backup) -> int:
-    """What a sweep costs in multiply-adds, the handling of its vectors included."""
+    """Return the cost of a sweep in multiply-adds, including the handling of its vectors."""
     return backup.layout.multiply_adds + 100 * backup.n_states
 
 
-class _Times:
-    """What is known of the times to one target: v = peak + u, v(target) = 0, and its bounds.
+class _TargetTimes:
+    """Bounds on the times to one target: v = peak + u, v(target) = 0.
 
-    Only differences from the peak are stored: they are small where the times are long and much
-    the same, which keeps the digits that decide.
+    Only differences from the peak are stored. They are small if the times are long and similar,
+    which keeps the significant digits.
     """
 
     def __init__(self, n_states: int, target: int, rounding: float) -> None:
@@ -164,21 +164,21 @@ class _Times:
         self.peak = 1.0
         self.lower, self.upper, self.value = 0.0, math.inf, math.nan
         self.gap = math.inf  # relative range of r
-        self.floor = 0.0  # what rounding makes of the gap at least
-        self.proper = False  # whether the greedy policy of v reaches the target surely
+        self.floor = 0.0  # least gap that rounding allows
+        self.proper = False  # whether the greedy policy of v reaches the target with probability 1
 
     @property
     def source(self) -> int:
         return int(self.u.argmax())
 
     def noise(self) -> float:
-        """Bound what rounding may do to r: a few units in the largest difference that is summed."""
+        """Bound the rounding error of r: a few units in the largest difference that is summed."""
         away = self.u.copy()
         away[self.target] = 0.0
         return -self.rounding * float(away.min())
 
     def move_to(self, v: Vector) -> None:
-        """Go on from v; the bounds stay."""
+        """Continue from v; the bounds are kept."""
         others = v.copy()
         others[self.target] = -math.inf
         self.peak = float(others.max())
@@ -186,10 +186,10 @@ class _Times:
         self.u[self.target] = -self.peak
 
     def sweep(self, backup: Backup) -> None:
-        """v <- min_a P_a v + lambda, with the bounds that v certifies before it moves."""
+        """Set v <- min_a P_a v + lambda, and update the bounds that the previous v certifies."""
         ahead = -backup.apply(-self.u)
         r = self.u - ahead
-        r[self.target] = r[self.target - 1]  # any other state: the target has no say
+        r[self.target] = r[self.target - 1]  # that of any other state: the target is excluded
         low, high, noise = float(r.min()), float(r.max()), self.noise()
         middle = (low + high) / 2
         if high > 0.0:
@@ -220,22 +220,22 @@ class _FarthestTarget:
         self.progress = progress if progress is not None else _silent
         self.n = backup.n_states
         self.rounding = 4 * _EPS + _defect(model)
-        self.leader = _Times(self.n, 0, self.rounding)
+        self.leader = _TargetTimes(self.n, 0, self.rounding)
         self.upper = 0.0
         self.graph = Graph(self.model)
-        self.flat = flat_of(model, _FLAT_ENTRIES)
+        self.flat = write_out(model, _FLAT_ENTRIES)
         solve = 30 * self.n**2 if self.graph.is_sparse else 30 * self.n**2 + self.n**3 // 4
         self.patience = _SOLVES * solve // sweep_price(backup) + 2 * _STRIDE
 
     def run(self) -> None:
         """Find the leader to the tolerance; `upper` then bounds the times to every target."""
-        survivors: list[_Times] = []
-        # In a random order few targets beat all before them, and only these take long.
+        survivors: list[_TargetTimes] = []
+        # In a random order few targets exceed all before them, and only these take long.
         for done, target in enumerate(np.random.default_rng(0).permutation(self.n)):
             if done % 64 == 0:
                 self.progress(done, self.n, "diameter: bounding the time to each state")
-            times = _Times(self.n, int(target), self.rounding)
-            # No bound before every state has heard of the target: its depth in sweeps.
+            times = _TargetTimes(self.n, int(target), self.rounding)
+            # There is no bound before the indicator of the target has reached every state.
             depth = self.graph.depth(times.target)
             if depth < self.patience:
                 for _ in range(_FIRST_SWEEPS + depth):
@@ -253,14 +253,14 @@ class _FarthestTarget:
         self.upper = max(times.upper for times in survivors)
         self.progress(len(survivors), len(survivors), "diameter: done")
 
-    def _beaten(self, times: _Times) -> bool:
-        """Whether another target is at least as far, after counting in what is known of this."""
+    def _beaten(self, times: _TargetTimes) -> bool:
+        """Return whether another target is at least as far, after updating the leader."""
         if times.lower > self.leader.lower:
             self.leader = times
         return times is not self.leader and times.upper <= self.leader.lower
 
-    def _refine(self, times: _Times) -> None:
-        """Sweep until the tolerance is met or the target beaten; if that takes long, solve."""
+    def _refine(self, times: _TargetTimes) -> None:
+        """Sweep until the tolerance is met or the target is beaten; if that takes long, solve."""
         left = self.patience
         while not self._beaten(times) and times.gap > self.tolerance:
             if math.isinf(times.upper):
@@ -270,7 +270,7 @@ class _FarthestTarget:
             for _ in range(_STRIDE):
                 times.sweep(self.backup)
             left -= _STRIDE
-            # Where rounding ends the convergence, sweeping on is of no use.
+            # Stop if rounding limits the convergence.
             goal = max(self.tolerance, min(times.floor, _ROUNDING))
             shrink = times.gap / last
             if times.gap <= goal:
@@ -283,11 +283,11 @@ class _FarthestTarget:
                 if not self._beaten(times):
                     self._policy_iteration(times)
 
-    def _leap(self, times: _Times) -> None:
-        """Policy iteration with rough evaluations, enough to see that most targets are beaten.
+    def _leap(self, times: _TargetTimes) -> None:
+        """Run policy iteration with rough evaluations, enough to see that most targets are beaten.
 
-        A chain that forgets slowly does so in a few directions, which a Krylov method finds in a
-        few sweeps of the policy. However rough, the next full sweep certifies what was found.
+        A chain that mixes slowly does so in a few directions, which a Krylov method finds in a few
+        sweeps of the policy. The next full sweep certifies the result, however rough it is.
         """
         away = np.ones(self.n)
         away[times.target] = 0.0
@@ -300,16 +300,17 @@ class _FarthestTarget:
 
             system = LinearOperator((self.n, self.n), matvec=onward, dtype=np.float64)
             start = (times.u + times.peak) * (times.upper / times.peak) * away
-            found, _ = gmres(system, away, x0=start, rtol=_LEAP_GAP, restart=40, maxiter=2)
-            if not np.isfinite(found).all() or float(found.max()) <= 0.0:
+            v, _ = gmres(system, away, x0=start, rtol=_LEAP_GAP, restart=40, maxiter=2)
+            if not np.isfinite(v).all() or float(v.max()) <= 0.0:
                 return
-            times.move_to(found)
+            times.move_to(v)
             times.sweep(self.backup)
             if self._beaten(times) or times.gap <= _LEAP_GAP:
                 return
 
-    def _policy_iteration(self, times: _Times) -> None:
-        """The exact times by Howard's algorithm, as far as rounding lets actions be compared."""
+    def _policy_iteration(self, times: _TargetTimes) -> None:
+        """Compute the exact times by Howard's algorithm, up to rounding in the comparison of
+        actions."""
         target, previous = times.target, math.inf
         if times.proper:
             actions = _least(self.backup, times.u)[1]
@@ -322,7 +323,7 @@ class _FarthestTarget:
             # few n units of rounding, and times move by 2 n times as much (O'Cinneide 1993).
             unsure = 6.0 * len(cost) ** 2 * _EPS + 2.0 * self.tolerance
             times.upper = times.value * (1.0 + unsure)
-            if math.isinf(times.peak):  # beyond the range of numbers
+            if math.isinf(times.peak):  # overflow
                 times.lower = math.inf
                 break
             times.u = cost - times.peak
@@ -339,10 +340,10 @@ class _FarthestTarget:
             actions = np.where(better, best, actions)
         times.gap = 0.0
 
-    def _savings(self, times: _Times, cost: Vector) -> tuple[Vector, Vector, Actions]:
+    def _savings(self, times: _TargetTimes, cost: Vector) -> tuple[Vector, Vector, Actions]:
         """Return r = v - min_a P_a v, a bound on its rounding, and the best actions: [S] each.
 
-        Small models sum differences, p (v(s) - v(s')), so that staying costs no digits.
+        For small models differences p (v(s) - v(s')) are summed, so that self-loops lose no digits.
         """
         if self.flat is None:
             ahead, best = _least(self.backup, times.u)
@@ -354,13 +355,13 @@ class _FarthestTarget:
             chosen = worth.argmin(axis=1)
             places = np.arange(self.n)
             r, noise = -worth[places, chosen], (unsure - worth).max(axis=1) + worth.min(axis=1)
-            best = self.flat.played(chosen)
+            best = self.flat.allowed(chosen)
         r[times.target], noise[times.target] = 1.0, 0.0
         return r, noise, best
 
     def _evaluate(self, actions: Actions, target: int) -> Vector:
         if self.graph.is_sparse:
-            matrix = self.graph.successors.matrix(actions)
+            matrix = sparse_policy_matrix(self.model, actions)
             times = sparse_hitting_times(matrix, target, self.tolerance)
             if times is not None:
                 return times
@@ -368,7 +369,7 @@ class _FarthestTarget:
 
 
 def _least(backup: Backup, u: Vector) -> tuple[Vector, Actions]:
-    """min_a P_a u and an action that attains it: no slack, times of a million steps have none."""
+    """Return min_a P_a u and an action that attains it, without slack for ties."""
     source = backup.to_internal(-u)
     value = np.empty_like(source)
     backup.sweep(source, value)
@@ -377,7 +378,7 @@ def _least(backup: Backup, u: Vector) -> tuple[Vector, Actions]:
 
 
 def _defect(model: FactoredMDP) -> float:
-    """Bound by how much the rows of P miss 1, rounding of the products included."""
+    """Bound the deviation of the row sums of P from 1, including rounding of the products."""
     missed = [
         float(np.abs(table.sum(axis=1) - 1.0).max()) + table.shape[1] * _EPS
         for table in model.transitions
@@ -386,4 +387,4 @@ def _defect(model: FactoredMDP) -> float:
 
 
 def _silent(done: int, total: int, text: str) -> None:
-    """Nobody watches."""
+    """Ignore progress."""

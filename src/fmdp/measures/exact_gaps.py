@@ -1,19 +1,19 @@
-"""An optimal bias and the gaps of all actions of a small model, certified.
+"""Certified optimal bias and action gaps of a small model.
 
-The gap of an action is d(s, a) = g + h(s) - R(s, a) - (P_a h)(s) >= 0, with h a solution of
-Lh = h + g.  Whether it is zero decides which policies are optimal, and a gap far below the rounding
-errors of doubles counts where it is paid for 10^12 steps.  So both answers are proved here:
+The gap of an action is d(s, a) = g + h(s) - R(s, a) - (P_a h)(s) >= 0, with h a solution of Lh = h
++ g. Whether it is zero decides which policies are optimal, and a gap far below the rounding errors
+of doubles counts if it is paid for 10^12 steps. So both answers are proved here:
 
-* A gap is positive if it is above its error bound.  Values are computed with 300 digits, by
-  elimination without subtraction (or, for many states, by iterative refinement).  The residuals are
-  then computed exactly in integers, and with rho the largest of them, |h - h_pi| <= 2 rho T, T the
-  largest expected time to the anchor of the policy's class (h = 0 there); T is itself certified by
+* A gap is positive if it is above its error bound. Values are computed with 300 digits by GTH
+  elimination (or, for many states, by iterative refinement). The residuals are then computed
+  exactly in integers, and with rho the largest of them, |h - h_pi| <= 2 rho T, T the largest
+  expected time to the anchor of the policy's class (h = 0 there); T is itself certified by
   T - P T >= 1/2.
 * A gap is zero if an integer that is a multiple of it is zero modulo so many primes that their
   product exceeds its largest possible size (Cramer's rule and Hadamard's bound).
 
-Policy iteration on these gaps proves that the policy is optimal.  Where neither is proved within
-the limits of effort, there is no result.
+Policy iteration on these gaps proves that the policy is optimal. If the limits of effort allow
+neither proof, `Undecided` is raised.
 
 Cost: groups^3 / 3 operations in long decimals for each policy, and for each prime.
 """
@@ -28,11 +28,11 @@ from decimal import Decimal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse.csgraph import connected_components
 
+from fmdp.measures.gth import expected_totals
 from fmdp.measures.integer_model import IntegerModel, Row
-from fmdp.measures.without_subtraction import expected_totals
-from fmdp.planning.tabular import dense
+from fmdp.measures.reachability import closed_classes
+from fmdp.planning.tabular import linear_systems
 
 Indices = NDArray[np.int64]
 Mask = NDArray[np.bool_]
@@ -41,98 +41,77 @@ Policy = list[int]
 DIGITS = 300
 """Digits of the decimals."""
 DECIMAL_STATES = 128
-"""Groups of alike states up to which long decimals are used: seconds."""
+"""Largest number of groups of alike states for which long decimals are used: seconds."""
 _BITS = 1000
-"""Binary places of the integers that stand for the decimals."""
+"""Binary places of the integers that represent the decimals."""
 _REFINEMENTS = 40
-"""Corrections of doubles: each adds about ten digits unless the chain is slow."""
+"""Largest number of corrections; each adds about ten digits unless the chain is slow."""
 _REFINED_BITS = 350
-"""Corrections end with residuals below 2^-350: enough for chains that are not slow."""
-_CLEAR = 10**64
-"""How many times its error bound a gap must be, and the span of h: 64 digits are then right."""
+"""Corrections end with residuals below 2^-350, enough for chains that are not slow."""
+_CERTAIN_FACTOR = 10**64
+"""A gap, and the span of h, must exceed its error bound by this factor, so that 64 digits are
+right."""
 _ROUNDS = 200
-"""Policies that policy iteration may try."""
+"""Largest number of policies of policy iteration."""
 _MODULAR_OPERATIONS = 1_000_000_000
-"""Multiplications modulo primes that a proof of zero gaps may take: seconds."""
-_PRIMES_AT_ONCE = 64
+"""Largest number of multiplications modulo primes of a proof of zero gaps: seconds."""
+_PRIMES_AT_ONCE = 64  # vectorised; more would take more memory
 
 
 class Undecided(Exception):
-    """Raised where the limits of effort leave a gap or a gain in doubt."""
+    """Raised if a gap or a gain remains undecided within the limits of effort."""
 
 
 @dataclass(frozen=True)
 class Optimum:
-    """A solution of the optimality equation; values are integers over `scale`.
-
-    Attributes
-    ----------
-    bias
-        h of each group; the least is 0.
-    gaps
-        For each group the gap of each row; 0 where it is proved to be zero. Others have 64 digits
-        that are right, and so has h, relative to its span.
-    scale
-        What the integers are divided by.
-    """
+    """A solution of the optimality equation, in integers over `scale`."""
 
     bias: list[int]
+    """h of each group; the least is 0. Right to 64 digits, relative to its span."""
     gaps: list[list[int]]
+    """The gap of each row of each group: proved to be 0, or right to 64 digits."""
     scale: int
 
 
 def solve(model: IntegerModel, start: Policy) -> Optimum | None:
-    """Return the optimum of a model, found by policy iteration.
+    """Return the optimum of a model by policy iteration; None if the best gain depends on the
+    state.
 
-    Parameters
-    ----------
-    model
-        The model.
-    start
-        A row for each group, preferably of a policy that is optimal or nearly so.
-
-    Returns
-    -------
-    Optimum or None
-        None if the gain of the best policy that was found depends on the state.
-
-    Raises
-    ------
-    Undecided
-        If the limits of effort do not suffice.
+    `start` has a row for each group, preferably of a nearly optimal policy. Raises Undecided if the
+    limits of effort do not suffice.
     """
     policy = list(start)
     with decimal.localcontext(prec=DIGITS):
         for _ in range(_ROUNDS):
-            values = _Values(model, policy)
+            values = _PolicyValues(model, policy)
             if values.gains_differ:
-                better = _led_to_best(model, policy, values)
+                better = _routed_to_best(model, policy, values)
                 if better is None:
                     return None
                 policy = better
                 continue
             gaps = values.gaps()
-            worst = [min(range(len(own)), key=own.__getitem__) for own in gaps]
-            improved = [own[a] < -values.error for own, a in zip(gaps, worst, strict=True)]
+            best = [min(range(len(row)), key=row.__getitem__) for row in gaps]
+            improved = [row[a] < -values.error for row, a in zip(gaps, best, strict=True)]
             if not any(improved):
-                return _settled(model, policy, values, gaps)
+                return _proved(model, policy, values, gaps)
             policy = [
-                a if yes else old for a, yes, old in zip(worst, improved, policy, strict=True)
+                a if better else old for a, better, old in zip(best, improved, policy, strict=True)
             ]
     raise Undecided
 
 
-class _Values:
+class _PolicyValues:
     """Gains of the classes and bias of one policy, as integers over 2^_BITS, with error bounds.
 
-    One state of each recurrent class is its anchor, with h = 0.  With V and T the expected rewards
-    and steps until an anchor, the class of anchor z has the gain (R + P V)(z) / (1 + P T)(z), and
-    h = V - g T.
+    One state of each recurrent class is its anchor, with h = 0. With V and T the expected rewards
+    and steps until an anchor, the class of anchor z has the gain (R + P V)(z) / (1 + P T)(z), and h
+    = V - g T.
     """
 
     def __init__(self, model: IntegerModel, policy: Policy) -> None:
         self.model = model
-        self.rows = [own[a] for own, a in zip(model.rows, policy, strict=True)]
+        self.rows = [rows[a] for rows, a in zip(model.rows, policy, strict=True)]
         self.policy = policy
         self.classes = _recurrent_classes(self.rows)
         self.anchors = [int(members[0]) for members in self.classes]
@@ -152,36 +131,38 @@ class _Values:
     def gains_differ(self) -> bool:
         """Whether the gains of two classes certainly differ.
 
-        The stationary law of a class averages the residuals to the error of its gain.
+        The error of a class's gain is the mean of the residuals under its stationary distribution.
         """
         if len(self.gains) == 1:
             return False
-        unsure = 0
+        error = 0
         for gain, members in zip(self.gains, self.classes, strict=True):
-            # h = V - g T, here with the gain of the class itself.
-            more = gain - self.gain
-            h = [v - (more * t >> _BITS) for v, t in zip(self.bias, self.steps, strict=True)]
-            off = max(abs(_gap(h, gain, s, self.rows[s])) for s in members)
-            unsure = max(unsure, off + 2)
-        return self.gain - min(self.gains) > 2 * unsure
+            # h = V - g T, with the gain of this class.
+            difference = gain - self.gain
+            h = [v - (difference * t >> _BITS) for v, t in zip(self.bias, self.steps, strict=True)]
+            residual = max(abs(_gap(h, gain, s, self.rows[s])) for s in members)
+            error = max(error, residual + 2)
+        return self.gain - min(self.gains) > 2 * error
 
     def _until_an_anchor(self, lowest: int) -> tuple[list[int], list[int]]:
-        """Return V and T; rewards are counted from the lowest."""
+        """Return V and T, with rewards counted from the lowest."""
         others = [s for s in range(len(self.rows)) if s not in self.anchors]
         earned, steps = [0] * len(self.rows), [0] * len(self.rows)
         if others:
-            solve_system = _in_decimals if len(others) <= DECIMAL_STATES else _refined
+            solve_system = (
+                _solved_in_decimals if len(others) <= DECIMAL_STATES else _solved_by_refinement
+            )
             for s, (v, t) in zip(others, solve_system(self.rows, others, lowest), strict=True):
                 earned[s], steps[s] = v, t
         return earned, steps
 
     def _error_bound(self) -> int:
-        """Bound the errors of gain, bias and gaps from exact residuals, if all gains are equal."""
+        """Bound the errors of gain, bias and gaps by exact residuals, assuming equal gains."""
         residual = 2 + max(
             abs(_gap(self.bias, self.gain, s, row)) for s, row in enumerate(self.rows)
         )
         for s, row in enumerate(self.rows):
-            fall = row.total * self.steps[s] - sum(w * self.steps[t] for t, w in row.weights)
+            fall = row.total * self.steps[s] - _weighted(row, self.steps)
             if s not in self.anchors and 2 * fall < row.total << _BITS:
                 raise Undecided  # the expected times are not certified
         longest = 2 * ((max(self.steps) >> _BITS) + 1)
@@ -189,13 +170,13 @@ class _Values:
 
     def gaps(self) -> list[list[int]]:
         return [
-            [_gap(self.bias, self.gain, s, row) for row in own]
-            for s, own in enumerate(self.model.rows)
+            [_gap(self.bias, self.gain, s, row) for row in rows]
+            for s, rows in enumerate(self.model.rows)
         ]
 
 
 def _gap(h: list[int], gain: int, s: int, row: Row) -> int:
-    """Return g + h - R - P h of a row, as an integer over 2^_BITS that is rounded down."""
+    """Return g + h - R - P h of a row, as an integer over 2^_BITS, rounded down."""
     moved = sum(weight * (h[s] - h[target]) for target, weight in row.weights)
     return gain - (row.reward << _BITS) + moved // row.total
 
@@ -204,8 +185,8 @@ def _weighted(row: Row, values: list[int]) -> int:
     return sum(weight * values[target] for target, weight in row.weights)
 
 
-def _in_decimals(rows: list[Row], others: list[int], lowest: int) -> list[list[int]]:
-    """Return (V, T) of the states that are no anchors, by elimination in long decimals."""
+def _solved_in_decimals(rows: list[Row], others: list[int], lowest: int) -> list[list[int]]:
+    """Return (V, T) of the states that are not anchors, by elimination in long decimals."""
     place = {s: k for k, s in enumerate(others)}
     n = len(others)
     inside = np.full((n, n), Decimal(0), dtype=object)
@@ -223,8 +204,8 @@ def _in_decimals(rows: list[Row], others: list[int], lowest: int) -> list[list[i
     return [[int(x * unit) for x in both] for both in expected_totals(inside, leaving, paid)]
 
 
-def _refined(rows: list[Row], others: list[int], lowest: int) -> list[list[int]]:
-    """The same in doubles, with corrections from exact residuals: for chains that are not slow."""
+def _solved_by_refinement(rows: list[Row], others: list[int], lowest: int) -> list[list[int]]:
+    """Return the same by doubles, corrected by exact residuals; for chains that are not slow."""
     place = {s: k for k, s in enumerate(others)}
     matrix = np.zeros((len(others), len(others)))
     for k, s in enumerate(others):
@@ -233,10 +214,10 @@ def _refined(rows: list[Row], others: list[int], lowest: int) -> list[list[int]]
                 matrix[k, k] += weight / rows[s].total
                 if target in place:
                     matrix[k, place[target]] -= weight / rows[s].total
-    solver = dense.factored(matrix)
+    solver = linear_systems.factored(matrix)
     if solver is None:
         raise Undecided
-    found = []
+    totals = []
     for pay in ([row.reward - lowest for row in rows], [1] * len(rows)):
         values = [0] * len(rows)
         for _ in range(_REFINEMENTS):
@@ -249,13 +230,13 @@ def _refined(rows: list[Row], others: list[int], lowest: int) -> list[list[int]]
             step = solver(np.array([r / size for r in residual]))
             if not np.isfinite(step).all():
                 raise Undecided
-            for s, own in zip(others, step.tolist(), strict=True):
-                top, bottom = own.as_integer_ratio()
+            for s, correction in zip(others, step.tolist(), strict=True):
+                top, bottom = correction.as_integer_ratio()
                 values[s] += size * top // bottom
             if size < 1 << (_BITS - _REFINED_BITS):
                 break
-        found.append([values[s] for s in others])
-    return [list(both) for both in zip(*found, strict=True)]
+        totals.append([values[s] for s in others])
+    return [list(both) for both in zip(*totals, strict=True)]
 
 
 def _recurrent_classes(rows: list[Row]) -> list[Indices]:
@@ -266,53 +247,48 @@ def _recurrent_classes(rows: list[Row]) -> list[Indices]:
     return closed_classes(support)
 
 
-def closed_classes(support: Mask) -> list[Indices]:
-    """Return the closed strongly connected sets of a graph [n, n]."""
-    count, label = connected_components(support, connection="strong")
-    origin, successor = support.nonzero()
-    leaving = set(label[origin][label[origin] != label[successor]].tolist())
-    return [np.flatnonzero(label == number) for number in range(count) if number not in leaving]
-
-
-def _led_to_best(model: IntegerModel, policy: Policy, values: _Values) -> Policy | None:
-    """Lead every state to the best recurrent class; None if some state has no way there."""
+def _routed_to_best(model: IntegerModel, policy: Policy, values: _PolicyValues) -> Policy | None:
+    """Return a policy that leads every state to the best recurrent class, or None."""
     reached = set(values.classes[values.best_class].tolist())
-    led = list(policy)
+    routed = list(policy)
     while len(reached) < len(policy):
         layer = {}
-        for s, own in enumerate(model.rows):
+        for s, rows in enumerate(model.rows):
             if s not in reached:
-                ways = [a for a, row in enumerate(own) if any(t in reached for t, _ in row.weights)]
-                if ways:
-                    layer[s] = policy[s] if policy[s] in ways else ways[0]
+                closer = [
+                    a for a, row in enumerate(rows) if any(t in reached for t, _ in row.weights)
+                ]
+                if closer:
+                    layer[s] = policy[s] if policy[s] in closer else closer[0]
         if not layer:
             return None
         for s, a in layer.items():
-            led[s] = a
+            routed[s] = a
         reached |= set(layer)
-    return led
+    return routed
 
 
-def _settled(
-    model: IntegerModel, policy: Policy, values: _Values, gaps: list[list[int]]
+def _proved(
+    model: IntegerModel, policy: Policy, values: _PolicyValues, gaps: list[list[int]]
 ) -> Optimum:
-    """Prove that what looks like zero is zero; raise Undecided where it cannot be."""
-    doubtful = [
+    """Return the optimum after proving that gaps within their error are zero; else raise
+    Undecided."""
+    undecided = [
         (s, a)
-        for s, own in enumerate(gaps)
-        for a, gap in enumerate(own)
+        for s, gaps_of_state in enumerate(gaps)
+        for a, gap in enumerate(gaps_of_state)
         if abs(gap) <= values.error and a != policy[s]
     ]
-    if (doubtful or len(values.classes) > 1) and not _all_zero(model, values, doubtful):
+    if (undecided or len(values.classes) > 1) and not _all_zero(model, values, undecided):
         raise Undecided
-    for s, own in enumerate(gaps):
-        own[policy[s]] = 0
-    for s, a in doubtful:
+    for s, action in enumerate(policy):
+        gaps[s][action] = 0
+    for s, a in undecided:
         gaps[s][a] = 0
     least = min(values.bias)
     bias = [h - least for h in values.bias]
-    certain = 2 * _CLEAR * values.error
-    if any(0 < gap < certain for own in gaps for gap in own) or 0 < max(bias) < certain:
+    certain = 2 * _CERTAIN_FACTOR * values.error
+    if any(0 < gap < certain for row in gaps for gap in row) or 0 < max(bias) < certain:
         raise Undecided
     return Optimum(bias, gaps, model.reward_scale << _BITS)
 
@@ -320,15 +296,15 @@ def _settled(
 # ---- proofs that gaps are zero ------------------------------------------------------------------
 
 
-def _all_zero(model: IntegerModel, values: _Values, doubtful: list[tuple[int, int]]) -> bool:
-    """Whether these gaps are zero and all classes have the same gain: a proof if True.
+def _all_zero(model: IntegerModel, values: _PolicyValues, undecided: list[tuple[int, int]]) -> bool:
+    """Return whether these gaps are proved zero and all classes are proved to have the same gain.
 
-    The linear equations of the policy have integer coefficients.  By Cramer's rule a gap times the
+    The linear equations of the policy have integer coefficients. By Cramer's rule a gap times the
     determinant and the total of its row is an integer, and no larger than the product of the sums
-    of the absolute values in each row.  It is zero if it is so modulo enough primes.
+    of the absolute values in each row. It is zero if it is zero modulo enough primes.
     """
     bits = sum((4 * row.total * (abs(row.reward) + 1)).bit_length() for row in values.rows)
-    extra = [model.rows[s][a] for s, a in doubtful]
+    extra = [model.rows[s][a] for s, a in undecided]
     bits += max(((8 * row.total * (abs(row.reward) + 1)).bit_length() for row in extra), default=0)
     n = len(values.rows)
     if (bits // 30 + 1) * (n**3 // 3 + n * len(extra)) > _MODULAR_OPERATIONS:
@@ -337,7 +313,7 @@ def _all_zero(model: IntegerModel, values: _Values, doubtful: list[tuple[int, in
     primes = _primes()
     while proved <= bits + 2:
         some = np.array([next(primes) for _ in range(_PRIMES_AT_ONCE)], dtype=np.int64)
-        usable, zero = _zero_modulo(some, values, doubtful, extra)
+        usable, zero = _zero_modulo(some, values, undecided, extra)
         if not zero[usable].all():
             return False
         proved += 30 * int(usable.sum())  # every prime is above 2^30
@@ -345,10 +321,10 @@ def _all_zero(model: IntegerModel, values: _Values, doubtful: list[tuple[int, in
 
 
 def _primes() -> Iterator[int]:
-    """Yield the primes below 2^31, the largest first."""
+    """Yield the primes below 2^31 in decreasing order."""
 
     def is_prime(n: int) -> bool:
-        """Miller & Rabin's test, which is exact with these bases below 3,215,031,751."""
+        """Run the Miller-Rabin test, which is exact with these bases below 3,215,031,751."""
         odd, twos = n - 1, 0
         while odd % 2 == 0:
             odd, twos = odd // 2, twos + 1
@@ -368,16 +344,17 @@ def _primes() -> Iterator[int]:
 
 
 def _zero_modulo(
-    primes: Indices, values: _Values, doubtful: list[tuple[int, int]], extra: list[Row]
+    primes: Indices, values: _PolicyValues, undecided: list[tuple[int, int]], extra: list[Row]
 ) -> tuple[Mask, Mask]:
-    """For each prime: whether the equations can be solved, and whether all gaps are then zero."""
+    """Return, for each prime, whether the equations are solvable and whether all gaps are then
+    zero."""
     rows = values.rows
     others = [s for s in range(len(rows)) if s not in values.anchors]
     place = {s: k for k, s in enumerate(others)}
     n, p = len(others), primes[:, None]
 
     def residues(numbers: list[int]) -> Indices:
-        """[primes, numbers]"""
+        """Return the residues: [primes, numbers]."""
         return np.array([[x % int(q) for x in numbers] for q in primes], dtype=np.int64)
 
     # (total - weights) (V, T) = total (R, 1), off the anchors.
@@ -395,12 +372,12 @@ def _zero_modulo(
     solved[:, others] = system[:, :, n:]
 
     def onward(row: Row) -> Indices:
-        """[primes, 2]: total + sum of weights times (V, T), with total times R for V."""
-        found = residues([row.total * row.reward, row.total])
+        """Return total * (R, 1) plus the weighted sum of (V, T): [primes, 2]."""
+        totals = residues([row.total * row.reward, row.total])
         weights = residues([w for _, w in row.weights])
         for k, (t, _) in enumerate(row.weights):
-            found = (found + weights[:, k, None] * solved[:, t]) % p
-        return found
+            totals = (totals + weights[:, k, None] * solved[:, t]) % p
+        return totals
 
     gains = []
     for anchor in values.anchors:
@@ -411,17 +388,18 @@ def _zero_modulo(
     zero = np.ones(len(primes), dtype=bool)
     for other in gains[1:]:
         zero &= other == gain
-    for (s, _), row in zip(doubtful, extra, strict=True):
+    for (s, _), row in zip(undecided, extra, strict=True):
         ahead = onward(row)
         total = residues([row.total])[:, 0]
-        here = (solved[:, s, 0] - gain * solved[:, s, 1]) % primes
-        there = (ahead[:, 0] - gain * ahead[:, 1]) % primes
-        zero &= (total * here - there) % primes == 0
+        bias = (solved[:, s, 0] - gain * solved[:, s, 1]) % primes
+        ahead_bias = (ahead[:, 0] - gain * ahead[:, 1]) % primes
+        zero &= (total * bias - ahead_bias) % primes == 0
     return usable, zero
 
 
 def _eliminate(system: Indices, primes: Indices) -> Mask:
-    """Solve the systems [primes, n, n + k] in place; return for which primes no pivot is zero."""
+    """Solve the systems [primes, n, n + k] in place; return for which primes all pivots are
+    nonzero."""
     n = system.shape[1]
     p = primes[:, None]
     usable = np.ones(len(primes), dtype=bool)
@@ -439,7 +417,7 @@ def _eliminate(system: Indices, primes: Indices) -> Mask:
 
 
 def _inverse(numbers: Indices, primes: Indices) -> Indices:
-    """Return the inverses modulo the primes (Fermat); 0 for 0."""
+    """Return the inverses modulo the primes, by Fermat; 0 for 0."""
     result, base, power = np.ones_like(numbers), numbers.copy(), primes - 2
     while power.any():
         result = np.where(power & 1 == 1, result * base % primes, result)

@@ -1,14 +1,13 @@
-"""A small model in exact integers, with states that behave alike merged.
+"""A small model in exact integers, with equivalent states merged.
 
-A model's tables are doubles, which are fractions.  Each row of a factor is divided by its exact
-sum, so a joint row is a list of integer weights over their total, and every reward is an integer
-over one common power of two.  Nothing is rounded.
+A model's tables are doubles, which are fractions. Each row of a factor is divided by its exact sum,
+so a joint row is a list of integer weights over their total, and every reward is an integer over
+one common power of two. Nothing is rounded.
 
-States are merged where no observer could tell them apart: two states are alike if their actions
-have the same rewards and the same probabilities of moving to each group of alike states (a
-bisimulation).  Alike states have the same optimal values, and actions that differ only in which of
-several alike states they lead to are tied.  Candidates for the groups are found with arithmetic
-modulo a prime, which no rounding can mislead, and are then checked exactly.
+Two states are equivalent (bisimilar) if their actions have the same rewards and the same
+probabilities of moving to each group of equivalent states. They have the same optimal values, and
+actions that differ only in which of several equivalent states they lead to are tied. Candidates for
+the groups are found with arithmetic modulo a prime, without rounding, and are then checked exactly.
 
 Cost: states x distinct actions x successors for each of a few passes.
 """
@@ -29,12 +28,12 @@ Indices = NDArray[np.int64]
 Distribution = tuple[list[int], list[int]]
 """Steps in the joint index and integer weights of one row of a factor."""
 
-_PRIME = 2**31 - 1
+_PRIME = 2**31 - 1  # products of two residues fit into int64
 
 
 @dataclass(frozen=True)
 class Row:
-    """What one action does in one state: the probability of group t is weights[t] / total."""
+    """One action in one state: the probability of group t is weights[t] / total."""
 
     reward: int
     total: int
@@ -44,31 +43,22 @@ class Row:
 
 @dataclass(frozen=True, eq=False)
 class IntegerModel:
-    """Groups of alike states, and the distinct rows of each.
-
-    Attributes
-    ----------
-    rows
-        For each group the rows of its actions, each row once.
-    group
-        [S]: the group of each state.
-    row
-        [S, A]: the number of the row of each action among those of its group.
-    reward_scale
-        Rewards are the integers of the rows over this number.
-    """
+    """Groups of equivalent states, and the distinct rows of each."""
 
     rows: list[list[Row]]
+    """For each group the distinct rows of its actions."""
     group: Indices
+    """[S]: the group of each state."""
     row: Indices
+    """[S, A]: the number of the row of each action among those of its group."""
     reward_scale: int
+    """Denominator of the rewards of the rows."""
 
 
 def integer_model(model: FactoredMDP, entry_limit: int) -> IntegerModel | None:
     """Return the model in integers; None if it has more entries than the limit.
 
-    An entry is a successor of a state and an action; actions that do the same in a state count
-    once.
+    An entry is a successor of a state and an action; equal actions of a state count once.
     """
     structure = model.structure
     pairs = structure.allowed_pairs()
@@ -93,7 +83,7 @@ def integer_model(model: FactoredMDP, entry_limit: int) -> IntegerModel | None:
         (mean.as_integer_ratio()[1] for table in model.rewards for mean in np.unique(table)),
         default=1,
     )
-    laws = [[own[place[k]] for own, place in zip(factors, places, strict=True)] for k in first]
+    laws = [[rows[place[k]] for rows, place in zip(factors, places, strict=True)] for k in first]
     rewards = [sum(_times(mean[k], scale) for mean in means) for k in first]
     owner = first // structure.n_actions
     group = _candidates(laws, rewards, owner, structure.n_states)
@@ -110,12 +100,10 @@ def integer_model(model: FactoredMDP, entry_limit: int) -> IntegerModel | None:
 def _distinct(
     states: Indices, places: list[Indices], means: list[NDArray[np.float64]]
 ) -> tuple[Indices, Indices]:
-    """Number the pairs that differ in state, row or reward; also the first pair of each number."""
+    """Number the pairs that differ in state, row or reward; return also the first pair of each
+    number."""
     key = states
-    for place in places:
-        key = np.unique(key * (int(place.max()) + 1) + place, return_inverse=True)[1]
-    for mean in means:
-        place = np.unique(mean, return_inverse=True)[1]
+    for place in (*places, *(np.unique(mean, return_inverse=True)[1] for mean in means)):
         key = np.unique(key * (int(place.max()) + 1) + place, return_inverse=True)[1]
     _, first, key = np.unique(key, return_index=True, return_inverse=True)
     return key, first
@@ -128,7 +116,7 @@ def _weights(row: NDArray[np.float64], step: int) -> Distribution:
     scale = max(bottom for _, bottom in ratios)
     weights = [top * (scale // bottom) for top, bottom in ratios]
     common = math.gcd(*weights)
-    return [int(value) * int(step) for value in values], [own // common for own in weights]
+    return [int(value) * int(step) for value in values], [weight // common for weight in weights]
 
 
 def _times(value: float, scale: int) -> int:
@@ -139,25 +127,25 @@ def _times(value: float, scale: int) -> int:
 def _joint(laws: list[Distribution]) -> Distribution:
     """Return the successors and weights of a joint row."""
     columns, weights = [0], [1]
-    for steps, own in laws:
+    for steps, factors in laws:
         columns = [column + step for column in columns for step in steps]
-        weights = [weight * factor for weight in weights for factor in own]
+        weights = [weight * factor for weight in weights for factor in factors]
     return columns, weights
 
 
 def _candidates(
     laws: list[list[Distribution]], rewards: list[int], owner: Indices, n_states: int
 ) -> Indices:
-    """Group the states that look alike when all numbers are taken modulo a prime.
+    """Group the states that are equivalent when all numbers are taken modulo a prime.
 
-    A row is summed up as the sum of p(t) x(group of t), with two random numbers x for each group.
-    Alike states are never separated; others are merged by accident only, which the exact check
-    that follows finds out.
+    A row is represented by the sum of p(t) x(group of t), with two random numbers x for each group.
+    Equivalent states are never separated; others may be merged by accident, which the exact check
+    finds.
     """
-    lists = [_joint_residues(own) for own in laws]
+    lists = [_joint_residues(law) for law in laws]
     lengths = np.array([len(columns) for columns, _ in lists])
-    columns = np.concatenate([own for own, _ in lists])
-    residues = np.concatenate([own for _, own in lists])
+    columns = np.concatenate([successors for successors, _ in lists])
+    residues = np.concatenate([probabilities for _, probabilities in lists])
     starts = np.concatenate([[0], np.cumsum(lengths)[:-1]])
     generator = np.random.default_rng(0)
     group, count = np.zeros(n_states, dtype=np.int64), 1
@@ -188,32 +176,34 @@ def _joint_residues(laws: list[Distribution]) -> tuple[Indices, Indices]:
     columns, residues = np.zeros(1, dtype=np.int64), np.ones(1, dtype=np.int64)
     for steps, weights in laws:
         inverse = pow(sum(weights) % _PRIME, -1, _PRIME) if sum(weights) % _PRIME else 0
-        own = np.array([weight % _PRIME * inverse % _PRIME for weight in weights])
+        probabilities = np.array([weight % _PRIME * inverse % _PRIME for weight in weights])
         columns = (columns[:, None] + np.array(steps)).ravel()
-        residues = (residues[:, None] * own % _PRIME).ravel()
+        residues = (residues[:, None] * probabilities % _PRIME).ravel()
     return columns, residues
 
 
 def _merged(
     laws: list[list[Distribution]], rewards: list[int], owner: Indices, group: Indices
 ) -> tuple[list[list[Row]], Indices] | None:
-    """Return the rows of each group and the number of each row; None if a group is not alike."""
+    """Return the rows of each group and the number of each row; None if a group is not
+    equivalent."""
     numbers: list[dict[Row, int]] = [{} for _ in range(int(group.max()) + 1)]
     row_of = np.zeros(len(laws), dtype=np.int64)
     groups = group.tolist()
     first_of_state = np.searchsorted(owner, np.arange(len(group) + 1)).tolist()
-    for state, own in enumerate(groups):
-        begun = bool(numbers[own])
-        met = set()
+    for state, number in enumerate(groups):
+        rows_of_group = numbers[number]
+        complete = bool(rows_of_group)
+        used = set()
         for k in range(first_of_state[state], first_of_state[state + 1]):
             row = _row(laws[k], rewards[k], groups)
-            if begun and row not in numbers[own]:
+            if complete and row not in rows_of_group:
                 return None
-            row_of[k] = numbers[own].setdefault(row, len(numbers[own]))
-            met.add(int(row_of[k]))
-        if len(met) < len(numbers[own]):
+            row_of[k] = rows_of_group.setdefault(row, len(rows_of_group))
+            used.add(int(row_of[k]))
+        if len(used) < len(rows_of_group):
             return None
-    return [list(own) for own in numbers], row_of
+    return [list(rows) for rows in numbers], row_of
 
 
 def _row(laws: list[Distribution], reward: int, groups: list[int]) -> Row:

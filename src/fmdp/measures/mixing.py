@@ -1,12 +1,12 @@
-"""The mixing time of a policy: how soon the starting state is forgotten.
+"""The mixing time of a policy: how soon the initial state is forgotten.
 
     t_mix = min { t >= 0 : max_s 1/2 sum_s' |P^t(s, s') - mu(s')| <= 1/4 },   mu the stationary law
 
 It is infinite if the chain has several recurrent classes or its recurrent class is periodic, both
 decided on the support. The distance never grows with t, so t is found by squaring P until the
-distance is at most 1/4 and then bisecting with the powers that were kept: about 2 log2 t products
-of S x S matrices. Rows are divided by their sums after each product, so that rounding does not
-pile up to more than a few units of 1e-16 times S t; where that leaves t in doubt it is not given.
+distance is at most 1/4 and then bisecting with the stored powers: about 2 log2 t products of S x S
+matrices. Rows are divided by their sums after each product, so that rounding errors stay below a
+few units of 1e-16 times S t; if that leaves t in doubt, the result is None.
 """
 
 from __future__ import annotations
@@ -16,20 +16,21 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
-from scipy.sparse.csgraph import breadth_first_order, connected_components
+from scipy.sparse.csgraph import breadth_first_order
 
 from fmdp._base.progress import PartsReport
-from fmdp.measures.without_subtraction import stationary_law
+from fmdp.measures.gth import stationary_law
+from fmdp.measures.reachability import closed_classes
 from fmdp.model import FactoredMDP
-from fmdp.planning.tabular.chains import policy_matrix
+from fmdp.planning.tabular.model import policy_matrix
 
 Matrix = NDArray[np.float64]
 
-THRESHOLD = 0.25
+THRESHOLD = 0.25  # the usual distance in the definition of mixing times
 STATE_LIMIT = 2048
-"""Up to this many states a chain is written out by default."""
-_SQUARINGS = 52
-_TIE = 1e-11  # distances that are this near 1/4, and rounding smaller still, are 1/4
+"""Default for the largest number of states."""
+_SQUARINGS = 52  # beyond 2^52 steps rounding errors dominate
+_TIE = 1e-11  # with smaller rounding errors, distances this close to 1/4 equal 1/4
 
 
 def mixing_time(
@@ -39,7 +40,7 @@ def mixing_time(
     state_limit: int = STATE_LIMIT,
     progress: PartsReport | None = None,
 ) -> float | None:
-    """Steps until the chain of a policy is within 1/4 of its stationary law from every state.
+    """Return the steps until a policy is within 1/4 of its stationary law from every state.
 
     Parameters
     ----------
@@ -48,7 +49,7 @@ def mixing_time(
     actions
         The index of the joint action of every joint state: [S].
     state_limit
-        Most states for which it is computed.
+        Largest number of states for which it is computed.
     progress
         Called as `progress(done, total, text)`.
 
@@ -65,19 +66,20 @@ def mixing_time(
 
 
 def chain_mixing_time(matrix: Matrix, *, progress: PartsReport | None = None) -> float | None:
-    """The mixing time of a chain, as `mixing_time` has it.
+    """Return the mixing time of a chain, as `mixing_time` does.
 
     Parameters
     ----------
     matrix
-        Transition probabilities, [S, S], one row a state.
+        Transition probabilities, [S, S], one row per state.
     progress
         Called as `progress(done, total, text)`.
     """
     support = csr_array(matrix > 0)
-    recurrent = only_recurrent_class(support)
-    if recurrent is None or period(support, recurrent) > 1:
+    classes = closed_classes(support)
+    if len(classes) > 1 or period(support, classes[0]) > 1:
         return math.inf
+    recurrent = classes[0]
     law = np.zeros(len(matrix))
     law[recurrent] = stationary_law(matrix[np.ix_(recurrent, recurrent)])
 
@@ -85,7 +87,7 @@ def chain_mixing_time(matrix: Matrix, *, progress: PartsReport | None = None) ->
         return 0.5 * float(np.abs(power - law).sum(axis=1).max())
 
     def doubt(steps: int) -> float:
-        """What rounding may have done to the distance: a product adds n roundings to a row."""
+        """Bound the rounding error of the distance: a product adds n roundings to a row."""
         return 4 * len(matrix) * float(np.finfo(np.float64).eps) * steps
 
     def far(power: Matrix, steps: int) -> bool:
@@ -100,7 +102,7 @@ def chain_mixing_time(matrix: Matrix, *, progress: PartsReport | None = None) ->
         if progress is not None:
             progress(len(powers), 2 * len(powers), "mixing time: squaring the chain")
         powers.append(_product(powers[-1], powers[-1]))
-    # The largest t that is surely far: P^(2^(k-1)), and every smaller power that keeps it so.
+    # The largest t that is certainly far: P^(2^(k-1)) times smaller powers that keep it far.
     current, steps = np.eye(len(matrix)), 0
     for k in range(len(powers) - 2, -1, -1):
         if progress is not None:
@@ -109,24 +111,13 @@ def chain_mixing_time(matrix: Matrix, *, progress: PartsReport | None = None) ->
         if far(further, steps + 2**k):
             current, steps = further, steps + 2**k
     steps += 1
-    # A distance of just 1/4 is a tie while rounding is small; later it may be the next step's.
+    # A distance of 1/4 counts as reached if rounding is small; otherwise t is in doubt.
     unsure = distance(_product(current, matrix)) > THRESHOLD - doubt(steps)
     return None if unsure and doubt(steps) > _TIE else float(steps)
 
 
-def only_recurrent_class(support: csr_array) -> NDArray[np.int64] | None:
-    """The states of the one closed strongly connected set; None if there are several."""
-    n_sets, label = connected_components(support, connection="strong")
-    origin, successor = support.nonzero()
-    leaving = np.unique(label[origin][label[origin] != label[successor]])
-    if n_sets - len(leaving) != 1:
-        return None
-    closed = np.setdiff1d(np.arange(n_sets), leaving)[0]
-    return np.flatnonzero(label == closed).astype(np.int64)
-
-
 def period(support: csr_array, members: NDArray[np.int64]) -> int:
-    """The greatest common divisor of the cycle lengths within a strongly connected set."""
+    """Return the greatest common divisor of the cycle lengths within a strongly connected set."""
     inside = support[members][:, members]
     order, parent = breadth_first_order(inside, 0)
     level = np.zeros(len(members), dtype=np.int64)

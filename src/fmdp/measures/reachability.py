@@ -1,11 +1,11 @@
-"""Whether every state can be reached from every other: the graph of all actions, by its support.
+"""Reachability in the graph of all actions, decided on the support of the tables.
 
 There is an edge s -> s' if some allowed action has P_a(s' | s) > 0. The graph is strongly
-connected, and the diameter finite, exactly if one state is reached from all (backwards) and reaches
-all (forwards). Backwards: repeated backups of an indicator by elimination, one sweep a layer, with
-every row replaced by the uniform law on its support, so that no product can underflow. Forwards:
-breadth first; the successors of (s, a) are a box, the product of the factors' supports, and the
-search ends as soon as every state has been seen. Only zeros and non-zeros of the tables count.
+connected, and the diameter finite, if and only if one state is reached from all (backwards) and
+reaches all (forwards). Backwards: repeated backups of an indicator by elimination, one sweep per
+layer, with every row replaced by the uniform law on its support, so that no product underflows.
+Forwards: breadth-first search; the successors of (s, a) are a box, the product of the factors'
+supports, and the search ends as soon as every state has been seen.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
-from scipy.sparse.csgraph import breadth_first_order
+from scipy.sparse.csgraph import breadth_first_order, connected_components
 
 from fmdp._base.compiled import njit
 from fmdp.elimination.backup import Backup, backup_for
 from fmdp.model import Alike, FactoredMDP
 from fmdp.model.spaces import encode, starts, strides
-from fmdp.planning.tabular.chains import Successors
+from fmdp.planning.tabular.model import Successors
 
 Indices = NDArray[np.int64]
 
 OPERATIONS = 4_000_000_000
-"""How much work a check may take by default, in marks and multiply-adds: seconds."""
+"""Default limit of a check, in marks and multiply-adds: seconds."""
 EDGE_LIMIT = 20_000_000
-"""Entries of the graph of all actions up to which it is written out."""
+"""Largest number of edges of the graph of all actions in memory."""
 
 
 def without_rewards(model: FactoredMDP) -> FactoredMDP:
-    """The transitions alone: what reachability and hitting times are about."""
+    """Return the model without rewards."""
     s = model.structure
     structure = replace(
         s,
@@ -49,7 +49,8 @@ def without_rewards(model: FactoredMDP) -> FactoredMDP:
 
 
 def uniform_on_support(model: FactoredMDP) -> FactoredMDP:
-    """The same graph without rewards, every row uniform on its support: no product is below 1/S."""
+    """Return the model without rewards, every row uniform on its support: no product is below
+    1/S."""
     bare = without_rewards(model)
     supports = [table > 0 for table in bare.transitions]
     rows = [support / support.sum(axis=1, keepdims=True) for support in supports]
@@ -57,19 +58,19 @@ def uniform_on_support(model: FactoredMDP) -> FactoredMDP:
 
 
 def is_communicating(model: FactoredMDP, operations: int | None = OPERATIONS) -> bool | None:
-    """Whether every state reaches every other under some policy.
+    """Return whether every state reaches every other under some policy.
 
     Parameters
     ----------
     model
         The model; only the zeros of its tables matter.
     operations
-        Most work, in marks and multiply-adds; None is no limit.
+        Limit of the work, in marks and multiply-adds; None for no limit.
 
     Returns
     -------
     bool or None
-        None if it would be too much work.
+        None if the limit was reached.
     """
     uniform = uniform_on_support(model)
     root = encode(model.initial_state, model.structure.state_sizes)
@@ -80,7 +81,7 @@ def is_communicating(model: FactoredMDP, operations: int | None = OPERATIONS) ->
 
 
 class Graph:
-    """The graph of all actions, written out where it is sparse: depths and proper policies."""
+    """The graph of all actions, stored if it is sparse: depths and proper policies."""
 
     def __init__(self, model: FactoredMDP) -> None:
         self.model = model
@@ -92,28 +93,30 @@ class Graph:
             return
         edges = np.zeros(0, dtype=np.int64)  # successor * S + state, so sorted by successor
         actions = np.zeros(0, dtype=np.int64)
-        stands = structure.allowed_pairs().reshape(n, -1) % structure.n_actions
+        allowed_actions = structure.allowed_pairs().reshape(n, -1) % structure.n_actions
         for action in range(structure.n_actions):
-            columns, weights = self.successors.rows(stands[:, action])
+            columns, weights = self.successors.rows(allowed_actions[:, action])
             possible = weights > 0
             keys = (columns * n + np.arange(n)[:, None])[possible]
             edges, first = np.unique(np.concatenate([edges, keys]), return_index=True)
-            done = np.broadcast_to(stands[:, action, None], possible.shape)[possible]
-            actions = np.concatenate([actions, done])[first]
+            taken = np.broadcast_to(allowed_actions[:, action, None], possible.shape)[possible]
+            actions = np.concatenate([actions, taken])[first]
         self.edges, self.actions = edges, actions
         successor, state = np.divmod(edges, n)
         starts = np.searchsorted(successor, np.arange(n + 1))
-        # Reversed: from the target outwards.
+        # Edges from each state to its predecessors.
         self.reversed = csr_array((np.ones(len(edges)), state, starts), shape=(n, n))
 
     def depth(self, target: int) -> int:
-        """Steps from the farthest state on the graph; 0 where the graph is not written out."""
+        """Return the largest number of steps to the target on the graph; 0 if the graph is not
+        stored."""
         if not self.is_sparse:
             return 0
         return int(self._levels(target)[0].max())
 
     def proper_policy(self, target: int) -> Indices:
-        """In every state an action that comes nearer to the target with positive probability."""
+        """Return for every state an action that comes closer to the target with positive
+        probability."""
         if not self.is_sparse:
             return self._approach(target)
         _, nearer = self._levels(target)
@@ -125,7 +128,7 @@ class Graph:
         return actions
 
     def _levels(self, target: int) -> tuple[Indices, Indices]:
-        """Distance to the target, and the next state on a shortest way to it."""
+        """Return the distance to the target, and the next state on a shortest path to it."""
         order, nearer = breadth_first_order(self.reversed, target)
         level = np.zeros(self.reversed.shape[0], dtype=np.int64)
         for state in order[1:]:
@@ -133,7 +136,8 @@ class Graph:
         return level, nearer.astype(np.int64)
 
     def _approach(self, target: int) -> Indices:
-        """The same without the graph: backups of the indicator of what is reached so far."""
+        """Return the same without the graph, by backups of the indicator of the states reached
+        so far."""
         backup = backup_for(uniform_on_support(self.model))
         reached = np.zeros(backup.n_states)
         reached[target] = 1.0
@@ -146,6 +150,14 @@ class Graph:
         return actions
 
 
+def closed_classes(support: csr_array | NDArray[np.bool_]) -> list[Indices]:
+    """Return the closed strongly connected sets of a graph [n, n]."""
+    count, label = connected_components(support, connection="strong")
+    origin, successor = support.nonzero()
+    leaving = set(label[origin][label[origin] != label[successor]].tolist())
+    return [np.flatnonzero(label == number) for number in range(count) if number not in leaving]
+
+
 def _reached_by_all(backup: Backup, root: int, operations: int | None) -> bool | None:
     cost = max(1, backup.layout.multiply_adds)
     reached = np.zeros(backup.n_states)
@@ -154,7 +166,7 @@ def _reached_by_all(backup: Backup, root: int, operations: int | None) -> bool |
     while n_reached < backup.n_states:
         if operations is not None and spent > operations:
             return None
-        # Above 0 exactly where some action has a successor that is reached: at least 1/S there.
+        # Positive, at least 1/S, exactly if some action has a reached successor.
         reached[backup.apply(reached) > 0.0] = 1.0
         spent += cost
         now = int(reached.sum())
@@ -220,9 +232,9 @@ def _search(
     allowed: NDArray[np.bool_],
     operations: int,
 ) -> int:  # pragma: no cover - compiled
-    """1 if the root reaches every state, 0 if not, -1 if the operations ran out.
+    """Return 1 if the root reaches every state, 0 if not, -1 if the operations ran out.
 
-    `allowed`: [S, A], or empty where every action is.
+    `allowed` is [S, A], or empty if every action is allowed.
     """
     sizes, all_strides, weights = supports.sizes, supports.strides, supports.weights
     first_row, start, step = supports.first_row, supports.start, supports.step

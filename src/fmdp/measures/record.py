@@ -1,10 +1,10 @@
 """All measures of a problem in one record, as `fmdp measure` prints them.
 
-The gain is that of the exact plan.  The spans are those of the bias that damped value iteration
-from zero converges to: the exact solution of the optimality equation where it is unique and the
-model is small, else what the plan has.  The largest spans are over all optimal policies, as the
-paper defines them; the mixing time is that of the plan's policy; the diameter is the model's own.
-Each number that is out of reach is None: the record always comes.
+The gain is that of the exact plan. The spans are those of the bias that damped value iteration from
+zero converges to: the exact solution of the optimality equation if it is unique and the model is
+small, else the bias of the plan. The largest spans are over all optimal policies, as the paper
+defines them; the mixing time is that of the plan's policy; the diameter depends on the model alone.
+A number that is out of reach is None.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from fmdp.planning.policies.policy import TablePolicy
 from fmdp.planning.status import Status
 
 PRECISION = 1e-9
-"""Gap of the gain's bounds, in units of the reward's range: finer than a plan needs, since the
-bias, and so the spans, are less precise than the gain."""
+"""Tolerance of the plan, in units of the reward range. It is finer than a plan needs, because
+the bias, and so the spans, are less precise than the gain."""
 
 
 @dataclass(frozen=True)
 class Measures:
-    """What makes a problem hard. `inf` is a value; None is not known.
+    """Measures of the difficulty of a problem. `inf` is a value; None means unknown.
 
     Attributes
     ----------
@@ -58,19 +58,19 @@ class Measures:
         (lower, upper) of the largest span.
     largest_factored_spans
         For each state variable the largest factored span, each over all optimal policies, so that
-        their sum is at least the Q of every one.
+        their sum is at least the Q of every policy.
     largest_factored_spans_bounds
         (lower, upper) of each.
     largest_factored_span_sum
         Their sum.
     gain
-        The optimal gain; None where it depends on the state.
+        The optimal gain; None if it depends on the state.
     gain_bounds
         (lower, upper), certified.
     status
-        How the plan behind gain and spans ended (as in `plan`).
+        Status of the plan behind gain and spans (as in `plan`).
     mixing_time
-        Steps until the optimal policy of the plan forgets where it began.
+        Steps until the optimal policy of the plan forgets its initial state.
     m
         Number of state variables.
     l
@@ -107,27 +107,28 @@ def measure(
     *,
     progress: bool | PartsReport | None = None,
 ) -> Measures:
-    """Diameter, spans, gain and mixing time of a model.
+    """Return diameter, spans, gain and mixing time of a model.
 
     Parameters
     ----------
     model
         The model to measure.
     planner
-        Settings of the exact planner whose gain and bias are measured, with the average
-        criterion. None is one that is precise enough.
+        Settings of the exact planner whose gain and bias are measured, with the average criterion.
+        None is one that is precise enough.
     progress
-        True shows a bar; a function is called as `progress(done, total, text)`; None is silent.
+        True shows a progress bar; a function is called as `progress(done, total, text)`; None is
+        silent.
 
     Returns
     -------
     Measures
-        All of them; one that is out of reach is None.
+        A record; a measure that is out of reach is None.
 
     Raises
     ------
     InvalidParameter
-        Where the planner is another one, or discounts.
+        If the planner is not an fmdp.Exact for the average reward and the nominal model.
     """
     check_model(model, "measure")
     if planner is not None and not isinstance(planner, Exact):
@@ -147,27 +148,27 @@ def measure(
     if progress is not True:
         with reporting(progress, "", "measure"):
             return _measured(model, planner, progress or None)
-    what = f"measuring {model.name or 'the model'}"
-    with showing(what, line_of_parts) as show:
-        return _measured(model, planner, lambda *news: show(news))
+    title = f"measuring {model.name or 'the model'}"
+    with showing(title, line_of_parts) as show:
+        return _measured(model, planner, lambda *parts: show(parts))
 
 
 def _measured(model: FactoredMDP, planner: Exact | None, progress: PartsReport | None) -> Measures:
     structure = model.structure
-    found = _plan(model, planner, progress)
+    plan = _plan(model, planner, progress)
     mixing: float | None = None
-    if found is not None and isinstance(found.policy, TablePolicy):
-        actions = found.policy.actions.astype(np.int64)
+    if plan is not None and isinstance(plan.policy, TablePolicy):
+        actions = plan.policy.actions.astype(np.int64)
         mixing = mixing_time(model, actions, progress=progress)
-    far = diameter(model, progress=progress) if structure.n_states <= EXACT_STATES else None
+    distance = diameter(model, progress=progress) if structure.n_states <= EXACT_STATES else None
     largest = largest_spans(model, progress=progress)
-    spans = None if found is None else _spans(found, largest)
+    spans = None if plan is None else _spans(plan, largest)
     bounds = None
-    if found is not None and found.gain_lower is not None and found.gain_upper is not None:
-        bounds = (found.gain_lower, found.gain_upper)
+    if plan is not None and plan.gain_lower is not None and plan.gain_upper is not None:
+        bounds = (plan.gain_lower, plan.gain_upper)
     return Measures(
-        diameter=None if far is None else far.value,
-        diameter_bounds=None if far is None else (far.lower, far.upper),
+        diameter=None if distance is None else distance.value,
+        diameter_bounds=None if distance is None else (distance.lower, distance.upper),
         span=None if spans is None else spans[0],
         factored_spans=None if spans is None else spans[1:],
         factored_span_sum=None if spans is None else sum(spans[1:]),
@@ -176,9 +177,9 @@ def _measured(model: FactoredMDP, planner: Exact | None, progress: PartsReport |
         largest_factored_spans=None if largest is None else largest.factored_values,
         largest_factored_spans_bounds=None if largest is None else largest.factored,
         largest_factored_span_sum=None if largest is None else largest.factored_sum,
-        gain=None if found is None else found.gain,
+        gain=None if plan is None else plan.gain,
         gain_bounds=bounds,
-        status="too_large" if found is None else found.status.value,
+        status="too_large" if plan is None else plan.status.value,
         mixing_time=mixing,
         m=structure.m,
         l=structure.l,
@@ -191,7 +192,7 @@ def _spans(plan: Plan, largest: LargestSpans | None) -> tuple[float, ...] | None
     """Return the span and the factored spans of the optimal bias.
 
     A plan stops when its gain is precise enough, and its bias may still be far from the limit. So
-    the exact solution of the optimality equation is used where it is known and unique.
+    the exact solution of the optimality equation is used if it is known and unique.
     """
     if largest is not None and largest.of_bias is not None:
         return largest.of_bias
@@ -201,22 +202,21 @@ def _spans(plan: Plan, largest: LargestSpans | None) -> tuple[float, ...] | None
 
 
 def _plan(model: FactoredMDP, planner: Exact | None, progress: PartsReport | None) -> Plan | None:
-    """The exact plan, or None if it does not fit."""
+    """Return the exact plan, or None if the model is too large."""
     structure = model.structure
     if structure.n_states > EXACT_STATES or structure.n_actions > EXACT_STATES:
         return None
     unit = structure.reward_range_total or structure.reward_unit
     chosen = planner or Exact(tolerance=PRECISION * unit)
 
-    def report(news: Mapping[str, Any]) -> None:
+    def report(status: Mapping[str, Any]) -> None:
         if progress is not None:
-            progress(0, 1, f"planning: {news['sweeps']} sweeps, gap {news['gap']:.2g}")
+            progress(0, 1, f"planning: {status['sweeps']} sweeps, gap {status['gap']:.2g}")
 
     try:
-        found = chosen.plan(model, progress=report)
+        plan = chosen.plan(model, progress=report)
     except TooLarge:
         return None
-    if found.status is Status.INTERRUPTED:
-        # A planner that is stopped gives what it has; measuring goes no further.
+    if plan.status is Status.INTERRUPTED:  # a stopped planner returns its bounds so far
         raise KeyboardInterrupt
-    return found
+    return plan

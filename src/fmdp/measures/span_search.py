@@ -1,14 +1,14 @@
-"""The search for the largest span among the optimal policies, from the gaps of their model.
+"""Search for the largest span among the optimal policies, from the gaps of their actions.
 
-largest_span.py has the definition, what a gap is, and the three steps; here are the steps.
-`Search` finds the states U that every optimal policy keeps (step 1) and what a policy's bias is,
-`_Bounded` is branch and bound where every policy reaches U (step 2), `_Enumerated` tries the
-policies over the states that they reach (step 3).
+largest_span.py has the definition, the gaps, and the three steps, which are implemented here.
+`SpanSearch` finds the core U of states that are recurrent under every optimal policy (step 1) and
+computes the bias of a policy, `_BranchAndBound` handles models in which every policy reaches U
+(step 2), and `_Enumeration` tries all policies over the states that they reach (step 3).
 
-All numbers are doubles, or all are decimals (`Numerals` says which, and how they round).  The bias
-of a policy is h - J, where J is a sum of nonnegative terms that is computed without subtraction, so
-its error is a small multiple of J itself.  Bounds on J over all policies are certified by residuals
-(`_Bounded._extreme`).  Every result is widened by these errors.  Dense algebra: S^3 per policy.
+All numbers are doubles, or all are decimals (`Arithmetic`). The bias of a policy is h - J, where J
+is a sum of nonnegative terms that is computed without subtraction, so its error is a small multiple
+of J itself. Bounds on J over all policies are certified by residuals (`_BranchAndBound._extreme`).
+Every result is widened by these errors. Cost: S^3 per policy, in dense algebra.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fmdp._base.progress import PartsReport
-from fmdp.measures.exact_gaps import closed_classes
-from fmdp.measures.without_subtraction import (
+from fmdp.measures.gth import (
     Numbers,
     expected_totals,
     relative_error,
     stationary_law,
 )
+from fmdp.measures.reachability import closed_classes
 from fmdp.model.spaces import strides
 
 Mask = NDArray[np.bool_]
@@ -39,60 +39,45 @@ Number = Any
 Bounds = tuple[Number, Number]
 PartialPolicy = dict[int, int]
 
-_ROUNDS = 10_000
+_ROUNDS = 10_000  # limit of policy iteration, in case rounding makes it cycle
 
 
 @dataclass(frozen=True)
-class Numerals:
-    """The kind of numbers that a search computes with.
-
-    Attributes
-    ----------
-    make
-        Makes a number from a float or a text.
-    unit
-        Relative error of one operation.
-    close
-        Bounds this near, relative to themselves, have met.
-    """
+class Arithmetic:
+    """The kind of numbers that a search computes with."""
 
     make: Callable[[Any], Number]
+    """Makes a number from a float or a text."""
     unit: float
+    """Relative error of one operation."""
     close: float
+    """Relative distance of bounds at which the search stops."""
 
 
-class _OutOfBudget(Exception):
-    """As much has been tried as is allowed."""
+class _BudgetExceeded(Exception):
+    """Raised when the allowed effort is used up."""
 
 
 class Effort:
-    """How much may be tried, and how much was."""
+    """The allowed effort of a search, and the effort so far."""
 
     def __init__(self, limit: int, progress: PartsReport | None) -> None:
         self.limit, self.used, self.policies, self.progress = limit, 0, 0, progress
 
     def spend(self, states: int, deterministic: bool = False) -> None:
         if self.used >= self.limit:
-            raise _OutOfBudget
+            raise _BudgetExceeded
         self.used += states * (1 if deterministic else 1 + states // 8)
         self.policies += 1
         if self.progress is not None and self.policies % 500 == 0:
             self.progress(min(self.used, self.limit), self.limit, "largest span: tried")
 
 
-class Search:
-    """One model: its gaps, which states every optimal policy keeps, and bounds for all pairs.
+class SpanSearch:
+    """The search for one model; an action is tight if its gap is 0.
 
-    Parameters
-    ----------
-    transitions
-        [A, S, S].
-    bias
-        h >= 0, [S].
-    gaps
-        [S, A], at least 0; exactly 0 where the action is optimal.
-    roundings
-        Number of roundings that each probability and gap carries.
+    `transitions` is [A, S, S], `bias` h >= 0 [S], `gaps` [S, A], exactly 0 if the action is
+    optimal. `roundings` is the number of roundings that each probability and gap carries.
     """
 
     def __init__(
@@ -102,52 +87,52 @@ class Search:
         gaps: Numbers,
         sizes: tuple[int, ...],
         effort: Effort,
-        numerals: Numerals,
+        arithmetic: Arithmetic,
         roundings: int,
     ) -> None:
         self.transitions = transitions
         self.support: Mask = np.asarray(transitions > 0, dtype=bool)
         self.into: Mask = np.ascontiguousarray(self.support.transpose(2, 1, 0))  # [S', S, A]
         self.bias, self.gaps, self.sizes, self.effort = bias, gaps, sizes, effort
-        self.numerals, self.roundings = numerals, roundings
+        self.arithmetic, self.roundings = arithmetic, roundings
         self.n = len(bias)
-        make = numerals.make
+        make = arithmetic.make
         self.zero, self.infinity = make(0), make("inf")
-        self.relative_error = make(relative_error(self.n, numerals.unit, roundings))
+        self.relative_error = make(relative_error(self.n, arithmetic.unit, roundings))
         self.scale = bias.max() + gaps.max()
-        self.free: Mask = np.asarray(gaps == 0, dtype=bool)
+        self.tight: Mask = np.asarray(gaps == 0, dtype=bool)
         self.largest_total = self.zero
-        # The policy without gaps: optimal, and what fills up every partial policy.
-        self.plain: Actions = self.free.argmax(axis=1)
+        # A policy without gaps: optimal, and used to complete partial policies.
+        self.tight_policy: Actions = self.tight.argmax(axis=1)
         self.actions = self._distinct_actions()
 
     def run(self) -> list[Bounds]:
         """Return bounds on the largest span and on the largest sp_i of every variable."""
-        with np.errstate(all="ignore"):  # what overflows has no bounds, see below
-            found = self._searched()
-        # Rounding of h, and the errors of the sums J of all policies that were looked at.
-        make = self.numerals.make
-        margin = make(8 * self.numerals.unit) * self.bias.max()
+        with np.errstate(all="ignore"):  # overflow means no bounds, see below
+            bounds = self._bounds()
+        # Rounding of h, and the errors of the sums J of all policies that were tried.
+        make = self.arithmetic.make
+        margin = make(8 * self.arithmetic.unit) * self.bias.max()
         margin += 2 * self.relative_error * self.largest_total
         if not margin < self.infinity:
-            return [(self.zero, self.infinity) for _ in found]
-        return [(max(self.zero, low - margin), high + margin) for low, high in found]
+            return [(self.zero, self.infinity) for _ in bounds]
+        return [(max(self.zero, low - margin), high + margin) for low, high in bounds]
 
-    def _searched(self) -> list[Bounds]:
-        kept = self._always_recurrent()
-        if kept.all():
-            return [(own, own) for own in self.spans(self.bias)]
-        lower = self._spans_of(self.plain)
+    def _bounds(self) -> list[Bounds]:
+        core = self._core_states()
+        if core.all():
+            return [(value, value) for value in self.spans(self.bias)]
+        lower = self._spans_of(self.tight_policy)
         anywhere = np.ones((self.n, self.gaps.shape[1]), dtype=bool)
-        if kept.any():
-            for state in np.flatnonzero(kept):
-                self.actions[state] = [a for a in self.actions[state] if self.free[state, a]]
-            if not self._closed_set(anywhere, ~kept).any():
-                return _Bounded(self, kept).spans(lower)
-        return _Enumerated(self).spans(lower)
+        if core.any():
+            for state in np.flatnonzero(core):
+                self.actions[state] = [a for a in self.actions[state] if self.tight[state, a]]
+            if not self._closed_set(anywhere, ~core).any():
+                return _BranchAndBound(self, core).spans(lower)
+        return _Enumeration(self).spans(lower)
 
     def _distinct_actions(self) -> list[list[int]]:
-        """For every state its actions, one of those that do the same."""
+        """Return the actions of every state, one of those with equal effects."""
         chosen = []
         for state in range(self.n):
             seen: dict[tuple[Number, ...], int] = {}
@@ -156,32 +141,33 @@ class Search:
             chosen.append(sorted(seen.values()))
         return chosen
 
-    def _always_recurrent(self) -> Mask:
-        """U: the states that no closed set of pairs without a gap avoids."""
-        free = self.free
-        classes = closed_classes(self.support[self.plain, np.arange(self.n)])
-        kept = np.zeros(self.n, dtype=bool)
+    def _core_states(self) -> Mask:
+        """Return U: the states that no closed set of tight pairs avoids."""
+        tight = self.tight
+        classes = closed_classes(self.support[self.tight_policy, np.arange(self.n)])
+        core = np.zeros(self.n, dtype=bool)
         if len(classes) > 1:
-            return kept
+            return core
         members = classes[0]
         everything = np.ones(self.n, dtype=bool)
 
         def avoidable(state: int) -> bool:
             others = everything.copy()
             others[state] = False
-            return bool(self._closed_set(free, others).any())
+            return bool(self._closed_set(tight, others).any())
 
-        tied = any(sum(free[s, a] for a in self.actions[s]) > 1 for s in members)
+        tied = any(sum(tight[s, a] for a in self.actions[s]) > 1 for s in members)
         if not tied:
-            # Whoever meets one state of the class stays in all of it.
-            kept[members] = not avoidable(int(members[0]))
-            return kept
+            # A policy that reaches one state of the class visits all of it.
+            core[members] = not avoidable(int(members[0]))
+            return core
         for state in members:
-            kept[state] = not avoidable(int(state))
-        return kept
+            core[state] = not avoidable(int(state))
+        return core
 
     def _closed_set(self, pairs: Mask, inside: Mask) -> Mask:
-        """The largest set of states within `inside` that these pairs [S, A] need never leave."""
+        """Return the largest set of states within `inside` that these pairs [S, A] need not
+        leave."""
         alive = inside.copy()
         usable = pairs & inside[:, None]
         lost = ~alive
@@ -194,18 +180,18 @@ class Search:
     def bias_of(self, policy: Actions, within: NDArray[np.int64] | None = None) -> Numbers | None:
         """Return h_pi on the states `within`, which pi does not leave; None if pi is not optimal.
 
-        Where pi has one recurrent class and `within` is None, the constant of h_pi is left out.
+        If pi has one recurrent class and `within` is None, h_pi is returned up to a constant.
         """
         states = np.arange(self.n) if within is None else within
         chosen = policy[states]
         chain = self.transitions[chosen, states][:, states]
-        free = self.free[states, chosen]
+        tight = self.tight[states, chosen]
         base = self.bias[states]
         lost = np.full(len(states), self.zero)
         transient = np.ones(len(states), dtype=bool)
         classes = closed_classes(self.support[chosen, states][:, states])
         for members in classes:
-            if not free[members].all():
+            if not tight[members].all():
                 return None
             if within is not None or len(classes) > 1:
                 lost[members] = stationary_law(chain[np.ix_(members, members)]) @ base[members]
@@ -227,28 +213,31 @@ class Search:
         """Return the span and the factored spans."""
         cube = bias.reshape(self.sizes)
         lines = [np.moveaxis(cube, i, 0).reshape(size, -1) for i, size in enumerate(self.sizes)]
-        factored = [(own.max(axis=0) - own.min(axis=0)).max() for own in lines]
+        factored = [(line.max(axis=0) - line.min(axis=0)).max() for line in lines]
         return [bias.max() - bias.min(), *factored]
 
     def reached(self, policy: Actions, state: int, stop: Mask | None = None) -> Mask:
-        """The states that a policy meets from a state, it included; not beyond those of `stop`."""
+        """Return the states that a policy reaches from a state, itself included, up to those of
+        `stop`."""
         seen = np.zeros(self.n, dtype=bool)
         seen[state] = True
         front = [state]
         while front:
-            here = front.pop()
-            if stop is not None and stop[here]:
+            current = front.pop()
+            if stop is not None and stop[current]:
                 continue
-            new = self.support[policy[here], here] & ~seen
+            new = self.support[policy[current], current] & ~seen
             seen |= new
             front += np.flatnonzero(new).tolist()
         return seen
 
     def pairs(self, axis: int | None, upper: Numbers) -> Iterator[tuple[Number, int, int]]:
-        """Yield (upper bound, s, s'), the largest first; if an axis is given, only the pairs that
-        differ in it alone."""
+        """Yield (upper bound, s, s') in decreasing order.
+
+        With an axis, only pairs that differ in that variable alone.
+        """
         if axis is None:
-            high, low = (own.ravel() for own in np.indices((self.n, self.n)))
+            high, low = (index.ravel() for index in np.indices((self.n, self.n)))
         else:
             step, size = strides(self.sizes)[axis], self.sizes[axis]
             states = np.arange(self.n)
@@ -265,34 +254,34 @@ class Search:
             yield values[k], int(high[k]), int(low[k])
 
     def near(self, lower: Number, upper: Number) -> bool:
-        """Whether a search may stop between these bounds; the upper one still counts."""
-        close = self.numerals.make(self.numerals.close)
-        tiny = self.numerals.make(100 * self.numerals.unit)
+        """Return whether a search may stop between these bounds; the upper one still counts."""
+        close = self.arithmetic.make(self.arithmetic.close)
+        tiny = self.arithmetic.make(100 * self.arithmetic.unit)
         return bool(upper <= lower + close * abs(upper) + tiny * self.scale)
 
 
-class _Bounded:
-    """Step 2: every policy reaches U, so J is bounded by the largest and least cost of the way.
+class _BranchAndBound:
+    """Step 2: every policy reaches U, so J is between the largest and the least cost until U.
 
     All optimal policies have one class, and with it h_pi = h - J_pi up to a constant, where J_pi
-    counts the gaps until U.  A node fixes some actions; J between its extremes under those bounds
-    the pair, and the bound is attained if one policy can follow both extremes.
+    counts the gaps until U. A node fixes some actions; the extremes of J under those bound the
+    pair, and the bound is attained if one policy can follow both extremes.
     """
 
-    def __init__(self, search: Search, kept: Mask) -> None:
-        self.search, self.kept = search, kept
+    def __init__(self, search: SpanSearch, core: Mask) -> None:
+        self.search, self.core = search, core
         self.allowed = np.zeros_like(search.gaps, dtype=bool)
-        for state, own in enumerate(search.actions):
-            self.allowed[state, own] = True
-        self.off = np.flatnonzero(~kept)
+        for state, actions in enumerate(search.actions):
+            self.allowed[state, actions] = True
+        self.off = np.flatnonzero(~core)
         self.inside = search.transitions[:, self.off][:, :, self.off]  # [A, F, F]
-        self.leaving = search.transitions[:, self.off][:, :, kept].sum(axis=2)  # [A, F]
+        self.leaving = search.transitions[:, self.off][:, :, core].sum(axis=2)  # [A, F]
         self.longest: Number = search.infinity
         ones = np.full(search.gaps.shape, search.zero + 1)
-        steps, short, _ = self._extreme_totals(ones, {}, 1, search.plain)
-        if 2 * short <= 1:  # every action brings U nearer by half a step at least
+        steps, short, _ = self._extreme_totals(ones, {}, 1, search.tight_policy)
+        if 2 * short <= 1:  # every action reduces the expected time by at least 1/2
             self.longest = 2 * steps.max(initial=search.zero)
-        self.most, self.dearest = self._extreme({}, 1, search.plain)
+        self.most, self.costliest = self._extreme({}, 1, search.tight_policy)
 
     def spans(self, lower: list[Number]) -> list[Bounds]:
         bias = self.search.bias
@@ -308,8 +297,8 @@ class _Bounded:
         number = itertools.count()
         following = next(waiting, None)
         effort = search.effort
-        dropped = search.zero  # the largest bound of a node that was given up as near enough
-        # An even share of what is left, so that no variable goes without.
+        dropped = search.zero  # the largest bound of a pruned node that was near enough
+        # An equal share of the remaining effort for every variable.
         share = effort.used + (effort.limit - effort.used) // (len(lower) - index)
         while True:
             if following is not None and (not heap or following[0] >= -heap[0][0]):
@@ -322,21 +311,21 @@ class _Bounded:
             if search.near(lower[index], bound) or effort.used >= share:
                 return lower[index], max(lower[index], bound, dropped)
             _, _, high, low, fixed = heapq.heappop(heap)
-            policy, free = self._candidate(high, low, fixed)
+            policy, branch = self._candidate(high, low, fixed)
             effort.spend(search.n)
             bias = search.bias_of(policy)
             if bias is not None:
-                for own, value in enumerate(search.spans(bias)):
-                    lower[own] = max(lower[own], value)
+                for k, value in enumerate(search.spans(bias)):
+                    lower[k] = max(lower[k], value)
                 if search.near(bias[high] - bias[low], bound):
                     dropped = max(dropped, bound)
                     continue
-            if free is None:
+            if branch is None:
                 continue
-            for action in search.actions[free]:
-                child = {**fixed, free: action}
-                most, _ = self._extreme(child, 1, self.dearest)
-                least, _ = self._extreme(child, -1, search.plain)
+            for action in search.actions[branch]:
+                child = {**fixed, branch: action}
+                most, _ = self._extreme(child, 1, self.costliest)
+                least, _ = self._extreme(child, -1, search.tight_policy)
                 value = search.bias[high] - least[high] - search.bias[low] + most[low]
                 value = min(value, bound)
                 if search.near(lower[index], value):
@@ -345,24 +334,23 @@ class _Bounded:
                     heapq.heappush(heap, (-value, next(number), high, low, child))
 
     def _candidate(self, high: int, low: int, fixed: dict[int, int]) -> tuple[Actions, int | None]:
-        """Return a policy that loses most from `low` and, elsewhere, least from `high`, and the
-        state to branch on.
+        """Return a policy with the largest J from `low` and otherwise the least J from `high`, and
+        the state to branch on.
 
-        The state is None if the choice is complete: every state that matters is fixed or has one
-        action.
+        The state is None if every relevant state is fixed or has one action.
         """
         search = self.search
-        dear = self.dearest
-        cheap = search.plain
+        costly = self.costliest
+        cheap = search.tight_policy
         if fixed:
-            dear = self._extreme(fixed, 1, self.dearest)[1]
-            cheap = self._extreme(fixed, -1, search.plain)[1]
-        far = search.reached(dear, low, self.kept)
-        near = search.reached(cheap, high, self.kept)
-        policy = np.where(far & ~self.kept, dear, cheap)
-        conflict = far & near & (dear != cheap) & ~self.kept
-        again = search.reached(policy, int(np.flatnonzero(self.kept)[0]))
-        conflict |= again & ~search.free[np.arange(search.n), policy]
+            costly = self._extreme(fixed, 1, self.costliest)[1]
+            cheap = self._extreme(fixed, -1, search.tight_policy)[1]
+        far = search.reached(costly, low, self.core)
+        near = search.reached(cheap, high, self.core)
+        policy = np.where(far & ~self.core, costly, cheap)
+        conflict = far & near & (costly != cheap) & ~self.core
+        again = search.reached(policy, int(np.flatnonzero(self.core)[0]))
+        conflict |= again & ~search.tight[np.arange(search.n), policy]
         for matters in (conflict, far | near | again):
             for state in np.flatnonzero(matters):
                 if int(state) not in fixed and len(search.actions[state]) > 1:
@@ -373,7 +361,8 @@ class _Bounded:
         """Bound the expected gaps until U of every policy, from above (sign 1) or below (-1).
 
         With v >= c + P v - r for every action, J <= v + r T for every policy, T the longest
-        expected time until U; the same with the signs reversed.  [S], and a policy near the bound.
+        expected time until U; the same with the signs reversed. Returns [S], and a policy near the
+        bound.
         """
         search = self.search
         values, short, policy = self._extreme_totals(search.gaps, fixed, sign, start)
@@ -389,23 +378,23 @@ class _Bounded:
     def _extreme_totals(
         self, costs: Numbers, fixed: PartialPolicy, sign: int, start: Actions
     ) -> tuple[Numbers, Number, Actions]:
-        """Find the largest or least expected costs v until U by policy iteration.
+        """Compute the largest or least expected costs v until U by policy iteration.
 
-        Returns v on the states off U, by how much at most an action is better than v says (errors
-        of rounding included), and the policy.
+        Returns v on the states outside U, an upper bound on the improvement of any action over v
+        (rounding included), and the policy.
         """
         search, off = self.search, self.off
         allowed = self.allowed[off].copy()
         policy = start.copy()
         for state, action in fixed.items():
             policy[state] = action
-            if not self.kept[state]:
-                own = int(np.searchsorted(off, state))
-                allowed[own] = False
-                allowed[own, action] = True
+            if not self.core[state]:
+                row = int(np.searchsorted(off, state))
+                allowed[row] = False
+                allowed[row, action] = True
         rows = np.arange(len(off))
-        make = search.numerals.make
-        unit = make(search.numerals.unit * (4 * len(off) + 2 * search.roundings + 16))
+        make = search.arithmetic.make
+        unit = make(search.arithmetic.unit * (4 * len(off) + 2 * search.roundings + 16))
         for _ in range(_ROUNDS):
             chosen = policy[off]
             values = expected_totals(
@@ -421,13 +410,13 @@ class _Bounded:
             policy[off[better]] = best[better]
         short = np.where(allowed, ahead + unit * noise, search.zero).max(initial=search.zero)
         if not (values < search.infinity).all() or not short < search.infinity:
-            return values, search.infinity, policy  # beyond the range of numbers
+            return values, search.infinity, policy  # overflow
         return values, short, policy
 
     def _gained(self, values: Numbers, costs: Numbers) -> tuple[Numbers, Numbers]:
-        """Return c + P v - v of all actions and the size of what is summed up: [F, A] each.
+        """Return c + P v - v of all actions and the size of the summed terms: [F, A] each.
 
-        Differences of values are weighted, so that what stays in place costs no digits.
+        Differences of values are weighted, so that self-loops lose no digits.
         """
         ahead = values[None, :] - values[:, None]
         gained, sizes = costs.copy(), costs.copy()
@@ -437,10 +426,11 @@ class _Bounded:
         return gained, sizes
 
 
-class _Enumerated:
-    """Step 3: from each state all policies over the states that they reach, then pairs."""
+class _Enumeration:
+    """Step 3: all policies from each state over the states that they reach, then pairs of
+    states."""
 
-    def __init__(self, search: Search) -> None:
+    def __init__(self, search: SpanSearch) -> None:
         self.search = search
         self.after: list[dict[int, list[int]]] = [
             {a: np.flatnonzero(search.support[a, state]).tolist() for a in search.actions[state]}
@@ -462,10 +452,10 @@ class _Enumerated:
                         highest[state], above[state] = value, choice
                     if value < lowest[state]:
                         lowest[state], below[state] = value, choice
-        except _OutOfBudget:
+        except _BudgetExceeded:
             for choice in (*above, *below):
-                self._raise(lower, choice)
-            return [(own, infinity) for own in lower]
+                self._raise_lower(lower, choice)
+            return [(value, infinity) for value in lower]
         upper = highest[:, None] - lowest
         axes = [None, *range(len(self.search.sizes))]
         return [
@@ -487,10 +477,10 @@ class _Enumerated:
             if self.search.near(best, bound):
                 return best, max(best, bound)
             if all(below[low].get(state, a) == a for state, a in above[high].items()):
-                return bound, bound  # one policy does both
+                return bound, bound  # one policy attains both
             try:
                 best = max(best, self._pair(high, low, highest[high], best))
-            except _OutOfBudget:
+            except _BudgetExceeded:
                 return best, max(best, bound)
         return best, best
 
@@ -502,70 +492,75 @@ class _Enumerated:
                     best = max(best, onward[high] - bias[low])
         return best
 
-    def _raise(self, lower: list[Number], choice: PartialPolicy) -> None:
-        """Every policy that was found is a lower bound, filled up with pairs without a gap."""
-        policy = self.search.plain.copy()
+    def _raise_lower(self, lower: list[Number], choice: PartialPolicy) -> None:
+        """Raise the lower bounds by a partial policy, completed with tight pairs."""
+        policy = self.search.tight_policy.copy()
         for state, action in choice.items():
             policy[state] = action
         bias = self.search.bias_of(policy)
         if bias is not None:
-            for own, value in enumerate(self.search.spans(bias)):
-                lower[own] = max(lower[own], value)
+            for k, value in enumerate(self.search.spans(bias)):
+                lower[k] = max(lower[k], value)
 
     def _optimal(
         self, given: PartialPolicy, root: int
     ) -> Iterator[tuple[PartialPolicy, dict[int, Number]]]:
-        """What optimal policies can do from the root, the given choices kept: actions and bias."""
+        """Yield actions and bias of all optimal partial policies from the root that extend
+        `given`."""
         for choice, states in self._choices(dict(given), [root], 0):
             single = all(len(self.after[state][choice[state]]) == 1 for state in states)
             self.search.effort.spend(len(states), single)
-            bias = self._on_a_line(choice, states[0]) if single else self._bias(choice, states)
+            bias = (
+                self._deterministic_bias(choice, states[0])
+                if single
+                else self._bias(choice, states)
+            )
             if bias is not None:
                 yield dict(choice), bias
 
     def _choices(
         self, chosen: PartialPolicy, states: list[int], done: int
     ) -> Iterator[tuple[PartialPolicy, list[int]]]:
-        """All ways to choose an action in every state that is met; `states` in order of meeting.
+        """Yield all choices of actions in the states that are reached, in order of reaching them.
 
-        Both arguments are worked on in place and are as they were when the iterator ends.
+        Both arguments are modified in place and restored when the iterator ends.
         """
         if done == len(states):
             yield chosen, states
             return
-        here = states[done]
-        given = here in chosen
-        for action in [chosen[here]] if given else self.search.actions[here]:
-            chosen[here] = action
-            new = [state for state in self.after[here][action] if state not in states]
+        current = states[done]
+        given = current in chosen
+        for action in [chosen[current]] if given else self.search.actions[current]:
+            chosen[current] = action
+            new = [state for state in self.after[current][action] if state not in states]
             states.extend(new)
             yield from self._choices(chosen, states, done + 1)
             del states[len(states) - len(new) :]
         if not given:
-            del chosen[here]
+            del chosen[current]
 
     def _bias(self, choice: PartialPolicy, states: list[int]) -> dict[int, Number] | None:
-        """h_pi on these states; None if the choice is not optimal."""
-        policy = self.search.plain.copy()
+        """Return h_pi on these states; None if the choice is not optimal."""
+        policy = self.search.tight_policy.copy()
         for state in states:
             policy[state] = choice[state]
-        found = self.search.bias_of(policy, np.array(states))
-        return None if found is None else dict(zip(states, found.tolist(), strict=True))
+        bias = self.search.bias_of(policy, np.array(states))
+        return None if bias is None else dict(zip(states, bias.tolist(), strict=True))
 
-    def _on_a_line(self, choice: PartialPolicy, root: int) -> dict[int, Number] | None:
-        """The same where every move is sure: a way from the root into a circle, no matrix."""
-        way: list[int] = []
-        here = root
-        while here not in way:
-            way.append(here)
-            here = self.after[here][choice[here]][0]
-        entry = way.index(here)
-        circle = way[entry:]
-        if any(self.gaps[state][choice[state]] for state in circle):
+    def _deterministic_bias(self, choice: PartialPolicy, root: int) -> dict[int, Number] | None:
+        """Return the same for deterministic moves: a path from the root into a cycle."""
+        path: list[int] = []
+        current = root
+        while current not in path:
+            path.append(current)
+            current = self.after[current][choice[current]][0]
+        entry = path.index(current)
+        cycle = path[entry:]
+        if any(self.gaps[state][choice[state]] for state in cycle):
             return None
-        lost = sum(self.base[state] for state in circle) / len(circle)
-        bias = {state: self.base[state] - lost for state in circle}
-        for state in reversed(way[:entry]):
+        lost = sum(self.base[state] for state in cycle) / len(cycle)
+        bias = {state: self.base[state] - lost for state in cycle}
+        for state in reversed(path[:entry]):
             lost += self.gaps[state][choice[state]]
             bias[state] = self.base[state] - lost
         self.search.largest_total = max(self.search.largest_total, lost)

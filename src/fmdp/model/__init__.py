@@ -1,6 +1,6 @@
-"""What a factored MDP is: spaces, structure, tables, products and files.
+"""Factored MDPs: structure, tables, constraints, products and files.
 
-This layer knows nothing of planning, learning or simulation.
+This package does not import planning, learning or simulation.
 """
 
 from fmdp.model.alike import Alike

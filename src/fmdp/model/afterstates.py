@@ -1,44 +1,107 @@
-"""Models whose actions act first, from tables over what the actions leave.
+"""Models whose actions act first, from tables over the state after them (`from_effects`).
 
     y = f(s, a),   P(s' | s, a) = prod_i P_i(s'_i | y[Z_i]),
     R(s, a) = sum of before_k(s) + after_k(y) + cost_k(s_c, a_c) + setup_k(is anything done)
 
-The tables over y become tables over (s, a) by one gather each, rows of equal y are put into one
-class of alike rows (learners learn P(. | y)), and `Structure.effects` says so to the planners. The
-full tables are what every other part of the package reads: their size is predicted, and refused in
-one line where it is too large. A reward of "after" is over the states and actions of all components
-that it looks at; what counts many components at once is better said of the state before the action.
+The tables over y become tables over (s, a) by one gather each. Rows of equal y are put into one
+class of alike rows (learners learn P(. | y)), and `Structure.effects` declares it to the planners.
+Full tables above TABLE_LIMIT_BYTES are refused before they are made. An "after" reward is over the
+states and actions of all components in its scope; a reward that depends on many components is
+cheaper as a function of the state before the action.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, get_args
+from typing import Any, NamedTuple, get_args
 
 import numpy as np
 import numpy.typing as npt
 
 from fmdp.errors import InvalidModel, TooLarge, did_you_mean
 from fmdp.model.alike import Alike
+from fmdp.model.builder import (
+    Contents,
+    contents_from_tables,
+    group_numbers,
+    refuse_wrong_number,
+    with_rewards,
+)
+from fmdp.model.constraints import Constraint
 from fmdp.model.effects import Effect, Effects, RewardKind, check_components
+from fmdp.model.naming import Assignment
+from fmdp.model.noise import Noise
+from fmdp.model.scopes import scope_numbers
 from fmdp.model.spaces import FloatArray, IndexArray, count, items, shown
-
-if TYPE_CHECKING:
-    from fmdp.model.structure import Structure
+from fmdp.model.structure import Structure
+from fmdp.model.tables import GivenFactor, pairs_of, sorted_factor, table_rows, transition_table
 
 TABLE_LIMIT_BYTES = 1 << 30
-"""Of all full tables together."""
+"""Largest total size of the tables over (s, a)."""
 
 
-class GivenFactor(NamedTuple):
-    """A table over what it is a function of, its scope sorted."""
+def contents_from_effects(
+    variables: Structure,
+    effects: Sequence[Effect | tuple[Sequence[int], Sequence[int], npt.ArrayLike]],
+    transitions: Sequence[tuple[Sequence[int | str], npt.ArrayLike]],
+    rewards: Sequence[tuple[RewardKind, Sequence[int | str], npt.ArrayLike]],
+    *,
+    reward_ranges: Sequence[tuple[float, float]] = (),
+    reward_names: Sequence[str] = (),
+    groups: Sequence[Sequence[int | str]] = (),
+    noise: Noise | Sequence[Noise] | None = None,
+    initial_state: Assignment | None = None,
+    name: str = "",
+    alike: Alike | None = None,
+    constraints: Sequence[Constraint] = (),
+) -> Contents:
+    """Check the arguments of `FactoredMDP.from_effects` and write out the tables over (s, a)."""
+    triples = _triples(rewards)
+    components = [_effect(given, index) for index, given in enumerate(items(effects, "effects"))]
+    bare = with_rewards(variables, len(triples), reward_ranges, reward_names)
+    pairs = pairs_of(transitions, "transition factor")
+    refuse_wrong_number(pairs, bare)
+    # Checked in the given order, so that a message names the row as the caller counts.
+    laws = []
+    for i, (scope, table) in enumerate(pairs):
+        numbers = scope_numbers(bare, scope, bare.transition_label(i))
+        laws.append(sorted_factor(bare, numbers, transition_table(bare, i, numbers, table)))
+    means = [_reward(bare, k, *triple) for k, triple in enumerate(triples)]
+    full = _full_tables(bare, components, laws, means, alike)
+    given_ranges = len(items(reward_ranges, "reward ranges")) > 0
+    structure = bare.with_factors(
+        full.transition_scopes,
+        full.reward_scopes,
+        bare.reward_ranges if given_ranges else [_range_of(factor.table) for _, factor in means],
+        bare.reward_names,
+        group_numbers(bare, groups),
+        full.alike,
+        constraints,
+        full.effects,
+    )
+    return contents_from_tables(
+        structure, full.transitions, full.rewards, noise, initial_state, name, None
+    )
 
-    scope: tuple[int, ...]
-    table: FloatArray
+
+def _reward(
+    variables: Structure, k: int, given_kind: object, scope: Any, table: Any
+) -> tuple[RewardKind, GivenFactor]:
+    label = variables.reward_label(k)
+    kind = _kind(given_kind, label)
+    if kind == "setup" and (len(items(scope, label)) or np.shape(table) != (2,)):
+        raise InvalidModel(
+            f"{label}: a set-up reward has an empty scope and two means, for nothing and "
+            f"for something done; got scope {shown(scope)} and shape {np.shape(table)}"
+        )
+    numbers = scope_numbers(variables, scope, label)
+    rows = table_rows(variables, numbers, table, (2,) if kind == "setup" else (), label)
+    factor = sorted_factor(variables, numbers, rows)
+    return kind, factor._replace(table=factor.table.reshape(-1))
 
 
-class FullTables(NamedTuple):
-    """What a model is made of."""
+class _FullTables(NamedTuple):
+    """Scopes and tables over (s, a)."""
 
     effects: Effects
     alike: Alike
@@ -48,8 +111,8 @@ class FullTables(NamedTuple):
     rewards: list[FloatArray]
 
 
-def effect_of(given: object, index: int) -> Effect:
-    """An Effect, or one from (states, actions, outcome) with an outcome of any shape in C order."""
+def _effect(given: object, index: int) -> Effect:
+    """Return an Effect, made from (states, actions, outcome) if necessary."""
     if isinstance(given, Effect):
         return given
     parts = items(given, f"effect {index}, (states, actions, outcome),")
@@ -66,8 +129,7 @@ def effect_of(given: object, index: int) -> Effect:
     return Effect(states, actions, flat)
 
 
-def kind_of(kind: object, label: str) -> RewardKind:
-    """A kind of reward, or InvalidModel with the one that may be meant."""
+def _kind(kind: object, label: str) -> RewardKind:
     kinds = get_args(RewardKind)
     if not isinstance(kind, str) or kind not in kinds:
         hint = did_you_mean(kind, kinds) if isinstance(kind, str) else ""
@@ -77,23 +139,14 @@ def kind_of(kind: object, label: str) -> RewardKind:
     return kind  # type: ignore[return-value]
 
 
-def setup_scope(effects: Sequence[Effect]) -> tuple[int, ...]:
-    """All action variables: a set-up reward looks at whether any of them is not 0."""
-    return tuple(sorted({v for effect in effects for v in effect.actions}))
-
-
-def full_tables(
+def _full_tables(
     variables: Structure,
     components: Sequence[Effect],
     transitions: Sequence[GivenFactor],
     rewards: Sequence[tuple[RewardKind, GivenFactor]],
     alike: Alike | None,
-) -> FullTables:
-    """Tables over (s, a) from tables over y, with their effects and classes.
-
-    `alike` puts rows of the given tables together; without it each is its own. Raises TooLarge
-    before any full table is made.
-    """
+) -> _FullTables:
+    """Return tables over (s, a) from tables over y; `alike` has classes of the given rows."""
     sizes, m = variables.sizes, variables.m
     effects = Effects(
         tuple(components),
@@ -105,36 +158,41 @@ def full_tables(
     transition_scopes = tuple(effects.full_scope(factor.scope) for factor in transitions)
     reward_scopes = tuple(_reward_scope(effects, kind, factor) for kind, factor in rewards)
     _refuse_if_too_large(variables, transition_scopes, reward_scopes)
-    classes = _given_classes(alike, transitions, [factor for _, factor in rewards])
-    row_sources = [effects.after_rows(factor.scope, sizes) for factor in transitions]
-    reward_sources = [_source(effects, kind, factor, sizes) for kind, factor in rewards]
-    return FullTables(
+    factors = [*transitions, *(factor for _, factor in rewards)]
+    classes = _given_classes(alike, factors, m)
+    sources = [effects.after_rows(factor.scope, sizes) for factor in transitions]
+    sources += [_source(effects, kind, factor, sizes) for kind, factor in rewards]
+    full_classes = [numbers[rows] for numbers, rows in zip(classes, sources, strict=True)]
+    tables = [factor.table[rows] for factor, rows in zip(factors, sources, strict=True)]
+    return _FullTables(
         effects,
-        Alike(
-            tuple(own[rows] for own, rows in zip(classes[:m], row_sources, strict=True)),
-            tuple(own[rows] for own, rows in zip(classes[m:], reward_sources, strict=True)),
-        ),
+        Alike(tuple(full_classes[:m]), tuple(full_classes[m:])),
         transition_scopes,
         reward_scopes,
-        [factor.table[rows] for factor, rows in zip(transitions, row_sources, strict=True)],
-        [factor.table[rows] for (_, factor), rows in zip(rewards, reward_sources, strict=True)],
+        tables[:m],
+        tables[m:],
     )
+
+
+def _setup_scope(effects: Effects) -> tuple[int, ...]:
+    """Return all action variables."""
+    return tuple(sorted({v for effect in effects.components for v in effect.actions}))
 
 
 def _reward_scope(effects: Effects, kind: RewardKind, factor: GivenFactor) -> tuple[int, ...]:
     if kind == "after":
         return effects.full_scope(factor.scope)
-    return setup_scope(effects.components) if kind == "setup" else factor.scope
+    return _setup_scope(effects) if kind == "setup" else factor.scope
 
 
 def _source(
     effects: Effects, kind: RewardKind, factor: GivenFactor, sizes: Sequence[int]
 ) -> IndexArray:
-    """For every row of the full table the row of the given one."""
+    """Return for every row of the full table the row of the given one."""
     if kind == "after":
         return effects.after_rows(factor.scope, sizes)
     if kind == "setup":
-        rows = np.ones(count([sizes[v] for v in setup_scope(effects.components)]), dtype=np.int64)
+        rows = np.ones(count([sizes[v] for v in _setup_scope(effects)]), dtype=np.int64)
         rows[0] = 0
         return rows
     return np.arange(len(factor.table), dtype=np.int64)
@@ -165,37 +223,35 @@ def _refuse_if_too_large(
         )
 
 
-def _given_classes(
-    alike: Alike | None, transitions: Sequence[GivenFactor], rewards: Sequence[GivenFactor]
-) -> list[IndexArray]:
-    """A class for every row of every given table."""
-    tables = [len(factor.table) for factor in (*transitions, *rewards)]
+def _given_classes(alike: Alike | None, factors: Sequence[GivenFactor], m: int) -> list[IndexArray]:
+    """Return the class of every row of every given table."""
+    rows = [len(factor.table) for factor in factors]
     if alike is None:
-        starts = np.cumsum([0, *tables])
-        return [np.arange(rows) + start for rows, start in zip(tables, starts[:-1], strict=True)]
+        starts = np.cumsum([0, *rows])
+        return [np.arange(n) + start for n, start in zip(rows, starts[:-1], strict=True)]
     if not isinstance(alike, Alike):
         raise InvalidModel(f"alike is {shown(alike)}; must be an Alike")
-    given = [len(own) for own in (*alike.transitions, *alike.rewards)]
-    if given != tables or len(alike.transitions) != len(transitions):
+    classes = [*alike.transitions, *alike.rewards]
+    given = list(map(len, classes))
+    if given != rows or len(alike.transitions) != m:
         raise InvalidModel(
             f"classes of rows for tables of {tuple(given)} rows; the tables over what the actions "
-            f"leave have {tuple(tables)}"
+            f"leave have {tuple(rows)}"
         )
-    return [*alike.transitions, *alike.rewards]
+    return classes
 
 
-def range_of(table: npt.NDArray[np.float64]) -> tuple[float, float]:
-    """The least and the largest mean: the range of a reward for which none is given."""
+def _range_of(table: FloatArray) -> tuple[float, float]:
     finite = table[np.isfinite(table)]
     return (float(finite.min()), float(finite.max())) if finite.size else (0.0, 1.0)
 
 
-def triples(rewards: Any) -> list[tuple[Any, Any, Any]]:
-    """(kind, scope, table) of every reward."""
-    found = []
+def _triples(rewards: Any) -> list[tuple[Any, Any, Any]]:
+    """Return (kind, scope, table) of every reward, or raise InvalidModel."""
+    triples = []
     for k, reward in enumerate(items(rewards, "the rewards")):
         parts = items(reward, f"reward {k}, (kind, scope, table),")
         if len(parts) != 3:
             raise InvalidModel(f"reward {k} has {len(parts)} parts; must be (kind, scope, table)")
-        found.append((parts[0], parts[1], parts[2]))
-    return found
+        triples.append((parts[0], parts[1], parts[2]))
+    return triples

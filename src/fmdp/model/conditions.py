@@ -1,13 +1,13 @@
-"""Conditions in a model file: values of variables by name, as boxes over a scope (rules.py).
+"""Conditions of a model file: values of variables by name, read as boxes over a scope (rules.py).
 
-    {"crew_1": "P3"}                       one value, by name, or by number where it is a number
-    {"crew_1": ["P3", "P4"]}               one of these
-    {"crew_1": {"not": "P3"}}              any but this, or these
+    {"crew_1": "P3"}                       one value, by name or as a listed number
+    {"crew_1": ["P3", "P4"]}               one of these values
+    {"crew_1": {"not": "P3"}}              any but this value, or these
     [{"crew_1": "P3"}, {"crew_2": "P3"}]   one condition or the other
     {"on": "crew_1", "cases": {"P3": ..., "P4": ...}, "else": ...}      a tree of them
 
-What cannot be is one line that names the place: an unknown variable or value, a condition that
-never holds, a case that is missing.
+Error messages name the place of an unknown variable or value, of a condition that never holds, and
+of a missing case.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from fmdp.model.spaces import shown
 from fmdp.model.structure import Structure
 
 MOST_VALUES = 1 << 24
-"""That the conditions of one factor may list: "not" a value of a million lists all others."""
+"""Most values that the conditions of one factor may list; "not" lists all other values."""
 
 
 class Conditions:
-    """Reads the conditions of one factor, whose scope may be in any order.
+    """Reader of the conditions of one factor, whose scope may be in any order.
 
-    `structure` names the variables; `label` begins the errors.
+    `label` begins the error messages.
     """
 
     def __init__(self, structure: Structure, scope: Sequence[int], label: str) -> None:
@@ -40,10 +40,9 @@ class Conditions:
         self._cells = 0
 
     def axis(self, name: Any, label: str) -> int:
-        """The place in the scope of the variable with this name."""
-        found = self._axes.get(name) if isinstance(name, str) else None
-        if found is not None:
-            return found
+        """Return the place in the scope of the variable with this name."""
+        if isinstance(name, str) and name in self._axes:
+            return self._axes[name]
         try:
             self.structure.variable(text(name, f"{label}: the variable"))
         except UnknownName as error:
@@ -54,7 +53,7 @@ class Conditions:
         )
 
     def values(self, axis: int, given: Any, label: str) -> tuple[int, ...]:
-        """The values that a condition on a variable allows, sorted."""
+        """Return the values that a condition on a variable allows, sorted."""
         if type(given) is str or type(given) is int:
             known = self._known.get((axis, given))
             if known is None:
@@ -63,8 +62,8 @@ class Conditions:
             return known
         variable = self.scope[axis]
         if isinstance(given, dict):
-            told = keyed(given, f"{label}: {show(self.structure.names[variable])}", ("not",), ())
-            without = set(self._some(variable, told["not"], label))
+            fields = keyed(given, f"{label}: {show(self.structure.names[variable])}", ("not",), ())
+            without = set(self._some(variable, fields["not"], label))
             self._count_values(self.sizes[axis])
             values = tuple(v for v in range(self.sizes[axis]) if v not in without)
         else:
@@ -79,7 +78,7 @@ class Conditions:
     def _some(self, variable: int, given: Any, label: str) -> tuple[int, ...]:
         listed = given if isinstance(given, list) else [given]
         self._count_values(len(listed))
-        return tuple(sorted({value_of(self.structure, variable, one, label) for one in listed}))
+        return tuple(sorted({value_of(self.structure, variable, v, label) for v in listed}))
 
     def _count_values(self, more: int) -> None:
         self._listed += more
@@ -97,7 +96,7 @@ class Conditions:
             )
 
     def box(self, given: Any, label: str) -> Box:
-        """The rows where all of {variable: values, ...} hold."""
+        """Return the rows in which all of {variable: values, ...} hold."""
         if not isinstance(given, dict):
             raise InvalidModel(f"{label} is {show(given)}; must be an object {{variable: value}}")
         box = {}
@@ -108,17 +107,17 @@ class Conditions:
         return box
 
     def boxes(self, given: Any, label: str) -> tuple[Box, ...]:
-        """The same, or a list of which any will do."""
+        """Return the boxes of one condition, or of a list of alternatives."""
         if not isinstance(given, list):
             return (self.box(given, f'{label}: "when"'),)
         if not given:
             raise InvalidModel(f'{label}: "when" is []; must have at least one condition')
         return tuple(
-            self.box(one, f'{label}: "when", entry {number}') for number, one in enumerate(given)
+            self.box(box, f'{label}: "when", entry {number}') for number, box in enumerate(given)
         )
 
     def leaves(self, tree: Any) -> Iterator[tuple[Box, Any, str]]:
-        """The leaves of a tree: the rows of each, what is there, and how errors call it."""
+        """Yield the rows, the contents and the label of every leaf of a tree."""
         waiting: list[tuple[Any, dict[int, tuple[int, ...]], str]] = [(tree, {}, "")]
         while waiting:
             node, box, path = waiting.pop()
@@ -127,21 +126,21 @@ class Conditions:
                 self._count_cells(box)
                 yield dict(box), node, label
                 continue
-            told = keyed(node, label, ("on", "cases"), ("else",))
-            axis = self.axis(told["on"], label)
+            fields = keyed(node, label, ("on", "cases"), ("else",))
+            axis = self.axis(fields["on"], label)
             name = self.structure.names[self.scope[axis]]
             left = box.get(axis, range(self.sizes[axis]))
-            branches = self._cases(told["cases"], axis, name, left, label)
+            branches = self._cases(fields["cases"], axis, name, left, label)
             taken = {value for value, _, _ in branches}
             self._count_values(len(left))
             rest = tuple(value for value in left if value not in taken)
-            if rest and "else" not in told:
+            if rest and "else" not in fields:
                 missing = self.structure.values[self.scope[axis]][rest[0]]
                 raise InvalidModel(
                     f"{label}: no case for {name}={missing}; every value must have one, or there "
                     f'must be an "else"'
                 )
-            if not rest and "else" in told:
+            if not rest and "else" in fields:
                 raise InvalidModel(
                     f'{label}: "else" can never fit, as every value of {name} has a case'
                 )
@@ -151,13 +150,13 @@ class Conditions:
                 for value, word, below in branches
             ]
             if rest:
-                children.append((told["else"], box | {axis: rest}, f"{inner}{name} else"))
+                children.append((fields["else"], box | {axis: rest}, f"{inner}{name} else"))
             waiting.extend(reversed(children))
 
     def _cases(
         self, given: Any, axis: int, name: str, left: Sequence[int], label: str
     ) -> list[tuple[int, str, Any]]:
-        """(value, its name, what is below) of every case of a node."""
+        """Return (value, its name, subtree) of every case of a node."""
         if not isinstance(given, dict):
             raise InvalidModel(f'{label}: "cases" is {show(given)}; must be an object')
         branches: list[tuple[int, str, Any]] = []

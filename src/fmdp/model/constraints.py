@@ -1,20 +1,17 @@
-"""Constraints: which actions are allowed in which states.
+"""Constraints on actions: tables over small scopes, and caps on the number of active variables.
 
-An action a is allowed in state s where no constraint forbids x = (s, a):
+An action a is allowed in state s if no constraint forbids x = (s, a):
 
     allowed(s, a) = not any_c forbidden_c(x[Z_c])
 
-A constraint is a table over a small scope (`Forbidden`) or a cap on how many action variables are
-at work at once (`AtMost`), which needs no table however many they are. It is knowledge of the
-structure: learners have it, planners maximise over what it leaves, the simulator refuses the rest.
-Every state must keep an action. That is checked without enumerating joint states: constraints that
-share no action variable cannot conflict, so each connected part is looked at by itself.
+`Forbidden` is a table over a scope; `AtMost` limits how many action variables are active at once
+and needs no table. Constraints are part of the structure: learners know them, planners maximise
+over the allowed actions, the simulator refuses the others.
 """
 
 from __future__ import annotations
 
 import base64
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -28,10 +25,7 @@ from fmdp.model.spaces import (
     IndexArray,
     all_assignments,
     count,
-    decode,
     items,
-    project,
-    refuse_above_limit,
     shown,
     strides,
     weighted_index,
@@ -41,58 +35,57 @@ from fmdp.model.spaces import (
 Mask = NDArray[np.bool_]
 
 MOST_ROWS = 1 << 24
-"""Of the table of one constraint, and of what is enumerated to see that every state keeps an
-action."""
+"""Most rows of the table of a constraint, and of the check that every state keeps an action."""
 
 MOST_LISTED = 1 << 22
-"""Joint actions that are listed where constraints forbid some."""
+"""Most joint actions that are listed one by one."""
 
 
 class Constraint(ABC):
-    """What forbids actions; `Forbidden` and `AtMost` are the two kinds."""
+    """Base of the two kinds of constraints on actions, `Forbidden` and `AtMost`."""
 
     scope: tuple[int, ...]
-    """The variables that it looks at, sorted: states 0 to m - 1, actions m, m + 1, ...."""
+    """The variables that it depends on, sorted: states 0 to m - 1, actions m, m + 1, ...."""
     name: str
-    """How errors call it; may be empty."""
+    """Name in error messages; may be empty."""
 
     @abstractmethod
     def forbidden_table(self, sizes: Sequence[int]) -> Mask:
-        """Whether each assignment of the scope is forbidden: [|X[scope]|], in C order.
+        """Return whether each assignment of the scope is forbidden: [|X[scope]|], in C order.
 
         Parameters
         ----------
         sizes
-            Of all variables, states then actions.
+            Sizes of all variables, states then actions.
         """
 
     @abstractmethod
     def forbids(self, joint: Sequence[int], sizes: Sequence[int]) -> bool:
-        """Whether it forbids an action in a state.
+        """Return whether it forbids an action in a state.
 
         Parameters
         ----------
         joint
-            x = (state, action): one value a variable, states then actions. Not checked.
+            x = (state, action): one position per variable, states then actions. Not checked.
         sizes
-            Of all variables, states then actions.
+            Sizes of all variables, states then actions.
         """
 
     @abstractmethod
     def renumbered(self, new: Sequence[int], sizes: Sequence[int]) -> Constraint:
-        """The same constraint where variables have other numbers.
+        """Return the same constraint for renumbered variables.
 
         Parameters
         ----------
         new
             The new number of every variable.
         sizes
-            Of all variables, by their old numbers.
+            Sizes of all variables, by their old numbers.
         """
 
     @abstractmethod
     def content(self) -> tuple[Any, ...]:
-        """What it consists of, as plain values, for hashes."""
+        """Return its contents as plain values, for hashes."""
 
     def __eq__(self, other: object) -> bool:
         return type(self) is type(other) and self.content() == other.content()
@@ -101,19 +94,19 @@ class Constraint(ABC):
         return hash((type(self).__name__, self.content()))
 
     def label(self, names: Sequence[str] | None = None) -> str:
-        """How errors call it.
+        """Return how error messages call it.
 
         Parameters
         ----------
         names
-            Of all variables, where they are known; else it is told by their numbers.
+            Names of all variables; None writes their numbers.
         """
         if self.name:
             return f'constraint "{self.name}"'
-        return f"the constraint on {self._told(self.scope, names)}"
+        return f"the constraint on {self._variables_label(self.scope, names)}"
 
     @staticmethod
-    def _told(variables: Sequence[int], names: Sequence[str] | None) -> str:
+    def _variables_label(variables: Sequence[int], names: Sequence[str] | None) -> str:
         if names is None or max(variables, default=0) >= len(names):
             return str(tuple(variables))
         return ", ".join(names[v] for v in variables)
@@ -121,21 +114,21 @@ class Constraint(ABC):
 
 @dataclass(frozen=True, eq=False)
 class Forbidden(Constraint):
-    """Some assignments of a scope are forbidden.
+    """A constraint that forbids some assignments of a scope.
 
     Parameters
     ----------
     scope
         Sorted numbers of variables, at least one of them an action variable.
     table
-        [|X[scope]|], in C order: True where it is forbidden. Copied.
+        Boolean array [|X[scope]|], in C order: True if forbidden. Copied.
     name
-        How errors call it.
+        Name in error messages.
 
     Raises
     ------
     InvalidModel
-        Where the scope or the table are not as above.
+        If the scope or the table is not as above.
     """
 
     scope: tuple[int, ...]
@@ -182,23 +175,23 @@ class Forbidden(Constraint):
 
 @dataclass(frozen=True, eq=False)
 class AtMost(Constraint):
-    """At most so many action variables are at work, that is not at their idle value.
+    """A cap on the number of action variables that are active, that is not at their idle value.
 
     Parameters
     ----------
     actions
         Sorted numbers of action variables (m, m + 1, ...).
     most
-        How many of them may be at work at once, 0 or more.
+        How many of them may be active at once, 0 or more.
     idle
-        The idle value of each; 0 for all where none is given.
+        The idle value of each; 0 for all by default.
     name
-        How errors call it.
+        Name in error messages.
 
     Raises
     ------
     InvalidModel
-        Where these are not as above.
+        If these are not as above.
     """
 
     actions: tuple[int, ...]
@@ -230,30 +223,31 @@ class AtMost(Constraint):
         return self.actions
 
     def forbidden_table(self, sizes: Sequence[int]) -> Mask:
-        own = [sizes[v] for v in self.actions]
-        if count(own) > MOST_ROWS:
+        action_sizes = [sizes[v] for v in self.actions]
+        rows = count(action_sizes)
+        if rows > MOST_ROWS:
             raise TooLarge(
-                f"{self.label()}: a table over its {shown(count(own))} joint actions has more "
+                f"{self.label()}: a table over its {shown(rows)} joint actions has more "
                 f"than {MOST_ROWS} entries",
-                count(own),
+                rows,
                 MOST_ROWS,
             )
-        table: Mask = (all_assignments(own) != np.array(self.idle)).sum(axis=1) > self.most
+        table: Mask = (all_assignments(action_sizes) != np.array(self.idle)).sum(axis=1) > self.most
         return table
 
     def pairs(self) -> list[tuple[int, int]]:
-        """Each variable with its idle value."""
+        """Return each variable with its idle value."""
         return list(zip(self.actions, self.idle, strict=True))
 
     def at_work(self, m: int, action_sizes: Sequence[int]) -> IndexArray:
-        """How many of its variables are at work in every joint action: [A].
+        """Return how many of its variables are active in every joint action: [A].
 
         Parameters
         ----------
         m
             Number of state variables.
         action_sizes
-            Of all action variables.
+            Sizes of all action variables.
         """
         idle = dict(self.pairs())
         total: IndexArray = np.zeros(1, dtype=np.int64)
@@ -275,14 +269,16 @@ class AtMost(Constraint):
     def label(self, names: Sequence[str] | None = None) -> str:
         if self.name:
             return super().label()
-        return f"at most {self.most} of actions {self._told(self.actions, names)}"
+        return f"at most {self.most} of actions {self._variables_label(self.actions, names)}"
+
+
+_AT_MOST_FIELDS = ("actions", "most", "idle", "name")
 
 
 def plain(constraint: Constraint) -> dict[str, Any]:
-    """What JSON can hold, for headers of files; `from_plain` reads it back."""
+    """Return the constraint as plain JSON values; `from_plain` reads them back."""
     if isinstance(constraint, AtMost):
-        own = {name: getattr(constraint, name) for name in ("actions", "most", "idle", "name")}
-        return {"kind": "at most", **own}
+        return {"kind": "at most"} | {name: getattr(constraint, name) for name in _AT_MOST_FIELDS}
     assert isinstance(constraint, Forbidden)
     bits = base64.b64encode(np.packbits(constraint.table).tobytes()).decode("ascii")
     return {
@@ -295,11 +291,10 @@ def plain(constraint: Constraint) -> dict[str, Any]:
 
 
 def from_plain(given: Any) -> Constraint:
-    """The constraint that `plain` wrote, or InvalidModel: a file may say anything."""
+    """Return the constraint that `plain` wrote, or raise InvalidModel."""
     kind = given.get("kind") if isinstance(given, dict) else None
     if kind == "at most":
-        own = (given.get(name) for name in ("actions", "most", "idle", "name"))
-        return AtMost(*own)
+        return AtMost(*(given.get(name) for name in _AT_MOST_FIELDS))
     rows = whole_number(given.get("rows")) if kind == "forbidden" else None
     if rows is None or not 0 <= rows <= MOST_ROWS or not isinstance(given.get("table"), str):
         raise InvalidModel(f"a constraint in a file is {shown(given)}, which is none")
@@ -316,8 +311,7 @@ def from_plain(given: Any) -> Constraint:
 def check_constraints(
     given: Iterable[Constraint], m: int, sizes: Sequence[int], names: Sequence[str] | None = None
 ) -> tuple[Constraint, ...]:
-    """The constraints of a structure as a tuple, or InvalidModel on the first that does not fit;
-    variables are called by their names where these are given."""
+    """Return the constraints as a tuple, or raise InvalidModel on the first that does not fit."""
     constraints = items(given, "constraints")
     for index, constraint in enumerate(constraints):
         if not isinstance(constraint, Constraint):
@@ -344,95 +338,33 @@ def check_constraints(
             if len(constraint.table) != rows:
                 raise InvalidModel(
                     f"{label}: the table has {len(constraint.table)} entries; must have "
-                    f"{shown(rows)}, one an assignment of its scope"
+                    f"{shown(rows)}, one per assignment of its scope"
                 )
     return constraints
-
-
-def state_without_action(
-    constraints: Sequence[Constraint], m: int, sizes: Sequence[int]
-) -> tuple[tuple[Constraint, ...], tuple[int, ...], tuple[int, ...]] | None:
-    """A state in which nothing is allowed: the constraints at fault, their state variables and the
-    values of these; None where every state keeps an action.
-
-    Raises
-    ------
-    TooLarge
-        Where constraints that hang together are over too many assignments to look at.
-    """
-    for part in _connected(constraints, m):
-        scope = sorted({v for constraint in part for v in constraint.scope})
-        states, actions = [v for v in scope if v < m], [v for v in scope if v >= m]
-        if _one_action_serves(part, actions, sizes, m):
-            continue
-        total = count([sizes[v] for v in scope])
-        if total > MOST_ROWS:
-            raise TooLarge(
-                f"constraints that share action variables are over {shown(total)} assignments; "
-                f"at most {MOST_ROWS} can be looked at to see that every state keeps an action",
-                total,
-                MOST_ROWS,
-            )
-        place = {v: index for index, v in enumerate(scope)}
-        own_sizes = [sizes[v] for v in scope]
-        forbidden = np.zeros(total, dtype=np.bool_)
-        for constraint in part:
-            rows = project(own_sizes, [place[v] for v in constraint.scope])
-            forbidden |= constraint.forbidden_table(sizes)[rows]
-        # Sorted, so states come before actions.
-        stuck = forbidden.reshape(count([sizes[v] for v in states]), -1).all(axis=1)
-        if stuck.any():
-            values = decode(int(stuck.argmax()), [sizes[v] for v in states])
-            return tuple(part), tuple(states), values
-    return None
-
-
-def allowed_joint_actions(
-    constraints: Sequence[Constraint], state: Sequence[int], m: int, sizes: Sequence[int]
-) -> Mask:
-    """Which joint actions are allowed in a state: [A]."""
-    action_sizes = sizes[m:]
-    allowed = np.ones(count(action_sizes), dtype=np.bool_)
-    for constraint in constraints:
-        if isinstance(constraint, AtMost):
-            allowed &= constraint.at_work(m, action_sizes) <= constraint.most
-            continue
-        first, weights = 0, [0] * len(action_sizes)
-        steps = strides([sizes[v] for v in constraint.scope])
-        for v, step in zip(constraint.scope, steps, strict=True):
-            if v < m:
-                first += step * int(state[v])
-            else:
-                weights[v - m] = step
-        rows = first + weighted_index(action_sizes, weights)
-        allowed &= ~constraint.forbidden_table(sizes)[rows]
-    return allowed
 
 
 def combinations_in(
     constraints: Sequence[Constraint], state: Sequence[int], m: int, sizes: Sequence[int]
 ) -> IndexArray:
-    """The joint actions that are allowed in a state, as `allowed_combinations`: [A', action
-    variables]."""
-    here: list[Constraint] = []
+    """Return the joint actions that are allowed in a state: [A', action variables]."""
+    on_actions: list[Constraint] = []
     for constraint in constraints:
         if isinstance(constraint, AtMost):
-            here.append(constraint)
+            on_actions.append(constraint)
             continue
         cube = constraint.forbidden_table(sizes).reshape([sizes[v] for v in constraint.scope])
         cut = cube[tuple(int(state[v]) if v < m else slice(None) for v in constraint.scope)]
-        here.append(Forbidden(tuple(v for v in constraint.scope if v >= m), cut.reshape(-1)))
-    return allowed_combinations(here, m, sizes)
+        on_actions.append(Forbidden(tuple(v for v in constraint.scope if v >= m), cut.reshape(-1)))
+    return allowed_combinations(on_actions, m, sizes)
 
 
 def allowed_combinations(
     constraints: Sequence[Constraint], m: int, sizes: Sequence[int]
 ) -> IndexArray:
-    """The joint actions that constraints on actions alone leave, in C order: [A', action
-    variables].
+    """Return the joint actions that constraints on actions alone allow, in C order.
 
-    Built one variable at a time, and what is forbidden goes at once: two of forty at work are 821
-    joint actions and never 2^40.
+    The array [A', action variables] grows by one variable at a time, and forbidden rows are dropped
+    at once: at most two active of forty are 821 joint actions, and 2^40 are never listed.
     """
     if not constraints:
         return all_assignments(sizes[m:])
@@ -446,11 +378,11 @@ def allowed_combinations(
                 8 * max(free, len(left) * size),
                 8 * MOST_LISTED,
             )
-        own = np.tile(np.arange(size, dtype=np.int64), len(left))[:, None]
-        left = np.concatenate([np.repeat(left, size, axis=0), own], axis=1)
+        column = np.tile(np.arange(size, dtype=np.int64), len(left))[:, None]
+        left = np.concatenate([np.repeat(left, size, axis=0), column], axis=1)
         for constraint in constraints:
             if isinstance(constraint, AtMost):
-                # What is at work stays at work, so the cap holds for the first variables too.
+                # Further variables only add to the count, so the cap holds for the first ones too.
                 known = [(v - m, idle) for v, idle in constraint.pairs() if v <= m + place]
                 at_work = sum((left[:, v] != idle for v, idle in known), np.zeros(len(left), int))
                 left = left[at_work <= constraint.most]
@@ -461,24 +393,10 @@ def allowed_combinations(
     return left
 
 
-def forbidden_pairs(constraints: Sequence[Constraint], m: int, sizes: Sequence[int]) -> Mask:
-    """Which pairs of joint state and joint action are forbidden: [S, A]; guarded by size."""
-    shape = (count(sizes[:m]), count(sizes[m:]))
-    refuse_above_limit(math.prod(shape))
-    forbidden = np.zeros(shape, dtype=np.bool_)
-    for constraint in constraints:
-        if isinstance(constraint, AtMost):
-            forbidden |= constraint.at_work(m, sizes[m:]) > constraint.most
-        else:
-            rows = project(sizes, constraint.scope).reshape(shape)
-            forbidden |= constraint.forbidden_table(sizes)[rows]
-    return forbidden
-
-
 def forbidden_choices(
     constraints: Sequence[Constraint], actions: IndexArray, m: int, sizes: Sequence[int]
 ) -> Mask:
-    """In which joint states a policy [S] of joint action indices does what is forbidden: [S]."""
+    """Return in which joint states a policy [S] of joint action indices is forbidden: [S]."""
     state_sizes, action_sizes = sizes[:m], sizes[m:]
     chosen = [
         actions // step % size
@@ -501,41 +419,6 @@ def forbidden_choices(
     return forbidden
 
 
-def _connected(constraints: Sequence[Constraint], m: int) -> list[list[Constraint]]:
-    """Constraints that share action variables, directly or through others, together."""
-    parts: list[tuple[set[int], list[Constraint]]] = []
-    for constraint in constraints:
-        actions = {v for v in constraint.scope if v >= m}
-        touching = [part for part in parts if part[0] & actions]
-        merged = [constraint]
-        for part in touching:
-            actions |= part[0]
-            merged = part[1] + merged
-            parts.remove(part)
-        parts.append((actions, merged))
-    return [members for _, members in parts]
-
-
-def _one_action_serves(
-    part: Sequence[Constraint], actions: Sequence[int], sizes: Sequence[int], m: int
-) -> bool:
-    """Whether doing nothing (the idle values of a cap, else 0) is allowed in every state."""
-    chosen = dict.fromkeys(actions, 0)
-    for constraint in part:
-        if isinstance(constraint, AtMost):
-            chosen.update(constraint.pairs())
-    for constraint in part:
-        if isinstance(constraint, AtMost):
-            if sum(chosen[v] != idle for v, idle in constraint.pairs()) > constraint.most:
-                return False
-            continue
-        cube = constraint.forbidden_table(sizes).reshape([sizes[v] for v in constraint.scope])
-        place = tuple(chosen[v] if v >= m else slice(None) for v in constraint.scope)
-        if cube[place].any():
-            return False
-    return True
-
-
 def _scope(given: Any, label: str) -> tuple[int, ...]:
     numbers = [whole_number(v) for v in items(given, f"{label}: scope")]
     scope = [v for v in numbers if v is not None and v >= 0]
@@ -547,6 +430,6 @@ def _scope(given: Any, label: str) -> tuple[int, ...]:
 
 
 def check_name(name: object) -> None:
-    """Refuse what cannot be the name of a constraint."""
+    """Raise InvalidModel if it cannot be the name of a constraint."""
     if not isinstance(name, str) or not name.isprintable():
         raise InvalidModel(f"name {name!r} of a constraint: must be a printable string")

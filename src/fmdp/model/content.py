@@ -1,17 +1,17 @@
-"""What a model consists of, as bytes, for its content hash: the same on every machine and run."""
+"""The content hash of a model: the same on every machine and in every run."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Iterator
 from typing import Any
 
-from fmdp.model.intervals import Intervals
+from fmdp.model.builder import Contents
 from fmdp.model.naming import numerals
-from fmdp.model.structure import Structure
 
-HASHED = (
+_HASHED = (
     "state_sizes",
     "action_sizes",
     "transition_scopes",
@@ -24,18 +24,38 @@ HASHED = (
     "action_values",
     "groups",
 )
-"""Fields of every structure; what a structure need not have is hashed only where it is there, so
-that the hash of a model, by which stores know their runs, is that of earlier versions."""
+"""Fields of every structure. Optional fields are hashed only if they are set, so that hashes, by
+which stores know their runs, are those of earlier versions."""
+_MANY = re.compile(r'"\\u0000(\d+)"')
+_AT_ONCE = 1 << 16
 
 
-def knowledge_parts(structure: Structure, intervals: Intervals | None) -> Iterator[bytes]:
-    """What a model may say beyond its tables."""
-    alike, effects = structure.alike, structure.effects
+def content_hash(model: Contents) -> str:
+    """Return the SHA-256 (hex) of everything in the model."""
+    header = {
+        "structure": [getattr(model.structure, field) for field in _HASHED],
+        "noise": [(noise.kind, noise.scale) for noise in model.noise],
+        "initial_state": model.initial_state,
+        "name": model.name,
+    }
+    digest = hashlib.sha256()
+    for text in _json_parts(header):
+        digest.update(text.encode())
+    for table in model.transitions + model.rewards:
+        digest.update(table.astype("<f8", copy=False).tobytes())
+    for part in _knowledge_parts(model):
+        digest.update(part)
+    return digest.hexdigest()
+
+
+def _knowledge_parts(model: Contents) -> Iterator[bytes]:
+    """Yield the optional contents: alike rows, constraints, effects, intervals."""
+    alike, effects = model.structure.alike, model.structure.effects
     if alike is not None:
         yield b"alike"
-        for own in (*alike.transitions, *alike.rewards):
-            yield own.astype("<i8", copy=False).tobytes()
-    for constraint in structure.constraints:
+        for classes in (*alike.transitions, *alike.rewards):
+            yield classes.astype("<i8", copy=False).tobytes()
+    for constraint in model.structure.constraints:
         yield f"{type(constraint).__name__}{constraint.content()!r}".encode()
     if effects is not None:
         yield f"effects{effects.after_scopes}{effects.rewards}".encode()
@@ -43,20 +63,16 @@ def knowledge_parts(structure: Structure, intervals: Intervals | None) -> Iterat
         for effect in effects.components:
             yield f"{effect.states}{effect.actions}".encode()
             yield effect.outcome.astype("<i8", copy=False).tobytes()
-    if intervals is not None:
+    if model.intervals is not None:
         yield b"intervals"
-        for tables in intervals.arrays():
+        for tables in model.intervals.arrays():
             for table in tables:
                 yield table.astype("<f8", copy=False).tobytes()
 
 
-_MANY = re.compile(r'"\\u0000(\d+)"')
-_AT_ONCE = 1 << 16
-
-
-def json_parts(header: dict[str, Any]) -> Iterator[str]:
-    """The JSON text in parts: the names of millions of values never stand there all at once."""
-    # A mark that no name can be, since names are printable; where it stands the numerals follow.
+def _json_parts(header: dict[str, Any]) -> Iterator[str]:
+    """Yield the JSON text in parts, so that the names of millions of values are never all held."""
+    # \0 cannot occur in names, which are printable; it marks where numerals are inserted.
     text = json.dumps(header, sort_keys=True, default=lambda names: f"\0{len(names)}")
     for number, part in enumerate(_MANY.split(text)):
         if number % 2 == 0:

@@ -1,37 +1,34 @@
-"""Effects first, chance afterwards: actions that change the state at once and surely.
+"""Effects: actions that change the state at once and deterministically, before chance.
 
     y = f(s, a),   s' ~ prod_i P_i(. | y[Z_i]),   f one component at a time
 
 In maintenance, ordering and pricing an action sets components to new values at a cost that is a sum
 over the components, and then nature moves. A component is a few state variables with the action
-variables that change them; f does not mix components. The tables of the model are those over
-(s, a), like any other's; `Effects` says which of their rows depend on (s, a) through y alone. So
-everything works as without, and a planner that reads it finds the best of all joint actions one
-component at a time (elimination/effects.py), at the price of one action instead of their product.
+variables that change them; f does not mix components. The model has tables over (s, a) like any
+other; `Effects` declares which of their rows depend on (s, a) through y alone. A planner that uses
+it maximises over all joint actions one component at a time (elimination/effects.py).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 
 from fmdp.errors import InvalidModel
+from fmdp.model.alike import RowClasses
 from fmdp.model.spaces import IndexArray, count, items, project, shown, strides, whole_number
 
-if TYPE_CHECKING:
-    from fmdp.model.structure import Structure
-
 RewardKind = Literal["before", "after", "cost", "setup"]
-"""What a reward factor is a function of: the state before the action; the state y after it; the
-state and action of one component; whether any action variable is not idle (its value 0)."""
+"""The argument of a reward factor: the state before the action; the state y after it; the state
+and action of one component; whether any action variable is not idle (0)."""
 
 
 @dataclass(frozen=True, eq=False)
 class Effect:
-    """What the actions of one component do to its state variables, surely.
+    """The deterministic effect of the actions of one component on its state variables.
 
     Parameters
     ----------
@@ -40,13 +37,13 @@ class Effect:
     actions
         Its action variables (m, m + 1, ...), sorted, at least one; they act on nothing else.
     outcome
-        [|S_c| * |A_c|]: for every assignment of (states, actions), the last action variable
-        fastest, the joint index of the states afterwards.
+        [|S_c| * |A_c|]: the joint index of the states after the action, for every assignment of
+        (states, actions), the last action variable fastest.
 
     Raises
     ------
     InvalidModel
-        Where these are not as above.
+        If these are not as above.
     """
 
     states: tuple[int, ...]
@@ -92,26 +89,26 @@ class Effect:
 
 @dataclass(frozen=True)
 class Effects:
-    """The components of a model whose actions act first, and what depends on what they leave.
+    """The components of a model whose actions act first, and the scopes over the state after them.
 
     Parameters
     ----------
     components
-        Disjoint; every action variable is in exactly one, and a state variable that is in none is
-        left alone by all actions.
+        Disjoint effects; every action variable is in exactly one. No action changes a state
+        variable that is in none.
     after_scopes
-        For each state variable i the state variables whose values y after the action its next
-        value depends on, sorted.
+        For each state variable i the state variables, sorted, whose values after the action its
+        next value depends on.
     rewards
-        For each reward factor what it is a function of: "before", "after", "cost" or "setup".
+        For each reward factor its argument: "before", "after", "cost" or "setup".
     after_reward_scopes
         For each reward factor the state variables whose values after the action it depends on;
-        empty but for "after".
+        empty unless it is "after".
 
     Raises
     ------
     InvalidModel
-        Where components overlap or a kind of reward is unknown.
+        If components overlap or a kind of reward is unknown.
     """
 
     components: tuple[Effect, ...]
@@ -128,10 +125,14 @@ class Effects:
             "after_reward_scopes": items(self.after_reward_scopes, "scopes of rewards") or empty,
         }
         for field, given in scopes.items():
-            own = tuple(_scope(scope, f"{field}[{i}] of effects") for i, scope in enumerate(given))
-            object.__setattr__(self, field, own)
+            checked = [_scope(scope, f"{field}[{i}] of effects") for i, scope in enumerate(given)]
+            object.__setattr__(self, field, tuple(checked))
         object.__setattr__(self, "components", components)
         object.__setattr__(self, "rewards", rewards)
+        self._check_components()
+        self._check_rewards()
+
+    def _check_components(self) -> None:
         used: set[int] = set()
         for effect in self.components:
             if not isinstance(effect, Effect):
@@ -142,6 +143,8 @@ class Effects:
                     f"they must be disjoint"
                 )
             used |= set(effect.scope)
+
+    def _check_rewards(self) -> None:
         for kind in self.rewards:
             if not isinstance(kind, str) or kind not in get_args(RewardKind):
                 raise InvalidModel(
@@ -161,48 +164,47 @@ class Effects:
                 )
 
     def full_scope(self, after: Sequence[int]) -> tuple[int, ...]:
-        """The variables (s, a) that y[after] is a function of, sorted.
+        """Return the variables (s, a) that y[after] is a function of, sorted.
 
         Parameters
         ----------
         after
             Numbers of state variables.
         """
-        found: set[int] = set(after)
+        variables: set[int] = set(after)
         for effect in self.components:
-            if found & set(effect.states):
-                found |= set(effect.scope)
-        return tuple(sorted(found))
+            if variables & set(effect.states):
+                variables |= set(effect.scope)
+        return tuple(sorted(variables))
 
     def after_rows(self, after: Sequence[int], sizes: Sequence[int]) -> IndexArray:
-        """The index of y[after] for every assignment of `full_scope(after)`.
+        """Return the index of y[after] for every assignment of `full_scope(after)`.
 
         Parameters
         ----------
         after
             Numbers of state variables, sorted.
         sizes
-            Of all variables, states then actions.
+            Sizes of all variables, states then actions.
         """
         scope = self.full_scope(after)
-        own = [sizes[v] for v in scope]
+        scope_sizes = [sizes[v] for v in scope]
         place = {v: index for index, v in enumerate(scope)}
         steps = dict(zip(after, strides([sizes[v] for v in after]), strict=True))
-        rows = np.zeros(count(own), dtype=np.int64)
+        rows = np.zeros(count(scope_sizes), dtype=np.int64)
         free = set(after)
         for effect in self.components:
-            told = [v for v in effect.states if v in steps]
-            if not told:
+            if not steps.keys() & set(effect.states):
                 continue
-            free -= set(told)
-            joint = effect.outcome[project(own, [place[v] for v in effect.scope])]
+            free -= set(effect.states)
+            joint = effect.outcome[project(scope_sizes, [place[v] for v in effect.scope])]
             for v, step in zip(
                 effect.states, strides([sizes[u] for u in effect.states]), strict=True
             ):
                 if v in steps:
                     rows += joint // step % sizes[v] * steps[v]
         for v in sorted(free):
-            rows += project(own, [place[v]]) * steps[v]
+            rows += project(scope_sizes, [place[v]]) * steps[v]
         return rows
 
 
@@ -217,10 +219,11 @@ def _scope(given: object, label: str) -> tuple[int, ...]:
 
 
 def effects_plain(effects: Effects) -> dict[str, Any]:
-    """What JSON can hold, for headers of files; `effects_from_plain` reads it back."""
+    """Return the effects as plain JSON values; `effects_from_plain` reads them back."""
     return {
         "components": [
-            [one.states, one.actions, one.outcome.tolist()] for one in effects.components
+            [effect.states, effect.actions, effect.outcome.tolist()]
+            for effect in effects.components
         ],
         "after_scopes": effects.after_scopes,
         "rewards": effects.rewards,
@@ -229,7 +232,7 @@ def effects_plain(effects: Effects) -> dict[str, Any]:
 
 
 def effects_from_plain(given: Any) -> Effects:
-    """The effects that `effects_plain` wrote, or InvalidModel: a file may say anything."""
+    """Return the effects that `effects_plain` wrote, or raise InvalidModel."""
     try:
         components = tuple(
             Effect(tuple(states), tuple(actions), np.array(outcome))
@@ -245,7 +248,7 @@ def effects_from_plain(given: Any) -> Effects:
 
 
 def check_components(effects: object, m: int, sizes: Sequence[int], names: Sequence[str]) -> None:
-    """Refuse effects whose components do not fit variables of these sizes and names."""
+    """Raise InvalidModel if the components do not fit variables of these sizes and names."""
     if not isinstance(effects, Effects):
         raise InvalidModel(f"effects are {shown(effects)}; must be Effects")
     acting: set[int] = set()
@@ -282,18 +285,18 @@ def check_components(effects: object, m: int, sizes: Sequence[int], names: Seque
             )
 
 
-def check_factors(effects: Effects, structure: Structure) -> None:
-    """Refuse factors that are not functions of what the effects say that they are.
+def check_factors(effects: Effects, structure: RowClasses) -> None:
+    """Raise InvalidModel if a factor is not a function of what the effects declare.
 
-    Rows of equal y must be of one class of alike rows: then every table that fits the structure,
-    a learner's too, is a function of y, and planning by components is planning for it.
+    Rows of equal y must be of one class of alike rows. Then every table that fits the structure,
+    also a learner's, is a function of y, and planning by components is exact for it.
     """
     s = structure
     if len(effects.rewards) != s.l:
         raise InvalidModel(f"effects have {len(effects.rewards)} kinds for {s.l} reward factors")
     for i, after in enumerate(effects.after_scopes):
-        _check_after(effects, after, s.transition_scopes[i], s.transition_classes_of(i), s,
-                     s.transition_label(i))  # fmt: skip
+        scope, label = s.transition_scopes[i], s.transition_label(i)
+        _check_after(effects, after, scope, s.transition_classes_of(i), s, label)
     for k, kind in enumerate(effects.rewards):
         scope, label = s.reward_scopes[k], s.reward_label(k)
         if kind == "after":
@@ -309,8 +312,7 @@ def check_factors(effects: Effects, structure: Structure) -> None:
                 )
         else:
             _check_scope(label, scope, range(s.m, len(s.sizes)), "of whether anything is done")
-            # Row 0 is that in which nothing is done.
-            busy = s.reward_classes_of(k)[1:]
+            busy = s.reward_classes_of(k)[1:]  # in row 0 nothing is done
             if busy.size and (busy != busy[0]).any():
                 raise InvalidModel(
                     f"{label}: it is a set-up reward, but rows in which something is done are of "
@@ -332,7 +334,7 @@ def _check_after(
     after: Sequence[int],
     scope: Sequence[int],
     classes: IndexArray,
-    structure: Structure,
+    structure: RowClasses,
     label: str,
 ) -> None:
     needed = effects.full_scope(after)
@@ -345,15 +347,15 @@ def _check_after(
     first = first_rows(rows, count(structure.scope_sizes(after)))
     differs = np.flatnonzero(classes != classes[first[rows]])
     if differs.size:
-        one, other = int(first[rows[differs[0]]]), int(differs[0])
+        row, other = int(first[rows[differs[0]]]), int(differs[0])
         raise InvalidModel(
-            f"{label}: {structure.row_label(scope, one)} and {structure.row_label(scope, other)} "
+            f"{label}: {structure.row_label(scope, row)} and {structure.row_label(scope, other)} "
             f"lead to the same values after the action, but are not alike; must be of one class"
         )
 
 
 def first_rows(rows: IndexArray, n: int) -> IndexArray:
-    """For every y in 0..n-1 the first place where rows is y; 0 where it never is."""
+    """Return for every y in 0..n-1 the first place where rows is y, or 0 if there is none."""
     first = np.zeros(n, dtype=np.int64)
     first[rows[::-1]] = np.arange(len(rows))[::-1]
     return first

@@ -1,15 +1,13 @@
-"""Entries: every class of alike rows of a structure under one number, for flat arrays.
+"""Entries: the classes of rows of a structure, numbered for flat arrays.
 
-Entries 0, 1, ... are the classes of transition rows (alike.py), and after them those of reward
-rows. Where no rows are alike every row is a class of its own: the rows of transition table 0, then
-those of table 1, ..., then those of the reward tables. A transition entry owns one cell for each
-value of its variable; cells are numbered in the same order. What is kept about a factored MDP by
-counting or by sampling is then a few flat arrays, which compiled code fills and array expressions
-read: `Counts` are those of a stream of experience, filled by `count`. An entry that rows of several
-factors share may be counted several times in a step, once for each of them.
+Entries 0, 1, ... are the classes of transition rows (alike.py), followed by those of reward rows.
+If no rows are alike, every row is an entry: the rows of transition table 0, of table 1, ..., then
+those of the reward tables. A transition entry has one cell per value of its variable; cells are
+numbered in the same order. Counts and samples of a factored MDP are then a few flat arrays, which
+compiled code fills and array expressions read. An entry that rows of several factors share may be
+counted several times in a step, once for each of them.
 
-Tables for planners have every row: `split_cells` and its like write them out, one gather each.
-Finding the entries of one x = (state, action) costs the sum of the scopes' lengths.
+Tables for planners have every row: `split_cells` and the like write them out by one gather each.
 """
 
 from __future__ import annotations
@@ -30,22 +28,22 @@ Kind = TypeVar("Kind", bound=np.generic)
 
 
 class Entries(NamedTuple):
-    """Where everything is; a plain tuple of arrays, which compiled code takes as it is."""
+    """Offsets of scopes, rows, entries and cells: a tuple of arrays for compiled code."""
 
     sizes: Index
     """Sizes of all variables, states then actions."""
     scope_start: Index
-    """Factor f (transitions, then rewards) has the scope positions scope_start[f : f + 2]."""
+    """Offsets in scope_variables of the scope of each factor, transitions then rewards."""
     scope_variables: Index
     scope_strides: Index
     first_row: Index
-    """[factors + 1]: where the rows of factor f begin, all tables end to end."""
+    """[factors + 1]: offsets of the rows of the factors in an array of all rows."""
     entry_of_row: Index
-    """[rows]: the entry of every row; empty where no rows are alike and row r is entry r."""
+    """[rows]: the entry of every row; empty if no rows are alike and row r is entry r."""
     first_cell: Index
-    """[transition entries + 1]: where the cells of an entry begin."""
+    """[transition entries + 1]: offsets of the cells of the entries."""
     cell_entry: Index
-    """[cells]: the entry that a cell belongs to."""
+    """[cells]: the entry of every cell."""
 
     @property
     def n_entries(self) -> int:
@@ -67,18 +65,18 @@ def _none() -> Index:
 
 
 class Counts(NamedTuple):
-    """What has been seen, in arrays that only grow; empty ones where nothing is to be counted."""
+    """Counts of a stream of experience; empty arrays if nothing is counted."""
 
     cells: Index
-    """[cells]: N(x, s'), how often each value followed an entry."""
+    """[cells]: N(x, s')."""
     visits: Index
-    """[entries]: N(x), of transition entries and then of reward entries."""
+    """[entries]: N(x) of transition entries, then of reward entries."""
     reward_sums: NDArray[np.float64]
     """[reward entries]: sums of the observed rewards."""
 
 
 def no_counts(entries: Entries) -> Counts:
-    """Counts before anything is seen."""
+    """Return counts of zero."""
     return Counts(
         cells=np.zeros(entries.n_cells, dtype=np.int64),
         visits=np.zeros(entries.n_entries, dtype=np.int64),
@@ -87,15 +85,15 @@ def no_counts(entries: Entries) -> Counts:
 
 
 NOT_COUNTED = Counts(_none(), _none(), np.zeros(0))
-"""For steps that nobody counts."""
+"""For steps that are not counted."""
 NOT_JOINED = Entries(*(_none() for _ in Entries._fields))
 """For steps that are counted factor by factor."""
 NO_LIMITS: Index = _none()
-"""For steps that no count ends."""
+"""For steps without a limit on counts."""
 
 
 def entries_of(structure: Structure) -> Entries:
-    """The numbering of a structure."""
+    """Return the numbering of a structure."""
     scopes = [*structure.transition_scopes, *structure.reward_scopes]
     steps = [strides(structure.scope_sizes(scope)) for scope in scopes]
     rows = [*structure.transition_rows, *structure.reward_rows]
@@ -103,7 +101,7 @@ def entries_of(structure: Structure) -> Entries:
     entry_of_row = _none()
     if structure.alike is not None:
         alike = structure.alike
-        rewards = [own + alike.n_transitions for own in alike.rewards]
+        rewards = [classes + alike.n_transitions for classes in alike.rewards]
         entry_of_row = np.concatenate([*alike.transitions, *rewards])
         values = values[first_rows(structure).transitions]
     return Entries(
@@ -119,16 +117,16 @@ def entries_of(structure: Structure) -> Entries:
 
 
 class FirstRows(NamedTuple):
-    """A row of every class: the first, with all tables end to end."""
+    """The first row of every class, in the concatenated tables."""
 
     transitions: Index
-    """[transition entries]: its place among the transition rows."""
+    """[transition entries]: places among the transition rows."""
     rewards: Index
-    """[reward entries]: its place among the reward rows."""
+    """[reward entries]: places among the reward rows."""
 
 
 def first_rows(structure: Structure) -> FirstRows:
-    """Where the first row of every class is: what holds for it holds for all of them."""
+    """Return the first row of every class."""
     return FirstRows(
         *(
             # Numbered by first appearance, so the first rows of classes 0, 1, ... ascend.
@@ -142,7 +140,7 @@ def first_rows(structure: Structure) -> FirstRows:
 
 
 class _Places(NamedTuple):
-    """What every number of the tables is, of the numbers that are kept by class."""
+    """For every number of the tables its place among the numbers kept by class."""
 
     cells: Index
     rows: Index
@@ -154,8 +152,8 @@ def _places(structure: Structure) -> _Places:
     assert structure.alike is not None
     first_cell = entries_of(structure).first_cell
     cells = [
-        (first_cell[own][:, None] + np.arange(size)).reshape(-1)
-        for own, size in zip(structure.alike.transitions, structure.state_sizes, strict=True)
+        (first_cell[classes][:, None] + np.arange(size)).reshape(-1)
+        for classes, size in zip(structure.alike.transitions, structure.state_sizes, strict=True)
     ]
     return _Places(
         np.concatenate(cells),
@@ -165,29 +163,28 @@ def _places(structure: Structure) -> _Places:
 
 
 def split_cells(structure: Structure, cells: NDArray[Kind]) -> tuple[NDArray[Kind], ...]:
-    """A flat array over the cells as one table [|X[Z_i]|, |S_i|] a transition factor; views of it
-    where no rows are alike."""
+    """Return an array over the cells as one table [|X[Z_i]|, |S_i|] per transition factor.
+
+    The tables are views of the array if no rows are alike.
+    """
     if structure.alike is not None:
         cells = cells[_places(structure).cells]
-    tables = []
-    start = 0
-    for rows, size in zip(structure.transition_rows, structure.state_sizes, strict=True):
-        tables.append(cells[start : start + rows * size].reshape(rows, size))
-        start += rows * size
-    return tuple(tables)
+    shapes = list(zip(structure.transition_rows, structure.state_sizes, strict=True))
+    tables = _split([rows * size for rows, size in shapes], cells)
+    return tuple(table.reshape(shape) for table, shape in zip(tables, shapes, strict=True))
 
 
 def split_transition_entries(
     structure: Structure, flat: NDArray[Kind]
 ) -> tuple[NDArray[Kind], ...]:
-    """A flat array over the transition entries as one array [|X[Z_i]|] a factor."""
+    """Return an array over the transition entries as one array [|X[Z_i]|] per factor."""
     if structure.alike is not None:
         flat = flat[_places(structure).rows]
     return _split(structure.transition_rows, flat)
 
 
 def split_reward_entries(structure: Structure, flat: NDArray[Kind]) -> tuple[NDArray[Kind], ...]:
-    """A flat array over the reward entries as one array [|X[Z_k]|] a factor."""
+    """Return an array over the reward entries as one array [|X[Z_k]|] per factor."""
     if structure.alike is not None:
         flat = flat[_places(structure).rewards]
     return _split(structure.reward_rows, flat)
@@ -203,27 +200,27 @@ def _split(rows: Sequence[int], flat: NDArray[Kind]) -> tuple[NDArray[Kind], ...
 
 
 @njit(nogil=True)
-def locate(entries, joint, found):  # type: ignore[no-untyped-def]
-    """found[f] <- the entry of x[Z_f] for every factor f; joint = x, states then actions."""
-    for factor in range(found.shape[0]):
+def locate(entries, joint, located):  # type: ignore[no-untyped-def]
+    """located[f] <- the entry of x[Z_f] for every factor f; joint = x, states then actions."""
+    for factor in range(located.shape[0]):
         row = entries.first_row[factor]
         for p in range(entries.scope_start[factor], entries.scope_start[factor + 1]):
             row += entries.scope_strides[p] * joint[entries.scope_variables[p]]
-        found[factor] = entries.entry_of_row[row] if entries.entry_of_row.shape[0] > 0 else row
+        located[factor] = entries.entry_of_row[row] if entries.entry_of_row.shape[0] > 0 else row
 
 
-# Inlined, since to hand over the tuples in every step would take longer than to count.
+# Inlined, because passing the tuples in every step would take longer than counting.
 @njit(nogil=True, forceinline=True)
-def count(entries, found, next_state, rewards, counts):  # type: ignore[no-untyped-def]
-    """Count one step; found = the entries of (state, action), one a factor."""
+def count(entries, located, next_state, rewards, counts):  # type: ignore[no-untyped-def]
+    """Count one step; located = the entries of (state, action), one per factor."""
     m = next_state.shape[0]
     for i in range(m):
-        counts.visits[found[i]] += 1
-        counts.cells[entries.first_cell[found[i]] + next_state[i]] += 1
+        counts.visits[located[i]] += 1
+        counts.cells[entries.first_cell[located[i]] + next_state[i]] += 1
     n_transition_entries = entries.first_cell.shape[0] - 1
     for k in range(rewards.shape[0]):
-        counts.visits[found[m + k]] += 1
-        counts.reward_sums[found[m + k] - n_transition_entries] += rewards[k]
+        counts.visits[located[m + k]] += 1
+        counts.reward_sums[located[m + k] - n_transition_entries] += rewards[k]
 
 
 def _whole(numbers: object) -> Index:

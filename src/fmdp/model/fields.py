@@ -1,7 +1,7 @@
-"""Values of a JSON document as a format declares them, or one line that names the place.
+"""Typed values of a JSON document; errors name the place.
 
-Every flaw is an InvalidModel: the place (`label`), the value as it stands in the file, and what is
-allowed. Types are looked at strictly: true is no number, and 2.0 is no whole number.
+Every flaw is an InvalidModel with the place (`label`), the value as in the file, and what is
+allowed. Types are strict: true is no number, and 2.0 is no whole number.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from fmdp.errors import InvalidModel, did_you_mean
 def keyed(
     value: Any, label: str, required: Sequence[str], optional: Sequence[str]
 ) -> dict[str, Any]:
-    """A JSON object with exactly these keys."""
+    """Return a JSON object that has all required keys and no unknown ones."""
     if not isinstance(value, dict):
         raise InvalidModel(f"{label} is {show(value)}; must be an object")
     known = (*required, *optional)
@@ -35,7 +35,7 @@ def keyed(
 def array(
     value: Any, label: str, allowed: Callable[[Any], bool] | None = None, what: str = ""
 ) -> list[Any]:
-    """A JSON array, of things that are `allowed`; `what` they must be."""
+    """Return a JSON array whose items are all `allowed`; `what` says what they must be."""
     if not isinstance(value, list):
         raise InvalidModel(f"{label} is {show(value)}; must be an array")
     if allowed is not None:
@@ -46,44 +46,44 @@ def array(
 
 
 def text(value: Any, label: str) -> str:
-    """A JSON string."""
+    """Return a JSON string."""
     if not isinstance(value, str):
         raise InvalidModel(f"{label} is {show(value)}; must be a string")
     return value
 
 
 def is_object(value: Any) -> bool:
-    """A JSON object."""
+    """Return whether it is a JSON object."""
     return isinstance(value, dict)
 
 
 def is_array(value: Any) -> bool:
-    """A JSON array."""
+    """Return whether it is a JSON array."""
     return isinstance(value, list)
 
 
 def is_text(value: Any) -> bool:
-    """A JSON string."""
+    """Return whether it is a JSON string."""
     return isinstance(value, str)
 
 
 def is_value(value: Any) -> bool:
-    """Return whether it is a JSON string, number or truth value."""
+    """Return whether it is a JSON string, number or boolean."""
     return isinstance(value, str | bool) or is_number(value)
 
 
 def is_whole(value: Any) -> bool:
-    """A JSON number without a fraction."""
+    """Return whether it is a JSON number without a fraction."""
     return type(value) is int
 
 
 def is_number(value: Any) -> bool:
-    """A JSON number that a float can hold."""
+    """Return whether it is a JSON number that a float can hold."""
     return type(value) is float or (type(value) is int and abs(value) < 2**1023)
 
 
 def show(value: Any) -> str:
-    """A JSON value as it stands in the file, cut to a length that fits a message."""
+    """Return a JSON value for messages, as in the file, shortened."""
     if isinstance(value, dict):
         return "an object"
     if isinstance(value, list) and (

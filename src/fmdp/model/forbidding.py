@@ -1,21 +1,20 @@
-"""Constraints as people say them: what does not go together, who keeps apart, how many at once.
+"""Constraints by name: forbidden combinations, variables that keep apart, a cap on active ones.
 
-A *rule* is a partial assignment by name that is forbidden; any rule that fits forbids:
+A *rule* is a forbidden partial assignment by name:
 
     forbid(model, {"crew_1": "P1", "crew_2": "P1"})          the two crews are not both on P1
     forbid(model, {"stock": ["8", "9"], "order": "many"})    no large order with a full store
     apart(model, ["crew_1", "crew_2"], besides="rest")       never on one pump, together at rest
     at_most(model, 2, ["repair_1", "repair_2", "repair_3"])  two repairs at a time
 
-Each gives one constraint (constraints.py), for the variables of a structure or a model; a model
-takes them with `FactoredMDP.with_constraints`, which has every check. Cost: a table over the
-variables that the rules name; none for `at_most`.
+Each returns one constraint (constraints.py) for the variables of a structure or a model, which
+`FactoredMDP.with_constraints` adds and checks.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -25,40 +24,45 @@ from fmdp.model.constraints import MOST_ROWS, AtMost, Forbidden, Mask, check_nam
 from fmdp.model.spaces import count, items, shown, whole_number
 from fmdp.model.structure import Structure, check_structure
 
-if TYPE_CHECKING:
-    from fmdp.model.factored import FactoredMDP
-
 Rule = Mapping[Any, Any]
 """Variable, by name or by number -> value, or a list of values any of which will do."""
 
 
+class HasStructure(Protocol):
+    """A model."""
+
+    @property
+    def structure(self) -> Structure:
+        """Its structure."""
+
+
 def constraint_from_rules(
-    structure: Structure | FactoredMDP, rules: Iterable[Rule], name: str = ""
+    structure: Structure | HasStructure, rules: Iterable[Rule], name: str = ""
 ) -> Forbidden:
-    """The constraint that forbids what any of the rules fits.
+    """Return the constraint that forbids every assignment that fits one of the rules.
 
     Parameters
     ----------
     structure
-        Whose variables the rules speak of; its factors do not count.
+        The structure or model whose variables the rules name.
     rules
         Each a mapping from variables, by name or by number, to a value, or to a list of values any
-        of which will do. A value is given as it was listed, or by its name: where a variable has
-        the values 1, 2, 3, the number 1 is the value 1. Each must speak of an action variable.
+        of which will do. A value is given as it was listed, or by its name: for a variable with
+        the values 1, 2, 3, the number 1 is the value 1. Each rule must name an action variable.
     name
-        How errors call the constraint.
+        Name of the constraint in error messages.
 
     Returns
     -------
     Forbidden
-        Its scope is all variables that the rules speak of.
+        Its scope is all variables that the rules name.
 
     Raises
     ------
     InvalidModel
-        Where there is no rule, or one names what is not there; the text has its number.
+        If there is no rule, or one names an unknown variable or value; the message has its number.
     TooLarge
-        Where the rules together speak of variables with too many joint values.
+        If the variables that the rules name have too many joint values.
     """
     s = _structure(structure)
     label = _label(name, "constraint")
@@ -99,56 +103,56 @@ def constraint_from_rules(
     return Forbidden(scope, forbidden.reshape(-1), name)
 
 
-def forbid(structure: Structure | FactoredMDP, *rules: Rule, name: str = "") -> Forbidden:
-    """Values that do not go together; with several rules, any of them forbids.
+def forbid(structure: Structure | HasStructure, *rules: Rule, name: str = "") -> Forbidden:
+    """Return a constraint that forbids combinations of values; each rule forbids one.
 
     Parameters
     ----------
     structure
-        Whose variables the rules speak of.
+        The structure or model whose variables the rules name.
     *rules
         As in `constraint_from_rules`.
     name
-        How errors call the constraint.
+        Name of the constraint in error messages.
     """
     return constraint_from_rules(structure, rules, name)
 
 
 def apart(
-    structure: Structure | FactoredMDP,
+    structure: Structure | HasStructure,
     variables: Sequence[int | str],
     *,
     besides: object = (),
     name: str = "",
 ) -> Forbidden:
-    """No two of these variables have one value: "crew 2 not where crew 1 is".
+    """Return a constraint that no two of these variables have the same value.
 
     Parameters
     ----------
     structure
-        Whose variables they are.
+        The structure or model of the variables.
     variables
         Two or more, by name or by number, at least one of them an action variable; values are
         compared by name.
     besides
-        A value, or a list of them, that several may have at once.
+        A value, or a list of values, that several variables may have at once.
     name
-        How errors call the constraint.
+        Name of the constraint in error messages.
 
     Raises
     ------
     InvalidModel
-        Where there are fewer than two, one does not exist, or no two of them share a value.
+        If there are fewer than two, one does not exist, or no two of them share a value.
     """
     s = _structure(structure)
     label = _label(name, "constraint")
-    own = [_variable(s, v, label) for v in items(variables, f"{label}: variables")]
-    if len(set(own)) != len(own) or len(own) < 2:
+    numbers = [_variable(s, v, label) for v in items(variables, f"{label}: variables")]
+    if len(set(numbers)) != len(numbers) or len(numbers) < 2:
         raise InvalidModel(
             f"{label}: {shown(list(variables))} must be two or more different variables"
         )
-    free = {str(value) for value in several(besides)}
-    known = {value for v in own for value in s.values[v]}
+    free = {str(value) for value in values_listed(besides)}
+    known = {value for v in numbers for value in s.values[v]}
     for value in free - known:
         raise InvalidModel(
             f'{label}: besides "{value}", which is a value of none of its variables'
@@ -156,47 +160,47 @@ def apart(
         )
     rules = [
         {a: value, b: value}
-        for place, a in enumerate(own)
-        for b in own[place + 1 :]
+        for place, a in enumerate(numbers)
+        for b in numbers[place + 1 :]
         if max(a, b) >= s.m
         for value in sorted(set(s.values[a]) & set(s.values[b]) - free)
     ]
     if not rules:
         raise InvalidModel(
-            f"{label}: {', '.join(s.names[v] for v in own)} share no value that an action could "
-            f"avoid"
+            f"{label}: {', '.join(s.names[v] for v in numbers)} share no value that an action "
+            f"could avoid"
         )
     return constraint_from_rules(s, rules, name)
 
 
 def at_most(
-    structure: Structure | FactoredMDP,
+    structure: Structure | HasStructure,
     most: int,
     actions: Sequence[int | str] | None = None,
     *,
     idle: object = None,
     name: str = "",
 ) -> AtMost:
-    """At most so many action variables are at work (not at their idle value) at once.
+    """Return a cap on the number of action variables that are not at their idle value.
 
     Parameters
     ----------
     structure
-        Whose variables they are.
+        The structure or model of the variables.
     most
-        How many, 0 or more.
+        The largest number, 0 or more.
     actions
-        The action variables, by name or by number; None is all of them.
+        The action variables that are counted, by name or by number; None for all of them.
     idle
         The idle value, as it was listed or by name: one for all, or a mapping from variables; None
-        is their first value.
+        for their first value.
     name
-        How errors call the constraint.
+        Name of the constraint in error messages.
 
     Raises
     ------
     InvalidModel
-        Where one of them is no action variable or has no such value.
+        If one of them is no action variable or has no such value.
     """
     s = _structure(structure)
     label = _label(name, f"at most {shown(most)}")
@@ -220,7 +224,7 @@ def at_most(
     return AtMost(tuple(numbers), most, tuple(at_rest.values()), name)
 
 
-def _structure(given: Structure | FactoredMDP) -> Structure:
+def _structure(given: Structure | HasStructure) -> Structure:
     structure: Any = getattr(given, "structure", given)
     check_structure(structure, "a constraint")
     return structure  # type: ignore[no-any-return]
@@ -241,8 +245,8 @@ def _variable(s: Structure, key: Any, where: str) -> int:
     return number
 
 
-def several(wanted: object) -> tuple[Any, ...]:
-    """Return the values that a rule asks for: one, or any of several."""
+def values_listed(wanted: object) -> tuple[Any, ...]:
+    """Return the values of a rule, which may be one value or a list of them."""
     if isinstance(wanted, np.ndarray):
         return tuple(np.atleast_1d(wanted))
     if isinstance(wanted, list | tuple | set | frozenset | range):
@@ -251,7 +255,7 @@ def several(wanted: object) -> tuple[Any, ...]:
 
 
 def _values(s: Structure, variable: int, wanted: object, where: str) -> list[int]:
-    found = sorted({value_of(s, variable, value, where) for value in several(wanted)})
-    if not found:
+    values = sorted({value_of(s, variable, value, where) for value in values_listed(wanted)})
+    if not values:
         raise InvalidModel(f'{where}: "{s.names[variable]}" has no value; must have at least one')
-    return found
+    return values

@@ -1,43 +1,39 @@
-"""Models from functions of named values: the tables are what the functions say.
+"""Models from functions of named values (`FactoredMDP.from_functions`).
 
     states = {"pump": ["new", "worn", "broken"], "price": ["low", "high"]}
     actions = {"crew": ["rest", "repair"]}
     parents = {"pump": ["pump", "crew"], "price": ["price"]}
 
-    def transition(name, values): ...          the law of the next value of a state variable
+    def transition(name, values): ...          the distribution of the next value of a variable
     reward = {"flow": (["pump", "price"], lambda values: ...)}
 
-`transition` is called once for every assignment of every scope, and so is the function of every
-reward factor: a table of n rows costs n calls. Values are handed over as they were listed, texts or
-numbers, by the name of their variable. `alike` gives a row the key of its class, for what is known
-of the rows before anything is known of what they hold: rows of one key are one row for a learner.
-
-What a function does wrong (it fails, reads a variable that is no parent, gives a value that there
-is not, a row that does not sum to 1) is one line that names the factor and the assignment.
+Every function is called once for each assignment of its scope, with the values as they were listed,
+by the name of their variable. If a function fails, reads a variable outside its scope, or returns
+an unknown value or a row that does not sum to 1, the error message names the factor and the
+assignment.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from fmdp.errors import InvalidModel, TooLarge, did_you_mean
-from fmdp.model.alike import Alike, classes_of_keys
+from fmdp.model.alike import Alike, KeyOfRow, classes_by_key
+from fmdp.model.builder import Contents, contents_from_factors, variables_of
+from fmdp.model.calls import Values, call, labelled, named_rows
 from fmdp.model.constraints import Constraint, Forbidden
-from fmdp.model.factored import FactoredMDP
 from fmdp.model.forbidding import at_most as at_most_of
-from fmdp.model.forbidding import constraint_from_rules, several
-from fmdp.model.naming import NamedValues, Value, listed_values, plain_value
+from fmdp.model.forbidding import constraint_from_rules, values_listed
+from fmdp.model.naming import plain_value
 from fmdp.model.noise import Noise
-from fmdp.model.spaces import FloatArray, IndexArray, all_assignments, count, items, shown
+from fmdp.model.scopes import Scope, scope_numbers
+from fmdp.model.spaces import FloatArray, IndexArray, count, items, shown
 from fmdp.model.structure import Structure
-from fmdp.model.tables import scope_numbers
 
-Values: TypeAlias = Mapping[str, Any]
-"""Variable -> value, as it was listed."""
 Transition: TypeAlias = Callable[[str, Values], Any]
 Reward: TypeAlias = Callable[[Values], float]
 RewardFactors: TypeAlias = (
@@ -48,117 +44,84 @@ RewardFactors: TypeAlias = (
 Rule: TypeAlias = Mapping[str, Any] | tuple[Sequence[str], Callable[[Values], bool]]
 
 MOST_CALLS = 1 << 22
-"""Of one function for the rows of one table."""
+"""Most calls of a function for one table."""
 
 
-class _Variables:
-    """Names and values of all variables, as they were listed, and the bare structure of them."""
-
-    def __init__(self, states: Mapping[str, Any], actions: Mapping[str, Any]) -> None:
-        listed = {}
-        for kind, given in (("states", states), ("actions", actions)):
-            if not isinstance(given, Mapping):
-                raise InvalidModel(
-                    f"{kind} must be a mapping from names to lists of values; got {shown(given)}"
-                )
-            for name, values in given.items():
-                if name in listed:
-                    raise InvalidModel(f'"{name}" is a state and an action; names must differ')
-                many = range(values) if type(values) is int else values
-                listed[name] = items(many, f'values of "{name}"')
-                for value in map(plain_value, listed[name]):
-                    if not isinstance(value, str | int | float):
-                        raise InvalidModel(
-                            f'values of "{name}": {shown(value)} must be a text or a number'
-                        )
-        self.structure = Structure(
-            tuple(len(listed[name]) for name in states),
-            tuple(len(listed[name]) for name in actions),
-            ((),) * len(states),
-            (),
-            state_names=tuple(states),
-            action_names=tuple(actions),
-            state_values=tuple(listed[name] for name in states),
-            action_values=tuple(listed[name] for name in actions),
-        )
-        self.listed: dict[str, Sequence[Value]] = dict(
-            zip(self.structure.names, map(listed_values, self.structure.values), strict=True)
-        )
-
-    def index(self, name: str, value: Any, label: str) -> int:
-        """Return the position of a value, which may be given as it was listed or by its name."""
-        variable, naming = self.structure.variable(name), self.structure.naming
-        own, number = naming.states, variable
-        if variable >= self.structure.m:
-            own, number = naming.actions, variable - self.structure.m
-        found = own.value_place(number, value)
-        if found is None:
-            names = self.structure.values[variable]
-            near = did_you_mean(value, names[:1000]) if isinstance(value, str) else ""
+def _variables(states: Mapping[str, Any], actions: Mapping[str, Any]) -> Structure:
+    """Return the variables as a structure without factors."""
+    listed: dict[str, tuple[Any, ...]] = {}
+    for kind, given in (("states", states), ("actions", actions)):
+        if not isinstance(given, Mapping):
             raise InvalidModel(
-                f'{label}: "{name}" has no value {shown(value)}; must be one of '
-                f"{', '.join(names[:12])}{', ...' if len(names) > 12 else ''}{near}"
+                f"{kind} must be a mapping from names to lists of values; got {shown(given)}"
             )
-        return found
-
-    def scope(self, given: Any, label: str) -> tuple[str, ...]:
-        """The names of a scope, checked; in the order in which it is given."""
-        numbers = scope_numbers(self.structure, given, label)
-        rows = count(self.structure.scope_sizes(numbers))
-        if rows > MOST_CALLS:
-            raise TooLarge(
-                f"{label}: its {len(numbers)} variables have {shown(rows)} joint values, and the "
-                f"function would be called for each; at most {MOST_CALLS}: give it a smaller scope",
-                rows,
-                MOST_CALLS,
-            )
-        return tuple(self.structure.names[v] for v in numbers)
-
-    def rows(self, scope: Sequence[str]) -> Iterator[NamedValues]:
-        """The values of every assignment of a scope, the last variable fastest."""
-        own = [self.listed[name] for name in scope]
-        for assignment in all_assignments([len(values) for values in own]):
-            yield NamedValues(
-                (name, values[value])
-                for name, values, value in zip(scope, own, assignment, strict=True)
-            )
+        for name, values in given.items():
+            if name in listed:
+                raise InvalidModel(f'"{name}" is a state and an action; names must differ')
+            many = range(values) if type(values) is int else values
+            listed[name] = items(many, f'values of "{name}"')
+            for value in map(plain_value, listed[name]):
+                if not isinstance(value, str | int | float):
+                    raise InvalidModel(
+                        f'values of "{name}": {shown(value)} must be a text or a number'
+                    )
+    return variables_of(
+        [len(listed[name]) for name in states],
+        [len(listed[name]) for name in actions],
+        tuple(states),
+        tuple(actions),
+        [listed[name] for name in states],
+        [listed[name] for name in actions],
+    )
 
 
-def _asked(function: Callable[..., Any], label: str, values: NamedValues, *before: str) -> Any:
-    """What a function says, or one line on what is wrong with it."""
-    if not callable(function):
-        raise InvalidModel(f"{label} must be a function; got {shown(function)}")
-    try:
-        return function(*before, NamedValues(values))
-    except Exception as error:
-        told = error.args[0] if isinstance(error, KeyError) and error.args else error
-        text = " ".join(str(told).split())
+def _position(s: Structure, variable: int, value: Any, label: str) -> int:
+    """Return the position of a value, given as it was listed or by its name."""
+    if variable < s.m:
+        place = s.naming.states.value_place(variable, value)
+    else:
+        place = s.naming.actions.value_place(variable - s.m, value)
+    if place is None:
+        names = s.values[variable]
+        near = did_you_mean(value, names[:1000]) if isinstance(value, str) else ""
         raise InvalidModel(
-            f"{_at(label, values)}: the function fails: {type(error).__name__}: {text}"
-        ) from error
+            f'{label}: "{s.names[variable]}" has no value {shown(value)}; must be one of '
+            f"{', '.join(names[:12])}{', ...' if len(names) > 12 else ''}{near}"
+        )
+    return place
 
 
-def _at(label: str, values: Values) -> str:
-    where = ", ".join(f"{name}={value}" for name, value in values.items())
-    return f"{label}, {where or 'empty scope'}"
+def _scope(s: Structure, given: Any, label: str) -> Scope:
+    """Return the variables of a scope, in the given order."""
+    numbers = scope_numbers(s, given, label)
+    rows = count(s.scope_sizes(numbers))
+    if rows > MOST_CALLS:
+        raise TooLarge(
+            f"{label}: its {len(numbers)} variables have {shown(rows)} joint values, and the "
+            f"function would be called for each; at most {MOST_CALLS}: give it a smaller scope",
+            rows,
+            MOST_CALLS,
+        )
+    return numbers
 
 
-def _law(variables: _Variables, name: str, told: Any, label: str) -> list[float]:
-    """A row from what the function gave: probabilities by value or in order, or the one value."""
-    size = len(variables.listed[name])
-    if isinstance(told, Mapping):
+def _row(s: Structure, i: int, given: Any, label: str) -> list[float]:
+    """Return a row from probabilities by value, probabilities in order, or one certain value."""
+    size = s.sizes[i]
+    if isinstance(given, Mapping):
         row = [0.0] * size
-        for value, probability in told.items():
-            row[variables.index(name, value, label)] += _number(probability, label)
+        for value, probability in given.items():
+            row[_position(s, i, value, label)] += _number(probability, label)
         return row
-    if isinstance(told, list | tuple) or (isinstance(told, np.ndarray) and told.ndim):
-        if len(told) != size:
+    if isinstance(given, list | tuple) or (isinstance(given, np.ndarray) and given.ndim):
+        if len(given) != size:
             raise InvalidModel(
-                f'{label}: {len(told)} probabilities; must be {size}, one a value of "{name}"'
+                f"{label}: {len(given)} probabilities; must be {size}, one per value of "
+                f'"{s.names[i]}"'
             )
-        return [_number(probability, label) for probability in told]
-    sure = variables.index(name, told, label)
-    return [float(index == sure) for index in range(size)]
+        return [_number(probability, label) for probability in given]
+    certain = _position(s, i, given, label)
+    return [float(place == certain) for place in range(size)]
 
 
 def _number(value: Any, label: str) -> float:
@@ -168,10 +131,11 @@ def _number(value: Any, label: str) -> float:
     raise InvalidModel(f"{label}: the function gives {shown(value)}; must be a number")
 
 
-def _transition(
-    variables: _Variables, parents: Mapping[str, Any], transition: Transition
-) -> tuple[list[tuple[str, ...]], list[FloatArray]]:
-    names = variables.structure.state_names
+def _transitions(
+    s: Structure, parents: Mapping[str, Any], transition: Transition
+) -> tuple[list[Scope], list[FloatArray]]:
+    """Return scopes and tables of the transition factors."""
+    names = s.state_names
     if not isinstance(parents, Mapping):
         raise InvalidModel(
             f"parents must be a mapping from state variables to the variables that they depend "
@@ -183,29 +147,29 @@ def _transition(
             raise InvalidModel(f"parents: no state variable is called {shown(name)}{near}")
     scopes, tables = [], []
     for i, name in enumerate(names):
-        label = variables.structure.transition_label(i)
+        label = s.transition_label(i)
         if name not in parents:
             raise InvalidModel(
                 f"{label}: has no parents; parents[{name!r}] must list the variables that it "
                 f"depends on, its own included where it matters"
             )
-        scope = variables.scope(parents[name], label)
+        scope = _scope(s, parents[name], label)
         rows = [
-            _law(variables, name, _asked(transition, label, values, name), _at(label, values))
-            for values in variables.rows(scope)
+            _row(s, i, call(transition, label, values, name), labelled(label, values))
+            for values in named_rows(s, scope)
         ]
         scopes.append(scope)
         tables.append(np.array(rows))
     return scopes, tables
 
 
-def _factors(
-    variables: _Variables, given: RewardFactors, what: str, sign: float
-) -> tuple[list[str], list[tuple[str, ...]], list[FloatArray]]:
-    """Names, scopes and means of reward factors, or of costs with sign -1."""
+def _rewards(
+    s: Structure, given: RewardFactors, what: str, sign: float
+) -> tuple[list[str], list[Scope], list[FloatArray]]:
+    """Return names, scopes and means of reward factors, or of costs with sign -1."""
     parts: list[tuple[Any, ...]]
     if callable(given):
-        parts = [(what, variables.structure.names, given)]
+        parts = [(what, s.names, given)]
     elif isinstance(given, Mapping):
         parts = [
             (name, *items(pair, f'{what} "{name}", a pair (scope, function),'))
@@ -224,33 +188,15 @@ def _factors(
             )
         name, scope_given, function = part
         label = f"{what} {index} ({shown(name)})"
-        scope = variables.scope(scope_given, label)
+        scope = _scope(s, scope_given, label)
         means = [
-            sign * _number(_asked(function, label, values), _at(label, values)) + 0.0
-            for values in variables.rows(scope)
+            sign * _number(call(function, label, values), labelled(label, values)) + 0.0
+            for values in named_rows(s, scope)
         ]
         names.append(name)
         scopes.append(scope)
         tables.append(np.array(means))
     return names, scopes, tables
-
-
-def _keys(
-    variables: _Variables,
-    names: Sequence[str],
-    scopes: Sequence[Sequence[str]],
-    key_of: Callable[[str, Values], Hashable] | None,
-) -> tuple[IndexArray, ...]:
-    keys: list[list[Hashable]] = []
-    for name, scope in zip(names, scopes, strict=True):
-        label = f'the class of a row of "{name}"'
-        keys.append(
-            [
-                None if key_of is None else _asked(key_of, label, values, name)
-                for values in variables.rows(scope)
-            ]
-        )
-    return classes_of_keys(keys, names)
 
 
 def _ranges(
@@ -259,8 +205,8 @@ def _ranges(
     classes: Sequence[IndexArray],
     given: Mapping[str, tuple[float, float]],
 ) -> list[tuple[float, float]]:
-    """The ranges that are given, and of the others the least and the most in the table; one for
-    all factors that share a class of rows."""
+    """Return the given ranges, and by default the least and the largest mean of all factors that
+    share a class of rows."""
     if not isinstance(given, Mapping):
         raise InvalidModel(f"reward_ranges must be name -> (lo, hi); got {shown(given)}")
     for name in given:
@@ -271,56 +217,47 @@ def _ranges(
             )
     group = list(range(len(names)))
     owner: dict[int, int] = {}
-    for k, own in enumerate(classes):
-        for number in set(own.tolist()):
-            first = owner.setdefault(number, k)
-            old, new = group[k], group[first]
-            group = [new if one == old else one for one in group]
-    found = []
+    for k, numbers in enumerate(classes):
+        for number in set(numbers.tolist()):
+            old, new = group[k], group[owner.setdefault(number, k)]
+            group = [new if other == old else other for other in group]
+    ranges = []
     for k, name in enumerate(names):
-        together = [tables[j] for j in range(len(names)) if group[j] == group[k]]
-        found.append(
-            given.get(
-                name,
-                (
-                    float(min(table.min() for table in together)),
-                    float(max(table.max() for table in together)),
-                ),
-            )
+        means = [table for table, other in zip(tables, group, strict=True) if other == group[k]]
+        span = (
+            float(min(table.min() for table in means)),
+            float(max(table.max() for table in means)),
         )
-    return found
+        ranges.append(given.get(name, span))
+    return ranges
 
 
-def _forbidden(variables: _Variables, rules: Sequence[Rule]) -> list[Constraint]:
-    """Rules that are mappings are one constraint; each that is a function is one of its own."""
-    said: list[dict[str, list[str]]] = []
-    made: list[Constraint] = []
+def _forbidden(s: Structure, rules: Sequence[Rule]) -> list[Constraint]:
+    """Return one constraint for all rules that are mappings, and one for each function."""
+    mappings: list[dict[int, list[str]]] = []
+    constraints: list[Constraint] = []
     for number, rule in enumerate(items(rules, "forbid")):
         label = f"forbid, rule {number}"
         if isinstance(rule, Mapping):
-            fits = {}
+            values_of = {}
             for name, wanted in rule.items():
-                variables.scope([name], label)
-                names = variables.structure.values[variables.structure.variable(name)]
-                fits[name] = [
-                    names[variables.index(name, value, label)] for value in several(wanted)
-                ]
-            said.append(fits)
+                (v,) = _scope(s, [name], label)
+                places = [_position(s, v, value, label) for value in values_listed(wanted)]
+                values_of[v] = [s.values[v][place] for place in places]
+            mappings.append(values_of)
             continue
         parts = items(rule, f"{label}, a mapping or a pair (scope, function),")
         if len(parts) != 2:
             raise InvalidModel(f"{label} has {len(parts)} parts; must be (scope, function)")
-        looked_at = variables.scope(parts[0], label)
-        scope = tuple(sorted(map(variables.structure.variable, looked_at)))
-        in_order = [variables.structure.names[v] for v in scope]
-        table = [bool(_asked(parts[1], label, values)) for values in variables.rows(in_order)]
-        made.append(Forbidden(scope, np.array(table, dtype=np.bool_), f"forbid {number}"))
-    if said:
-        made.insert(0, constraint_from_rules(variables.structure, said, "forbid"))
-    return made
+        scope = tuple(sorted(_scope(s, parts[0], label)))
+        table = [bool(call(parts[1], label, values)) for values in named_rows(s, scope)]
+        constraints.append(Forbidden(scope, np.array(table, dtype=np.bool_), f"forbid {number}"))
+    if mappings:
+        constraints.insert(0, constraint_from_rules(s, mappings, "forbid"))
+    return constraints
 
 
-def from_functions(
+def contents_from_functions(
     states: Mapping[str, Any],
     actions: Mapping[str, Any],
     parents: Mapping[str, Any],
@@ -328,8 +265,8 @@ def from_functions(
     reward: RewardFactors = (),
     *,
     costs: RewardFactors = (),
-    alike: Callable[[str, Values], Hashable] | None = None,
-    reward_alike: Callable[[str, Values], Hashable] | None = None,
+    alike: KeyOfRow | None = None,
+    reward_alike: KeyOfRow | None = None,
     reward_ranges: Mapping[str, tuple[float, float]] | None = None,
     groups: Sequence[Sequence[int | str]] = (),
     forbid: Sequence[Rule] = (),
@@ -338,32 +275,32 @@ def from_functions(
     noise: Noise | Sequence[Noise] | None = None,
     initial_state: Any = None,
     name: str = "",
-) -> FactoredMDP:
-    """`FactoredMDP.from_functions`, which says what the arguments are."""
-    variables = _Variables(states, actions)
-    bare = variables.structure
-    scopes, tables = _transition(variables, parents, transition)
-    reward_names, reward_scopes, means = _factors(variables, reward, "reward", 1.0)
-    more = _factors(variables, costs, "cost", -1.0)
-    for own, added in zip((reward_names, reward_scopes, means), more, strict=True):
-        own += added  # type: ignore[operator]
-    classes = _keys(variables, bare.state_names, scopes, alike)
-    reward_classes = _keys(variables, reward_names, reward_scopes, reward_alike)
+) -> Contents:
+    """Check the arguments of `FactoredMDP.from_functions` and compute the tables."""
+    s = _variables(states, actions)
+    scopes, tables = _transitions(s, parents, transition)
+    reward_names, reward_scopes, means = _rewards(s, reward, "reward", 1.0)
+    cost_names, cost_scopes, negated = _rewards(s, costs, "cost", -1.0)
+    reward_names += cost_names
+    reward_scopes += cost_scopes
+    means += negated
+    classes = classes_by_key(s, s.state_names, scopes, alike)
+    reward_classes = classes_by_key(s, reward_names, reward_scopes, reward_alike)
     ranges = _ranges(
         reward_names, means, reward_classes, {} if reward_ranges is None else reward_ranges
     )
-    told = [*_forbidden(variables, forbid)]
+    rules = _forbidden(s, forbid)
     if at_most is not None:
-        told.append(at_most_of(bare, at_most))
+        rules.append(at_most_of(s, at_most))
     if isinstance(initial_state, Mapping):
         initial_state = {
-            key: bare.values[bare.variable(key)][variables.index(key, value, "initial state")]
-            if key in bare.state_names
+            name: s.values[s.variable(name)][_position(s, s.variable(name), value, "initial state")]
+            if name in s.state_names
             else value
-            for key, value in initial_state.items()
+            for name, value in initial_state.items()
         }
-    return FactoredMDP.over(
-        bare,
+    return contents_from_factors(
+        s,
         list(zip(scopes, tables, strict=True)),
         list(zip(reward_scopes, means, strict=True)),
         reward_ranges=ranges,
@@ -373,5 +310,5 @@ def from_functions(
         initial_state=initial_state,
         name=name,
         alike=Alike(classes, reward_classes),
-        constraints=(*told, *items(constraints, "constraints")),
+        constraints=(*rules, *items(constraints, "constraints")),
     )

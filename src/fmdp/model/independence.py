@@ -7,7 +7,7 @@ and discounted value of the model are sums over its parts:
 
     gain(s) = sum_p gain_p(s_p),    h(s) = sum_p h_p(s_p),    V(s) = sum_p V_p(s_p).
 
-A part that lacks state variables (an action with a cost of its own) or action variables (an
+A part without state variables (an action with a separate cost) or without action variables (an
 uncontrolled process) gets one variable with a single value, because a structure needs both.
 Variables of the whole with a single value are in no part.
 """
@@ -26,8 +26,9 @@ from fmdp.model.constraints import Constraint
 from fmdp.model.factored import FactoredMDP
 from fmdp.model.intervals import Intervals
 from fmdp.model.optimistic import OptimisticTables
+from fmdp.model.scopes import Scope
 from fmdp.model.spaces import FloatArray
-from fmdp.model.structure import Scope, Structure
+from fmdp.model.structure import Structure
 
 T = TypeVar("T")
 
@@ -54,13 +55,7 @@ class Part:
     structure: Structure
 
     def model(self, whole: FactoredMDP) -> FactoredMDP:
-        """Return the part of a model, with its initial state, noise and intervals.
-
-        Parameters
-        ----------
-        whole
-            A model of the whole structure.
-        """
+        """Return the part of a model of the whole structure."""
         return FactoredMDP(
             self.structure,
             self._of_states(whole.transitions, _CERTAIN_ROW),
@@ -71,13 +66,7 @@ class Part:
         )
 
     def tables(self, whole: FactoredMDP | OptimisticTables) -> FactoredMDP | OptimisticTables:
-        """Return the part of a learner's tables, without checking them again.
-
-        Parameters
-        ----------
-        whole
-            Tables of the whole structure.
-        """
+        """Return the part of a learner's tables of the whole structure, not checked again."""
         rewards = self._of_rewards(whole.rewards)
         if isinstance(whole, FactoredMDP):
             rows = self._of_states(whole.transitions, _CERTAIN_ROW)
@@ -117,20 +106,11 @@ _NO_MASS = np.zeros(1)
 
 @lru_cache(maxsize=64)
 def independent_parts(structure: Structure) -> tuple[Part, ...]:
-    """Return the independent parts of a structure, or nothing if it does not fall apart.
+    """Return the independent parts of a structure in the order of their first variables.
 
-    Models with effects are left whole: their planner already works component by component, and a
-    cap or a set-up cost usually ties the components together.
-
-    Parameters
-    ----------
-    structure
-        What to split.
-
-    Returns
-    -------
-    tuple[Part, ...]
-        Two parts or more, in the order of their first variables; or an empty tuple.
+    The tuple is empty if there are fewer than two. Models with effects are not split: their planner
+    already works component by component, and a cap or a set-up cost usually ties the components
+    together.
     """
     if structure.effects is not None or _constrained_constant(structure):
         return ()
@@ -149,15 +129,7 @@ def independent_parts(structure: Structure) -> tuple[Part, ...]:
 
 
 def connected(nodes: Iterable[int], links: Iterable[Sequence[int]]) -> list[tuple[int, ...]]:
-    """Return the connected components, each sorted, in the order of their first members.
-
-    Parameters
-    ----------
-    nodes
-        Whole numbers, ascending.
-    links
-        Sets of nodes that belong together.
-    """
+    """Return the connected components of ascending nodes, each sorted, by their first members."""
     root = {node: node for node in nodes}
 
     def find(node: int) -> int:

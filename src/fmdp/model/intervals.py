@@ -1,14 +1,14 @@
-"""Intervals: how well the numbers of a model are known.
+"""Intervals: lower and upper ends of the numbers of a model that are not known exactly.
 
     lower_i(v | x) <= P_i(v | x) <= upper_i(v | x),    lower_k(x) <= R_k(x) <= upper_k(x)
 
-A model with intervals is a set of models, those whose tables lie inside (the bounded-parameter MDPs
-of Givan, Leach & Dean 2000, factor by factor), and a nominal member, its tables.
+A model with intervals is the set of models whose tables lie inside (the bounded-parameter MDPs of
+Givan, Leach & Dean 2000, factor by factor), with its tables as the nominal member.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any
@@ -17,11 +17,12 @@ import numpy as np
 
 from fmdp.errors import InvalidModel
 from fmdp.model.alike import Alike
+from fmdp.model.scopes import Scope
 from fmdp.model.spaces import FloatArray, IndexArray, items
 from fmdp.model.structure import Structure
 
 SLACK = 1e-9
-"""How far a nominal number may lie outside its interval, which is then widened to hold it."""
+"""Largest distance of a nominal number from its interval, which is then widened to hold it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,7 +39,7 @@ class Intervals:
     Raises
     ------
     InvalidModel
-        Where these are no such arrays.
+        If these are no such arrays.
     """
 
     lower: tuple[FloatArray, ...]
@@ -50,15 +51,15 @@ class Intervals:
         for field in fields(self):
             tables = items(getattr(self, field.name), f"intervals: {field.name}")
             object.__setattr__(
-                self, field.name, tuple(_table(own, f"intervals: {field.name}") for own in tables)
+                self, field.name, tuple(_table(t, f"intervals: {field.name}") for t in tables)
             )
 
     @cached_property
     def _content(self) -> tuple[tuple[bytes, ...], ...]:
-        return tuple(tuple(own.tobytes() for own in tables) for tables in self.arrays())
+        return tuple(tuple(table.tobytes() for table in tables) for tables in self.arrays())
 
     def arrays(self) -> tuple[tuple[FloatArray, ...], ...]:
-        """The four lists of tables: lower, upper, reward_lower, reward_upper."""
+        """Return the four lists of tables: lower, upper, reward_lower, reward_upper."""
         return self.lower, self.upper, self.reward_lower, self.reward_upper
 
     def __eq__(self, other: object) -> bool:
@@ -80,71 +81,53 @@ class Intervals:
         transitions: Sequence[FloatArray],
         rewards: Sequence[FloatArray],
     ) -> Intervals:
-        """These intervals for a model with these tables, checked; an end that rounding has put
-        beyond its nominal number is moved there.
+        """Return the intervals for a model with these tables, checked.
+
+        An end that misses its nominal number by rounding is moved there.
 
         Parameters
         ----------
         structure
-            Of the model.
+            Structure of the model.
         transitions, rewards
             Its tables.
 
         Raises
         ------
         InvalidModel
-            Where a shape differs, or a nominal number lies outside; names the factor and the row.
+            If a shape differs, or a nominal number lies outside; names the factor and the row.
         """
         s = structure
-        made: dict[str, list[FloatArray]] = {field.name: [] for field in fields(self)}
-        kinds = (
-            (transitions, self.lower, self.upper, s.transition_label, s.transition_scopes, None),
-            (
+        unit = ((0.0, 1.0),) * s.m
+        ends = (
+            *_around(
+                transitions,
+                self.lower,
+                self.upper,
+                unit,
+                s,
+                s.transition_label,
+                s.transition_scopes,
+            ),
+            *_around(
                 rewards,
                 self.reward_lower,
                 self.reward_upper,
+                s.reward_ranges,
+                s,
                 s.reward_label,
                 s.reward_scopes,
-                s.reward_ranges,
             ),
         )
-        for (nominal, lower, upper, label, scopes, ranges), names in zip(
-            kinds, (("lower", "upper"), ("reward_lower", "reward_upper")), strict=True
-        ):
-            if not len(lower) == len(upper) == len(nominal):
-                raise InvalidModel(
-                    f"intervals for {len(lower)} and {len(upper)} factors; must be for "
-                    f"{len(nominal)}"
-                )
-            for index, (middle, low, high) in enumerate(zip(nominal, lower, upper, strict=True)):
-                if low.shape != middle.shape or high.shape != middle.shape:
-                    raise InvalidModel(
-                        f"{label(index)}: intervals of shape {list(low.shape)} and "
-                        f"{list(high.shape)}; must be {list(middle.shape)}"
-                    )
-                least, most = (0.0, 1.0) if ranges is None else ranges[index]
-                slack = SLACK * max(most - least, abs(least), abs(most))
-                inside = (low >= least - slack) & (high <= most + slack)
-                inside &= (low <= middle + slack) & (middle <= high + slack)
-                if not inside.all():
-                    row = int(np.argwhere(~inside)[0][0])
-                    raise InvalidModel(
-                        f"{label(index)}, {s.row_label(scopes[index], row)}: interval "
-                        f"{np.atleast_1d(low[row]).tolist()} to "
-                        f"{np.atleast_1d(high[row]).tolist()} must lie in "
-                        f"[{least!r}, {most!r}] and hold {np.atleast_1d(middle[row]).tolist()}"
-                    )
-                made[names[0]].append(np.maximum(np.minimum(low, middle), least))
-                made[names[1]].append(np.minimum(np.maximum(high, middle), most))
-        return Intervals(**{field: tuple(tables) for field, tables in made.items()})
+        return Intervals(*ends)
 
     def together(self, alike: Alike) -> Intervals:
-        """These intervals where rows are alike: what one row of a class cannot be none can be.
+        """Return the intervals for alike rows: the intersection over each class.
 
         Parameters
         ----------
         alike
-            The classes of the rows; every class has one nominal row, inside all its intervals.
+            The classes of the rows; the nominal row of a class is inside all its intervals.
         """
         return Intervals(
             _by_class(self.lower, alike.transitions, np.maximum),
@@ -154,22 +137,60 @@ class Intervals:
         )
 
 
+def _around(
+    nominal: Sequence[FloatArray],
+    lower: Sequence[FloatArray],
+    upper: Sequence[FloatArray],
+    ranges: Sequence[tuple[float, float]],
+    structure: Structure,
+    label: Callable[[int], str],
+    scopes: Sequence[Scope],
+) -> tuple[tuple[FloatArray, ...], tuple[FloatArray, ...]]:
+    """Return lower and upper ends of the factors of one kind, checked and widened by rounding."""
+    if not len(lower) == len(upper) == len(nominal):
+        raise InvalidModel(
+            f"intervals for {len(lower)} and {len(upper)} factors; must be for {len(nominal)}"
+        )
+    ends: tuple[list[FloatArray], list[FloatArray]] = ([], [])
+    for index, (middle, low, high) in enumerate(zip(nominal, lower, upper, strict=True)):
+        if low.shape != middle.shape or high.shape != middle.shape:
+            raise InvalidModel(
+                f"{label(index)}: intervals of shape {list(low.shape)} and "
+                f"{list(high.shape)}; must be {list(middle.shape)}"
+            )
+        least, most = ranges[index]
+        slack = SLACK * max(most - least, abs(least), abs(most))
+        inside = (low >= least - slack) & (high <= most + slack)
+        inside &= (low <= middle + slack) & (middle <= high + slack)
+        if not inside.all():
+            row = int(np.argwhere(~inside)[0][0])
+            raise InvalidModel(
+                f"{label(index)}, {structure.row_label(scopes[index], row)}: interval "
+                f"{np.atleast_1d(low[row]).tolist()} to {np.atleast_1d(high[row]).tolist()} must "
+                f"lie in [{least!r}, {most!r}] and hold {np.atleast_1d(middle[row]).tolist()}"
+            )
+        ends[0].append(np.maximum(np.minimum(low, middle), least))
+        ends[1].append(np.minimum(np.maximum(high, middle), most))
+    return tuple(ends[0]), tuple(ends[1])
+
+
 def _by_class(
     tables: Sequence[FloatArray], classes: Sequence[IndexArray], narrower: np.ufunc
 ) -> tuple[FloatArray, ...]:
-    """Every row becomes the narrowest of its class."""
-    made = [table.copy() for table in tables]
+    """Return the tables with every row replaced by the narrowest of its class."""
+    narrowed = [table.copy() for table in tables]
     for width in {table.shape[1:] for table in tables}:
-        own = [f for f, table in enumerate(tables) if table.shape[1:] == width]
-        rows = np.concatenate([tables[f] for f in own])
-        numbers = np.concatenate([classes[f] for f in own])
-        found, first = np.unique(numbers, return_index=True)
-        place = np.searchsorted(found, numbers)
+        factors = [f for f, table in enumerate(tables) if table.shape[1:] == width]
+        rows = np.concatenate([tables[f] for f in factors])
+        numbers = np.concatenate([classes[f] for f in factors])
+        distinct, first = np.unique(numbers, return_index=True)
+        place = np.searchsorted(distinct, numbers)
         narrowest = rows[first]
         narrower.at(narrowest, place, rows)
-        for f, start in zip(own, np.cumsum([0, *(len(tables[f]) for f in own)]), strict=False):
-            made[f] = narrowest[place[start : start + len(tables[f])]]
-    return tuple(made)
+        starts = np.cumsum([0, *(len(tables[f]) for f in factors)])
+        for f, start in zip(factors, starts, strict=False):
+            narrowed[f] = narrowest[place[start : start + len(tables[f])]]
+    return tuple(narrowed)
 
 
 def _table(given: Any, label: str) -> FloatArray:

@@ -1,26 +1,23 @@
-"""Names and values: states and actions as people write them, and back.
+"""Names of variables and values, and states and actions given by name.
 
-Inside the library a state or an action is a tuple of positions, one per variable. A user may write
+Internally a state or an action is a tuple of positions, one per variable. Users may write
 
-    (2, 0)                                  one position per variable, which is the fast way
+    (2, 0)                                  one position per variable, the fastest form
     ("broken", 0)                           a position or the name of a value, variable by variable
     {"pump": "broken", "beds": 3}           a mapping with every variable once
-    "pump=broken,beds=3"                    the same as a text; as JSON where a name holds , or =
-    "restart"                               a value alone, where there is only one variable
+    "pump=broken,beds=3"                    the same as a text; as JSON if a name holds , or =
+    "restart"                               a value alone, if there is only one variable
 
-A question by name (a mapping or a text) is answered by name.
+States given by name (a mapping or a text) are answered by name.
 
 The values of a variable are texts or numbers, as they were listed: [1, 2, 3] are three numbers.
-The name of a value is its text ("1"), and names are what files, tables and printed output show.
-`ListedNames` keeps the listed values beside their names, so that rules and answers get numbers
-where numbers were listed. Two sequences with the same names are equal, whatever was listed.
+The name of a value is its text ("1"); files, tables and printed output show names. `ListedNames`
+keeps the listed values beside their names, so that functions of users get numbers for listed
+numbers. Two sequences with the same names are equal, whatever was listed.
 
-In a mapping a number is a value: 1 is the value 1, wherever it stands in the list. In a sequence a
-number is a position. In a mapping a number that is no value is a position only where it cannot be
-mistaken for a value (`Variables.place`); everything else is refused in one line.
-
-`Variables` reads and writes assignments of some variables, `Naming` those of states and actions. A
-structure has one, and so has a policy, also without its structure.
+In a mapping a number is a value: 1 is the value 1, at any position. In a sequence a number is a
+position. In a mapping a number that is no value is a position only if it cannot be mistaken for a
+value (`Variables.place`).
 """
 
 from __future__ import annotations
@@ -37,9 +34,9 @@ from fmdp.errors import InvalidModel, InvalidParameter, did_you_mean
 from fmdp.model.spaces import items, shown, shown_tuple, whole_number
 
 Value: TypeAlias = str | int | float
-"""A value of a variable as it was listed."""
+"""A value of a variable as listed."""
 ByName: TypeAlias = Mapping[str, Value] | str
-"""A state or an action by name: a mapping to values, or a text name=value,..."""
+"""A state or an action as a mapping to values, or as a text name=value,..."""
 ByNumber: TypeAlias = Sequence[int | str]
 """One entry per variable: a position, or the name of a value."""
 Assignment: TypeAlias = ByName | ByNumber
@@ -47,15 +44,15 @@ Assignment: TypeAlias = ByName | ByNumber
 _LONGEST_QUOTED = 200
 _LONGEST_COMPARED = 80
 _LARGEST_NUMBER = 1e300
-"""Of a value: Python does not write out integers of thousands of digits."""
+"""Largest |number| that may be a value: Python does not print integers of thousands of digits."""
 _MOST_COMPARED = 4096
-"""Names that are searched for the nearest to a wrong one."""
+"""Most names that are searched for the one nearest to a wrong name."""
 
 
 class Numerals(Sequence[str]):
-    """The names "0", "1", ... of many values, each made when it is asked for.
+    """The names "0", "1", ... of many values, each made on demand.
 
-    A file of a kilobyte can declare a variable of 2^24 values; their names would take a gigabyte.
+    A file of a kilobyte can declare a variable of 2^24 values, whose names would take a gigabyte.
     """
 
     __slots__ = ("_numbers",)
@@ -76,8 +73,8 @@ class Numerals(Sequence[str]):
     @overload
     def __getitem__(self, place: slice) -> tuple[str, ...]: ...
     def __getitem__(self, place: int | slice) -> str | tuple[str, ...]:
-        found = self._numbers[place]
-        return tuple(map(str, found)) if isinstance(found, range) else str(found)
+        numbers = self._numbers[place]
+        return tuple(map(str, numbers)) if isinstance(numbers, range) else str(numbers)
 
     def __iter__(self) -> Iterator[str]:
         return map(str, self._numbers)
@@ -96,7 +93,7 @@ class Numerals(Sequence[str]):
 
 
 class ListedNames(tuple[str, ...]):
-    """The names of values, some of which were listed as numbers, together with these values.
+    """The names of values together with the listed values, some of which are numbers.
 
     Compares and hashes as the tuple of the names.
     """
@@ -115,17 +112,17 @@ class ListedNames(tuple[str, ...]):
 
 
 def listed_values(names: Sequence[str]) -> Sequence[Value]:
-    """Return the values that were listed for a variable with these names of values."""
+    """Return the listed values of a variable with these names of values."""
     values: Sequence[Value] = getattr(names, "listed", names)
     return values
 
 
 FEW_VALUES = 4096
-"""Up to here the default names of values are a tuple."""
+"""Largest size for which the default names of values are a tuple."""
 
 
 def numerals(size: int) -> Sequence[str]:
-    """Return the default names of the values of a variable, which are the numbers 0, 1, ...."""
+    """Return the default names of the values of a variable: "0", "1", ...."""
     return _few_numerals(size) if size <= FEW_VALUES else Numerals(size)
 
 
@@ -135,7 +132,7 @@ def _few_numerals(size: int) -> ListedNames:
 
 
 def are_numerals(names: Sequence[str]) -> bool:
-    """Return whether the values are the default ones: the numbers 0, 1, ... in order."""
+    """Return whether the values are the default ones, the numbers 0, 1, ... in order."""
     listed = listed_values(names)
     return not isinstance(listed, tuple) or (
         isinstance(names, ListedNames)
@@ -156,7 +153,7 @@ def number_in(name: str) -> int | float | None:
 
 
 def _looks_like_a_number(name: str) -> bool:
-    """Return whether a reader would take a name for a number, as with "02" and "1e3"."""
+    """Return whether a reader would take a name for a number, such as "02" and "1e3"."""
     try:
         float(name)
     except ValueError:
@@ -167,8 +164,7 @@ def _looks_like_a_number(name: str) -> bool:
 def positions_are_clear(names: Sequence[str]) -> bool:
     """Return whether a number that is no value of a variable can only mean a position.
 
-    It cannot where numbers were listed, nor where a name looks like a number that is not its own
-    position.
+    That is not so if numbers were listed, or if a name looks like a number other than its position.
     """
     if listed_values(names) is not names:
         return False
@@ -176,24 +172,24 @@ def positions_are_clear(names: Sequence[str]) -> bool:
 
 
 def default_names(prefix: str, n: int) -> tuple[str, ...]:
-    """The default names of n variables or factors: prefix0, prefix1, ...."""
+    """Return the default names of n variables or factors: prefix0, prefix1, ...."""
     return tuple(f"{prefix}{index}" for index in range(n))
 
 
 def quote(name: str) -> str:
-    """A name in an error."""
+    """Return a name in quotes, shortened, for messages."""
     name = name if len(name) <= _LONGEST_QUOTED else f"{name[: _LONGEST_QUOTED - 3]}..."
     return f'"{name}"' if name.isprintable() else ascii(name)
 
 
 def listed(names: Sequence[str], most: int = 12) -> str:
-    """Some names in an error, and how many there are."""
+    """Return the first names and how many there are, for messages."""
     shown = ", ".join(names[:most])
     return shown if len(names) <= most else f"{shown}, ... ({len(names)} in all)"
 
 
 def nearest(word: str, names: Sequence[str]) -> str:
-    """'; did you mean "x"?', or nothing; nor for what takes long to compare."""
+    """Return '; did you mean "x"?', or nothing; also if comparing would take long."""
     few = len(names) <= _MOST_COMPARED and len(word) <= _LONGEST_COMPARED
     return did_you_mean(word, names) if few else ""
 
@@ -202,7 +198,7 @@ def nearest(word: str, names: Sequence[str]) -> str:
 
 
 def checked_names(names: Sequence[str], n: int, kind: str, prefix: str) -> tuple[str, ...]:
-    """n names, the default ones where none is given, or InvalidModel."""
+    """Return n names, by default prefix0, prefix1, ..., or raise InvalidModel."""
     if isinstance(names, str):
         raise InvalidModel(f"{kind} names {names!r}: must be {n} names, or none")
     names = items(names, f"{kind} names")
@@ -224,7 +220,7 @@ def _is_name(name: object) -> bool:
 
 
 def refuse_repeated(names: Sequence[str], what: str) -> None:
-    """InvalidModel where a name occurs twice."""
+    """Raise InvalidModel if a name occurs twice."""
     if len(set(names)) == len(names):
         return
     seen: set[str] = set()
@@ -237,11 +233,7 @@ def refuse_repeated(names: Sequence[str], what: str) -> None:
 def checked_values(
     values: Sequence[Sequence[Value]], sizes: Sequence[int], names: Sequence[str], kind: str
 ) -> tuple[Sequence[str], ...]:
-    """Return the names of the values of every variable, with the values as they were listed.
-
-    Where none are given the values are the numbers 0, 1, .... Raise InvalidModel where the values
-    do not fit.
-    """
+    """Return the names of the values of every variable, 0, 1, ... by default, or raise."""
     values = items(values, f"{kind} values")
     if len(values) == 0:
         return tuple(numerals(size) for size in sizes)
@@ -256,7 +248,6 @@ def checked_values(
 
 
 def _checked_list(given: Any, size: int, label: str) -> Sequence[str]:
-    """Return the names of the values of one variable, or raise InvalidModel."""
     if isinstance(given, str):
         raise InvalidModel(f"{label} has {len(given)} value names; must have {size}")
     if isinstance(given, Numerals) and len(given) == size > FEW_VALUES:
@@ -280,7 +271,7 @@ def _checked_list(given: Any, size: int, label: str) -> Sequence[str]:
             raise InvalidModel(
                 f"{label}: {numbers[value]} and {value} are the same number; values must differ"
             )
-    # Equal names are one object of one kind, however they were given.
+    # Equal names have one representation, however they were given.
     if numbers and are_numerals(ListedNames(listed)):
         return numerals(size)
     if size > FEW_VALUES and all(map(str.__eq__, names, Numerals(size))):
@@ -289,12 +280,12 @@ def _checked_list(given: Any, size: int, label: str) -> Sequence[str]:
 
 
 def plain_value(value: Any) -> Any:
-    """Return a NumPy scalar as the Python value that it stands for, anything else unchanged."""
+    """Return a NumPy scalar as a Python value, anything else unchanged."""
     return value.item() if isinstance(value, np.generic) else value
 
 
 def is_number(value: object) -> bool:
-    """Return whether a plain value is a finite number; truth values are the numbers 0 and 1."""
+    """Return whether a plain value is a finite number; booleans count as 0 and 1."""
     return isinstance(value, int | float) and abs(value) <= _LARGEST_NUMBER
 
 
@@ -303,7 +294,7 @@ def is_number(value: object) -> bool:
 
 @dataclass(frozen=True)
 class Variables:
-    """The names of some variables and of their values: reads assignments, and names them."""
+    """The state or the action variables by name: reads assignments and names them."""
 
     kind: str
     """"state" or "action"."""
@@ -312,7 +303,7 @@ class Variables:
 
     @cached_property
     def sizes(self) -> tuple[int, ...]:
-        """Number of values of each."""
+        """Number of values of each variable."""
         return tuple(map(len, self.values))
 
     @cached_property
@@ -321,29 +312,31 @@ class Variables:
 
     @cached_property
     def _indices(self) -> tuple[dict[str, int] | None, ...]:
-        """For each variable its values by name; None where they are numerals, too many to hold."""
+        """For each variable the positions of its values by name; None for `Numerals`."""
         return tuple(
-            None if isinstance(own, Numerals) else {name: place for place, name in enumerate(own)}
-            for own in self.values
+            None
+            if isinstance(values, Numerals)
+            else {name: place for place, name in enumerate(values)}
+            for values in self.values
         )
 
     @cached_property
     def listed(self) -> tuple[Sequence[Value], ...]:
-        """The values of each variable as they were listed."""
+        """The listed values of each variable."""
         return tuple(map(listed_values, self.values))
 
     @cached_property
     def _by_number(self) -> tuple[dict[int | float, int] | None, ...]:
-        """For each variable the positions of its values that are numbers, or texts of numbers.
+        """For each variable the positions of values that are numbers or texts of numbers.
 
-        None for the default values, where a value is its own position.
+        None for the default values, each of which is its own position.
         """
         return tuple(
-            None if are_numerals(own) else _positions_by_number(own) for own in self.values
+            None if are_numerals(values) else _positions_by_number(values) for values in self.values
         )
 
     def check(self, given: Any, what: str) -> tuple[int, ...]:
-        """Return the assignment as a tuple of positions, or raise InvalidParameter in one line."""
+        """Return an assignment as a tuple of positions, or raise InvalidParameter."""
         sizes, plain = self.sizes, given
         if type(given) is list:
             plain = tuple(given)
@@ -387,7 +380,7 @@ class Variables:
             raise InvalidParameter(f"{what}: {error}") from None
 
     def _pairs(self, text: str, what: str) -> list[tuple[Any, Any]]:
-        """(variable, value) of a text name=value,name=value, of JSON, or of a value alone."""
+        """Return (variable, value) pairs of a text name=value,..., of JSON, or of a value alone."""
         if text.lstrip().startswith("{"):
             return _json_pairs(text, what)
         alone = len(self.names) == 1
@@ -398,8 +391,8 @@ class Variables:
             name, sign, value = part.partition("=")
             if not sign:
                 example = ",".join(
-                    f"{own}={values[0]}"
-                    for own, values in zip(self.names[:2], self.values, strict=False)
+                    f"{variable}={values[0]}"
+                    for variable, values in zip(self.names[:2], self.values, strict=False)
                 )
                 more = ",..." if len(self.names) > 2 else ""
                 raise InvalidParameter(
@@ -409,7 +402,7 @@ class Variables:
         return pairs
 
     def _named_place(self, number: int, name: str) -> int | None:
-        """Return the position of the value with this name; None if there is none."""
+        """Return the position of the value with this name, or None."""
         known = self._indices[number]
         if known is not None:
             return known.get(name)
@@ -418,10 +411,10 @@ class Variables:
         return place if 0 <= place < self.sizes[number] and str(place) == name else None
 
     def value_place(self, number: int, value: Any) -> int | None:
-        """Return the position of a value of one variable; None if it is no value.
+        """Return the position of a value of one variable, or None if it is no value.
 
-        A text is the name of a value. A number is a value that was listed as this number, or as
-        the text of this number.
+        A text is the name of a value. A number is a value that was listed as this number or as
+        its text.
         """
         value = plain_value(value)
         if isinstance(value, str):
@@ -434,10 +427,10 @@ class Variables:
         return int(value) if value == int(value) and 0 <= value < self.sizes[number] else None
 
     def place(self, number: int, value: Any) -> int:
-        """Return the position of a value given by name, as in a mapping, or InvalidParameter.
+        """Return the position of a value in a mapping, or raise InvalidParameter.
 
-        A number that is a value means that value. Any other number is a position if none of the
-        values could be taken for a number at another position; else it is refused.
+        A number that is a value means that value. Any other number is a position if
+        `positions_are_clear`.
         """
         place = self.value_place(number, value)
         if place is not None:
@@ -448,10 +441,7 @@ class Variables:
         return self.value(number, value)
 
     def value(self, number: int, value: Any) -> int:
-        """Return the position of a value given as in a sequence, or raise InvalidParameter.
-
-        A number is a position, a text is the name of a value.
-        """
+        """Return the position of an entry of a sequence: a position or the name of a value."""
         size, values = self.sizes[number], self.values[number]
         if isinstance(value, str):
             place = self._named_place(number, value)
@@ -465,9 +455,9 @@ class Variables:
         return whole
 
     def alone(self, value: Any) -> int:
-        """Return the position that a number alone means where there is only one variable.
+        """Return the position that a number means if there is only one variable.
 
-        It may be a value or a position. Raise InvalidParameter where these differ.
+        It may be a value or a position. Raise InvalidParameter if these differ.
         """
         place, whole = self.value_place(0, value), whole_number(value)
         if place is None:
@@ -490,14 +480,14 @@ class Variables:
         )
 
     def named(self, assignment: Sequence[int]) -> dict[str, str]:
-        """Return an assignment by the names of its values; it is not checked."""
+        """Return an assignment, not checked, by the names of its values."""
         return {
             name: values[place]
             for name, values, place in zip(self.names, self.values, assignment, strict=True)
         }
 
     def as_listed(self, assignment: Sequence[int]) -> dict[str, Value]:
-        """Return an assignment by name with its values as they were listed; it is not checked."""
+        """Return an assignment, not checked, by name with its listed values."""
         return {
             name: values[place]
             for name, values, place in zip(self.names, self.listed, assignment, strict=True)
@@ -505,10 +495,10 @@ class Variables:
 
 
 def _positions_by_number(names: Sequence[str]) -> dict[int | float, int]:
-    """Return the positions of values that are numbers, and of texts that mean a number alone.
+    """Return the positions of values that are numbers, or texts of a number.
 
-    A number that was listed comes before texts of it; two texts of one number ("1" and "1.0") leave
-    open which of them is meant, and are left out.
+    A listed number takes precedence over a text of it; two texts of one number ("1" and "1.0") are
+    ambiguous and left out.
     """
     numbers: dict[int | float, int] = {}
     texts: dict[int | float, list[int]] = {}
@@ -521,9 +511,9 @@ def _positions_by_number(names: Sequence[str]) -> dict[int | float, int]:
 
 
 class NamedValues(dict[str, Any]):
-    """Values by the name of their variable, as functions of users get them.
+    """Values by the name of their variable, for functions of users.
 
-    Reading a variable that is not there raises a KeyError that says which there are.
+    Reading an unknown variable raises a KeyError that lists the known ones.
     """
 
     def __missing__(self, name: str) -> Any:
@@ -533,8 +523,8 @@ class NamedValues(dict[str, Any]):
 def in_order(
     pairs: Iterable[tuple[Any, Any]], numbers: Mapping[str, int], kind: str, what: str
 ) -> list[Any]:
-    """What is given by name, each name of the `kind` once, in the order of their numbers."""
-    found: dict[int, Any] = {}
+    """Return values given by name, in the order of the numbers; every name must occur once."""
+    values: dict[int, Any] = {}
     names = tuple(numbers)
     for name, value in pairs:
         number = numbers.get(name) if isinstance(name, str) else None
@@ -544,37 +534,37 @@ def in_order(
             raise InvalidParameter(
                 f"{what}: no {kind} is called {word}; must be one of {listed(names)}{hint}"
             )
-        if number in found:
+        if number in values:
             raise InvalidParameter(f"{what}: {quote(name)} is given twice; must be given once")
-        found[number] = value
-    if len(found) < len(numbers):
-        missing = [quote(name) for name, number in numbers.items() if number not in found]
+        values[number] = value
+    if len(values) < len(numbers):
+        missing = [quote(name) for name, number in numbers.items() if number not in values]
         verb = "are" if len(missing) > 1 else "is"
         raise InvalidParameter(
             f"{what}: {listed(missing)} {verb} missing; every {kind} must have a value"
         )
-    return [found[number] for number in range(len(numbers))]
+    return [values[number] for number in range(len(numbers))]
 
 
 class _Pairs(list[tuple[str, Any]]):
-    """A JSON object, with what occurs twice in it."""
+    """The pairs of a JSON object, repeated keys included."""
 
 
 def _json_pairs(text: str, what: str) -> list[tuple[Any, Any]]:
     try:
-        found = json.loads(text, object_pairs_hook=_Pairs)
+        pairs = json.loads(text, object_pairs_hook=_Pairs)
     except (ValueError, RecursionError):
-        found = None
-    if not isinstance(found, _Pairs):
+        pairs = None
+    if not isinstance(pairs, _Pairs):
         raise InvalidParameter(f"{what} {shown(text)} is no JSON object {{name: value, ...}}")
-    return found
+    return pairs
 
 
 @dataclass(frozen=True)
 class Naming:
-    """What the variables of states and actions and their values are called.
+    """Names of the state and action variables and of their values.
 
-    Every structure has one (`structure.naming`), and so has every policy that a planner made.
+    Every structure has one (`structure.naming`), and so does every policy of a planner.
     """
 
     states: Variables
@@ -588,7 +578,7 @@ class Naming:
         state_values: tuple[Sequence[str], ...],
         action_values: tuple[Sequence[str], ...],
     ) -> Naming:
-        """From names that have been checked."""
+        """Return the naming of checked names."""
         return cls(
             Variables("state", state_names, state_values),
             Variables("action", action_names, action_values),
@@ -596,7 +586,7 @@ class Naming:
 
     @classmethod
     def default(cls, state_sizes: Sequence[int], action_sizes: Sequence[int]) -> Naming:
-        """s0, s1, ..., a0, a1, ..., and numerals: what variables are called if nobody says."""
+        """Return the default names: s0, s1, ..., a0, a1, ..., with values 0, 1, ...."""
         return cls.of(
             default_names("s", len(state_sizes)),
             default_names("a", len(action_sizes)),
@@ -606,70 +596,71 @@ class Naming:
 
     @cached_property
     def is_default(self) -> bool:
-        """Whether nobody has named anything."""
+        """True if all names and values are the default ones."""
         return self == Naming.default(self.states.sizes, self.actions.sizes) and all(
             map(are_numerals, (*self.states.values, *self.actions.values))
         )
 
     def check_state(self, state: Assignment, what: str = "state") -> tuple[int, ...]:
-        """As `Structure.check_state`."""
+        """See `Structure.check_state`."""
         return self.states.check(state, what)
 
     def check_action(self, action: Assignment, what: str = "action") -> tuple[int, ...]:
-        """As `Structure.check_action`."""
+        """See `Structure.check_action`."""
         return self.actions.check(action, what)
 
     def name_state(self, state: Assignment) -> dict[str, str]:
-        """As `Structure.name_state`."""
+        """See `Structure.name_state`."""
         return self.states.named(self.states.check(state, "state"))
 
     def name_action(self, action: Assignment) -> dict[str, str]:
-        """As `Structure.name_action`."""
+        """See `Structure.name_action`."""
         return self.actions.named(self.actions.check(action, "action"))
 
     def refuse_other(self, other: Naming, owner: str, others: str) -> None:
-        """InvalidParameter where both have names and these differ, for variables or values of the
-        same sizes; the default names agree with any."""
+        """Raise InvalidParameter if two namings of equal sizes differ; default names fit any."""
         for mine, theirs in ((self.states, other.states), (self.actions, other.actions)):
             kind = mine.kind
             named = [
                 variables.names != default_names(kind[0], len(variables.names))
                 for variables in (mine, theirs)
             ]
-            for number, (own, its) in enumerate(zip(mine.names, theirs.names, strict=True)):
-                if all(named) and own != its:
+            for number, (name, its) in enumerate(zip(mine.names, theirs.names, strict=True)):
+                if all(named) and name != its:
                     raise InvalidParameter(
-                        f"{kind} variable {number} of {owner} is called {quote(own)}; that of "
+                        f"{kind} variable {number} of {owner} is called {quote(name)}; that of "
                         f"{others} is {quote(its)}"
                     )
-            for name, known, found in zip(mine.names, mine.values, theirs.values, strict=True):
-                if known != found and numerals(len(known)) not in (known, found):
+            for name, values, its_values in zip(
+                mine.names, mine.values, theirs.values, strict=True
+            ):
+                if values != its_values and numerals(len(values)) not in (values, its_values):
                     raise InvalidParameter(
-                        f"the values of {quote(name)} in {owner} are called {listed(known)}; those "
-                        f"of {others} are {listed(found)}"
+                        f"the values of {quote(name)} in {owner} are called {listed(values)}; "
+                        f"those of {others} are {listed(its_values)}"
                     )
 
     def header(self) -> dict[str, list[Any]] | None:
-        """Return what a file holds of it, or None where nobody has named anything.
+        """Return the names for the header of a file, or None if all are the default ones.
 
-        Default values are written as an empty list, which is read as the same.
+        Default values are an empty list.
         """
         if self.is_default:
             return None
-        found: dict[str, list[Any]] = {}
+        header: dict[str, list[Any]] = {}
         for kind, variables in (("state", self.states), ("action", self.actions)):
-            found[f"{kind}_names"] = list(variables.names)
-            found[f"{kind}_values"] = [
-                [] if are_numerals(own) else list(listed_values(own)) for own in variables.values
+            header[f"{kind}_names"] = list(variables.names)
+            header[f"{kind}_values"] = [
+                [] if are_numerals(values) else list(listed_values(values))
+                for values in variables.values
             ]
-        return found
+        return header
 
     @classmethod
     def from_header(
         cls, header: Any, state_sizes: Sequence[int], action_sizes: Sequence[int]
     ) -> Naming:
-        """What `header` has given, for variables of these sizes; InvalidModel or InvalidParameter
-        where it cannot be theirs."""
+        """Return the naming that `header` wrote, for variables of these sizes, or raise."""
         if header is None:
             return cls.default(state_sizes, action_sizes)
         keys = {f"{kind}_{what}" for kind in ("state", "action") for what in ("names", "values")}
@@ -686,14 +677,10 @@ class Naming:
         return cls(*sides)
 
     def answer(self, action: tuple[int, ...], asked: Assignment) -> Any:
-        """Return the action as it was asked for.
-
-        A question by name (a mapping or a text) gets the values as they were listed, by name; any
-        other gets positions.
-        """
+        """Return an action by name, with listed values, if the state was given by name."""
         return self.actions.as_listed(action) if by_name(asked) else action
 
 
 def by_name(given: object) -> bool:
-    """Whether a state or an action is given by name, so that the answer is to be by name too."""
+    """Return whether a state or an action is given by name."""
     return type(given) is not tuple and isinstance(given, str | Mapping)

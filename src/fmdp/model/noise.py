@@ -1,4 +1,4 @@
-"""Noise: the law of an observed reward around its mean."""
+"""Noise: the distribution of an observed reward around its mean."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ NoiseKind = Literal["deterministic", "bernoulli", "gaussian"]
 
 @dataclass(frozen=True)
 class Noise:
-    """The law of an observed reward around its mean; the mean is always what the table says.
+    """The distribution of an observed reward around its mean, which is the entry of the table.
 
     Parameters
     ----------
     kind
         "deterministic": the mean itself. "bernoulli": lo or hi of the range. "gaussian": mean +
-        noise, the noise clipped at +-min(mean - lo, hi - mean).
+        noise, clipped at +-min(mean - lo, hi - mean).
     scale
         Standard deviation of gaussian noise before it is clipped, above 0, in the unit of the
         reward; 0 for the other kinds.
@@ -31,7 +31,7 @@ class Noise:
     Raises
     ------
     InvalidModel
-        For an unknown kind, or a scale that does not go with it.
+        If the kind is unknown, or the scale does not fit it.
     """
 
     kind: NoiseKind = "deterministic"
@@ -61,14 +61,14 @@ class Noise:
 
 
 def laws_of(noise: Noise | Sequence[Noise] | None, n_rewards: int) -> tuple[Noise, ...]:
-    """One law for each reward factor, from what a user hands over."""
+    """Return one law per reward factor, from the argument of a constructor."""
     if noise is None:
         noise = Noise()
     laws = (noise,) * n_rewards if isinstance(noise, Noise) else items(noise, "noise")
     if len(laws) != n_rewards:
         raise InvalidModel(
             f"{len(laws)} noise laws for {n_rewards} reward factors; must be one for all or "
-            f"one a reward factor"
+            f"one per reward factor"
         )
     for k, law in enumerate(laws):
         if not isinstance(law, Noise):

@@ -1,22 +1,23 @@
-"""OptimisticTables: the confidence set {P_i >= p-minus} of an optimistic learner, as tables.
+"""OptimisticTables: the confidence set of an optimistic learner, as tables.
 
-With an estimate p-hat and widths w (Xu & Tewari 2020, the extreme transition P_i(x)^{s+}):
+With an estimate p-hat and widths w (Xu & Tewari 2020, the extreme transition P_i(x)^{s+}) the set
+of a row is {p >= p-minus}:
 
     p-minus = p-hat - min(w, p-hat),   free = 1 - sum p-minus,
     P_i(x)^{s+} = p-minus + free * 1{s},   R+ = min(hi, mean + w_R * (hi - lo))
 
 Every distribution above p-minus is a mixture of the extreme transitions of that row, so planning
-where each factor's target s is one more action is planning over the whole set. That model, the
-extended FMDP, is `extended()`; its table i is |S_i| times the size of table i. A row of which
-nothing is known has p-minus = 0 and free = 1. Rows above p-minus are distributions throughout.
+with the target s of each factor as one more action is planning over the whole set. That model, the
+extended FMDP, is `extended()`; its table i is |S_i| times the size of table i. A row without
+observations has p-minus = 0 and free = 1.
 
 With upper ends the set of a row is a box, p-minus <= p <= upper, sum p = 1 (Givan, Leach & Dean
-2000): the best p for values v is p-minus with the free mass poured in decreasing order of v, each
+2000): the best p for values v is p-minus with the free mass assigned in decreasing order of v, each
 value up to its upper end; the worst p, in increasing order. `upper` = 1 is the set above.
 
 With a radius the set of a row is a ball, |p - p-hat|_1 <= radius (`from_balls`): the best p is
-p-hat with half the radius moved from the worst values to the best one, as far as they have it. Its
-own lower and upper ends are a box around it, which is the same set where there are two values.
+p-hat with half the radius moved from the worst values to the best one, as far as they have it.
+`lower` and `upper` are then a box around the ball, the same set if there are two values.
 """
 
 from __future__ import annotations
@@ -39,39 +40,37 @@ from fmdp.model.tables import ROW_TOLERANCE, as_distributions, make_equal
 
 @dataclass(frozen=True, eq=False)
 class OptimisticTables:
-    """What an optimistic planner reads: p-minus, the free mass, and optimistic rewards.
+    """Optimistic rewards and the set of all models whose transition rows are at least `lower`.
 
-    The set of all models whose transition rows are at least `lower`. Frozen; the tables are copied
-    and read-only. `from_widths` makes them from estimates and widths.
+    Frozen; the tables are copied and read-only. `from_widths` and `from_balls` make them from
+    estimates.
 
     Parameters
     ----------
     structure
         Sizes, scopes and ranges.
     lower
-        For each state variable i the part p-minus of every row that is sure: [|X[Z_i]|, |S_i|], at
+        For each state variable i the certain part p-minus of every row: [|X[Z_i]|, |S_i|], at
         least 0.
     free
-        For each state variable i the mass of every row that may go anywhere, 1 - sum p-minus:
-        [|X[Z_i]|].
+        For each state variable i the unassigned mass of every row, 1 - sum p-minus: [|X[Z_i]|].
     rewards
         For each reward factor k the optimistic means, inside its range: [|X[Z_k]|].
     upper
-        For each state variable i what every probability is at most: [|X[Z_i]|, |S_i|], from lower
-        to 1, every row with a sum of at least 1. None: 1.
+        For each state variable i upper bounds of the probabilities: [|X[Z_i]|, |S_i|], from lower
+        to 1, every row with a sum of at least 1. None means 1.
     centre
-        For each state variable i distributions [|X[Z_i]|, |S_i|] between lower and upper, around
-        which there is a radius; None without.
+        For each state variable i the centres of balls: distributions [|X[Z_i]|, |S_i|] between
+        lower and upper; None without balls.
     radius
-        For each state variable i how far a row may be from its centre, in the sum of the absolute
-        differences: [|X[Z_i]|], at least 0. `from_balls` makes all of these.
+        For each state variable i the largest distance of a row from its centre, as the sum of the
+        absolute differences: [|X[Z_i]|], at least 0.
 
     Raises
     ------
     InvalidModel
-        Where a shape is wrong, a row of lower and free does not sum to 1, an upper end is below
-        its lower one, a reward is outside its range, or rows that the structure knows to be alike
-        differ.
+        If a shape is wrong, a row of lower and free does not sum to 1, an upper end is below its
+        lower one, a reward is outside its range, or alike rows differ.
     """
 
     structure: Structure
@@ -90,26 +89,35 @@ class OptimisticTables:
             ("free tables", self.free, s.m),
             ("reward tables", self.rewards, s.l),
         ):
-            if len(items(given, what)) != needed:
-                raise InvalidModel(f"{len(given)} {what}; must be {needed}")
+            _refuse_other_number(given, what, needed)
         lower: list[FloatArray] = []
         free: list[FloatArray] = []
-        rewards: list[FloatArray] = []
-        for i, (rows, size) in enumerate(zip(s.transition_rows, s.state_sizes, strict=True)):
-            label = s.transition_label(i)
-            lower.append(_table(self.lower[i], (rows, size), f"{label}: lower"))
-            free.append(_table(self.free[i], (rows,), f"{label}: free"))
-            missed = np.abs(lower[i].sum(axis=1) + free[i] - 1.0)
-            bad = ~(missed <= ROW_TOLERANCE) | ~(free[i] >= 0.0) | ~(lower[i] >= 0.0).all(axis=1)
-            if bad.any():
-                row = int(bad.argmax())
+        for i, shape in enumerate(zip(s.transition_rows, s.state_sizes, strict=True)):
+            lower.append(_table(self.lower[i], shape, f"{s.transition_label(i)}: lower"))
+            free.append(_table(self.free[i], shape[:1], f"{s.transition_label(i)}: free"))
+            fine = np.abs(lower[i].sum(axis=1) + free[i] - 1.0) <= ROW_TOLERANCE
+            fine &= (free[i] >= 0.0) & (lower[i] >= 0.0).all(axis=1)
+            if not fine.all():
+                row, label = _bad_row(s, i, fine)
                 raise InvalidModel(
-                    f"{label}, {s.row_label(s.transition_scopes[i], row)}: lower "
-                    f"{lower[i][row].tolist()} and free {float(free[i][row])!r} must be at "
-                    f"least 0 and sum to 1"
+                    f"{label}: lower {lower[i][row].tolist()} and free {float(free[i][row])!r} "
+                    f"must be at least 0 and sum to 1"
                 )
-        upper = None if self.upper is None else self._checked_upper(lower)
-        balls = self._checked_balls(lower, upper)
+        upper = self._checked_upper(lower)
+        centre, radius = self._checked_balls(lower, upper)
+        rewards = self._checked_rewards()
+        self._hold(
+            make_equal(s, lower),
+            make_equal(s, free),
+            make_equal(s, rewards, of_rewards=True),
+            None if upper is None else make_equal(s, upper),
+            None if centre is None else make_equal(s, centre),
+            None if radius is None else make_equal(s, radius),
+        )
+
+    def _checked_rewards(self) -> list[FloatArray]:
+        s = self.structure
+        rewards: list[FloatArray] = []
         for k, (rows, (lo, hi)) in enumerate(zip(s.reward_rows, s.reward_ranges, strict=True)):
             label = s.reward_label(k)
             rewards.append(_table(self.rewards[k], (rows,), f"{label}: rewards"))
@@ -120,8 +128,7 @@ class OptimisticTables:
                     f"{label}, {s.row_label(s.reward_scopes[k], row)}: reward is "
                     f"{float(rewards[k][row])!r}; must be in its range [{lo!r}, {hi!r}]"
                 )
-        _make_alike(s, lower, free, rewards, upper, *balls)
-        self._hold(lower, free, rewards, upper, *balls)
+        return rewards
 
     def _checked_balls(
         self, lower: Sequence[FloatArray], upper: Sequence[FloatArray] | None
@@ -131,9 +138,8 @@ class OptimisticTables:
             return None, None
         if self.centre is None or self.radius is None or upper is None:
             raise InvalidModel("a ball has a centre, a radius, and lower and upper ends")
-        for what, given in (("centres", self.centre), ("radii", self.radius)):
-            if len(items(given, what)) != s.m:
-                raise InvalidModel(f"{len(given)} tables of {what}; must be {s.m}")
+        _refuse_other_number(self.centre, "tables of centres", s.m)
+        _refuse_other_number(self.radius, "tables of radii", s.m)
         centre: list[FloatArray] = []
         radius: list[FloatArray] = []
         for i, (least, most) in enumerate(zip(lower, upper, strict=True)):
@@ -144,31 +150,28 @@ class OptimisticTables:
             fine &= (least <= centre[i]).all(axis=1) & (centre[i] <= most).all(axis=1)
             fine &= radius[i] >= 0.0
             if not fine.all():
-                row = int((~fine).argmax())
+                row, label = _bad_row(s, i, fine)
                 raise InvalidModel(
-                    f"{label}, {s.row_label(s.transition_scopes[i], row)}: centre "
-                    f"{centre[i][row].tolist()} must sum to 1 between lower and upper, and the "
-                    f"radius {float(radius[i][row])!r} must be at least 0"
+                    f"{label}: centre {centre[i][row].tolist()} must sum to 1 between lower and "
+                    f"upper, and the radius {float(radius[i][row])!r} must be at least 0"
                 )
         return centre, radius
 
-    def _checked_upper(self, lower: Sequence[FloatArray]) -> list[FloatArray]:
+    def _checked_upper(self, lower: Sequence[FloatArray]) -> list[FloatArray] | None:
         s = self.structure
-        assert self.upper is not None
-        if len(items(self.upper, "upper tables")) != s.m:
-            raise InvalidModel(f"{len(self.upper)} upper tables; must be {s.m}")
+        if self.upper is None:
+            return None
+        _refuse_other_number(self.upper, "upper tables", s.m)
         upper: list[FloatArray] = []
         for i, least in enumerate(lower):
-            label = s.transition_label(i)
-            most = _table(self.upper[i], least.shape, f"{label}: upper")
+            most = _table(self.upper[i], least.shape, f"{s.transition_label(i)}: upper")
             fine = (most >= least).all(axis=1) & (most <= 1.0).all(axis=1)
             fine &= most.sum(axis=1) >= 1.0 - ROW_TOLERANCE
             if not fine.all():
-                row = int((~fine).argmax())
+                row, label = _bad_row(s, i, fine)
                 raise InvalidModel(
-                    f"{label}, {s.row_label(s.transition_scopes[i], row)}: upper "
-                    f"{most[row].tolist()} must be from lower {least[row].tolist()} to 1 and sum "
-                    f"to at least 1"
+                    f"{label}: upper {most[row].tolist()} must be from lower "
+                    f"{least[row].tolist()} to 1 and sum to at least 1"
                 )
             upper.append(most)
         return upper
@@ -212,7 +215,7 @@ class OptimisticTables:
         centre: Sequence[FloatArray] | None = None,
         radius: Sequence[FloatArray] | None = None,
     ) -> OptimisticTables:
-        """Tables that are right by the way they were made, taken as they are and not checked.
+        """Return tables that are right by construction, without checking or copying them.
 
         For learners, which make them every episode. The arrays become read-only.
 
@@ -220,21 +223,15 @@ class OptimisticTables:
         ----------
         structure
             Sizes, scopes and ranges.
-        lower
-            For each state variable i an array [|X[Z_i]|, |S_i|].
-        free
-            For each state variable i an array [|X[Z_i]|].
-        rewards
-            For each reward factor k an array [|X[Z_k]|].
-        upper
-            For each state variable i an array [|X[Z_i]|, |S_i|]; None: 1.
-        centre, radius
-            For each state variable i arrays [|X[Z_i]|, |S_i|] and [|X[Z_i]|]; None without balls.
+        lower, free, rewards
+            As in the constructor, arrays of exactly these shapes.
+        upper, centre, radius
+            The same.
         """
-        made = object.__new__(cls)
-        object.__setattr__(made, "structure", structure)
-        made._hold(lower, free, rewards, upper, centre, radius)
-        return made
+        tables = object.__new__(cls)
+        object.__setattr__(tables, "structure", structure)
+        tables._hold(lower, free, rewards, upper, centre, radius)
+        return tables
 
     @classmethod
     def from_widths(
@@ -245,7 +242,7 @@ class OptimisticTables:
         reward_mean: Sequence[npt.ArrayLike],
         reward_width: Sequence[npt.ArrayLike],
     ) -> OptimisticTables:
-        """The tables of estimates and widths, one array a factor.
+        """Return the tables of estimates and widths, one array per factor.
 
         p-minus = p-hat - min(width, p-hat), and rewards are min(hi, mean + width * (hi - lo)).
 
@@ -254,8 +251,8 @@ class OptimisticTables:
         structure
             Sizes, scopes and ranges.
         p_hat
-            For each state variable i the estimated laws, [|X[Z_i]|, |S_i|]. A row may be all
-            zeros (no visit): all its mass is free.
+            For each state variable i the estimated probabilities, [|X[Z_i]|, |S_i|]. A row
+            may be all zeros (no visit): all its mass is free.
         widths
             For each state variable i the widths of the confidence intervals, at least 0; they
             broadcast to [|X[Z_i]|, |S_i|] and may be infinite.
@@ -265,15 +262,10 @@ class OptimisticTables:
             For each reward factor k the widths, at least 0, in units of (hi - lo); they broadcast
             to [|X[Z_k]|] and may be infinite.
 
-        Returns
-        -------
-        OptimisticTables
-            The tables.
-
         Raises
         ------
         InvalidModel
-            Where a number or shape is wrong; the text names the factor and the row.
+            If a number or shape is wrong; the message names the factor and the row.
         """
         s = structure
         check_structure(s, "OptimisticTables")
@@ -283,15 +275,11 @@ class OptimisticTables:
             ("reward means", reward_mean, s.l),
             ("reward widths", reward_width, s.l),
         ):
-            if len(items(given, what)) != needed:
-                raise InvalidModel(f"{len(given)} {what}; must be {needed}")
+            _refuse_other_number(given, what, needed)
         lower: list[FloatArray] = []
         free: list[FloatArray] = []
         for i, shape in enumerate(zip(s.transition_rows, s.state_sizes, strict=True)):
-            estimate = _table(p_hat[i], shape, f"{s.transition_label(i)}: p_hat")
-            # Written so that a comparison with NaN counts as a flaw.
-            if not (estimate.min() >= 0.0 and estimate.sum(axis=1).max() <= 1.0 + ROW_TOLERANCE):
-                _refuse_estimate(s, i, estimate)
+            estimate = _estimate(s, i, p_hat[i])
             width = _widths(widths[i], shape, f"{s.transition_label(i)}: widths")
             lower.append(estimate - np.minimum(width, estimate))
             free.append(np.maximum(1.0 - lower[i].sum(axis=1), 0.0))
@@ -302,12 +290,12 @@ class OptimisticTables:
             if not np.isfinite(mean).all():
                 raise InvalidModel(f"{label}: reward_mean has entries that are not finite")
             width = _widths(reward_width[k], (rows,), f"{label}: reward_width")
-            # A factor of range 0 is known, whatever its width (inf * 0 is not a number).
+            # The reward of a factor of range 0 is known; an infinite width would give inf * 0.
             bonus = width * (hi - lo) if hi > lo else np.zeros(rows)
             rewards.append(np.clip(mean + bonus, lo, hi))
-        _make_alike(s, lower, free, rewards)
         # The constructor's other checks hold by the formulas above.
-        return cls.trusted(s, lower, free, rewards)
+        equal = make_equal(s, rewards, of_rewards=True)
+        return cls.trusted(s, make_equal(s, lower), make_equal(s, free), equal)
 
     @classmethod
     def from_balls(
@@ -317,83 +305,74 @@ class OptimisticTables:
         radius: Sequence[npt.ArrayLike],
         rewards: Sequence[npt.ArrayLike],
     ) -> OptimisticTables:
-        """The sets |p - p-hat|_1 <= radius, one array a factor.
+        """Return the tables of the sets |p - p-hat|_1 <= radius, one array per factor.
 
         Parameters
         ----------
         structure
             Sizes, scopes and ranges.
         p_hat
-            For each state variable i the estimated laws, [|X[Z_i]|, |S_i|]. A row may be all
-            zeros (no visit): its ball is everything, whatever its radius.
+            For each state variable i the estimated probabilities, [|X[Z_i]|, |S_i|]. A row
+            may be all zeros (no visit): its ball is everything, whatever its radius.
         radius
             For each state variable i the radii, at least 0; they broadcast to [|X[Z_i]|] and may
             be infinite.
         rewards
             For each reward factor k the optimistic means, inside its range: [|X[Z_k]|].
 
-        Returns
-        -------
-        OptimisticTables
-            With the ends that the balls have.
-
         Raises
         ------
         InvalidModel
-            Where a number or shape is wrong; the text names the factor and the row.
+            If a number or shape is wrong; the message names the factor and the row.
         """
         s = structure
         check_structure(s, "OptimisticTables")
-        for what, given in (("transition estimates", p_hat), ("radii", radius)):
-            if len(items(given, what)) != s.m:
-                raise InvalidModel(f"{len(given)} {what}; must be {s.m}")
+        _refuse_other_number(p_hat, "transition estimates", s.m)
+        _refuse_other_number(radius, "radii", s.m)
         made: dict[str, list[FloatArray]] = {
             name: [] for name in ("lower", "free", "upper", "centre", "radius")
         }
         for i, shape in enumerate(zip(s.transition_rows, s.state_sizes, strict=True)):
-            label = s.transition_label(i)
-            centre = _table(p_hat[i], shape, f"{label}: p_hat")
-            if not (centre.min() >= 0.0 and centre.sum(axis=1).max() <= 1.0 + ROW_TOLERANCE):
-                _refuse_estimate(s, i, centre)
+            centre = _estimate(s, i, p_hat[i])
             unseen = ~centre.any(axis=1)
             centre[unseen] = 1.0 / shape[1]
-            own = np.array(_widths(radius[i], shape[:1], f"{label}: radius"))
-            own[unseen] = 2.0
-            own = np.minimum(own, 2.0)  # no two distributions are further apart
-            half = 0.5 * own[:, None]
+            radii = np.array(_widths(radius[i], shape[:1], f"{s.transition_label(i)}: radius"))
+            radii[unseen] = 2.0
+            radii = np.minimum(radii, 2.0)  # no two distributions are further apart
+            half = 0.5 * radii[:, None]
             lower = np.maximum(centre - half, 0.0)
             made["lower"].append(lower)
             made["free"].append(np.maximum(1.0 - lower.sum(axis=1), 0.0))
             made["upper"].append(np.minimum(centre + half, 1.0))
             made["centre"].append(centre)
-            made["radius"].append(own)
-        tables = {name: tuple(own) for name, own in made.items()}
+            made["radius"].append(radii)
+        tables = {name: tuple(parts) for name, parts in made.items()}
         return cls(s, rewards=tuple(items(rewards, "reward tables")), **tables)
 
     @classmethod
     def from_model(cls, model: FactoredMDP) -> OptimisticTables:
-        """Zero widths: the model itself, nothing free.
+        """Return the set that contains only the model itself.
 
         Parameters
         ----------
         model
-            The one model of the set.
+            The only member of the set.
         """
         check_model(model, "OptimisticTables")
         free = tuple(np.zeros(rows) for rows in model.structure.transition_rows)
         return cls(model.structure, model.transitions, free, model.rewards)
 
     def extreme_row(self, i: int, row: int, target: int) -> FloatArray:
-        """An extreme transition P_i(x)^{s+}: p-minus with all free mass on one value.
+        """Return an extreme transition P_i(x)^{s+}: p-minus with all free mass on one value.
 
         Parameters
         ----------
         i
             Number of the state variable.
         row
-            Number of the assignment of its scope.
+            Row of its table.
         target
-            The value that the free mass goes to.
+            The value that gets the free mass.
 
         Returns
         -------
@@ -405,16 +384,15 @@ class OptimisticTables:
         return extreme
 
     def extended(self) -> FactoredMDP:
-        """The extended FMDP: m more action variables, target t_i with the values of S_i.
+        """Return the extended FMDP: m more action variables, target t_i with the values of S_i.
 
-        Factor i's scope gains t_i, number m + (action variables) + i; the paper calls the scopes
-        unchanged. Rewards do not depend on targets. The initial state is all zeros, as no
-        learner's tables have another.
+        The scope of factor i gains t_i, number m + (action variables) + i; the paper calls the
+        scopes unchanged. Rewards do not depend on targets. The initial state is all zeros.
 
         Raises
         ------
         InvalidModel
-            Where there are upper ends: a box or a ball has other corners, and more.
+            If there are upper ends: the corners of a box or a ball are other points.
         """
         if self.upper is not None:
             raise InvalidModel(
@@ -449,53 +427,54 @@ def _extended_structure(s: Structure) -> Structure:
         action_names=s.action_names + tuple(targets),
         action_values=s.action_values + s.state_values,
         alike=_extended_alike(s),
-        # Targets are chosen with the action, so what follows is not by chance alone.
+        # A target acts together with chance, not before it.
         effects=None,
     )
 
 
 def _extended_alike(s: Structure) -> Alike | None:
-    """Rows of one class with the same target are alike; the target is the last of the scope."""
+    """Return the classes of rows with targets; the target is the last variable of the scope."""
     if s.alike is None:
         return None
     most = s.max_state_size
     transitions = tuple(
-        (own[:, None] * most + np.arange(size)).reshape(-1)
-        for own, size in zip(s.alike.transitions, s.state_sizes, strict=True)
+        (classes[:, None] * most + np.arange(size)).reshape(-1)
+        for classes, size in zip(s.alike.transitions, s.state_sizes, strict=True)
     )
     return Alike(transitions, s.alike.rewards)
 
 
-def _make_alike(
-    s: Structure,
-    lower: Sequence[FloatArray],
-    free: Sequence[FloatArray],
-    rewards: Sequence[FloatArray],
-    *others: Sequence[FloatArray] | None,
-) -> None:
-    """Rows of a class become one row, or InvalidModel where they differ by more than rounding.
-    `others`: more tables of transition factors, or None."""
-    if s.alike is not None:
-        for tables in (lower, free, *(own for own in others if own is not None)):
-            make_equal(s, tables, s.alike.transitions, s.transition_scopes, False)
-        make_equal(s, rewards, s.alike.rewards, s.reward_scopes, True)
+def _refuse_other_number(given: Any, what: str, needed: int) -> None:
+    if len(items(given, what)) != needed:
+        raise InvalidModel(f"{len(given)} {what}; must be {needed}")
+
+
+def _bad_row(s: Structure, i: int, fine: npt.NDArray[np.bool_]) -> tuple[int, str]:
+    """Return the first row of a transition factor that is not fine, and its label."""
+    row = int((~fine).argmax())
+    return row, f"{s.transition_label(i)}, {s.row_label(s.transition_scopes[i], row)}"
 
 
 def _table(table: npt.ArrayLike, shape: tuple[int, ...], what: str) -> FloatArray:
-    """A fresh float64 array of the shape."""
+    """Return a fresh float64 array of the shape."""
     array = _numbers(table, what)
     if array.shape != shape:
         raise InvalidModel(f"{what} has shape {list(array.shape)}; must be {list(shape)}")
     return array
 
 
-def _refuse_estimate(s: Structure, i: int, estimate: FloatArray) -> None:
-    fine = (estimate >= 0.0).all(axis=1) & (estimate.sum(axis=1) <= 1.0 + ROW_TOLERANCE)
-    row = int((~fine).argmax())
-    raise InvalidModel(
-        f"{s.transition_label(i)}, {s.row_label(s.transition_scopes[i], row)}: p_hat is "
-        f"{estimate[row].tolist()}; must be at least 0 and sum to at most 1"
-    )
+def _estimate(s: Structure, i: int, given: npt.ArrayLike) -> FloatArray:
+    """Return an estimated transition table; rows sum to at most 1."""
+    shape = (s.transition_rows[i], s.state_sizes[i])
+    estimate = _table(given, shape, f"{s.transition_label(i)}: p_hat")
+    # Written so that a comparison with NaN counts as a flaw.
+    if not (estimate.min() >= 0.0 and estimate.sum(axis=1).max() <= 1.0 + ROW_TOLERANCE):
+        fine = (estimate >= 0.0).all(axis=1) & (estimate.sum(axis=1) <= 1.0 + ROW_TOLERANCE)
+        row, label = _bad_row(s, i, fine)
+        raise InvalidModel(
+            f"{label}: p_hat is {estimate[row].tolist()}; must be at least 0 and sum to at most 1"
+        )
+    return estimate
 
 
 def _widths(width: npt.ArrayLike, shape: tuple[int, ...], what: str) -> FloatArray:

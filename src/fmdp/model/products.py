@@ -6,11 +6,8 @@ The product of models runs them side by side, each with its own variables and re
 
 where (x) is the Kronecker product over (state, action) of the parts. A permutation renumbers
 the state variables and nothing else. Flattening enumerates all joint states and actions into a
-dense P [A, S, S] at a cost of A * S^2 numbers, and is refused above a limit; products and
-permutations cost only the size of the tables.
-
-What a structure knows goes along: alike rows, constraints, effects (where they still are what they
-say), and the intervals of the numbers.
+dense P [A, S, S] and is refused above a limit. Alike rows, constraints, effects (if they still
+hold) and intervals are kept.
 """
 
 from __future__ import annotations
@@ -24,12 +21,13 @@ import numpy as np
 
 from fmdp.errors import InvalidParameter, TooLarge
 from fmdp.model.alike import Alike
-from fmdp.model.constraints import Constraint, Forbidden, Mask
+from fmdp.model.constraints import Forbidden, Mask
 from fmdp.model.effects import Effect, Effects
 from fmdp.model.factored import FactoredMDP
 from fmdp.model.intervals import Intervals
 from fmdp.model.naming import default_names
 from fmdp.model.noise import Noise
+from fmdp.model.scopes import Scope
 from fmdp.model.spaces import (
     FloatArray,
     IndexArray,
@@ -40,13 +38,13 @@ from fmdp.model.spaces import (
     shown_tuple,
     whole_number,
 )
-from fmdp.model.structure import Scope, Structure
+from fmdp.model.structure import Structure
 from fmdp.model.tables import sort_rows
 
 T = TypeVar("T")
 
 FLAT_LIMIT_BYTES = 2**30
-"""Default size of a dense P that flatten still makes: 1 GiB."""
+"""Default limit on the size of a dense P: 1 GiB."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,9 +58,9 @@ class FlatMDP:
     rewards
         R, [A, S]: the mean reward.
     allowed
-        [A, S]: whether the action is allowed in the state; None where all are. One that is not has
-        the law and the reward of the lowest that is, so that a solver that knows nothing of
-        constraints finds the values of the model with them.
+        [A, S]: whether the action is allowed in the state; None if all are. A forbidden action has
+        the probabilities and the reward of the lowest allowed one, so that a solver without
+        constraints finds the values of the constrained model.
     """
 
     transitions: FloatArray
@@ -71,12 +69,12 @@ class FlatMDP:
 
 
 def product(*models: FactoredMDP) -> FactoredMDP:
-    """The models side by side: states of all, then actions of all; rewards are summed.
+    """Return the models side by side: states of all, then actions of all; rewards are summed.
 
-    Rows of different parts are not alike, even where the parts are equal. Effects stay where all
+    Rows of different parts are not alike, even if the parts are equal. Effects are kept if all
     parts have them and none has a set-up cost, which would be one for all parts together.
 
-    Default names are numbered anew. Where other names clash, every variable (or every reward)
+    Default names are numbered anew. If other names clash, every variable (or every reward)
     gets the number of its model as a suffix: "x" of the second model becomes "x.1".
 
     Parameters
@@ -84,60 +82,37 @@ def product(*models: FactoredMDP) -> FactoredMDP:
     *models
         The parts, at least one.
 
-    Returns
-    -------
-    FactoredMDP
-        The product; its tables are those of the parts.
-
     Raises
     ------
     InvalidParameter
-        Where there is no model.
+        If there is no model.
     """
     if not models:
         raise InvalidParameter("product of no models; give at least one")
     if len(models) == 1:
         return models[0]
     structures = [model.structure for model in models]
-    transition_scopes: list[Scope] = []
-    reward_scopes: list[Scope] = []
-    groups: list[Scope] = []
-    constraints: list[Constraint] = []
-    numbers: list[list[int]] = []
-    state_offset, action_offset = 0, sum(s.m for s in structures)
-    for s in structures:
-        new = [*range(state_offset, state_offset + s.m)]
-        new += range(action_offset, action_offset + len(s.action_sizes))
-        numbers.append(new)
-        constraints += [one.renumbered(new, s.sizes) for one in s.constraints]
-        transition_scopes += _renumbered(s.transition_scopes, new)
-        reward_scopes += _renumbered(s.reward_scopes, new)
-        groups += _renumbered(s.groups, new)
-        state_offset += s.m
-        action_offset += len(s.action_sizes)
-    state_names = _side_by_side([s.state_names for s in structures], "s")
-    action_names = _side_by_side([s.action_names for s in structures], "a")
-    if len({*state_names, *action_names}) < len(state_names) + len(action_names):
-        state_names = _numbered([s.state_names for s in structures])
-        action_names = _numbered([s.action_names for s in structures])
-    reward_names = _side_by_side([s.reward_names for s in structures], "r")
-    if len(set(reward_names)) < len(reward_names):
-        reward_names = _numbered([s.reward_names for s in structures])
+    numbers = _numbers_in_product(structures)
+    parts = list(zip(structures, numbers, strict=True))
+    state_names, action_names = _product_names(structures)
     structure = Structure(
         state_sizes=_joined(s.state_sizes for s in structures),
         action_sizes=_joined(s.action_sizes for s in structures),
-        transition_scopes=tuple(transition_scopes),
-        reward_scopes=tuple(reward_scopes),
+        transition_scopes=_joined(_renumbered(s.transition_scopes, new) for s, new in parts),
+        reward_scopes=_joined(_renumbered(s.reward_scopes, new) for s, new in parts),
         reward_ranges=_joined(s.reward_ranges for s in structures),
         state_names=state_names,
         action_names=action_names,
-        reward_names=reward_names,
+        reward_names=_distinct_names([s.reward_names for s in structures], "r"),
         state_values=_joined(s.state_values for s in structures),
         action_values=_joined(s.action_values for s in structures),
-        groups=tuple(groups),
-        alike=_alike_side_by_side(structures),
-        constraints=tuple(constraints),
-        effects=_effects_side_by_side(structures, numbers),
+        groups=_joined(_renumbered(s.groups, new) for s, new in parts),
+        alike=_product_alike(structures),
+        constraints=_joined(
+            [constraint.renumbered(new, s.sizes) for constraint in s.constraints]
+            for s, new in parts
+        ),
+        effects=_product_effects(structures, numbers),
     )
     return FactoredMDP(
         structure,
@@ -146,15 +121,41 @@ def product(*models: FactoredMDP) -> FactoredMDP:
         _joined(model.noise for model in models),
         _joined(model.initial_state for model in models),
         " x ".join(model.name for model in models if model.name),
-        _intervals_side_by_side(models),
+        _product_intervals(models),
     )
 
 
-def permute_states(model: FactoredMDP, order: Sequence[int]) -> FactoredMDP:
-    """The same model with its state variables renumbered: new variable j is old `order[j]`.
+def _numbers_in_product(structures: Sequence[Structure]) -> list[list[int]]:
+    """Return for every part the numbers of its variables in the product."""
+    numbers = []
+    state, action = 0, sum(s.m for s in structures)
+    for s in structures:
+        n_actions = len(s.action_sizes)
+        numbers.append([*range(state, state + s.m), *range(action, action + n_actions)])
+        state += s.m
+        action += n_actions
+    return numbers
 
-    Names, values, groups, the initial state, scopes, tables and what is known of them follow;
-    actions and the order of the reward factors stay.
+
+def _product_names(structures: Sequence[Structure]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the names of the state and of the action variables of a product."""
+    state_names = [s.state_names for s in structures]
+    action_names = [s.action_names for s in structures]
+    names = _side_by_side(state_names, "s"), _side_by_side(action_names, "a")
+    if len({*names[0], *names[1]}) < len(names[0]) + len(names[1]):
+        return _suffixed(state_names), _suffixed(action_names)
+    return names
+
+
+def _distinct_names(parts: Sequence[Sequence[str]], prefix: str) -> tuple[str, ...]:
+    names = _side_by_side(parts, prefix)
+    return _suffixed(parts) if len(set(names)) < len(names) else names
+
+
+def permute_states(model: FactoredMDP, order: Sequence[int]) -> FactoredMDP:
+    """Return the model with its state variables renumbered: new variable j is old `order[j]`.
+
+    Actions and the order of the reward factors stay.
 
     Parameters
     ----------
@@ -166,7 +167,7 @@ def permute_states(model: FactoredMDP, order: Sequence[int]) -> FactoredMDP:
     Raises
     ------
     InvalidParameter
-        Where the order is no permutation of the state variables.
+        If the order is no permutation of the state variables.
     """
     s = model.structure
     numbers = [whole_number(variable) for variable in order]
@@ -182,7 +183,7 @@ def permute_states(model: FactoredMDP, order: Sequence[int]) -> FactoredMDP:
     reward_scopes = _renumbered(s.reward_scopes, new)
 
     def both(transitions: Sequence[Any], rewards: Sequence[Any]) -> tuple[Any, Any]:
-        """What there is of every row of every table, in the new order."""
+        """Return arrays with one entry per row of every table, in the new order."""
         moved = [transitions[variable] for variable in old]
         return (
             tuple(sort_rows(sizes, *pair) for pair in zip(transition_scopes, moved, strict=True)),
@@ -198,7 +199,7 @@ def permute_states(model: FactoredMDP, order: Sequence[int]) -> FactoredMDP:
         state_values=tuple(s.state_values[variable] for variable in old),
         groups=tuple(_renumbered(s.groups, new)),
         alike=None if s.alike is None else Alike(*both(s.alike.transitions, s.alike.rewards)),
-        constraints=tuple(one.renumbered(new, s.sizes) for one in s.constraints),
+        constraints=tuple(c.renumbered(new, s.sizes) for c in s.constraints),
         effects=None if s.effects is None else _permuted_effects(s.effects, old, new, s.sizes),
     )
     intervals = model.intervals
@@ -217,27 +218,26 @@ def permute_states(model: FactoredMDP, order: Sequence[int]) -> FactoredMDP:
 
 
 def flatten(model: FactoredMDP, limit_bytes: int = FLAT_LIMIT_BYTES) -> FlatMDP:
-    """The dense tables over joint states and actions, where they fit.
+    """Return the dense tables over joint states and actions.
 
     Parameters
     ----------
     model
         The model to write out.
     limit_bytes
-        The most that the tables may take; 1 GiB by default.
+        Limit on the size of the tables; 1 GiB by default.
 
     Raises
     ------
     TooLarge
-        Where they would take more.
+        If they would take more.
     """
     s = model.structure
     needed = 8 * s.n_actions * s.n_states * (s.n_states + 1)
     if needed > limit_bytes:
         raise TooLarge(
             f"flattening {shown(s.n_states)} states and {shown(s.n_actions)} actions needs "
-            f"{shown(needed)} bytes; "
-            f"at most {limit_bytes} are allowed",
+            f"{shown(needed)} bytes; at most {limit_bytes} are allowed",
             needed,
             limit_bytes,
         )
@@ -246,7 +246,7 @@ def flatten(model: FactoredMDP, limit_bytes: int = FLAT_LIMIT_BYTES) -> FlatMDP:
     rewards = np.zeros(n_states * n_actions)
     for scope, means in zip(s.reward_scopes, model.rewards, strict=True):
         rewards += means[project(s.sizes, scope)[pairs]]
-    # Rows of (s, a) with the action fastest, turned to one [A, S] index a factor.
+    # Rows of (s, a), the action fastest, as one [A, S] index per factor.
     rows = [
         project(s.sizes, scope)[pairs].reshape(n_states, n_actions).T
         for scope in s.transition_scopes
@@ -255,8 +255,8 @@ def flatten(model: FactoredMDP, limit_bytes: int = FLAT_LIMIT_BYTES) -> FlatMDP:
     for action in range(n_actions):
         joint = np.ones((n_states, 1))
         for row, table in zip(rows, model.transitions, strict=True):
-            own = table[row[action]]  # [S, S_i]
-            joint = (joint[:, :, None] * own[:, None, :]).reshape(n_states, -1)
+            factor = table[row[action]]  # [S, S_i]
+            joint = (joint[:, :, None] * factor[:, None, :]).reshape(n_states, -1)
         transitions[action] = joint
     rewards = np.ascontiguousarray(rewards.reshape(n_states, n_actions).T)
     allowed = np.ascontiguousarray(s.allowed_mask().T) if s.constraints else None
@@ -264,25 +264,25 @@ def flatten(model: FactoredMDP, limit_bytes: int = FLAT_LIMIT_BYTES) -> FlatMDP:
 
 
 def flat_model(model: FactoredMDP, limit_bytes: int = FLAT_LIMIT_BYTES) -> FactoredMDP:
-    """The model with one state variable, one action variable and one reward factor.
+    """Return the model with one state variable, one action variable and one reward factor.
 
-    The range of the reward is the sum of the ranges. Constraints on actions become one over the
-    joint state and action. The noise of a single factor is kept; laws
-    of several factors do not add up to one of ours, so their sum is deterministic at its mean.
-    Rows are alike where those of all factors are. Effects and intervals are left out: one component
-    would have all joint actions, and sets of products are no sets of joint rows.
+    The range of the reward is the sum of the ranges. All constraints become one over the joint
+    state and action. The noise of a single factor is kept; the sum of several noise laws is none of
+    the known laws, so the reward is then deterministic. Rows are alike if those of all factors are.
+    Effects and intervals are left out: one component would have all joint actions, and a set of
+    products is not a set of joint rows.
 
     Parameters
     ----------
     model
         The model to write out.
     limit_bytes
-        The most that the dense tables may take; 1 GiB by default.
+        Limit on the size of the dense tables; 1 GiB by default.
 
     Raises
     ------
     TooLarge
-        Where they would take more.
+        If they would take more.
     """
     s = model.structure
     flat = flatten(model, limit_bytes)
@@ -297,13 +297,7 @@ def flat_model(model: FactoredMDP, limit_bytes: int = FLAT_LIMIT_BYTES) -> Facto
 
 
 def flat_structure(structure: Structure) -> Structure:
-    """The structure of `flat_model`: joint states, joint actions and the sum of the rewards.
-
-    Parameters
-    ----------
-    structure
-        What is to be written out; its joint states and actions are listed, so they must be few.
-    """
+    """Return the structure of `flat_model`; all joint states and actions are listed."""
     s = structure
     lows = [lo for lo, _ in s.reward_ranges]
     highs = [hi for _, hi in s.reward_ranges]
@@ -319,8 +313,8 @@ def flat_structure(structure: Structure) -> Structure:
     )
 
 
-def _alike_side_by_side(structures: Sequence[Structure]) -> Alike | None:
-    """Classes of the parts, none of them shared between parts."""
+def _product_alike(structures: Sequence[Structure]) -> Alike | None:
+    """Return the classes of the parts, none of them shared between parts."""
     if all(s.alike is None for s in structures):
         return None
     transitions: list[IndexArray] = []
@@ -334,33 +328,32 @@ def _alike_side_by_side(structures: Sequence[Structure]) -> Alike | None:
     return Alike(tuple(transitions), tuple(rewards))
 
 
-def _effects_side_by_side(
+def _product_effects(
     structures: Sequence[Structure], numbers: Sequence[Sequence[int]]
 ) -> Effects | None:
     effects = [s.effects for s in structures]
-    known = [own for own in effects if own is not None]
-    if len(known) < len(effects) or any("setup" in own.rewards for own in known):
+    known = [effect for effect in effects if effect is not None]
+    if len(known) < len(effects) or any("setup" in effect.rewards for effect in known):
         return None
-
     components: list[Effect] = []
     after_scopes: list[Scope] = []
     after_reward_scopes: list[Scope] = []
-    for own, new in zip(known, numbers, strict=True):
-        for one in own.components:
-            states, actions = _renumbered((one.states, one.actions), new)
-            components.append(Effect(states, actions, one.outcome))
-        after_scopes += _renumbered(own.after_scopes, new)
-        after_reward_scopes += _renumbered(own.after_reward_scopes, new)
+    for part, new in zip(known, numbers, strict=True):
+        for effect in part.components:
+            states, actions = _renumbered((effect.states, effect.actions), new)
+            components.append(Effect(states, actions, effect.outcome))
+        after_scopes += _renumbered(part.after_scopes, new)
+        after_reward_scopes += _renumbered(part.after_reward_scopes, new)
     return Effects(
         tuple(components),
         tuple(after_scopes),
-        _joined(own.rewards for own in known),
+        _joined(part.rewards for part in known),
         tuple(after_reward_scopes),
     )
 
 
-def _intervals_side_by_side(models: Sequence[FactoredMDP]) -> Intervals | None:
-    """Numbers of a part without intervals are known as they are."""
+def _product_intervals(models: Sequence[FactoredMDP]) -> Intervals | None:
+    """Return the intervals of the parts; a part without intervals is known exactly."""
     if all(model.intervals is None for model in models):
         return None
     parts = [
@@ -375,20 +368,20 @@ def _intervals_side_by_side(models: Sequence[FactoredMDP]) -> Intervals | None:
 def _permuted_effects(
     effects: Effects, old: Sequence[int], new: Sequence[int], sizes: Sequence[int]
 ) -> Effects:
-    """The same effects with state variable v called new[v]; `sizes` of the old variables."""
+    """Return the effects with state variable v renumbered to new[v]; `sizes` are the old ones."""
     components = []
-    for one in effects.components:
-        order = sorted(range(len(one.states)), key=lambda place: new[one.states[place]])
-        state_sizes = [sizes[v] for v in one.states]
-        cube = one.outcome.reshape(*state_sizes, -1)
+    for effect in effects.components:
+        order = sorted(range(len(effect.states)), key=lambda place: new[effect.states[place]])
+        state_sizes = [sizes[v] for v in effect.states]
+        cube = effect.outcome.reshape(*state_sizes, -1)
         cube = cube.transpose(*order, len(state_sizes)).reshape(-1)
         # The outcomes are joint states too.
         digits = np.unravel_index(cube, state_sizes)
         outcome = np.ravel_multi_index(
             [digits[place] for place in order], [state_sizes[place] for place in order]
         )
-        states = tuple(new[one.states[place]] for place in order)
-        components.append(Effect(states, one.actions, outcome.astype(np.int64)))
+        states = tuple(new[effect.states[place]] for place in order)
+        components.append(Effect(states, effect.actions, outcome.astype(np.int64)))
 
     def moved(scopes: Iterable[Scope]) -> tuple[Scope, ...]:
         return tuple(tuple(sorted(scope)) for scope in _renumbered(scopes, new))
@@ -402,16 +395,15 @@ def _permuted_effects(
 
 
 def _flat_alike(s: Structure) -> Alike | None:
-    """Joint rows are alike where, factor by factor, they are of one class."""
+    """Return the classes of joint rows: alike if, factor by factor, they are of one class."""
     if s.alike is None:
         return None
-
-    pairs = s.allowed_pairs()  # what stands where, as in `flatten`
+    pairs = s.allowed_pairs()  # forbidden actions are replaced as in `flatten`
 
     def joint(classes: Sequence[IndexArray], scopes: Sequence[Scope]) -> IndexArray:
         number = np.zeros(count(s.sizes), dtype=np.int64)
-        for own, scope in zip(classes, scopes, strict=True):
-            key = number * (int(own.max()) + 1) + own[project(s.sizes, scope)[pairs]]
+        for factor, scope in zip(classes, scopes, strict=True):
+            key = number * (int(factor.max()) + 1) + factor[project(s.sizes, scope)[pairs]]
             number = np.unique(key, return_inverse=True)[1].reshape(-1)
         return number
 
@@ -426,17 +418,17 @@ def _joined(parts: Iterable[Sequence[T]]) -> tuple[T, ...]:
 
 
 def _renumbered(scopes: Iterable[Scope], new: Sequence[int]) -> list[Scope]:
-    """Scopes in the new numbers, each still in its old order."""
+    """Return scopes in the new numbers, each in its old order."""
     return [tuple(new[variable] for variable in scope) for scope in scopes]
 
 
 def _side_by_side(parts: Sequence[Sequence[str]], prefix: str) -> tuple[str, ...]:
-    """The names of the parts; if all are default names, default names for the whole."""
+    """Return the names of the parts, or default names if all are default names."""
     if all(tuple(part) == default_names(prefix, len(part)) for part in parts):
         return default_names(prefix, sum(map(len, parts)))
     return _joined(parts)
 
 
-def _numbered(parts: Sequence[Sequence[str]]) -> tuple[str, ...]:
-    """Names that cannot clash: within a part they differ already, between parts the suffix does."""
+def _suffixed(parts: Sequence[Sequence[str]]) -> tuple[str, ...]:
+    """Return names with the number of the part as a suffix, which cannot clash."""
     return tuple(f"{name}.{index}" for index, part in enumerate(parts) for name in part)

@@ -4,9 +4,9 @@ A joint assignment x of variables with sizes (n_1, ..., n_k) has the index
 
     index(x) = sum_j x_j * stride_j,   stride_j = n_{j+1} * ... * n_k
 
-that is C order, the last variable fastest, everywhere in the library. Counts and indices of one
-assignment are exact Python integers, however large the space. The arrays over all assignments
-cost one int64 an entry and are refused (TooLarge) above a limit.
+that is C order, the last variable fastest, everywhere in the library. Counts and indices of single
+assignments are exact Python integers, however large the space. Arrays over all assignments have one
+int64 per entry and are refused (TooLarge) above a limit.
 """
 
 from __future__ import annotations
@@ -24,16 +24,17 @@ FloatArray: TypeAlias = npt.NDArray[np.float64]
 IndexArray: TypeAlias = npt.NDArray[np.int64]
 
 ARRAY_LIMIT_BYTES = 2**32
+"""Largest array over all assignments."""
 _LONGEST_SHOWN = 200
 
 
 def count(sizes: Sequence[int]) -> int:
-    """Number of joint assignments, exact; 1 for no variables."""
+    """Return the number of joint assignments, exact; 1 for no variables."""
     return math.prod(int(size) for size in sizes)
 
 
 def strides(sizes: Sequence[int]) -> tuple[int, ...]:
-    """The step in the index when one variable grows by one."""
+    """Return the step in the index when each variable grows by one."""
     steps: list[int] = []
     step = 1
     for size in reversed(sizes):
@@ -43,14 +44,14 @@ def strides(sizes: Sequence[int]) -> tuple[int, ...]:
 
 
 def starts(counts: Sequence[int] | IndexArray) -> IndexArray:
-    """Where each of several runs begins when they lie end to end, and where the last one ends."""
+    """Return the offsets of concatenated parts of these lengths, and the total length."""
     bounds = np.zeros(len(counts) + 1, dtype=np.int64)
     np.cumsum(np.asarray(counts, dtype=np.int64), out=bounds[1:])
     return bounds
 
 
 def encode(assignment: Sequence[int], sizes: Sequence[int]) -> int:
-    """The index of one assignment."""
+    """Return the index of one assignment."""
     if len(assignment) != len(sizes):
         raise InvalidParameter(
             f"assignment {shown_tuple(assignment)} has {len(assignment)} values; "
@@ -69,7 +70,7 @@ def encode(assignment: Sequence[int], sizes: Sequence[int]) -> int:
 
 
 def decode(index: int, sizes: Sequence[int]) -> tuple[int, ...]:
-    """The assignment with this index."""
+    """Return the assignment with this index."""
     total = count(sizes)
     if not 0 <= index < total:
         raise InvalidParameter(f"index {shown(index)} must be in 0..{shown(total - 1)}")
@@ -82,7 +83,7 @@ def decode(index: int, sizes: Sequence[int]) -> tuple[int, ...]:
 
 
 def all_assignments(sizes: Sequence[int]) -> IndexArray:
-    """Every assignment in order: [count(sizes), len(sizes)]."""
+    """Return every assignment in order: [count(sizes), len(sizes)]."""
     total = count(sizes)
     refuse_above_limit(total * len(sizes))
     indices = np.arange(total, dtype=np.int64)
@@ -93,10 +94,9 @@ def all_assignments(sizes: Sequence[int]) -> IndexArray:
 
 
 def weighted_index(sizes: Sequence[int], weights: Sequence[int]) -> IndexArray:
-    """sum_j x_j * weight_j for every assignment x in order: [count(sizes)].
+    """Return sum_j x_j * weight_j for every assignment x in order: [count(sizes)].
 
-    Built one variable at a time, so that the number of variables is not bound by NumPy's limit
-    on the number of axes.
+    Built one variable at a time, so that NumPy's limit on the number of axes does not matter.
     """
     refuse_above_limit(count(sizes))
     index = np.zeros(1, dtype=np.int64)
@@ -107,7 +107,7 @@ def weighted_index(sizes: Sequence[int], weights: Sequence[int]) -> IndexArray:
 
 
 def project(sizes: Sequence[int], scope: Sequence[int]) -> IndexArray:
-    """For every joint assignment x the index of x[scope]: [count(sizes)].
+    """Return for every joint assignment x the index of x[scope]: [count(sizes)].
 
     The scope may be in any order; its last variable is the fastest.
     """
@@ -118,7 +118,7 @@ def project(sizes: Sequence[int], scope: Sequence[int]) -> IndexArray:
 
 
 def project_some(sizes: Sequence[int], scope: Sequence[int], places: IndexArray) -> IndexArray:
-    """`project` at some joint assignments, however many there are: [len(places)]."""
+    """Return `project` at the joint assignments with these indices: [len(places)]."""
     index = np.zeros(len(places), dtype=np.int64)
     behind = strides(sizes)
     for variable, step in zip(scope, strides([sizes[v] for v in scope]), strict=True):
@@ -127,7 +127,7 @@ def project_some(sizes: Sequence[int], scope: Sequence[int], places: IndexArray)
 
 
 def items(value: Any, what: str) -> tuple[Any, ...]:
-    """The members of a list, a tuple, an array; anything else, a text too, is a slip, and said."""
+    """Return the members of a list, tuple or array; raise InvalidModel for anything else."""
     if not isinstance(value, str | bytes | Mapping) and isinstance(value, Iterable):
         try:
             return tuple(value)
@@ -137,29 +137,29 @@ def items(value: Any, what: str) -> tuple[Any, ...]:
 
 
 def whole_number(value: Any) -> int | None:
-    """The value as an int if it is an integer (Python or NumPy, not a bool), else None."""
+    """Return the value as an int if it is an integer (Python or NumPy, not a bool), else None."""
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)):
         return None
     return int(value)
 
 
 def shown(value: Any) -> str:
-    """A value as a person would write it, for error messages: 3, not np.int64(3)."""
+    """Return a value for messages as a person would write it: 3, not np.int64(3)."""
     value = value.item() if isinstance(value, np.generic) else value
     if isinstance(value, int) and value >= 10**30:
-        # Python refuses to write out integers of thousands of digits; nobody would read them.
+        # Python does not print integers of thousands of digits.
         return f"about 10^{int(math.log10(value))}"
     text = repr(value)
     return text if len(text) <= _LONGEST_SHOWN else text[: _LONGEST_SHOWN - 3] + "..."
 
 
 def shown_tuple(values: Sequence[Any]) -> str:
-    """Values as a tuple, for error messages."""
+    """Return values as a tuple, for messages."""
     return f"({', '.join(map(shown, values))}{',' if len(values) == 1 else ''})"
 
 
 def refuse_above_limit(entries: int) -> None:
-    """TooLarge for an array of so many numbers."""
+    """Raise TooLarge if an array of this many numbers exceeds the limit."""
     needed = 8 * entries
     if needed > ARRAY_LIMIT_BYTES:
         raise TooLarge(

@@ -1,21 +1,20 @@
-"""Symmetries of a model: renumberings of its variables under which every table stays the same.
+"""Symmetries of a model: renumberings of its variables that leave every table unchanged.
 
 A renumbering sends state variable i to pi(i), action variable v to sigma(v), and each value of v to
 a value of sigma(v). It is a symmetry if
 
     P_pi(i)(. | renumbered x) = P_i(. | x)  and  sum_k R_k(renumbered x) = sum_k R_k(x)
 
-number for number, the rewards factor by factor. Then the optimal bias can be taken to be the same
-at a state and its image (the mean over the group of one that is not is one that is), and so can
-the weights of an approximate value: a circle of equal machines has one weight where it would have
-n, and one restart to look at instead of n.
+exactly, the rewards factor by factor. Then an optimal bias can be chosen that is equal at a state
+and its image (the mean of any optimal bias over the group), and so can the weights of an
+approximate value: a circle of equal machines has one weight instead of n.
 
 Candidates are found by following the graph of parents from one variable to its image, among
-variables that look alike; what counts is the comparison of all tables afterwards, which is exact.
-Not every symmetry is looked for: values of state variables are never renumbered, models with
-constraints, effects or intervals have none here, and a search that has taken too long gives up.
-Missing one costs time, never truth. Noise, initial state and names are not compared: no bound on a
-gain and no greedy policy depends on them.
+variables that look alike; each is accepted only after an exact comparison of all tables. Not every
+symmetry is searched for: values of state variables are never renumbered, models with constraints,
+effects or intervals have none here, and long searches are abandoned. Missing a symmetry costs time
+but no correctness. Noise, initial state and names are not compared: no bound on a gain and no
+greedy policy depends on them.
 """
 
 from __future__ import annotations
@@ -30,40 +29,43 @@ from numpy.typing import NDArray
 
 from fmdp.errors import TooLarge
 from fmdp.model.factored import FactoredMDP
+from fmdp.model.scopes import Scope
 from fmdp.model.spaces import FloatArray
-from fmdp.model.structure import Scope, Structure
+from fmdp.model.structure import Structure
 
 Marks = NDArray[np.uint64]
 
 _MOST_COMPARED = 1 << 26
-"""Numbers that are compared in one search: a fraction of a second."""
+"""Most numbers that one search compares, a fraction of a second."""
 _MOST_IMAGES = 1 << 14
-"""Of scopes."""
+"""Most images of scopes under the symmetries."""
 _STEPS_A_VARIABLE = 16
-"""Assignments tried before a candidate is given up, for each state variable."""
+"""Assignments per state variable that are tried before a candidate is abandoned."""
 _REFUSED = 16
-"""Candidates that failed before the variables of a kind are taken as they are."""
+"""Failed candidates after which the search among variables of one kind ends."""
 
 
 @dataclass(frozen=True)
 class Renumbering:
-    """Where every variable goes, and every value of an action variable."""
+    """The image of every variable, and of every value of the action variables."""
 
     states: tuple[int, ...]
-    """pi: state variable i goes to states[i]."""
+    """pi: the image of state variable i is states[i]."""
     actions: tuple[int, ...]
-    """sigma: action variable v, from 0, goes to actions[v],"""
+    """sigma: the image of action variable v, counted from 0, is actions[v]."""
     action_values: tuple[tuple[int, ...], ...]
-    """and its value a to value action_values[v][a]."""
+    """The image of value a of action variable v is value action_values[v][a]."""
 
     def scope(self, scope: Iterable[int]) -> Scope:
-        """The image of a scope."""
+        """Return the image of a scope."""
         m = len(self.states)
         return tuple(sorted(self.states[v] if v < m else m + self.actions[v - m] for v in scope))
 
     def pulled_back(self, table: FloatArray, scope: Scope, sizes: Sequence[int]) -> FloatArray:
-        """A table over the image of a scope, read as one over the scope: entry x is the entry of
-        x's image. Further axes of the table stay; the shape is [size, ..., size, rest]."""
+        """Return a table over the image of a scope as one over the scope.
+
+        Entry x is the entry of the image of x. The shape is [size, ..., size, rest].
+        """
         m = len(self.states)
         image = self.scope(scope)
         shaped = table.reshape([*(sizes[v] for v in image), -1])
@@ -78,7 +80,7 @@ class Renumbering:
 
 
 def is_symmetry(model: FactoredMDP, renumbering: Renumbering) -> bool:
-    """Whether every table is the same, number for number, read through the renumbering."""
+    """Return whether the renumbering leaves every table unchanged, exactly."""
     s = model.structure
     for i, scope in enumerate(s.transition_scopes):
         j = renumbering.states[i]
@@ -87,7 +89,7 @@ def is_symmetry(model: FactoredMDP, renumbering: Renumbering) -> bool:
         image = renumbering.pulled_back(model.transitions[j], scope, s.sizes)
         if not np.array_equal(image, model.transitions[i].reshape(image.shape)):
             return False
-    # Factors that share a scope may change places: each takes a partner that no other has.
+    # Reward factors of one scope may change places: each takes a partner that no other has.
     partners: dict[Scope, list[int]] = {}
     for k, scope in enumerate(s.reward_scopes):
         partners.setdefault(scope, []).append(k)
@@ -106,14 +108,14 @@ def is_symmetry(model: FactoredMDP, renumbering: Renumbering) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class Symmetry:
-    """A model and symmetries of it, at least one."""
+    """A model and one or more of its symmetries."""
 
     model: FactoredMDP
     renumberings: tuple[Renumbering, ...]
 
     @cached_property
     def leaders(self) -> tuple[int, ...]:
-        """For each state variable the first of those that are sent to each other."""
+        """For each state variable the first of those that symmetries exchange with it."""
         groups = Groups(self.model.structure.m)
         for renumbering in self.renumberings:
             for i, image in enumerate(renumbering.states):
@@ -121,7 +123,7 @@ class Symmetry:
         return tuple(groups.leaders())
 
     def closed(self, scopes: Iterable[Scope]) -> tuple[Scope, ...]:
-        """These scopes of state variables and all their images, sorted; or TooLarge."""
+        """Return scopes of state variables with all their images, sorted, or raise TooLarge."""
         known = set(scopes)
         waiting = list(known)
         while waiting:
@@ -143,9 +145,9 @@ class Symmetry:
     def reduced(self) -> FactoredMDP:
         """The model with one value for all values of an action variable that symmetries exchange.
 
-        Whatever function of (state, action) is the same at x and its image has its maximum here
-        too. Values of several variables that move together are all kept: no single one of them
-        decides which joint actions are images of each other.
+        A function of (state, action) that is equal at x and its image has the same maximum. If
+        several variables move together, all values are kept: no single one of them decides which
+        joint actions are images of each other.
         """
         s = self.model.structure
         moving = {
@@ -161,20 +163,19 @@ class Symmetry:
         for renumbering in self.renumberings:
             for a, image in enumerate(renumbering.action_values[v]):
                 groups.join(a, image)
-        # Any of them will do. Most networks are eliminated from their first variables to their
-        # last, and what an action changes late, but not last of all, costs least.
+        # Any member is correct. Variables are mostly eliminated in order, and a value that acts on
+        # late variables, but not on the last, costs least.
         members: dict[int, list[int]] = {}
         for a, leader in enumerate(groups.leaders()):
             members.setdefault(leader, []).append(a)
-        kept = sorted(those[3 * len(those) // 4] for those in members.values())
-        sizes = [*s.sizes]
+        kept = sorted(values[3 * len(values) // 4] for values in members.values())
         variable = s.m + v
 
         def cut(table: FloatArray, scope: Scope) -> FloatArray:
             if variable not in scope:
                 return table
-            shaped = table.reshape([*(sizes[u] for u in scope), *table.shape[1:]])
             rest = table.shape[1:]
+            shaped = table.reshape([*(s.sizes[u] for u in scope), *rest])
             taken = shaped.take(kept, axis=scope.index(variable))
             return np.ascontiguousarray(taken.reshape(-1, *rest))
 
@@ -196,8 +197,7 @@ class Symmetry:
 
 
 def symmetry_of(model: FactoredMDP) -> Symmetry | None:
-    """Symmetries that send to each other all variables of which that was found out; None where
-    there are none."""
+    """Return symmetries that exchange as many variables as the search finds, or None."""
     s = model.structure
     if s.constraints or s.effects is not None or model.intervals is not None:
         return None
@@ -208,7 +208,7 @@ def symmetry_of(model: FactoredMDP) -> Symmetry | None:
     for i, colour in enumerate(search.colours[: s.m]):
         kinds.setdefault(colour, []).append(i)
     moved = Groups(s.m)
-    found: list[Renumbering] = []
+    symmetries: list[Renumbering] = []
     for members in kinds.values():
         refused = 0
         for j in members[1:]:
@@ -221,20 +221,20 @@ def symmetry_of(model: FactoredMDP) -> Symmetry | None:
             if candidate is None or not _is_sound(model, candidate):
                 refused += 1
                 continue
-            found.append(candidate)
+            symmetries.append(candidate)
             for i, image in enumerate(candidate.states):
                 moved.join(i, image)
-    return Symmetry(model, tuple(found)) if found else None
+    return Symmetry(model, tuple(symmetries)) if symmetries else None
 
 
 def _is_sound(model: FactoredMDP, candidate: Renumbering) -> bool:
-    """Whether it is a symmetry that keeps the groups of variables that the problem declares."""
+    """Return whether it is a symmetry that preserves the declared groups of variables."""
     groups = set(model.structure.groups)
     return {candidate.scope(group) for group in groups} == groups and is_symmetry(model, candidate)
 
 
 class Groups:
-    """Numbers 0..n-1 in groups that are joined two at a time; the lowest number leads."""
+    """Disjoint sets of the numbers 0..n-1 (union-find); the lowest number of each leads."""
 
     def __init__(self, n: int) -> None:
         self._above = list(range(n))
@@ -247,21 +247,23 @@ class Groups:
         return i
 
     def join(self, i: int, j: int) -> None:
-        one, other = sorted((self.leader(i), self.leader(j)))
-        self._above[other] = one
+        lower, higher = sorted((self.leader(i), self.leader(j)))
+        self._above[higher] = lower
 
     def leaders(self) -> list[int]:
         return [self.leader(i) for i in range(len(self._above))]
 
 
 class _Search:
-    """Candidates by the graph of parents and by what can be told of a table without knowing how
-    its variables are numbered: the sum of its numbers' bits, whatever their order."""
+    """Search for candidates by the graph of parents and by digests of the tables.
+
+    A digest of a table does not depend on the order of its numbers. Nodes of the graph are state
+    variables, action variables (without parents), reward factors and groups.
+    """
 
     def __init__(self, model: FactoredMDP) -> None:
         s = self.structure = model.structure
         self.model = model
-        # Of state variables; action variables, which have none; reward factors; and groups.
         n = s.m + len(s.action_sizes) + s.l + len(s.groups)
         self.parents = [frozenset(scope) - {i} for i, scope in enumerate(s.transition_scopes)]
         self.parents += [frozenset()] * len(s.action_sizes)
@@ -270,7 +272,7 @@ class _Search:
         for i, parents in enumerate(self.parents):
             for j in parents:
                 children[j].add(i)
-        self.children = [frozenset(those) for those in children]
+        self.children = [frozenset(nodes) for nodes in children]
         self.colours = self._refined(self._looks())
 
     @cached_property
@@ -289,7 +291,7 @@ class _Search:
         return looks
 
     def _refined(self, looks: Sequence[object]) -> list[int]:
-        """Numbers that two variables share only if parents and children look alike, at any
+        """Return colours that two nodes share only if their parents and children look alike at any
         distance (colour refinement)."""
         colours, n_before = _numbered(looks), 0
         while len(set(colours)) > n_before:
@@ -307,8 +309,10 @@ class _Search:
         return colours
 
     def _marks_of(self, v: int) -> Marks:
-        """What the values of an action variable do to each factor, [m, values]: equal where the
-        numbers are, in whatever order; 0 where the factor does not mention it."""
+        """Return digests of the rows of each factor for each value of an action variable.
+
+        [m, values]; 0 if the scope of the factor does not contain the variable.
+        """
         s = self.structure
         marks = np.zeros((s.m, s.action_sizes[v]), dtype=np.uint64)
         for i, scope in enumerate(s.transition_scopes):
@@ -319,7 +323,7 @@ class _Search:
         return marks
 
     def sending(self, i: int, j: int) -> Renumbering | None:
-        """A candidate that sends state variable i to j, or None."""
+        """Return a candidate that sends state variable i to j, or None."""
         images = self._images_sending(i, j)
         if images is None:
             return None
@@ -327,14 +331,16 @@ class _Search:
         states = images[:m]
         actions = [image - m for image in images[m : m + len(self.structure.action_sizes)]]
         values = [self._values_sent(v, u, states) for v, u in enumerate(actions)]
-        known = tuple(those for those in values if those is not None)
+        known = tuple(images for images in values if images is not None)
         if len(known) < len(values):
             return None
         return Renumbering(tuple(states), tuple(actions), known)
 
     def _values_sent(self, v: int, u: int, states: Sequence[int]) -> tuple[int, ...] | None:
-        """Values of action variable u, one for each of v, that do to each factor's image what
-        those do to the factor; its own number first, where several can be meant."""
+        """Return an image among the values of action variable u for each value of v, or None.
+
+        The digests must agree, factor by image of the factor. A value is its own image if it can.
+        """
         of_v, of_u = self._marks[v], self._marks[u]
         waiting: dict[bytes, list[int]] = {}
         for b, column in enumerate(np.ascontiguousarray(of_u[list(states)].T)):
@@ -350,8 +356,10 @@ class _Search:
         return tuple(taken)
 
     def _images_sending(self, first: int, image: int) -> list[int] | None:
-        """Images of all variables and reward factors that keep parents, children and looks, by
-        backtracking outwards from the first."""
+        """Return images of all nodes that preserve parents, children and colours, or None.
+
+        Backtracking, outwards from the first node.
+        """
         n = len(self.parents)
         order = self._outwards(first)
         images = [-1] * n
@@ -380,8 +388,7 @@ class _Search:
         return None
 
     def _outwards(self, first: int) -> list[int]:
-        """All variables, each near one that comes before it, if any is. What is a parent of every
-        state variable brings none nearer to another."""
+        """Return all nodes, breadth first, without passing through parents of every variable."""
         order: list[int] = []
         seen: set[int] = set()
         for start in (first, *range(len(self.parents))):
@@ -400,10 +407,10 @@ class _Search:
         return order
 
     def _options(self, v: int, images: Sequence[int], taken: Sequence[bool]) -> list[int]:
-        """Where v may go, the last to be tried first: where it is, if that is free."""
+        """Return possible images of v; the last is tried first: v itself, if it is free."""
         near = [
-            those[images[u]]
-            for those, others in ((self.children, self.parents), (self.parents, self.children))
+            neighbours[images[u]]
+            for neighbours, others in ((self.children, self.parents), (self.parents, self.children))
             for u in others[v]
             if images[u] >= 0
         ]
@@ -417,7 +424,11 @@ class _Search:
         if self.colours[v] != self.colours[image]:
             return False
         pairs = (self.parents, self.children)
-        return all(images[u] < 0 or images[u] in those[image] for those in pairs for u in those[v])
+        return all(
+            images[u] < 0 or images[u] in neighbours[image]
+            for neighbours in pairs
+            for u in neighbours[v]
+        )
 
 
 def _look(table: FloatArray) -> int:
@@ -425,8 +436,10 @@ def _look(table: FloatArray) -> int:
 
 
 def _mixed(rows: FloatArray) -> Marks:
-    """For each row a number that does not depend on the order of what is in it. Rows of other
-    contents may share it by chance, and the comparison of tables then refuses the candidate."""
+    """Return a digest of each row that does not depend on the order of its numbers.
+
+    Different rows may collide; the comparison of tables then refuses the candidate.
+    """
     bits = np.ascontiguousarray(rows).view(np.uint64)
     marks: Marks = (bits * (bits >> np.uint64(20) | np.uint64(1))).sum(axis=1, dtype=np.uint64)
     return marks

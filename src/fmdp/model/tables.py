@@ -1,33 +1,43 @@
-"""The tables of a model as they are handed over: checked, made distributions, brought in order.
+"""Checks of the tables of a model: normalised rows, in the order of sorted scopes.
 
-Rows of a transition table may miss 1 by at most ROW_TOLERANCE and are then divided by their sum;
-rows that are distributions up to rounding are left alone to the last bit. Rows that are known to be
-alike become one row. A scope may be given in any order; tables, classes and intervals are
-rearranged to the sorted one together. Every flaw is one line that names the factor and the row.
-Cost: a pass or two over a table.
+Rows of a transition table may miss the sum 1 by at most ROW_TOLERANCE and are then divided by their
+sum. Rows that are distributions up to rounding are not changed, so that making a model from the
+tables of a model changes nothing. Rows that are known to be alike become equal. Scopes may be given
+in any order; tables, classes and intervals are then rearranged together. Error messages name the
+factor and the row.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from fmdp.errors import InvalidModel, UnknownName
-from fmdp.model import afterstates
+from fmdp.errors import InvalidModel
 from fmdp.model.alike import Alike, first_of_class
 from fmdp.model.intervals import Intervals
-from fmdp.model.spaces import FloatArray, count, items, shown, strides, weighted_index, whole_number
-from fmdp.model.structure import Structure, members
+from fmdp.model.spaces import FloatArray, count, items, shown, strides, weighted_index
+from fmdp.model.structure import Structure
 
 ROW_TOLERANCE = 1e-9
-"""How far a given row may miss 1, and (relative to the range's size) a mean its range."""
+"""Largest error of the sum of a row, and of a mean outside its range relative to the range."""
+ALIKE_TOLERANCE = 1e-12
+"""Largest difference of rows of one class, for rounding errors; the rows then become equal."""
+
+Numbers = TypeVar("Numbers", bound=np.generic)
+
+
+class GivenFactor(NamedTuple):
+    """A table over a sorted scope."""
+
+    scope: tuple[int, ...]
+    table: FloatArray
 
 
 def pairs_of(factors: Any, what: str) -> list[tuple[Any, Any]]:
-    """(scope, table) of every factor."""
+    """Return (scope, table) of every factor, or raise InvalidModel if one is no pair."""
     pairs: list[tuple[Any, Any]] = []
     for index, factor in enumerate(items(factors, f"the {what}s")):
         parts = items(factor, f"{what} {index}, a pair (scope, table),")
@@ -38,6 +48,7 @@ def pairs_of(factors: Any, what: str) -> list[tuple[Any, Any]]:
 
 
 def negated(table: npt.ArrayLike, label: str) -> FloatArray:
+    """Return the rewards of a table of costs."""
     try:
         return -np.asarray(table, dtype=np.float64) + 0.0
     except (TypeError, ValueError):
@@ -45,14 +56,15 @@ def negated(table: npt.ArrayLike, label: str) -> FloatArray:
 
 
 def range_of(table: npt.ArrayLike) -> tuple[float, float]:
-    """(0, 1) where the means lie there, else from the least to the largest; what is no table of
-    numbers is refused where it is read."""
+    """Return the default range of a reward factor: (0, 1) if it holds the means, else their span.
+
+    Tables that are not numbers get (0, 1) here; they are refused when they are read.
+    """
     try:
         means = np.asarray(table, dtype=np.float64)
-        slack = ROW_TOLERANCE
         if means.size and np.isfinite(means).all():
             lo, hi = float(means.min()) + 0.0, float(means.max()) + 0.0
-            if not (-slack <= lo and hi <= 1.0 + slack):
+            if not (lo >= -ROW_TOLERANCE and hi <= 1.0 + ROW_TOLERANCE):
                 return lo, hi
     except (TypeError, ValueError):
         pass
@@ -60,141 +72,128 @@ def range_of(table: npt.ArrayLike) -> tuple[float, float]:
 
 
 def as_distributions(table: FloatArray, row_label: Callable[[int], str]) -> FloatArray:
-    """The table [rows, values] with rows that are distributions, or InvalidModel on a bad row.
+    """Normalise the rows of a table [rows, values] in place, or raise InvalidModel on a bad row.
 
     Dividing n numbers by their computed sum leaves a computed sum within n * 2^-52 of 1 (to first
-    order). Rows twice as near as that are not touched, which makes the function idempotent.
+    order). Rows within twice that are not touched, which makes the function idempotent.
     """
     with np.errstate(over="ignore", invalid="ignore"):
         totals = table.sum(axis=1)
         off = np.abs(totals - 1.0)
         fine = bool((table >= 0.0).all()) and bool((off <= ROW_TOLERANCE).all())
         if not fine:
-            _name_bad_row(table, totals, off, row_label)
+            _refuse_bad_row(table, totals, off, row_label)
     inexact = off > 2 * table.shape[1] * np.finfo(np.float64).eps
     if inexact.any():
         table[inexact] /= totals[inexact, None]
     return table
 
 
-def _name_bad_row(
+def _refuse_bad_row(
     table: FloatArray, totals: FloatArray, off: FloatArray, row_label: Callable[[int], str]
 ) -> None:
     entries = np.isfinite(table) & (table >= 0.0)
     bad = ~entries.all(axis=1) | ~(off <= ROW_TOLERANCE)
     row = int(bad.argmax())
-    more = int(bad.sum()) - 1
-    others = f" (and {more} more bad row{'s' if more > 1 else ''})" if more else ""
     if entries[row].all():
         raise InvalidModel(
             f"{row_label(row)}: sums to {float(totals[row])!r}; must sum to 1 within "
-            f"{ROW_TOLERANCE:g}{others}"
+            f"{ROW_TOLERANCE:g}{_other_rows(bad)}"
         )
     value = int((~entries[row]).argmax())
     raise InvalidModel(
         f"{row_label(row)}: probability of value {value} is {float(table[row, value])!r}; "
-        f"must be a finite number, at least 0{others}"
+        f"must be a finite number, at least 0{_other_rows(bad)}"
     )
 
 
-ALIKE_TOLERANCE = 1e-12
-"""How far rows of one class may differ, as computed rows do; they then become one row."""
+def _other_rows(bad: npt.NDArray[np.bool_]) -> str:
+    more = int(bad.sum()) - 1
+    return f" (and {more} more bad row{'s' if more > 1 else ''})" if more else ""
 
 
 def make_equal(
-    structure: Structure,
-    tables: Sequence[FloatArray],
-    classes: Sequence[npt.NDArray[np.int64]],
-    scopes: Sequence[Sequence[int]],
-    of_rewards: bool,
-) -> None:
-    """Every row becomes the first of its class, or InvalidModel where it is another row.
+    structure: Structure, tables: Sequence[FloatArray], of_rewards: bool = False
+) -> list[FloatArray]:
+    """Return the tables of all factors with every row equal to the first row of its class.
 
-    Of the tables of all factors, `of_rewards` or else of transitions, with one or more numbers a
-    row.
+    Tables have one or more numbers per row. Raise InvalidModel if rows of one class differ by more
+    than ALIKE_TOLERANCE.
     """
-    label = structure.reward_label if of_rewards else structure.transition_label
+    s = structure
+    equal = list(tables)
+    if s.alike is None:
+        return equal
+    classes = s.alike.rewards if of_rewards else s.alike.transitions
     rows: list[npt.NDArray[np.float64]] = [table.reshape(len(table), -1) for table in tables]
     for width in sorted({table.shape[1] for table in rows}):
-        own = [i for i, table in enumerate(rows) if table.shape[1] == width]
-        together = np.concatenate([rows[i] for i in own])
-        source = first_of_class([classes[i] for i in own])
+        factors = [f for f, table in enumerate(rows) if table.shape[1] == width]
+        together = np.concatenate([rows[f] for f in factors])
+        source = first_of_class([classes[f] for f in factors])
         wanted = together[source]
         off = np.abs(together - wanted).max(axis=1, initial=0.0)
         size = np.maximum(1.0, np.abs(wanted).max(axis=1, initial=0.0)) if of_rewards else 1.0
         bad = off > ALIKE_TOLERANCE * size
+        starts = np.cumsum([0, *(len(rows[f]) for f in factors)])
         if bad.any():
             worst = int(bad.argmax())
-            places = [
-                f"{label(i)}, {structure.row_label(scopes[i], row)}"
-                for i, row in (
-                    _factor_of_row(own, [len(rows[i]) for i in own], at)
-                    for at in (worst, int(source[worst]))
-                )
-            ]
+            labels = []
+            for at in (worst, int(source[worst])):
+                place = int(np.searchsorted(starts, at, side="right")) - 1
+                labels.append(_row_label(s, factors[place], at - int(starts[place]), of_rewards))
             raise InvalidModel(
-                f"{places[0]}: is {together[worst].tolist()}, and {places[1]}, which is of its "
+                f"{labels[0]}: is {together[worst].tolist()}, and {labels[1]}, which is of its "
                 f"class, is {wanted[worst].tolist()}; rows of one class must be equal"
             )
-        if (off > 0.0).any():
-            start = 0
-            for i in own:
-                tables[i].flags.writeable = True
-                tables[i][...] = wanted[start : start + len(rows[i])].reshape(tables[i].shape)
-                tables[i].flags.writeable = False
-                start += len(rows[i])
+        for f, start in zip(factors, starts.tolist(), strict=False):
+            if (off[start : start + len(rows[f])] > 0.0).any():
+                equal[f] = wanted[start : start + len(rows[f])].reshape(tables[f].shape).copy()
+    return equal
 
 
-def _factor_of_row(factors: Sequence[int], rows: Sequence[int], at: int) -> tuple[int, int]:
-    """The factor and its row at a place where the rows of some factors lie end to end."""
-    for factor, n in zip(factors, rows, strict=True):
-        if at < n:
-            return factor, at
-        at -= n
-    raise IndexError(at)
+def _row_label(s: Structure, factor: int, row: int, of_rewards: bool) -> str:
+    if of_rewards:
+        return f"{s.reward_label(factor)}, {s.row_label(s.reward_scopes[factor], row)}"
+    return f"{s.transition_label(factor)}, {s.row_label(s.transition_scopes[factor], row)}"
 
 
 def sorted_alike(
     alike: Alike | None, variables: Structure, scopes: Sequence[tuple[int, ...]]
 ) -> Alike | None:
+    """Return classes for the sorted scopes; what does not fit is returned for the later checks."""
     if not isinstance(alike, Alike):
-        return alike  # the structure says what is wrong with it
-    given = alike.transitions + alike.rewards
-    if len(given) != len(scopes):
         return alike
-    for scope, own in zip(scopes, given, strict=True):
-        if len(own) != count(variables.scope_sizes(scope)):
-            return alike
-    rows = [sort_rows(variables.sizes, s, own) for s, own in zip(scopes, given, strict=True)]
+    given = alike.transitions + alike.rewards
+    if list(map(len, given)) != [count(variables.scope_sizes(scope)) for scope in scopes]:
+        return alike
+    rows = [sort_rows(variables.sizes, z, row) for z, row in zip(scopes, given, strict=True)]
     return Alike(tuple(rows[: variables.m]), tuple(rows[variables.m :]))
 
 
 def sorted_intervals(
     intervals: Intervals | None, variables: Structure, scopes: Sequence[tuple[int, ...]]
 ) -> Intervals | None:
+    """Return intervals for the sorted scopes; what does not fit is returned for later checks."""
     if not isinstance(intervals, Intervals):
-        return intervals  # refused where it is compared with the tables
+        return intervals
     sorted_tables: list[tuple[FloatArray, ...]] = []
-    for tables, own in zip(
+    for tables, scopes_of in zip(
         intervals.arrays(),
         (scopes[: variables.m],) * 2 + (scopes[variables.m :],) * 2,
         strict=True,
     ):
-        if [len(table) for table in tables] != [count(variables.scope_sizes(s)) for s in own]:
+        if [len(table) for table in tables] != [count(variables.scope_sizes(z)) for z in scopes_of]:
             return intervals
         sorted_tables.append(
-            tuple(sort_rows(variables.sizes, s, t) for s, t in zip(own, tables, strict=True))
+            tuple(sort_rows(variables.sizes, z, t) for z, t in zip(scopes_of, tables, strict=True))
         )
     return Intervals(*sorted_tables)
-
-
-Numbers = TypeVar("Numbers", bound=np.generic)
 
 
 def sort_rows(
     sizes: Sequence[int], scope: Sequence[int], table: npt.NDArray[Numbers]
 ) -> npt.NDArray[Numbers]:
-    """Rows in the order of `scope` (any order) rearranged to the order of the sorted scope."""
+    """Return rows in the order of `scope` rearranged to the order of the sorted scope."""
     if list(scope) == sorted(scope):
         return table
     step_of = dict(zip(scope, strides([sizes[v] for v in scope]), strict=True))
@@ -204,28 +203,9 @@ def sort_rows(
     return rearranged
 
 
-def scope_numbers(structure: Structure, scope: Iterable[int | str], label: str) -> tuple[int, ...]:
-    numbers: list[int] = []
-    n_variables = len(structure.sizes)
-    for variable in members(scope, f"{label}: scope"):
-        if isinstance(variable, str):
-            try:
-                number: int | None = structure.variable(variable)
-            except UnknownName as error:
-                raise InvalidModel(f"{label}: {error}") from None
-        else:
-            number = whole_number(variable)
-        if number is None or not 0 <= number < n_variables:
-            raise InvalidModel(
-                f"{label}: variable {shown(variable)} must be in 0..{n_variables - 1} or a name"
-            )
-        if number in numbers:
-            raise InvalidModel(
-                f'{label}: variable {number} ("{structure.names[number]}") occurs twice; '
-                f"must occur once"
-            )
-        numbers.append(number)
-    return tuple(numbers)
+def sorted_factor(variables: Structure, scope: tuple[int, ...], rows: FloatArray) -> GivenFactor:
+    """Return rows over a scope in any order as a factor over the sorted scope."""
+    return GivenFactor(tuple(sorted(scope)), sort_rows(variables.sizes, scope, rows))
 
 
 def table_rows(
@@ -235,7 +215,7 @@ def table_rows(
     columns: tuple[int, ...],
     label: str,
 ) -> FloatArray:
-    """A table of numbers as a fresh C-contiguous [rows, *columns] array."""
+    """Return a table of numbers as a fresh C-contiguous [rows, *columns] array."""
     try:
         array = np.asarray(table)
     except ValueError:
@@ -257,38 +237,29 @@ def table_rows(
     return fresh
 
 
-def given_factor(
-    variables: Structure, scope: tuple[int, ...], rows: FloatArray
-) -> afterstates.GivenFactor:
-    """Rows over a scope in any order, brought into the order of the sorted scope."""
-    in_order = sort_rows(variables.sizes, scope, rows)
-    return afterstates.GivenFactor(tuple(sorted(scope)), in_order)
-
-
 def transition_table(
     structure: Structure, i: int, scope: Sequence[int], table: npt.ArrayLike
 ) -> FloatArray:
+    """Return the table of a transition factor, over a scope in any order, as distributions."""
     label = structure.transition_label(i)
     rows = table_rows(structure, scope, table, (structure.state_sizes[i],), label)
-    as_distributions(rows, lambda row: f"{label}, {structure.row_label(scope, row)}")
-    return rows
+    return as_distributions(rows, lambda row: f"{label}, {structure.row_label(scope, row)}")
 
 
 def reward_table(
     structure: Structure, k: int, scope: Sequence[int], table: npt.ArrayLike
 ) -> FloatArray:
+    """Return the means of a reward factor, over a scope in any order, inside its range."""
     label = structure.reward_label(k)
     means = table_rows(structure, scope, table, (), label)
     lo, hi = structure.reward_ranges[k]
     slack = ROW_TOLERANCE * max(hi - lo, abs(lo), abs(hi))
-    inside = (means >= lo - slack) & (means <= hi + slack)
-    if not inside.all():
-        row = int((~inside).argmax())
-        more = int((~inside).sum()) - 1
-        others = f" (and {more} more bad row{'s' if more > 1 else ''})" if more else ""
+    outside = ~((means >= lo - slack) & (means <= hi + slack))
+    if outside.any():
+        row = int(outside.argmax())
         raise InvalidModel(
             f"{label}, {structure.row_label(scope, row)}: mean is {float(means[row])!r}; "
-            f"must be in its range [{lo!r}, {hi!r}]{others}"
+            f"must be in its range [{lo!r}, {hi!r}]{_other_rows(outside)}"
         )
     np.clip(means, lo, hi, out=means)
     return means

@@ -20,7 +20,7 @@ from fmdp.model import FactoredMDP
 from fmdp.model.spaces import project_some, strides
 from fmdp.planning.exact.recurrence import always_reached
 from fmdp.planning.policies.policy import TablePolicy
-from fmdp.planning.tabular.chains import Successors
+from fmdp.planning.tabular.model import Successors
 
 MOST_ENTRIES = 1 << 23
 """Most successors of all states and actions; larger models are not tested."""

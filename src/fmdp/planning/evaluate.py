@@ -20,21 +20,22 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from fmdp._base.deadlines import Deadline
 from fmdp.elimination.backup import Backup, TimeUp, backup_for, check_clock
-from fmdp.elimination.rounding import rounding_allowance
 from fmdp.model import FactoredMDP
 from fmdp.model.independence import Part
 from fmdp.model.spaces import decode, encode
 from fmdp.planning.exact import iteration
-from fmdp.planning.exact.acceleration import acceleration_for
+from fmdp.planning.exact.bounds import stage_error
+from fmdp.planning.exact.small import tabular_backup
 from fmdp.planning.joining import Whole, joint_status, parts_to_plan, sum_of_bounds
 from fmdp.planning.limits import DEFAULT_SWEEPS, tolerance_of
 from fmdp.planning.policies.policy import Policy, TablePolicy, has_sizes_of
 from fmdp.planning.policies.rule import Rule
 from fmdp.planning.policies.timed import TimedPolicy
 from fmdp.planning.status import Progress, Status
-from fmdp.planning.tabular.flat import chain_of
-from fmdp.planning.tabular.gains import best_gains
+from fmdp.planning.tabular.gains import optimal_gains
+from fmdp.planning.tabular.model import write_out_chain
 
 POLICY_GAIN_STATES = 1 << 16
 """Most states for which a plan reports the gain of its policy."""
@@ -159,8 +160,8 @@ def evaluate_exactly(
         iteration.PolicyOperator(backup, actions),
         np.zeros(backup.n_states),
         iteration.Limits(goal, max_iterations or DEFAULT_SWEEPS, deadline),
-        rescue=chain.rescue,
-        accelerate=lambda: acceleration_for(backup),
+        policy_iteration=chain.direct_solution,
+        accelerated=True,
         progress=progress,
     )
     if chain.bounds is not None:
@@ -241,7 +242,7 @@ def timed_values(
             now *= policy.discount
         size = max(float(now.max()), -float(now.min())) + reward_size
         backup.policy_sweep(now, new, policy.stage(step).actions)
-        error = policy.discount * error + rounding_allowance(size, backup.roundings)
+        error = stage_error(error, policy.discount, size, backup.roundings)
         now, new = new, now
         yield now, error
 
@@ -266,7 +267,9 @@ def _evaluate_timed(
     value: NDArray[np.float64] | None = None
     backup: Backup | None = None
     try:
-        backup = backup_for(model, memory_limit=memory_limit, deadline=limits.deadline)
+        backup = tabular_backup(model, memory_limit) or backup_for(
+            model, memory_limit=memory_limit, deadline=limits.deadline
+        )
         backup.deadline = limits.deadline
         ahead = timed_values(backup, policy, structure.reward_size)
         while done < horizon:
@@ -316,22 +319,19 @@ class _Chain:
 
     def solve(self) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
         """Return lower and upper bounds of every state; None if the chain has too many entries."""
-        flat = chain_of(self.model, self.actions)
-        if flat is None:
+        chain = write_out_chain(self.model, self.actions)
+        if chain is None:
             return None
-        gains = best_gains(flat, self._check)
+        gains = optimal_gains(chain, Deadline(self.deadline))
         return None if gains is None else (gains.lower, gains.upper)
 
-    def _check(self) -> None:
-        check_clock(self.deadline)
-
-    def rescue(self, h: NDArray[np.float64]) -> iteration.Rescue | None:
+    def direct_solution(self, h: NDArray[np.float64]) -> iteration.PolicySolution | None:
         """End the iteration with the bounds of the direct solution."""
         self.bounds = self.solve()
         if self.bounds is None:
             return None
         low, high = self.bounds
-        return iteration.Rescue(differ=(float(low.min()), float(high.max())))
+        return iteration.PolicySolution(differ=(float(low.min()), float(high.max())))
 
     def evaluation(
         self,

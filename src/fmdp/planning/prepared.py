@@ -23,7 +23,7 @@ from fmdp.elimination.ties import Ties
 from fmdp.errors import InvalidParameter
 from fmdp.model import OptimisticTables, Structure
 from fmdp.model.structure import LARGEST_REWARD, check_structure
-from fmdp.planning.exact.iteration import Ending, Limits
+from fmdp.planning.exact.solver import Limits, State
 from fmdp.planning.limits import DEFAULT_SWEEPS, GRACE_SECONDS, deadline_of, tolerance_of
 from fmdp.planning.plan import Plan, Planner
 from fmdp.planning.policies.archive import array_in
@@ -196,7 +196,7 @@ def policy_in_time(
     settings: EngineSettings,
     backup: Backup,
     structure: Structure,
-    ending: Ending,
+    ending: State,
     h: Vector,
     limits: Limits,
     ties: Ties,

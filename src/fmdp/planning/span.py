@@ -277,7 +277,7 @@ class _Solution:
     """The fixed point for one split of the budget; no other solution shares its h."""
 
     budgets: tuple[float, ...]
-    outcome: iteration.Ending
+    outcome: iteration.State
     rounds: int = 0
     gain_upper_any_split: float | None = None
 
@@ -362,7 +362,7 @@ class _Run:
         current, rounds, since = best, 0, 0
 
         def finished(status: Status | None = None) -> _Solution:
-            outcome = best.outcome if status is None else replace(best.outcome, status=status)
+            outcome = best.outcome if status is None else best.outcome._replace(status=status)
             return replace(best, outcome=outcome, rounds=rounds, gain_upper_any_split=ceiling)
 
         if halt := self._halt(every):
@@ -415,7 +415,7 @@ class _Run:
         settings, backup, structure = self.settings, self.backup, self.structure
         outcome = solution.outcome
         # The iteration returned T h; the policy is greedy for L h, which is at least T h.
-        greedy = replace(outcome, new=np.empty_like(outcome.h), whole=False)
+        greedy = outcome._replace(new=np.empty_like(outcome.h), whole=False)
         policy, value = policy_in_time(
             settings, backup, structure, greedy, outcome.h, self.limits, self.ties
         )
@@ -451,7 +451,7 @@ class _Run:
             bounds_best_gain=False,
         )
 
-    def _gain(self, outcome: iteration.Ending) -> float | None:
+    def _gain(self, outcome: iteration.State) -> float | None:
         return middle_of_bounds(outcome.lower, outcome.upper, self.structure, self.limits.tolerance)
 
     def _truncated(self, solution: _Solution, value: Vector) -> dict[str, Any]:

@@ -1,6 +1,6 @@
-"""The problems that come with the library: families, their ids, and the models they build.
+"""The problem families of the library, their ids, and the models they build.
 
-A family is imported when it is asked for, by its name in an id or by that of its class.
+A family is imported on first use, by its name in an id or by its class name.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     from fmdp.problems.riverswim import RiverSwim
     from fmdp.problems.sysadmin import BiRing, Circle, Grid, Network, Star, SysAdmin, ThreeLeg, Tree
 
-_PLACES = [place.split(":") for place in (*HOMES.values(), "fmdp.problems.sysadmin:SysAdmin")]
-_HOME = {name: home for home, name in _PLACES}
+_CLASSES = [path.split(":") for path in (*HOMES.values(), "fmdp.problems.sysadmin:SysAdmin")]
+_HOME = {name: module for module, name in _CLASSES}
 
 
 def __getattr__(name: str) -> Any:
@@ -52,8 +52,8 @@ def __getattr__(name: str) -> Any:
         return import_module(f"{__name__}.{name}")
     if name not in _HOME:
         raise AttributeError(f"module 'fmdp.problems' has no attribute {name!r}")
-    globals()[name] = found = getattr(import_module(_HOME[name]), name)
-    return found
+    globals()[name] = family = getattr(import_module(_HOME[name]), name)
+    return family
 
 
 def __dir__() -> list[str]:

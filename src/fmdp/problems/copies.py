@@ -1,8 +1,8 @@
 """The product of n copies of one small MDP, each with its own state and action variable.
 
-The copies share nothing, so gain, bias and factored spans add up over them while the diameter
-of the product can grow like 2^n or be infinite: what the lower bound and the large-diameter
-example of Xu and Tewari 2020 rest on.
+The copies are independent, so gain, bias and factored spans add up over them, while the diameter of
+the product can grow like 2^n or be infinite. The lower bound and the large-diameter example of Xu
+and Tewari 2020 rest on this.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ def copies(
     action_values: tuple[str, ...] | None = None,
     alike: bool = False,
 ) -> FactoredMDP:
-    """Copy i has state variable i and action variable i; its rewards are in [0, 1]. `alike`: the
-    structure says that they are copies."""
+    """Return the product; copy i has state variable i, action variable i and rewards in [0, 1].
+    With `alike` the structure declares the rows of the copies to be equal."""
     states, actions, _ = transition.shape
     refuse_if_too_large(name, n * (transition.size + means.size), 2 * n)
     divisor = reward_divisor(reward, n)

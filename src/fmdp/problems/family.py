@@ -1,14 +1,14 @@
-"""What a family of problems is, and the options that mean the same in every family.
+"""The base class of problem families, and options with one meaning in every family.
 
-A family is a class of settings with a `build` that makes the model; an object of it is one problem:
-Circle(size=7).build(). Its text is the canonical id, `NAME:SIZE[,key=value...]` with the settings
-that differ from their defaults, in the order of their declarations. A setting called `size` is the
-SIZE. `reward=mean` divides every reward factor, its range included, by the number of components n
-(machines, copies, variables). `alike` says what a learner is told of the rows that are equal by the
-rule they are made by; it is never read off their numbers.
+A family is a class of settings with a method `build` that makes the model. An object of it is one
+problem: Circle(size=7).build(). Its text is the canonical id, `NAME:SIZE[,key=value...]`, with the
+settings that differ from their defaults, in the order of declaration. A setting called `size` is
+the SIZE. `reward=mean` divides every reward factor, its range included, by the number of components
+n (machines, copies, variables). `alike` declares to learners which rows are equal by the rule that
+makes them; it never depends on their numbers.
 
-A family predicts the bytes of its tables before it makes them, so that a size with a few zeros
-too many is refused at once instead of filling the memory.
+A family predicts the bytes of its tables before it makes them, so that a size with a few zeros too
+many is refused at once.
 """
 
 from __future__ import annotations
@@ -26,20 +26,18 @@ from fmdp.model.factored import FactoredMDP
 from fmdp.model.spaces import IndexArray
 from fmdp.problems.registry import PROBLEMS
 
-# The range of seeds is that of numpy's RandomState, which the `xu` tables are defined by.
 HIGHEST_SEED = 2**32 - 1
-
-# Twice this is in use for a moment, while the model makes its own copy of the tables.
+"""Largest seed of numpy's RandomState, which defines the `xu` tables."""
 TABLE_LIMIT_BYTES = 2**30
-
-# Beside its numbers a factor holds arrays, tuples and names: about this many bytes.
+"""Most bytes of tables that are built. The model copies them, so twice as many are in use."""
 _BYTES_PER_FACTOR = 1024
+"""Approximate bytes of a factor's arrays, tuples and names beside its numbers."""
 
 
 class Problem(Settings, ABC):
-    """A problem: settings, and a model that is made of them.
+    """A problem: settings, and the model that is made of them.
 
-    A subclass declares its settings as fields and says in `build` what the model is.
+    A subclass declares its settings as fields and makes the model in `build`.
     """
 
     noun: ClassVar[str] = "problem"
@@ -49,8 +47,8 @@ class Problem(Settings, ABC):
 
     def __init_subclass__(cls, **arguments: Any) -> None:
         super().__init_subclass__(**arguments)
-        # As in an id: the size is the first, in whichever of the classes it is declared.
-        cls.parameters = tuple(sorted(cls.parameters, key=lambda one: one.name != "size"))
+        # The size comes first, as in an id, whichever class declares it.
+        cls.parameters = tuple(sorted(cls.parameters, key=lambda p: p.name != "size"))
         if "example" not in cls.__dict__:
             size = cls.size_parameter()
             cls.example = cls.name if size is None else f"{cls.name}:{_small(size)}"
@@ -62,7 +60,7 @@ class Problem(Settings, ABC):
         Returns
         -------
         FactoredMDP
-            Such as FactoredMDP.from_factors makes; the same whenever it is asked for.
+            Such as FactoredMDP.from_factors makes; the same on every call.
         """
 
     @classmethod
@@ -71,31 +69,31 @@ class Problem(Settings, ABC):
 
     @classmethod
     def size_parameter(cls) -> Parameter | None:
-        """The SIZE of an id, if there is one."""
-        return next((one for one in cls.parameters if one.name == "size"), None)
+        """Return the parameter of an id's SIZE, or None."""
+        return next((parameter for parameter in cls.parameters if parameter.name == "size"), None)
 
     @classmethod
     def options(cls) -> tuple[Parameter, ...]:
-        """What an id has as key=value: all but the size."""
-        return tuple(one for one in cls.parameters if one.name != "size")
+        """Return the parameters that an id has as key=value: all but the size."""
+        return tuple(parameter for parameter in cls.parameters if parameter.name != "size")
 
     @classmethod
     def example_id(cls) -> str:
-        """The example as an id that reads back, whether or not the class has a name."""
+        """Return the example as a valid id, also for classes without a registered name."""
         return PROBLEMS.place(cls) + cls.example.removeprefix(cls.name)
 
     def __str__(self) -> str:
-        """The canonical id."""
+        """Return the canonical id."""
         head = PROBLEMS.place(type(self))
-        held = {one.name: getattr(self, one.name) for one in self.parameters}
+        values = {parameter.name: getattr(self, parameter.name) for parameter in self.parameters}
         size = self.size_parameter()
-        if size is not None and held["size"] != size.default:
-            head += f":{size.show(held['size'])}"
-        return ",".join((head, *canonical(self.options(), held)))
+        if size is not None and values["size"] != size.default:
+            head += f":{size.show(values['size'])}"
+        return ",".join((head, *canonical(self.options(), values)))
 
 
 def reward_setting() -> Any:
-    """The `reward` of a family whose reward is a sum over its components."""
+    """Return the `reward` setting of a family whose reward is a sum over its components."""
     return setting(
         "sum",
         "the reward is the sum of the factors, or every factor is divided by the size",
@@ -104,23 +102,26 @@ def reward_setting() -> Any:
 
 
 def alike_setting(*choices: str, **limits: Any) -> Any:
-    """The `alike` of a family whose rows follow from a rule: what the structure says of them."""
+    """Return the `alike` setting of a family whose rows follow a rule."""
     meanings = {
         "rows": "rows: those of one machine of which the rule reads the same",
         "machines": "machines: those of all machines",
         "copies": "copies: the same row of every copy",
     }
+    listed = "; ".join(meanings[choice] for choice in choices)
     return setting(
         "none",
-        f"rows that are known to be alike, none or {'; '.join(meanings[one] for one in choices)}",
+        f"rows that are known to be alike, none or {listed}",
         choices=("none", *choices),
         **limits,
     )
 
 
 def unshared(classes: Sequence[IndexArray]) -> list[IndexArray]:
-    """The same classes of rows, none of them shared between factors."""
-    return list(itertools.accumulate(classes, lambda last, own: own + int(last.max()) + 1))
+    """Return the same classes of rows, renumbered so that factors share none."""
+    return list(
+        itertools.accumulate(classes, lambda previous, factor: factor + int(previous.max()) + 1)
+    )
 
 
 def reward_divisor(reward: str, n: int) -> int:
@@ -128,7 +129,7 @@ def reward_divisor(reward: str, n: int) -> int:
 
 
 def refuse_if_too_large(name: str, table_entries: int, factors: int) -> None:
-    """TooLarge if tables of this many numbers in this many factors are beyond the limit."""
+    """Raise TooLarge if tables of this many numbers in this many factors exceed the limit."""
     needed = 8 * table_entries + _BYTES_PER_FACTOR * factors
     if needed > TABLE_LIMIT_BYTES:
         about = f"about {needed / 2**30:.3g}" if needed < 2**60 else "more than a billion"
@@ -141,5 +142,5 @@ def refuse_if_too_large(name: str, table_entries: int, factors: int) -> None:
 
 
 def _small(size: Parameter) -> int:
-    """3, or the nearest size that is allowed."""
+    """Return 3, or the nearest allowed size."""
     return int(min(max(3, size.low), size.high)) if isinstance(size, Integer) else 3

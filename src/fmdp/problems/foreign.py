@@ -1,16 +1,17 @@
-"""Problems that other programs' files describe: RDDL, PRISM, networks.
+"""Formats of other programs: RDDL, PRISM, Bayesian networks.
 
-A format is told by how a text begins or ends. What reads and writes it lives above this room, in
-`fmdp.interop`, and may need an extra: it is named here and imported when it is asked for. Such a
+A format is recognised by a prefix or suffix of a text. The modules that read and write it are in
+`fmdp.interop` and may need an extra, so they are named here and imported on first use. Such a
 module has two functions,
 
-    read(text, folder) -> FactoredMDP     text as the user wrote it; files are looked for in
-                                          `folder` too, where one is given
-    write(model, paths) -> what is left   paths as `Format.paths` has them, checked to be writable;
-                         out, or None     a list of what the format has no place for
+    read(text, folder) -> FactoredMDP     text as the user wrote it; files are searched in
+                                          `folder` too, if given
+    write(model, paths) -> omissions      paths as `Format.paths` returns them, checked to be
+                                          writable; a list of what the format cannot express, or
+                                          None
 
-and, where its problems have horizons of their own, horizon(text, folder) -> int | None. They raise
-nothing but children of FmdpError on what a user can cause.
+and, if its problems may have a horizon, horizon(text, folder) -> int | None. On invalid input they
+raise subclasses of FmdpError only.
 """
 
 from __future__ import annotations
@@ -28,25 +29,12 @@ from fmdp.model.factored import FactoredMDP
 
 @dataclass(frozen=True)
 class Format:
-    """A format that is not fmdp's own.
+    """A foreign format.
 
-    Parameters
-    ----------
-    name
-        What people call it.
-    forms
-        What a problem in it looks like.
-    place
-        The module that reads and writes it.
-    suffix
-        How the name of a file in it ends.
-    prefix
-        How an id begins that stands for a problem in it; "" where there is no such id.
-    files
-        How many files a model is written to, their paths joined by "+".
-    settings
-        Whether settings may stand behind the name of a file that is read, as in
-        MODEL.prism,key=value.
+    `forms` shows what a problem in it looks like, `place` is the module that reads and writes it.
+    An id in it begins with `prefix` ("" if there are no ids), a file name ends in `suffix`. A model
+    has `files` files, their paths joined by "+". With `settings` a file that is read may be
+    followed by settings, as in MODEL.prism,key=value.
     """
 
     name: str
@@ -58,31 +46,31 @@ class Format:
     settings: bool = False
 
     def is_id(self, text: str) -> bool:
-        """Whether a text is an id in this format, and no path."""
+        """Return True if a text is an id in this format, and not a path."""
         return bool(self.prefix) and text.startswith(self.prefix)
 
     def holds(self, text: str) -> bool:
-        """Whether a text is a problem, or where to write one, in this format."""
-        told = self.settings and f"{self.suffix}," in text and "=" in text
-        return self.is_id(text) or text.endswith(self.suffix) or told
+        """Return True if a text is a problem, or the target of an export, in this format."""
+        with_settings = self.settings and f"{self.suffix}," in text and "=" in text
+        return self.is_id(text) or text.endswith(self.suffix) or with_settings
 
     def paths(self, text: str) -> tuple[Path, ...]:
-        """The files of a text such as DOMAIN.rddl+INSTANCE.rddl, as many as there are."""
+        """Return the files of a text such as DOMAIN.rddl+INSTANCE.rddl."""
         return tuple(map(Path, re.split(rf"(?<={re.escape(self.suffix)})\+", text)))
 
     def read(self, text: str, folder: Path | None = None) -> FactoredMDP:
-        """The model of a problem in this format."""
-        found: FactoredMDP = self._module().read(text, folder)
-        return found
+        """Return the model of a problem in this format."""
+        model: FactoredMDP = self._module().read(text, folder)
+        return model
 
     def write(self, model: FactoredMDP, paths: Sequence[Path]) -> list[str]:
-        """Write a model in this format; what the format has no place for."""
+        """Write a model in this format; return what the format cannot express."""
         return list(self._module().write(model, paths) or ())
 
     def horizon(self, text: str, folder: Path | None = None) -> int | None:
-        """How many steps a problem is meant to last; None where it does not say."""
-        asked = getattr(self._module(), "horizon", None)
-        return None if asked is None else asked(text, folder)
+        """Return the number of steps of a problem; None if it does not say."""
+        horizon = getattr(self._module(), "horizon", None)
+        return None if horizon is None else horizon(text, folder)
 
     def _module(self) -> Any:
         return importlib.import_module(self.place)
@@ -111,8 +99,8 @@ FORMATS: tuple[Format, ...] = (
 
 
 def format_of(problem: object) -> Format | None:
-    """The format of a text or a path that is not fmdp's own; None for anything else."""
+    """Return the foreign format of a text or a path; None for anything else."""
     if not isinstance(problem, str | os.PathLike):
         return None
     text = os.fspath(problem)
-    return next((one for one in FORMATS if isinstance(text, str) and one.holds(text)), None)
+    return next((known for known in FORMATS if isinstance(text, str) and known.holds(text)), None)

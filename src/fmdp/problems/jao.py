@@ -1,10 +1,10 @@
 """The product of n two-state MDPs of Jaksch, Auer and Ortner 2010: the lower bound (Theorem 3).
 
 State 1 pays 1, state 0 nothing. Every action goes 1 -> 0 with probability delta and 0 -> 1 with
-delta, the last action 0 -> 1 with delta + epsilon (the last, so that no lowest-index rule for
-ties finds it by luck). For the sum as reward:
-gain n (delta + epsilon) / (2 delta + epsilon), span = factored span sum = n / (2 delta + epsilon),
-diameter 2 sum over odd j of C(n, j) / (1 - (1 - 2 delta)^j), which grows like 2^n.
+delta, except the last action, which goes 0 -> 1 with delta + epsilon (the last, so that breaking
+ties by the lowest index does not find it). For the sum as reward: gain n (delta + epsilon) / (2
+delta + epsilon), span = factored span sum = n / (2 delta + epsilon), diameter 2 sum over odd j of
+C(n, j) / (1 - (1 - 2 delta)^j), which grows like 2^n.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class JAO(Problem):
         refuse_if_too_large(str(self), self.size * (4 * self.actions + 2), 2 * self.size)
         transition = np.empty((2, self.actions, 2))
         transition[0, :, 1] = self.delta
-        transition[0, -1, 1] = min(self.delta + self.epsilon, 1.0)  # .41 + .59 up to rounding
+        transition[0, -1, 1] = min(self.delta + self.epsilon, 1.0)  # .41 + .59 may exceed 1
         transition[0, :, 0] = 1.0 - transition[0, :, 1]
         transition[1] = (self.delta, 1.0 - self.delta)
         return copies(

@@ -1,9 +1,9 @@
-"""The product of two 4-state circles: an infinite diameter, and yet easy (Xu and Tewari 2020).
+"""The product of two 4-state circles: an infinite diameter, but easy (Xu and Tewari 2020).
 
-Each circle moves one step back or forward in every time step, surely, and pays 1 in state 0.
-The parity of s_0 + s_1 never changes, so half of the states cannot be reached from the other
-half; the gain is 1 from every start, each circle's own diameter is 2, and sp = Q = 2. Among the
-optimal policies the largest span is 5 (docs/theory.md, section 6).
+Each circle moves one step back or forward with certainty in every time step, and pays 1 in state 0.
+The parity of s_0 + s_1 never changes, so half of the states cannot be reached from the other half.
+The gain is 1 from every start, each circle's diameter is 2, and sp = Q = 2. Among the optimal
+policies the largest span is 5 (docs/theory.md, section 6).
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""Multi-agent SysAdmin: every machine has a status, a load and an action variable of its own.
+"""Multi-agent SysAdmin: every machine has a status, a load and its own action variable.
 
 Status: good, fail, dead. Load: idle, loaded, done. Action: leave or reboot. A reboot makes the
 machine good and idle. Otherwise, with b the mean over its neighbours of .2 (fail) or .4 (dead):
-good -> fail with .1 + b, fail -> dead with .3 + b, dead stays; and, by its own current status,
-idle -> loaded with .4 unless dead, loaded -> done with .4 (good) or .3 (fail), loaded -> idle if
-dead, done -> idle. A machine that is loaded and left alone pays .4 (good) or .3 (fail).
+good -> fail with .1 + b, fail -> dead with .3 + b, dead stays; and, by its current status, idle ->
+loaded with .4 unless dead, loaded -> done with .4 (good) or .3 (fail), loaded -> idle if dead, done
+-> idle. A machine that is loaded and left alone pays .4 (good) or .3 (fail).
 
-Tables: 3^(1 + neighbours) 2 rows for a status, 18 for a load and for a reward. Joint actions:
-2^n, so that this is a problem for planners that do not enumerate them.
+Tables: 3^(1 + neighbours) 2 rows for a status, 18 for a load and for a reward. There are 2^n joint
+actions, so this problem is for planners that do not enumerate them.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ GOOD, FAIL, DEAD = range(3)
 IDLE, LOADED, DONE = range(3)
 LEAVE, REBOOT = range(2)
 
-PAY = np.array([0.4, 0.3, 0.0])  # of a loaded machine, by status
-BURDEN = np.array([0.0, 0.2, 0.4])  # of a neighbour, by its status
-FINISH = np.array([0.4, 0.3, 0.0])  # loaded -> done, by status
+PAY = np.array([0.4, 0.3, 0.0])  # reward of a loaded machine, by status
+BURDEN = np.array([0.0, 0.2, 0.4])  # burden by a neighbour, by its status
+FINISH = np.array([0.4, 0.3, 0.0])  # P(loaded -> done), by status
 
 TOPOLOGIES: dict[str, Callable[[int], Parents]] = {
     "circle": circle,
@@ -51,12 +51,13 @@ TOPOLOGIES: dict[str, Callable[[int], Parents]] = {
 }
 
 
-def _status_table(own: int, scope_size: int) -> FloatArray:
-    """[(statuses of the scope, action), next status]; `own` is the machine's place among them."""
+def _status_table(position: int, scope_size: int) -> FloatArray:
+    """Return [(statuses of the scope, action), next status]; `own` is the machine's position in the
+    scope."""
     statuses = all_assignments((3,) * scope_size)  # [V, machines of the scope]
-    burdens = BURDEN[np.delete(statuses, own, axis=1)]  # [V, neighbours]
+    burdens = BURDEN[np.delete(statuses, position, axis=1)]  # [V, neighbours]
     b = burdens.mean(axis=1) if scope_size > 1 else np.zeros(len(statuses))
-    self_status = statuses[:, own]
+    self_status = statuses[:, position]
     worse = np.select([self_status == GOOD, self_status == FAIL], [0.1 + b, 0.3 + b], 0.0)
     rows = np.arange(len(statuses))
     table = np.zeros((len(statuses), 2, 3))
@@ -67,7 +68,7 @@ def _status_table(own: int, scope_size: int) -> FloatArray:
 
 
 def _load_table() -> FloatArray:
-    """[(status, load, action), next load]."""
+    """Return [(status, load, action), next load]."""
     table = np.zeros((3, 3, 2, 3))
     arrive = np.array([0.4, 0.4, 0.0])
     table[:, IDLE, LEAVE, LOADED] = arrive
@@ -80,16 +81,16 @@ def _load_table() -> FloatArray:
     return table.reshape(-1, 3)
 
 
-# What the rules read of a row, 0 for a reboot, which is all that they read then; machines with
-# other numbers of neighbours have other mean burdens.
+# Class numbers of the rows that a rule does not distinguish; 0 for a reboot. Machines with
+# different numbers of neighbours have different mean burdens.
 
 
-def _status_classes(own: int, scope_size: int) -> IndexArray:
+def _status_classes(position: int, scope_size: int) -> IndexArray:
     statuses = all_assignments((3,) * scope_size)
-    self_status = statuses[:, own]
+    self_status = statuses[:, position]
     burden = statuses.sum(axis=1) - self_status  # in fifths
     neighbours = scope_size - 1
-    first = 2 + 2 * neighbours * neighbours  # 2 (2 k + 1) numbers for each k below
+    first = 2 + 2 * neighbours * neighbours  # each smaller number k of neighbours takes 2 (2 k + 1)
     left = np.where(self_status == DEAD, 1, first + 2 * burden + self_status)
     return np.stack([left, np.zeros_like(left)], axis=1).reshape(-1)
 

@@ -2,15 +2,15 @@
 
 A component has levels 0 (new) to levels - 1 (failed). Replacing makes it new at once; then each
 wears by one level with probability `wear`, more (times 1 + load) while the component before it on
-the ring is failed. Costs of a step, paid on what is found before the action: `preventive` for
-replacing a component that works and `corrective` for one that is failed, `setup` once if anything
-is replaced, `penalty` while fewer than k components work. With `crew` at most so many are replaced
-at once. The costs and the system are those of the condition-based maintenance model of mdpsolver
-(Andersen, Andersen, Kulahci & Nielsen 2022), whose components may wear by several levels.
+the ring is failed. Costs of a step depend on the state before the action: `preventive` for
+replacing a working component and `corrective` for a failed one, `setup` once if anything is
+replaced, `penalty` while fewer than k components work. `crew` limits the replacements per step.
+Costs and system are those of the condition-based maintenance model of mdpsolver (Andersen,
+Andersen, Kulahci & Nielsen 2022), whose components may wear by several levels.
 
-Replacing is sure and immediate, wear is chance (`FactoredMDP.from_effects`): exact planners take
-2^n joint actions one component at a time. Tables: the penalty has levels^n entries, the set-up 2^n;
-without them (k=0, setup=0) tables grow with n only.
+Replacing is deterministic and immediate, wear is chance (`FactoredMDP.from_effects`), so exact
+planners treat the 2^n joint actions one component at a time. The table of the penalty has levels^n
+entries, that of the set-up 2^n; without them (k=0, setup=0) tables grow linearly in n.
 """
 
 from __future__ import annotations
@@ -117,34 +117,34 @@ class Maintenance(Problem):
         )
 
     def _law(self, i: int, other: int | None) -> tuple[tuple[int, ...], FloatArray]:
-        """Scope after the action, and the law of the next level."""
+        """Return the scope after the action, and the distribution of the next level."""
         failed = self.levels - 1
         scope = (i,) if other is None else tuple(sorted((i, other)))
         values = all_assignments((self.levels,) * len(scope))
-        own = values[:, scope.index(i)]
+        level = values[:, scope.index(i)]
         chance = np.full(len(values), self.wear)
         if other is not None:
             beside = values[:, scope.index(other)] == failed
             chance[beside] = min(1.0, self.wear * (1.0 + self.load))
-        chance[own == failed] = 0.0
+        chance[level == failed] = 0.0
         rows = np.arange(len(values))
         table = np.zeros((len(values), self.levels))
-        table[rows, own] = 1.0 - chance
-        table[rows, np.minimum(own + 1, failed)] += chance
+        table[rows, level] = 1.0 - chance
+        table[rows, np.minimum(level + 1, failed)] += chance
         return scope, table
 
     def _alike(self, neighbours: list[int | None], rewards: list[tuple[Any, Any, Any]]) -> Alike:
-        """All components are of one make: rows by own level and whether the one before is failed,
-        replacements by level and action."""
+        """Return the row classes of identical components: by own level and whether the one before
+        is failed; replacements by level and action."""
         levels, failed = self.levels, self.levels - 1
         transitions: list[IndexArray] = []
         for i, other in enumerate(neighbours):
             scope = (i,) if other is None else tuple(sorted((i, other)))
             values = all_assignments((levels,) * len(scope))
-            own = values[:, scope.index(i)]
+            row = values[:, scope.index(i)]
             if other is not None:
-                own = own + levels * (values[:, scope.index(other)] == failed)
-            transitions.append(own)
+                row = row + levels * (values[:, scope.index(other)] == failed)
+            transitions.append(row)
         classes: list[IndexArray] = []
         start = 2 * levels
         for kind, _, table in rewards:

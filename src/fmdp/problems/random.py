@@ -1,11 +1,11 @@
-"""Random factored MDPs, for tests and benchmarks: no structure that a method could be tuned to.
+"""Random factored MDPs for tests and benchmarks, without structure that a method could exploit.
 
 m state variables, m reward factors in [0, 1]. Every scope, transition or reward, has `parents`
-state variables (all m where there are fewer) and one of the action variables, drawn at random;
-every row is uniform on the simplex, every mean uniform on [0, 1]. With probability 1 no entry is
-zero, so every policy is ergodic.
+state variables (all m if there are fewer) and one of the action variables, drawn at random. Every
+row is uniform on the simplex, every mean uniform on [0, 1]. With probability 1 no entry is zero, so
+every policy is ergodic.
 
-Only uniform doubles are drawn, in a fixed order, so that an id means the same model under every
+Only uniform doubles are drawn, in a fixed order, so that an id gives the same model under every
 release of NumPy, whose other samplers may change.
 """
 
@@ -30,10 +30,11 @@ from fmdp.problems.family import (
 )
 
 GAUSSIAN_SCALE = 0.1
+"""Standard deviation of Gaussian rewards, before division by the size."""
 
 
 def _subset(generator: np.random.Generator, n: int, k: int) -> tuple[int, ...]:
-    """k of 0..n-1, every subset equally likely (Floyd's algorithm): k uniforms, any n."""
+    """Return a uniform random k-subset of 0..n-1 by Floyd's algorithm, from k uniforms."""
     chosen: set[int] = set()
     for last in range(n - k, n):
         pick = int(generator.random() * (last + 1))
@@ -42,7 +43,7 @@ def _subset(generator: np.random.Generator, n: int, k: int) -> tuple[int, ...]:
 
 
 def _simplex(generator: np.random.Generator, rows: int, values: int) -> FloatArray:
-    """Rows uniform on the simplex: normalised exponentials."""
+    """Return rows uniform on the simplex: normalised exponentials."""
     # The C library's log1p, not NumPy's, whose last bit depends on the processor.
     uniforms = generator.random(rows * values).tolist()
     exponentials = np.array([-math.log1p(-u) for u in uniforms]).reshape(rows, values)
@@ -58,7 +59,6 @@ class RandomModel(Problem):
     example = "random:6,seed=0"
 
     size: int = setting(REQUIRED, "number of state variables", low=1)
-    # The parameter has the name of a property of all settings, which it hides.
     values: int = setting(2, "values of each state variable", low=1)
     parents: int = setting(2, "state variables in each scope, or all if fewer", low=0, high=30)
     actions: int = setting(3, "values of each action variable", low=1)

@@ -1,5 +1,4 @@
-"""The families of problems by name: fmdp's own, those of packages, and those given a name by
-`fmdp.register`. fmdp's own are imported when they are asked for."""
+"""The registry of problem families: built-in ones, those of packages and registered ones."""
 
 from __future__ import annotations
 
@@ -25,5 +24,6 @@ HOMES = {
     "riverswim": "fmdp.problems.riverswim:RiverSwim",
     "random": "fmdp.problems.random:RandomModel",
 }
+"""Module and class of the built-in families, which are imported on first use."""
 
 PROBLEMS: Registry[Problem] = Registry("problem", "fmdp.problems.family:Problem", HOMES)

@@ -1,8 +1,8 @@
 """The product of n RiverSwims (Strehl and Littman 2008), 6 states each.
 
-Left goes one down, surely, and pays .005 in state 0; right swims against the current and pays 1
-in state 5: from 0 stay .4, up .6; from 1 to 4 down .05, stay .6, up .35; from 5 stay .6, down .4.
-For the sum as reward: gain .428622434 n, span = factored span sum = 6.310324 n.
+Left moves down by one with certainty and pays .005 in state 0. Right swims against the current and
+pays 1 in state 5: from 0 stay .4, up .6; from 1 to 4 down .05, stay .6, up .35; from 5 stay .6,
+down .4. For the sum as reward: gain .428622434 n, span = factored span sum = 6.310324 n.
 """
 
 from __future__ import annotations

@@ -1,17 +1,17 @@
 """SysAdmin: n machines in a network, one of which may be restarted in every step.
 
-Machine i is 0 (down) or 1 (working). The one action variable has n + 1 values: i restarts
-machine i, n restarts none. The scope of transition factor i is machine i, its parents in the
-network and the action; reward factor i pays 1 (machine 0: `server`) while machine i works.
+Machine i is 0 (down) or 1 (working). The one action variable has n + 1 values: i restarts machine
+i, n restarts none. The scope of transition factor i is machine i, its parents in the network and
+the action; reward factor i pays 1 (machine 0: `server`) while machine i works.
 
-The topology says who the parents are; the dynamics give P(works next). Parents are the *other*
-machines in the scope, and a machine without parents counts as one whose parents all work.
+The topology gives the parents; the dynamics give P(works next). Parents are the *other* machines in
+the scope, and a machine without parents counts as one whose parents all work.
 
-Tables: prod of the scope's sizes rows each, 2^(1 + parents) (n + 1); the draws of `xu` are made
-in blocks that consume the generator exactly as its row-by-row recipe does.
+Each table has as many rows as the product of the scope's sizes, 2^(1 + parents) (n + 1). The draws
+of `xu` are made in blocks that consume the generator exactly as its row-by-row recipe does.
 
-Every rule but `xu` reads less of a row than there is: whether the machine is restarted, whether it
-works, how many of its parents do. With `alike=rows` the structure says so, and with
+Every rule but `xu` depends on a part of the row only: whether the machine is restarted, whether it
+works, how many of its parents do. With `alike=rows` the structure declares this, and with
 `alike=machines` also that the machines follow one rule.
 """
 
@@ -23,7 +23,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from fmdp._base.parameters import REQUIRED, Edges
+from fmdp._base.parameters import REQUIRED
 from fmdp._base.settings import setting
 from fmdp.errors import InvalidParameter
 from fmdp.model.alike import Alike
@@ -43,21 +43,22 @@ from fmdp.problems.family import (
 from fmdp.problems.topologies import Parents
 
 RESTART_COST = 0.5
-
+"""Cost of a restart with the dynamics of the IPPC."""
 _OF_XU = ("dynamics", ("xu",))
-"""The only random tables."""
+"""Condition of the settings of random tables."""
 
 Rule = Callable[[NDArray[np.bool_], NDArray[np.bool_]], FloatArray]
 """(self works [V], parents work [V, parents]) -> P(works next) without a restart [V]."""
 
 
 Reading = Callable[[NDArray[np.bool_], NDArray[np.bool_]], IndexArray]
-"""The same arguments -> a number for what the rule makes of them, above 0 [V]."""
+"""The same arguments -> a positive class number, equal where the rule gives equal probabilities
+[V]."""
 
 
 def guestrin_rule(works: NDArray[np.bool_], parents_work: NDArray[np.bool_]) -> FloatArray:
-    own = np.where(works, 0.95, 0.0475)
-    return np.where(parents_work.all(axis=1), own, own * 0.5)
+    base = np.where(works, 0.95, 0.0475)
+    return np.where(parents_work.all(axis=1), base, base * 0.5)
 
 
 def guestrin_reading(works: NDArray[np.bool_], parents_work: NDArray[np.bool_]) -> IndexArray:
@@ -78,13 +79,13 @@ def ippc_rule(works: NDArray[np.bool_], parents_work: NDArray[np.bool_]) -> Floa
 
 
 def ippc_reading(works: NDArray[np.bool_], parents_work: NDArray[np.bool_]) -> IndexArray:
-    # Machines with as many parents have as many shares; pairs (parents, working) by one number.
+    # A triangular number encodes the pair (parents, working parents).
     parents = parents_work.shape[1]
     share = parents * (parents + 1) // 2 + parents_work.sum(axis=1, dtype=np.int64)
     return np.where(works, 2 + share, 1)
 
 
-# dynamics -> (P(works next) without a restart, what it reads, P(works next) with one)
+# dynamics -> (P(works next) without a restart, its class numbers, P(works next) with a restart)
 _RULES: dict[str, tuple[Rule, Reading, float]] = {
     "guestrin": (guestrin_rule, guestrin_reading, 1.0),
     "talebi": (talebi_rule, talebi_reading, 0.95),
@@ -95,12 +96,11 @@ DYNAMICS = ("xu", *_RULES)
 
 
 def _scope_values(i: int, others: tuple[int, ...]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Whether machine i works [V] and whether its parents do [V, parents], for every assignment of
-    the sorted scope."""
+    """Return whether machine i works [V] and its parents do [V, parents] per scope assignment."""
     scope = sorted((i, *others))
     values = all_assignments((2,) * len(scope)).astype(bool)  # [V, machines of the scope]
-    own = scope.index(i)
-    return values[:, own], np.delete(values, own, axis=1)
+    position = scope.index(i)
+    return values[:, position], np.delete(values, position, axis=1)
 
 
 def _rule_tables(parents: Parents, dynamics: str) -> list[FloatArray]:
@@ -118,7 +118,7 @@ def _rule_tables(parents: Parents, dynamics: str) -> list[FloatArray]:
 
 
 def _rule_classes(parents: Parents, dynamics: str) -> list[IndexArray]:
-    """What the rule reads of every row, 0 for a restart: the same for every machine."""
+    """Return the class number of every row, 0 for a restart; equal for all machines."""
     _, reading, _ = _RULES[dynamics]
     n = len(parents)
     classes = []
@@ -131,26 +131,26 @@ def _rule_classes(parents: Parents, dynamics: str) -> list[IndexArray]:
 
 
 def _xu_tables(parents: Parents, seed: int, alpha1: float, alpha2: float) -> list[FloatArray]:
-    """The seeded random tables of Xu and Tewari's experiments.
+    """Return the seeded random tables of Xu and Tewari's experiments.
 
-    For factor i, then the values of the sorted scope in lexicographic order, then the action:
-    one uniform U, q = alpha1 U if machine i works, else max(U, 1/2); then for every machine of
-    the scope that is down, in order, q += alpha2 times a new uniform; a restart of i makes q = 0,
-    after the draws. P(works next) = 1 - min(q, 1). The number of draws depends on the value of
-    the scope alone, so that all actions are drawn as one block [n + 1, 1 + down].
+    For factor i, then the values of the sorted scope in lexicographic order, then the action: one
+    uniform U, q = alpha1 U if machine i works, else max(U, 1/2); then for every machine of the
+    scope that is down, in order, q += alpha2 times a new uniform; a restart of i makes q = 0, after
+    the draws. P(works next) = 1 - min(q, 1). The number of draws depends on the value of the scope
+    alone, so all actions are drawn as one block [n + 1, 1 + down].
     """
     generator = np.random.RandomState(seed)
     n = len(parents)
     tables = []
     for i, others in enumerate(parents):
         scope = sorted((i, *others))
-        own = scope.index(i)
+        position = scope.index(i)
         values = all_assignments((2,) * len(scope))
         table = np.empty((len(values), n + 1, 2))
         for row, value in enumerate(values):
             down = len(scope) - int(value.sum())
             draws = generator.random_sample((n + 1, 1 + down))
-            fails = alpha1 * draws[:, 0] if value[own] else np.maximum(draws[:, 0], 0.5)
+            fails = alpha1 * draws[:, 0] if value[position] else np.maximum(draws[:, 0], 0.5)
             for j in range(1, 1 + down):
                 fails = fails + alpha2 * draws[:, j]
             fails[i] = 0.0
@@ -190,11 +190,11 @@ class SysAdmin(Problem):
 
     @abstractmethod
     def parents(self) -> Parents:
-        """For each machine the sorted indices of the others that it depends on."""
+        """Return for each machine the sorted indices of the others that it depends on."""
 
     def build(self) -> FactoredMDP:
         n = self.size
-        # every scope has at least its own machine and the action: refuse before n objects are made
+        # Every scope has at least its machine and the action: refuse before n objects are made.
         refuse_if_too_large(str(self), 4 * n * (n + 1), 2 * n)
         parents = self.parents()
         refuse_if_too_large(str(self), sum(2 ** (2 + len(p)) for p in parents) * (n + 1), 2 * n)
@@ -239,8 +239,9 @@ class SysAdmin(Problem):
         )
 
     def _alike(self, parents: Parents) -> Alike | None:
-        """Rows of which the rule reads the same; a reward is told by whether the machine works (the
-        server's apart, which may pay more), the cost by whether there is a restart."""
+        """Return the classes of rows that the rule does not distinguish. Rewards depend on whether
+        the machine works (the server's apart, which may pay more), the cost on whether there is a
+        restart."""
         if self.alike == "none":
             return None
         n = len(parents)
@@ -315,7 +316,7 @@ class Network(SysAdmin):
     example = "network:3,edges=0>1+1>2"
 
     edges: tuple[tuple[int, int], ...] = setting(
-        (), "directed edges parent>child joined by +", kind=Edges
+        (), "directed edges parent>child joined by +", kind="edges"
     )
 
     def check(self) -> None:

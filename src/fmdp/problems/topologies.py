@@ -1,7 +1,7 @@
-"""Who depends on whom in a network of n machines.
+"""Network topologies: the parents of each of n machines.
 
-A topology is a function n -> for each machine the sorted indices of its parents, itself never
-among them; so a circle of one machine has no parents and a two-way ring of two has one each.
+A topology is a function n -> for each machine the sorted indices of its parents. A machine is never
+its own parent, so a circle of one machine has no parents and a two-way ring of two has one each.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def circle(n: int) -> Parents:
 
 
 def three_leg(n: int) -> Parents:
-    """Machine 0 is the root; 1, 2 and 3 begin the legs, and j >= 4 hangs on j - 3."""
+    """Machine 0 is the root; 1, 2 and 3 begin the legs, and the parent of j >= 4 is j - 3."""
     return tuple(() if i == 0 else (max(0, i - 3),) for i in range(n))
 
 
@@ -37,12 +37,12 @@ def tree(n: int) -> Parents:
 
 
 def grid_width(n: int) -> int:
-    """Columns of the row-major grid of n machines, ceil(sqrt n); the last row may be short."""
+    """Return the columns of the row-major grid of n machines, ceil(sqrt n)."""
     return math.isqrt(n - 1) + 1
 
 
 def grid(n: int) -> Parents:
-    """The machines to the left and above."""
+    """Return the machines to the left and above."""
     width = grid_width(n)
     return tuple(
         _others(i, ({i - 1} if i % width else set()) | ({i - width} if i >= width else set()))
@@ -51,7 +51,7 @@ def grid(n: int) -> Parents:
 
 
 def mesh(n: int) -> Parents:
-    """The same grid with edges both ways: left, right, above and below."""
+    """Return the neighbours of `grid` in both directions: left, right, above and below."""
     neighbours: list[set[int]] = [set() for _ in range(n)]
     for child, parents in enumerate(grid(n)):
         for parent in parents:
@@ -61,7 +61,7 @@ def mesh(n: int) -> Parents:
 
 
 def network(n: int, edges: tuple[tuple[int, int], ...]) -> Parents:
-    """Any directed graph, given as (parent, child) pairs."""
+    """Return the parents in any directed graph, given as (parent, child) pairs."""
     parents: list[set[int]] = [set() for _ in range(n)]
     for parent, child in edges:
         parents[child].add(parent)

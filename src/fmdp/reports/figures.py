@@ -1,8 +1,8 @@
-"""Regret curves for a paper: a panel for each problem, a median line and a quartile band a learner.
+"""Figures of regret curves: one panel per problem, with median lines and quartile bands.
 
-Each figure is made as PNG, SVG and PDF (fonts embedded). The same runs give the same bytes with
-the same Matplotlib: no dates and no random ids go into the files. Matplotlib is the extra `plots`;
-it is used through its objects, without pyplot, so no global state and no display is touched.
+Each figure is written as PNG, SVG and PDF (fonts embedded). The same runs give the same bytes with
+the same Matplotlib: the files contain no dates and no random ids. Matplotlib (the extra `plots`) is
+used through its objects, without pyplot, so no global state and no display is touched.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fmdp.errors import FmdpError
-from fmdp.reports.cells import GAP, MEASURES, REALISED, Cell, Compared, Runs
+from fmdp.experiments.dataset import CellCurves, Dataset, ProblemCells
+from fmdp.experiments.measures import REGRET, measure_named
+from fmdp.reports.notes import counts_text
 from fmdp.reports.style import ENDS, Style, styles
 
 if TYPE_CHECKING:
@@ -26,15 +28,15 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 KINDS = ("png", "svg", "pdf")
-"""Of files that a figure is ever written to."""
 FORMATS: tuple[str, ...] = KINDS
+"""File formats that are written; tests that need no figures leave them out."""
 MOST_CURVES = 8
-"""Curves that one panel can hold and still be read."""
+"""Most curves in one panel, for legibility."""
 
 FONT_SIZE = 9.0
 SETTINGS: Any = {
     "font.family": "sans-serif",
-    "font.sans-serif": ["DejaVu Sans"],  # comes with Matplotlib, so it is the same everywhere
+    "font.sans-serif": ["DejaVu Sans"],  # part of Matplotlib, so figures are the same everywhere
     "font.size": FONT_SIZE,
     "axes.labelsize": FONT_SIZE,
     "axes.titlesize": FONT_SIZE + 1,
@@ -50,11 +52,11 @@ SETTINGS: Any = {
     "axes.axisbelow": True,
     "lines.linewidth": 1.5,
     "lines.markersize": 4.5,
-    "pdf.fonttype": 42,  # TrueType, which publishers ask for
+    "pdf.fonttype": 42,  # TrueType, as publishers require
     "svg.hashsalt": "fmdp",
     "savefig.dpi": 200,
 }
-# Metadata that would differ from day to day.
+# Metadata without dates, so that the same runs give the same bytes.
 UNDATED = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
 
 
@@ -64,18 +66,18 @@ class MissingPlots(FmdpError):
 
 @dataclass(frozen=True)
 class Drawing:
-    """A figure in all formats, with the words that belong under it."""
+    """A figure in all formats, with its caption."""
 
     name: str
     files: Mapping[str, bytes]
-    """Format -> content."""
+    """Content by format."""
     caption: str
 
 
 def require_matplotlib() -> None:
-    """MissingPlots, one line, if figures cannot be drawn."""
+    """Raise MissingPlots if figures cannot be drawn."""
     try:
-        import matplotlib.figure  # noqa: F401 - only whether it is there
+        import matplotlib.figure  # noqa: F401 - checks that it is installed
     except ImportError:
         raise MissingPlots(
             "figures need Matplotlib, which is not installed; install it with the extra "
@@ -83,17 +85,17 @@ def require_matplotlib() -> None:
         ) from None
 
 
-def draw(runs: Runs) -> list[Drawing]:
-    """Realised and gap regret, on logarithmic and on linear axes."""
+def draw(data: Dataset) -> list[Drawing]:
+    """Draw every measure that has a curve, on logarithmic and on linear axes."""
     require_matplotlib()
     drawings = []
-    for measure in runs.measures:
-        name = {REALISED: "regret", GAP: "gap-regret"}[measure]
+    for measure in data.measures:
+        name = figure_name(measure)
         for scale in ("log", "linear"):
-            shown = [(problem, drawn_cells(problem, measure, scale)) for problem in runs.problems]
+            shown = [(problem, drawn_cells(problem, measure, scale)) for problem in data.problems]
             panels = [(problem, cells) for problem, cells in shown if cells]
             suffix = "" if scale == "log" else "-linear"
-            looks = styles([cell for _, cells in panels for cell in cells], runs.cells)
+            looks = styles([cell for _, cells in panels for cell in cells], data.cells)
             drawings.append(
                 Drawing(
                     name + suffix,
@@ -104,10 +106,16 @@ def draw(runs: Runs) -> list[Drawing]:
     return drawings
 
 
-def drawn_cells(problem: Compared, measure: str, scale: str) -> tuple[Cell, ...]:
-    """The cells with this measure; where they are too many, the best variant of each learner with
-    each planner, or of each learner. The upper end has no place on a logarithmic axis: its regret
-    is zero up to luck."""
+def figure_name(measure: str) -> str:
+    """Return the file name of the figure of a measure, without its ending."""
+    return measure.replace("_", "-")
+
+
+def drawn_cells(problem: ProblemCells, measure: str, scale: str) -> tuple[CellCurves, ...]:
+    """Return the cells of a panel: all, or the best variant of each learner (with each planner).
+
+    The upper end is left out on a logarithmic axis, since its regret is zero up to luck.
+    """
     cells = [
         cell
         for cell in problem.cells
@@ -116,8 +124,8 @@ def drawn_cells(problem: Compared, measure: str, scale: str) -> tuple[Cell, ...]
     if len(cells) <= MOST_CURVES:
         return tuple(cells)
     ranked = sorted(cells, key=lambda cell: float(np.median(cell.curves[measure][:, -1])))
-    with_planner: dict[tuple[str, ...], Cell] = {}
-    alone: dict[tuple[str, ...], Cell] = {}
+    with_planner: dict[tuple[str, ...], CellCurves] = {}
+    alone: dict[tuple[str, ...], CellCurves] = {}
     for cell in ranked:
         with_planner.setdefault((cell.learner, cell.planner or ""), cell)
         alone.setdefault((cell.learner,), cell)
@@ -125,29 +133,27 @@ def drawn_cells(problem: Compared, measure: str, scale: str) -> tuple[Cell, ...]
     return tuple(sorted(list(best.values())[:MOST_CURVES], key=cells.index))
 
 
-def caption(panels: Sequence[tuple[Compared, Sequence[Cell]]], measure: str, scale: str) -> str:
-    counts = sorted({len(cell.runs) for _, cells in panels for cell in cells})
-    many = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
-    what = {
-        REALISED: "Realised regret, t times the optimal gain minus the rewards of t steps",
-        GAP: "Gap regret, the sum over the steps of what each action gives away against an optimal "
-        "one, by the optimal bias",
-    }[measure]
+def caption(
+    panels: Sequence[tuple[ProblemCells, Sequence[CellCurves]]], measure: str, scale: str
+) -> str:
+    many = counts_text([len(cell.runs) for _, cells in panels for cell in cells])
+    declared = measure_named(measure)
+    unit = f" In units of {declared.unit}." if declared.unit else ""
     axes = {"log": "both axes logarithmic", "linear": "both axes linear"}[scale]
     names = ", ".join(problem.name for problem, _ in panels)
     words = (
-        f"{what}, in units of reward, on {names}. Lines are medians over {many} runs, bands reach "
+        f"{declared.caption}{unit} On {names}. Lines are medians over {many} runs, bands reach "
         f"from the lower to the upper quartile; {axes}."
     )
     if scale == "log":
         words += " The grey line grows like the square root of t."
-        if measure == REALISED:
+        if measure == REGRET.name:
             words += " Where a median is not positive, its line and band are interrupted."
         if any(cell.role == "upper" for problem, _ in panels for cell in problem.cells):
             words += " The optimal policy, whose regret is zero up to luck, is not drawn."
     elif any(cell.role == "lower" for _, cells in panels for cell in cells):
         words += " Random actions leave the panels upwards."
-    if any(len(drawn) < _with(problem, measure, scale) for problem, drawn in panels):
+    if any(len(drawn) < _number_of_cells(problem, measure, scale) for problem, drawn in panels):
         words += (
             " Of each learner (with each planner) only the variant with the lowest median at the "
             "end is drawn."
@@ -155,21 +161,20 @@ def caption(panels: Sequence[tuple[Compared, Sequence[Cell]]], measure: str, sca
     return words
 
 
-def _with(problem: Compared, measure: str, scale: str) -> int:
-    """How many cells the panel could have."""
+def _number_of_cells(problem: ProblemCells, measure: str, scale: str) -> int:
     upper = scale != "log"
     return sum(measure in c.curves and (upper or c.role != "upper") for c in problem.cells)
 
 
 def regret_figure(
-    panels: Sequence[tuple[Compared, Sequence[Cell]]],
+    panels: Sequence[tuple[ProblemCells, Sequence[CellCurves]]],
     measure: str,
     scale: str,
     looks: Mapping[str, Style],
     *,
     columns: int | None = None,
 ) -> dict[str, bytes]:
-    """Format -> the file's bytes."""
+    """Draw one panel per problem; return the file of each format."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
@@ -189,7 +194,7 @@ def regret_figure(
             if place + across >= len(panels):
                 ax.set_xlabel("steps t")
             if place % across == 0:
-                ax.set_ylabel(f"{MEASURES[measure]} (reward)")
+                ax.set_ylabel(measure_named(measure).axis)
         width = max(3.4 * across, 4.6)
         lines = add_legend(figure, labels, looks, width)
         figure.set_size_inches(width, 2.5 * down + 0.19 * lines + 0.1)
@@ -197,11 +202,11 @@ def regret_figure(
 
 
 def paired_figure(
-    rows: Sequence[tuple[str, Sequence[Cell], Sequence[Cell]]],
+    rows: Sequence[tuple[str, Sequence[CellCurves], Sequence[CellCurves]]],
     measure: str,
     looks: Mapping[str, Style],
 ) -> dict[str, bytes]:
-    """A row a problem, two panels in it, each with its own linear scale of regret."""
+    """Draw one row of two panels per problem, each panel with its own linear scale."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
@@ -213,7 +218,7 @@ def paired_figure(
                 draw_panel(ax, cells, measure, "linear", looks)
                 if place == len(rows) - 1:
                     ax.set_xlabel("steps t")
-            pair[0].set_ylabel(f"{MEASURES[measure]} (reward)")
+            pair[0].set_ylabel(measure_named(measure).axis)
             pair[0].set_title(name, loc="left", parse_math=False)
             pair[1].set_title(f"{name}, enlarged, with ours", loc="left", parse_math=False)
         labels = list(
@@ -225,7 +230,7 @@ def paired_figure(
 
 
 def titled(name: str, most: int = 34) -> str:
-    """A long id in lines that a panel can hold, broken after commas."""
+    """Return a long id broken into lines after commas."""
     lines = [""]
     for part in re.findall(r"[^,]+,?|,", name):
         if lines[-1] and len(lines[-1]) + len(part) > most:
@@ -235,13 +240,14 @@ def titled(name: str, most: int = 34) -> str:
 
 
 def columns_for(panels: int) -> int:
-    """2 x 2 for four; else up to three in a row, which a page of two columns can hold."""
+    """Return 2 for four panels, else at most 3, which fit on a page."""
     return panels if panels < 4 else 2 if panels == 4 else 3
 
 
 def draw_panel(
-    ax: Axes, cells: Sequence[Cell], measure: str, scale: str, looks: Mapping[str, Style]
+    ax: Axes, cells: Sequence[CellCurves], measure: str, scale: str, looks: Mapping[str, Style]
 ) -> None:
+    """Draw the medians and quartile bands of some cells."""
     ends = []
     for place, cell in enumerate(cells):
         look = looks[cell.label]
@@ -249,7 +255,7 @@ def draw_panel(
         low, middle, high = np.quantile(values, (0.25, 0.5, 0.75), axis=0)
         shown = middle
         if scale == "log":
-            # Realised regret can be negative by luck: no logarithm, no line.
+            # Realised regret can be negative by luck and then has no logarithm.
             shown = np.where(middle > 0, middle, np.nan)
             floor = np.where(middle > 0, np.maximum(low, middle * 1e-3), np.nan)
             low, high = floor, np.where(middle > 0, high, np.nan)
@@ -269,7 +275,7 @@ def draw_panel(
         ends.append(shown)
     last = max(int(cell.t[-1]) for cell in cells)
     if scale == "log":
-        log_axes(ax, cells, ends, last)
+        log_axes(ax, ends, last)
     else:
         ax.set_xlim(0, last)
         ax.set_ylim(*linear_limits(cells, measure))
@@ -278,15 +284,16 @@ def draw_panel(
         ax.yaxis.set_major_formatter(thousands)
 
 
-def linear_limits(cells: Sequence[Cell], measure: str) -> tuple[float, float]:
-    """Around all bands; the lower end may leave the panel, or it would flatten all else."""
+def linear_limits(cells: Sequence[CellCurves], measure: str) -> tuple[float, float]:
+    """Return limits around all bands except the lower end's, which would flatten the others."""
     learners = [cell for cell in cells if cell.role != "lower"] or cells
     low = min(0.0, *(float(np.quantile(c.curves[measure], 0.25, axis=0).min()) for c in learners))
     high = max(float(np.quantile(c.curves[measure], 0.75, axis=0).max()) for c in learners)
     return low, max(high * 1.05, low + 1.0)
 
 
-def log_axes(ax: Axes, cells: Sequence[Cell], ends: Sequence[Any], last: int) -> None:
+def log_axes(ax: Axes, ends: Sequence[Any], last: int) -> None:
+    """Set logarithmic axes, with a line that grows like the square root of t."""
     ax.set_xscale("log")
     ax.set_yscale("log")
     ax.set_xlim(1, max(last, 10))
@@ -296,7 +303,7 @@ def log_axes(ax: Axes, cells: Sequence[Cell], ends: Sequence[Any], last: int) ->
         ax.annotate("no median is positive", (0.5, 0.5), xycoords="axes fraction", ha="center")
         return
     top = float(finite.max())
-    # Four decades below the largest: the first steps would take most of the panel otherwise.
+    # At most four decades, since the first steps would otherwise take most of the panel.
     bottom = max(float(finite.min()), top * 1e-4) * 0.7
     ax.set_ylim(bottom, max(top * 1.6, bottom * 10))
     guide = np.array([1.0, float(last)])
@@ -313,7 +320,7 @@ def log_axes(ax: Axes, cells: Sequence[Cell], ends: Sequence[Any], last: int) ->
 
 
 def marked(t: Any, scale: str, place: int, of: int) -> list[int]:
-    """Checkpoints that carry a marker: a few, spread evenly on the axis, staggered by learner."""
+    """Return the checkpoints with a marker: spread evenly on the axis, staggered by learner."""
     steps = np.arange(6) + (place + 0.5) / max(of, 1)
     if scale == "log":
         wanted = np.exp(np.log(max(float(t[-1]), 2.0)) * steps / 6)
@@ -323,14 +330,14 @@ def marked(t: Any, scale: str, place: int, of: int) -> list[int]:
 
 
 def thousands(value: float, _position: float) -> str:
-    short = value == int(value) and abs(value) < 1e12  # 1e300 has no room for its digits
+    short = value == int(value) and abs(value) < 1e12  # not the 300 digits of 1e300
     return f"{value:,.0f}" if short else f"{value:g}"
 
 
 def add_legend(
     figure: Figure, labels: Sequence[str], looks: Mapping[str, Style], width: float
 ) -> int:
-    """One legend for all panels, above them; returns the number of its rows."""
+    """Add one legend above all panels; return the number of its rows."""
     from matplotlib.lines import Line2D
 
     handles = [
@@ -350,7 +357,7 @@ def add_legend(
     rows = math.ceil(len(labels) / fits)
     legend = figure.legend(
         handles,
-        # A label that begins with "_" would not be drawn; nobody sees a space of no width.
+        # Matplotlib hides labels that begin with "_"; a zero-width space prevents that.
         [f"\u200b{label}" if label.startswith("_") else label for label in labels],
         loc="outside upper center",
         ncols=math.ceil(len(labels) / rows),
@@ -359,16 +366,17 @@ def add_legend(
         columnspacing=1.4,
     )
     for text in legend.get_texts():
-        text.set_parse_math(False)  # a "$" in a label is a "$"
+        text.set_parse_math(False)  # a "$" in a label is shown as it is
     return rows
 
 
 def saved(figure: Figure) -> dict[str, bytes]:
+    """Return the file of each format."""
     files = {}
     with warnings.catch_warnings():
-        # A character that the font does not have is drawn as a box; nobody can do more about it.
+        # A character that the font lacks is drawn as a box.
         warnings.filterwarnings("ignore", message="(?s)Glyph .* missing from font")
-        # Laid out once, not once more for every format.
+        # Lay out once, not again for every format.
         figure.draw_without_rendering()
         figure.set_layout_engine("none")
         for kind in FORMATS:

@@ -1,15 +1,14 @@
-"""A directory of files that is replaced whole: a reader sees the old ones or the new, never some
-of each, whatever kills the writer.
+"""A directory of files that is replaced as a whole: readers see all old or all new files.
 
-    with Replacement(folder, ours) as new:      # beside it, `.NAME-....tmp`; or an error
+    with Replacement(folder, ours) as new:      # creates `.NAME-....tmp` beside it, or raises
         ...                                     # the work
-        new.write(contents)                     # all of them; then the two change places
+        new.write(contents)                     # writes all files, then swaps the directories
 
 On Linux and macOS the two directories are exchanged in one step. Elsewhere the old one is moved
-away first: a death in between leaves no report, and still no mixture. A directory that cannot be
-moved, such as a mount point, gets the files one by one. Since what is in the directory goes, it is
-refused if it holds anything that `ours` does not name. What a kill has left beside it is removed by
-the next writer: a lock that the dead do not hold tells it from one at work.
+away first: a kill in between leaves no report, and still no mixture. A directory that cannot be
+moved, such as a mount point, gets the files one by one. Because its content is deleted, a directory
+with files that `ours` does not name is refused. Leftovers of killed writers are removed by the next
+one; a lock distinguishes them from a writer at work.
 """
 
 from __future__ import annotations
@@ -21,8 +20,8 @@ import secrets
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from glob import escape
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from fmdp.errors import FileProblem
@@ -33,41 +32,36 @@ _EXCHANGE = 2  # RENAME_EXCHANGE of Linux, RENAME_SWAP of macOS
 
 
 class Replacement:
-    """The new files, in a directory beside the one that they are to become."""
+    """New files in a temporary directory beside the one that they will replace."""
 
     def __init__(self, folder: Path, ours: Callable[[str], bool]) -> None:
-        self._asked = folder
+        self._given = folder
         self._ours = ours
 
     def __enter__(self) -> Replacement:
         try:
-            self.folder = self._asked.resolve()
+            self.folder = self._given.resolve()
             self._refuse_others()
             self.folder.parent.mkdir(parents=True, exist_ok=True)
             self._clean_up()
             self._new = self._stage(self.folder.parent)
             if self._new is None:
                 self.folder.mkdir(exist_ok=True)
-                self._in_place()
+                self._probe()
         except (OSError, ValueError, RuntimeError) as error:
             if isinstance(error, FileProblem):
                 raise
             reason = getattr(error, "strerror", None) or error
-            raise FileProblem(f"{self._asked}: cannot be written ({reason})") from None
+            raise FileProblem(f"{self._given}: cannot be written ({reason})") from None
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         if self._new is not None:
             _remove(self._new)
             os.close(self._lock)
 
     def write(self, contents: Mapping[str, str | bytes]) -> None:
-        """Write all, then let them be seen, all at once."""
+        """Write all files, then make them visible at once."""
         if self._new is None:
             for name, content in contents.items():
                 write_atomically(self.folder / name, content)
@@ -76,7 +70,7 @@ class Replacement:
             write_atomically(self._new / name, content)
         try:
             self._refuse_others()
-            _change_places(self._new, self.folder)
+            _swap(self._new, self.folder)
         except FileProblem:
             raise
         except OSError:
@@ -87,15 +81,16 @@ class Replacement:
         if not self.folder.exists():
             return
         if not self.folder.is_dir():
-            raise FileProblem(f"{self._asked}: is no directory; must be one, or a new name")
-        for found in sorted(self.folder.iterdir()):
-            if found.is_dir() or not self._ours(found.name):
+            raise FileProblem(f"{self._given}: is no directory; must be one, or a new name")
+        for path in sorted(self.folder.iterdir()):
+            if path.is_dir() or not self._ours(path.name):
                 raise FileProblem(
-                    f"{self._asked}: holds {found.name!r}, which is no part of a report; a report "
+                    f"{self._given}: holds {path.name!r}, which is no part of a report; a report "
                     f"replaces its directory whole, so it must be an empty one or a new name"
                 )
 
     def _stage(self, parent: Path) -> Path | None:
+        """Create and lock the temporary directory; None if only the old one can be written."""
         new = parent / f".{self.folder.name}-{secrets.token_hex(4)}.tmp"
         try:
             new.mkdir()
@@ -107,23 +102,19 @@ class Replacement:
         locked(self._lock)
         return new
 
-    def _in_place(self) -> None:
-        """Whether files can be written there, found out before the work."""
+    def _probe(self) -> None:
+        """Raise OSError if no file can be written there."""
         probe = self.folder / f".fmdp-{secrets.token_hex(8)}.tmp"
         probe.touch()
         probe.unlink()
 
     def _clean_up(self) -> None:
-        for left in self.folder.parent.glob(f".{_plain(self.folder.name)}-????????.tmp"):
-            with contextlib.suppress(OSError), _opened(left) as descriptor:
-                names = [found.name for found in left.iterdir()]
+        """Remove directories that killed writers left; a live writer holds their lock."""
+        for leftover in self.folder.parent.glob(f".{escape(self.folder.name)}-????????.tmp"):
+            with contextlib.suppress(OSError), _opened(leftover) as descriptor:
+                names = [path.name for path in leftover.iterdir()]
                 if locked(descriptor) and all(map(self._ours, names)):
-                    _remove(left)
-
-
-def _plain(name: str) -> str:
-    """The name with what `glob` would take for a pattern made harmless."""
-    return "".join(f"[{c}]" if c in "*?[" else c for c in name)
+                    _remove(leftover)
 
 
 @contextlib.contextmanager
@@ -135,8 +126,8 @@ def _opened(path: Path) -> Iterator[int]:
         os.close(descriptor)
 
 
-def _change_places(new: Path, old: Path) -> None:
-    """The new directory under the name of the old one, the old one (if any) under the new's."""
+def _swap(new: Path, old: Path) -> None:
+    """Give the new directory the name of the old one, and the old one, if any, the new name."""
     if not old.exists():
         new.rename(old)
         return
@@ -153,7 +144,7 @@ def _change_places(new: Path, old: Path) -> None:
 
 
 def _exchanged(one: Path, other: Path) -> bool:
-    """Both names exchanged in one step; False where the system cannot."""
+    """Exchange two names in one step; return False if the system cannot."""
     names = os.fsencode(one), os.fsencode(other)
     library: Any = ctypes.CDLL(None, use_errno=True) if os.name == "posix" else None
     if sys.platform.startswith("linux") and hasattr(library, "renameat2"):

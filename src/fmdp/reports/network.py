@@ -1,13 +1,13 @@
-"""A problem drawn as a network: nodes, arrows between them, where they lie, what an action touches.
+"""Drawing of a problem as a network: nodes, arrows, their places, and what an action acts on.
 
-A node is a declared group of state variables, or a variable by itself; an arrow a -> b says that a
-variable of a is in the transition scope of a variable of b. Nodes lie where Euclidean distances
-come nearest to the distances d_ij in the graph: the stress
+A node is a declared group of state variables, or a single variable; an arrow a -> b says that a
+variable of a is in the transition scope of a variable of b. Nodes lie where Euclidean distances are
+closest to the distances d_ij in the graph: the stress
 
     sum_{i<j} (|x_i - x_j| - d_ij)^2 / d_ij^2
 
-is lowered by majorisation (Gansner, Koren & North 2004), which never raises it, from a few fixed
-starts; the best is kept, so a drawing is a function of the structure. Cost: n^2 an iteration.
+is lowered by majorisation (Gansner, Koren & North 2004), which never raises it, from three fixed
+starts; the best is kept, so a drawing is a function of the structure. Cost: n^2 per iteration.
 """
 
 from __future__ import annotations
@@ -19,25 +19,31 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import connected_components, shortest_path
 
 from fmdp.model import FactoredMDP, Structure
 
 Points = npt.NDArray[np.float64]
 
 ITERATIONS = 300
+"""Most iterations per start; fewer if the stress stops falling."""
 MOST_BY_STRESS = 300
-"""Components with more nodes are put on a grid: a readable picture of them does not exist."""
+"""Components with more nodes are put on a grid, because no layout of them is readable."""
 IDLE = ("none", "nothing", "no-op", "noop", "leave", "stay", "wait", "idle", "skip", "rest")
-"""A value of an action with such a name does nothing."""
+"""Names of action values that do nothing."""
 NO_SHIFT = 1e-9
+"""Largest total variation that counts as rounding."""
 STANDS_OUT = 0.9
 STANDS_AMONG_ALL = 0.5
-"""Where every value shifts every factor, one stands out if it shifts a factor's rows by at least
-the first share of the factor's largest shift and the second share of the largest of all."""
+"""If every value shifts every factor, a value acts on a factor if its shift is at least the first
+share of the factor's largest shift and the second share of the largest shift of all factors."""
 
 
 @dataclass(frozen=True)
 class Node:
+    """A node and its place."""
+
     label: str
     variables: tuple[int, ...]
     x: float
@@ -47,6 +53,8 @@ class Node:
 
 @dataclass(frozen=True)
 class Arrow:
+    """An arrow between two nodes, or in both directions."""
+
     source: int
     target: int
     both: bool
@@ -54,15 +62,17 @@ class Arrow:
 
 @dataclass(frozen=True)
 class Network:
+    """A drawing of a structure."""
+
     nodes: tuple[Node, ...]
     arrows: tuple[Arrow, ...]
 
 
 def network(structure: Structure) -> Network:
-    """The drawing of a structure."""
+    """Return the drawing of a structure."""
     grouped = {variable for group in structure.groups for variable in group}
     members = sorted([*structure.groups, *((i,) for i in range(structure.m) if i not in grouped)])
-    node_of = {variable: node for node, own in enumerate(members) for variable in own}
+    node_of = {variable: node for node, group in enumerate(members) for variable in group}
     edges = {
         (node_of[parent], node_of[i])
         for i in range(structure.m)
@@ -77,36 +87,33 @@ def network(structure: Structure) -> Network:
     places = layout(len(members), [(arrow.source, arrow.target) for arrow in arrows])
     labels = short_labels(structure.state_names, members)
     nodes = tuple(
-        Node(label, own, round(float(x), 4), round(float(y), 4))
-        for label, own, (x, y) in zip(labels, members, places, strict=True)
+        Node(label, group, round(float(x), 4), round(float(y), 4))
+        for label, group, (x, y) in zip(labels, members, places, strict=True)
     )
     return Network(nodes, arrows)
 
 
 def short_labels(names: Sequence[str], members: Sequence[tuple[int, ...]]) -> list[str]:
-    """machine_0, machine_1 -> 0, 1; the group (status_0, load_0) -> 0; else the whole names."""
-    ends = [{names[i].rpartition("_")[2] for i in own} for own in members]
+    """Return common endings (machine_0, machine_1: 0, 1; status_0 + load_0: 0) or full names."""
+    ends = [{names[i].rpartition("_")[2] for i in group} for group in members]
     flat = [next(iter(end)) for end in ends]
     if all(len(end) == 1 for end in ends) and len(set(flat)) == len(flat) and all(flat):
         return flat
-    return ["+".join(names[i] for i in own) for own in members]
+    return ["+".join(names[i] for i in group) for group in members]
 
 
 def touched_nodes(model: FactoredMDP, drawn: Network) -> list[list[list[int]]]:
-    """For each action variable and each of its values, the nodes that this value acts on.
+    """Return the nodes that each value of each action variable acts on.
 
-    Value v acts on factor i if it shifts the rows of i from what is usual: if
+    Value v acts on factor i if it shifts the rows of i from the usual distribution:
 
-        shift_i(v) = mean over x of the total variation of P_i(. | x, v) and usual_i(. | x)
+        shift_i(v) = mean over x of the total variation of P_i(. | x, v) and usual_i(. | x) > 0.
 
-    is not 0.
-
-    A factor without the action variable in its scope, or whose rows do not depend on it, is never
-    acted on. Usual is the law under the value that does nothing: the one whose name says so; of an
-    action that chooses a node (its values stand out at different nodes), the median over all
-    values; else the first value (back, left: nothing to show). Where an action that chooses shifts
-    everything with every value, because every row is a number of its own, a value acts where it
-    stands out: restarting machine i takes P_i from mostly down to working, whatever the dynamics.
+    Usual is the distribution under the value that does nothing: the one whose name says so; the
+    median over all values for an action that chooses a node (its values stand out at different
+    nodes); else the first value. If an action that chooses shifts every factor with every value,
+    a value acts on the factors where it stands out: restarting machine i moves P_i from mostly down
+    to working, whatever the dynamics.
     """
     structure = model.structure
     node_of = {v: number for number, node in enumerate(drawn.nodes) for v in node.variables}
@@ -131,7 +138,7 @@ def _acts(
     nodes: Sequence[int],
     factors: Sequence[int],
 ) -> npt.NDArray[np.bool_]:
-    """[factors, values]: does this value of the action variable act on this factor?"""
+    """Return [factors, values]: whether a value of the action variable acts on a factor."""
     if not factors:
         return np.zeros((0, len(values)), dtype=np.bool_)
     odd = np.array([_shifts(model, i, variable, None) for i in factors])
@@ -153,7 +160,7 @@ def _acts(
 
 
 def _shifts(model: FactoredMDP, i: int, variable: int, idle: int | None) -> Points:
-    """[values]: how far each takes the rows of factor i from those under `idle`, or the median."""
+    """Return [values]: shifts of the rows of factor i from those under `idle`, or the median."""
     structure = model.structure
     scope = structure.transition_scopes[i]
     axis = scope.index(variable)
@@ -169,44 +176,25 @@ def _shifts(model: FactoredMDP, i: int, variable: int, idle: int | None) -> Poin
 
 
 def layout(n: int, edges: Sequence[tuple[int, int]]) -> Points:
-    """Places [n, 2] of the nodes of a graph; its components stand side by side."""
-    neighbours: list[list[int]] = [[] for _ in range(n)]
-    for a, b in edges:
-        neighbours[a].append(b)
-        neighbours[b].append(a)
+    """Return places [n, 2] of the nodes of a graph, its components side by side."""
+    sources, targets = np.array(edges, dtype=np.intp).reshape(-1, 2).T
+    graph = csr_array((np.ones(len(sources)), (sources, targets)), shape=(n, n))
+    _, component_of = connected_components(graph, directed=False)
     places = np.zeros((n, 2))
     boxes = []
-    for component in _components(neighbours):
-        own = _place(component, neighbours)
-        own -= own.min(axis=0)
-        places[component] = own
-        boxes.append((component, own.max(axis=0)))
+    for number in range(component_of.max(initial=-1) + 1):
+        component = np.flatnonzero(component_of == number)
+        corner_based = _place(graph[component][:, component])
+        corner_based -= corner_based.min(axis=0)
+        places[component] = corner_based
+        boxes.append((component, corner_based.max(axis=0)))
     _pack(places, boxes)
     centre: Points = (places.min(axis=0) + places.max(axis=0)) / 2
     return np.subtract(places, centre)
 
 
-def _components(neighbours: Sequence[Sequence[int]]) -> list[list[int]]:
-    seen: set[int] = set()
-    found = []
-    for root in range(len(neighbours)):
-        if root in seen:
-            continue
-        seen.add(root)
-        component, waiting = [], [root]
-        while waiting:
-            node = waiting.pop()
-            component.append(node)
-            for other in neighbours[node]:
-                if other not in seen:
-                    seen.add(other)
-                    waiting.append(other)
-        found.append(sorted(component))
-    return found
-
-
-def _pack(places: Points, boxes: Sequence[tuple[list[int], Points]]) -> None:
-    """Shelves from left to right, top to bottom, about as wide as they are high."""
+def _pack(places: Points, boxes: Sequence[tuple[npt.NDArray[np.intp], Points]]) -> None:
+    """Move the components to shelves, left to right and top to bottom, in about a square."""
     gap = 1.0
     area = sum((size[0] + gap) * (size[1] + gap) for _, size in boxes)
     width = max([math.sqrt(3 * area), *(size[0] + gap for _, size in boxes)])
@@ -219,72 +207,56 @@ def _pack(places: Points, boxes: Sequence[tuple[list[int], Points]]) -> None:
         shelf = max(shelf, size[1] + gap)
 
 
-def _place(component: list[int], neighbours: Sequence[Sequence[int]]) -> Points:
-    n = len(component)
+def _place(graph: csr_array) -> Points:
+    """Return places of a connected graph: the start with the lowest stress, turned upright."""
+    n = graph.shape[0]
     if n > MOST_BY_STRESS:
         across = math.ceil(math.sqrt(n))
         return np.array([(k % across, k // across) for k in range(n)], dtype=np.float64)
     if n == 1:
         return np.zeros((1, 2))
-    local = {node: k for k, node in enumerate(component)}
-    links = [[local[other] for other in neighbours[node]] for node in component]
-    distances = _distances(links)
-    found = min((_majorise(start, distances) for start in _starts(links, distances)), key=_first)
-    return _upright(found[1])
+    distances = shortest_path(graph, directed=False, unweighted=True)
+    starts = _starts(distances == 1, distances)
+    solutions = (_majorise(start, distances) for start in starts)
+    return _upright(min(solutions, key=lambda solution: solution[0])[1])
 
 
-def _first(pair: tuple[float, Points]) -> float:
-    return pair[0]
-
-
-def _distances(links: Sequence[Sequence[int]]) -> Points:
-    n = len(links)
-    distances = np.full((n, n), float(n))
-    for root in range(n):
-        distances[root, root] = 0
-        front, reached, step = [root], {root}, 0
-        while front:
-            step += 1
-            front = sorted({b for a in front for b in links[a]} - reached)
-            reached.update(front)
-            distances[root, front] = step
-    return distances
-
-
-def _starts(links: Sequence[Sequence[int]], distances: Points) -> list[Points]:
-    """A circle in the order of a depth-first walk, and the plane of distances to two far nodes."""
-    n = len(links)
+def _starts(linked: npt.NDArray[np.bool_], distances: Points) -> list[Points]:
+    """Return circles in depth-first order and by number, and distances to two far nodes."""
+    n = len(linked)
+    # From the most connected node, so that the branches of a tree are adjacent.
     walk: list[int] = []
-    seen: set[int] = set()
-    # From the most connected node, so that the branches of a tree lie side by side.
-    waiting = [max(range(n), key=lambda k: len(set(links[k])))]
+    waiting = [int(linked.sum(axis=1).argmax())]
     while waiting:
         node = waiting.pop()
-        if node not in seen:
-            seen.add(node)
+        if node not in walk:
             walk.append(node)
-            waiting += sorted(set(links[node]) - seen, reverse=True)
-    angles = np.empty(n)
-    angles[walk] = 2 * np.pi * np.arange(n) / n
-    ring = np.stack([np.sin(angles), -np.cos(angles)], axis=1) * n / (2 * np.pi)
-    by_index = 2 * np.pi * np.arange(n) / n
-    plain_ring = np.stack([np.sin(by_index), -np.cos(by_index)], axis=1) * n / (2 * np.pi)
+            waiting += [k for k in np.flatnonzero(linked[node])[::-1].tolist() if k not in walk]
+    ring, plain_ring = _circle(walk), _circle(range(n))
     one = int(distances[0].argmax())
     two = int(
         np.minimum(distances[one], distances.max() - np.abs(distances[0] - distances[one])).argmax()
     )
-    # A small turn of the ring keeps nodes at equal distances apart.
+    # A little of the ring separates nodes at equal distances.
     plane = np.stack([distances[one], distances[two]], axis=1) + 0.05 * ring
     return [ring, plain_ring, plane]
 
 
+def _circle(order: Sequence[int]) -> Points:
+    n = len(order)
+    angles = np.empty(n)
+    angles[order] = 2 * np.pi * np.arange(n) / n
+    circle: Points = np.stack([np.sin(angles), -np.cos(angles)], axis=1) * n / (2 * np.pi)
+    return circle
+
+
 def _majorise(start: Points, distances: Points) -> tuple[float, Points]:
-    """Stress and places after ITERATIONS Guttman transforms with weights 1 / d^2."""
+    """Return stress and places after at most ITERATIONS Guttman transforms, weights 1 / d^2."""
     n = len(start)
     with np.errstate(divide="ignore"):
         weights = np.where(distances > 0, 1 / distances**2, 0.0)
     laplacian = np.diag(weights.sum(axis=1)) - weights
-    # One node is pinned: the stress does not see translations, which make the system singular.
+    # One node is fixed, because translations do not change the stress.
     inverse = np.linalg.inv(laplacian[1:, 1:])
     places = start - start[0]
     stress = math.inf
@@ -297,7 +269,7 @@ def _majorise(start: Points, distances: Points) -> tuple[float, Points]:
         before, stress = stress, _stress(places, distances, weights)
         if before - stress < 1e-9 * n:
             break
-    # Rounded, so that starts that end in the same drawing are equal and the first is kept.
+    # Rounded, so that the first of several starts with the same drawing is kept.
     return round(stress, 6), places
 
 
@@ -311,14 +283,14 @@ def _stress(places: Points, distances: Points, weights: Points) -> float:
 
 
 def _upright(places: Points) -> Points:
-    """Turned: the long side across; with no long side, the first node off the centre on top.
-    Mirrored: the nodes go clockwise, or from left to right."""
+    """Turn the long side across, or the first node off the centre to the top if there is none;
+    mirror the drawing so that nodes go clockwise, or from left to right."""
     places = places - places.mean(axis=0)
     spread, axes = np.linalg.eigh(places.T @ places)
     off_centre = int((np.linalg.norm(places, axis=1) > 0.3).argmax())
     if spread[0] > 0.8 * spread[1]:
         angle = math.atan2(places[off_centre, 1], places[off_centre, 0])
-        # y points down: the top is at angle -90 degrees.
+        # y points down, so the top is at angle -90 degrees.
         places = _turned(places, -math.pi / 2 - angle)
         after = places[off_centre + 1 :, 0]
         if after.size and after[int((np.abs(after) > 0.1).argmax())] < 0:

@@ -1,10 +1,9 @@
-"""The web page: one file that works offline, made from the assets beside this module.
+"""The web page of a report: one file that works offline, made from the assets beside this module.
 
-Data goes into the page as JSON in a script element that no browser runs, with every "<" written as
-an escape, so that no text from the store can end the element; what is written as HTML is escaped.
-The page's content security policy allows our own script and style by their hashes and nothing else:
-no network, and no script that might slip in. Recordings are deflated; the page unpacks them when
-they are asked for.
+Data is embedded as JSON in a script element that browsers do not run, with every "<" escaped, so
+that no text from the store can end the element; text written as HTML is escaped. The content
+security policy allows our own script and style by their hashes and nothing else: no network, and no
+injected script. Recordings are deflated, and unpacked by the page on demand.
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ import json
 import zlib
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from html import escape
 from importlib import resources
 from string import Template
@@ -25,27 +25,21 @@ from numpy.typing import NDArray
 
 from fmdp import __version__
 from fmdp._base.memory import describe_count
-from fmdp.experiments.confidence_intervals import TOO_SMALL, mean_interval, mean_of
-from fmdp.experiments.measures import GAIN, PLANNER_CALLS, UNCONVERGED_PLANS
-from fmdp.experiments.store import Store, StoredSpec
-from fmdp.reports.analysis import Analysis, CellSummary
-from fmdp.reports.cells import GAP, MEASURES, REALISED, Cell, Compared, Runs, replay
+from fmdp.experiments.analysis import Analysis, Comparison
+from fmdp.experiments.dataset import CellCurves, Dataset, ProblemCells, replay
+from fmdp.experiments.measures import GAIN, Measure, declared, measure_named
+from fmdp.experiments.statistics import TOO_SMALL, SampleSummary, mean_interval, mean_of
+from fmdp.experiments.store import Store, StoredRun, StoredSpec
 from fmdp.reports.figures import drawn_cells
 from fmdp.reports.network import network, touched_nodes
-from fmdp.reports.statistics import Summary
 from fmdp.reports.style import styles
 
 SCRIPTS = ("dom.js", "curves.js", "tables.js", "replay.js", "start.js")
 MOST_SHOWN = 16
-"""Labels whose curves are all shown when the page opens."""
+"""Most labels whose curves are all shown when the page opens."""
 MOST_REPLAYED = 20_000
-"""Steps of a recording that go into the page; learning is early, and the store keeps all."""
+"""Most steps of a recording in the page; the store keeps all."""
 
-CAPTIONS = {
-    REALISED: "Realised regret: t times the gain minus the rewards of t steps.",
-    GAP: "Gap regret: what the actions of t steps give away against optimal ones, by the optimal "
-    "bias; free of the luck in the rewards.",
-}
 LINES = {
     "median": "Median over the seeds; the bands reach from the lower to the upper quartile.",
     "mean": "Mean over the seeds; the bands are its 95 % interval at each step by itself "
@@ -53,17 +47,29 @@ LINES = {
 }
 
 
+@dataclass(frozen=True)
+class Texts:
+    """The sentences of a page."""
+
+    headline: tuple[str, ...] = ()
+    """At most three short sentences, above the curves."""
+    paper: tuple[str, ...] = ()
+    """The paper's claims compared with the numbers."""
+    standings: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
 def page(
     store: Store,
-    runs: Runs,
+    dataset: Dataset,
     analysis: Analysis,
-    paragraphs: Sequence[str] = (),
+    texts: Texts,
     featured: Collection[str] = (),
-    ahead: Sequence[str] = (),
 ) -> str:
-    """The page of a report; `paragraphs` about the paper and about who is ahead stand on top,
-    before the curves, and the curves of the `featured` labels are shown even where there are too
-    many to show all at first."""
+    """Return the page of a report.
+
+    If there are too many curves to show all, those of the `featured` labels are shown at first.
+    """
     assets = resources.files("fmdp.reports") / "assets"
     style = (assets / "page.css").read_text("utf-8")
     parts = [(assets / name).read_text("utf-8") for name in SCRIPTS]
@@ -75,17 +81,20 @@ def page(
     return Template((assets / "page.html").read_text("utf-8")).substitute(
         policy=policy,
         generator=f"fmdp {__version__}",
-        title=escape(title(runs)),
-        facts=escape(" · ".join(facts(runs))),
-        paper=_card("paper", "Against the paper", paragraphs)
-        + _card("ahead", "Who is ahead", ahead),
-        notes=_notes((*runs.notes, *analysis.notes)),
-        provenance=_provenance(store, runs),
+        title=escape(title(dataset)),
+        facts=escape(" · ".join(facts(dataset))),
+        headline=_headline(texts),
+        details=_card("notes", "About these runs", _list(texts.notes), "note")
+        + _card("ahead", "Standings", _paragraphs(texts.standings))
+        + _card("paper", "Against the paper", _paragraphs(texts.paper)),
+        provenance=_provenance(store, dataset),
         style=style,
         script=script,
-        # On the measure that is told of on top.
+        # Curves open on the measure of the headline.
         data=as_script(
-            data(store, runs, analysis, featured, by_gap=bool(ahead and not paragraphs))
+            page_data(
+                store, dataset, analysis, featured, by_gap=bool(texts.standings and not texts.paper)
+            )
         ),
     )
 
@@ -95,52 +104,51 @@ def _hash(text: str) -> str:
 
 
 def as_script(value: object) -> str:
-    """JSON that can stand inside a script element, whatever its strings are."""
+    """Return JSON that is safe inside a script element, whatever its strings are."""
     text = json.dumps(value, separators=(",", ":"), allow_nan=False)
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 
 
-def title(runs: Runs) -> str:
-    titles = [spec.title or spec.name for spec in runs.specs]
+def title(dataset: Dataset) -> str:
+    titles = [spec.title or spec.name for spec in dataset.specs]
     return titles[0] if len(titles) == 1 else "Runs of factored MDP learners"
 
 
-def facts(runs: Runs) -> Iterable[str]:
+def facts(dataset: Dataset) -> Iterable[str]:
     counts = {
-        "problem": len(runs.problems),
-        "cell": len(runs.cells),
-        "run": sum(len(cell.runs) for cell in runs.cells),
+        "problem": len(dataset.problems),
+        "cell": len(dataset.cells),
+        "run": sum(len(cell.runs) for cell in dataset.cells),
     }
     for noun, count in counts.items():
         yield f"{count:,} {noun}{'' if count == 1 else 's'}"
-    steps = sorted({cell.steps for cell in runs.cells})
+    steps = sorted({cell.steps for cell in dataset.cells})
     yield " and ".join(f"{n:,}" for n in steps) + " steps"
 
 
-def data(
+def page_data(
     store: Store,
-    runs: Runs,
+    dataset: Dataset,
     analysis: Analysis,
     featured: Collection[str],
     *,
     by_gap: bool = False,
 ) -> dict[str, Any]:
-    """What the scripts draw; `by_gap`: curves and tables open on the measure of the standings."""
-    looks = styles(runs.cells)
-    step_seconds = {(one.problem, one.label): one.seconds_per_step for one in runs.standings}
-    learner_of = {cell.label: cell.learner for cell in runs.cells}
-    role_of = {cell.label: cell.role for cell in runs.cells}
-    # Too many curves to read: the figures' choice is shown at first, the others can be switched on.
-    shown = set(looks) if len(looks) <= MOST_SHOWN else _chosen(runs) | {*featured}
-    told = {one.measure for one in runs.standings}
+    """Return the data of the scripts; with `by_gap` they open on the measure of the standings."""
+    looks = styles(dataset.cells)
+    step_seconds = {(s.problem, s.label): s.seconds_per_step for s in dataset.standings}
+    learner_of = {cell.label: cell.learner for cell in dataset.cells}
+    role_of = {cell.label: cell.role for cell in dataset.cells}
+    # Of too many curves the choice of the figures is shown at first.
+    shown = set(looks) if len(looks) <= MOST_SHOWN else _drawn(dataset) | {*featured}
+    compared = {standing.measure for standing in dataset.standings}
+    columns = [measure for measure in declared() if measure.column is not None]
     return {
         "tooSmall": TOO_SMALL,
         "lines": LINES,
-        "opens": told.pop() if by_gap and len(told) == 1 else runs.measures[0],
-        "measures": [
-            {"key": measure, "name": MEASURES[measure], "caption": CAPTIONS[measure]}
-            for measure in runs.measures
-        ],
+        "opens": compared.pop() if by_gap and len(compared) == 1 else dataset.measures[0],
+        "measures": [_measure(measure_named(name)) for name in dataset.measures],
+        "columns": [{"key": measure.name, "head": measure.column} for measure in columns],
         "labels": [
             {
                 "label": label,
@@ -154,82 +162,95 @@ def data(
             }
             for label, look in looks.items()
         ],
-        "problems": [_problem(store, problem) for problem in runs.problems],
+        "problems": [_problem(store, problem) for problem in dataset.problems],
         "summaries": [
             {
-                "measure": measure,
-                "problem": found.cell.problem,
-                "label": found.cell.label,
-                "learner": found.cell.learner,
-                "role": found.cell.role,
-                "runs": summary.n,
-                "steps": found.cell.steps,
-                "median": summary.median,
-                "interval": summary.interval,
-                "quartiles": [summary.lower_quartile, summary.upper_quartile],
-                "mean": summary.mean,
-                "meanInterval": summary.mean_interval,
-                "worst": summary.worst,
-                "plans": _median(run.measure(PLANNER_CALLS) for run in found.cell.runs),
-                "unconverged": _sum(run.measure(UNCONVERGED_PLANS) for run in found.cell.runs),
-                "microseconds": 1e6 * step_seconds[found.cell.problem, found.cell.label],
-                "seconds": _median(run.seconds for run in found.cell.runs),
+                **_summary(cell, measure, summary),
+                **{m.name: _over_runs(m, cell.runs) for m in columns},
+                "microseconds": 1e6 * step_seconds[cell.problem, cell.label],
+                "seconds": float(np.median([run.seconds for run in cell.runs])),
             }
-            for found, measure, summary in _by_median(runs, analysis)
+            for cell, measure, summary in _by_median(dataset, analysis)
         ],
-        "comparisons": [
-            {
-                "measure": comparison.measure,
-                "problem": comparison.problem,
-                "first": comparison.first,
-                "second": comparison.second,
-                "seeds": comparison.test.n,
-                "median": comparison.median,
-                "interval": comparison.interval,
-                "mean": comparison.differences.mean,
-                "meanInterval": comparison.differences.mean_interval,
-                "lower": comparison.test.lower,
-                "p": comparison.test.p_value,
-                "adjusted": comparison.adjusted,
-                "family": comparison.family,
-                "verdict": comparison.verdict,
-            }
-            for comparison in analysis.comparisons
-        ],
+        "comparisons": [_comparison(comparison) for comparison in analysis.comparisons],
     }
 
 
-def _chosen(runs: Runs) -> set[str]:
+def _summary(cell: CellCurves, measure: str, summary: SampleSummary) -> dict[str, Any]:
+    return {
+        "measure": measure,
+        "problem": cell.problem,
+        "label": cell.label,
+        "learner": cell.learner,
+        "role": cell.role,
+        "runs": summary.n,
+        "steps": cell.steps,
+        "median": summary.median,
+        "interval": summary.interval,
+        "quartiles": [summary.lower_quartile, summary.upper_quartile],
+        "mean": summary.mean,
+        "meanInterval": summary.mean_interval,
+        "worst": summary.worst,
+    }
+
+
+def _comparison(comparison: Comparison) -> dict[str, Any]:
+    return {
+        "measure": comparison.measure,
+        "problem": comparison.problem,
+        "first": comparison.first,
+        "second": comparison.second,
+        "seeds": comparison.test.n,
+        "median": comparison.median,
+        "interval": comparison.interval,
+        "mean": comparison.differences.mean,
+        "meanInterval": comparison.differences.mean_interval,
+        "lower": comparison.test.lower,
+        "p": comparison.test.p_value,
+        "adjusted": comparison.adjusted,
+        "family": comparison.family,
+        "verdict": comparison.verdict,
+    }
+
+
+def _drawn(dataset: Dataset) -> set[str]:
     return {
         cell.label
-        for problem in runs.problems
-        for measure in runs.measures
+        for problem in dataset.problems
+        for measure in dataset.measures
         for cell in drawn_cells(problem, measure, "linear")
     }
 
 
-def _by_median(runs: Runs, analysis: Analysis) -> list[tuple[CellSummary, str, Summary]]:
-    """Every cell with every measure: problem by problem, the lowest median first."""
-    order = [problem.name for problem in runs.problems]
-    found = [
-        (cell, measure, summary)
-        for cell in analysis.summaries
-        for measure, summary in cell.by_measure.items()
+def _measure(measure: Measure[Any]) -> dict[str, str]:
+    return {
+        "key": measure.name,
+        "name": measure.title,
+        "caption": measure.caption,
+        "axis": measure.axis,
+    }
+
+
+def _by_median(dataset: Dataset, analysis: Analysis) -> list[tuple[CellCurves, str, SampleSummary]]:
+    """Return every cell with every measure: problem by problem, the lowest median first."""
+    order = [problem.name for problem in dataset.problems]
+    rows = [
+        (of_cell.cell, measure, summary)
+        for of_cell in analysis.summaries
+        for measure, summary in of_cell.by_measure.items()
     ]
-    return sorted(found, key=lambda one: (order.index(one[0].cell.problem), one[2].median))
+    return sorted(rows, key=lambda row: (order.index(row[0].problem), row[2].median))
 
 
-def _sum(values: Iterable[int | None]) -> int | None:
-    known = [value for value in values if value is not None]
-    return sum(known) if known else None
+def _over_runs(measure: Measure[Any], runs: Sequence[StoredRun]) -> float | None:
+    """Combine a measure over the runs of a cell; None if no run has it."""
+    known = [value for run in runs if (value := run.measure(measure)) is not None]
+    if not known:
+        return None
+    return sum(known) if measure.over_runs == "sum" else float(np.median(known))
 
 
-def _median(values: Iterable[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return float(np.median(known)) if known else None
-
-
-def _problem(store: Store, problem: Compared) -> dict[str, Any]:
+def _problem(store: Store, problem: ProblemCells) -> dict[str, Any]:
     model = store.model(problem.model_hash)
     structure = model.structure
     drawn = network(structure)
@@ -259,14 +280,14 @@ def _problem(store: Store, problem: Compared) -> dict[str, Any]:
     }
 
 
-def _cell(store: Store, cell: Cell) -> dict[str, Any]:
+def _cell(store: Store, cell: CellCurves) -> dict[str, Any]:
     curves = {}
     for measure, values in cell.curves.items():
         low, median, high = np.quantile(values, (0.25, 0.5, 0.75), axis=0)
         columns = values.T.tolist()
-        means = [mean_of(own) for own in columns]
+        means = [mean_of(column) for column in columns]
         # A single run has no interval: its band is the line.
-        ends = [mean_interval(own) or (own[0], own[0]) for own in columns]
+        ends = [mean_interval(column) or (column[0], column[0]) for column in columns]
         curves[measure] = {
             "median": _short(median),
             "low": _short(low),
@@ -284,21 +305,21 @@ def _cell(store: Store, cell: Cell) -> dict[str, Any]:
 
 
 def _short(values: Iterable[float]) -> list[float]:
-    """Round to six digits: more than a screen can show, at half the size."""
+    """Round to six digits, more than a screen can show, to halve the size."""
     return [float(f"{value:.6g}") for value in values]
 
 
-def _replay(store: Store, cell: Cell) -> dict[str, Any] | None:
-    found = replay(store, cell)
-    gain = None if found is None else found.run.measure(GAIN)
-    if found is None or gain is None:
+def _replay(store: Store, cell: CellCurves) -> dict[str, Any] | None:
+    recorded = replay(store, cell)
+    gain = None if recorded is None else recorded.run.measure(GAIN)
+    if recorded is None or gain is None:
         return None
-    recording = found.recording
+    recording = recorded.recording
     of = len(recording.actions)
     steps = min(of, MOST_REPLAYED)
     frames = recording.times <= steps
     return {
-        "seed": found.run.seed,
+        "seed": recorded.run.seed,
         "gain": gain,
         "steps": steps,
         "of": of,
@@ -308,12 +329,12 @@ def _replay(store: Store, cell: Cell) -> dict[str, Any] | None:
         "times": recording.times[frames].tolist(),
         "uncertainty": [_short(row) for row in recording.uncertainty[frames]],
         "visited": recording.visited[frames].tolist(),
-        "rows": list(found.model.structure.transition_class_counts),
+        "rows": list(recorded.model.structure.transition_class_counts),
     }
 
 
 def packed(array: NDArray[Any]) -> dict[str, str]:
-    """An array for the page: little-endian, deflated, base64."""
+    """Return an array for the page: little-endian, deflated, base64."""
     if array.dtype.kind in "iu":
         largest = int(array.max(initial=0))
         kind = "u1" if largest < 2**8 else "u2" if largest < 2**16 else "u4"
@@ -323,27 +344,33 @@ def packed(array: NDArray[Any]) -> dict[str, str]:
     return {"type": kind, "data": base64.b64encode(zlib.compress(flat, level=9)).decode()}
 
 
-def _card(name: str, head: str, paragraphs: Sequence[str]) -> str:
-    if not paragraphs:
+def _headline(texts: Texts) -> str:
+    sentences = " ".join(escape(sentence) for sentence in texts.headline)
+    many = len(texts.notes)
+    link = f' <a href="#notes">{many} note{"s" if many > 1 else ""}</a>' if many else ""
+    return f'<p class="headline">{sentences}{link}</p>\n'
+
+
+def _card(name: str, head: str, body: str, kind: str = "paper") -> str:
+    if not body:
         return ""
-    body = "".join(f"<p>{escape(paragraph)}</p>\n" for paragraph in paragraphs)
     return (
-        f'<section class="paper" aria-labelledby="{name}-title">'
+        f'<section class="{kind}" id="{name}" aria-labelledby="{name}-title">'
         f'<h2 id="{name}-title">{head}</h2>\n{body}</section>\n'
     )
 
 
-def _notes(notes: Sequence[str]) -> str:
-    if not notes:
-        return ""
-    items = "".join(f"<li>{escape(note)}</li>" for note in notes)
-    return (
-        f'<aside class="note" aria-label="What to know about these runs"><ul>{items}</ul></aside>\n'
-    )
+def _paragraphs(texts: Sequence[str]) -> str:
+    return "".join(f"<p>{escape(text)}</p>\n" for text in texts)
 
 
-def _provenance(store: Store, runs: Runs) -> str:
-    done = [run for cell in runs.cells for run in cell.runs]
+def _list(texts: Sequence[str]) -> str:
+    items = "".join(f"<li>{escape(text)}</li>" for text in texts)
+    return f"<ul>{items}</ul>" if items else ""
+
+
+def _provenance(store: Store, dataset: Dataset) -> str:
+    done = [run for cell in dataset.cells for run in cell.runs]
     rows: list[tuple[str, str]] = [
         ("fmdp", _counted(Counter(run.fmdp_version for run in done))),
         ("Results version", _counted(Counter(str(run.results_version) for run in done))),
@@ -352,37 +379,37 @@ def _provenance(store: Store, runs: Runs) -> str:
         ("Page made by", f"fmdp {__version__}"),
     ]
     text = _facts_table(rows)
-    for spec in runs.specs:
+    for spec in dataset.specs:
         text += _spec(spec)
     cells = "".join(
         f"<details><summary>{escape(cell.problem)}: {escape(cell.label)}</summary>"
         f"{_facts_table(_settings(cell))}</details>\n"
-        for cell in runs.cells
+        for cell in dataset.cells
     )
     text += f"<details><summary>All parameters of every cell</summary>{cells}</details>\n"
-    text += _sources(store, runs)
-    if runs.left_out:
+    text += _sources(store, dataset)
+    if dataset.left_out:
         pairs = "".join(
-            f"<li>{escape(one.label)} on {escape(one.problem)}: {escape(one.reason)}</li>\n"
-            for one in runs.left_out
+            f"<li>{escape(pair.label)} on {escape(pair.problem)}: {escape(pair.reason)}</li>\n"
+            for pair in dataset.left_out
         )
         text += f"<details><summary>Pairs that do not fit</summary><ul>{pairs}</ul></details>\n"
-    if runs.failed:
+    if dataset.failed:
         failures = "".join(
             f"<li>{escape(run.problem)}, {escape(run.learner)}, seed {run.seed}: "
             f"{escape(run.error or '')}</li>\n"
-            for run in runs.failed
+            for run in dataset.failed
         )
         text += f"<details open><summary>Failed runs</summary><ul>{failures}</ul></details>\n"
     return text
 
 
-def _sources(store: Store, runs: Runs) -> str:
-    """Return the source texts of users' code that made the runs, each once, with its cells."""
+def _sources(store: Store, dataset: Dataset) -> str:
+    """Return the source texts of users' code, each once, with the cells that it made."""
     users: dict[tuple[str, str], list[str]] = {}
-    for cell in runs.cells:
+    for cell in dataset.cells:
         with_code = [run.key for run in cell.runs if run.code]
-        for source in {one for key in with_code for one in store.sources(key).items()}:
+        for source in {text for key in with_code for text in store.sources(key).items()}:
             users.setdefault(source, []).append(f"{cell.problem}: {cell.label}")
     return "".join(
         f"<details><summary>Code of {escape(name)}, for {escape('; '.join(cells))}</summary>"
@@ -397,15 +424,15 @@ def _spec(spec: StoredSpec) -> str:
     return f"<h3>{head}</h3>{_facts_table(rows)}<pre>{escape(spec.text)}</pre>\n"
 
 
-def _settings(cell: Cell) -> list[tuple[str, str]]:
-    def told(values: Mapping[str, Any]) -> str:
+def _settings(cell: CellCurves) -> list[tuple[str, str]]:
+    def text(values: Mapping[str, Any]) -> str:
         return ", ".join(f"{key} = {json.dumps(value)}" for key, value in values.items()) or "none"
 
     return [
         ("Learner", cell.learner),
-        ("Parameters", told(cell.parameters)),
+        ("Parameters", text(cell.parameters)),
         ("Planner", cell.planner or "none"),
-        ("Its settings", told(cell.planner_settings)),
+        ("Its settings", text(cell.planner_settings)),
         ("Steps", f"{cell.steps:,}"),
         ("Seeds", ", ".join(map(str, cell.seeds))),
         ("Model", cell.model),

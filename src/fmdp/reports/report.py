@@ -1,17 +1,17 @@
-"""A report of a store: everything is made first, then written, and replaces an older one whole.
+"""Reports: the page, tables and figures of a store, written to a directory as a whole.
 
-`write_report(DIR)` reads DIR/runs.sqlite and writes, into DIR/report unless told otherwise:
+`write_report(DIR)` reads DIR/runs.sqlite and writes, by default into DIR/report:
 
     index.html                                     the page
     cells.csv comparisons.csv curves.csv runs.csv  the tables
-    standings.csv, left-out.csv                    who is ahead where; pairs that do not fit, if any
-    standings.png .svg .pdf                        the same as a figure, where two learners meet
-    regret.png .svg .pdf, regret-linear, ...       the figures, gap regret too where it is known
+    standings.csv, left-out.csv                    standings; pairs that do not fit, if any
+    standings.png .svg .pdf                        the standings as a figure, for a comparison
+    regret.png .svg .pdf, regret-linear, ...       curves of every measure that has them
     figure-2.png .svg .pdf, paper.txt              for a store with the paper's runs
-    captions.txt                                   the words under the figures
+    captions.txt                                   captions of the figures
 
 The same store gives the same bytes, also while a sweep writes to it. Without Matplotlib (the extra
-`plots`) there are no figures, and `Report.without_figures` says why; page and tables need none.
+`plots`) there are no figures, and `Report.without_figures` gives the reason.
 """
 
 from __future__ import annotations
@@ -20,62 +20,68 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from fmdp.experiments.opening import Say, warn
+from fmdp.experiments.analysis import Analysis, analyse
+from fmdp.experiments.database import Notify, warn
+from fmdp.experiments.dataset import Dataset, gather
+from fmdp.experiments.measures import curve_names
+from fmdp.experiments.paper import panels
+from fmdp.experiments.standings import is_comparison
 from fmdp.experiments.store import Store
-from fmdp.reports import paper, standings
-from fmdp.reports.analysis import Analysis, analyse
-from fmdp.reports.cells import Runs, gather
-from fmdp.reports.figures import KINDS, Drawing, MissingPlots, draw, require_matplotlib
+from fmdp.reports import paper_claims, standings_figure, wording
+from fmdp.reports.figures import (
+    KINDS,
+    Drawing,
+    MissingPlots,
+    draw,
+    figure_name,
+    require_matplotlib,
+)
 from fmdp.reports.folder import Replacement
-from fmdp.reports.page import page
+from fmdp.reports.notes import notes
+from fmdp.reports.page import Texts, page
 from fmdp.reports.tables import tables
 
 FOLDER = "report"
 
-_FIGURES = (
-    "figure-2",
-    "standings",
-    *(f"{m}{s}" for m in ("regret", "gap-regret") for s in ("", "-linear")),
-)
-_NAMES = {
-    "index.html",
-    "captions.txt",
-    "paper.txt",
-    *(
-        f"{name}.csv"
-        for name in ("cells", "comparisons", "curves", "left-out", "runs", "standings")
-    ),
-    *(f"{name}.{kind}" for name in _FIGURES for kind in KINDS),
-    ".DS_Store",  # of whoever looked at it
-}
+_FIGURES = ("figure-2", "standings")
+_TABLES = ("cells", "comparisons", "curves", "left-out", "runs", "standings")
 
 
 def is_ours(name: str) -> bool:
-    """Whether a report may have written a file of this name, or died while it did."""
-    return name in _NAMES or (name.startswith(".fmdp-") and name.endswith(".tmp"))
+    """Return whether a file of this name can be part of a report, finished or not."""
+    curves = [f"{figure_name(m)}{scale}" for m in curve_names() for scale in ("", "-linear")]
+    names = {
+        "index.html",
+        "captions.txt",
+        "paper.txt",
+        ".DS_Store",  # written by macOS
+        *(f"{table}.csv" for table in _TABLES),
+        *(f"{figure}.{kind}" for figure in (*_FIGURES, *curves) for kind in KINDS),
+    }
+    return name in names or (name.startswith(".fmdp-") and name.endswith(".tmp"))
 
 
 @dataclass(frozen=True)
 class Report:
-    """What was written, and what it says."""
+    """The files of a report, and their content."""
 
     folder: Path
     page: Path
     files: tuple[Path, ...]
-    """All of them, the page first."""
-    runs: Runs
+    """All files, the page first."""
+    runs: Dataset
     analysis: Analysis
     paragraphs: tuple[str, ...]
-    """How the numbers stand to the paper's claims; empty for any other store."""
+    """The paper's claims compared with the numbers; empty for any other store."""
     standings: tuple[str, ...]
-    """Who is ahead, in words; empty where no two learners meet."""
+    """Sentences on the standings; empty if no two learners ran on one problem."""
     without_figures: str | None
-    """Why there are no figures; None if there are."""
+    """The reason why there are no figures, or None."""
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a reader must know: versions mixed, runs failed or missing, too few seeds."""
-        return (*self.runs.notes, *self.analysis.notes)
+        """Notes on mixed versions, failed or missing runs, too few seeds."""
+        return notes(self.runs, self.analysis)
 
 
 def write_report(
@@ -83,12 +89,12 @@ def write_report(
     out: str | os.PathLike[str] | None = None,
     *,
     spec: str | None = None,
-    waiting: Say = warn,
+    waiting: Notify = warn,
 ) -> Report:
-    """Read the store in `directory`, write its report into `out` (default: directory/report).
+    """Write the report of the store in `directory` into `out` (default: directory/report).
 
-    With `spec`, the hash of one, only of what that asks for. `waiting` is told when a lock on the
-    store is waited for.
+    `spec`, the hash of a spec, limits the report to its runs. `waiting` is called when a lock on
+    the store has to be waited for.
     """
     folder = Path(directory) / FOLDER if out is None else Path(out)
     with Store.open(directory, waiting=waiting) as store, Replacement(folder, is_ours) as new:
@@ -97,14 +103,18 @@ def write_report(
 
 def _report(store: Store, folder: Path, new: Replacement, spec: str | None) -> Report:
     with store.snapshot():
-        asked = None if spec is None else [one for one in store.specs() if one.hash == spec]
-        runs = gather(store, asked)
+        specs = None if spec is None else [s for s in store.specs() if s.hash == spec]
+        runs = gather(store, specs)
         analysis = analyse(runs)
-        paragraphs = paper.paragraphs(runs, analysis)
-        ahead = standings.sentences(runs, analysis)
-        featured = {cell.label for panel in paper.panels(runs) for cell in panel.papers}
+        texts = Texts(
+            headline=paper_claims.headline(runs) or wording.headline(runs, analysis),
+            paper=paper_claims.paragraphs(runs, analysis),
+            standings=wording.sentences(runs, analysis),
+            notes=notes(runs, analysis),
+        )
+        featured = {cell.label for panel in panels(runs) for cell in panel.papers}
         contents: dict[str, str | bytes] = {
-            "index.html": page(store, runs, analysis, paragraphs, featured, ahead)
+            "index.html": page(store, runs, analysis, texts, featured)
         }
     contents |= tables(runs, analysis)
     reason = None
@@ -114,20 +124,20 @@ def _report(store: Store, folder: Path, new: Replacement, spec: str | None) -> R
         reason = str(error)
     else:
         contents |= _figures(runs)
-    if paragraphs:
-        contents["paper.txt"] = "\n\n".join(paragraphs) + "\n"
+    if texts.paper:
+        contents["paper.txt"] = "\n\n".join(texts.paper) + "\n"
     new.write(contents)
     files = tuple(folder / name for name in contents)
-    return Report(folder, files[0], files, runs, analysis, paragraphs, ahead, reason)
+    return Report(folder, files[0], files, runs, analysis, texts.paper, texts.standings, reason)
 
 
-def _figures(runs: Runs) -> dict[str, str | bytes]:
-    drawings: list[Drawing] = draw(runs)
-    found = paper.panels(runs)
-    if standings.is_comparison(runs.standings):
-        drawings.insert(0, standings.figure(runs.standings, runs.left_out))
-    if found:
-        drawings.insert(0, paper.figure(runs, found))
+def _figures(data: Dataset) -> dict[str, str | bytes]:
+    drawings: list[Drawing] = draw(data)
+    figure_panels = panels(data)
+    if is_comparison(data.standings):
+        drawings.insert(0, standings_figure.figure(data.standings, data.left_out))
+    if figure_panels:
+        drawings.insert(0, paper_claims.figure(data, figure_panels))
     contents: dict[str, str | bytes] = {
         f"{drawing.name}.{kind}": content
         for drawing in drawings

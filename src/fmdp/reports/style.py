@@ -1,9 +1,9 @@
-"""How a learner looks, the same in every panel of the figures and on the page.
+"""Colours, dashes and markers of learners, the same in every figure and on the page.
 
-Colours are those of Okabe & Ito (2008), which people with any colour vision tell apart; dashes and
-markers differ as well, so that a figure survives a grey printer. Where several learners run in a
-few variants each, the colour is the learner's and the dash the variant's; else every label has a
-colour and a dash of its own. The ends of every plot, upper and lower, are black and grey.
+Colours are those of Okabe & Ito (2008), which are distinguishable with any colour vision; dashes
+and markers differ as well, for grey printers. Where several learners run in a few variants each,
+the colour shows the learner and the dash the variant; otherwise every label has its own colour and
+dash. The upper and lower ends of every plot are black and grey.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from fmdp.reports.cells import Cell
+from fmdp.experiments.cells import Cell
 
-# (on white, on black): the second are lighter, of the same hue.
+# (on white, on black): the second is lighter, of the same hue.
 COLOURS = (
     ("#0072B2", "#56A9DC"),  # blue
     ("#D55E00", "#F08A4B"),  # vermillion
@@ -25,17 +25,19 @@ COLOURS = (
 BLACK = ("#000000", "#F0F0F0")
 GREY = ("#767676", "#9E9E9E")
 ENDS = {"upper": BLACK, "lower": GREY}
-"""By role."""
+"""Colours of the two ends, by role."""
 
-# On and off, in line widths.
+# Lengths on and off, in line widths.
 DASHES: tuple[tuple[float, ...], ...] = ((), (5, 2), (6, 2, 1.5, 2), (2, 1.5), (9, 2.5))
-DOTS: tuple[float, ...] = (1, 3)  # of the ends alone
-# As Matplotlib calls them; the page draws the same shapes.
+DOTS: tuple[float, ...] = (1, 3)  # for the ends only
+# Matplotlib's names; the page draws the same shapes.
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 
 
 @dataclass(frozen=True)
 class Style:
+    """Colours, dash and marker of a label."""
+
     colour: str
     colour_on_dark: str
     dash: tuple[float, ...]
@@ -43,8 +45,11 @@ class Style:
 
 
 def styles(cells: Iterable[Cell], among: Iterable[Cell] = ()) -> dict[str, Style]:
-    """Label -> its look. `among` are all cells of the report: a learner keeps its colour in a
-    figure that draws only some of them."""
+    """Return the style of each label.
+
+    `among` are all cells of the report, so that a learner keeps its colour in a figure that draws
+    only some of them.
+    """
     cells = list(cells)
     learner_of: dict[str, str] = {}
     role_of: dict[str, str] = {}
@@ -55,13 +60,13 @@ def styles(cells: Iterable[Cell], among: Iterable[Cell] = ()) -> dict[str, Style
     variants: dict[str, list[str]] = {}
     for label in ranked:
         variants.setdefault(learner_of[label], []).append(label)
-    everybody = [cell.learner for cell in (*among, *cells) if cell.role not in ENDS]
-    order = list(dict.fromkeys(everybody))
+    learners = [cell.learner for cell in (*among, *cells) if cell.role not in ENDS]
+    order = list(dict.fromkeys(learners))
     by_learner = 1 < len(order) <= len(COLOURS) and all(
-        len(own) <= len(DASHES) for own in variants.values()
+        len(labels) <= len(DASHES) for labels in variants.values()
     )
-    several = any(len(own) > 1 for own in variants.values())
-    found: dict[str, Style] = {}
+    has_variants = any(len(labels) > 1 for labels in variants.values())
+    result: dict[str, Style] = {}
     for place, label in enumerate(learner_of):
         learner, role = learner_of[label], role_of[label]
         if role in ENDS:
@@ -69,12 +74,12 @@ def styles(cells: Iterable[Cell], among: Iterable[Cell] = ()) -> dict[str, Style
         elif by_learner:
             rank = order.index(learner)
             colours = COLOURS[rank]
-            # Without variants the dashes are free to tell the learners apart in grey.
-            dash = DASHES[variants[learner].index(label) if several else rank % len(DASHES)]
+            # Without variants the dashes distinguish the learners in grey.
+            dash = DASHES[variants[learner].index(label) if has_variants else rank % len(DASHES)]
         else:
             index = ranked.index(label)
             colours = COLOURS[index % len(COLOURS)]
-            # A second round through the colours has other dashes: no two alike up to 30.
+            # A second round through the colours has other dashes: 30 labels all differ.
             dash = DASHES[(index + index // len(COLOURS)) % len(DASHES)]
-        found[label] = Style(*colours, dash, MARKERS[place % len(MARKERS)])
-    return found
+        result[label] = Style(*colours, dash, MARKERS[place % len(MARKERS)])
+    return result

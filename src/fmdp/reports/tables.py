@@ -1,9 +1,9 @@
 """The numbers of a report as CSV: cells, comparisons, curves, single runs, standings.
 
 Every number is written so that reading it back gives the same float. A column that does not apply
-is empty; where an interval is missing, `interval_note` says why. A text that a spreadsheet would
-take for a formula gets an apostrophe in front. Rows are in the order of the report, so the same
-store gives the same bytes. New columns are added at the end.
+is empty; `interval_note` gives the reason for a missing interval. Rows are in the order of the
+report, so the same store gives the same bytes. New columns are added at the end, except new
+measures (measures.py), which runs.csv lists after those declared before them.
 """
 
 from __future__ import annotations
@@ -15,35 +15,35 @@ from dataclasses import astuple, fields
 
 import numpy as np
 
-from fmdp.experiments.confidence_intervals import (
+from fmdp.experiments.analysis import Analysis
+from fmdp.experiments.dataset import Dataset
+from fmdp.experiments.measures import declared
+from fmdp.experiments.standings import Standing
+from fmdp.experiments.statistics import (
     TOO_SMALL,
     Interval,
+    SampleSummary,
     mean_interval,
     mean_of,
     median_coverage,
 )
-from fmdp.experiments.measures import declared
-from fmdp.experiments.standings import Standing
 from fmdp.experiments.store import LeftOut, canonical_json
-from fmdp.reports.analysis import Analysis
-from fmdp.reports.cells import Runs
-from fmdp.reports.statistics import Summary
 
 Row = Sequence[object]
 
-_STANDINGS = tuple(one.name for one in fields(Standing))
-_LEFT_OUT = tuple(one.name for one in fields(LeftOut))
+_STANDINGS = tuple(field.name for field in fields(Standing))
+_LEFT_OUT = tuple(field.name for field in fields(LeftOut))
 
 
-def tables(runs: Runs, analysis: Analysis) -> dict[str, str]:
-    """File name -> CSV text."""
+def tables(data: Dataset, analysis: Analysis) -> dict[str, str]:
+    """Return the CSV text of each file, by name."""
     return {
         "cells.csv": as_csv(_CELLS, _cells(analysis)),
         "comparisons.csv": as_csv(_COMPARISONS, _comparisons(analysis)),
-        "curves.csv": as_csv(_CURVES, _curves(runs)),
-        "runs.csv": as_csv(_runs_head(), _runs(runs)),
-        "standings.csv": as_csv(_STANDINGS, map(astuple, runs.standings)),
-    } | ({"left-out.csv": as_csv(_LEFT_OUT, map(astuple, runs.left_out))} if runs.left_out else {})
+        "curves.csv": as_csv(_CURVES, _curves(data)),
+        "runs.csv": as_csv(_runs_head(), _runs(data)),
+        "standings.csv": as_csv(_STANDINGS, map(astuple, data.standings)),
+    } | ({"left-out.csv": as_csv(_LEFT_OUT, map(astuple, data.left_out))} if data.left_out else {})
 
 
 def as_csv(head: Row, rows: Iterable[Row]) -> str:
@@ -55,42 +55,24 @@ def as_csv(head: Row, rows: Iterable[Row]) -> str:
 
 
 def inert(value: object) -> object:
-    """The value of a cell; a text that begins like a formula is marked as text."""
+    """Return the value, with an apostrophe before a text that begins like a formula."""
     formula = isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r"))
     return f"'{value}" if formula else value
 
 
 _CELLS = (
-    "problem",
-    "label",
-    "learner",
-    "parameters",
-    "planner",
-    "planner_settings",
-    "steps",
-    "measure",
-    "runs",
-    "median",
-    "interval_low",
-    "interval_high",
-    "lower_quartile",
-    "upper_quartile",
-    "best",
-    "worst",
-    "mean",
-    "results_versions",
-    "interval_note",
-    "interval_coverage",
-    "mean_low",
-    "mean_high",
+    *("problem", "label", "learner", "parameters", "planner", "planner_settings", "steps"),
+    *("measure", "runs", "median", "interval_low", "interval_high"),
+    *("lower_quartile", "upper_quartile", "best", "worst", "mean"),
+    *("results_versions", "interval_note", "interval_coverage", "mean_low", "mean_high"),
 )
 
 
 def _cells(analysis: Analysis) -> Iterable[Row]:
-    for found in analysis.summaries:
-        cell = found.cell
+    for summaries in analysis.summaries:
+        cell = summaries.cell
         versions = sorted({run.results_version for run in cell.runs})
-        for measure, summary in found.by_measure.items():
+        for measure, summary in summaries.by_measure.items():
             yield (
                 cell.problem,
                 cell.label,
@@ -118,84 +100,57 @@ def _ends(interval: Interval | None) -> Row:
     return (None, None) if interval is None else interval
 
 
-def _about_median(summary: Summary) -> Row:
-    """Return the note in the place of a missing interval, and the exact coverage of one."""
+def _about_median(summary: SampleSummary) -> Row:
+    """Return the note in place of a missing interval, and the exact coverage of the interval."""
     return "" if summary.interval else TOO_SMALL, median_coverage(summary.n)
 
 
 _COMPARISONS = (
-    "problem",
-    "measure",
-    "first",
-    "second",
-    "seeds",
-    "median_difference",
-    "interval_low",
-    "interval_high",
-    "first_lower",
-    "equal",
-    "second_lower",
-    "signed_rank",
-    "p",
-    "p_holm",
-    "exact",
-    "finding",
-    "comparisons_in_question",
-    "interval_note",
-    "interval_coverage",
-    "mean_difference",
-    "mean_low",
-    "mean_high",
+    *("problem", "measure", "first", "second", "seeds"),
+    *("median_difference", "interval_low", "interval_high"),
+    *("first_lower", "equal", "second_lower", "signed_rank", "p", "p_holm", "exact", "finding"),
+    *("comparisons_in_question", "interval_note", "interval_coverage"),
+    *("mean_difference", "mean_low", "mean_high"),
 )
 
 
 def _comparisons(analysis: Analysis) -> Iterable[Row]:
-    for found in analysis.comparisons:
-        test = found.test
+    for comparison in analysis.comparisons:
+        test = comparison.test
         yield (
-            found.problem,
-            found.measure,
-            found.first,
-            found.second,
+            comparison.problem,
+            comparison.measure,
+            comparison.first,
+            comparison.second,
             test.n,
-            found.median,
-            *_ends(found.interval),
+            comparison.median,
+            *_ends(comparison.interval),
             test.lower,
             test.equal,
             test.higher,
             test.statistic,
             test.p_value,
-            found.adjusted,
+            comparison.adjusted,
             test.exact,
-            found.verdict,
-            found.family,
-            *_about_median(found.differences),
-            found.differences.mean,
-            *_ends(found.differences.mean_interval),
+            comparison.verdict,
+            comparison.family,
+            *_about_median(comparison.differences),
+            comparison.differences.mean,
+            *_ends(comparison.differences.mean_interval),
         )
 
 
 _CURVES = (
-    "problem",
-    "label",
-    "measure",
-    "t",
-    "runs",
-    "median",
-    "lower_quartile",
-    "upper_quartile",
-    "mean",
-    "mean_low",
-    "mean_high",
+    *("problem", "label", "measure", "t", "runs"),
+    *("median", "lower_quartile", "upper_quartile", "mean", "mean_low", "mean_high"),
 )
 
 
-def _curves(runs: Runs) -> Iterable[Row]:
-    for cell in runs.cells:
+def _curves(data: Dataset) -> Iterable[Row]:
+    for cell in data.cells:
         for measure, values in cell.curves.items():
             low, median, high = np.quantile(values, (0.25, 0.5, 0.75), axis=0).tolist()
-            columns = values.T.tolist()
-            means = [(mean_of(own), *_ends(mean_interval(own))) for own in columns]
+            means = [(mean_of(at_t), *_ends(mean_interval(at_t))) for at_t in values.T.tolist()]
             for t, *row, mean in zip(cell.t.tolist(), median, low, high, means, strict=True):
                 yield (cell.problem, cell.label, measure, t, len(values), *row, *mean)
 
@@ -208,8 +163,8 @@ def _runs_head() -> Row:
     return (*_BEFORE, *(measure.name for measure in declared()), *_AFTER)
 
 
-def _runs(runs: Runs) -> Iterable[Row]:
-    for cell in runs.cells:
+def _runs(data: Dataset) -> Iterable[Row]:
+    for cell in data.cells:
         for run in cell.runs:
             measures = [run.measures.get(measure.name) for measure in declared()]
             about = [getattr(run, name) for name in _AFTER]

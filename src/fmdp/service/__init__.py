@@ -1,4 +1,4 @@
-"""A learner on a live system: durable, bit-exact after a kill, asked in Python or by lines."""
+"""A learner on a live system: durable, bit-exact after a kill, used from Python or by lines."""
 
 from fmdp.service.service import Service
 

@@ -1,16 +1,15 @@
-"""The journal of a service: events on disk before anybody is told that they happened.
+"""The journal of a service: events are on disk before they are acknowledged.
 
-One event a line, numbered on from the snapshot that the journal follows:
+One event per line, numbered on from the snapshot that the journal follows:
 
     CHECKSUM NUMBER EVENT\\n        CHECKSUM = CRC-32 of "NUMBER EVENT", eight hexadecimal digits
 
-The first line says what the file is. `append` writes whole lines behind the last one and takes back
-what a full disk has cut off; `commit` returns when everything appended is on disk (fsync), and only
-then may it be acknowledged. A line is one write and its newline comes last, so what a kill leaves
-is a journal and perhaps a line without its newline, which nobody was told of: it is dropped, and
-said. Anything else that is not as it was written is damage, refused by file and line. CRC-32 finds
-every error of up to three bits or 32 bits in a row in lines of a usual length: accidents, not
-forgeries.
+The first line identifies the format. `append` writes complete lines and removes what a full disk
+has cut off; `commit` returns when everything appended is on disk (fsync), and only then may it be
+acknowledged. A line is one write whose newline comes last, so a kill leaves at most one incomplete
+line, which was not acknowledged: it is dropped, with a notice. Any other deviation is damage,
+refused with file and line. CRC-32 detects every error of up to three bits or 32 consecutive bits in
+lines of usual length: accidents, not forgeries.
 """
 
 from __future__ import annotations
@@ -30,26 +29,26 @@ FORMAT = "fmdp-journal"
 VERSION = 1
 _WHAT = "the journal of a service"
 _synchronise = getattr(os, "fdatasync", os.fsync)
-"""The data and the size of a file, not the time of its last change: several times as fast."""
+"""fdatasync skips the modification time and is several times as fast as fsync."""
 
 
 class Journal:
-    """A journal that is being written; `create` or `reopen` makes one."""
+    """A journal open for writing; use `create` or `reopen`."""
 
     def __init__(self, path: Path, descriptor: int, size: int, number: int) -> None:
         self.path = path
         self.number = number
-        """Of the last event appended."""
+        """Number of the last event appended."""
         self._descriptor = descriptor
         self._size = size
-        """Bytes that hold whole lines."""
+        """Number of bytes in complete lines."""
         self._committed = size
         self.broken = False
-        """What is on disk cannot be known any more; the next start will read it."""
+        """Whether the content on disk is unknown after an error; the next start reads it."""
 
     @classmethod
     def create(cls, path: Path, after: int) -> Journal:
-        """An empty one for the events after this number, durable when this returns."""
+        """Create a journal for the events after this number; durable on return."""
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND
         try:
             descriptor = os.open(path, flags, 0o666)
@@ -67,8 +66,10 @@ class Journal:
 
     @classmethod
     def reopen(cls, path: Path, after: int) -> tuple[Journal, list[Any], int]:
-        """To go on with one: the journal, its events, and how many bytes of a torn line were
-        dropped."""
+        """Open a journal to continue it.
+
+        Return the journal, its events, and the number of bytes of a dropped incomplete line.
+        """
         content = read_file(path, _WHAT)
         whole = content.rfind(b"\n") + 1
         events = list(_events(content[:whole], path, after))
@@ -79,7 +80,7 @@ class Journal:
         journal = cls(path, descriptor, whole, after + len(events))
         try:
             os.ftruncate(descriptor, whole)
-            journal._committed = -1  # whether its lines were synchronised before a kill is unknown
+            journal._committed = -1  # its lines may not have been synchronised before a kill
             journal.commit()
         except OSError as error:
             journal.close()
@@ -87,7 +88,7 @@ class Journal:
         return journal, events, len(content) - whole
 
     def append(self, events: list[Any]) -> None:
-        """All of these events, or none and FileProblem."""
+        """Append all of these events, or none and raise FileProblem."""
         lines = [_line(self.number + 1 + place, event) for place, event in enumerate(events)]
         self._write(b"".join(lines))
         self.number += len(events)
@@ -98,7 +99,7 @@ class Journal:
             while written < len(data):
                 written += os.write(self._descriptor, data[written:])
         except BaseException as error:
-            # Of a full disk, or of an interrupt between two writes: nothing may follow half a line.
+            # A full disk, or an interrupt between two writes: remove the incomplete line.
             self._cut(self._size)
             if isinstance(error, OSError):
                 raise FileProblem(f"{self.path}: cannot be written ({reason(error)})") from None
@@ -106,7 +107,7 @@ class Journal:
         self._size += len(data)
 
     def withdraw(self, number: int, size: int) -> None:
-        """Take back what was appended since `place` gave these."""
+        """Remove everything appended since `place` returned these values."""
         self._cut(size)
         self.number, self._size = number, size
 
@@ -118,11 +119,11 @@ class Journal:
             raise FileProblem(f"{self.path}: cannot be written ({reason(error)})") from None
 
     def place(self) -> tuple[int, int]:
-        """What `withdraw` needs to come back here."""
+        """Return the current position, for `withdraw`."""
         return self.number, self._size
 
     def commit(self) -> None:
-        """Return when everything appended is on disk; FileProblem where that cannot be had."""
+        """Return when everything appended is on disk; raise FileProblem if that fails."""
         if self.broken:
             raise FileProblem(f"{self.path}: has failed; a new start reads what is there")
         if self._committed == self._size:
@@ -130,7 +131,7 @@ class Journal:
         try:
             _synchronise(self._descriptor)
         except OSError as error:
-            # The system may have thrown away what it could not write, and would not say so again.
+            # The system may have dropped the data, and would not report the error again.
             self.broken = True
             raise FileProblem(f"{self.path}: cannot be made durable ({reason(error)})") from None
         self._committed = self._size
@@ -147,7 +148,7 @@ def _line(number: int, event: Any) -> bytes:
 
 
 def _events(content: bytes, path: Path, after: int) -> Iterator[Any]:
-    """The events of whole lines, the header checked; FileProblem names the line that is damaged."""
+    """Yield the events of complete lines; raise FileProblem with the number of a damaged line."""
     lines = content.split(b"\n")[:-1]
     if not lines:
         raise FileProblem(f"{path}: is empty; must be {_WHAT}")

@@ -1,17 +1,17 @@
-"""The protocol of `fmdp serve`: a JSON object a line in, a JSON object a line out, in order.
+"""The protocol of `fmdp serve`: one JSON object per line in, one per line out, in order.
 
     {"state": S}                                           -> {"action": A}
     {"observe": {"state": S, "action": A,
                  "rewards": R, "next_state": S}}           -> {"observed": n}
     {"status": true}                                       -> {"status": {...}}
 
-Keys of one line may stand together: what was observed is counted first, then the state is asked. An
-"id" comes back as it is. S and A by name ({"pump": "worn"}, "pump=worn") or by number ([0, 2]);
-answers have the form of the question. A line that cannot be is answered by {"error": "..."} and
-changes nothing; there is exactly one answer a line.
+A line may have several keys: the observation is counted first, then the action is chosen. An "id"
+is returned unchanged. S and A are given by name ({"pump": "worn"}, "pump=worn") or by number ([0,
+2]); answers have the form of the question. An invalid line is answered by {"error": "..."} and
+changes nothing. Every line has exactly one answer.
 
-Lines that wait together share one fsync, and no answer leaves before it: group commit. Nothing here
-listens anywhere; it reads one descriptor and writes another.
+Lines that wait together share one fsync, and no answer leaves before it (group commit). The module
+reads one descriptor and writes another; it opens no network connection.
 """
 
 from __future__ import annotations
@@ -27,42 +27,42 @@ from fmdp.model.naming import Value
 from fmdp.service.service import Service
 
 MOST_BYTES = 1 << 20
-"""Of a line."""
+"""Longest line."""
 MOST_BRACKETS = 100
-"""Opening ones in a line; far below what Python's parser can nest."""
+"""Most opening brackets in a line; far below the nesting limit of Python's parser."""
 BATCH = 1000
-"""Lines that share one fsync at most."""
+"""Most lines that share one fsync."""
 _READ = 1 << 16
 _KEYS = ("state", "observe", "status", "id")
-_OF_STEP = ("state", "action", "rewards", "next_state")
+_STEP_KEYS = ("state", "action", "rewards", "next_state")
 
 
 def serve(
     service: Service, source: int, write: Callable[[bytes], None], *, batch: int = BATCH
 ) -> None:
-    """Answer every line that comes from the descriptor until it ends.
+    """Answer every line from the descriptor until it ends.
 
     Parameters
     ----------
     service
-        What answers.
+        The service that answers.
     source
         A descriptor to read from.
     write
-        Called with whole lines, durable by then.
+        Called with complete lines, after their events are durable.
     batch
-        Lines that share one fsync at most.
+        Most lines that share one fsync.
 
     Raises
     ------
     FileProblem
-        Where the disk has failed for good; every line that is not on it was answered by an error.
+        If the disk has failed; every line that is not on it was answered with an error.
     """
     Lines(service, source, write, batch).run()
 
 
 class Lines:
-    """Lines on their way through: read, answered, and held back until their events are durable."""
+    """Reads and answers lines, and holds answers back until their events are durable."""
 
     def __init__(
         self, service: Service, source: int, write: Callable[[bytes], None], batch: int
@@ -76,7 +76,7 @@ class Lines:
     def run(self) -> None:
         for lines in batches(self._source, self._batch):
             for line in lines:
-                answer = self._answer(line)  # which may release those before it
+                answer = self._answer(line)  # may release earlier answers
                 self._waiting.append(answer)
             self._release()
             self.service.tidy()
@@ -95,7 +95,7 @@ class Lines:
                 answer["observed"] = self.service.observe(**step, commit=False)
             if "state" in request:
                 if self.service.agent.changed_by_act:
-                    self._release()  # whoever waits should not wait for a plan
+                    self._release()  # earlier answers need not wait for a plan
                 state = request["state"]
                 _refuse_shapeless(state, "state")
                 answer["action"] = _names(self.service.act(state, commit=False))
@@ -108,14 +108,14 @@ class Lines:
         return answer
 
     def _release(self) -> None:
-        """Make durable what happened, and send the answers."""
+        """Make all events durable, then send the waiting answers."""
         waiting, self._waiting = self._waiting, []
         failure: FmdpError | None = None
         try:
             self.service.commit()
         except FmdpError as error:
             failure = error
-            waiting = [_undone(answer, str(error)) for answer in waiting]
+            waiting = [_not_acknowledged(answer, str(error)) for answer in waiting]
         if waiting:
             self._write(b"".join(map(encoded, waiting)))
         if failure is not None:
@@ -123,16 +123,16 @@ class Lines:
 
 
 def _names(action: tuple[int, ...] | dict[str, Value]) -> tuple[int, ...] | dict[str, str]:
-    """Return an action by name with the names of its values, which are texts in all JSON output."""
+    """Return an action with its values as texts, as in all JSON output."""
     if isinstance(action, tuple):
         return action
     return {name: str(value) for name, value in action.items()}
 
 
-def _undone(answer: dict[str, Any], said: str) -> dict[str, Any]:
-    """In the place of an answer whose event may not be on disk."""
+def _not_acknowledged(answer: dict[str, Any], reason: str) -> dict[str, Any]:
+    """Return the error for an answer whose event may not be on disk."""
     kept = {key: value for key, value in answer.items() if key in ("id", "error")}
-    return {"error": f"not acknowledged: {said}", **kept}
+    return {"error": f"not acknowledged: {reason}", **kept}
 
 
 def encoded(answer: Mapping[str, Any]) -> bytes:
@@ -140,7 +140,7 @@ def encoded(answer: Mapping[str, Any]) -> bytes:
 
 
 def parsed(line: bytes | None) -> dict[str, Any]:
-    """The object of a line (None: one that was too long), or InvalidParameter."""
+    """Return the object of a line (None: a line that was too long), or raise InvalidParameter."""
     if line is None:
         raise InvalidParameter(f"the line is too long; must be at most {MOST_BYTES:,} bytes")
     if line.count(b"{") + line.count(b"[") > MOST_BRACKETS:
@@ -148,7 +148,9 @@ def parsed(line: bytes | None) -> dict[str, Any]:
             f"the line is nested too deeply; must have at most {MOST_BRACKETS:,} brackets"
         )
     try:
-        found = json.loads(line.decode(), parse_constant=_refuse_constant, object_pairs_hook=_once)
+        request = json.loads(
+            line.decode(), parse_constant=_refuse_constant, object_pairs_hook=_unique_keys
+        )
     except json.JSONDecodeError as error:
         raise InvalidParameter(
             f"the line is not JSON: {error.msg} at column {error.colno}"
@@ -157,24 +159,24 @@ def parsed(line: bytes | None) -> dict[str, Any]:
         raise InvalidParameter(f"the line is not UTF-8 at byte {error.start}") from None
     except FmdpError:
         raise
-    except ValueError as error:  # a whole number of thousands of digits
+    except ValueError as error:  # an integer of thousands of digits
         raise InvalidParameter(f"a number of the line cannot be read ({error})") from None
-    if not isinstance(found, dict):
-        raise InvalidParameter(f"a line must be a JSON object; got {quoted(found)}")
-    return found
+    if not isinstance(request, dict):
+        raise InvalidParameter(f"a line must be a JSON object; got {quoted(request)}")
+    return request
 
 
 def _refuse_constant(name: str) -> Any:
     raise InvalidParameter(f"{name} is no number of JSON; numbers must be finite")
 
 
-def _once(items: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(items)
-    if len(found) < len(items):
+def _unique_keys(items: list[tuple[str, Any]]) -> dict[str, Any]:
+    table = dict(items)
+    if len(table) < len(items):
         keys = [key for key, _ in items]
         twice = next(key for key in keys if keys.count(key) > 1)
         raise InvalidParameter(f"key {quoted(twice)} stands twice in one object")
-    return found
+    return table
 
 
 def _refuse_unknown(given: Mapping[str, Any], known: tuple[str, ...], what: str) -> None:
@@ -189,12 +191,12 @@ def _refuse_unknown(given: Mapping[str, Any], known: tuple[str, ...], what: str)
 def _step(given: Any) -> dict[str, Any]:
     if not isinstance(given, dict):
         raise InvalidParameter(
-            f"observe must be an object with {', '.join(_OF_STEP)}; got {quoted(given)}"
+            f"observe must be an object with {', '.join(_STEP_KEYS)}; got {quoted(given)}"
         )
-    _refuse_unknown(given, _OF_STEP, "observe")
-    for key in _OF_STEP:
+    _refuse_unknown(given, _STEP_KEYS, "observe")
+    for key in _STEP_KEYS:
         if key not in given:
-            raise InvalidParameter(f"observe lacks {key!r}; its keys are {', '.join(_OF_STEP)}")
+            raise InvalidParameter(f"observe lacks {key!r}; its keys are {', '.join(_STEP_KEYS)}")
         if key != "rewards":
             _refuse_shapeless(given[key], key)
     return given
@@ -208,24 +210,26 @@ def _refuse_shapeless(given: Any, what: str) -> None:
 
 
 def batches(source: int, most: int) -> Iterator[list[bytes | None]]:
-    """Lines as they come, those together that are there together, `most` at most; None for one that
-    was too long. A last line without its end is a line."""
+    """Yield the lines that are available together, at most `most`; None for a line too long.
+
+    A last line without a newline counts.
+    """
     held = b""
     skipping = False
     while True:
         data = os.read(source, _READ)
         *lines, rest = (held + data).split(b"\n")
-        found: list[bytes | None] = list(lines)
-        if skipping and found:
-            found[0] = None
+        ready: list[bytes | None] = list(lines)
+        if skipping and ready:
+            ready[0] = None
             skipping = False
         held = rest
         if skipping or len(held) > MOST_BYTES:
             skipping, held = True, b""
-        found = [one if one is None or len(one) <= MOST_BYTES else None for one in found]
+        ready = [line if line is None or len(line) <= MOST_BYTES else None for line in ready]
         if not data and (held or skipping):
-            found.append(None if skipping else held)
-        for start in range(0, len(found), most):
-            yield found[start : start + most]
+            ready.append(None if skipping else held)
+        for start in range(0, len(ready), most):
+            yield ready[start : start + most]
         if not data:
             return

@@ -1,23 +1,22 @@
-"""Service: a learner on a live system, whose memory survives any death of its process.
+"""A learner on a live system, whose memory survives the death of its process.
 
-An agent is a function of what it was told and asked, in order: learners draw from one generator,
-plans start warm from earlier plans, and both happen where `act` has to decide or draw. So the
-events are the observations and those acts (`Agent.changed_by_act`); any other act leaves the agent
-as it is and is no event. The folder of a service holds
+An agent is a function of its observations and of the acts at which it decides or draws, in order:
+learners draw from one generator, and plans start from earlier plans. So these are the events
+(`Agent.changed_by_act`); any other act does not change the agent. The folder of a service holds
 
-    service.json      what is served: the model by its hash, the learner with its settings, the seed
+    service.json      the model by its hash, the learner with its settings, the seed
     agent-N.npz       the agent after N events
     journal-N         the events after those (journal.py)
     lock              held by the one process that serves
 
-and the agent is what the newest snapshot gives when the events of its journal are done again, to
-the last bit. A snapshot is one new name: its empty journal is made first, and the old pair goes
-last, so at every moment the newest snapshot with its journal is the whole truth. Plans that look at
-the clock (max_seconds) cannot be made again: such a decision is kept by a snapshot at once.
+and the agent is the newest snapshot with the events of its journal repeated, to the last bit. The
+empty journal of a snapshot is created before it, and the old pair is removed last, so at every
+moment the newest snapshot with its journal is complete. Plans that depend on the clock
+(max_seconds) cannot be repeated: such a decision is kept by a snapshot at once.
 
 Cost: an observation is a line of some hundred bytes and an fsync, which several may share. A
-restart does again what came since the last snapshot: at most `snapshot_every` events, and about
-half a minute of planning.
+restart repeats the work since the last snapshot: at most `snapshot_every` events, and about half a
+minute of planning.
 """
 
 from __future__ import annotations
@@ -30,7 +29,6 @@ import warnings
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from fmdp import __version__
@@ -39,7 +37,8 @@ from fmdp._base.interrupts import held
 from fmdp._base.parameters import Integer, quoted
 from fmdp.errors import FileProblem, FmdpError, InvalidParameter, did_you_mean
 from fmdp.learning.agent import Agent
-from fmdp.learning.files import load_agent, planner_header, settings_header
+from fmdp.learning.encoding import planner_header
+from fmdp.learning.files import load_agent
 from fmdp.learning.follow import learner_of
 from fmdp.learning.learner import Learner
 from fmdp.learning.registry import LEARNERS
@@ -52,11 +51,12 @@ from fmdp.service.journal import Journal
 FORMAT = "fmdp-service"
 VERSION = 1
 SNAPSHOT_EVERY = 10_000
-"""Events between two snapshots, where nothing else is said."""
-_SECONDS_TO_DO_AGAIN = 30.0
+"""Default number of events between two snapshots."""
+_SECONDS_TO_REPLAY = 30.0
+"""Seconds of work after which a snapshot is made, so that a restart takes no longer."""
 _IDENTITY = "service.json"
-_SUM = "crc32"
-"""Its checksum, a key of its own; folders of before have none."""
+_CHECKSUM = "crc32"
+"""Key of the checksum in service.json; older folders have none."""
 _LOCK = "lock"
 _NAME = re.compile(r"(agent|journal)-([0-9]{1,18})(?:\.npz)?")
 _OWNER = "a service"
@@ -67,30 +67,31 @@ _EVERY = Integer("snapshot_every", SNAPSHOT_EVERY, "events between two snapshots
 class Service:
     """A learner that acts and observes, and whose memory is on disk before it answers.
 
-    A context manager: leaving it makes a snapshot and gives the folder free.
+    A context manager: leaving it makes a snapshot and releases the folder.
 
     Parameters
     ----------
     model
-        Of the system, whose structure and names count; learners are not told its tables.
+        Model of the system. Only its structure and names are used; learners do not see its tables.
     learner
-        Such as fmdp.PSRL(c=0.1), or its text: "psrl,c=0.1".
+        A learner such as fmdp.PSRL(c=0.1), or its text: "psrl,c=0.1".
     directory
-        The folder of the service; made where it is not there. One that was served before is gone
-        on with, by the same model, learner and seed alone.
+        Folder of the service; created if missing, otherwise resumed, which needs the same model,
+        learner and seed.
     seed
-        Of the learner.
+        Seed of the learner.
     snapshot_every
-        Events after which the whole learner is saved and the journal begins anew.
+        Number of events after which the learner is saved and a new journal begins.
     say
-        Told, in one line, what an operator should know and is no error; a warning by default.
+        Called with one line that an operator should know and that is no error; by default a
+        warning.
 
     Raises
     ------
     InvalidParameter
-        Where the folder belongs to another model, learner or seed.
+        If the folder belongs to another model, learner or seed.
     FileProblem
-        Where another process serves there, or the folder is damaged or cannot be written.
+        If another process serves there, or the folder is damaged or cannot be written.
     """
 
     def __init__(
@@ -104,57 +105,57 @@ class Service:
         say: Callable[[str], None] | None = None,
     ) -> None:
         check_model(model, _OWNER)
-        found = learner_of(learner, _OWNER)
-        if found is None:
+        checked_learner = learner_of(learner, _OWNER)
+        if checked_learner is None:
             raise InvalidParameter(f"{_OWNER} needs a learner; got {quoted(learner)}")
         self.directory = path_of(directory, "a service")
         self._every = _EVERY.check(snapshot_every, _OWNER)
         self._say = warnings.warn if say is None else say
         self._model = model
-        self._learner = found
+        self._learner = checked_learner
         self._seed = _SEED.check(seed, _OWNER)
         self._unwritten: list[Any] = []  # acts that happened while the disk was full
-        self._unsaved = False  # a decision by the clock that no snapshot has yet
-        self._whole = True  # the agent in memory is what is on disk, with the unwritten acts
-        self._seconds = 0.0  # of work that a restart would do again
+        self._unsaved = False  # a decision that depended on the clock and is in no snapshot yet
+        self._whole = True  # the agent in memory equals the files plus the unwritten acts
+        self._seconds = 0.0  # seconds of work that a restart would repeat
         self._snapshot_seconds = 0.0
         self._snapshot = 0
         self._due = self._every  # events after which the next snapshot is made
         self._agent: Agent
         self._journal: Journal
-        self._lock: int | None = _take(self.directory)
+        self._lock: int | None = _lock_folder(self.directory)
         try:
             self._open()
         except BaseException:
-            self._give_back()
+            self._unlock()
             raise
 
-    # ---- what is served -------------------------------------------------------------------------
+    # ---- state ----------------------------------------------------------------------------------
 
     @property
     def agent(self) -> Agent:
-        """The learner's run: to look at. What it is told past the service is not on disk."""
+        """The agent, for inspection. Observations that bypass the service are not on disk."""
         return self._agent
 
     @property
     def structure(self) -> Structure:
-        """Of the system."""
+        """Structure of the system."""
         return self._model.structure
 
     @property
     def broken(self) -> bool:
-        """Whether the disk failed in a way that only a new start can go on from."""
+        """Whether the disk failed so that only a restart can continue."""
         return self._journal.broken
 
     def status(self) -> dict[str, Any]:
-        """Return how far it has come, and what it plans with.
+        """Return the counters of the service and its planner.
 
         Returns
         -------
         dict[str, Any]
-            Observations, episodes, plans, events and the last snapshot as numbers; the name of the
-            planner, why it is not the exact one, and the predicted seconds of a plan where plans
-            are rationed.
+            Numbers of observations, episodes, plans and events, and of the last snapshot; the name
+            of the planner, the reason why it is not the exact one, and the predicted seconds of a
+            plan if plans are rationed.
         """
         agent = self._agent
         planner = agent.planner
@@ -170,33 +171,33 @@ class Service:
             "snapshot": self._snapshot,
         }
 
-    # ---- asking and telling ---------------------------------------------------------------------
+    # ---- acting and observing -------------------------------------------------------------------
 
     def act(self, state: Assignment, *, commit: bool = True) -> tuple[int, ...] | dict[str, Value]:
-        """The action to take in this state; asking again gives the same answer.
+        """Return the action to take in this state; repeated calls give the same answer.
 
         Parameters
         ----------
         state
             One value for each state variable, by name or by number.
         commit
-            Whether it is made durable here; without, `commit` has to be called before the answer is
+            Whether to make it durable here; otherwise `commit` must be called before the answer is
             used.
 
         Returns
         -------
         tuple[int, ...] | dict[str, str | int | float]
-            Positions where the state is a sequence; where it is a mapping or a text, the value of
-            each action variable by its name, as the value was listed.
+            Positions if the state is a sequence; if it is a mapping or a text, the value of each
+            action variable by name, as the value was listed.
 
         Raises
         ------
         InvalidParameter
-            Where it is no state of the structure.
+            If it is not a state of the structure.
         FileProblem
-            Where it cannot be written down; the same may be asked again.
+            If it cannot be written to disk; the call may be repeated.
         """
-        self._settle()
+        self._recover()
         checked = self.structure.check_state(state)
         agent = self._agent
         action = self._changing_act(checked) if agent.changed_by_act else agent.act(checked)
@@ -207,7 +208,7 @@ class Service:
         return answer
 
     def _changing_act(self, state: tuple[int, ...]) -> tuple[int, ...]:
-        """Decide or draw, then write down that it was done: where deciding fails nothing was."""
+        """Decide or draw, then record it; if deciding fails, nothing is recorded."""
         started = time.perf_counter()
         self._whole = False
         action = self._agent.act(state)
@@ -229,7 +230,7 @@ class Service:
         *,
         commit: bool = True,
     ) -> int:
-        """What came of an action, the learner's own or another's; on disk when this returns.
+        """Record the outcome of an action, the learner's or another's; on disk on return.
 
         Parameters
         ----------
@@ -238,22 +239,22 @@ class Service:
         rewards
             One number for each reward factor, in their order or by name.
         commit
-            Whether it is made durable here; without, `commit` has to be called before anybody is
-            told.
+            Whether to make it durable here; otherwise `commit` must be called before it is
+            acknowledged.
 
         Returns
         -------
         int
-            How many observations there are now, with this one.
+            Number of observations, including this one.
 
         Raises
         ------
         InvalidParameter
-            Where it is no step of the structure; nothing was counted.
+            If it is not a step of the structure; nothing was counted.
         FileProblem
-            Where it cannot be written down; nothing was counted.
+            If it cannot be written to disk; nothing was counted.
         """
-        self._settle()
+        self._recover()
         s = self.structure
         step = (
             s.check_state(state),
@@ -265,7 +266,7 @@ class Service:
         self._write_down()
         started = time.perf_counter()
         place = self._journal.place()
-        self._whole = False  # until it is in both, however it ends
+        self._whole = False  # until both journal and agent have it
         try:
             self._journal.append([{"observe": step}])
         except FileProblem:
@@ -284,7 +285,7 @@ class Service:
         return self._agent.steps
 
     def _write_down(self) -> None:
-        """What has happened and is in no file yet, because there was no room for it."""
+        """Write events that a full disk has kept from the files."""
         if self._unsaved:
             self.snapshot()
         if self._unwritten:
@@ -297,39 +298,39 @@ class Service:
         Raises
         ------
         FileProblem
-            Where that cannot be had; nothing since the last commit may be acknowledged.
+            If that fails; nothing since the last commit may be acknowledged.
         """
         self._journal.commit()
 
     # ---- snapshots ------------------------------------------------------------------------------
 
     def tidy(self) -> None:
-        """A snapshot, if one is due; one that cannot be made is said, and the journal goes on."""
+        """Make a snapshot if one is due; if it fails, say so and continue the journal."""
         events = self._journal.number - self._snapshot
-        long = max(_SECONDS_TO_DO_AGAIN, 20.0 * self._snapshot_seconds)
+        long = max(_SECONDS_TO_REPLAY, 20.0 * self._snapshot_seconds)
         if events < self._due and self._seconds < long:
             return
         try:
             self.snapshot()
         except FmdpError as error:
-            # Not again at every event: a learner that cannot be saved will not be able to later.
+            # Do not try at every event: a learner that cannot be saved now cannot be saved later.
             self._due, self._seconds = 2 * max(events, self._every), 0.0
             self._say(f"no snapshot, so the journal grows and a restart takes longer: {error}")
 
     def snapshot(self) -> None:
-        """Save the whole learner, durable when this returns, and begin a new journal.
+        """Save the learner, durable on return, and begin a new journal.
 
         Raises
         ------
         FmdpError
-            Where it cannot be saved; nothing is lost, and the old journal goes on.
+            If it cannot be saved; nothing is lost, and the old journal continues.
         """
-        self._settle()
+        self._recover()
         number = self._journal.number
         if number == self._snapshot and not self._unsaved and not self._unwritten:
             return
         started = time.perf_counter()
-        with held():  # between its new name and the new journal nobody may interrupt
+        with held():  # no interrupt between the new snapshot and the new journal
             self._journal.commit()
             if number == self._snapshot:
                 self._agent.save(self._path("agent", number))
@@ -346,7 +347,7 @@ class Service:
             self._agent.save(target)
         except BaseException:
             journal.close()
-            # Not the newest snapshot while the old journal goes on.
+            # The old journal continues, so this must not become the newest snapshot.
             for path in (target, journal.path):
                 path.unlink(missing_ok=True)
             raise
@@ -369,22 +370,22 @@ class Service:
     # ---- opening and closing --------------------------------------------------------------------
 
     def _open(self) -> None:
-        asked = _identity(self._model, self._learner, self._seed)
+        requested = _identity(self._model, self._learner, self._seed)
         path = self.directory / _IDENTITY
         if path.exists():
-            _refuse_other(_held_identity(path), asked, self.directory)
+            _refuse_other(_stored_identity(path), requested, self.directory)
         else:
             _refuse_foreign(self.directory)
             Journal.create(self._path("journal", 0), 0).close()
             self._learner.start(self._model, self._seed).save(self._path("agent", 0))
-            known = {**asked, "fmdp": __version__}
-            known[_SUM] = _sum_of(known)
-            write_atomically(path, json.dumps(known, indent=1) + "\n")
+            identity = {**requested, "fmdp": __version__}
+            identity[_CHECKSUM] = _checksum(identity)
+            write_atomically(path, json.dumps(identity, indent=1) + "\n")
         self._restore()
         self._clear_old()
 
-    def _settle(self) -> None:
-        """After something that was cut off in the middle, memory is made what is on disk."""
+    def _recover(self) -> None:
+        """Reload the agent from disk after an interrupted operation."""
         if self._lock is None:
             raise FileProblem(f"{self.directory}: this service is closed")
         if self.broken:
@@ -394,7 +395,7 @@ class Service:
             self._restore()
 
     def _restore(self) -> None:
-        """The agent of the newest snapshot, and what the journal says, once more."""
+        """Load the newest snapshot and repeat the events of its journal."""
         numbers = [
             int(name[2])
             for name in (_NAME.fullmatch(path.name) for path in self.directory.iterdir())
@@ -415,7 +416,7 @@ class Service:
         self._journal, events, torn = Journal.reopen(path, self._snapshot)
         try:
             for place, event in enumerate(events):
-                _do_again(agent, event, f"{path}, line {place + 2}")
+                _replay(agent, event, f"{path}, line {place + 2}")
         except BaseException:
             self._journal.close()
             raise
@@ -429,13 +430,12 @@ class Service:
             )
 
     def close(self, *, snapshot: bool = True) -> None:
-        """Give the folder free; everything acknowledged is there, with or without a snapshot.
+        """Release the folder; everything acknowledged is on disk, with or without a snapshot.
 
         Parameters
         ----------
         snapshot
-            Whether the whole learner is saved first, so that the next start has nothing to do
-            again.
+            Whether to save the learner first, so that the next start has nothing to repeat.
         """
         if self._lock is None:
             return
@@ -447,9 +447,9 @@ class Service:
                     self._say(f"no snapshot at the end, the journal has everything: {error}")
         finally:
             self._journal.close()
-            self._give_back()
+            self._unlock()
 
-    def _give_back(self) -> None:
+    def _unlock(self) -> None:
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
@@ -457,23 +457,18 @@ class Service:
     def __enter__(self) -> Service:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
 
-def _take(directory: Path) -> int:
-    """The folder, made where it is not there, with its lock."""
+def _lock_folder(directory: Path) -> int:
+    """Create the folder if it is missing, and return its lock."""
     try:
         if directory.exists() and not directory.is_dir():
             raise FileProblem(f"{directory}: is no folder; must be one, or a new name")
         directory.mkdir(parents=True, exist_ok=True)
         if not (directory / _IDENTITY).exists():
-            _refuse_foreign(directory)  # before anything is left there
+            _refuse_foreign(directory)  # before a file is created there
         descriptor = os.open(directory / _LOCK, os.O_RDWR | os.O_CREAT, 0o666)
     except FileProblem:
         raise
@@ -488,10 +483,10 @@ def _take(directory: Path) -> int:
 
 
 def _identity(model: FactoredMDP, learner: Learner, seed: int) -> dict[str, Any]:
-    """What a folder remembers, in JSON's own types."""
-    settings = settings_header(learner, model.structure)
+    """Return the content of service.json, in JSON types."""
+    settings = learner.setting_texts(model.structure)
     planner = planner_header(getattr(learner, "planner", None))
-    found = {
+    identity = {
         "format": FORMAT,
         "version": VERSION,
         "model": model.content_hash,
@@ -500,33 +495,35 @@ def _identity(model: FactoredMDP, learner: Learner, seed: int) -> dict[str, Any]
         "planner": planner,
         "seed": seed,
     }
-    return dict(json.loads(json.dumps(found)))
+    return dict(json.loads(json.dumps(identity)))
 
 
-def _sum_of(known: Mapping[str, Any]) -> str:
-    """The checksum of what a folder remembers, whatever the order and the blanks."""
-    told = {key: value for key, value in known.items() if key != _SUM}
-    return f"{zlib.crc32(json.dumps(told, sort_keys=True).encode()):08x}"
+def _checksum(identity: Mapping[str, Any]) -> str:
+    """Return the checksum of service.json, independent of order and spaces."""
+    content = {key: value for key, value in identity.items() if key != _CHECKSUM}
+    return f"{zlib.crc32(json.dumps(content, sort_keys=True).encode()):08x}"
 
 
-def _held_identity(path: Path) -> dict[str, Any]:
-    found = parse_json(read_text(path, "what a service serves"), str(path))
-    if not isinstance(found, dict) or found.get("format") != FORMAT:
+def _stored_identity(path: Path) -> dict[str, Any]:
+    identity = parse_json(read_text(path, "what a service serves"), str(path))
+    if not isinstance(identity, dict) or identity.get("format") != FORMAT:
         raise FileProblem(f"{path}: is not what a service remembers: its format is not {FORMAT}")
-    if found.get(_SUM, _sum_of(found)) != _sum_of(found) or not set(_OTHER) <= set(found):
+    checksum = _checksum(identity)
+    if identity.get(_CHECKSUM, checksum) != checksum or not set(_OTHER) <= set(identity):
         raise FileProblem(f"{path}: is damaged: what it says and its checksum do not agree")
-    if found.get("version") != VERSION:
+    if identity.get("version") != VERSION:
         raise FileProblem(
-            f"{path}: has service version {quoted(found.get('version'))}; this fmdp reads {VERSION}"
+            f"{path}: has service version {quoted(identity.get('version'))}; "
+            f"this fmdp reads {VERSION}"
         )
-    return found
+    return identity
 
 
-def _refuse_other(there: Mapping[str, Any], asked: Mapping[str, Any], directory: Path) -> None:
+def _refuse_other(stored: Mapping[str, Any], requested: Mapping[str, Any], directory: Path) -> None:
     for key in _OTHER:
-        if there.get(key) == asked[key]:
+        if stored.get(key) == requested[key]:
             continue
-        before, now = _told(there.get(key), asked[key])
+        before, now = _difference(stored.get(key), requested[key])
         raise InvalidParameter(
             f"{directory} serves with {_OTHER[key]}: it has {before}; got {now} (another folder "
             f"begins anew)"
@@ -542,22 +539,23 @@ _OTHER = {
 }
 
 
-def _told(before: Any, now: Any) -> tuple[str, str]:
-    """Two values for an error; of settings those that differ."""
+def _difference(before: Any, now: Any) -> tuple[str, str]:
+    """Return texts of two values; of settings, the first that differs."""
     if isinstance(before, Mapping) and isinstance(now, Mapping):
         keys = [key for key in {**before, **now} if before.get(key) != now.get(key)]
         key = keys[0]
         if isinstance(before.get(key), Mapping) and isinstance(now.get(key), Mapping):
-            return _told(before[key], now[key])
+            return _difference(before[key], now[key])
         return f"{key}={before.get(key)}", f"{key}={now.get(key)}"
     if isinstance(before, Mapping) or isinstance(now, Mapping):
-        return tuple("none" if one is None else str(one.get("name")) for one in (before, now))  # type: ignore[return-value]
-    short = [one[:12] if isinstance(one, str) and len(one) == 64 else one for one in (before, now)]
+        names = ["none" if value is None else str(value.get("name")) for value in (before, now)]
+        return names[0], names[1]
+    short = [v[:12] if isinstance(v, str) and len(v) == 64 else v for v in (before, now)]
     return str(short[0]), str(short[1])
 
 
 def _refuse_foreign(directory: Path) -> None:
-    """A new service begins in an empty folder, or where its first moments were cut off."""
+    """Raise FileProblem unless the folder is empty or the first start there was cut off."""
     for path in directory.iterdir():
         name = path.name
         begun = name in (_LOCK, "agent-0.npz") or name.startswith(".fmdp-")
@@ -569,7 +567,7 @@ def _refuse_foreign(directory: Path) -> None:
             )
 
 
-def _do_again(agent: Agent, event: Any, where: str) -> None:
+def _replay(agent: Agent, event: Any, where: str) -> None:
     try:
         if "act" in event:
             agent.act(tuple(event["act"]))
@@ -600,15 +598,14 @@ def _rewards(rewards: Any, structure: Structure) -> tuple[float, ...]:
         raise InvalidParameter(
             f"rewards must be {len(names)} numbers, or by name; got {quoted(rewards)}"
         )
-    rewards = listed
-    found = []
-    for name, value in zip(names, rewards, strict=True):
+    numbers = []
+    for name, value in zip(names, listed, strict=True):
         if isinstance(value, bool | str) or value is None:
             raise InvalidParameter(f"reward {name!r} must be a number; got {quoted(value)}")
         try:
-            found.append(float(value))
+            numbers.append(float(value))
         except (TypeError, ValueError, OverflowError):
             raise InvalidParameter(
                 f"reward {name!r} must be a finite number; got {quoted(value)}"
             ) from None
-    return tuple(found)
+    return tuple(numbers)

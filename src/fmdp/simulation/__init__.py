@@ -1,4 +1,4 @@
-"""The world that learners meet: factored sampling, the interaction loop, regret."""
+"""Simulation: environments with factored sampling, the interaction loop, and regret."""
 
 from fmdp.simulation.environment import Environment
 from fmdp.simulation.evaluate import evaluate, evaluate_by_simulation

@@ -25,9 +25,9 @@ from fmdp.simulation.regret import Reference
 from fmdp.simulation.run import Run
 
 LEAST_STEPS = 1000
-"""Shorter runs are not judged: they explore."""
+"""Shorter runs are not compared: they still explore."""
 MOST_STEPS = 20_000
-"""Length of each run of random actions, at most."""
+"""Most steps of each run of random actions."""
 REPEATS = 8
 """Runs of random actions."""
 STANDARD_ERRORS = 3.5
@@ -44,37 +44,19 @@ class AgainstRandom(NamedTuple):
     learner: float
     random: float
     noise: float
-    """How far apart the two may be by chance."""
+    """Largest difference that chance explains."""
 
     @property
     def better(self) -> bool:
-        """Whether the learner is ahead of random actions by more than chance."""
+        """True if the learner is ahead of random actions by more than chance."""
         return self.random - self.learner > self.noise
 
 
 def compare_with_random(run: Run, model: FactoredMDP, reference: Reference) -> AgainstRandom | None:
-    """Compare a run with random actions; None where nothing can be said.
-
-    Parameters
-    ----------
-    run
-        Of a learner on the model.
-    model
-        What was acted in.
-    reference
-        What the regret of the run was measured against.
-
-    Returns
-    -------
-    AgainstRandom | None
-        None for runs of fewer than 1,000 steps, and where random actions have no regret beyond
-        noise, so that there is nothing to learn.
-
-    Raises
-    ------
-    KeyboardInterrupt
-        Where Ctrl-C ended a run of random actions.
-    """
+    """Compare a run with random actions on its model; `reference` is that of the run's regret.
+    Return None for runs of fewer than 1,000 steps, and if random actions have no regret beyond
+    noise, so that there is nothing to learn. Raise KeyboardInterrupt if Ctrl-C ended a run of
+    random actions."""
     if run.steps < LEAST_STEPS:
         return None
     learner, length = _second_half(run)

@@ -1,14 +1,13 @@
-"""Environment: a factored MDP that is lived in, one step or many at a time, without resets.
+"""Environment: simulation of a factored MDP, one step or many at a time, without resets.
 
 The environment owns its generator and draws m uniforms for the next state and l for the rewards in
-every step, whatever the action, so that two learners with the same seed meet the same luck. They
-are drawn in blocks; the size of a block changes nothing, as the doubles of a generator come in one
-order however they are asked for.
+every step, whatever the action, so that learners with the same seed meet the same random numbers.
+They are drawn in blocks; the block size does not change them.
 
-Many steps are played by compiled code. To call it for a single one takes a hundred times as long
-as the step, so `step` stays in Python where it can: what a pair of state and action comes to is
-kept when it is met for the second time, and the state after it is found by the cuts (kernels.py)
-that the uniforms have reached. About a microsecond for seven machines.
+Many steps are played by compiled code. Calling it for a single step takes a hundred times as long
+as the step, so `step` stays in Python where it can: the outcome of a state and action is cached
+when it is met for the second time, and the next state is found by comparing the uniforms with its
+cuts (kernels.py). About a microsecond for seven machines.
 """
 
 from __future__ import annotations
@@ -34,21 +33,21 @@ from fmdp.planning.policies.policy import only_ints
 from fmdp.planning.policies.rule import as_action
 from fmdp.simulation import kernels
 from fmdp.simulation.kernels import EXPECTED, FEW_VALUES, GAP, REWARD, STEPS
-from fmdp.simulation.luck import Luck
 from fmdp.simulation.trajectory import Recorder, Rows
+from fmdp.simulation.uniforms import UniformBlocks
 
 BLOCK = 1 << 14
-"""Uniforms drawn at a time."""
+"""Uniforms drawn at a time, to amortise the call of the generator."""
 _LISTED = 64
-"""Rows of uniforms made into lists at a time."""
+"""Rows of uniforms converted to lists at a time for single steps."""
 _KEPT = 1 << 18
-"""Numbers in what `step` keeps: some ten megabytes at most."""
+"""Numbers in the cache of `step`: about ten megabytes at most."""
 
-_NOT_WRITTEN = Rows(np.zeros((0, 0), np.int32), np.zeros((0, 0), np.int32), np.zeros((0, 0)))
+_NOT_RECORDED = Rows(np.zeros((0, 0), np.int32), np.zeros((0, 0), np.int32), np.zeros((0, 0)))
 
 
 class _Outcome:
-    """What an action in a state comes to."""
+    """The outcome of an action in a state."""
 
     __slots__ = ("action", "cuts", "expected", "first_cells", "gap", "rewards")
 
@@ -64,16 +63,15 @@ class _Outcome:
         self.action = action
         self.cuts = cuts
         self.first_cells = first_cells
-        """Of the variables of many values."""
+        """First cells of the variables with many values."""
         self.rewards = rewards
-        """Their means, which are what is observed where there is no noise."""
+        """Means of the rewards."""
         self.expected = expected
         self.gap = gap
 
 
-class _Place:
-    """A state that was met, and what the actions that were taken in it come to; None for one that
-    was taken once."""
+class _VisitedState:
+    """A state that was visited, with the outcomes of its actions; None for an action taken once."""
 
     __slots__ = ("outcomes", "state")
 
@@ -85,27 +83,27 @@ class _Place:
 class Environment:
     """One stream of experience from the initial state on, with sums over all steps so far.
 
-    There are no resets. Two environments with the same model and seed have the same luck, whatever
-    is done in them.
+    There are no resets. Two environments with the same model and seed draw the same random numbers,
+    whatever the actions.
 
     Parameters
     ----------
     model
-        The model to live in.
+        The model to simulate.
     generator
-        Where the luck comes from; a seed i is `Generator(PCG64(i))`. The environment draws from it
-        in blocks, so a generator should not be shared.
+        A generator or a seed; seed i is `Generator(PCG64(i))`. The environment draws in blocks, so
+        a generator should not be shared.
     gaps
-        max q - q of every joint state and action, [S, A]: where given, `total_gap` sums it.
+        max q - q of every joint state and action, [S, A]; if given, `total_gap` sums it.
     recorder
-        Gets every step, if there is one.
+        Receives every step.
     block
-        How many uniforms are drawn at a time, at least 1; the run is the same for any.
+        Uniforms drawn at a time, at least 1; it does not change the run.
 
     Raises
     ------
     InvalidParameter
-        Where there is no generator, or the gaps have another shape.
+        If there is no generator, or the gaps have another shape.
     """
 
     def __init__(
@@ -133,30 +131,30 @@ class Environment:
         self.model = model
         self.entries: Entries = entries_of(structure)
         self._law, uniforms = kernels.law_of(model)
-        self._met = kernels.nothing_met(model, self._law)
+        self._cache = kernels.empty_cache(model, self._law)
         self._plain_entries, self._plain_law = tuple(self.entries), tuple(self._law)
-        self._plain_met = tuple(self._met)
+        self._plain_cache = tuple(self._cache)
         width = structure.m + structure.l
-        self._luck = Luck(source, width, uniforms, max(1, block // width))
+        self._blocks = UniformBlocks(source, width, uniforms, max(1, block // width))
         self._uniforms = np.empty((0, len(uniforms)))
         self._used = 0
         self._coming: list[list[float]] = []
         self._gaps = np.zeros((0, 0)) if gaps is None else gaps
         self._recorder = recorder
-        # Where it is and the sums so far are in these arrays, which compiled code moves, or while
-        # there is a place in the numbers below, which single steps move.
+        # Compiled code keeps the state and the sums in these arrays. While single steps are taken,
+        # they are in `_visited` and the numbers below it, and `_visited` is not None.
         self._state = np.array(model.initial_state, dtype=np.int64)
         self._totals = np.zeros(4)
-        self._place: _Place | None = None
-        self._state_of: _Place | None = None
+        self._visited: _VisitedState | None = None
+        self._state_of: _VisitedState | None = None
         self._reward = self._expected = self._gap = 0.0
         self._steps = 0
-        self._alone = kernels.nothing_met(model, self._law, 0)
+        self._alone = kernels.empty_cache(model, self._law, 0)
         self._plain_alone = tuple(self._alone)
         self._joint = np.zeros(len(structure.sizes), dtype=np.int64)
         self._means = np.zeros(structure.l)
         actions = structure.naming.actions
-        # Whether an action may be looked up by a number alone: positions and values do not differ.
+        # True if an action may be looked up by a number: positions and values cannot differ.
         self._number_alone = len(actions.sizes) == 1 and (
             are_numerals(actions.values[0]) or positions_are_clear(actions.values[0])
         )
@@ -165,39 +163,40 @@ class Environment:
         noise = (law.column[structure.m :], law.kind, law.scale, law.lo, law.hi)
         self._noise = tuple(zip(*(part.tolist() for part in noise), strict=True))
         self._noisy = any(column >= 0 for column, *_ in self._noise)
-        # States that were met, as they are and by what was reached: of two values that is the same,
-        # as False is 0 and True is 1.
-        self._places: dict[tuple[int, ...], _Place] = {}
-        self._by_reached = self._places if set(structure.state_sizes) <= {2} else {}
-        self._room = self._most = max(1, _KEPT // (len(self._law.weights) + width + 16))
+        # Visited states by their values and by the cuts that were reached. For binary variables
+        # both keys are equal, as False == 0 and True == 1.
+        self._states: dict[tuple[int, ...], _VisitedState] = {}
+        self._by_reached = self._states if set(structure.state_sizes) <= {2} else {}
+        self._capacity = max(1, _KEPT // (len(self._law.weights) + width + 16))
+        self._free = self._capacity
 
     @property
     def state(self) -> tuple[int, ...]:
-        """Where it is now, one value a state variable."""
-        return tuple(self._state.tolist()) if self._place is None else self._place.state
+        """Current state, one value per state variable."""
+        return tuple(self._state.tolist()) if self._visited is None else self._visited.state
 
     @property
     def steps(self) -> int:
-        """Steps taken."""
-        return int(self._totals[STEPS]) if self._place is None else self._steps
+        """Number of steps taken."""
+        return int(self._totals[STEPS]) if self._visited is None else self._steps
 
     @property
     def total_reward(self) -> float:
         """Sum of all observed rewards."""
-        return float(self._totals[REWARD]) if self._place is None else self._reward
+        return float(self._totals[REWARD]) if self._visited is None else self._reward
 
     @property
     def total_expected_reward(self) -> float:
-        """Sum of R(s_t, a_t): what the rewards would have been without their noise."""
-        return float(self._totals[EXPECTED]) if self._place is None else self._expected
+        """Sum of R(s_t, a_t), the rewards without their noise."""
+        return float(self._totals[EXPECTED]) if self._visited is None else self._expected
 
     @property
     def total_gap(self) -> float:
-        """Sum of the gaps of what was done; 0 where no gaps were given."""
-        return float(self._totals[GAP]) if self._place is None else self._gap
+        """Sum of the gaps of the actions taken; 0 if no gaps were given."""
+        return float(self._totals[GAP]) if self._visited is None else self._gap
 
     def move_to(self, state: Assignment) -> None:
-        """Put the system into a state; sums, steps and random numbers go on.
+        """Move the system to a state; sums, steps and random numbers continue.
 
         Parameters
         ----------
@@ -207,23 +206,26 @@ class Environment:
         Raises
         ------
         InvalidParameter
-            Where it is no state of the model.
+            If it is not a state of the model.
         """
         checked = self.model.structure.check_state(state)
         self._leave()
         self._state[:] = checked
 
     def clear_sums(self) -> None:
-        """Set the sums of rewards and gaps to zero, so that what follows is summed without the
-        rounding of a large sum; the steps go on."""
+        """Set the sums of rewards and gaps to zero; the steps continue.
+
+        Later rewards are then summed without the rounding of a large sum.
+        """
         self._leave()
         self._totals[[REWARD, EXPECTED, GAP]] = 0.0
 
     def ready(self) -> int:
-        """Steps for which uniforms are drawn, at least one: the longest offer to play at once."""
+        """Return the number of steps, at least 1, whose uniforms are drawn: the most to play at
+        once."""
         left = len(self._uniforms) - self._used + len(self._coming)
         if left == 0:
-            self._uniforms = self._luck.block()
+            self._uniforms = self._blocks.block()
             self._used, left = 0, len(self._uniforms)
         return left
 
@@ -233,8 +235,8 @@ class Environment:
         Parameters
         ----------
         action
-            One value an action variable, by number or by name, as in `Structure.check_action`;
-            where there is one action variable, its value alone will do.
+            One value per action variable, by number or by name, as in `Structure.check_action`.
+            With one action variable its value alone is enough.
 
         Returns
         -------
@@ -244,21 +246,21 @@ class Environment:
         Raises
         ------
         InvalidParameter
-            Where it is no action of the model, or a constraint forbids it here.
+            If it is not an action of the model, or a constraint forbids it here.
         """
-        place = self._place
-        if place is None:
-            place = self._enter()
+        current = self._visited
+        if current is None:
+            current = self._enter()
         try:
-            outcome = place.outcomes.get(action)
+            outcome = current.outcomes.get(action)
         except TypeError:  # a list, a mapping
             outcome = None
-        # (1.0,) and (True,) are equal to (1,), and yet no actions.
+        # (1.0,) and (True,) equal (1,) but are not valid actions.
         if outcome is None or (outcome.action is not action and not only_ints(action)):
-            done = as_action(action, self.model.structure)
-            outcome = place.outcomes.get(done)
+            checked = as_action(action, self.model.structure)
+            outcome = current.outcomes.get(checked)
         if outcome is None:
-            rewards, total, expected, gap, after = self._compiled_step(place, done)
+            rewards, total, expected, gap, after = self._compiled_step(current, checked)
         else:
             if not self._coming:
                 self._list_coming()
@@ -268,7 +270,7 @@ class Environment:
                 reached += self._values_of_many(uniforms, outcome)
             known = self._by_reached.get(reached)
             after = self._arrive(reached) if known is None else known
-            rewards, done = outcome.rewards, outcome.action
+            rewards, checked = outcome.rewards, outcome.action
             total = expected = outcome.expected
             gap = outcome.gap
             if self._noisy:
@@ -277,53 +279,54 @@ class Environment:
         self._expected += expected
         self._gap += gap
         self._steps += 1
-        self._place = after
+        self._visited = after
         if self._recorder is not None:
             rows = self._recorder.rows()
-            rows.states[0], rows.actions[0], rows.rewards[0] = place.state, done, rewards
+            rows.states[0], rows.actions[0], rows.rewards[0] = current.state, checked, rewards
             self._recorder.written(1)
         return rewards, after.state
 
-    def _enter(self) -> _Place:
-        """From now on single steps move."""
+    def _enter(self) -> _VisitedState:
+        """Move the state and the sums to where single steps keep them."""
         self._reward, self._expected, self._gap, steps = self._totals.tolist()
         self._steps = int(steps)
-        self._place = self._state_of = self._place_of(tuple(self._state.tolist()))
-        return self._place
+        self._visited = self._state_of = self._visit(tuple(self._state.tolist()))
+        return self._visited
 
     def _leave(self) -> None:
-        """From now on compiled code moves."""
-        if self._place is not None:
-            self._state[:] = self._place.state
+        """Move the state and the sums to where compiled code keeps them."""
+        if self._visited is not None:
+            self._state[:] = self._visited.state
             self._totals[:] = self._reward, self._expected, self._gap, self._steps
-            self._place = self._state_of = None
+            self._visited = self._state_of = None
         self._used -= len(self._coming)
         self._coming.clear()
 
     def _list_coming(self) -> None:
-        """Some of the uniforms that are ready, the next ones last."""
+        """List some of the uniforms that are drawn, the next ones last."""
         self.ready()
         first, self._used = self._used, min(self._used + _LISTED, len(self._uniforms))
         self._coming = self._uniforms[first : self._used].tolist()
         self._coming.reverse()
 
-    def _place_of(self, state: tuple[int, ...]) -> _Place:
-        place = self._places.get(state)
-        if place is None:
-            self._make_room()
-            place = self._places[state] = _Place(state)
-        return place
+    def _visit(self, state: tuple[int, ...]) -> _VisitedState:
+        visited = self._states.get(state)
+        if visited is None:
+            self._reserve()
+            visited = self._states[state] = _VisitedState(state)
+        return visited
 
-    def _make_room(self) -> None:
-        """For one more state or outcome; all are forgotten where there are too many."""
-        self._room -= 1
-        if self._room < 0:
-            self._places.clear()
+    def _reserve(self) -> None:
+        """Reserve memory for one more state or outcome; a full cache is cleared."""
+        self._free -= 1
+        if self._free < 0:
+            self._states.clear()
             self._by_reached.clear()
-            self._room = self._most
+            self._free = self._capacity
 
-    def _arrive(self, reached: tuple[int, ...]) -> _Place:
-        """The state where these cuts are reached, followed by the values of those of many."""
+    def _arrive(self, reached: tuple[int, ...]) -> _VisitedState:
+        """Return the state with these reached cuts, followed by the values of variables with
+        many."""
         values, first = [], 0
         for size in self.model.structure.state_sizes:
             cuts = size - 1 if size <= FEW_VALUES else 0
@@ -331,14 +334,14 @@ class Environment:
             first += cuts
         for i, value in zip(self._many, reached[first:], strict=True):
             values[i] = value
-        place = self._place_of(tuple(values))
-        self._by_reached[reached] = place
-        return place
+        visited = self._visit(tuple(values))
+        self._by_reached[reached] = visited
+        return visited
 
     def _values_of_many(self, uniforms: list[float], outcome: _Outcome) -> tuple[int, ...]:
-        """The next values of the variables of many values."""
+        """Return the next values of the variables with many values."""
         column, sizes = len(self._law.weights), self.model.structure.state_sizes
-        sums = self._law.cumulative.data  # as floats of Python
+        sums = self._law.cumulative.data  # a memoryview yields Python floats
         return tuple(
             bisect_right(sums, uniforms[column + n], first, first + sizes[i] - 1) - first
             for n, (i, first) in enumerate(zip(self._many, outcome.first_cells, strict=True))
@@ -347,7 +350,7 @@ class Environment:
     def _observed(
         self, uniforms: list[float], means: tuple[float, ...]
     ) -> tuple[tuple[float, ...], float]:
-        """Rewards with their noise, and their sum: one after the other, as compiled code adds."""
+        """Return rewards with their noise, and their sum in the order of the compiled code."""
         rewards = []
         total = 0.0
         for mean, (column, kind, scale, lo, hi) in zip(means, self._noise, strict=True):
@@ -359,18 +362,18 @@ class Environment:
         return tuple(rewards), total
 
     def _compiled_step(
-        self, place: _Place, action: tuple[int, ...]
-    ) -> tuple[tuple[float, ...], float, float, float, _Place]:
-        """What `step` needs of a step whose outcome is not kept, and is if it was taken before; or
-        InvalidParameter where a constraint forbids it."""
+        self, current: _VisitedState, action: tuple[int, ...]
+    ) -> tuple[tuple[float, ...], float, float, float, _VisitedState]:
+        """Take a step whose outcome is not cached; cache it if the action was taken before. Raises
+        InvalidParameter if a constraint forbids the action."""
         structure = self.model.structure
-        again = action in place.outcomes
+        again = action in current.outcomes
         if structure.constraints and not again:
-            structure.check_allowed(place.state, action)
+            structure.check_allowed(current.state, action)
         m = structure.m
-        if self._state_of is not place:
-            self._state[:] = place.state
-        self._state_of = None  # until the step is done: Ctrl-C may come in between
+        if self._state_of is not current:
+            self._state[:] = current.state
+        self._state_of = None  # Ctrl-C may come before the step is done
         self._joint[:m], self._joint[m:] = self._state, action
         self.ready()
         row = self._used - len(self._coming)
@@ -394,25 +397,25 @@ class Environment:
         if self._noisy:
             rewards, total = self._observed(self._uniforms[row].tolist(), means)
         if self._gaps.size:
-            before = encode(place.state, structure.state_sizes)
+            before = encode(current.state, structure.state_sizes)
             gap = float(self._gaps[before, encode(action, structure.action_sizes)])
         outcome = self._outcome(action, means, expected, gap) if again else None
-        place.outcomes[action] = outcome
+        current.outcomes[action] = outcome
         if self._number_alone:
-            place.outcomes[action[0]] = outcome
-        self._make_room()
-        self._state_of = self._place_of(tuple(self._state.tolist()))
+            current.outcomes[action[0]] = outcome
+        self._reserve()
+        self._state_of = self._visit(tuple(self._state.tolist()))
         return rewards, total, expected, gap, self._state_of
 
     def _outcome(
         self, action: tuple[int, ...], means: tuple[float, ...], expected: float, gap: float
     ) -> _Outcome:
-        """What compiled code has just looked up."""
-        found = self._alone.found[0]
+        """Return the outcome that compiled code has just looked up."""
+        entries = self._alone.entries[0]
         return _Outcome(
             action,
             tuple(self._alone.cuts[0].tolist()),
-            tuple(self.entries.first_cell[found[list(self._many)]].tolist()),
+            tuple(self.entries.first_cell[entries[list(self._many)]].tolist()),
             means,
             expected,
             gap,
@@ -424,33 +427,33 @@ class Environment:
         Parameters
         ----------
         stretch
-            What is done in every state, for how many steps at most, and what ends them sooner.
+            The action in every state, the largest number of steps, and what ends them sooner.
         signals
             Shut; they are let through while a policy is asked for an action.
 
         Returns
         -------
         tuple[int, bool]
-            How many steps were taken, and whether a limit was reached.
+            The number of steps taken, and whether a limit was reached.
         """
         steps = min(stretch.steps, self.ready())
         self._leave()
         taken = 0
         while True:
-            rows = _NOT_WRITTEN if self._recorder is None else self._recorder.rows()
-            least = steps - taken
+            rows = _NOT_RECORDED if self._recorder is None else self._recorder.rows()
+            length = steps - taken
             if self._recorder is not None:
-                least = min(least, len(rows.states))
+                length = min(length, len(rows.states))
             before, end = self.steps, kernels.ALL_TAKEN
             try:
                 _, end = kernels.play(
                     self._plain_entries,
                     tuple(stretch.joined),
                     self._plain_law,
-                    self._plain_met,
+                    self._plain_cache,
                     stretch.actions,
                     stretch.drawn[taken:],
-                    least,
+                    length,
                     self._state,
                     self._uniforms[self._used :],
                     tuple(stretch.counts),
@@ -460,7 +463,7 @@ class Environment:
                     tuple(rows),
                 )
             finally:
-                # Ctrl-C during compiled code is raised when it returns: what it did is done.
+                # Ctrl-C during compiled code is raised when it returns, after its steps.
                 more = self.steps - before
                 self._used += more
                 taken += more

@@ -1,8 +1,8 @@
-"""Evaluate a given policy: exactly by elimination where the states fit, else by simulation.
+"""Evaluation of a policy: exactly by elimination if the states fit, else by simulation.
 
-A simulation has several independent runs: from the initial state, from the states of all lowest
-and of all highest values, and from random states, some of them with values that are rarely taken.
-`replications.py` says which interval follows from them, and under which assumption.
+A simulation has several independent runs: from the initial state, from the states of all lowest and
+of all highest values, and from random states, some of them with rare values. `replications.py`
+derives the interval and states its assumption.
 """
 
 from __future__ import annotations
@@ -41,26 +41,26 @@ from fmdp.simulation.starts import (
 )
 
 CONFIDENCE = 0.99
+"""Confidence of a simulated interval."""
 RUNS = 16
 """Independent runs of one simulation."""
 _SHORTEST_BATCH = 64
-"""Steps of the shortest batch, where the runs are long enough for 64 of them."""
+"""Steps of the shortest batch, if the runs are long enough for 64 of them."""
 _MOST_BATCHES = 1 << 16
-"""Batches per run."""
+"""Most batches per run, which bounds the memory of their means."""
 _RARE = 5
-"""Some runs begin from values that all steps together are expected to come to less often than
-this, whatever the state."""
+"""Values that all steps together are expected to reach less often than this are rare: some runs
+begin with them."""
 _REPORTED_STEPS = 1 << 10
-"""Steps between two progress reports: asking a policy state by state takes milliseconds a step.
-Rewards are added up over at most this many steps before the sum starts again from zero."""
+"""Steps between two progress reports, since a policy without a table takes milliseconds per step.
+Rewards are summed over at most this many steps before the sum restarts at zero."""
 
 
 STEPS = Integer("steps", 1_000_000, "steps of the simulation", low=4 * RUNS, high=2**53)
 SEED = Integer("seed", 0, "seed of the simulation", low=0)
 GAIN_UPPER = Number("gain_upper", None, "certified upper bound on the gain of every policy")
-_LIMITS = tuple(
-    one for one in Exact.parameters if one.name in ("tolerance", "max_iterations", "memory_limit")
-)
+_EXACT_NAMES = ("tolerance", "max_iterations", "memory_limit")
+_LIMITS = tuple(parameter for parameter in Exact.parameters if parameter.name in _EXACT_NAMES)
 
 
 def evaluate(
@@ -75,58 +75,56 @@ def evaluate(
     gain_upper: float | None = None,
     progress: bool | Progress | None = None,
 ) -> Evaluation:
-    """Evaluate a policy: exactly where it fits into memory, else by simulation.
+    """Evaluate a policy: exactly if it fits into memory, else by simulation.
 
-    Which of the two it is depends on the memory, so the arguments of both may be given; `kind` of
-    the result says which it was. A policy with a horizon has no gain but a value, the expected sum
-    over its steps, which is never simulated.
+    The choice depends on the memory, so the arguments of both may be given; `kind` of the result
+    says which it was. A policy with a horizon has no gain but a value, the expected sum over its
+    steps, which is never simulated.
 
     A simulation ends with status `simulated` and a confidence interval, or with `unmixed` and
-    certified bounds where its runs disagree, drift or are too short. What the interval assumes,
-    and what no simulation can exclude, is in `batch_steps` and `caveat` of the result. Most runs
-    begin in random states, so the policy must answer states that the initial state does not lead
-    to.
+    certified bounds if its runs disagree, drift or are too short. `batch_steps` and `caveat` of the
+    result state what the interval assumes and what no simulation can exclude. Most runs begin in
+    random states, so the policy must handle states that the initial state does not lead to.
 
     Parameters
     ----------
     model
         The model that the policy acts in.
     policy
-        A policy, such as `plan.policy`; a function that answers a state (a tuple of ints) with an
-        action, the same one whenever it is asked; or the path of a policy file.
+        A policy, such as `plan.policy`; a deterministic function from a state (a tuple of ints) to
+        an action; or the path of a policy file.
     tolerance
         Exact: largest gap between the bounds, in the unit of the reward. None is 1e-6 times the
         largest range of a reward factor.
     max_iterations
         Exact: most sweeps, at least 1. None is 100,000.
     memory_limit
-        Exact: most bytes; above, it is simulated. None is half of what is free.
+        Exact: most bytes; above, the policy is simulated. None is half of the free memory.
     steps
-        Simulated: at most so many steps of all 16 runs together, at least 64; the first eighth of
-        each run is not counted.
+        Simulated: most steps of all 16 runs together, at least 64. The first eighth of each run is
+        not counted.
     seed
         Simulated: seed of the runs, at least 0.
     gain_upper
         Simulated: a certified upper bound on the gain of every policy of the model, such as
         `plan.gain_upper`; no interval reaches beyond it.
     progress
-        True shows a bar; a function is called now and then with a mapping of what is known so
-        far; None is silent.
+        True shows a bar; a function receives a mapping of the state of the work at intervals; None
+        is silent.
 
     Returns
     -------
     Evaluation
-        The gain from the initial state, its bounds, and what they are worth.
+        The gain from the initial state, its bounds, and their status.
 
     Raises
     ------
     InvalidParameter
-        Where an argument is out of its range, or the policy is for other sizes or answers with
-        what is no action.
+        If an argument is out of range, or the policy has other sizes or returns an invalid action.
     FileProblem
-        Where the policy file is missing or of another format.
+        If the policy file is missing or of another format.
     TooLarge
-        Where a policy with a horizon does not fit into the memory limit.
+        If a policy with a horizon does not fit into the memory limit.
     """
     check_model(model, "evaluate")
     limits = resolve(
@@ -137,16 +135,16 @@ def evaluate(
     STEPS.check(steps, "evaluate")
     SEED.check(seed, "evaluate")
     GAIN_UPPER.check(gain_upper, "evaluate")
-    asked = policy_of(policy, model.structure, "evaluate")
+    checked = policy_of(policy, model.structure, "evaluate")
     what = f"evaluating a policy of {model.name or 'the model'}"
     with reporting(progress, what, "evaluate") as report:
-        if isinstance(asked, TimedPolicy):
-            return evaluate_exactly(model, asked, **limits, progress=report)
+        if isinstance(checked, TimedPolicy):
+            return evaluate_exactly(model, checked, **limits, progress=report)
         if model.structure.n_states <= TABULATED_STATES:
             with suppress(TooLarge):
-                return evaluate_exactly(model, asked, **limits, progress=report)
+                return evaluate_exactly(model, checked, **limits, progress=report)
         return evaluate_by_simulation(
-            model, asked, steps=steps, seed=seed, gain_upper=gain_upper, progress=report
+            model, checked, steps=steps, seed=seed, gain_upper=gain_upper, progress=report
         )
 
 
@@ -166,20 +164,20 @@ def evaluate_by_simulation(
     model
         The model that the policy acts in.
     policy
-        What is played.
+        The policy.
     steps
-        At most so many steps of all runs together, at least 64.
+        Most steps of all runs together, at least 64.
     seed
         Seed of the runs, at least 0.
     gain_upper
         A certified upper bound on the gain of every policy of the model.
     progress
-        Called now and then with a mapping of what is known so far.
+        Called at intervals with a mapping of the state of the work.
 
     Raises
     ------
     InvalidParameter
-        Where an argument is out of its range, or the upper bound is below the least reward.
+        If an argument is out of range, or the upper bound is below the least reward.
     """
     started = time.perf_counter()
     steps = STEPS.check(steps, "evaluate")
@@ -227,7 +225,7 @@ def evaluate_by_simulation(
 
 
 def _certified(rewards: tuple[float, float], gain_upper: float | None) -> tuple[float, float]:
-    """Return the bounds on the gain that follow from the rewards and from the given upper bound."""
+    """Return the bounds on the gain that follow from the rewards and the given upper bound."""
     low, high = rewards
     if gain_upper is None:
         return rewards
@@ -284,10 +282,8 @@ def _batch_means(
 
 
 def _batches(length: int) -> tuple[int, int]:
-    """Return how many batches, a power of two, a run of this length is cut into, and their steps.
-
-    They are of at least `_SHORTEST_BATCH` steps, or as many as 64 if that makes them shorter.
-    """
+    """Return the number of batches of a run of this length, a power of two, and their steps.
+    Batches have at least `_SHORTEST_BATCH` steps, or fewer if that gives up to 64 batches."""
     wanted = max(length // _SHORTEST_BATCH, min(length, 64))
     batches = min(1 << (wanted.bit_length() - 1), _MOST_BATCHES)
     return batches, length // batches

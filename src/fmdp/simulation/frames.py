@@ -1,4 +1,4 @@
-"""Data frames: pandas where the user has it, and else an error that says how to get it."""
+"""Access to pandas, with an error that names the extra if it is missing."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from fmdp.errors import FmdpError
 
 
 class MissingFrames(FmdpError, ImportError):
-    """pandas is not installed; the message names the extra that brings it."""
+    """pandas is not installed; the message names the extra that installs it."""
 
 
 def needs_pandas() -> Any:
-    """The module, or an error that names the extra."""
+    """Return the pandas module, or raise `MissingFrames`."""
     try:
         return importlib.import_module("pandas")
     except ImportError:

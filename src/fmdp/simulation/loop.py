@@ -1,10 +1,10 @@
-"""The interaction loop: a learner in an environment, and the record of what it cost.
+"""The interaction loop of a learner and an environment, and the record of its regret.
 
 `simulate(model, learner, steps, seed)` spawns SeedSequence(seed) into a stream for the environment
-and one for the learner (unless its agent came with its own). Where an agent can say what it will do
-until its next decision, compiled code does it; else the loop is act, step, observe. The result is
-the same to the last bit. A policy, a rule of one's own or the name of a learner may stand in the
-place of a learner.
+and one for the learner (unless its agent has its own). If an agent can give its actions until its
+next decision, compiled code plays them; else the loop is act, step, observe. Both give the same
+result to the last bit. A policy, a function from states to actions or the name of a learner may
+replace the learner.
 """
 
 from __future__ import annotations
@@ -36,12 +36,14 @@ from fmdp.simulation.regret import Reference, reference_for
 from fmdp.simulation.run import Run
 from fmdp.simulation.trajectory import Recorder
 
-POINTS_A_DECADE = 20
+POINTS_PER_DECADE = 20
+"""Checkpoints of a regret curve per factor of ten in steps."""
 _SECONDS_BETWEEN_REPORTS = 0.1
+"""Interval between two calls of a progress callback."""
 
 Progress = Callable[[Mapping[str, Any]], None]
-"""Called now and then with step, steps, episode, regret and seconds; before the first step with
-what the planner of the reference reports."""
+"""A callback that receives step, steps, episode, regret and seconds at intervals, and before the
+first step the reports of the planner of the reference."""
 
 STEPS = Integer("steps", 10_000, "steps to take", low=1, high=2**53)
 SEED = Integer("seed", 0, "seed of environment and learner", low=0)
@@ -51,7 +53,7 @@ _RECORD = Flag("record", False, "whether every step is kept")
 
 
 class Interacting(Protocol):
-    """All that an agent of one's own, without a learner, needs to have."""
+    """The methods that a third-party agent without a learner needs."""
 
     def act(self, state: tuple[int, ...]) -> Sequence[int]: ...
 
@@ -74,44 +76,46 @@ Player = (
     | str
     | os.PathLike[str]
 )
-"""Who may be simulated."""
+"""Everything that can be simulated."""
 
 
-def checkpoints(steps: int, points_a_decade: int = POINTS_A_DECADE) -> tuple[int, ...]:
-    """Log-spaced steps up to and with the last: round(10^(j / points)), each once."""
+def checkpoints(steps: int, points_per_decade: int = POINTS_PER_DECADE) -> tuple[int, ...]:
+    """Return the distinct log-spaced steps round(10^(j / points)) below `steps`, and `steps`."""
     marks = {steps}
     j = 0
-    while (mark := round(10 ** (j / points_a_decade))) < steps:
+    while (mark := round(10 ** (j / points_per_decade))) < steps:
         marks.add(mark)
         j += 1
     return tuple(sorted(marks))
 
 
 def streams(seed: int) -> tuple[np.random.Generator, np.random.Generator]:
-    """The environment's generator and the learner's. The bit generator is named, because NumPy's
-    default may change."""
+    """Return the generators of the environment and of the learner.
+
+    The bit generator is named because NumPy's default may change.
+    """
     children = np.random.SeedSequence(SEED.check(seed, "simulate")).spawn(2)
     environment, learner = (np.random.Generator(np.random.PCG64(child)) for child in children)
     return environment, learner
 
 
 class Simulation:
-    """A run under way: `run(steps)` as often as one likes, `result()` at any time.
+    """A run in progress: call `run(steps)` repeatedly, and `result()` at any time.
 
     Parameters
     ----------
     model
-        What is acted in.
+        The model to act in.
     learner
-        Who acts, as in `simulate`.
+        The learner or agent, as in `simulate`.
     seed
-        Of environment and learner.
+        Seed of environment and learner.
     reference
-        What regret is measured against; made here if it is not handed in.
+        What regret is measured against; computed if None.
     record
-        Whether every step is kept, in memory; or the path of a folder to keep it in.
+        True keeps every step in memory; the path of a folder keeps it there.
     checkpoints
-        The steps at which the regret is noted; log-spaced by default. The last one always is.
+        Steps at which the regret is noted; log-spaced by default. The last step is always noted.
     """
 
     def __init__(
@@ -156,14 +160,14 @@ class Simulation:
         return environment.steps * self.reference.gain - environment.total_reward
 
     def run(self, steps: int, *, progress: Progress | None = None) -> None:
-        """Take that many more steps; Ctrl-C ends it earlier (`interrupted`), and nothing is lost.
+        """Take that many more steps; Ctrl-C ends the run earlier (`interrupted`) without loss.
 
         Parameters
         ----------
         steps
-            How many.
+            Number of steps.
         progress
-            Called now and then with step, steps, episode, regret and seconds.
+            Called at intervals with step, steps, episode, regret and seconds.
         """
         steps = STEPS.check(steps, "simulate")
         if self._recorder is not None:
@@ -181,7 +185,7 @@ class Simulation:
                         self.seconds = before + time.perf_counter() - started
                         if progress is not None and self.seconds >= due:
                             due = self.seconds + _SECONDS_BETWEEN_REPORTS
-                            progress(self._news(first + steps))
+                            progress(self._progress(first + steps))
                     signals.shut = True
                     self._mark()
                     signals.let_through()
@@ -196,13 +200,10 @@ class Simulation:
         return sorted({mark for mark in chosen if first < mark <= last})
 
     def _advance(self, steps: int, signals: Held) -> None:
-        """Some steps, at least one and at most so many.
-
-        Decisions, policies and rules can be interrupted; between what is drawn, done and counted no
-        signal comes. To an agent that is not fmdp's own a last observation can be lost.
-        """
+        """Take at least one and at most `steps` steps. Signals may interrupt decisions, policies
+        and user code, but not the drawing, playing and counting of a step. A third-party agent may
+        lose its last observation."""
         agent, environment = self.agent, self.environment
-        own = isinstance(agent, Agent)
         if isinstance(agent, Agent):
             agent.decide()
             signals.shut = True
@@ -211,7 +212,7 @@ class Simulation:
                 before = environment.steps
                 try:
                     environment.play(stretch, signals)
-                finally:  # a policy that is asked for an action may be interrupted
+                finally:  # a policy may be interrupted while it chooses an action
                     signals.shut = True
                     agent.played(stretch, environment.steps - before)
                 signals.let_through()
@@ -221,7 +222,7 @@ class Simulation:
         action = as_action(agent.act(state), self.model.structure)
         signals.shut = True
         rewards, next_state = environment.step(action)
-        signals.shut = own
+        signals.shut = isinstance(agent, Agent)
         agent.observe(state, action, rewards, next_state)
         signals.let_through()
 
@@ -229,7 +230,7 @@ class Simulation:
         self._curve.append((self.environment.steps, self.regret))
         self._gap_curve.append((self.environment.steps, self.environment.total_gap))
 
-    def _news(self, steps: int) -> Mapping[str, Any]:
+    def _progress(self, steps: int) -> Mapping[str, Any]:
         return {
             "step": self.environment.steps,
             "steps": steps,
@@ -239,12 +240,12 @@ class Simulation:
         }
 
     def _counted(self, name: str) -> int | None:
-        """Since the beginning of this run: an agent may have been at work before."""
+        """Return a counter of the agent since the beginning of this run."""
         now, before = getattr(self.agent, name, None), self._before[name]
         return None if now is None else now - (before or 0)
 
     def result(self) -> Run:
-        """What the steps so far have cost."""
+        """Return the regret and the other measurements so far."""
         environment, agent = self.environment, self.agent
         if environment.steps and (not self._curve or self._curve[-1][0] < environment.steps):
             self._mark()
@@ -282,45 +283,45 @@ def simulate(
     reference: Reference | None = None,
     progress: bool | Progress | None = None,
 ) -> Run:
-    """Run a learner for `steps` steps from the initial state and say what it cost.
+    """Run a learner for `steps` steps from the initial state and measure its regret.
 
-    Ctrl-C gives the run so far, with `run.interrupted`.
+    Ctrl-C returns the run so far, with `run.interrupted`.
 
     Parameters
     ----------
     model
-        What is acted in.
+        The model to act in.
     learner
         A learner such as fmdp.PSRL(c=0.1), or its text: "psrl", "psrl,c=0.1", "module:Class". Or a
-        baseline that learns nothing: a policy, the path of its file, or a function state -> action.
-        Or an agent that goes on from where it stands, or any object with `act` and `observe`.
+        baseline that does not learn: a policy, the path of its file, or a function state -> action.
+        Or an agent, which continues from its current state, or any object with `act` and `observe`.
     steps
-        How many steps to take.
+        Number of steps.
     seed
-        Of environment and learner; the same seed gives all learners the same luck.
+        Seed of environment and learner; learners with the same seed meet the same random numbers.
     record
-        Whether every step is kept, in `run.trajectory`. The path of a folder, new or empty, keeps
-        it there, in three files that `numpy.load` reads, with memory for a few steps alone.
+        True keeps every step in `run.trajectory`. The path of a new or empty folder keeps it there,
+        in three files that `numpy.load` reads, with memory for a few steps only.
     checkpoints
-        The steps at which the regret is noted, from 1 to `steps`; 20 a decade by default.
+        Steps at which the regret is noted, from 1 to `steps`; 20 per decade by default.
     reference
-        What regret is measured against, as `reference_for(model)` gives it; made here if None.
+        What regret is measured against, from `reference_for(model)`; computed if None.
     progress
-        True shows a bar; a function is called with what is known so far; None for silence.
+        True shows a bar; a function receives the measurements so far; None is silent.
 
     Returns
     -------
     Run
-        The regret and what else was measured, so far where it was interrupted.
+        The regret and other measurements; those so far if it was interrupted.
 
     Raises
     ------
     InvalidParameter
-        Where an argument is not as above, or not even a bound on the optimal gain was found.
+        If an argument is invalid, or not even a bound on the optimal gain was found.
     FileProblem
-        Where a folder cannot be recorded into.
+        If a folder cannot be recorded into.
     TooLarge
-        Where a recorded run would not fit into half of the free memory, or onto the disk.
+        If a recorded run would not fit into half of the free memory, or onto the disk.
     """
     check_model(model, "simulate")
     n_steps = STEPS.check(steps, "simulate")
@@ -353,26 +354,26 @@ def learn(
     Parameters
     ----------
     model
-        What is acted in.
+        The model to act in.
     steps
-        How many steps to take.
+        Number of steps.
     seed
-        Of environment and learner.
+        Seed of environment and learner.
     planner
-        What it plans with, such as fmdp.ALP(basis="pairs") or "alp"; by default exact where that
-        fits, else approximate.
+        The planner, such as fmdp.ALP(basis="pairs") or "alp"; by default exact if that fits, else
+        approximate.
     record, checkpoints, reference, progress
         As for `simulate`.
 
     Returns
     -------
     Run
-        The regret and what else was measured, so far where it was interrupted.
+        The regret and other measurements; those so far if it was interrupted.
 
     Raises
     ------
     InvalidParameter
-        Where an argument is not as above.
+        If an argument is invalid.
     """
     return simulate(
         model,
@@ -410,7 +411,7 @@ def _named(agent: Agent | Interacting) -> str:
 
 
 def agent_of(given: object, model: FactoredMDP) -> Agent | Interacting:
-    """Who acts, from what a user hands over: a learner or its text, an agent, a policy, a rule."""
+    """Return the agent of a learner or its text, an agent, a policy or a function."""
     learner = learner_of(given, "simulate")
     if learner is not None:
         return learner.start(model)

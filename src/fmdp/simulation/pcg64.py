@@ -1,12 +1,12 @@
-"""PCG64 in compiled code (O'Neill 2014): the very doubles of NumPy's generator of that name.
+"""PCG64 in compiled code (O'Neill 2014), with the same doubles as NumPy's generator.
 
-A linear congruence of 128 bits, and of each state a double (XSL-RR 128/64),
+A linear congruence of 128 bits, with a double of each state (XSL-RR 128/64),
 
     state <- a state + c  (mod 2^128),    u = (rotate(high ^ low, high >> 58) >> 11) 2^-53.
 
-A state, and so a and c, is two words of 64 bits, high and low. Any number of steps of the
-congruence is one of the same form: k of them are state <- a^k state + c (a^(k-1) + ... + 1).
-A step is three multiplications.
+A state, and so a and c, is two words of 64 bits, high and low. Several steps of the congruence are
+one of the same form: k of them are state <- a^k state + c (a^(k-1) + ... + 1). A step takes three
+multiplications.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ _UNIT = 1.0 / (1 << 53)
 
 
 def halves(number: int) -> tuple[int, int]:
-    """High and low word of a number of 128 bits."""
+    """Return the high and the low word of a 128-bit number."""
     return number >> 64, number & _WORD
 
 
 class _HighHalf(Deferred):
-    """The high word of the product of two words: one instruction, for which Numba, without integers
-    of 128 bits, would take four products."""
+    """The high word of the product of two words, in one instruction; Numba has no 128-bit integers
+    and would need four products."""
 
     @cached_property
     def for_numba(self) -> Any:
@@ -57,7 +57,7 @@ _high_half = deferred(_HighHalf())
 
 @njit(nogil=True)
 def times_plus(high, low, a_high, a_low, c_high, c_low):  # type: ignore[no-untyped-def]
-    """(high, low) * a + c modulo 2^128, in words."""
+    """Return (high, low) * a + c modulo 2^128, as words."""
     product_low = low * a_low
     product_high = _high_half(low, a_low) + high * a_low + low * a_high
     sum_low = product_low + c_low
@@ -67,7 +67,7 @@ def times_plus(high, low, a_high, a_low, c_high, c_low):  # type: ignore[no-unty
 
 @njit(nogil=True)
 def double(high, low):  # type: ignore[no-untyped-def]
-    """The double that a state gives."""
+    """Return the double of a state."""
     word, turn = high ^ low, high >> _58
     word = (word >> turn) | (word << ((_64 - turn) & _63))
     return np.float64(word >> _11) * _UNIT

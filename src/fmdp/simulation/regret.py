@@ -1,14 +1,14 @@
-"""What a run is measured against: the optimal gain, and the gap of every state and action.
+"""The reference of regret: the optimal gain, and the gap of every state and action.
 
     realised regret = T lambda* - sum_t r_t,
     gap regret      = sum_t (max_a q(s_t, a) - q(s_t, a_t)),   q = R + P h,  h the optimal bias.
 
-The gap regret is never negative and has little noise; its expectation is that of the realised
+The gap regret is never negative and has little noise. Its expectation is that of the realised
 regret plus h(s_1) - E h(s_{T+1}), so the two differ by at most sp(h) on average. It needs h, hence
 an exact plan, one gain for all states, and a table over states and actions.
 
-Where the exact planner does not fit, regret is measured against a certified upper bound on the
-gain, and is then itself an upper bound (`gain_kind`).
+If the exact planner does not fit, regret is measured against a certified upper bound on the gain,
+and is then itself an upper bound (`gain_kind`).
 """
 
 from __future__ import annotations
@@ -30,14 +30,15 @@ from fmdp.planning.settings import without_search
 from fmdp.planning.status import Progress, Status
 
 TOLERANCE = 1e-8
-"""Of the optimal gain, in units of the sum of the reward ranges: a million steps add up to .01."""
+"""Tolerance of the optimal gain, in units of the sum of the reward ranges: .01 over a million
+steps."""
 MOST_GAPS = 1 << 23
-"""Largest table of gaps, states times actions."""
+"""Largest table of gaps, states times actions: 64 MiB."""
 
 
 @dataclass(frozen=True, eq=False)
 class Reference:
-    """What regret is measured against; made once for a model and shared by its runs.
+    """What regret is measured against; computed once per model and shared by its runs.
 
     Attributes
     ----------
@@ -46,9 +47,9 @@ class Reference:
     gain_kind
         "exact", or "upper_bound".
     gaps
-        max q - q of every joint state and action, [S, A]; None where they are not known.
+        max q - q of every joint state and action, [S, A]; None if unknown.
     seconds
-        Wall clock of finding it.
+        Wall-clock time of the computation.
     """
 
     gain: float
@@ -58,19 +59,19 @@ class Reference:
 
 
 def reference_for(model: FactoredMDP, *, progress: Progress | None = None) -> Reference:
-    """The optimal gain and the gaps where they can be computed, else a certified bound.
+    """Return the optimal gain and the gaps if they can be computed, else a certified bound.
 
     Parameters
     ----------
     model
         The model of the runs.
     progress
-        Called now and then with a mapping of what is known so far.
+        Called at intervals with a mapping of the state of the work.
 
     Raises
     ------
     InvalidParameter
-        Where not even a bound was found.
+        If not even a bound was found.
     """
     check_model(model, "reference_for")
     started = time.perf_counter()
@@ -94,15 +95,7 @@ def reference_for(model: FactoredMDP, *, progress: Progress | None = None) -> Re
 
 
 def gap_table(model: FactoredMDP, bias: NDArray[np.float64]) -> NDArray[np.float64]:
-    """max_a' q(s, a') - q(s, a) for every state and action: [S, A], at least 0.
-
-    Parameters
-    ----------
-    model
-        The model.
-    bias
-        The optimal bias, [S].
-    """
+    """Return max_a' q(s, a') - q(s, a), [S, A], at least 0, for the optimal bias, [S]."""
     values = backup_for(model).action_values(bias)
     gaps: NDArray[np.float64] = values.max(axis=1, keepdims=True) - values
     return gaps

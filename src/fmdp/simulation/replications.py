@@ -4,7 +4,7 @@ Several runs begin in different states and are cut into batches; the first eight
 not counted (replication/deletion and batch means: Law, *Simulation Modeling and Analysis*,
 chapter 9). Three things decide the interval:
 
-* Luck: Student's t on the means of the runs. They are independent however long the chain
+* Sampling error: Student's t on the means of the runs. They are independent however long the chain
   remembers, so their variance needs no model of the correlation.
 * Memory: batches are independent only if they are longer than the chain's memory. A batch length
   is accepted if no longer one, the whole run included, has a significantly larger variance than it
@@ -12,7 +12,7 @@ chapter 9). Three things decide the interval:
   The uncounted steps take part in it: how long a run remembers its start is memory, too.
   If no length of at most an eighth of a run is accepted there is no interval at all: the runs
   disagree, or drift.
-* What was not seen: if an event has probability f per independent batch, then N batches miss it
+* Unseen events: if an event has probability f per independent batch, then N batches miss it
   with probability (1 - f)^N. So with confidence 1 - alpha an event that no batch showed has
   f <= 1 - alpha^(1/N), about 3/N at 95 % (the rule of three), and a batch that shows it can pay
   anything between the certified bounds.
@@ -35,24 +35,15 @@ FEWEST_BATCHES = 8
 """Batches per run at the longest batch length that is accepted, so that three doublings of it are
 tested."""
 DISCARDED = 8
-"""The first of so many parts of each run is not counted, so that the start matters less."""
+"""The first of this many parts of each run is not counted, to reduce the influence of the start."""
 _SIGNIFICANCE = 1e-3
 """Level of each test of a batch length against a longer one."""
 
 
 @dataclass(frozen=True)
 class Interval:
-    """A confidence interval for the long-run mean.
-
-    Attributes
-    ----------
-    lower
-        Its lower end.
-    upper
-        Its upper end.
-    batches
-        Batches per run at the accepted batch length.
-    """
+    """A confidence interval for the long-run mean, and the batches per run at the accepted
+    length."""
 
     lower: float
     upper: float
@@ -62,37 +53,27 @@ class Interval:
 def accepted_batches(means: NDArray[np.float64], rounding: float = 0.0) -> int | None:
     """Return the batches per run at the shortest batch length that no longer one contradicts.
 
-    Parameters
-    ----------
-    means
-        [runs, batches]: means of consecutive batches; at least two runs, and a power of two of
-        batches.
-    rounding
-        Bound on the rounding error of each mean; a run's mean counts as no more precise.
-
-    Returns
-    -------
-    int or None
-        None if no batch length of at most an eighth of a run is accepted.
+    `means`, [runs, batches], are means of consecutive batches of at least two runs, with a power of
+    two of batches. `rounding` bounds the rounding error of each mean; a run's mean counts as no
+    more precise. None if no batch length of at most an eighth of a run is accepted.
     """
-    # Imported here for the start-up time of everything that does not simulate.
-    from scipy.special import fdtri
+    from scipy.special import fdtri  # imported late, for start-up
 
     levels = _variances(means, rounding)
-    for place, (batches, variance, degrees) in enumerate(levels):
+    for level, (batches, variance, degrees) in enumerate(levels):
         if batches < FEWEST_BATCHES:
             break
         if all(
             longer <= variance * fdtri(their_degrees, degrees, 1.0 - _SIGNIFICANCE)
-            for _, longer, their_degrees in levels[place + 1 :]
+            for _, longer, their_degrees in levels[level + 1 :]
         ):
             return batches
     return None
 
 
 def _variances(means: NDArray[np.float64], rounding: float) -> list[tuple[int, float, int]]:
-    """Return, for every batch length, the batches per run, the variance of a run's mean that they
-    predict if they are independent, and its degrees of freedom; shortest batches first, last the
+    """Return (batches per run, predicted variance of a run's mean, degrees of freedom) per length.
+    The prediction assumes independent batches. Shortest batches come first; the last level is the
     variance of the means of the runs themselves."""
     runs, batches = means.shape
     levels = []
@@ -111,11 +92,8 @@ def counted(means: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def unseen_share(batches: int, miss_probability: float) -> float:
-    """Return the largest probability per batch of an event that all batches may have missed.
-
-    An event that is likelier is missed by this many independent batches with less than
-    `miss_probability`.
-    """
+    """Return the largest probability per batch of an event that all batches may have missed. A
+    likelier event is missed by this many independent batches with less than `miss_probability`."""
     return -math.expm1(math.log(miss_probability) / batches)
 
 
@@ -127,36 +105,22 @@ def interval(
 ) -> Interval | None:
     """Return a confidence interval for the long-run mean; None if the runs do not support one.
 
-    Half of the allowed error probability is spent on the luck of what was seen, half on what was
-    not seen.
-
-    Parameters
-    ----------
-    means
-        [runs, batches]: means of consecutive batches from the first step on; at least two runs,
-        and a power of two of batches.
-    certified
-        Bounds between which every batch and the long-run mean lie for certain.
-    confidence
-        Between 0 and 1.
-    rounding
-        Bound on the rounding error of each mean.
+    Half of the allowed error probability is spent on the sampling error, half on unseen events.
+    `means` and `rounding` are as in `accepted_batches`, from the first step on. Every batch and the
+    long-run mean lie between the bounds `certified` with certainty.
     """
-    # Imported here for the start-up time of everything that does not simulate.
-    from scipy.special import stdtrit
+    from scipy.special import stdtrit  # imported late, for start-up
 
     batches = accepted_batches(means, rounding)
     if batches is None:
         return None
     runs = len(means)
-    of_runs = counted(means).mean(axis=1)
+    run_means = counted(means).mean(axis=1)
     alpha = (1.0 - confidence) / 2
-    half = float(stdtrit(runs - 1, 1.0 - alpha / 2) * of_runs.std(ddof=1) / math.sqrt(runs))
+    half = float(stdtrit(runs - 1, 1.0 - alpha / 2) * run_means.std(ddof=1) / math.sqrt(runs))
     half += rounding
-    mean, unseen = (
-        float(of_runs.mean()),
-        unseen_share(runs * (batches - batches // DISCARDED), alpha),
-    )
+    mean = float(run_means.mean())
+    unseen = unseen_share(runs * (batches - batches // DISCARDED), alpha)
     low, high = certified
     lower = (1.0 - unseen) * (mean - half) + unseen * low
     upper = (1.0 - unseen) * (mean + half) + unseen * high

@@ -1,4 +1,4 @@
-"""Run: what a simulation has cost."""
+"""Run: the result of a simulation."""
 
 from __future__ import annotations
 
@@ -14,34 +14,34 @@ from fmdp.simulation.trajectory import Trajectory
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Run:
-    """What one run has cost. Numbers that do not apply are None.
+    """The result of one run. Numbers that do not apply are None.
 
     Attributes
     ----------
     regret
-        Realised: steps times the gain, less the rewards.
+        Realised regret: steps times the gain, less the rewards.
     gap_regret
-        The sum of what each action was worse than the best one; None where the model is too large.
+        Sum over the steps of the value lost against the best action; None for large models.
     gain, gain_kind
         What regret is measured against: the optimal gain (exact), or an upper_bound on it.
     steps, total_reward
-        How many were taken, and what they brought.
+        Steps taken, and the sum of their rewards.
     curve, gap_curve
         (t, regret after t steps) at the checkpoints and at the end.
     episodes, planner_calls, unconverged_plans
-        Of the learner; None for what is no learner.
+        Counters of the learner; None for anything else.
     seconds
-        Acting, observing and planning; what regret is measured against is made before.
+        Time of acting, observing and planning, without the computation of the reference.
     cpu_seconds
         Processor time of the same, of all threads of this process.
     interrupted
-        Whether Ctrl-C ended it before its last step.
+        True if Ctrl-C ended it before its last step.
     problem, learner, seed
-        What was run: the model's name, the learner as its call, the seed.
+        The model's name, the learner as its call, the seed.
     trajectory
         Every step, if the run was recorded.
     agent
-        Who acted; an Agent can be saved, or simulated further.
+        The agent; an Agent can be saved, or simulated further.
     """
 
     regret: float
@@ -68,7 +68,7 @@ class Run:
         ended = "interrupted after" if self.interrupted else "after"
         against = "the optimal gain" if self.gain_kind == "exact" else "an upper bound on the gain,"
         gaps = "" if self.gap_regret is None else f" (gap regret {self.gap_regret:.6g})"
-        who = " ".join(self.learner.split())  # the repr of an object of one's own may have lines
+        who = " ".join(self.learner.split())  # the repr of a user's object may have several lines
         lines = [
             f"Run of {who} on {self.problem or 'a model'}, seed {self.seed}",
             f"  regret {self.regret:.6g}{gaps} {ended} {self.steps:,} steps",
@@ -82,22 +82,23 @@ class Run:
         return "\n".join(lines)
 
     def columns(self) -> dict[str, NDArray[Any]]:
-        """t, regret and, where there is one, gap_regret, at the checkpoints."""
-        found: dict[str, NDArray[Any]] = {
+        """Return t, regret and, if known, gap_regret at the checkpoints."""
+        columns: dict[str, NDArray[Any]] = {
             "t": np.array([t for t, _ in self.curve], dtype=np.int64),
             "regret": np.array([regret for _, regret in self.curve]),
         }
         if self.gap_curve is not None:
-            found["gap_regret"] = np.array([gap for _, gap in self.gap_curve])
-        return found
+            columns["gap_regret"] = np.array([gap for _, gap in self.gap_curve])
+        return columns
 
     def to_frame(self) -> Any:
-        """The columns as a pandas DataFrame, a row a checkpoint; `trajectory.to_frame()` has a row
-        a step.
+        """Return the columns as a pandas DataFrame, one row per checkpoint.
+
+        `trajectory.to_frame()` has one row per step.
 
         Raises
         ------
         FmdpError
-            Where pandas is not installed.
+            If pandas is not installed.
         """
         return needs_pandas().DataFrame(self.columns())

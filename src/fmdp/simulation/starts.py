@@ -1,8 +1,8 @@
-"""States from which simulated runs of one policy begin, and bounds on what they can pay.
+"""Initial states of simulated runs of one policy, and bounds on their rewards.
 
-Both come from the values that each variable can take at all: starting with the initial state, a
-value is added when some action gives it positive probability while the parents have values that
-were added before. Every state that can be reached has such values (the converse need not hold).
+Both follow from the values that each variable can take: starting with the initial state, a value is
+added when some action gives it positive probability while the parents have values added before.
+Every reachable state has such values (the converse need not hold).
 """
 
 from __future__ import annotations
@@ -21,10 +21,7 @@ Values = tuple[NDArray[np.int64], ...]
 
 def reachable_values(model: FactoredMDP) -> Values:
     """Return a superset of the values that each state variable can take, in increasing order.
-
-    Variables that never change keep one value, so that the result leaves out states that the model
-    can never come to.
-    """
+    Variables that never change keep one value, so unreachable states are left out."""
     structure = model.structure
     values = [np.array([value]) for value in model.initial_state]
     pending = set(range(structure.m))
@@ -40,8 +37,8 @@ def reachable_values(model: FactoredMDP) -> Values:
 
 
 def factor_bounds(model: FactoredMDP, values: Values) -> list[tuple[float, float]]:
-    """Return the least and the largest mean of every reward factor while the state variables have
-    these values, whatever the action."""
+    """Return the least and the largest mean of every reward factor over these values and all
+    actions."""
     tables = [
         table[_rows(model, scope, values)]
         for scope, table in zip(model.structure.reward_scopes, model.rewards, strict=True)
@@ -50,8 +47,8 @@ def factor_bounds(model: FactoredMDP, values: Values) -> list[tuple[float, float
 
 
 def rare_values(model: FactoredMDP, values: Values, probability: float) -> list[tuple[int, int]]:
-    """Return the pairs of a state variable and a value that it never changes to with at least the
-    given probability, the rarest first; values that it cannot change to are left out."""
+    """Return (variable, value) pairs entered with less than the given probability, rarest first.
+    Values that a variable can never change to are left out."""
     structure = model.structure
     pairs = []
     for i, scope in enumerate(structure.transition_scopes):
@@ -74,20 +71,19 @@ def dispersed_starts(
     rare: Sequence[tuple[int, int]],
     generator: np.random.Generator,
 ) -> list[tuple[int, ...]]:
-    """Return the initial state, the states of all lowest and of all highest values, and random
-    ones.
+    """Return the initial state, the states of all lowest and all highest values, and random ones.
 
     In a random state each variable is uniform over its values, except that one variable has a rare
-    value, by turns: runs that begin elsewhere would hardly ever come there. Of many rare values the
+    value, by turns, because runs from elsewhere would hardly ever reach it. Of many rare values the
     first ones are taken.
     """
-    lowest = tuple(int(own[0]) for own in values)
-    highest = tuple(int(own[-1]) for own in values)
+    lowest = tuple(int(possible[0]) for possible in values)
+    highest = tuple(int(possible[-1]) for possible in values)
     starts = [tuple(model.initial_state), lowest, highest]
-    for place in range(number - len(starts)):
-        state = [int(own[generator.integers(len(own))]) for own in values]
+    for index in range(number - len(starts)):
+        state = [int(possible[generator.integers(len(possible))]) for possible in values]
         if rare:
-            variable, value = rare[place % len(rare)]
+            variable, value = rare[index % len(rare)]
             state[variable] = value
         starts.append(tuple(state))
     return starts
@@ -99,6 +95,6 @@ def _rows(model: FactoredMDP, scope: Scope, values: Values) -> NDArray[np.int64]
     rows = np.zeros(1, dtype=np.int64)
     for v in scope:
         size = structure.sizes[v]
-        own = values[v] if v < structure.m else np.arange(size)
-        rows = (rows[:, None] * size + own[None, :]).ravel()
+        taken = values[v] if v < structure.m else np.arange(size)
+        rows = (rows[:, None] * size + taken[None, :]).ravel()
     return rows

@@ -1,10 +1,10 @@
-"""Trajectories: every state, action and reward of a run, written down by the compiled loop.
+"""Trajectories: every state, action and reward of a run, recorded by the compiled loop.
 
-The loop writes into a chunk of plain 32-bit integers; full chunks go into arrays of the smallest
+The loop writes into a chunk of 32-bit integers. Full chunks are copied to arrays of the smallest
 type that holds the values, so that a step takes about (m + k) + 8 l bytes for m state variables, k
-action variables and l rewards, and the whole run no more than its steps. What it will need is
-known, and refused before it begins if it is more than half of the memory that is free; a recording
-into a folder takes the memory of a chunk, whatever its length.
+action variables and l rewards. The total is known before the run begins, and is refused if it
+exceeds half of the free memory. A recording into a folder needs the memory of one chunk, whatever
+its length.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ Columns: TypeAlias = tuple[tuple[int, np.dtype[Any]], ...]
 """(width, type) of states, actions and rewards."""
 
 CHUNK = 1 << 14
-"""Steps in a chunk."""
+"""Steps that are buffered as 32-bit integers before they are copied to their final type."""
 
 
 class Rows(NamedTuple):
-    """Room for the coming steps; without rows where nothing is written down."""
+    """Arrays for the coming steps; without rows if nothing is recorded."""
 
     states: NDArray[np.int32]  # [n, m], the state before the step
     actions: NDArray[np.int32]  # [n, action variables]
@@ -50,13 +50,13 @@ class Trajectory:
     states
         [T + 1, m]: the state before every step, and the last one.
     actions
-        [T, k]: what was done.
+        [T, k]: the actions.
     rewards
         [T, l]: the reward of every factor.
     structure
-        Has the names of the variables and factors.
+        Names of the variables and factors.
 
-    Recorded into a folder, the arrays are read from its files when they are looked at.
+    The arrays of a recording in a folder are memory-mapped from its files.
     """
 
     states: NDArray[np.unsignedinteger[Any]]
@@ -75,16 +75,16 @@ class Trajectory:
         )
 
     def columns(self) -> dict[str, NDArray[Any]]:
-        """Arrays of one length by name, a row a step: see `columns_of`."""
+        """Return arrays of equal length by name, one row per step: see `columns_of`."""
         return columns_of(self.structure, self.states, self.actions, self.rewards)
 
     def to_frame(self) -> Any:
-        """The columns as a pandas DataFrame, a row a step.
+        """Return the columns as a pandas DataFrame, one row per step.
 
         Raises
         ------
         FmdpError
-            Where pandas is not installed.
+            If pandas is not installed.
         """
         return needs_pandas().DataFrame(self.columns())
 
@@ -95,52 +95,38 @@ def columns_of(
     """Return the columns of a trajectory, as `fmdp.fit` reads them back.
 
     These are t (1 for the first step), every variable by its name as the step found it, reward.NAME
-    of every reward factor, and their sum as reward. A variable that is called like one of these has
-    "variable." before its name. A variable has the positions of its values, or the values
-    themselves where a position could be mistaken for a value, as with the values 1, 2, 3.
-
-    Parameters
-    ----------
-    structure
-        Has the names.
-    states, actions, rewards
-        As in `Trajectory`.
+    of every reward factor, and their sum as reward. A variable with one of these names gets the
+    prefix "variable.". A column has the positions of a variable's values, or the values themselves
+    if a position could be mistaken for a value, as with the values 1, 2, 3.
     """
     steps = len(actions)
-    found: dict[str, NDArray[Any]] = {"t": np.arange(1, steps + 1)}
+    result: dict[str, NDArray[Any]] = {"t": np.arange(1, steps + 1)}
     columns = [
         *zip(structure.state_names, states[:steps].T, structure.state_values, strict=True),
         *zip(structure.action_names, actions.T, structure.action_values, strict=True),
     ]
     for name, column, values in columns:
-        taken = name in found or name == "reward" or name.startswith("reward.")
-        found[f"variable.{name}" if taken else name] = _cells(column, values)
+        taken = name in result or name == "reward" or name.startswith("reward.")
+        result[f"variable.{name}" if taken else name] = _cells(column, values)
     for name, column in zip(structure.reward_names, rewards.T, strict=True):
-        found[f"reward.{name}"] = column
-    return found | {"reward": rewards.sum(axis=1)}
+        result[f"reward.{name}"] = column
+    return result | {"reward": rewards.sum(axis=1)}
 
 
-def _cells(places: NDArray[Any], values: Sequence[str]) -> NDArray[Any]:
-    """Return the column of a variable: positions, or values where positions would mislead."""
+def _cells(positions: NDArray[Any], values: Sequence[str]) -> NDArray[Any]:
+    """Return the column of a variable: positions, or values if positions would be ambiguous."""
     if are_numerals(values) or positions_are_clear(values):
-        return places.astype(np.int64)
+        return positions.astype(np.int64)
     listed = listed_values(values)
     kinds = {type(value) for value in listed}
-    cells: NDArray[Any] = np.array(listed, dtype=None if kinds <= {int, float} else object)[places]
+    cells: NDArray[Any] = np.array(listed, dtype=None if kinds <= {int, float} else object)[
+        positions
+    ]
     return cells
 
 
 class Recorder:
-    """Writes steps down in chunks, and keeps them in memory, or in a folder with memory for a
-    chunk alone.
-
-    Parameters
-    ----------
-    structure
-        Of the model.
-    folder
-        Where to keep the arrays, as files of NumPy; None is in memory.
-    """
+    """Recorder of steps in chunks, in memory or, as NumPy files, in a folder."""
 
     def __init__(self, structure: Structure, folder: Path | None = None) -> None:
         self.structure = structure
@@ -155,66 +141,69 @@ class Recorder:
         self._used = 0
         self._steps = 0
         columns = tuple(zip(widths, types, strict=True))
-        self._kept: Kept = InMemory(columns) if folder is None else InFolder(columns, folder)
-        self._a_step = sum(width * kind.itemsize for width, kind in columns)
+        self._storage: Storage = InMemory(columns) if folder is None else InFolder(columns, folder)
+        self._bytes_per_step = sum(width * kind.itemsize for width, kind in columns)
 
     def reserve(self, steps: int) -> None:
-        """Room for so many more steps; TooLarge where they would not fit."""
+        """Reserve memory for so many more steps; raise TooLarge if they do not fit."""
         self._keep()
-        limit, of_what = self._kept.limit()
-        needed = steps * self._a_step
+        limit, of_what = self._storage.limit()
+        needed = steps * self._bytes_per_step
         if needed > limit:
+            most = limit // self._bytes_per_step
             raise TooLarge(
                 f"to record {steps:,} steps takes {describe_bytes(needed)}; the limit is "
-                f"{describe_bytes(limit)}, {of_what}: at most {limit // self._a_step:,} steps",
+                f"{describe_bytes(limit)}, {of_what}: at most {most:,} steps",
                 needed_bytes=needed,
                 limit_bytes=limit,
             )
-        self._kept.lengthen(self._steps, self._steps + steps)
+        self._storage.lengthen(self._steps, self._steps + steps)
 
     def rows(self) -> Rows:
-        """Room for the coming steps, at least one."""
+        """Return arrays for the coming steps, at least one."""
         if self._used == CHUNK:
             self._keep()
         states, actions, rewards = self._chunk
         return Rows(states[self._used :], actions[self._used :], rewards[self._used :])
 
     def written(self, steps: int) -> None:
-        """So many of the rows have been filled."""
+        """Note that so many rows have been filled."""
         self._used += steps
 
     def _keep(self) -> None:
         first, end = self._steps, self._steps + self._used
-        self._kept.lengthen(first, end)
-        self._kept.put(first, tuple(part[: self._used] for part in self._chunk))
+        self._storage.lengthen(first, end)
+        self._storage.put(first, tuple(part[: self._used] for part in self._chunk))
         self._steps, self._used = end, 0
 
     def trajectory(self, last: Sequence[int]) -> Trajectory:
-        """Everything so far; `last` is the state after the last step, and the one before the next:
-        what is written later changes nothing in it."""
+        """Return everything so far; later steps do not change it.
+
+        `last` is the state after the last step.
+        """
         self._keep()
-        states, actions, rewards = self._kept.whole(self._steps, last)
+        states, actions, rewards = self._storage.whole(self._steps, last)
         return Trajectory(states, actions, rewards, self.structure)
 
 
-class Kept(Protocol):
-    """Where the three arrays of a recording are: states, actions, rewards."""
+class Storage(Protocol):
+    """Storage of the three arrays of a recording: states, actions, rewards."""
 
     def limit(self) -> tuple[int, str]:
-        """How many bytes more there is room for, and what that is."""
+        """Return the free bytes, and a description of them."""
 
     def lengthen(self, used: int, steps: int) -> None:
-        """Room for so many steps in all, of which the first `used` are there."""
+        """Reserve memory for so many steps in all, of which the first `used` are filled."""
 
     def put(self, first: int, parts: Sequence[NDArray[Any]]) -> None:
-        """Steps, from this one on."""
+        """Store steps, from step `first` on."""
 
     def whole(self, steps: int, last: Sequence[int]) -> tuple[NDArray[Any], ...]:
-        """The arrays of so many steps, and of the state after them."""
+        """Return the arrays of so many steps, and of the state after them."""
 
 
 class InMemory:
-    """Arrays that are as long as the run will be."""
+    """Arrays as long as the run will be."""
 
     def __init__(self, columns: Columns) -> None:
         self._arrays = [np.empty((0, width), kind) for width, kind in columns]
@@ -223,13 +212,13 @@ class InMemory:
         return available_memory() // 2, "half of what is free"
 
     def lengthen(self, used: int, steps: int) -> None:
-        # One more row for the state after the last. What is not yet written takes no memory; of
-        # many short runs each does not copy all that were before.
-        room = len(self._arrays[0])
-        if steps < room:
+        # One more row for the state after the last step. Growing by half avoids quadratic copying
+        # over many short runs, and pages that are not yet written take no memory.
+        capacity = len(self._arrays[0])
+        if steps < capacity:
             return
-        room = max(steps + 1, room + room // 2)
-        longer = [np.empty((room, part.shape[1]), part.dtype) for part in self._arrays]
+        capacity = max(steps + 1, capacity + capacity // 2)
+        longer = [np.empty((capacity, part.shape[1]), part.dtype) for part in self._arrays]
         for new, old in zip(longer, self._arrays, strict=True):
             new[:used] = old[:used]
         self._arrays = longer
@@ -245,8 +234,10 @@ class InMemory:
 
 
 class InFolder:
-    """Three files of NumPy (`numpy.load`), whose heads say after every chunk how long they are:
-    what a kill leaves behind is a shorter recording."""
+    """Three NumPy files (`numpy.load`), whose headers are updated after every chunk.
+
+    A killed process leaves a shorter but valid recording.
+    """
 
     def __init__(self, columns: Columns, folder: Path) -> None:
         self._columns = columns
@@ -271,22 +262,22 @@ class InFolder:
         pass
 
     def put(self, first: int, parts: Sequence[NDArray[Any]]) -> None:
-        for place, part in enumerate(parts):
-            self._write(place, first, part)
+        for number, part in enumerate(parts):
+            self._write(number, first, part)
 
-    def _write(self, place: int, first: int, part: NDArray[Any]) -> None:
-        width, kind = self._columns[place]
+    def _write(self, number: int, first: int, part: NDArray[Any]) -> None:
+        width, kind = self._columns[number]
         try:
-            path = self._paths[place]
+            path = self._paths[number]
             with path.open("r+b" if path.exists() else "x+b") as file:
-                file.seek(self._heads[place] + first * width * kind.itemsize)
-                # Never shorter: an earlier trajectory may still look at the state after its end.
+                file.seek(self._heads[number] + first * width * kind.itemsize)
+                # Never truncate: an earlier trajectory may still map the state after its end.
                 file.write(part.astype(kind).tobytes())
                 file.seek(0)
                 file.write(_head(first + len(part), width, kind))
         except OSError as error:
             raise FileProblem(
-                f"{self._paths[place]}: cannot be written ({reason(error)})"
+                f"{self._paths[number]}: cannot be written ({reason(error)})"
             ) from None
 
     def whole(self, steps: int, last: Sequence[int]) -> tuple[NDArray[Any], ...]:
@@ -295,7 +286,7 @@ class InFolder:
 
 
 def _head(rows: int, width: int, kind: np.dtype[Any]) -> bytes:
-    """The head of a file of NumPy, which has one length however many rows there are."""
+    """Return the header of a NumPy file, whose length does not depend on the number of rows."""
     head = io.BytesIO()
     described = np.lib.format.dtype_to_descr(kind)
     np.lib.format.write_array_header_1_0(
@@ -305,5 +296,5 @@ def _head(rows: int, width: int, kind: np.dtype[Any]) -> bytes:
 
 
 def _smallest(sizes: Sequence[int]) -> np.dtype[Any]:
-    """The smallest unsigned type that holds every value of these variables."""
+    """Return the smallest unsigned type that holds every value of these variables."""
     return np.min_scalar_type(max(sizes) - 1)

@@ -1,10 +1,10 @@
-"""For those who test: generated models, brute-force oracles, and conformance checkers.
+"""Tools for tests: generated models, brute-force oracles, and conformance checkers.
 
-`strategies` (needs Hypothesis) generates structures, models and optimistic tables; `oracles` has
-short, slow definitions of everything that the library computes fast; `check_planner`,
-`check_problem` and `check_learner` say whether one keeps its contract, in the spirit of
-Gymnasium's and scikit-learn's checkers. Names are loaded on first use, so that the checkers do
-not need Hypothesis.
+`strategies` (needs Hypothesis) generates structures, models and optimistic tables. `oracles` has
+short, slow definitions of what the library computes fast. `check_planner`, `check_problem` and
+`check_learner` check the contracts of planners, problems and learners, like the checkers of
+Gymnasium and scikit-learn. Names are loaded on first use, so that the checkers do not need
+Hypothesis.
 """
 
 from __future__ import annotations

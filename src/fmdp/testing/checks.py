@@ -1,11 +1,10 @@
-"""Conformance checkers: whether a planner or a problem keeps its contract.
+"""Conformance checkers for planners and problems.
 
-`check_planner(planner)` plans for a handful of small models, the awkward ones among them (periodic,
-multichain, single values, empty scopes, no reward), and compares what is promised with the
-brute-force oracles. `check_problem(problem)` looks at a class of problems, an id or a model: its
-settings, what is written in its tables, whether it survives files and pickling, and whether the
-engine agrees with the dense MDP. Both return nothing, or raise ContractBroken with one line: who,
-on what, which promise.
+`check_planner(planner)` plans for a dozen small models, including awkward ones (periodic,
+multichain, single values, empty scopes, no reward), and compares the plans with brute-force
+oracles. `check_problem(problem)` checks a class of problems, an id or a model: its settings, its
+tables, saving, loading and pickling, and the engine's backup against the dense MDP. Both return
+nothing, or raise ContractBroken with one line: who, on what, which promise.
 """
 
 from __future__ import annotations
@@ -42,21 +41,22 @@ from fmdp.testing import oracles
 from fmdp.testing.units import in_units
 
 SLACK = 1e-9
-"""Relative to the size of the rewards: what the oracles' own rounding is allowed."""
+"""Tolerance for the rounding of the oracles, relative to the size of the rewards."""
 
 DENSE_STATES = 256
-"""Up to this many states (and 64 joint actions) a problem is compared with its dense MDP."""
+"""Largest number of states (with at most 64 joint actions) for the comparison with the dense
+MDP."""
 
 
 class ContractBroken(AssertionError):
-    """A planner or a problem does not keep one of its promises; the text says which."""
+    """A planner, learner or problem breaks one of its promises; the text says which."""
 
 
 def check_planner(planner: Planner | str, models: Iterable[FactoredMDP] | None = None) -> None:
     """Raise ContractBroken unless the planner keeps its promises on these models.
 
-    Bounds are held against the best gain of the model, unless the plan itself says that they are
-    of another operator's (`Plan.bounds_best_gain`). A planner for models alone may refuse
+    Bounds are compared with the best gain of the model, unless the plan says that they bound
+    another operator's gain (`Plan.bounds_best_gain`). A planner for models alone may refuse
     optimistic tables with InvalidParameter.
 
     Parameters
@@ -64,7 +64,7 @@ def check_planner(planner: Planner | str, models: Iterable[FactoredMDP] | None =
     planner
         An object of settings, or a text such as "my_module:MyPlanner,depth=3".
     models
-        Small ones, since they are held against brute force; by default the awkward dozen of
+        Small models, since they are solved by brute force; by default the dozen of
         `awkward_models`.
 
     Raises
@@ -81,7 +81,7 @@ def check_planner(planner: Planner | str, models: Iterable[FactoredMDP] | None =
         plan = plan_with(planner, model)
         _require(model.content_hash == before, where, "leaves the model as it was")
         _check_plan(plan, planner, model, where)
-        # What users see: `fmdp.plan` adds what the policy gains.
+        # `fmdp.plan` adds the gain of the policy.
         _check_plan(planned(model, planner), planner, model, where)
         again = plan_with(planner, model, progress=lambda report: None)
         _require(_same(plan, again), where, "gives the same plan twice")
@@ -95,7 +95,7 @@ def check_problem(problem: str | Problem | type[Problem] | FactoredMDP) -> None:
     ----------
     problem
         An id, the path of a model file, an object such as Circle(size=7), a model; or a class of
-        problems, which is looked at itself and at its `example`.
+        problems, which is checked together with its `example`.
     """
     if isinstance(problem, type):
         _check_family(problem)
@@ -124,7 +124,7 @@ def check_problem(problem: str | Problem | type[Problem] | FactoredMDP) -> None:
 
 
 def awkward_models() -> tuple[FactoredMDP, ...]:
-    """Small models that planners stumble over, each named for what it is."""
+    """Return small models that are difficult for planners, named by their difficulty."""
     ring = read_problem("circle:3")
     periodic = read_problem("large-diameter")
     several_actions = read_problem("jao:2")
@@ -136,7 +136,7 @@ def awkward_models() -> tuple[FactoredMDP, ...]:
         [((0,), [0, 1]), ((1,), [0, 0.5])],
         name="multichain: the first bit never changes",
     )
-    # Trivial parts of every kind beside one that matters.
+    # Trivial parts of every kind, and one part that matters.
     trivial = FactoredMDP.from_factors(
         (1, 2, 3),
         (1, 2),
@@ -253,25 +253,25 @@ def _check_plan(plan: Plan, planner: Planner, model: FactoredMDP, where: str) ->
 
 def _check_bias(plan: Plan, structure: Structure, where: str) -> None:
     if plan.factored_spans is not None:
-        _require(len(plan.factored_spans) == structure.m, where, "has one span a state variable")
+        _require(len(plan.factored_spans) == structure.m, where, "has one span per state variable")
         _require(min(plan.factored_spans) >= 0.0, where, "has spans of at least 0")
     if plan.bias is None:
         return
-    _require(plan.bias.shape == (structure.n_states,), where, "has one bias a state")
+    _require(plan.bias.shape == (structure.n_states,), where, "has one bias per state")
     scale = 1e-9 * float(np.abs(plan.bias).max())
     if plan.span is not None:
         _require(abs(plan.span - span(plan.bias)) <= scale, where, "has the span of its bias")
     if plan.factored_spans is not None:
-        own = factored_spans(plan.bias, structure.state_sizes)
-        same = np.allclose(plan.factored_spans, own, rtol=0.0, atol=scale)
+        spans = factored_spans(plan.bias, structure.state_sizes)
+        same = np.allclose(plan.factored_spans, spans, rtol=0.0, atol=scale)
         _require(same, where, "has the factored spans of its bias")
 
 
 def _check_prepared(planner: Planner, plan: Plan, model: FactoredMDP, where: str) -> None:
-    """Prepare once, solve many: other tables in between, optimistic ones, and a saved state."""
+    """Check repeated solving: other tables in between, optimistic ones, and a saved warm state."""
     structure = model.structure
     quick = without_search(planner)
-    if quick != planner:  # a plan that is made once takes more time
+    if quick != planner:  # a single plan may search for a basis
         plan = quick.plan(model)
     prepared = planner.prepare(structure)
     cold = prepared.solve(model)
@@ -280,16 +280,16 @@ def _check_prepared(planner: Planner, plan: Plan, model: FactoredMDP, where: str
     _require(_near(cold.gain_upper, plan.gain_upper, slack), where, "prepares for the same plan")
     kind = cold.bounds_best_gain == plan.bounds_best_gain
     _require(kind, where, "has bounds of one kind, prepared or not")
-    hopeful: Tables = _wider(model)
+    optimistic_tables: Tables = _wider(model)
     try:
         known = prepared.solve(OptimisticTables.from_model(model))
     except InvalidParameter:
-        hopeful = model  # it plans for models alone
+        optimistic_tables = model  # it plans for models alone
     else:
         near = _near(known.gain_upper, plan.gain_upper, slack)
         _require(near, where, "takes zero widths for the model")
     kept = {name: array.copy() for name, array in prepared.warm_state().items()}
-    optimistic = prepared.solve(hopeful)
+    optimistic = prepared.solve(optimistic_tables)
     if optimistic.policy is not None:
         _actions(optimistic, structure, where)
     if optimistic.bounds_best_gain and optimistic.gain_upper is not None:
@@ -297,13 +297,16 @@ def _check_prepared(planner: Planner, plan: Plan, model: FactoredMDP, where: str
         _require(optimistic.gain_upper >= best - slack, where, "is optimistic")
     other = planner.prepare(structure)
     other.restore_warm_state(kept)
-    _require(_same(optimistic, other.solve(hopeful)), where, "goes on from a saved warm state")
+    _require(
+        _same(optimistic, other.solve(optimistic_tables)), where, "goes on from a saved warm state"
+    )
     back = prepared.solve(model)
     _require(_near(back.gain_upper, plan.gain_upper, slack), where, "finds back after other tables")
 
 
 def _wider(model: FactoredMDP) -> OptimisticTables:
-    """Tables with this model in their set: a tenth of every row is free, one row entirely."""
+    """Return tables with this model in their set: a tenth of every row is free, and one row
+    entirely."""
     lower = [0.9 * table for table in model.transitions]
     for table in lower:
         table[0] = 0.0
@@ -312,7 +315,8 @@ def _wider(model: FactoredMDP) -> OptimisticTables:
 
 
 def _actions(plan: Plan, structure: Structure, where: str) -> NDArray[np.int64]:
-    """The joint action index of every state, after checking that the policy is a function."""
+    """Return the joint action index of every state, after checking that the policy is a
+    function."""
     assert plan.policy is not None
     indices = []
     for state in oracles.assignments(structure.state_sizes):
@@ -336,7 +340,7 @@ def _actions(plan: Plan, structure: Structure, where: str) -> NDArray[np.int64]:
 
 
 def _same(first: Plan, second: Plan) -> bool:
-    """Equal to the last bit in everything but the clock."""
+    """Return whether two plans are equal bit by bit, except for times."""
     names = ("status", "gain", "gain_lower", "gain_upper", "span", "factored_spans", "objective")
     if any(getattr(first, name) != getattr(second, name) for name in names):
         return False
@@ -367,11 +371,12 @@ def _check_family(kind: type[Problem]) -> None:
     is_one = issubclass(kind, Problem) and not inspect.isabstract(kind)
     _require(is_one, where, "is a subclass of fmdp.Problem with a build")
     _require(kind.summary != "", where, "has a line about itself: a docstring or a summary")
-    for one in kind.parameters:
-        _require(one.meaning != "", where, f"says what its setting {one.name} means")
-        if not one.required:
-            kept = one.parse(one.show(one.default), kind.name) == one.default
-            _require(kept, where, f"has a default of {one.name} that can be written in an id")
+    for parameter in kind.parameters:
+        name, default = parameter.name, parameter.default
+        _require(parameter.meaning != "", where, f"says what its setting {name} means")
+        if not parameter.required:
+            kept = parameter.parse(parameter.show(default), kind.name) == default
+            _require(kept, where, f"has a default of {name} that can be written in an id")
     try:
         read = type(parse_id(kind.example_id()))
     except FmdpError as error:
@@ -406,14 +411,14 @@ def _check_tables(model: FactoredMDP, where: str) -> None:
     for i, (table, rows, size) in enumerate(
         zip(model.transitions, structure.transition_rows, structure.state_sizes, strict=True)
     ):
-        _require(table.shape == (rows, size), where, f"has one row an assignment in factor {i}")
+        _require(table.shape == (rows, size), where, f"has one row per assignment in factor {i}")
         laws = bool((table >= 0).all()) and np.allclose(table.sum(axis=1), 1.0, rtol=0, atol=1e-12)
         _require(laws, where, f"has distributions in factor {i}")
         _require(not table.flags.writeable, where, f"protects the table of factor {i}")
     for k, (means, rows, (lo, hi)) in enumerate(
         zip(model.rewards, structure.reward_rows, structure.reward_ranges, strict=True)
     ):
-        _require(means.shape == (rows,), where, f"has one mean an assignment in reward {k}")
+        _require(means.shape == (rows,), where, f"has one mean per assignment in reward {k}")
         inside = bool(((means >= lo) & (means <= hi)).all())
         _require(inside, where, f"has the means of reward {k} within its range")
     start = model.initial_state

@@ -1,13 +1,13 @@
-"""check_learner: what every learner has to do, one's own included; an error says what fails.
+"""check_learner: the contract of every learner.
 
-* its settings are declared: equal objects from equal settings, each with a meaning, its repr the
-  call that makes it again;
-* `act` gives an action of the structure, and asking again changes nothing;
-* the same seeds give the same run, to the last bit, whoever ran before;
-* playing many steps at once gives the same run as act and observe, to the last bit;
-* what is planned with passes the checking constructors: every row is a distribution;
-* saved after any number of steps and loaded again, it goes on the same, to the last bit;
-* a step that is out of range is refused and leaves no trace.
+* Its settings are declared: learners with equal settings are equal, each setting has a meaning, and
+  can be read back from its text.
+* `act` returns an action of the structure, and a repeated call changes nothing.
+* Equal seeds give equal runs, bit by bit.
+* Bulk play gives the same run as act and observe, bit by bit.
+* Tables pass the checks of the constructors: every row is a distribution.
+* Saved after any number of steps and loaded again, it continues the run bit by bit.
+* An invalid step is refused and changes nothing.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ import numpy as np
 
 from fmdp._base.foreign_code import place_of
 from fmdp.errors import FmdpError
-from fmdp.learning.agent import Agent
-from fmdp.learning.files import load_agent, state_of
+from fmdp.learning.agent import Agent, state_of
+from fmdp.learning.files import load_agent
 from fmdp.learning.learner import Learner, PlanningLearner
 from fmdp.model import FactoredMDP, OptimisticTables
 from fmdp.planning.policies.archive import policy_digest
@@ -35,7 +35,7 @@ _NO_REFERENCE = Reference(gain=0.0, gain_kind="exact", gaps=None, seconds=0.0)
 
 
 class StepByStep:
-    """An agent seen through act and observe alone."""
+    """An agent with only `act` and `observe`, which hides bulk play."""
 
     def __init__(self, agent: Any) -> None:
         self.agent = agent
@@ -50,18 +50,18 @@ class StepByStep:
 def check_learner(
     learner: Learner, model: FactoredMDP, *, steps: int = 100, seed: int = 0, save_after: int = 37
 ) -> None:
-    """Run a learner through everything that it has to do; ContractBroken says what it does not.
+    """Raise ContractBroken unless a learner keeps the contract of learners on a model.
 
     Parameters
     ----------
     learner
         The learner with its settings.
     model
-        What it is tried on; three variables with two or three values are enough.
+        The model to try it on; three variables with two or three values are enough.
     steps
         Length of the runs that are compared.
     seed
-        Of environment and learner.
+        Seed of environment and learner.
     save_after
         The step after which it is saved and loaded.
     """
@@ -91,14 +91,15 @@ def _agent(learner: Learner, model: FactoredMDP, seed: int) -> Agent:
 
 def _check_settings(learner: Learner, who: str) -> None:
     _require(replace(learner) == learner, who, "equals another with the same settings")
-    texts = {one.name: one.show(getattr(learner, one.name)) for one in learner.parameters}
-    again = replace(
-        learner,
-        **{one.name: one.parse(texts[one.name], who) for one in learner.parameters},
-    )
+    values = {
+        parameter.name: parameter.parse(parameter.show(getattr(learner, parameter.name)), who)
+        for parameter in learner.parameters
+    }
+    again = replace(learner, **values)
     _require(again == learner, who, "has settings that can be read back from their texts")
-    for one in learner.parameters:
-        _require(bool(one.meaning.strip()), who, f"says what its setting '{one.name}' means")
+    for parameter in learner.parameters:
+        promise = f"says what its setting '{parameter.name}' means"
+        _require(bool(parameter.meaning.strip()), who, promise)
     _require(bool(learner.summary), who, "has a docstring, whose first sentence is its summary")
 
 
@@ -111,7 +112,7 @@ def _traces(
     step_by_step: bool = False,
     save_after: int | None = None,
 ) -> list[Any]:
-    """Everything that a run leaves behind."""
+    """Run an agent and return its trajectory and its final state."""
     seen: Any = StepByStep(agent) if step_by_step else agent
     simulation = Simulation(model, seen, seed, reference=_NO_REFERENCE, record=True)
     if save_after is not None:
@@ -139,7 +140,7 @@ def _traces(
 
 
 def _check_memory(learner: Learner, model: FactoredMDP, seed: int) -> None:
-    """What it remembers before anything has happened can be saved."""
+    """Check that the initial memory can be saved."""
     with tempfile.TemporaryDirectory() as folder:
         _agent(learner, model, seed).save(Path(folder) / "learner.npz")
 

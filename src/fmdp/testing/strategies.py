@@ -1,12 +1,11 @@
 """Hypothesis strategies for structures, models, optimistic tables, value vectors and policies.
 
-The structure is drawn by Hypothesis piece by piece, so that a failing example shrinks to few
-variables and small scopes; the numbers of a table come from one drawn seed, since drawing
-hundreds of floats one by one is slow and shrinks badly. What is generated on purpose: cyclic
-scopes, several parents, scopes that miss the variable itself, empty scopes, variables with a
-single value, no reward factor, several action variables; deterministic, sparse, skewed and tied
-rows; periodic and multichain models; where asked for, rows that are known to be alike, within
-factors and between them.
+Hypothesis draws the structure piece by piece, so that a failing example shrinks to few variables
+and small scopes. The numbers of a table come from one drawn seed, since drawing hundreds of floats
+is slow and shrinks badly. Generated on purpose: cyclic scopes, several parents, scopes without the
+variable itself, empty scopes, variables with a single value, no reward factor, several action
+variables; deterministic, sparse, skewed and tied rows; periodic and multichain models; optionally,
+rows that are known to be alike, within factors and between them.
 """
 
 from __future__ import annotations
@@ -38,9 +37,9 @@ from fmdp.model.effects import RewardKind
 Floats = NDArray[np.float64]
 
 ROW_KINDS = ("positive", "sparse", "deterministic", "lazy", "skewed", "quarters", "mixed")
-"""positive: every probability above 0. sparse: some are 0. deterministic: one is 1.
-lazy: rows that stay at the current value where the scope holds it (closed sets, several chains).
-skewed: positive, down to 1e-6. quarters: multiples of 1/4 (ties). mixed: any of these, by row."""
+"""positive: every probability above 0. sparse: some are 0. deterministic: one is 1. lazy: rows
+that stay at the current value if the scope has it (closed sets, several chains). skewed:
+positive, down to 1e-6. quarters: multiples of 1/4 (ties). mixed: any of these, by row."""
 
 REWARD_RANGES = ((0.0, 1.0), (-1.0, 2.0), (-5.0, -1.0), (3.0, 3.0))
 
@@ -51,24 +50,24 @@ _SEEDS = st.integers(0, 2**32 - 1)
 def sizes(
     draw: st.DrawFn, *, min_variables: int = 1, max_variables: int, max_values: int, max_count: int
 ) -> tuple[int, ...]:
-    """Sizes of variables, at least 1 each.
+    """Draw sizes of variables, at least 1 each.
 
     Parameters
     ----------
     min_variables
         Least number of variables.
     max_variables
-        Most variables.
+        Largest number of variables.
     max_values
-        Most values of one variable.
+        Largest number of values of one variable.
     max_count
-        Most joint assignments: the product of the sizes.
+        Largest number of joint assignments: the product of the sizes.
     """
     drawn: list[int] = []
-    room = max_count
+    left = max_count
     for _ in range(draw(st.integers(min_variables, max_variables))):
-        drawn.append(draw(st.integers(1, min(max_values, room))))
-        room //= drawn[-1]
+        drawn.append(draw(st.integers(1, min(max_values, left))))
+        left //= drawn[-1]
     return tuple(drawn)
 
 
@@ -86,26 +85,26 @@ def structures(
     max_rewards: int = 3,
     alike: bool = False,
 ) -> Structure:
-    """A structure whose scopes are any sets of variables, or a ring of the state variables.
+    """Draw a structure whose scopes are any sets of variables, or a ring of the state variables.
 
     Parameters
     ----------
     min_variables
         Least number of state variables.
     max_variables
-        Most state variables.
+        Largest number of state variables.
     max_values
-        Most values of one variable.
+        Largest number of values of one variable.
     max_states
-        Most joint states.
+        Largest number of joint states.
     max_action_variables
-        Most action variables; there is at least one.
+        Largest number of action variables; there is at least one.
     max_actions
-        Most joint actions.
+        Largest number of joint actions.
     max_parents
-        Most state variables in a scope.
+        Largest number of state variables in a scope.
     max_rewards
-        Most reward factors; there may be none.
+        Largest number of reward factors; there may be none.
     alike
         Whether rows may be known to be alike.
     """
@@ -147,7 +146,7 @@ def structures(
 
 
 def _alike(draw: st.DrawFn, structure: Structure) -> Alike:
-    """Classes of rows: a few of each kind of factor, shared between factors or not."""
+    """Draw classes of rows: a few for each kind of factor, shared between factors or not."""
     shared = draw(st.booleans())
     most = draw(st.integers(1, 8))
     rng = np.random.default_rng(draw(_SEEDS))
@@ -178,23 +177,23 @@ def constrained(
     *,
     max_constraints: int = 3,
 ) -> Structure:
-    """A structure with constraints on its actions; every state keeps one.
+    """Draw a structure with constraints on its actions; every state keeps an allowed action.
 
-    The action that is kept may depend on the state. Constraints look at actions alone, or at one
-    or two state variables as well; some are caps.
+    That action may depend on the state. Constraints are on actions alone, or on one or two state
+    variables as well; some are caps.
 
     Parameters
     ----------
     structure
         The structure, or a strategy for one; None is `structures()`.
     max_constraints
-        Most constraints; there is at least one.
+        Largest number of constraints; there is at least one.
     """
     chosen = _structure(draw, structure)
     m, n = chosen.m, len(chosen.action_sizes)
     rng = np.random.default_rng(draw(_SEEDS))
     looked_at = draw(st.integers(0, m - 1))
-    # [values of that variable, action variables]: what stays allowed.
+    # [values of that variable, action variables]: the actions that stay allowed.
     kept = np.stack(
         [rng.integers(size, size=chosen.state_sizes[looked_at]) for size in chosen.action_sizes],
         axis=1,
@@ -231,7 +230,7 @@ def models(
     *,
     rows: Sequence[str] = ROW_KINDS,
 ) -> FactoredMDP:
-    """A model over a structure.
+    """Draw a model over a structure.
 
     Parameters
     ----------
@@ -263,19 +262,19 @@ def models(
 def effect_models(
     draw: st.DrawFn, *, constrained: bool = True, max_states: int = 36, max_actions: int = 12
 ) -> FactoredMDP:
-    """A model whose actions act first (`FactoredMDP.from_effects`), that decomposes.
+    """Draw a decomposable model whose actions act first (`FactoredMDP.from_effects`).
 
-    Components of several variables, next to each other or not; state variables that no action
-    changes; actions that no state tells apart; rewards of all four kinds.
+    It has components of several variables, adjacent or not; state variables that no action changes;
+    actions without effect; rewards of all four kinds.
 
     Parameters
     ----------
     constrained
         Whether there may be masks inside components and a cap across them.
     max_states
-        Most joint states.
+        Largest number of joint states.
     max_actions
-        Most joint actions.
+        Largest number of joint actions.
     """
     state_sizes = draw(sizes(min_variables=1, max_variables=4, max_values=4, max_count=max_states))
     m = len(state_sizes)
@@ -290,20 +289,18 @@ def effect_models(
             max_count=max_actions,
         )
     )
-    acting = [*range(n_components)]
-    acting += [draw(st.integers(0, n_components - 1)) for _ in action_sizes[n_components:]]
-    acting = draw(st.permutations(acting))
+    component_of_action = [*range(n_components)]
+    component_of_action += [
+        draw(st.integers(0, n_components - 1)) for _ in action_sizes[n_components:]
+    ]
+    component_of_action = draw(st.permutations(component_of_action))
     every = state_sizes + action_sizes
     rng = np.random.default_rng(draw(_SEEDS))
     effects = []
     for c in range(n_components):
         states = tuple(i for i in range(m) if owner[i] == c)
-        actions = tuple(m + j for j, own in enumerate(acting) if own == c)
-        n_states, n_actions = (_count(every, scope) for scope in (states, actions))
-        outcome = rng.integers(n_states, size=(n_states, n_actions))
-        if draw(st.booleans()):  # doing nothing leaves the state alone
-            outcome[:, 0] = np.arange(n_states)
-        effects.append(Effect(states, actions, outcome.reshape(-1)))
+        actions = tuple(m + j for j, component in enumerate(component_of_action) if component == c)
+        effects.append(_effect(draw, rng, every, states, actions))
     parents = st.lists(st.integers(0, m - 1), max_size=3, unique=True).map(sorted)
     kind = draw(st.sampled_from(ROW_KINDS))
     transitions = []
@@ -322,7 +319,7 @@ def effect_models(
         bounds = draw(st.sampled_from(REWARD_RANGES))
         rewards.append((reward, scope, _means(rng, n_rows, bounds, means_kind)))
     limits = _constraints(draw, rng, effects, every, m) if constrained else ()
-    # Without a way out in some state the masks go, and then the cap.
+    # If some state has no allowed action, drop the masks, and then the cap.
     for kept in (limits, limits[:1], ()):
         try:
             return FactoredMDP.from_effects(
@@ -340,6 +337,20 @@ def effect_models(
     raise AssertionError
 
 
+def _effect(
+    draw: st.DrawFn,
+    rng: np.random.Generator,
+    sizes: Sequence[int],
+    states: tuple[int, ...],
+    actions: tuple[int, ...],
+) -> Effect:
+    n_states, n_actions = (_count(sizes, scope) for scope in (states, actions))
+    outcome = rng.integers(n_states, size=(n_states, n_actions))
+    if draw(st.booleans()):  # the first action has no effect
+        outcome[:, 0] = np.arange(n_states)
+    return Effect(states, actions, outcome.reshape(-1))
+
+
 def _constraints(
     draw: st.DrawFn,
     rng: np.random.Generator,
@@ -347,19 +358,19 @@ def _constraints(
     every: Sequence[int],
     m: int,
 ) -> tuple[Constraint, ...]:
-    """Perhaps a cap, which comes first, and perhaps masks inside components."""
-    found: list[Constraint] = []
+    """Draw at most one cap, which comes first, and masks inside components."""
+    constraints: list[Constraint] = []
     if draw(st.booleans()):
         actions = sorted(draw(st.sets(st.integers(m, len(every) - 1), min_size=1)))
         idle = [draw(st.integers(0, every[v] - 1)) for v in actions]
         most = draw(st.integers(0, len(actions)))
-        found.append(AtMost(tuple(actions), most, tuple(idle)))
+        constraints.append(AtMost(tuple(actions), most, tuple(idle)))
     for effect in effects:
         if draw(st.booleans()):
-            own = draw(st.sets(st.sampled_from(effect.scope)))
-            scope = tuple(sorted(own | {draw(st.sampled_from(effect.actions))}))
-            found.append(Forbidden(scope, rng.random(_count(every, scope)) < 0.3))
-    return tuple(found)
+            variables = draw(st.sets(st.sampled_from(effect.scope)))
+            scope = tuple(sorted(variables | {draw(st.sampled_from(effect.actions))}))
+            constraints.append(Forbidden(scope, rng.random(_count(every, scope)) < 0.3))
+    return tuple(constraints)
 
 
 def _count(sizes: Sequence[int], scope: Sequence[int]) -> int:
@@ -370,9 +381,10 @@ def _count(sizes: Sequence[int], scope: Sequence[int]) -> int:
 def optimistic_pairs(
     draw: st.DrawFn, structure: Structure | st.SearchStrategy[Structure] | None = None
 ) -> tuple[OptimisticTables, FactoredMDP]:
-    """Optimistic tables and a model in their set: rows above p-minus, rewards not above theirs.
+    """Draw optimistic tables and a model in their set: rows above p-minus, rewards not above
+    theirs.
 
-    The free mass of a row is nothing, everything (a row never visited) or in between.
+    The free mass of a row is nothing, everything (a row without visits) or in between.
 
     Parameters
     ----------
@@ -402,7 +414,7 @@ def optimistic_pairs(
 def optimistic_tables(
     structure: Structure | st.SearchStrategy[Structure] | None = None,
 ) -> st.SearchStrategy[OptimisticTables]:
-    """Optimistic tables alone.
+    """Draw optimistic tables alone.
 
     Parameters
     ----------
@@ -416,7 +428,7 @@ def optimistic_tables(
 def box_pairs(
     draw: st.DrawFn, structure: Structure | st.SearchStrategy[Structure] | None = None
 ) -> tuple[OptimisticTables, FactoredMDP]:
-    """Tables with upper ends and a model in their set; ends may be 0, 1 or the model's own.
+    """Draw tables with upper ends and a model in their set; ends may be 0, 1 or the model's own.
 
     Parameters
     ----------
@@ -442,12 +454,12 @@ def box_pairs(
 
 @st.composite
 def values(draw: st.DrawFn, structure: Structure, *, additive: bool = False) -> Floats:
-    """A vector over the joint states [S]: any numbers, whole numbers (ties), or one peak.
+    """Draw a vector over the joint states [S]: any numbers, whole numbers (ties), or one peak.
 
     Parameters
     ----------
     structure
-        Whose states they are over.
+        The structure with the states.
     additive
         Whether it is a sum of functions of single variables.
     """
@@ -470,12 +482,12 @@ def values(draw: st.DrawFn, structure: Structure, *, additive: bool = False) -> 
 
 
 def policies(structure: Structure) -> st.SearchStrategy[NDArray[np.int64]]:
-    """One joint action index, of those that are allowed, for every joint state: [S].
+    """Draw an allowed joint action index for every joint state: [S].
 
     Parameters
     ----------
     structure
-        Whose states and actions they are.
+        The structure with the states and actions.
     """
 
     def policy(seed: int) -> NDArray[np.int64]:
@@ -488,7 +500,7 @@ def policies(structure: Structure) -> st.SearchStrategy[NDArray[np.int64]]:
 
 
 def _shares(rng: np.random.Generator, shape: tuple[int, ...]) -> Floats:
-    """None, all or some, entry by entry."""
+    """Draw 0, 1, 0.1 or a uniform number for every entry."""
     shares = rng.choice([0.0, 1.0, 0.1, -1.0], size=shape)
     mixed: Floats = np.where(shares >= 0, shares, rng.random(shape))
     return mixed
@@ -503,7 +515,7 @@ def _structure(
 
 
 def _make_alike(structure: Structure, transitions: list[Floats], rewards: list[Floats]) -> None:
-    """Every row becomes the first of its class."""
+    """Replace every row by the first of its class."""
     assert structure.alike is not None
     for tables, classes in (
         (transitions, structure.alike.transitions),
@@ -520,12 +532,12 @@ def _transition_table(rng: np.random.Generator, structure: Structure, i: int, ki
     scope, size = structure.transition_scopes[i], structure.state_sizes[i]
     table = np.empty((structure.transition_rows[i], size))
     for row in range(len(table)):
-        own = ROW_KINDS[rng.integers(len(ROW_KINDS) - 1)] if kind == "mixed" else kind
+        row_kind = ROW_KINDS[rng.integers(len(ROW_KINDS) - 1)] if kind == "mixed" else kind
         current: int | None = None
-        if own == "lazy" and i in scope:
+        if row_kind == "lazy" and i in scope:
             behind = [structure.sizes[v] for v in scope[scope.index(i) + 1 :]]
             current = row // int(np.prod(behind, dtype=np.int64)) % size
-        table[row] = _row(rng, size, own, current)
+        table[row] = _row(rng, size, row_kind, current)
     return table
 
 

@@ -1,11 +1,11 @@
-"""Dynamic Bayesian networks and influence diagrams, in and out, by pyAgrum (the extra `dbn`).
+"""Reading and writing of dynamic Bayesian networks and influence diagrams (extra `dbn`).
 
     fmdp convert circle:4 circle.gum      everything, bit for bit: pyAgrum's own format
     fmdp convert circle:4 circle.bifxml   an influence diagram; pyAgrum writes six digits
-    fmdp convert circle:4 circle.bif      the transitions alone; pyAgrum reads single precision
+    fmdp convert circle:4 circle.bif      the transitions only; pyAgrum reads single precision
 
-Files are written and read by pyAgrum: what others write in these formats is read too, where the
-nodes are named x_0, x_t (networks.py).
+pyAgrum writes and reads the files. Files of other programs can be read if their nodes are named
+x_0 and x_t (networks.py).
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from fmdp.interop.dbn.networks import (
     to_bayesian_network,
     to_influence_diagram,
 )
+from fmdp.interop.paths import located
 from fmdp.model.factored import FactoredMDP
 from fmdp.model.io.files import write_atomically
 
@@ -32,10 +33,8 @@ __all__ = ["from_bayesian_network", "to_bayesian_network", "to_influence_diagram
 
 
 def read(text: str, folder: Path | None) -> FactoredMDP:
-    """The model of MODEL.gum, MODEL.bifxml or MODEL.bif: see `fmdp.problems.foreign`."""
-    path = Path(text)
-    if folder is not None and not path.exists() and (folder / path).exists():
-        path = folder / path
+    """Return the model of MODEL.gum, MODEL.bifxml or MODEL.bif (see `fmdp.problems.foreign`)."""
+    path = located(text, folder)
     content = read_file(path, "a network")
     library = pyagrum()
     network: Any = library.BayesNet()
@@ -62,41 +61,41 @@ def read(text: str, folder: Path | None) -> FactoredMDP:
 
 def _is_diagram(content: bytes) -> bool:
     try:
-        found = json.loads(content)
+        network = json.loads(content)
     except (ValueError, RecursionError):
         return False
-    return isinstance(found, dict) and found.get("type") == "ID"
+    return isinstance(network, dict) and network.get("type") == "ID"
 
 
 def write(model: FactoredMDP, paths: Sequence[Path]) -> list[str]:
-    """Write a model, and say what the format leaves out: see `fmdp.problems.foreign`."""
+    """Write a model and return what the format leaves out (see `fmdp.problems.foreign`)."""
     path, s = paths[0], model.structure
     if model.intervals is not None:
         raise InvalidParameter(
             f"cannot write {path}: the model has intervals, and a network one number for each "
             f"probability"
         )
-    alone = one_valued(model)
-    if alone:
+    refused = one_valued(model)
+    if refused:
         raise InvalidParameter(
-            f"cannot write {path}: {alone[0]} has one value, and pyAgrum reads no such variable"
+            f"cannot write {path}: {refused[0]} has one value, and pyAgrum reads no such variable"
         )
     diagram = path.suffix != ".bif"
     network = to_influence_diagram(model) if diagram else to_bayesian_network(model)
     with tempfile.TemporaryDirectory() as folder:
-        made = Path(folder) / f"model{path.suffix}"
+        written = Path(folder) / f"model{path.suffix}"
         if path.suffix == ".gum":
-            network.saveGUM(str(made))
+            network.saveGUM(str(written))
         elif path.suffix == ".bif":
-            network.saveBIF(str(made))
+            network.saveBIF(str(written))
         else:
-            network.saveBIFXML(str(made))
-        write_atomically(path, made.read_bytes())
+            network.saveBIFXML(str(written))
+        write_atomically(path, written.read_bytes())
     if path.suffix == ".gum":
         return []
     return [
-        what
-        for what, there in (
+        name
+        for name, absent in (
             ("rewards", not diagram and s.l > 0),
             ("constraints on actions", bool(s.constraints)),
             ("ranges and noise of rewards", diagram and s.l > 0),
@@ -105,5 +104,5 @@ def write(model: FactoredMDP, paths: Sequence[Path]) -> list[str]:
             ("effects", s.effects is not None),
             ("digits beyond the sixth", diagram),
         )
-        if there
+        if absent
     ]

@@ -1,16 +1,17 @@
-"""A factored MDP as a network of two slices, made and read with pyAgrum.
+"""Conversion between factored MDPs and two-slice networks of pyAgrum.
 
-    x_0 (now), x_t (next) for each state variable x, a node for each action variable:
+    x_0 (now) and x_t (next) for each state variable x, and one node for each action variable:
     P(x_t | parents) = P_i(. | x[Z_i]),   parents among the nodes now and the actions
 
-As a Bayesian network the actions are uniform roots, and there are no rewards; as an influence
-diagram actions are decision nodes and reward factors utility nodes. The law of x_0 is all on the
-initial state. Names become identifiers; what a network has no place for (names as they were, ranges
-and noise of rewards, constraints, alike rows, groups, effects) goes into the property `fmdp`.
+In a Bayesian network the actions are uniform roots and there are no rewards; in an influence
+diagram actions are decision nodes and reward factors are utility nodes. x_0 has probability 1 at
+the initial state. Names become identifiers. Properties of the model that a network cannot express
+(original names, ranges and noise of rewards, constraints, alike rows, groups, effects) are stored
+in the property `fmdp`.
 
-Reading takes any network of that form. Next values must be independent given what is now: an arc
-between nodes of the next slice is refused by name. Rows that miss 1 by what pyAgrum's writers
-round (ROUNDED) are divided by their sum.
+Any network of that form can be read. Next values must be independent given the present: an arc
+between nodes of the next slice is refused by name. Rows that miss 1 by rounding in pyAgrum's
+writers (ROUNDED) are divided by their sum.
 """
 
 from __future__ import annotations
@@ -37,13 +38,13 @@ from fmdp.model.tables import range_of
 NOW, NEXT = "_0", "_t"
 PROPERTY = "fmdp"
 ROUNDED = 1e-5
-"""By how much a row may miss 1: writers of networks print six digits."""
+"""Largest deviation of a row's sum from 1: writers of networks print six digits."""
 _EXACT = 1e-9
-"""What is a distribution up to rounding is left as it is."""
+"""Rows whose sum deviates from 1 by no more than this are not rescaled."""
 
 
 def pyagrum() -> Any:
-    """The library, or an error that says which extra has it."""
+    """Return the library, or raise an error that names the extra to install."""
     try:
         import pyagrum as library
     except ImportError:
@@ -53,16 +54,16 @@ def pyagrum() -> Any:
     return library
 
 
-# ---- out -----------------------------------------------------------------------------------------
+# ---- writing -------------------------------------------------------------------------------------
 
 
 def to_bayesian_network(model: FactoredMDP) -> Any:
-    """The transitions of a model as a network of two slices.
+    """Return the transitions of a model as a two-slice network.
 
     Parameters
     ----------
     model
-        Its reward tables stay behind; without intervals.
+        A model without intervals; its rewards are left out.
 
     Returns
     -------
@@ -72,9 +73,9 @@ def to_bayesian_network(model: FactoredMDP) -> Any:
     Raises
     ------
     FmdpError
-        Where pyAgrum is not installed.
+        If pyAgrum is not installed.
     InvalidParameter
-        Where it is no model.
+        If it is not a model.
     """
     check_model(model, "to_bayesian_network")
     network = pyagrum().BayesNet(model.name or "model")
@@ -85,17 +86,16 @@ def to_bayesian_network(model: FactoredMDP) -> Any:
         network.add(_variable(name, labels))
         network.cpt(name).fillWith([1.0 / len(labels)] * len(labels))
     _fill(network, nodes, model)
-    network.setProperty(PROPERTY, json.dumps(_told(model, nodes)))
     return network
 
 
 def to_influence_diagram(model: FactoredMDP) -> Any:
-    """A model as an influence diagram of two slices.
+    """Return a model as a two-slice influence diagram.
 
     Parameters
     ----------
     model
-        Without intervals.
+        A model without intervals.
 
     Returns
     -------
@@ -105,10 +105,8 @@ def to_influence_diagram(model: FactoredMDP) -> Any:
 
     Raises
     ------
-    FmdpError
-        Where pyAgrum is not installed.
-    InvalidParameter
-        Where it is no model.
+    FmdpError, InvalidParameter
+        As in `to_bayesian_network`.
     """
     check_model(model, "to_influence_diagram")
     diagram = pyagrum().InfluenceDiagram()
@@ -122,33 +120,32 @@ def to_influence_diagram(model: FactoredMDP) -> Any:
     _fill(diagram, nodes, model)
     s = model.structure
     for name, scope, means in zip(nodes.rewards, s.reward_scopes, model.rewards, strict=True):
-        for v in scope:
-            diagram.addArc(nodes.given(v), name)
-        _set(diagram.utility(name), [*map(nodes.given, scope), name],
-             means.reshape(*s.scope_sizes(scope), 1))  # fmt: skip
-    diagram.setProperty(PROPERTY, json.dumps(_told(model, nodes)))
+        parents = [nodes.given(v) for v in scope]
+        for parent in parents:
+            diagram.addArc(parent, name)
+        _set(diagram.utility(name), [*parents, name], means.reshape(*s.scope_sizes(scope), 1))
     return diagram
 
 
 class _Nodes:
-    """The names of the nodes of a model, and those of their values."""
+    """Names of the nodes of a model and of their values."""
 
     def __init__(self, model: FactoredMDP) -> None:
         s = model.structure
-        # No other node may look like one of a slice; and a reward may be called as a variable is.
+        # Other nodes must not look like those of a slice. A reward may have a variable's name.
         others = [
             f"{name}_" if name.endswith((NOW, NEXT)) else name
             for name in (*s.action_names, *s.reward_names)
         ]
         if len({*s.state_names, *others}) < s.m + len(others):
             others[len(s.action_names) :] = [f"reward {name}_" for name in s.reward_names]
-        made = identifiers([*s.state_names, *others])
+        nodes = identifiers([*s.state_names, *others])
         m, n = s.m, len(s.names)
         self.m = m
-        self.states = made[:m]
-        self.rewards = made[n:]
-        self.labels = [_labels(own) for own in s.values]
-        self.actions = list(zip(made[m:n], self.labels[m:], strict=True))
+        self.states = nodes[:m]
+        self.rewards = nodes[n:]
+        self.labels = [_labels(values) for values in s.values]
+        self.actions = list(zip(nodes[m:n], self.labels[m:], strict=True))
         self.slices = [
             (f"{name}{end}", labels)
             for end in (NOW, NEXT)
@@ -156,14 +153,14 @@ class _Nodes:
         ]
 
     def given(self, v: int) -> str:
-        """The node of a variable in a scope."""
+        """Return the node of a variable in a scope."""
         return f"{self.states[v]}{NOW}" if v < self.m else self.actions[v - self.m][0]
 
 
 def _labels(values: Sequence[str]) -> list[str]:
-    """Names of values that pyAgrum's files hold: words, or the numerals 0, 1, ...
+    """Return names of values that pyAgrum's files can hold: words, or the numerals 0, 1, ...
 
-    Numbers that are not 0, 1, ... would be put in order by its readers, without their tables.
+    pyAgrum's readers would sort other numbers, but not the tables.
     """
     if all(value == str(number) for number, value in enumerate(values)):
         return list(values)
@@ -187,29 +184,32 @@ def _variable(name: str, labels: Sequence[str]) -> Any:
 
 
 def _fill(network: Any, nodes: _Nodes, model: FactoredMDP) -> None:
-    """Arcs and tables of both slices."""
+    """Add the arcs and tables of both slices, and the property."""
     s = model.structure
     for i, name in enumerate(nodes.states):
         first = np.zeros(s.state_sizes[i])
         first[model.initial_state[i]] = 1.0
         _set(network.cpt(name + NOW), [name + NOW], first)
         scope = s.transition_scopes[i]
-        for v in scope:
-            network.addArc(nodes.given(v), name + NEXT)
+        parents = [nodes.given(v) for v in scope]
+        for parent in parents:
+            network.addArc(parent, name + NEXT)
         table = model.transitions[i].reshape(*s.scope_sizes(scope), s.state_sizes[i])
-        _set(network.cpt(name + NEXT), [*map(nodes.given, scope), name + NEXT], table)
+        _set(network.cpt(name + NEXT), [*parents, name + NEXT], table)
+    network.setProperty(PROPERTY, json.dumps(_property(model, nodes)))
 
 
 def _set(tensor: Any, axes: Sequence[str], table: FloatArray) -> None:
-    """Fill a tensor, whose first variable is the fastest, from a table with named axes."""
+    """Fill a tensor, whose first variable varies fastest, from a table with named axes."""
     order = [axes.index(name) for name in reversed(tensor.names)]
     tensor.fillWith(table.transpose(order).reshape(-1).tolist())
 
 
-def _told(model: FactoredMDP, nodes: _Nodes) -> dict[str, Any]:
-    """What the network has no place for."""
+def _property(model: FactoredMDP, nodes: _Nodes) -> dict[str, Any]:
+    """Return what the network itself cannot express."""
     s = model.structure
-    made: dict[str, Any] = {
+    actions = [node for node, _ in nodes.actions]
+    content: dict[str, Any] = {
         "name": model.name,
         "states": [
             {"node": node, "name": name, "values": list(listed_values(values))}
@@ -217,9 +217,7 @@ def _told(model: FactoredMDP, nodes: _Nodes) -> dict[str, Any]:
         ],
         "actions": [
             {"node": node, "name": name, "values": list(listed_values(values))}
-            for (node, _), name, values in zip(
-                nodes.actions, s.action_names, s.action_values, strict=True
-            )
+            for node, name, values in zip(actions, s.action_names, s.action_values, strict=True)
         ],
         "rewards": [
             {
@@ -232,19 +230,20 @@ def _told(model: FactoredMDP, nodes: _Nodes) -> dict[str, Any]:
         ],
     }
     if s.groups:
-        made["groups"] = s.groups
+        content["groups"] = s.groups
     if s.constraints:
-        made["constraints"] = [plain(own) for own in s.constraints]
+        content["constraints"] = [plain(constraint) for constraint in s.constraints]
     if s.alike is not None:
-        made["alike"] = [
-            [own.tolist() for own in side] for side in (s.alike.transitions, s.alike.rewards)
+        content["alike"] = [
+            [classes.tolist() for classes in side]
+            for side in (s.alike.transitions, s.alike.rewards)
         ]
     if s.effects is not None:
-        made["effects"] = effects.plain(s.effects)
-    return made
+        content["effects"] = effects.plain(s.effects)
+    return content
 
 
-# ---- in ------------------------------------------------------------------------------------------
+# ---- reading -------------------------------------------------------------------------------------
 
 
 def from_bayesian_network(
@@ -256,100 +255,104 @@ def from_bayesian_network(
     initial_state: Assignment | None = None,
     name: str = "",
 ) -> FactoredMDP:
-    """The model of a network of two slices.
+    """Return the model of a two-slice network.
 
     Parameters
     ----------
     network
-        A pyagrum.BayesNet or pyagrum.InfluenceDiagram: for each state variable x two nodes, x + now
-        and x + later; the other nodes are the actions, and are roots; utility nodes are rewards.
+        A pyagrum.BayesNet or pyagrum.InfluenceDiagram with two nodes, x + now and x + later, for
+        each state variable x. The other nodes are actions, which are roots; utility nodes are
+        rewards.
     now, later
-        How the names of the nodes of the two slices end.
+        Endings of the names of the nodes of the two slices.
     actions
-        The nodes that are actions, in order; None: all that are no state and no reward.
+        The nodes that are actions, in order; None: all that are neither states nor rewards.
     initial_state
-        Where the laws of the nodes now are not sure: one value a state variable, as in
-        `Structure.check_state`.
+        One value per state variable, as in `Structure.check_state`; needed unless the nodes of the
+        present have one value with probability 1.
     name
-        Of the model, where the network does not say.
+        Name of the model if the network has none.
 
     Returns
     -------
     FactoredMDP
-        With one action of one value where the network has no action.
+        If the network has no action, the model has one action with one value.
 
     Raises
     ------
     InvalidModel
-        Where it is no such network; the text names the node.
+        If it is not such a network; the message names the node.
     FmdpError
-        Where pyAgrum is not installed.
+        If pyAgrum is not installed.
     """
     library = pyagrum()
     if not isinstance(network, library.BayesNet | library.InfluenceDiagram):
         raise InvalidModel(
             f"a network must be a pyagrum.BayesNet or InfluenceDiagram; got {shown(network)}"
         )
-    return _Reading(network, now, later, actions).model(initial_state, name)
+    return _Reader(network, now, later, actions).model(initial_state, name)
 
 
-class _Reading:
+class _Reader:
+    """Reads a network; the constructor checks its nodes and arcs."""
+
     def __init__(self, network: Any, now: str, later: str, actions: Sequence[str] | None) -> None:
         self.network = network
         self.now, self.later = now, later
         names = [network.variable(node).name() for node in sorted(network.nodes())]
-        utility = getattr(network, "isUtilityNode", lambda _: False)
-        self.rewards = [one for one in names if utility(network.idFromName(one))]
-        rest = [one for one in names if one not in self.rewards]
-        self.states = [one[: -len(now)] for one in rest if one.endswith(now) and one != now]
+        is_utility = getattr(network, "isUtilityNode", lambda _: False)
+        self.rewards = [node for node in names if is_utility(network.idFromName(node))]
+        rest = [node for node in names if node not in self.rewards]
+        self.states = [node[: -len(now)] for node in rest if node.endswith(now) and node != now]
         for state in self.states:
             if state + later not in rest:
                 _refuse(f"node {state}{now} has no node {state}{later} for its next value")
         slices = {state + end for state in self.states for end in (now, later)}
-        for one in rest:
-            if one.endswith(later) and one not in slices:
-                _refuse(f"node {one} has no node {one[: -len(later)]}{now} for its value now")
-        found = [one for one in rest if one not in slices]
-        self.actions = found if actions is None else list(actions)
-        for one in {*found, *self.actions} - ({*found} & {*self.actions}):
+        for node in rest:
+            if node.endswith(later) and node not in slices:
+                _refuse(f"node {node} has no node {node[: -len(later)]}{now} for its value now")
+        others = [node for node in rest if node not in slices]
+        self.actions = others if actions is None else list(actions)
+        for node in {*others} ^ {*self.actions}:
             _refuse(
-                f"node {one} is no action; nodes must be x{now}, x{later}, actions or utilities"
+                f"node {node} is no action; nodes must be x{now}, x{later}, actions or utilities"
             )
         if not self.states:
             _refuse(f"no node ends in {now!r}; nodes must be x{now} and x{later}")
-        for one in [state + now for state in self.states] + self.actions:
-            if network.parents(one):
-                _refuse(f"node {one} has parents; states now and actions must be roots")
-        self.numbers = {
-            one: number
-            for number, one in enumerate([*(state + now for state in self.states), *self.actions])
-        }
-        told = network.propertyWithDefault(PROPERTY, "")
+        self.parents = [*(state + now for state in self.states), *self.actions]
+        self.numbers = {node: number for number, node in enumerate(self.parents)}
+        for node in self.parents:
+            if network.parents(node):
+                _refuse(f"node {node} has parents; states now and actions must be roots")
+        self.property = self._read_property()
+
+    def _read_property(self) -> dict[str, Any]:
+        text = self.network.propertyWithDefault(PROPERTY, "")
         try:
-            self.told: dict[str, Any] = json.loads(told) if told else {}
+            content = json.loads(text) if text else {}
         except ValueError:
             _refuse("the property fmdp of the network is no JSON")
-        if not isinstance(self.told, dict):
+        if not isinstance(content, dict):
             _refuse("the property fmdp of the network is no JSON object")
+        return content
 
     def _table(self, tensor: Any, node: str) -> tuple[list[int], FloatArray]:
-        """The sorted scope of a node and its table [size, ..., own values]."""
+        """Return the sorted scope of a node and its table [size, ..., values of the node]."""
         names = list(tensor.names)
-        for one in names:
-            if one != node and one not in self.numbers:
+        for name in names:
+            if name != node and name not in self.numbers:
                 _refuse(
-                    f"node {one} is a parent of {node}; only states now and actions may be, next "
+                    f"node {name} is a parent of {node}; only states now and actions may be, next "
                     f"values being independent given these"
                 )
-        axes = list(reversed(names))  # the first is the fastest
-        sizes = [self.network.variable(one).domainSize() for one in axes]
+        axes = list(reversed(names))  # the first varies fastest
+        sizes = [self.network.variable(name).domainSize() for name in axes]
         array = np.asarray(tensor.toarray(), dtype=np.float64).reshape(sizes)
-        scope = sorted(self.numbers[one] for one in names if one != node)
-        by_number = {number: one for one, number in self.numbers.items()}
-        order = [axes.index(by_number[v]) for v in scope] + [axes.index(node)]
+        scope = sorted(self.numbers[name] for name in names if name != node)
+        order = [axes.index(self.parents[v]) for v in scope] + [axes.index(node)]
         return scope, array.transpose(order)
 
-    def _law(self, state: str) -> tuple[list[int], FloatArray]:
+    def _transition(self, state: str) -> tuple[list[int], FloatArray]:
         node = state + self.later
         scope, table = self._table(self.network.cpt(node), node)
         total = table.sum(axis=-1, keepdims=True)
@@ -360,101 +363,105 @@ class _Reading:
             table = table / total
         return scope, table
 
-    def _first(self) -> list[int]:
-        """The value on which the law of each state now is."""
-        made = []
-        for state in self.states:
-            law = np.asarray(self.network.cpt(state + self.now).toarray(), dtype=np.float64)
+    def _reward(self, node: str) -> tuple[list[int], FloatArray]:
+        scope, table = self._table(self.network.utility(node), node)
+        if table.shape[-1] != 1:
+            _refuse("a utility node has more than one value; must have one")
+        return scope, table[..., 0]
+
+    def _initial_state(self) -> list[int]:
+        """Return the value that has probability 1 in each node of the present."""
+        state = []
+        for name in self.states:
+            law = np.asarray(self.network.cpt(name + self.now).toarray(), dtype=np.float64)
             if law.max() < 1.0 - ROUNDED:
                 _refuse(
-                    f"node {state}{self.now} has the law {law.round(4).tolist()}; must be sure, or "
+                    f"node {name}{self.now} has the law {law.round(4).tolist()}; must be sure, or "
                     f"initial_state be given"
                 )
-            made.append(int(law.argmax()))
-        return made
+            state.append(int(law.argmax()))
+        return state
 
     def model(self, initial_state: Assignment | None, name: str) -> FactoredMDP:
-        """The model of all of it."""
-        transitions = [self._law(state) for state in self.states]
-        rewards = [self._table(self.network.utility(one), one) for one in self.rewards]
-        means = [table[..., 0] for _, table in rewards]
-        if any(table.shape[-1] != 1 for _, table in rewards):
-            _refuse("a utility node has more than one value; must have one")
+        transitions = [self._transition(state) for state in self.states]
+        rewards = [self._reward(node) for node in self.rewards]
         states = self._named("states", self.states, self.now)
-        actions = self._named("actions", self.actions, "")
-        if not actions:
-            actions = [("action", ["step"])]
-        told = self._noted("rewards", self.rewards)
-        start = self._first() if initial_state is None else initial_state
+        actions = self._named("actions", self.actions, "") or [("action", ["step"])]
+        notes = self._notes("rewards", self.rewards)
+        start = self._initial_state() if initial_state is None else initial_state
+        content = self.property
         try:
-            alike = self.told.get("alike")
             model = FactoredMDP.from_factors(
                 [len(values) for _, values in states],
                 [len(values) for _, values in actions],
                 transitions,
-                [(scope, own) for (scope, _), own in zip(rewards, means, strict=True)],
+                rewards,
                 reward_ranges=[
-                    range_of(own) if note is None else tuple(note["range"])
-                    for own, note in zip(means, told, strict=True)
+                    tuple(note["range"]) if note else range_of(means)
+                    for (_, means), note in zip(rewards, notes, strict=True)
                 ],
-                state_names=[one for one, _ in states],
-                action_names=[one for one, _ in actions],
+                state_names=[variable for variable, _ in states],
+                action_names=[variable for variable, _ in actions],
                 reward_names=[
-                    one if note is None else note["name"]
-                    for one, note in zip(self.rewards, told, strict=True)
+                    note["name"] if note else node
+                    for node, note in zip(self.rewards, notes, strict=True)
                 ],
                 state_values=[values for _, values in states],
                 action_values=[values for _, values in actions],
-                groups=self.told.get("groups", ()),
-                noise=[Noise() if note is None else Noise(*note["noise"]) for note in told],
+                groups=content.get("groups", ()),
+                noise=[Noise(*note["noise"]) if note else Noise() for note in notes],
                 initial_state=start,
-                name=self.told.get("name", name),
-                constraints=[from_plain(own) for own in self.told.get("constraints", ())],
-                alike=None if alike is None else _alike(alike, len(self.rewards)),
+                name=content.get("name", name),
+                constraints=[from_plain(entry) for entry in content.get("constraints", ())],
+                alike=_alike(content.get("alike"), len(rewards)),
             )
-            told_effects = self.told.get("effects")
-            if told_effects is None or len(told_effects["rewards"]) != len(self.rewards):
+            noted = content.get("effects")
+            if noted is None or len(noted["rewards"]) != len(rewards):
                 return model
-            return with_effects(model, told_effects)
-        except (TypeError, KeyError, AttributeError, IndexError) as error:
+            return with_effects(model, noted)
+        except FmdpError:
+            raise
+        except (TypeError, KeyError, AttributeError, IndexError, ValueError) as error:
             _refuse(f"the property fmdp does not fit the network ({type(error).__name__}: {error})")
 
-    def _noted(self, kind: str, nodes: Sequence[str]) -> list[dict[str, Any] | None]:
-        """What the property says about nodes; None where it says nothing."""
-        given = self.told.get(kind, [])
-        if not isinstance(given, list) or not all(isinstance(own, dict) for own in given):
-            _refuse(f"the property fmdp has {kind} {shown(given)}; must be a list of objects")
-        by_node = {own.get("node"): own for own in given}
+    def _notes(self, kind: str, nodes: Sequence[str]) -> list[dict[str, Any] | None]:
+        """Return the entry of the property for each node, or None."""
+        entries = self.property.get(kind, [])
+        if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+            _refuse(f"the property fmdp has {kind} {shown(entries)}; must be a list of objects")
+        by_node = {entry.get("node"): entry for entry in entries}
         return [by_node.get(node) for node in nodes]
 
     def _named(
         self, kind: str, nodes: Sequence[str], end: str
     ) -> list[tuple[str, Sequence[Value]]]:
         """Return the name and the values of each variable: as noted, else those of the node."""
-        made: list[tuple[str, Sequence[Value]]] = []
-        for node, note in zip(nodes, self._noted(kind, nodes), strict=True):
-            labels = [str(own) for own in self.network.variable(node + end).labels()]
+        variables: list[tuple[str, Sequence[Value]]] = []
+        for node, note in zip(nodes, self._notes(kind, nodes), strict=True):
+            labels = [str(label) for label in self.network.variable(node + end).labels()]
             if note is None:
-                made.append((node, labels))
+                variables.append((node, labels))
                 continue
             values = note.get("values")
-            if not isinstance(values, list) or _labels([str(own) for own in values]) != labels:
+            if not isinstance(values, list) or _labels([str(value) for value in values]) != labels:
                 _refuse(
                     f"node {node}{end} has the values {labels}; the property fmdp says {values}"
                 )
-            made.append((str(note.get("name", node)), values))
-        return made
+            variables.append((str(note.get("name", node)), values))
+        return variables
 
 
-def _alike(given: Any, n_rewards: int) -> Alike | None:
-    transitions, rewards = given
+def _alike(noted: Any, n_rewards: int) -> Alike | None:
+    if noted is None:
+        return None
+    transitions, rewards = noted
     if len(rewards) != n_rewards:  # a Bayesian network has no rewards
         rewards = ()
     return Alike(tuple(map(np.array, transitions)), tuple(map(np.array, rewards)))
 
 
 def one_valued(model: FactoredMDP) -> list[str]:
-    """The variables of one value, which pyAgrum's files cannot hold."""
+    """Return the variables with one value, which pyAgrum's files cannot hold."""
     s = model.structure
     return [name for name, size in zip(s.names, s.sizes, strict=True) if size == 1]
 

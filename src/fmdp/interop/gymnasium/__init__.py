@@ -1,10 +1,10 @@
-"""Gymnasium, both ways: every model as an environment, and every learner on other environments.
+"""Models as Gymnasium environments, and learners on any discrete Gymnasium environment.
 
-    import gymnasium, fmdp.interop.gymnasium          # registers fmdp/Circle-v0 and its like
+    import gymnasium, fmdp.interop.gymnasium          # registers fmdp/Circle-v0 etc.
     env = gymnasium.make("fmdp/Circle-v0", size=7)
     run = fmdp.interop.gymnasium.drive(gymnasium.make("FrozenLake-v1"), "psrl", 10_000, ...)
 
-The extra `gym` brings Gymnasium; `import fmdp` does not look for it.
+The extra `gym` installs Gymnasium; `import fmdp` does not need it.
 """
 
 from fmdp.interop.gymnasium.missing import MissingGymnasium

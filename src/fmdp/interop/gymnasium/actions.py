@@ -1,13 +1,14 @@
-"""Actions as Gymnasium has them: one number, or one number an action variable; and their masks.
+"""Actions of Gymnasium environments, and masks of allowed actions.
 
-Where constraints forbid actions, a mask over the joint actions (in C order, the last variable
-fastest) says which are allowed: 1, and 0 where forbidden. Gymnasium's own masks of MultiDiscrete
-speak of each variable by itself, and cannot say "at most two at once"; `JointActions` takes a mask
-of joint actions. A forbidden action is either refused, or the lowest allowed joint action is done
-in its place, which leaves the model's gain and best policies as they are.
+An action is one number, or one number per action variable. If there are constraints, a mask over
+the joint actions (in C order, the last variable fastest) is 1 for allowed and 0 for forbidden ones.
+Gymnasium's masks for MultiDiscrete treat each variable separately and cannot express "at most two
+at once"; `JointActions` accepts a mask of joint actions. A forbidden action is either refused, or
+replaced by the allowed joint action with the lowest number, which changes neither the optimal gain
+nor the optimal policies.
 
-The table of all masks is made once where it has at most 2^24 entries; else a mask is made when a
-state is met, which costs as many operations as there are joint actions.
+The table of all masks is made once if it has at most 2^24 entries; otherwise a mask is made per
+visited state, in time proportional to the number of joint actions.
 """
 
 from __future__ import annotations
@@ -26,26 +27,27 @@ from fmdp.model.spaces import decode, strides
 FORBIDDEN = Choice(
     "forbidden",
     "replace",
-    "what becomes of a forbidden action: the lowest that is allowed is done, or it is an error",
+    "whether a forbidden action is replaced by the lowest allowed one, or is an error",
     choices=("replace", "raise"),
 )
 MOST_MASKED = 1 << 20
-"""Joint actions that have a mask."""
+"""Most joint actions for which masks are made."""
 _MOST_TABULATED = 1 << 24
+"""Most entries of the table of all masks; 16 MiB."""
 
 Ints = NDArray[np.int64]
 Mask = NDArray[np.int8]
 
 
 class JointActions(spaces.MultiDiscrete):
-    """MultiDiscrete whose `sample` takes a mask of joint actions too.
+    """MultiDiscrete whose `sample` also accepts a mask of joint actions.
 
     Parameters
     ----------
     nvec
         Number of values of each action variable.
     seed
-        Of the samples.
+        Seed of the samples.
     """
 
     def __init__(
@@ -54,29 +56,18 @@ class JointActions(spaces.MultiDiscrete):
         super().__init__(nvec, dtype=dtype, seed=seed, start=start)
 
     def sample(self, mask: Any = None, probability: Any = None) -> Ints:
-        """A joint action: any, or one that a mask allows.
+        """Return a random joint action, among those that a mask allows.
 
         Parameters
         ----------
         mask
-            int8 [joint actions] in C order, 1 where allowed, as `info["action_mask"]` is; or a
-            tuple of masks, one a variable, as MultiDiscrete has it.
+            int8 [joint actions] in C order, 1 if allowed, as in `info["action_mask"]`; or a tuple
+            of masks, one per variable, as in MultiDiscrete.
         probability
-            As MultiDiscrete has it.
-
-        Returns
-        -------
-        NDArray[np.int64]
-            One value an action variable.
-
-        Raises
-        ------
-        InvalidParameter
-            Where the mask has another length, or allows nothing.
+            As in MultiDiscrete.
         """
         if not isinstance(mask, np.ndarray):
-            found: Ints = super().sample(mask=mask, probability=probability)
-            return found
+            return np.asarray(super().sample(mask=mask, probability=probability))
         sizes = self.nvec.tolist()
         allowed = np.flatnonzero(mask)
         if mask.shape != (int(np.prod(self.nvec)),) or not len(allowed):
@@ -89,18 +80,9 @@ class JointActions(spaces.MultiDiscrete):
 
 
 class Actions:
-    """How actions of the one space become actions of the model.
+    """Conversion of actions of the Gymnasium space to actions of the model.
 
-    Parameters
-    ----------
-    structure
-        Of the model.
-    joint
-        Whether the space is one number for each joint action.
-    forbidden
-        What becomes of a forbidden action, "replace" or "raise".
-    owner
-        How errors call the environment.
+    `joint`, `forbidden`: as in `FactoredEnv`; `owner`: how error messages call the environment.
     """
 
     def __init__(self, structure: Structure, joint: bool, forbidden: str, owner: str) -> None:
@@ -133,18 +115,18 @@ class Actions:
         self._steps = [*strides(structure.action_sizes)]
 
     def space(self) -> Any:
-        """The action space of one environment."""
+        """Return the action space of one environment."""
         if self.single:
             return spaces.Discrete(self.structure.n_actions)
         kind = JointActions if self.masked else spaces.MultiDiscrete
         return kind(self.sizes)
 
     def one(self, given: Any) -> Ints:
-        """An action of one environment, one value an action variable."""
-        found = np.asarray(given)
-        if found.dtype.kind not in "iu" or found.shape != (() if self.single else self.sizes.shape):
+        """Return an action of one environment as one value per action variable."""
+        array = np.asarray(given)
+        if array.dtype.kind not in "iu" or array.shape != (() if self.single else self.sizes.shape):
             self.refuse(given, 1)
-        values: list[int] = found.reshape(-1).tolist()
+        values: list[int] = array.reshape(-1).tolist()
         allowed = (self.structure.n_actions,) if self.joint else self.structure.action_sizes
         if not all(0 <= value < size for value, size in zip(values, allowed, strict=True)):
             self.refuse(given, 1)
@@ -153,21 +135,23 @@ class Actions:
         return np.array(values, dtype=np.int64)
 
     def values(self, given: Any, copies: int) -> Ints:
-        """Actions of so many copies, one value an action variable, as [copies, action variables];
-        whether each value is one is for whoever uses it."""
-        found = np.asarray(given)
+        """Return actions of all copies as [copies, action variables].
+
+        The caller has to check that each value is in range.
+        """
+        array = np.asarray(given)
         shape = (copies,) if self.single else (copies, len(self.sizes))
-        if found.dtype.kind not in "iu" or found.shape != shape:
+        if array.dtype.kind not in "iu" or array.shape != shape:
             self.refuse(given, copies)
-        found = found.astype(np.int64, copy=False)
+        array = array.astype(np.int64, copy=False)
         if self.joint:
-            if copies and not 0 <= found.min() <= found.max() < self.structure.n_actions:
+            if copies and not 0 <= array.min() <= array.max() < self.structure.n_actions:
                 self.refuse(given, copies)
-            return found[:, None] // np.array(self._steps, dtype=np.int64) % self.sizes
-        return found.reshape(copies, len(self.sizes))
+            return array[:, None] // np.array(self._steps, dtype=np.int64) % self.sizes
+        return array.reshape(copies, len(self.sizes))
 
     def refuse(self, given: Any, copies: int) -> None:
-        """An error for what is no action."""
+        """Raise InvalidParameter for something that is not an action."""
         batch = f" for each of {copies} environments" if copies > 1 else ""
         if self.single:
             allowed = f"a whole number in 0..{self.structure.n_actions - 1}"
@@ -178,7 +162,7 @@ class Actions:
         )
 
     def masks(self, states: Ints) -> Mask:
-        """[copies, joint actions]: 1 where an action is allowed in a state."""
+        """Return the masks of states: [copies, joint actions]."""
         s = self.structure
         if not s.constraints:
             raise InvalidParameter(f"{self.owner} has no constraints: every action is allowed")
@@ -189,15 +173,14 @@ class Actions:
                 MOST_MASKED,
             )
         if self._table is not None:
-            found: Mask = self._table[states @ self._state_steps]
-            return found
+            return np.asarray(self._table[states @ self._state_steps])
         masks = np.zeros((len(states), s.n_actions), dtype=np.int8)
         for mask, state in zip(masks, states.tolist(), strict=True):
             mask[s.allowed_actions(state)] = 1
         return masks
 
     def allowed(self, states: Ints, values: Ints) -> tuple[Ints, NDArray[np.bool_]]:
-        """What is done, and whether it stands for something forbidden; or an error."""
+        """Return the actions to take, and which of them replace a forbidden one."""
         s = self.structure
         steps = np.array(self._steps, dtype=np.int64)
         if ((values < 0) | (values >= self.sizes)).any():

@@ -1,14 +1,14 @@
-"""Learners on other people's environments: act, step, observe, with the structure that is told.
+"""Running of learners on any discrete Gymnasium environment.
 
-A learner of fmdp knows no end, so the end of an episode becomes part of the dynamics: a step that
-terminates leads to where the next episode begins, (s, a, r, s_reset), and the average reward of the
-continuing process is the reward of an episode by its length. A step that is truncated (a time
-limit) says nothing about the state: it is told as it was, and the next one begins elsewhere.
+Learners of fmdp have no episodes, so the end of an episode becomes part of the dynamics: a step
+that terminates leads to the first state of the next episode, (s, a, r, s_reset), and the average
+reward of the continuing process is the return of an episode divided by its length. A truncated step
+(a time limit) is observed as it is, and the next step starts from the reset state.
 
-Scopes have to hold what ends an episode, since every variable then jumps. Where no structure is
-given, scopes are learned from steps that are taken at random first (logs/scopes.py); one variable
-needs none. Nothing here checks that the structure is true: with a wrong one a learner plans in a
-model that does not exist.
+Scopes must contain the variables that end an episode, because all variables then jump. If no
+structure is given, scopes are learned from random steps (logs/scopes.py); a single variable needs
+none. Nothing checks that a given structure is true: with a wrong one the learner plans in a wrong
+model.
 """
 
 from __future__ import annotations
@@ -41,26 +41,26 @@ Step = tuple[tuple[int, ...], tuple[int, ...], tuple[float, ...], tuple[int, ...
 
 @dataclass(frozen=True, eq=False)
 class Drive:
-    """What came of driving an environment.
+    """The result of `drive`.
 
     Attributes
     ----------
     agent
-        The learner's run, which may be driven on.
+        The learner's run, which can be continued.
     structure
-        What it was told, or what was learned.
+        The structure that was given or learned.
     steps
-        How many were taken, those at random too.
+        Number of steps, including random ones.
     explored
-        How many were taken at random to learn the structure from.
+        Number of random steps from which the structure was learned.
     total_reward
-        Of all steps.
+        Sum of the rewards of all steps.
     returns
-        The sum of rewards of every episode that ended, in order; empty where none ended.
+        Sum of the rewards of every episode that ended, in order.
     curve
         (step, total reward so far) at log-spaced steps.
     seconds
-        What it took.
+        Wall-clock time.
     """
 
     agent: Agent
@@ -75,7 +75,7 @@ class Drive:
     def __repr__(self) -> str:
         ended = f", {len(self.returns):,} episodes" if self.returns else ""
         return (
-            f"Drive of {self.steps:,} steps{ended}: {self.total_reward / self.steps:.4g} a step, "
+            f"Drive of {self.steps:,} steps{ended}: {self.total_reward / self.steps:.4g} per step, "
             f"by {self.agent.learner!r}"
         )
 
@@ -94,49 +94,49 @@ def drive(
     explore: int = 2_000,
     max_parents: int = 3,
 ) -> Drive:
-    """Run a learner on any Gymnasium environment whose spaces are discrete.
+    """Run a learner on a Gymnasium environment with discrete spaces.
 
-    The environment is reset with the seed first. The end of an episode is part of the dynamics: a
-    step that terminates leads to where the next episode begins.
+    The environment is first reset with the seed. The end of an episode is part of the dynamics: a
+    step that terminates leads to the first state of the next episode.
 
     Parameters
     ----------
     env
-        Its spaces are Discrete, MultiDiscrete, MultiBinary, or Tuple and Dict of these.
+        An environment with spaces Discrete, MultiDiscrete, MultiBinary, or Tuple and Dict of these.
     learner
-        A learner such as fmdp.PSRL(), or its text; or an agent that goes on from where it stands.
+        A learner such as fmdp.PSRL(), its name, or an agent, which continues its run.
     steps
-        How many to take.
+        Number of steps.
     seed
-        Of the environment and of the learner.
+        Seed of the environment and of the learner.
     structure
-        What the learner is told: sizes, scopes, reward ranges. None: scopes are learned from the
-        first steps, with one reward factor; an agent brings its own.
+        Sizes, scopes and reward ranges for the learner. None: scopes are learned from the first
+        steps, with one reward factor; an agent has its own structure.
     reward_range
-        (lo, hi) of the reward, where the structure is learned; it must never be left.
+        (lo, hi) bounds on the reward, if the structure is learned.
     decode
-        From an observation to one value a state variable, where these are not the entries of the
-        observation: Taxi's row, column, passenger and destination.
+        Function from an observation to one value per state variable, if these are not the entries
+        of the observation: Taxi's row, column, passenger and destination.
     variables
-        Names and sizes of what `decode` gives, where the structure is learned.
+        Names and sizes of the variables that `decode` returns, if the structure is learned.
     rewards
-        From (reward, info) to one reward a factor; by default the reward itself where there is one
-        factor, else info["rewards"], as fmdp's own environments have it.
+        Function from (reward, info) to one reward per factor; by default the reward itself if
+        there is one factor, else info["rewards"], as in fmdp's own environments.
     explore
-        How many of the steps are taken at random to learn the scopes from.
+        Number of random steps from which scopes are learned.
     max_parents
-        Most variables in a scope that is learned.
+        Most variables in a learned scope.
 
     Returns
     -------
     Drive
-        Rewards, returns of episodes, and the agent.
+        The rewards, the returns of episodes, and the agent.
 
     Raises
     ------
     InvalidParameter
-        Where a space is not discrete, the structure is not of its sizes, a reward leaves its range,
-        or an argument is not as above.
+        If a space is not discrete, sizes do not match the structure, a reward is out of range, or
+        an argument is not as above.
     """
     if not isinstance(env, gymnasium.Env):
         raise InvalidParameter(
@@ -153,37 +153,31 @@ def drive(
                 f"the '{name}' of {_OWNER} must be a function; got {quoted(function)}"
             )
     actions = Variables(env.action_space, "action")
-    reader = decode
-    if reader is None:
-        seen = Variables(env.observation_space, "observation")
-        reader = seen.values
-    told, learned = structure, False
-    if told is None:
-        if decode is None:
-            known, names = seen.sizes, seen.names
-        else:
-            known, names = _declared(variables)
-        told, learned = _complete(known, names, actions, _range(reward_range))
-    elif not isinstance(told, Structure):
+    observed = Variables(env.observation_space, "observation") if decode is None else None
+    assumed, learned = structure, False
+    if assumed is None:
+        assumed, learned = _complete(observed, variables, actions, reward_range)
+    elif not isinstance(assumed, Structure):
         raise InvalidParameter(
-            f"the 'structure' of {_OWNER} must be a Structure or None; got {quoted(told)}"
+            f"the 'structure' of {_OWNER} must be a Structure or None; got {quoted(assumed)}"
         )
     elif reward_range is not None or variables is not None:
         raise InvalidParameter(
             f"a structure brings its variables and reward ranges: {_OWNER} takes no reward_range "
             f"and no variables beside it"
         )
-    _refuse_other_sizes(told, actions, None if decode is not None else seen)
-    ride = _Ride(env, told, actions, reader, rewards, seed)
+    _refuse_other_sizes(assumed, actions, observed)
+    reader: Any = decode if observed is None else observed.values
+    ride = _Ride(env, assumed, actions, reader, rewards, seed)
     started = time.perf_counter()
     explored = 0
     log: list[Step] = []
     if learned:
         explored = min(_EXPLORE.check(explore, _OWNER), n_steps)
         log = list(ride.random(generator, explored))
-        told = _with_scopes(told, log, _PARENTS.check(max_parents, _OWNER))
-        ride.structure = told
-    agent = player if isinstance(player, Agent) else player.start(told, generator)
+        assumed = _with_scopes(assumed, log, _PARENTS.check(max_parents, _OWNER))
+        ride.structure = assumed
+    agent = player if isinstance(player, Agent) else player.start(assumed, generator)
     if agent.generator is None:
         agent.generator = generator
     for step in log:
@@ -191,7 +185,7 @@ def drive(
     ride.follow(agent, n_steps - explored)
     return Drive(
         agent=agent,
-        structure=told,
+        structure=assumed,
         steps=n_steps,
         explored=explored,
         total_reward=ride.total,
@@ -203,7 +197,7 @@ def drive(
 
 @dataclass
 class _Ride:
-    """An environment under way."""
+    """An environment in progress, with the rewards so far."""
 
     env: gymnasium.Env[Any, Any]
     structure: Structure
@@ -219,13 +213,13 @@ class _Ride:
     _sums: list[float] = field(default_factory=list)
 
     def state(self) -> tuple[int, ...]:
-        """Where it is; the first time it is asked the environment is reset."""
+        """Return the present state; the first call resets the environment."""
         if self._state is None:
             self._state = self._read(self.env.reset(seed=self.seed)[0])
         return self._state
 
     def step(self, action: tuple[int, ...]) -> Step:
-        """One step as a learner is told of it."""
+        """Take a step and return it as a learner observes it."""
         before = self.state()
         observation, reward, terminated, truncated, info = self.env.step(
             self.actions.element(action)
@@ -246,13 +240,13 @@ class _Ride:
         return before, action, paid, after
 
     def random(self, generator: np.random.Generator, steps: int) -> Iterator[Step]:
-        """Steps with actions that are drawn evenly."""
+        """Take steps with uniformly random actions."""
         sizes = self.structure.action_sizes
         for _ in range(steps):
             yield self.step(tuple(generator.integers(sizes).tolist()))
 
     def follow(self, agent: Agent, steps: int) -> None:
-        """Steps that an agent takes and sees."""
+        """Let an agent act and observe."""
         for _ in range(steps):
             agent.observe(*self.step(agent.act(self.state())))
 
@@ -267,20 +261,20 @@ class _Ride:
     def _paid(self, reward: float, info: Mapping[str, Any]) -> tuple[float, ...]:
         s = self.structure
         if self.split is not None:
-            paid = tuple(float(one) for one in self.split(reward, info))
+            paid = tuple(float(reward_k) for reward_k in self.split(reward, info))
         elif s.l == 1:
             paid = (reward,)
         else:
-            paid = tuple(float(one) for one in info.get("rewards", ()))
+            paid = tuple(float(reward_k) for reward_k in info.get("rewards", ()))
         if len(paid) != s.l:
             raise InvalidParameter(
                 f"step {self.steps}: {len(paid)} rewards for {s.l} reward factors; give a function "
-                f"rewards(reward, info) that has one a factor"
+                f"rewards(reward, info) that has one per factor"
             )
-        for k, (one, (lo, hi)) in enumerate(zip(paid, s.reward_ranges, strict=True)):
-            if not lo <= one <= hi:
+        for k, (value, (lo, hi)) in enumerate(zip(paid, s.reward_ranges, strict=True)):
+            if not lo <= value <= hi:
                 raise InvalidParameter(
-                    f"step {self.steps}: the environment pays {one:g} in {s.reward_label(k)}, "
+                    f"step {self.steps}: the environment pays {value:g} in {s.reward_label(k)}, "
                     f"which must be in [{lo:g}, {hi:g}]; give the range that it never leaves"
                 )
         return paid
@@ -318,10 +312,19 @@ def _range(given: Any) -> tuple[float, float]:
 
 
 def _complete(
-    sizes: tuple[int, ...], names: tuple[str, ...], actions: Variables, ends: tuple[float, float]
+    observed: Variables | None,
+    variables: Mapping[str, int] | None,
+    actions: Variables,
+    reward_range: Any,
 ) -> tuple[Structure, bool]:
-    """One variable: its structure, for there is one alone. Several: the variables with scopes that
-    are still to be learned."""
+    """Return a structure, and whether its scopes have to be learned.
+
+    With one state variable and one action variable there is only one possible structure.
+    """
+    if observed is None:
+        sizes, names = _declared(variables)
+    else:
+        sizes, names = observed.sizes, observed.names
     alone = len(sizes) == 1 and len(actions.sizes) == 1
     scope = (0, 1) if alone else ()
     structure = Structure(
@@ -329,7 +332,7 @@ def _complete(
         actions.sizes,
         (scope,) * len(sizes),
         (scope,),
-        (ends,),
+        (_range(reward_range),),
         names,
         () if set(actions.names) & set(names) else actions.names,
         ("reward",),
@@ -338,7 +341,7 @@ def _complete(
 
 
 def _with_scopes(structure: Structure, log: Sequence[Step], most: int) -> Structure:
-    """The same variables with the scopes that score best."""
+    """Return the structure with the best-scoring scopes."""
     states, actions, paid, following = (np.array(part) for part in zip(*log, strict=True))
     scopes = best_scopes(
         np.concatenate([states, actions], axis=1), structure.sizes, following, paid, most
@@ -350,25 +353,25 @@ def _with_scopes(structure: Structure, log: Sequence[Step], most: int) -> Struct
 
 
 def _refuse_other_sizes(structure: Structure, actions: Variables, states: Variables | None) -> None:
-    for what, own, given in (
+    for what, expected, given in (
         ("action", structure.action_sizes, actions.sizes),
         ("state", structure.state_sizes, None if states is None else states.sizes),
     ):
-        if given is not None and own != given:
+        if given is not None and expected != given:
             raise InvalidParameter(
-                f"the structure has {what} variables of sizes {own}, and the environment {given}; "
+                f"the structure has {what} variables of sizes {expected}, the environment {given}; "
                 f"must be the same{'' if what == 'action' else ', or give decode'}"
             )
 
 
 def _player(given: Any) -> Learner | Agent:
-    """A learner or an agent, from what a user hands over."""
+    """Return the learner or agent that the argument stands for."""
     if isinstance(given, Agent):
         return given
-    found = learner_of(given, _OWNER)
-    if found is None:
+    player = learner_of(given, _OWNER)
+    if player is None:
         raise InvalidParameter(
             f"{_OWNER} needs a learner such as fmdp.PSRL() or 'psrl', or an agent that one has "
             f"started; got {quoted(given)}"
         )
-    return found
+    return player

@@ -1,13 +1,14 @@
-"""FactoredEnv: a factored MDP as a Gymnasium environment; continuing, so it never ends.
+"""FactoredEnv: a factored MDP as a continuing Gymnasium environment.
 
-    observation      one value a state variable: MultiDiscrete, Discrete where there is one
-    action           one value an action variable: MultiDiscrete, Discrete where there is one
+    observation      one value per state variable: MultiDiscrete, or Discrete if there is one
+    action           one value per action variable: MultiDiscrete, or Discrete if there is one
     reward           the sum of the reward factors; info["rewards"] has each of them
 
-`reset(seed=i)` begins the luck of `fmdp.simulate(..., seed=i)`: the same actions meet the same
-states and rewards, to the last bit. A step draws one number a factor from `np_random`, whatever is
-done, so two agents with one seed share their luck. `reset()` goes back to the initial state and on
-with the luck. About 3 microseconds a step; vector.py has many copies at once.
+After `reset(seed=i)` the random numbers are those of `fmdp.simulate(..., seed=i)`: the same actions
+give the same states and rewards, to the last bit. Every step draws one number per factor from
+`np_random`, whatever the action, so that agents with the same seed meet the same randomness.
+`reset()` without a seed continues the stream. A step takes about 3 microseconds; vector.py steps
+many copies at once.
 """
 
 from __future__ import annotations
@@ -38,36 +39,35 @@ _RENDER_MODES = ("ansi",)
 
 
 class FactoredEnv(gymnasium.Env[Any, Any]):
-    """A factored MDP as an environment of Gymnasium.
+    """A factored MDP as a Gymnasium environment.
 
-    There is no time limit and no end: `terminated` and `truncated` are always False.
+    Episodes never end: `terminated` and `truncated` are always False.
 
     Parameters
     ----------
     problem
         An id ("circle:7"), the path of a model file, a model, a problem such as
-        fmdp.problems.Circle(size=7); or the name of a family ("circle"), with its settings.
+        fmdp.problems.Circle(size=7), or the name of a family ("circle") with its settings.
     render_mode
-        "ansi": `render()` gives the state by name, as text.
+        "ansi": `render()` returns the state by name, as text.
     joint
-        Whether an action is one number, that of the joint action in C order, where there are
-        several action variables.
+        Whether an action is the number of the joint action, in C order.
     forbidden
-        What becomes of an action that a constraint forbids: "replace", the lowest joint action that
-        is allowed is done, and info["replaced"] says so; or "raise".
+        How to treat an action that a constraint forbids: "replace" takes the allowed joint action
+        with the lowest number and sets info["replaced"]; "raise" raises InvalidParameter.
     named
-        Whether info["state"] has the state by name; it costs time.
+        Whether info["state"] has the state by name, which takes time.
     **settings
-        Of the family: size=7, dynamics="guestrin".
+        Settings of the family: size=7, dynamics="guestrin".
 
     Raises
     ------
     UnknownName
-        Where there is no such problem or setting; the text says which is meant, if one is near.
+        If there is no such problem or setting; the message suggests similar names.
     InvalidParameter
-        Where a setting is not allowed.
+        If the value of a setting is not allowed.
     TooLarge
-        Where there are too many joint actions to replace a forbidden one.
+        If there are too many joint actions to replace a forbidden one.
     """
 
     metadata: dict[str, Any] = {"render_modes": [*_RENDER_MODES], "render_fps": 1}  # noqa: RUF012
@@ -97,35 +97,27 @@ class FactoredEnv(gymnasium.Env[Any, Any]):
 
     @property
     def structure(self) -> Structure:
-        """What a learner may be told of the model."""
+        """The structure of the model, which a learner may know."""
         return self.model.structure
 
     @property
     def state(self) -> tuple[int, ...]:
-        """Where it is, one value a state variable."""
+        """The present state, one value per state variable."""
         return tuple(self._state.tolist())
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:
-        """Back to the initial state, or to another.
+        """Return to the initial state, or to another one.
+
+        Returns the observation, and info with the action mask if there are constraints.
 
         Parameters
         ----------
         seed
-            Of the luck from here on, that of `fmdp.simulate` with this seed; None goes on with it.
+            Seed of the random numbers, as in `fmdp.simulate`; None continues the stream.
         options
-            {"state": ...}: where to begin, by number or by name, as in `Structure.check_state`.
-
-        Returns
-        -------
-        tuple[Any, dict[str, Any]]
-            The observation, and info: the action mask where there are constraints.
-
-        Raises
-        ------
-        InvalidParameter
-            Where an option is not known, or is no state.
+            {"state": ...}: the first state, by number or name, as in `Structure.check_state`.
         """
         super().reset(seed=seed)
         if seed is not None:
@@ -137,21 +129,14 @@ class FactoredEnv(gymnasium.Env[Any, Any]):
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """Take an action.
 
+        Returns observation, reward, False, False, and info: "rewards" of every factor;
+        "action_mask" and "replaced" if there are constraints.
+
         Parameters
         ----------
         action
-            As the action space has it.
-
-        Returns
-        -------
-        tuple[Any, float, bool, bool, dict[str, Any]]
-            Observation, reward, False, False, and info: "rewards" of every factor; "action_mask"
-            and "replaced" where there are constraints.
-
-        Raises
-        ------
-        InvalidParameter
-            Where it is no action, or is forbidden and forbidden="raise".
+            An element of the action space; InvalidParameter is raised for anything else, and for a
+            forbidden action with forbidden="raise".
         """
         actions, structure = self._actions, self.model.structure
         values = actions.one(action)
@@ -172,23 +157,18 @@ class FactoredEnv(gymnasium.Env[Any, Any]):
         return self._observed(), total, False, False, info
 
     def action_mask(self) -> Mask:
-        """Which joint actions are allowed in this state: int8 [joint actions] in C order, 1 or 0.
+        """Return which joint actions are allowed now: int8 [joint actions] in C order, 1 or 0.
 
-        Raises
-        ------
-        InvalidParameter
-            Where there are no constraints.
-        TooLarge
-            Where there are too many joint actions.
+        Raises InvalidParameter without constraints, and TooLarge for too many joint actions.
         """
         mask: Mask = self._actions.masks(self._state[None])[0]
         return mask
 
     def render(self) -> str | None:
-        """The last step and the state by name, as text; None without render_mode="ansi"."""
+        """Return the last step and the state by name; None without render_mode="ansi"."""
         if self.render_mode is None:
             return None
-        return told(self.model.structure, self._state, self._last)
+        return rendered(self.model.structure, self._state, self._last)
 
     def _observed(self) -> Any:
         return self._state.copy() if len(self._state) > 1 else self._state[0]
@@ -202,11 +182,11 @@ class FactoredEnv(gymnasium.Env[Any, Any]):
         return info
 
 
-# ---- what one environment and many have in common ------------------------------------------------
+# ---- shared with vector.py -----------------------------------------------------------------------
 
 
 def built(problem: Any, settings: Mapping[str, Any]) -> FactoredMDP:
-    """The model of what a user hands over, or an error in one line."""
+    """Return the model of a `problem` argument and its settings."""
     if isinstance(problem, str) and problem in PROBLEMS.names():
         return model_of(PROBLEMS.find(problem).make(settings))
     if settings:
@@ -221,12 +201,11 @@ def built(problem: Any, settings: Mapping[str, Any]) -> FactoredMDP:
 
 
 def called(model: FactoredMDP) -> str:
-    """How errors call the environment."""
+    """Return how error messages call the environment."""
     return f"the environment {model.name}" if model.name else "the environment"
 
 
 def checked_mode(render_mode: str | None) -> str | None:
-    """A render mode, or an error."""
     if render_mode is None:
         return None
     declared = Choice("render_mode", "ansi", "how it is shown", choices=_RENDER_MODES)
@@ -235,13 +214,12 @@ def checked_mode(render_mode: str | None) -> str | None:
 
 
 def observation_space(structure: Structure) -> Any:
-    """Of one environment."""
     sizes = np.array(structure.state_sizes, dtype=np.int64)
     return spaces.Discrete(int(sizes[0])) if len(sizes) == 1 else spaces.MultiDiscrete(sizes)
 
 
 def start_of(model: FactoredMDP, options: Mapping[str, Any] | None) -> Ints:
-    """The state that a reset begins in."""
+    """Return the first state after a reset."""
     known = options or {}
     for name in known:
         if name != _STATE:
@@ -254,8 +232,8 @@ def start_of(model: FactoredMDP, options: Mapping[str, Any] | None) -> Ints:
     return np.array(model.structure.check_state(known[_STATE]), dtype=np.int64)
 
 
-def told(structure: Structure, state: NDArray[Any], last: tuple[Ints, float] | None) -> str:
-    """A state by name, after what was done last and what it paid."""
+def rendered(structure: Structure, state: NDArray[Any], last: tuple[Ints, float] | None) -> str:
+    """Return a state by name as text, after the last action and its reward."""
 
     def words(named: Mapping[str, str]) -> str:
         return " ".join(f"{name}={value}" for name, value in named.items())

@@ -1,8 +1,8 @@
-"""Discrete spaces of Gymnasium as variables: an observation or an action is one value a variable.
+"""Conversion between discrete Gymnasium spaces and variables.
 
-Discrete is one variable, MultiDiscrete and MultiBinary are one an entry, Tuple and Dict what their
-parts are, one after the other; keys of a Dict become names. A value counts from 0, wherever the
-space begins. Whatever else is continuous or endless is refused by name.
+Discrete is one variable; MultiDiscrete and MultiBinary are one per entry; Tuple and Dict have the
+variables of their parts, and keys of a Dict become names. Values are counted from 0, whatever the
+start of the space. Other spaces are refused by name.
 """
 
 from __future__ import annotations
@@ -18,53 +18,41 @@ from fmdp.errors import InvalidParameter
 
 
 class Variables:
-    """The variables of a space.
+    """The variables of an observation or action space: their sizes and, for a Dict, their names.
 
-    Parameters
-    ----------
-    space
-        The observation or action space.
-    what
-        How errors call it: "observation", "action".
-
-    Attributes
-    ----------
-    sizes
-        Number of values of each variable.
-    names
-        Of each, where the space is a Dict; empty otherwise.
+    `what` is how error messages call the space: "observation" or "action".
     """
 
     def __init__(self, space: Any, what: str) -> None:
         self.space = space
         self.what = what
-        found = list(_variables(space, "", what))
-        self.sizes = tuple(size for _, size, _ in found)
-        self._starts = tuple(start for _, _, start in found)
+        variables = list(_variables(space, "", what))
+        self.sizes = tuple(size for _, size, _ in variables)
+        self._starts = tuple(start for _, _, start in variables)
         named = isinstance(space, spaces.Dict)
-        self.names = tuple(name for name, _, _ in found) if named else ()
+        self.names = tuple(name for name, _, _ in variables) if named else ()
 
     def values(self, sample: Any) -> tuple[int, ...]:
-        """One value a variable, from an element of the space."""
+        """Return one value per variable for an element of the space."""
         try:
-            found = [int(value) for value in _flat(self.space, sample)]
+            entries = [int(value) for value in _flat(self.space, sample)]
         except (TypeError, ValueError, KeyError, IndexError):
-            found = []
-        if len(found) != len(self.sizes):
+            entries = []
+        if len(entries) != len(self.sizes):
             raise InvalidParameter(
                 f"the {self.what} of an environment must be in its space {self.space}; got "
                 f"{quoted(sample)}"
             )
-        return tuple(value - start for value, start in zip(found, self._starts, strict=True))
+        return tuple(value - start for value, start in zip(entries, self._starts, strict=True))
 
     def element(self, values: tuple[int, ...]) -> Any:
-        """The element of the space with these values."""
+        """Return the element of the space with these values."""
         shifted = [value + start for value, start in zip(values, self._starts, strict=True)]
         return _built(self.space, iter(shifted))
 
 
 def _variables(space: Any, name: str, what: str) -> Iterator[tuple[str, int, int]]:
-    """(name, size, first value) of every variable."""
+    """Yield (name, size, first value) of every variable."""
     if isinstance(space, spaces.Discrete):
         yield name, int(space.n), int(space.start)
     elif isinstance(space, spaces.MultiDiscrete):
@@ -94,8 +82,8 @@ def _below(name: str, part: object) -> str:
 
 def _flat(space: Any, sample: Any) -> Iterator[Any]:
     if isinstance(space, spaces.Tuple):
-        for part, own in zip(space.spaces, sample, strict=True):
-            yield from _flat(part, own)
+        for part, entry in zip(space.spaces, sample, strict=True):
+            yield from _flat(part, entry)
     elif isinstance(space, spaces.Dict):
         for key, part in space.spaces.items():
             yield from _flat(part, sample[key])

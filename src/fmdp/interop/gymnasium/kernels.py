@@ -1,12 +1,12 @@
-"""Compiled steps of many copies of a model at once, each copy with luck of its own.
+"""Compiled steps of many copies of a model, each with its own random stream.
 
-Copy r has a stream of PCG64 (simulation/pcg64.py), which gives the very doubles that NumPy's
-Generator gives. A step takes m + l of them, as everywhere in fmdp (simulation/kernels.py). What
-would be drawn for the last rewards and not looked at, since they have no noise, is jumped over.
+Copy r has a PCG64 stream (simulation/pcg64.py) that gives the same doubles as NumPy's Generator. A
+step uses m + l of them, as everywhere in fmdp (simulation/kernels.py). The stream jumps over the
+draws of trailing rewards without noise.
 
-Copies do not know each other: one thread, the same numbers for any number of copies. About 0.06
-microseconds a step for seven machines: indices have no sign (a signed one is tested at each use),
-and a value is a sum of comparisons, since the branch on a coin is guessed wrong.
+Copies are independent: the results do not depend on the number of copies. A step takes about 0.06
+microseconds for seven machines. Indices are unsigned, because Numba tests signed ones for negative
+values, and a value is a sum of comparisons, because branches on random numbers are mispredicted.
 """
 
 from __future__ import annotations
@@ -27,44 +27,44 @@ Words = NDArray[np.uint64]
 _A_HIGH, _A_LOW = (np.uint64(word) for word in halves(MULTIPLIER))
 _0, _1 = np.uint64(0), np.uint64(1)
 _FEW = np.uint64(12)
-"""Up to so many values are compared one by one."""
+"""Rows with at most this many values are searched linearly, longer ones by bisection."""
 _KINDS = {"deterministic": DETERMINISTIC, "bernoulli": BERNOULLI, "gaussian": GAUSSIAN}
 
 ALL_MOVED = -1
-"""What `advance` returns where every action was one; else the number of the first copy whose was
-none, and nothing has moved."""
+"""Result of `advance` on success; otherwise it is the first copy with an invalid action, and no
+copy has been stepped."""
 
 
 class Layout(NamedTuple):
-    """A model, flat: transition tables cell by cell and reward tables row by row, end to end."""
+    """A model as flat arrays: all transition tables and all reward tables, concatenated."""
 
     sizes: Words
-    """Of all variables, states then actions."""
+    """Sizes of all variables, states then actions."""
     scope_start: Words
-    """Factor f (transitions, then rewards) has the scope positions scope_start[f : f + 2]."""
+    """Factor f (transitions, then rewards) has the scope entries scope_start[f : f + 2]."""
     scope_variables: Words
     scope_steps: Words
-    """How far a table is gone along when the variable grows by one."""
+    """Stride of each scope entry in the table."""
     first: Words
-    """[factors]: where each table begins."""
+    """[factors]: start of each table."""
     cumulative: NDArray[np.float64]
-    """[cells]: sums of a row up to each value; infinite from its last possible value on."""
+    """[cells]: cumulative sums of each row; infinite from its last possible value on."""
     means: NDArray[np.float64]
     kinds: NDArray[np.int64]
-    """[l], as the three below: the noise of each reward factor."""
+    """[l], like the next three: the noise of each reward factor."""
     scales: NDArray[np.float64]
     lowest: NDArray[np.float64]
     highest: NDArray[np.float64]
     drawn: np.uint64
-    """How many rewards are drawn for, from the first on; the rest has no noise."""
+    """Number of leading rewards for which numbers are drawn; the rest has no noise."""
     power: Words
-    """High and low word of A^t, for the t that are jumped over."""
+    """High and low word of A^t, for the t draws that are skipped."""
     power_sum: Words
     """High and low word of 1 + A + ... + A^(t-1)."""
 
 
 def layout_of(model: FactoredMDP) -> Layout:
-    """A model, ready for `advance`."""
+    """Return the layout of a model."""
     s = model.structure
     scopes = [*s.transition_scopes, *s.reward_scopes]
     widths = [*s.state_sizes, *(1 for _ in s.reward_scopes)]
@@ -99,8 +99,10 @@ def layout_of(model: FactoredMDP) -> Layout:
 
 
 def _cumulative(table: NDArray[np.float64]) -> NDArray[np.float64]:
-    """As the simulator has it: a last sum that is rounded below a uniform must not let a value of
-    probability 0 catch it."""
+    """Return cumulative sums, infinite from the last possible value on, as in the simulator.
+
+    Otherwise a last sum that is rounded down could select a value of probability 0.
+    """
     sums = np.cumsum(table, axis=1)
     last = table.shape[1] - 1 - np.argmax(table[:, ::-1] > 0.0, axis=1)
     sums[np.arange(table.shape[1]) >= last[:, None]] = np.inf
@@ -112,7 +114,7 @@ def _words(numbers: Any) -> Words:
 
 
 class Streams(NamedTuple):
-    """The generators of all copies: [copies] each."""
+    """The PCG64 states of all copies: [copies] each."""
 
     high: Words
     low: Words
@@ -121,12 +123,12 @@ class Streams(NamedTuple):
 
 
 def no_streams(copies: int) -> Streams:
-    """Streams before they are seeded."""
+    """Return streams that are not seeded yet."""
     return Streams(*(np.zeros(copies, dtype=np.uint64) for _ in Streams._fields))
 
 
 def put_stream(streams: Streams, copy: int, generator: np.random.Generator) -> None:
-    """Give a copy the stream of a generator of PCG64, from where that stands."""
+    """Set the stream of a copy to the present state of a PCG64 generator."""
     inner = generator.bit_generator.state["state"]
     values = (*halves(inner["state"]), *halves(inner["inc"]))
     for words, value in zip(streams, values, strict=True):
@@ -134,7 +136,7 @@ def put_stream(streams: Streams, copy: int, generator: np.random.Generator) -> N
 
 
 def stream_of(streams: Streams, copy: int) -> np.random.Generator:
-    """A generator that stands where the stream of a copy does."""
+    """Return a generator in the state of a copy's stream."""
     high, low, increment_high, increment_low = (int(words[copy]) for words in streams)
     bits = np.random.PCG64(0)
     bits.state = {
@@ -148,7 +150,7 @@ def stream_of(streams: Streams, copy: int) -> np.random.Generator:
 
 @njit(nogil=True)
 def _place(layout, joint, factor):
-    """Where x[Z_f] is in the table of a factor."""
+    """Return the index of x[Z_f] in the table of a factor."""
     place = layout.first[factor]
     for p in range(layout.scope_start[factor], layout.scope_start[factor + _1]):
         place += layout.scope_steps[p] * joint[layout.scope_variables[p]]
@@ -157,7 +159,7 @@ def _place(layout, joint, factor):
 
 @njit(nogil=True)
 def _value(cumulative, place, size, u):
-    """The smallest v with u < cumulative[place + v]: how many of a rising row are at most u."""
+    """Return the smallest v with u < cumulative[place + v]."""
     if size <= _FEW:
         value = 0
         for v in range(size - _1):
@@ -175,8 +177,10 @@ def _value(cumulative, place, size, u):
 
 @njit(nogil=True)
 def settle(layout, uniforms, state, action, next_state, rewards):
-    """One step of one copy with these m + l uniforms; returns the sum of the rewards. The layout is
-    a plain tuple, and the action is one."""
+    """Step one copy with m + l uniforms and return the sum of the rewards.
+
+    `layout` is a plain tuple; the action must be valid.
+    """
     return _settle(Layout(*layout), uniforms, state, action, next_state, rewards)
 
 
@@ -199,9 +203,11 @@ def _settle(layout, uniforms, state, action, next_state, rewards):
 
 @njit(nogil=True)
 def advance(layout, streams, states, actions, observed, rewards, totals):
-    """One step of every copy: states [n, m] are moved in place by actions [n, k], and written to
-    observed too, with rewards [n, l] and their sums, totals [n]. Layout and streams are plain
-    tuples, which are handed over faster than named ones."""
+    """Step every copy: update states [n, m] in place by actions [n, k].
+
+    Writes observed [n, m], rewards [n, l] and their sums, totals [n]. Layout and streams are plain
+    tuples, which Numba unboxes faster than named ones.
+    """
     return _advance(Layout(*layout), Streams(*streams), states, actions, observed, rewards, totals)
 
 
@@ -246,7 +252,7 @@ def _advance(layout, streams, states, actions, observed, rewards, totals):
 
 @njit(nogil=True)
 def _noisy(layout, f, mean, u):
-    """An observed reward, as `fmdp.simulation.kernels.draw` has it."""
+    """Return an observed reward, as in `fmdp.simulation.kernels.draw`."""
     lo, hi = layout.lowest[f], layout.highest[f]
     if layout.kinds[f] == BERNOULLI:
         return hi if u * (hi - lo) < mean - lo else lo

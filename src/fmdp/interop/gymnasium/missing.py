@@ -1,7 +1,7 @@
-"""What is said where Gymnasium is not installed."""
+"""The error that is raised if Gymnasium is not installed."""
 
 from fmdp.errors import FmdpError
 
 
 class MissingGymnasium(FmdpError, ImportError):
-    """Gymnasium is not installed; the message names the extra that brings it."""
+    """Gymnasium is not installed; the message names the extra to install."""

@@ -1,8 +1,8 @@
-"""The ids: fmdp/Circle-v0 and its like, one a family of problems, and fmdp/Model-v0 for any model.
+"""Registration of environment ids: one per problem family, and fmdp/Model-v0 for any model.
 
-An id is the name of the family's class; its settings are keyword arguments of `gymnasium.make`.
-Gymnasium (from 1.0 on) looks for nobody's environments by itself: importing fmdp.interop.gymnasium
-registers them, and so does `gymnasium.make("fmdp.interop.gymnasium:fmdp/Circle-v0", size=7)`.
+An id such as fmdp/Circle-v0 is the name of the family's class; its settings are keyword arguments
+of `gymnasium.make`. Importing fmdp.interop.gymnasium registers the ids, and so does
+`gymnasium.make("fmdp.interop.gymnasium:fmdp/Circle-v0", size=7)`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _PLACE = "fmdp.interop.gymnasium"
 
 
 def environment_ids() -> dict[str, str]:
-    """The id of every family of problems that has a name: {"fmdp/Circle-v0": "circle", ...}."""
+    """Return the id of every named problem family: {"fmdp/Circle-v0": "circle", ...}."""
     named = {name: place.partition(":")[2] for name, place in HOMES.items()}
     for kind in PROBLEMS.kinds():
         named.setdefault(kind.name, kind.__name__)
@@ -28,9 +28,9 @@ def environment_ids() -> dict[str, str]:
 
 
 def register_envs() -> None:
-    """Make Gymnasium know every family of problems; done when the module is imported.
+    """Register every problem family with Gymnasium; done when the module is imported.
 
-    To be called again after `fmdp.register(MyProblem)`, for that one; what is known stays as it is.
+    Call it again after `fmdp.register(MyProblem)`. Existing registrations do not change.
     """
     known: dict[str, dict[str, str]] = {MODEL: {}}
     known |= {env_id: {"problem": name} for env_id, name in environment_ids().items()}

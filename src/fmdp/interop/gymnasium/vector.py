@@ -1,9 +1,9 @@
 """FactoredVectorEnv: many copies of a factored MDP, stepped by one compiled loop.
 
-Copy i after `reset(seed=j)` is `FactoredEnv` after `reset(seed=j + i)`, to the last bit, as
-Gymnasium's SyncVectorEnv has it: the same observations, rewards and infos. The luck of every copy
-is a stream of its own inside the loop (kernels.py): seeding costs 30 microseconds a copy, and a
-step of 1,000 copies of seven machines about 0.07 microseconds a copy.
+As in Gymnasium's SyncVectorEnv, copy i after `reset(seed=j)` gives the observations, rewards and
+infos of `FactoredEnv` after `reset(seed=j + i)`, to the last bit. Every copy has its own random
+stream inside the loop (kernels.py). Seeding takes 30 microseconds per copy; a step of 1,000 copies
+of seven machines takes about 0.07 microseconds per copy.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from fmdp.interop.gymnasium.environment import (
     called,
     checked_mode,
     observation_space,
+    rendered,
     start_of,
-    told,
 )
 from fmdp.interop.gymnasium.kernels import (
     ALL_MOVED,
@@ -47,35 +47,31 @@ _RESET_MASK = "reset_mask"
 
 
 class FactoredVectorEnv(VectorEnv[Any, Any, NDArray[Any]]):
-    """Many copies of a factored MDP as one vector environment of Gymnasium.
+    """Many copies of a factored MDP as one vector environment.
 
     Parameters
     ----------
     problem
         As in `FactoredEnv`.
     num_envs
-        How many copies.
+        Number of copies.
     render_mode
-        "ansi": `render()` gives the states by name, as texts.
+        "ansi": `render()` returns the states by name, as texts.
     joint, forbidden
         As in `FactoredEnv`.
     **settings
-        Of the family: size=7, dynamics="guestrin".
+        Settings of the family: size=7, dynamics="guestrin".
 
     Raises
     ------
-    UnknownName
-        Where there is no such problem or setting; the text says which is meant, if one is near.
-    InvalidParameter
-        Where a setting is not allowed.
-    TooLarge
-        Where there are too many joint actions to replace a forbidden one.
+    UnknownName, InvalidParameter, TooLarge
+        As in `FactoredEnv`.
     """
 
-    metadata: dict[str, Any] = {  # noqa: RUF012 - as Gymnasium has it
+    metadata: dict[str, Any] = {  # noqa: RUF012 - as in Gymnasium
         "render_modes": [*_RENDER_MODES],
         "render_fps": 1,
-        # Nothing ever ends, so every mode is this one; agents ask for the usual.
+        # Episodes never end, so the mode has no effect; this is the usual one.
         "autoreset_mode": AutoresetMode.NEXT_STEP,
     }
 
@@ -108,30 +104,29 @@ class FactoredVectorEnv(VectorEnv[Any, Any, NDArray[Any]]):
         self._last: tuple[Ints, NDArray[np.float64]] | None = None
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        # A copy of an environment must move its own streams, which a tuple of them stands for.
+        # The tuple must refer to the streams of this copy.
         self.__dict__.update(state)
         self._plain_streams = tuple(self._streams)
 
     @property
     def structure(self) -> Structure:
-        """What a learner may be told of the model."""
+        """The structure of the model, which a learner may know."""
         return self.model.structure
 
     @property
     def states(self) -> Ints:
-        """Where the copies are: [copies, state variables]."""
+        """The present states: [copies, state variables]."""
         return self._states.copy()
 
     @property  # type: ignore[misc]
     def np_random(self) -> tuple[np.random.Generator, ...]:  # type: ignore[override]
-        """Generators that stand where the luck of each copy does; what is drawn from them does not
-        move it."""
+        """Generators in the state of each copy's stream; drawing from them does not change it."""
         self._need_seeds()
         return tuple(stream_of(self._streams, copy) for copy in range(self.num_envs))
 
     @property
     def np_random_seed(self) -> tuple[int, ...]:  # type: ignore[override]
-        """The seed that the luck of each copy began with."""
+        """The seed of each copy."""
         self._need_seeds()
         return tuple(self._seeds)
 
@@ -141,32 +136,24 @@ class FactoredVectorEnv(VectorEnv[Any, Any, NDArray[Any]]):
         seed: int | Sequence[int | None] | None = None,
         options: dict[str, Any] | None = None,
     ) -> tuple[Any, dict[str, Any]]:
-        """All copies back to the initial state, or to another.
+        """Return all copies to the initial state, or to another one.
+
+        Returns the observations, and info with the action masks if there are constraints.
 
         Parameters
         ----------
         seed
-            j for the seeds j, j + 1, ... of the copies; or one a copy, None to go on with its luck;
-            or None for all of them to go on.
+            j for the seeds j, j + 1, ... of the copies, or one seed per copy; None continues the
+            stream of a copy, or of all copies.
         options
-            {"state": ...}: where to begin, as in `FactoredEnv.reset`. {"reset_mask": [copies] of
-            bool}: which copies begin anew; the others stay where they are.
-
-        Returns
-        -------
-        tuple[Any, dict[str, Any]]
-            The observations, and info: the action masks where there are constraints.
-
-        Raises
-        ------
-        InvalidParameter
-            Where an option is not known, or is no state, or seeds are not one a copy.
+            {"state": ...}: the first state, as in `FactoredEnv.reset`. {"reset_mask": [copies] of
+            bool}: which copies are reset; the others keep their states.
         """
         known = dict(options or {})
         chosen = self._chosen(known.pop(_RESET_MASK, None))
         start = start_of(self.model, known)
         seeds = self._checked_seeds(seed)
-        if any(one is None for one in seeds):
+        if any(copy_seed is None for copy_seed in seeds):
             self._need_seeds()
         elif not self._seeds:
             self._seeds = [0] * self.num_envs
@@ -186,21 +173,14 @@ class FactoredVectorEnv(VectorEnv[Any, Any, NDArray[Any]]):
     ) -> tuple[Any, NDArray[Any], NDArray[Any], NDArray[Any], dict[str, Any]]:
         """Take an action in every copy.
 
+        Returns observations, rewards, False and False for all, and info: "rewards" of every factor,
+        [copies, l]; "action_mask" and "replaced" if there are constraints.
+
         Parameters
         ----------
         actions
-            As the action space has it.
-
-        Returns
-        -------
-        tuple[Any, NDArray[Any], NDArray[Any], NDArray[Any], dict[str, Any]]
-            Observations, rewards, False and False for all, and info: "rewards" of every factor,
-            [copies, l]; "action_mask" and "replaced" where there are constraints.
-
-        Raises
-        ------
-        InvalidParameter
-            Where one is no action, or is forbidden and forbidden="raise"; nothing has moved.
+            An element of the action space. If one of them is refused, as in `FactoredEnv.step`, no
+            copy is stepped.
         """
         structure, copies = self.model.structure, self.num_envs
         self._need_seeds()
@@ -226,24 +206,16 @@ class FactoredVectorEnv(VectorEnv[Any, Any, NDArray[Any]]):
         return observations, totals, never, never.copy(), infos
 
     def action_masks(self) -> Mask:
-        """Which joint actions are allowed in each copy: int8 [copies, joint actions], 1 or 0.
-
-        Raises
-        ------
-        InvalidParameter
-            Where there are no constraints.
-        TooLarge
-            Where there are too many joint actions.
-        """
+        """Return which joint actions are allowed: int8 [copies, joint actions], 1 or 0."""
         return self._actions.masks(self._states)
 
     def render(self) -> tuple[str, ...] | None:
-        """The last step and the state of every copy by name; None without render_mode="ansi"."""
+        """Return the last step and state of every copy; None without render_mode="ansi"."""
         if self.render_mode is None:
             return None
         last = self._last
         return tuple(
-            told(
+            rendered(
                 self.model.structure,
                 state,
                 None if last is None else (last[0][copy], float(last[1][copy])),
@@ -274,18 +246,18 @@ class FactoredVectorEnv(VectorEnv[Any, Any, NDArray[Any]]):
                 f"the 'seed' of reset must be a whole number, or one for each of {copies} "
                 f"environments; got {quoted(seed)}"
             )
-        return [None if one is None else SEED.check(one, "reset") for one in seed]
+        return [None if copy_seed is None else SEED.check(copy_seed, "reset") for copy_seed in seed]
 
     def _chosen(self, mask: Any) -> NDArray[np.bool_]:
         if mask is None:
             return np.ones(self.num_envs, dtype=np.bool_)
-        found = np.asarray(mask)
-        if found.dtype != np.bool_ or found.shape != (self.num_envs,) or not found.any():
+        chosen = np.asarray(mask)
+        if chosen.dtype != np.bool_ or chosen.shape != (self.num_envs,) or not chosen.any():
             raise InvalidParameter(
                 f"the {_RESET_MASK!r} of reset must be true or false for each of {self.num_envs} "
                 f"environments, and true for one at least; got {quoted(mask)}"
             )
-        return found
+        return chosen
 
     def _seed(self, copy: int, seed: int | None) -> None:
         if seed is not None:
@@ -293,7 +265,7 @@ class FactoredVectorEnv(VectorEnv[Any, Any, NDArray[Any]]):
             self._seeds[copy] = seed
 
     def _need_seeds(self) -> None:
-        """Luck that nobody chose, for copies that have none."""
+        """Seed the copies from the operating system if they have not been seeded."""
         if not self._seeds:
             entropy = np.random.SeedSequence().generate_state(self.num_envs, np.uint64) >> 1
             self._seeds = [0] * self.num_envs

@@ -1,11 +1,10 @@
-"""PRISM files, in and out: `fmdp plan model.prism`, `fmdp convert circle:4 circle.prism`.
+"""Reading and writing of PRISM files: `fmdp plan model.prism`, `fmdp convert circle:4 c.prism`.
 
     MODEL.prism[,CONSTANT=VALUE...][,rewards=NAME]
 
-What is written is read by PRISM and by Storm, and read back it is the same model, bit for bit
-(writing.py). What is read is the part of the language that describes a factored MDP: modules that
-move together on labels (reading.py); the rest is refused, by name and with its line. No other
-package is needed.
+PRISM and Storm read the files that are written; read back, they give the same model, bit for bit
+(writing.py). The part of the language that describes a factored MDP can be read: modules that
+synchronise on labels (reading.py). Everything else is refused by name and line.
 """
 
 from __future__ import annotations
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from fmdp.errors import InvalidModel, InvalidParameter, TooLarge
+from fmdp.interop.paths import located
 from fmdp.interop.prism.program import parse
 from fmdp.interop.prism.reading import model_of
 from fmdp.interop.prism.writing import text_of
@@ -33,27 +33,27 @@ def loads(
     rewards: str | None = None,
     name: str = "",
 ) -> FactoredMDP:
-    """The model in the text of a PRISM file.
+    """Return the model in the text of a PRISM file.
 
     Parameters
     ----------
     text
-        An mdp or dtmc whose modules move together.
+        An mdp or dtmc whose modules synchronise.
     constants
-        Values of constants that the text leaves open, by name.
+        Values of the constants that the text does not define, by name.
     rewards
-        The structure of rewards; None where there is one at most.
+        The reward structure; None if there is at most one.
     name
-        Of the model, where the text does not say.
+        Name of the model if the text has none.
 
     Raises
     ------
     InvalidModel
-        Where it is no such model; the text of the error has the line.
+        If it is not such a model; the message has the line.
     InvalidParameter
-        Where constants or rewards are none of the text's.
+        If the text has no such constant or reward structure.
     TooLarge
-        Where a table would be too large.
+        If a table would be too large.
     """
     return model_of(parse(text, constants), rewards, name)
 
@@ -63,21 +63,21 @@ def load(
     constants: Mapping[str, Any] | None = None,
     rewards: str | None = None,
 ) -> FactoredMDP:
-    """The model of a PRISM file.
+    """Return the model of a PRISM file.
 
     Parameters
     ----------
     path
-        Where it is.
+        The file.
     constants, rewards
         As in `loads`.
 
     Raises
     ------
     FileProblem
-        Where it cannot be read.
+        If it cannot be read.
     InvalidModel, InvalidParameter, TooLarge
-        As in `loads`; the text names the file.
+        As in `loads`; the message names the file.
     """
     where = path_of(path, "a PRISM file")
     text = read_text(where, "a PRISM file")
@@ -90,38 +90,38 @@ def load(
 
 
 def dumps(model: FactoredMDP) -> str:
-    """The text of the PRISM file of a model.
+    """Return the text of the PRISM file of a model.
 
     Parameters
     ----------
     model
-        Without intervals.
+        A model without intervals.
 
     Raises
     ------
     InvalidParameter
-        Where it is no model, or has intervals.
+        If it is not a model, or has intervals.
     TooLarge
-        Where it has too many joint actions to give each a label.
+        If there are too many joint actions for one label each.
     """
     check_model(model, "dumps")
     return text_of(model)
 
 
 def save(model: FactoredMDP, path: str | os.PathLike[str]) -> None:
-    """Write a model to a PRISM file, atomically.
+    """Write a model to a PRISM file atomically.
 
     Parameters
     ----------
     model
         As in `dumps`.
     path
-        Where to; a file that is there is replaced.
+        The file, which is replaced if it exists.
 
     Raises
     ------
     FileProblem
-        Where it cannot be written.
+        If it cannot be written.
     InvalidParameter, TooLarge
         As in `dumps`.
     """
@@ -130,26 +130,23 @@ def save(model: FactoredMDP, path: str | os.PathLike[str]) -> None:
 
 
 def read(text: str, folder: Path | None) -> FactoredMDP:
-    """The model of MODEL.prism[,CONSTANT=VALUE...][,rewards=NAME]: see `fmdp.problems.foreign`."""
+    """Return the model of MODEL.prism[,CONSTANT=VALUE...][,rewards=NAME]."""
     path, comma, rest = text.rpartition(SUFFIX + ",")
     path = path + SUFFIX if comma else text
     constants: dict[str, str] = {}
     for part in rest.split(",") if comma else []:
-        key, sign, value = (own.strip() for own in part.partition("="))
+        key, sign, value = map(str.strip, part.partition("="))
         if not sign or not key or key in constants:
             raise InvalidParameter(
                 f"{text}: {part!r} must be CONSTANT=VALUE or rewards=NAME, each once"
             )
         constants[key] = value
     rewards = constants.pop("rewards", None)
-    where = Path(path)
-    if folder is not None and not where.exists() and (folder / where).exists():
-        where = folder / where
-    return load(where, constants, rewards)
+    return load(located(path, folder), constants, rewards)
 
 
 def write(model: FactoredMDP, paths: Sequence[Path]) -> None:
-    """Write a model: see `fmdp.problems.foreign`."""
+    """Write a model (see `fmdp.problems.foreign`)."""
     if paths[0].suffix != SUFFIX:
         raise InvalidParameter(f"cannot write {paths[0]}: the name must end in {SUFFIX}")
     save(model, paths[0])

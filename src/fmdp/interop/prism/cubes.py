@@ -1,9 +1,7 @@
-"""Tables with one axis for each variable that may matter, made smaller by what does not.
+"""Tables with one axis per variable, from which irrelevant variables can be removed.
 
-    reduced: an axis goes where all rows along it that are known are equal, bit for bit
-
-A row is unknown where nothing can happen (an action that is not allowed there), and may then be
-whatever is convenient. Cost: one pass over the table for each axis.
+An axis is irrelevant if all known rows along it are equal, bit for bit. A row is unknown if its
+action is not allowed there; it may then be anything. Cost: one pass over the table per axis.
 """
 
 from __future__ import annotations
@@ -19,12 +17,12 @@ from fmdp.errors import TooLarge
 from fmdp.model.spaces import count
 
 MOST_CELLS = 1 << 26
-"""Numbers of one table."""
+"""Most numbers in one table; 512 MiB."""
 
 
 @dataclass(frozen=True)
 class Cube:
-    """Rows over some variables."""
+    """A table of rows over some variables."""
 
     axes: tuple[int, ...]
     """Numbers of the variables, sorted."""
@@ -35,11 +33,11 @@ class Cube:
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Of the axes."""
+        """Sizes of the axes."""
         return self.known.shape
 
     def without(self, variable: int) -> Cube | None:
-        """The table without a variable, or None where rows depend on it."""
+        """Return the table without a variable, or None if rows depend on it."""
         place = self.axes.index(variable)
         first = np.expand_dims(self.known.argmax(axis=place), place)
         chosen = np.take_along_axis(self.rows, first[..., None], axis=place)
@@ -52,15 +50,15 @@ class Cube:
         )
 
     def reduced(self, kept: Collection[int] = ()) -> Cube:
-        """The table without the variables that do not matter, but for those that are kept."""
-        made = self
+        """Return the table without irrelevant variables, except those in `kept`."""
+        cube = self
         for variable in self.axes:
             if variable not in kept:
-                made = made.without(variable) or made
-        return made
+                cube = cube.without(variable) or cube
+        return cube
 
     def with_axes(self, axes: Sequence[int], sizes: Sequence[int]) -> Cube:
-        """The table with more axes, on which nothing depends."""
+        """Return the table with additional axes, on which nothing depends."""
         shape = [size if v in self.axes else 1 for v, size in zip(axes, sizes, strict=True)]
         length = self.rows.shape[-1]
         check_cells(count(sizes) * length, "a table")
@@ -72,7 +70,7 @@ class Cube:
 
 
 def check_cells(cells: int, what: str) -> None:
-    """TooLarge for a table of so many numbers."""
+    """Raise TooLarge for a table with too many numbers."""
     if cells > MOST_CELLS:
         raise TooLarge(
             f"{what} has {cells} numbers; at most {MOST_CELLS} are written out",

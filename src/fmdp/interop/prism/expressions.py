@@ -1,13 +1,13 @@
-"""Expressions of PRISM: read by precedence, evaluated at many assignments at once.
+"""Expressions of PRISM, parsed by precedence and evaluated at many assignments at once.
 
     ? :   =>   <=>   |   &   !   = !=   < <= >= >   + -   * /   unary -        (weakest first)
 
-Values are truths, whole numbers and reals, and are not mixed: `/` gives a real, a sum of whole
-numbers is whole, and what does not fit (1 & x, true + 1) is refused with its line. A condition
-c ? a : b evaluates each branch only where it is taken, so that it may guard a division. Sums and
-disjunctions are flat lists, so that a guard of thousands of terms is no deep tree.
+Values are truths, whole numbers and reals, which do not mix: `/` gives a real, a sum of whole
+numbers is whole, and a type error (1 & x, true + 1) is refused with its line. The condition
+c ? a : b evaluates each branch only where it is taken, so that it can guard a division. Sums and
+disjunctions are flat lists, so that a guard of thousands of terms is not a deep tree.
 
-Cost: one pass over the arrays for each operator.
+Cost: one pass over the arrays per operator.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from fmdp.errors import did_you_mean
 from fmdp.interop.prism.tokens import KEYWORDS, Token, refuse
 
 Values: TypeAlias = NDArray[Any]
-"""bool, int64 or float64; one value an assignment, or a single one."""
+"""bool, int64 or float64; one value per assignment, or a single value."""
 
 DEEPEST = 120
-"""Brackets, conditions and operands inside each other."""
+"""Deepest nesting of brackets, conditions and operands, within Python's recursion limit."""
 
 _SIGNS = (("=>",), ("<=>",), ("|",), ("&",), ("=", "!="), ("<", "<=", ">", ">="), "+-", "*/")
 _LEVELS = {sign: level for level, signs in enumerate(_SIGNS) for sign in signs}
@@ -47,7 +47,7 @@ _COMPARISONS: dict[str, Callable[[Values, Values], Values]] = {
 
 @dataclass(frozen=True)
 class Expression:
-    """An operator, or a leaf: `name`, `value`."""
+    """An operator with its operands, or a leaf: a name or a value."""
 
     operator: str
     """An operator's sign, "chain" for sums and products, a function's name, "name" or "value"."""
@@ -56,26 +56,15 @@ class Expression:
     detail: Any = None
     """The name, the value, or the signs between the parts of a chain."""
 
-    def names(self) -> set[str]:
-        """All that it reads."""
-        found: set[str] = set()
-        waiting = [self]
-        while waiting:
-            one = waiting.pop()
-            if one.operator == "name":
-                found.add(one.detail)
-            waiting.extend(one.parts)
-        return found
-
     def leaves(self) -> Iterator[Expression]:
-        """The names in it, each with its line."""
+        """Yield the leaves that are names."""
         if self.operator == "name":
             yield self
         for part in self.parts:
             yield from part.leaves()
 
     def terms(self) -> list[Expression]:
-        """What it is the sum of: itself, where it is none."""
+        """Return the terms of a sum; any other expression is its own only term."""
         if self.operator != "chain" or not {*self.detail} <= {"+", "-"}:
             return [self]
         signs = ("+", *self.detail)
@@ -90,7 +79,7 @@ ONE = Expression("value", (), 0, 1)
 
 
 def _joined(parts: list[Expression], signs: list[str], line: int) -> Expression:
-    """Operands of one level as one expression."""
+    """Join operands of one level to one expression."""
     if signs[0] in "+-*/":
         return Expression("chain", tuple(parts), line, tuple(signs))
     if signs[0] in _COMPARISONS:
@@ -104,7 +93,7 @@ def _joined(parts: list[Expression], signs: list[str], line: int) -> Expression:
 
 
 class Words:
-    """The words of a file, one after the other."""
+    """A stream of tokens, and the parser of expressions."""
 
     def __init__(self, given: list[Token]) -> None:
         self._given = given
@@ -113,31 +102,31 @@ class Words:
 
     @property
     def next(self) -> Token:
-        """The word to come."""
+        """The next token, which is not consumed."""
         return self._given[self._place]
 
     def take(self) -> Token:
-        """The next word, and go on."""
+        """Consume and return the next token."""
         token = self.next
         if token.kind != "end":
             self._place += 1
         return token
 
     def takes(self, *texts: str) -> Token | None:
-        """The next word if it is one of these."""
+        """Consume and return the next token if it is one of these, else return None."""
         if self.next.kind in ("sign", "name") and self.next.text in texts:
             return self.take()
         return None
 
     def need(self, text: str, after: str) -> Token:
-        """The next word, which must be this."""
-        found = self.takes(text)
-        if found is None:
+        """Consume and return the next token, which must be this one."""
+        token = self.takes(text)
+        if token is None:
             refuse(self.next.line, f"{after} must be followed by {text}; got {self.next.text}")
-        return found
+        return token
 
     def name(self, what: str) -> Token:
-        """The next word, which must be a name of one's own."""
+        """Consume and return the next token, which must be a name that is not reserved."""
         token = self.take()
         if token.kind != "name" or token.text in KEYWORDS:
             refuse(token.line, f"{what} must be a name; got {token.text}")
@@ -146,7 +135,7 @@ class Words:
     # ---- expressions, by precedence --------------------------------------------------------------
 
     def expression(self) -> Expression:
-        """An expression."""
+        """Parse an expression."""
         condition = self._binary(0)
         sign = self.takes("?")
         if sign is None:
@@ -165,7 +154,7 @@ class Words:
         self._depth -= 1
 
     def _binary(self, weakest: int) -> Expression:
-        """Operands joined by signs of this level or stronger ones."""
+        """Parse operands that are joined by operators of at least this level."""
         with self._deeper():
             left = self._prefix()
             while (level := self._level()) >= weakest:
@@ -177,7 +166,7 @@ class Words:
             return left
 
     def _level(self) -> int:
-        """How strongly the next sign binds; -1 where it joins nothing."""
+        """Return the precedence of the next token, or -1 if it is no binary operator."""
         return _LEVELS.get(self.next.text, -1) if self.next.kind == "sign" else -1
 
     def _prefix(self) -> Expression:
@@ -238,22 +227,19 @@ class Words:
 
 
 def evaluate(expression: Expression, values: Mapping[str, Values]) -> Values:
-    """Its value where names have these values: arrays of one length, or single values.
+    """Return the value of an expression; names are arrays of one length, or single values.
 
-    Raises
-    ------
-    InvalidModel
-        Where a name is unknown or kinds do not fit; the text has the line.
+    Raises InvalidModel, with the line, for unknown names and type errors.
     """
     operator, line = expression.operator, expression.line
     if operator == "value":
         return np.asarray(expression.detail)
     if operator == "name":
-        found = values.get(expression.detail)
-        if found is None:
+        value = values.get(expression.detail)
+        if value is None:
             known = did_you_mean(expression.detail, values)
             refuse(line, f"{expression.detail} is no variable, constant or formula{known}")
-        return found
+        return value
     if operator == "?":
         return _chosen(expression, values)
     parts = [evaluate(part, values) for part in expression.parts]
@@ -281,13 +267,15 @@ def _chosen(expression: Expression, values: Mapping[str, Values]) -> Values:
         return evaluate(expression.parts[1 if condition else 2], values)
     branches = []
     for part, mask in zip(expression.parts[1:], (condition, ~condition), strict=True):
-        here = {name: own[mask] if own.ndim else own for name, own in values.items()}
-        branches.append((mask, evaluate(part, here)))
-    if len({own.dtype.kind == "b" for _, own in branches}) > 1:
+        selected = {
+            name: branch[mask] if branch.ndim else branch for name, branch in values.items()
+        }
+        branches.append((mask, evaluate(part, selected)))
+    if len({branch.dtype.kind == "b" for _, branch in branches}) > 1:
         refuse(expression.line, "? : chooses between a truth and a number")
-    made = np.empty(condition.shape, dtype=np.result_type(*(own for _, own in branches)))
-    for mask, own in branches:
-        made[mask] = own
+    made = np.empty(condition.shape, dtype=np.result_type(*(branch for _, branch in branches)))
+    for mask, branch in branches:
+        made[mask] = branch
     return made
 
 
@@ -306,7 +294,7 @@ def _logic(expression: Expression, parts: list[Values]) -> Values:
 
 def _number(expression: Expression, parts: list[Values]) -> Values:
     operator, line = expression.operator, expression.line
-    with np.errstate(all="ignore"):  # what is no number is refused below, with its line
+    with np.errstate(all="ignore"):  # infinities and NaN are refused below, with the line
         if operator == "chain":
             made = parts[0]
             for sign, part in zip(expression.detail, parts[1:], strict=True):
@@ -349,7 +337,7 @@ def _step(sign: str, left: Values, right: Values) -> Values:
     operation = {"+": np.add, "-": np.subtract, "*": np.multiply}[sign]
     made = np.asarray(operation(left, right))
     if made.dtype.kind == "i":
-        # Whole numbers would wrap around without a word.
+        # Whole numbers would overflow silently.
         real = operation(np.asarray(left, dtype=np.float64), np.asarray(right, dtype=np.float64))
         made = np.where(np.abs(real) < _LARGEST_WHOLE, made, np.iinfo(np.int64).max)
     return made

@@ -1,4 +1,4 @@
-"""What fmdp writes into comments of a PRISM file, and reads again: what PRISM has no words for.
+"""Notes: comments of a PRISM file in which fmdp stores what PRISM cannot express.
 
     //: model {"name": ..., "groups": ..., "effects": ...}
     //: actions {"restart": ["0", "1"]}           the action variables and their values, in order
@@ -7,9 +7,9 @@
     //: constraint {"name": ..., "scope": [...]}, or with "at_most", "of" and "idle"
     //: reward {"name": ..., "scope": [...], "range": [0, 1], "noise": {...}, "alike": [...]}
 
-Scopes name variables as the file does, and action variables as the note on them does. The numbers
-are those of the commands, always: a note that says otherwise (a scope that lacks a variable on
-which the commands depend, a cap that the guards do not have) is refused, with its line.
+Scopes use the file's names for variables and the names of the note `actions` for action variables.
+The commands always determine the numbers: a note that contradicts them (a scope that lacks a
+variable on which the commands depend, a cap that the guards do not have) is refused with its line.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from fmdp.errors import InvalidModel
+from fmdp.errors import FmdpError, InvalidModel
 from fmdp.interop.effects import with_effects
 from fmdp.interop.prism.program import Note, Program
 from fmdp.interop.prism.tokens import refuse
@@ -34,28 +34,27 @@ from fmdp.model.spaces import FloatArray, count, encode, shown
 from fmdp.model.tables import range_of
 
 ACTION = "action"
-"""What the one action variable of a file without notes is called."""
+"""Name of the only action variable of a file without notes."""
 STEP = "step"
-"""What commands without a label are called."""
+"""Action value of commands without a label."""
 
 
 @dataclass(frozen=True)
 class Actions:
-    """The labels, and the action variables behind them."""
+    """The labels and the action variables that they stand for."""
 
     labels: list[str]
-    """One a joint action, in order."""
+    """One per joint action, in order."""
     names: list[str]
     values: Sequence[Sequence[Value]]
 
     @property
     def sizes(self) -> list[int]:
-        """Of the action variables."""
-        return [len(own) for own in self.values]
+        return [len(values) for values in self.values]
 
 
 def actions_of(program: Program, labels: list[str], taken: Sequence[str]) -> Actions:
-    """The actions: as noted, else one variable whose values are the labels."""
+    """Return the actions of the notes, or else one variable whose values are the labels."""
     noted = [note for note in program.notes if note.word == "actions"]
     if not noted:
         name = ACTION
@@ -66,33 +65,39 @@ def actions_of(program: Program, labels: list[str], taken: Sequence[str]) -> Act
             names[labels.index("")] = f"{STEP}_"
         return Actions(labels, [name], [names])
     note = noted[0]
-    values = [_values(own, note) for own in note.content.values()]
+    values = [_values(listed, note) for listed in note.content.values()]
     actions = Actions([], list(note.content), values)
     by_index: dict[int, str] = {}
-    for own in (own for own in program.notes if own.word == "label"):
-        place = []
+    for entry in program.notes:
+        if entry.word != "label":
+            continue
+        joint = []
         for name, known in zip(actions.names, values, strict=True):
-            if own.content.get(name) not in known:
-                refuse(own.line, f"label {own.name}: {name} is {shown(own.content.get(name))}; "
-                       f"must be one of {', '.join(map(str, known))}")  # fmt: skip
-            place.append(known.index(own.content[name]))
-        by_index[encode(place, actions.sizes)] = own.name
-    if len(by_index) != count(actions.sizes) or len({*by_index.values()}) != len(by_index):
-        refuse(note.line, f"{len(by_index)} labels are noted for {count(actions.sizes)} joint "
-               f"actions; must be one each")  # fmt: skip
-    known_labels = {*by_index.values()}
+            value = entry.content.get(name)
+            if value not in known:
+                allowed = ", ".join(map(str, known))
+                refuse(
+                    entry.line,
+                    f"label {entry.name}: {name} is {shown(value)}; must be one of {allowed}",
+                )
+            joint.append(known.index(value))
+        by_index[encode(joint, actions.sizes)] = entry.name
+    n_actions = count(actions.sizes)
+    if len(by_index) != n_actions or len({*by_index.values()}) != len(by_index):
+        refuse(
+            note.line,
+            f"{len(by_index)} labels are noted for {n_actions} joint actions; must be one each",
+        )
+    commands = [command for module in program.modules for command in module.commands]
     for label in labels:
-        if label not in known_labels:
-            line = next(
-                own.line for module in program.modules for own in module.commands
-                if own.label == label
-            )  # fmt: skip
+        if label not in by_index.values():
+            line = next(command.line for command in commands if command.label == label)
             refuse(line, f"[{label}] is none of the labels that are noted in line {note.line}")
     return replace(actions, labels=[by_index[index] for index in sorted(by_index)])
 
 
 def _values(given: Any, note: Note) -> list[Value]:
-    """Return the values of an action variable in a comment, or refuse them."""
+    """Return the values of an action variable in a note, or refuse them."""
     if not isinstance(given, list) or not given or not all(map(is_value, given)):
         refuse(note.line, f"the comment holds {shown(given)}; must be a list of texts or numbers")
     return list(given)
@@ -110,33 +115,33 @@ class FactorNote:
         known = dict(numbers) | {name: len(numbers) + j for j, name in enumerate(actions.names)}
         listed = note.content.get("of" if self.is_cap else "scope", [])
         if not isinstance(listed, list) or not all(
-            isinstance(own, str) and own in known for own in listed
+            isinstance(name, str) and name in known for name in listed
         ):
             refuse(note.line, f"the scope in the comment is {shown(listed)}; must be variables")
-        self.scope = sorted(known[own] for own in listed)
+        self.scope = sorted(known[name] for name in listed)
 
     @property
     def name(self) -> str | None:
-        """The name as it was, if it is there."""
-        found = self.content.get("name")
-        if found is not None and not isinstance(found, str):
-            refuse(self.line, f"the name in the comment is {shown(found)}; must be a text")
-        return found
+        """The original name, if noted."""
+        name = self.content.get("name")
+        if name is not None and not isinstance(name, str):
+            refuse(self.line, f"the name in the comment is {shown(name)}; must be a text")
+        return name
 
     def refuse_more(self, axes: Sequence[int]) -> None:
-        """Refuse a table that depends on more than the scope."""
+        """Refuse a table that depends on variables outside the scope."""
         for v in axes:
             if v not in self.scope:
                 refuse(
                     self.line,
                     f"the comment says that this depends on "
-                    f"{', '.join(self._names[own] for own in self.scope) or 'nothing'}, but it "
+                    f"{', '.join(self._names[u] for u in self.scope) or 'nothing'}, but it "
                     f"depends on {self._names[v]}",
                 )
 
 
 def cap_of(note: FactorNote, n: int, m: int) -> AtMost:
-    """The cap in a note; the file has n variables, the model m."""
+    """Return the cap in a note of a file with n variables, for a model with m."""
     idle = note.content.get("idle", [])
     actions = tuple(v - n + m for v in note.scope)
     try:
@@ -159,44 +164,45 @@ def finished(
     initial_state: Sequence[int],
     name: str,
 ) -> FactoredMDP:
-    """The model of tables, with what notes add to them."""
-    told = next((note for note in program.notes if note.word == "model"), None)
-    about = {} if told is None else told.content
-    values = [
-        own if note is None or "values" not in note.content else note.content["values"]
-        for own, note in zip(state_values, notes, strict=True)
-    ]
-    laws = [Noise() if note is None else _noise(note) for note, _, _ in rewards]
+    """Return the model of the tables, completed from the notes."""
+    of_model = next((note for note in program.notes if note.word == "model"), None)
+    about = {} if of_model is None else of_model.content
+    contents = [{} if note is None else note.content for note in notes]
+    reward_notes = [note for note, _, _ in rewards]
     means = [rows[..., 0] for _, _, rows in rewards]
     try:
         model = FactoredMDP.from_factors(
-            [len(own) for own in state_values],
+            [len(values) for values in state_values],
             actions.sizes,
             transitions,
-            [(scope, own) for (_, scope, _), own in zip(rewards, means, strict=True)],
+            [(scope, rows[..., 0]) for _, scope, rows in rewards],
             reward_ranges=[
-                range_of(own) if note is None else note.content.get("range", range_of(own))
-                for (note, _, _), own in zip(rewards, means, strict=True)
+                range_of(table) if note is None else note.content.get("range", range_of(table))
+                for note, table in zip(reward_notes, means, strict=True)
             ],
             state_names=[
-                own if note is None else note.name or own
-                for own, note in zip(state_names, notes, strict=True)
+                plain if note is None else note.name or plain
+                for plain, note in zip(state_names, notes, strict=True)
             ],
             action_names=actions.names,
             reward_names=_reward_names(rewards, reward_name),
-            state_values=values,
+            state_values=[
+                content.get("values", values)
+                for content, values in zip(contents, state_values, strict=True)
+            ],
             action_values=actions.values,
             groups=about.get("groups", ()),
-            noise=laws,
+            noise=[Noise() if note is None else _noise(note) for note in reward_notes],
             initial_state=list(initial_state),
             name=about.get("name", name),
-            alike=_alike([*notes], [note for note, _, _ in rewards]),
+            alike=_alike(notes, reward_notes),
             constraints=constraints,
         )
         return with_effects(model, about["effects"]) if "effects" in about else model
-    except (TypeError, KeyError, AttributeError, OverflowError) as error:
-        # What a comment holds may be anything.
-        line = 1 if told is None else told.line
+    except FmdpError:
+        raise
+    except (TypeError, KeyError, AttributeError, OverflowError, ValueError) as error:
+        line = 1 if of_model is None else of_model.line
         refuse(line, f"comments of fmdp's do not fit the model ({type(error).__name__}: {error})")
 
 
@@ -222,11 +228,15 @@ def _alike(
 ) -> Alike | None:
     every = [*transitions, *rewards]
     lists = [None if note is None else note.content.get("alike") for note in every]
-    if all(own is None for own in lists):
+    if all(classes is None for classes in lists):
         return None
-    for note, own in zip(every, lists, strict=True):
-        if not isinstance(own, list) or not all(type(one) is int for one in own):
-            line = next(one.line for one in every if one is not None) if note is None else note.line
+    for note, classes in zip(every, lists, strict=True):
+        if not isinstance(classes, list) or not all(type(other) is int for other in classes):
+            line = (
+                next(other.line for other in every if other is not None)
+                if note is None
+                else note.line
+            )
             refuse(line, "which rows are alike must be noted for all tables, by whole numbers")
-    made = [np.array(own, dtype=np.int64) for own in lists]
+    made = [np.array(classes, dtype=np.int64) for classes in lists]
     return Alike(tuple(made[: len(transitions)]), tuple(made[len(transitions) :]))

@@ -1,9 +1,9 @@
-"""A PRISM file as it stands: constants with values, modules, commands, rewards, notes.
+"""Parser of PRISM files: constants, modules, commands, rewards, notes.
 
-Formulas are put into the words where they are used, before modules are renamed, so that a renaming
-reaches into them, as PRISM has it; a module that is another one renamed is read again from the
-words of that one. What a factored MDP has no place for is refused here, by name and line: clocks
-and rates, several initial states, an order of composition of one's own.
+As in PRISM, formulas are substituted before modules are renamed, so that a renaming applies inside
+them; a renamed module is parsed again from the tokens of the original. Features that a factored
+MDP lacks are refused here by name and line: clocks and rates, several initial states, explicit
+composition of modules.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from fmdp.interop.prism.expressions import ONE, Expression, Values, Words, evalu
 from fmdp.interop.prism.tokens import Token, refuse, tokens
 
 MOST_WORDS = 1 << 23
-"""Of a file with its formulas written out."""
+"""Most tokens of a file after formulas have been substituted."""
 
 _KINDS = {"mdp": "mdp", "nondeterministic": "mdp", "dtmc": "dtmc", "probabilistic": "dtmc"}
 _OTHER_KINDS = ("ctmc", "stochastic", "pta", "popta", "pomdp", "ma", "smg")
@@ -29,7 +29,7 @@ _SECTIONS = ("const", "formula", "label", "global", "module", "rewards", "init",
 
 @dataclass(frozen=True)
 class Note:
-    """What fmdp wrote down in a comment: `//: WORD [NAME] {...}`."""
+    """A comment written by fmdp: `//: WORD [NAME] {...}`."""
 
     word: str
     name: str
@@ -46,13 +46,13 @@ class Variable:
     high: int
     is_truth: bool
     first: int
-    """Its value in the initial state."""
+    """The value in the initial state."""
     line: int
 
 
 @dataclass(frozen=True)
 class Update:
-    """What may happen, and how likely: new values of variables, the others stay."""
+    """A possible outcome with its probability; variables that are not set keep their values."""
 
     probability: Expression
     sets: tuple[tuple[str, Expression], ...]
@@ -64,7 +64,7 @@ class Command:
     """[label] guard -> p1 : update1 + p2 : update2 + ...;"""
 
     label: str
-    """"" where there is none."""
+    """Empty if there is none."""
     guard: Expression
     updates: tuple[Update, ...]
     line: int
@@ -72,7 +72,7 @@ class Command:
 
 @dataclass(frozen=True)
 class Module:
-    """Variables that move together, and how."""
+    """Variables and the commands that change them."""
 
     name: str
     variables: tuple[Variable, ...]
@@ -83,10 +83,10 @@ class Module:
 
 @dataclass(frozen=True)
 class Item:
-    """guard : value; of a state, or [label] guard : value; of a step."""
+    """`guard : value;` for a state, or `[label] guard : value;` for a step."""
 
     label: str | None
-    """None for a state's."""
+    """None for a state reward."""
     guard: Expression
     value: Expression
     line: int
@@ -95,7 +95,7 @@ class Item:
 
 @dataclass(frozen=True)
 class Rewards:
-    """A structure of rewards, which add up."""
+    """A reward structure; rewards that apply together add up."""
 
     name: str
     items: tuple[Item, ...]
@@ -105,7 +105,7 @@ class Rewards:
 
 @dataclass
 class Program:
-    """All that a file says."""
+    """The content of a file."""
 
     kind: str = ""
     """mdp or dtmc."""
@@ -116,27 +116,12 @@ class Program:
 
     @property
     def variables(self) -> list[Variable]:
-        """Of all modules, in order."""
+        """The variables of all modules, in order."""
         return [variable for module in self.modules for variable in module.variables]
 
 
 def parse(text: str, constants: Mapping[str, Any] | None = None) -> Program:
-    """The program in the text of a PRISM file.
-
-    Parameters
-    ----------
-    text
-        Of the file.
-    constants
-        Values of constants that the file leaves open, by name.
-
-    Raises
-    ------
-    InvalidModel
-        Where it is none that is read; the text has the line.
-    InvalidParameter
-        Where `constants` do not fit the file.
-    """
+    """Return the program in the text of a PRISM file; see `prism.loads`."""
     words = _with_formulas(tokens(text))
     reader = _Reader(words)
     reader.kind()
@@ -146,24 +131,24 @@ def parse(text: str, constants: Mapping[str, Any] | None = None) -> Program:
 
 
 def _formulas(words: list[Token]) -> dict[str, list[Token]]:
-    """The words of every formula."""
-    found: dict[str, list[Token]] = {}
+    """Return the tokens of every formula."""
+    formulas: dict[str, list[Token]] = {}
     for place, token in enumerate(words):
         if token.kind == "name" and token.text == "formula":
             name, sign = words[place + 1], words[min(place + 2, len(words) - 1)]
             if name.kind != "name" or sign.text != "=":
                 refuse(token.line, "formula must be followed by NAME = EXPRESSION;")
-            if name.text in found:
+            if name.text in formulas:
                 refuse(name.line, f"formula {name.text} is there twice")
             end = place + 3
             while words[end].text != ";" and words[end].kind != "end":
                 end += 1
-            found[name.text] = [own for own in words[place + 3 : end] if own.kind != "note"]
-    return found
+            formulas[name.text] = [word for word in words[place + 3 : end] if word.kind != "note"]
+    return formulas
 
 
 def _with_formulas(words: list[Token]) -> list[Token]:
-    """The words with every formula in place of its name."""
+    """Return the tokens with every formula substituted for its name."""
     formulas = _formulas(words)
     if not formulas:
         return words
@@ -196,7 +181,7 @@ def _with_formulas(words: list[Token]) -> list[Token]:
 
 
 class _Reader(Words):
-    """Reads the sections of a file."""
+    """Parser of the sections of a file."""
 
     def __init__(self, given: list[Token]) -> None:
         self._all = given
@@ -206,74 +191,74 @@ class _Reader(Words):
         self._bodies: dict[str, list[Token]] = {}
 
     def kind(self) -> None:
-        """What kind of model it is: the word may stand anywhere between sections."""
-        found = [
+        """Find the kind of model, which may be declared anywhere between sections."""
+        kinds = [
             token
             for token in self._given
             if token.kind == "name" and token.text in (*_KINDS, *_OTHER_KINDS)
         ]
-        if not found:
+        if not kinds:
             refuse(1, "the kind of model is missing; must be mdp or dtmc")
-        if len(found) > 1:
-            refuse(found[1].line, f"a second kind of model, {found[1].text}; must be one")
-        if found[0].text not in _KINDS:
-            refuse(found[0].line, f"a {found[0].text} is no factored MDP; must be mdp or dtmc")
-        self.program.kind = _KINDS[found[0].text]
+        if len(kinds) > 1:
+            refuse(kinds[1].line, f"a second kind of model, {kinds[1].text}; must be one")
+        if kinds[0].text not in _KINDS:
+            refuse(kinds[0].line, f"a {kinds[0].text} is no factored MDP; must be mdp or dtmc")
+        self.program.kind = _KINDS[kinds[0].text]
 
     # ---- constants -------------------------------------------------------------------------------
 
     def constants(self, given: dict[str, Any]) -> None:
-        """All constants, which may use each other in any order."""
+        """Evaluate all constants, which may use each other in any order."""
         declared: dict[str, tuple[str, Expression | None, int]] = {}
         for place, token in enumerate(self._given):
             if token.kind == "name" and token.text == "const":
                 self._place = place + 1
                 kind = self.takes("int", "double", "bool")
-                name = self.name("a constant")
-                own = self.expression() if self.takes("=") else None
-                self.need(";", f"constant {name.text}")
-                if name.text in declared:
-                    refuse(name.line, f"constant {name.text} is there twice")
-                declared[name.text] = (kind.text if kind else "int", own, name.line)
+                word = self.name("a constant")
+                value = self.expression() if self.takes("=") else None
+                self.need(";", f"constant {word.text}")
+                if word.text in declared:
+                    refuse(word.line, f"constant {word.text} is there twice")
+                declared[word.text] = (kind.text if kind else "int", value, word.line)
         self._place = 0
-        for told in given:
-            if told not in declared:
-                hint = did_you_mean(told, declared)
-                raise InvalidParameter(f"{told} is no constant of the file{hint}")
-            if declared[told][1] is not None:
+        for name in given:
+            if name not in declared:
+                hint = did_you_mean(name, declared)
+                raise InvalidParameter(f"{name} is no constant of the file{hint}")
+            if declared[name][1] is not None:
                 raise InvalidParameter(
-                    f"constant {told} has a value in the file (line {declared[told][2]}); only "
+                    f"constant {name} has a value in the file (line {declared[name][2]}); only "
                     f"those without one can be given"
                 )
-        found = self.program.constants
+        values = self.program.constants
 
-        def value(name: str, inside: tuple[str, ...]) -> None:
-            kind, own, line = declared[name]
+        def evaluate_constant(name: str, inside: tuple[str, ...]) -> None:
+            kind, expression, line = declared[name]
             if name in inside:
                 refuse(line, f"constant {name} uses itself")
-            if own is None and name not in given:
+            if expression is None and name not in given:
                 refuse(
                     line, f"constant {name} has no value: give one, as in MODEL.prism,{name}=..."
                 )
-            if own is None:
-                found[name] = _given_constant(name, kind, given[name])
+            if expression is None:
+                values[name] = _given_constant(name, kind, given[name])
                 return
-            for leaf in own.leaves():
-                if leaf.detail in declared and leaf.detail not in found:
-                    value(leaf.detail, (*inside, name))
-            made = evaluate(own, found)
+            for leaf in expression.leaves():
+                if leaf.detail in declared and leaf.detail not in values:
+                    evaluate_constant(leaf.detail, (*inside, name))
+            made = evaluate(expression, values)
             if made.dtype.kind not in {"int": "i", "bool": "b", "double": "if"}[kind]:
                 refuse(line, f"constant {name} is {made.item()}; must be {kind}")
-            found[name] = made.astype(np.float64) if kind == "double" else made
+            values[name] = made.astype(np.float64) if kind == "double" else made
 
-        for told in declared:
-            if told not in found:
-                value(told, ())
+        for name in declared:
+            if name not in values:
+                evaluate_constant(name, ())
 
     # ---- sections --------------------------------------------------------------------------------
 
     def sections(self) -> None:
-        """Everything else, from the beginning."""
+        """Parse all other sections."""
         while self.next.kind != "end":
             token = self.take()
             if token.text in _KINDS:
@@ -287,7 +272,7 @@ class _Reader(Words):
                 self._rewards(token)
             elif token.text == "global":
                 variable = self._variable(self.name("a global variable"))
-                # A module that does nothing: it stays as it is, and who writes it is refused.
+                # A module without commands: the variable never changes, and no module may set it.
                 self.program.modules.append(
                     Module(f"global {variable.name}", (variable,), (), token.line)
                 )
@@ -326,11 +311,18 @@ class _Reader(Words):
             body = [*self._given[begin : self._place], self.next]
             self.need("endmodule", f"module {name.text}")
         self._bodies[name.text] = body
-        note = next((own for own in self._notes if start.line <= own.line <= body[-1].line), None)
+        note = next(
+            (
+                candidate
+                for candidate in self._notes
+                if start.line <= candidate.line <= body[-1].line
+            ),
+            None,
+        )
         self.program.modules.append(_ModuleReader(body, self.program).module(name, note))
 
     def _renamed(self, name: Token) -> list[Token]:
-        """The words of another module with names changed."""
+        """Return the tokens of another module with names replaced."""
         source = self.name("the module that is renamed")
         if source.text not in self._bodies:
             hint = did_you_mean(source.text, self._bodies)
@@ -348,11 +340,11 @@ class _Reader(Words):
                 break
         self.need("endmodule", f"module {name.text}")
         body = self._bodies[source.text]
-        # Lines become that of the renaming: an error there is one of this module.
+        # Errors in the renamed module are reported at the line of the renaming.
         return [
-            Token(own.kind, new.get(own.text, own.text) if own.kind == "name" else own.text,
+            Token(word.kind, new.get(word.text, word.text) if word.kind == "name" else word.text,
                   name.line)
-            for own in body
+            for word in body
         ]  # fmt: skip
 
     def _variable(self, name: Token) -> Variable:
@@ -362,7 +354,11 @@ class _Reader(Words):
         name = ""
         if self.next.kind == "text":
             name = self.take().text.strip('"')
-        notes = [own for own in self._notes if own.word == "reward" and own.line >= start.line]
+        notes = [
+            candidate
+            for candidate in self._notes
+            if candidate.word == "reward" and candidate.line >= start.line
+        ]
         items: list[Item] = []
         while not self.takes("endrewards"):
             if self.next.kind == "end":
@@ -376,15 +372,17 @@ class _Reader(Words):
             self.need(":", "the guard of a reward")
             value = self.expression()
             self.need(";", "a reward")
-            note = next((own for own in reversed(notes) if own.line <= line), None)
+            note = next(
+                (candidate for candidate in reversed(notes) if candidate.line <= line), None
+            )
             items.append(Item(label, guard, value, line, note))
         end = self._given[self._place - 1].line
-        inside = tuple(own for own in notes if own.line <= end)
+        inside = tuple(candidate for candidate in notes if candidate.line <= end)
         self.program.rewards.append(Rewards(name, tuple(items), inside, start.line))
 
 
 class _ModuleReader(Words):
-    """Reads the body of a module."""
+    """Parser of the body of a module."""
 
     def __init__(self, given: list[Token], program: Program) -> None:
         super().__init__([*given, Token("end", "the end of the module", given[-1].line)])
@@ -437,15 +435,15 @@ class _ModuleReader(Words):
                 return Update(probability, tuple(sets), line)
 
     def _is_update(self) -> bool:
-        """Whether an update comes, and no probability: true, or (x' ...."""
-        texts = [own.text for own in self._given[self._place : self._place + 3]]
+        """Return whether an update follows without a probability: true, or (x'=...)."""
+        texts = [word.text for word in self._given[self._place : self._place + 3]]
         if texts[0] == "true":
             return texts[1] in (";", "+")
         return texts[0] == "(" and texts[2:] == ["'"]
 
 
 def read_variable(words: Words, name: Token, program: Program) -> Variable:
-    """name : [low..high] init value; or name : bool init value;"""
+    """Parse `name : [low..high] init value;` or `name : bool init value;`."""
     words.need(":", name.text)
     if words.takes("bool"):
         low, high, is_truth = 0, 1, True

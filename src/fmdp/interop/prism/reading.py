@@ -1,17 +1,17 @@
-"""The factored MDP that a PRISM program describes.
+"""Conversion of a PRISM program to a factored MDP.
 
-Modules move together, each on the label that is chosen, so that
+Modules synchronise on the chosen label, so that
 
     P(s' | s, label) = prod over modules P_M(s'_M | s, label)
 
-and a module that does not know a label stays as it is. The labels are the actions. A table is made
-by evaluating guards and probabilities at every assignment of the variables that they read; what
-turns out not to matter is left out of its scope. The variables of one module become one variable
-each where their next values are independent, and one together where they are not. Where a module
-has no command for a label that it knows, the label is not allowed: a constraint.
+and a module without that label keeps its values. The labels are the actions. Tables are made by
+evaluating guards and probabilities at every assignment of the variables that they read; variables
+that turn out to be irrelevant are removed from the scope. Each variable of a module becomes a
+state variable if their next values are independent; otherwise all of them together become one.
+If no command of a module holds for a label that it has, the label is not allowed: a constraint.
 
-Refused, with the line: commands that overlap (a choice without a name), commands without a label
-where several modules move (they would not move together), probabilities that do not sum to 1.
+Refused, with the line: overlapping commands (a choice without a name), commands without a label if
+several modules have commands (they would not synchronise), probabilities that do not sum to 1.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,41 +28,35 @@ from fmdp.errors import InvalidParameter, did_you_mean
 from fmdp.interop.prism.cubes import Cube, check_cells
 from fmdp.interop.prism.expressions import Expression, Values, evaluate
 from fmdp.interop.prism.notes import Actions, FactorNote, actions_of, cap_of, finished
-from fmdp.interop.prism.program import Command, Item, Module, Program, Rewards, Variable
+from fmdp.interop.prism.program import Command, Item, Module, Program, Rewards, Update
 from fmdp.interop.prism.tokens import refuse
 from fmdp.model.constraints import Constraint, Forbidden
 from fmdp.model.factored import FactoredMDP
 from fmdp.model.naming import Value
 from fmdp.model.spaces import all_assignments, count, decode
 
+_Indices: TypeAlias = NDArray[np.int64]
+
 ROW_TOLERANCE = 1e-9
+"""Largest deviation of a sum of probabilities from 1."""
 _PRODUCT_TOLERANCE = 1e-12
+"""Next values are independent if products of their laws differ by at most this."""
 
 
 def model_of(program: Program, rewards: str | None = None, name: str = "") -> FactoredMDP:
-    """The model of a program.
-
-    Parameters
-    ----------
-    program
-        As it was read.
-    rewards
-        The name of the structure of rewards; None where there is one at most.
-    name
-        Of the model, where the file does not say.
-    """
+    """Return the model of a program; `rewards` and `name` are as in `prism.loads`."""
     return _Reading(program, rewards).model(name)
 
 
 @dataclass(frozen=True)
 class _Moves:
-    """What a module does: the law of its variables together, where it is allowed to move."""
+    """The joint law of the variables of a module."""
 
     module: Module
     joint: Cube
-    """Over variables and, behind them, action variables; a row is over the module's own values."""
+    """Over variables and then action variables; a row is over the joint values of the module."""
     knows: NDArray[np.bool_]
-    """[joint actions]: the labels in its alphabet."""
+    """[joint actions]: whether the module has commands for the label."""
 
 
 class _Reading:
@@ -72,7 +66,9 @@ class _Reading:
         self.numbers = {variable.name: i for i, variable in enumerate(self.variables)}
         self.sizes = [variable.high - variable.low + 1 for variable in self.variables]
         self.modules = _labelled(program)
-        labels = dict.fromkeys(own.label for module in self.modules for own in module.commands)
+        labels = dict.fromkeys(
+            command.label for module in self.modules for command in module.commands
+        )
         if not labels:
             refuse(program.modules[0].line, "there is no command; modules must move")
         self.actions: Actions = actions_of(program, list(labels), [v.name for v in self.variables])
@@ -87,7 +83,7 @@ class _Reading:
 
     def _chosen(self, name: str | None) -> Rewards | None:
         given = self.program.rewards
-        names = [own.name for own in given]
+        names = [structure.name for structure in given]
         if name is not None:
             if name not in names:
                 raise InvalidParameter(
@@ -106,23 +102,23 @@ class _Reading:
     # ---- evaluation ------------------------------------------------------------------------------
 
     def _values(self, axes: Sequence[int]) -> dict[str, Values]:
-        """The value of every name at every assignment of some variables."""
-        made: dict[str, Values] = dict(self.program.constants)
+        """Return the value of every name at every assignment of some variables."""
+        by_name: dict[str, Values] = dict(self.program.constants)
         assignments = all_assignments([self.sizes[v] for v in axes])
         for column, v in enumerate(axes):
-            own = self.variables[v]
-            values = assignments[:, column] + own.low
-            made[own.name] = values.astype(np.bool_) if own.is_truth else values
-        return made
+            variable = self.variables[v]
+            values = assignments[:, column] + variable.low
+            by_name[variable.name] = values.astype(np.bool_) if variable.is_truth else values
+        return by_name
 
     def _read_by(self, *expressions: Expression) -> set[int]:
-        """The variables that expressions read; unknown names are refused."""
-        found: set[int] = set()
+        """Return the variables that expressions read, or refuse an unknown name."""
+        read: set[int] = set()
         for expression in expressions:
             for leaf in expression.leaves():
                 number = self.numbers.get(leaf.detail)
                 if number is not None:
-                    found.add(number)
+                    read.add(number)
                 elif leaf.detail not in self.program.constants:
                     known = [*self.numbers, *self.program.constants]
                     refuse(
@@ -130,7 +126,7 @@ class _Reading:
                         f"{leaf.detail} is no variable, constant or formula"
                         f"{did_you_mean(leaf.detail, known)}",
                     )
-        return found
+        return read
 
     def _where(self, guard: Expression, values: Mapping[str, Values], n: int) -> NDArray[np.bool_]:
         made = evaluate(guard, values)
@@ -139,20 +135,20 @@ class _Reading:
         return np.broadcast_to(made, (n,))
 
     def _place(self, axes: Sequence[int], row: int) -> str:
-        """An assignment as a person would write it."""
+        """Return an assignment for an error message, e.g. "where x=1, y=true"."""
         chosen = decode(row, [self.sizes[v] for v in axes])
         parts = []
         for v, place in zip(axes, chosen, strict=True):
-            own = self.variables[v]
-            value: Any = bool(place) if own.is_truth else place + own.low
-            parts.append(f"{own.name}={str(value).lower()}")
+            variable = self.variables[v]
+            value: Any = bool(place) if variable.is_truth else place + variable.low
+            parts.append(f"{variable.name}={str(value).lower()}")
         return f"where {', '.join(parts)}" if parts else "everywhere"
 
     # ---- transitions -----------------------------------------------------------------------------
 
     def _moves(self, module: Module, more: Sequence[int]) -> _Moves:
-        """The law of a module's variables, over what it reads and some more variables."""
-        own = [self.numbers[variable.name] for variable in module.variables]
+        """Return the joint law of a module over the variables that it reads and those in `more`."""
+        owned = [self.numbers[variable.name] for variable in module.variables]
         by_label: dict[str, list[Command]] = {}
         for command in module.commands:
             by_label.setdefault(command.label, []).append(command)
@@ -161,15 +157,15 @@ class _Reading:
             axes |= self._read_by(command.guard)
             for update in command.updates:
                 axes |= self._read_by(update.probability, *(value for _, value in update.sets))
-                set_here = {name for name, _ in update.sets}
-                for name in set_here:
+                assigned = {name for name, _ in update.sets}
+                for name in assigned:
                     self._refuse_foreign(name, module, update.line)
-                axes |= {v for v in own if self.variables[v].name not in set_here}
+                axes |= {v for v in owned if self.variables[v].name not in assigned}
         labels = self.actions.labels
         if any(label not in by_label for label in labels):
-            axes |= set(own)  # it stays as it is
+            axes |= set(owned)  # for that label it keeps its values
         scope = sorted(axes)
-        n, width = count([self.sizes[v] for v in scope]), count([self.sizes[v] for v in own])
+        n, width = count([self.sizes[v] for v in scope]), count([self.sizes[v] for v in owned])
         check_cells(
             n * len(labels) * width, f"the table of module {module.name} (line {module.line})"
         )
@@ -178,9 +174,9 @@ class _Reading:
         known = np.zeros((n, len(labels)), dtype=np.bool_)
         for place, label in enumerate(labels):
             if label in by_label:
-                self._fill(by_label[label], own, scope, values, rows[:, place], known[:, place])
+                self._fill(by_label[label], owned, scope, values, rows[:, place], known[:, place])
             else:
-                stay = self._steps(own, values, n)
+                stay = self._steps(owned, values, n)
                 rows[np.arange(n), place, stay] = 1.0
                 known[:, place] = True
         shape = [self.sizes[v] for v in scope]
@@ -194,18 +190,20 @@ class _Reading:
 
     def _refuse_foreign(self, name: str, module: Module, line: int) -> None:
         if name not in self.numbers:
-            known = did_you_mean(name, [own.name for own in module.variables])
+            known = did_you_mean(name, [variable.name for variable in module.variables])
             refuse(line, f"{name}' is set, but {name} is no variable{known}")
-        if all(own.name != name for own in module.variables):
+        if all(variable.name != name for variable in module.variables):
             home = next(
                 other.name for other in self.modules if any(v.name == name for v in other.variables)
             )
             refuse(line, f"module {module.name} sets {name}', which is that of {home}")
 
-    def _steps(self, own: Sequence[int], values: Mapping[str, Values], n: int) -> NDArray[np.int64]:
-        """The number of a module's own values: [n]."""
+    def _steps(
+        self, owned: Sequence[int], values: Mapping[str, Values], n: int
+    ) -> NDArray[np.int64]:
+        """Return the index of the present joint value of a module: [n]."""
         index = np.zeros(n, dtype=np.int64)
-        for v in own:
+        for v in owned:
             variable = self.variables[v]
             index = index * self.sizes[v] + (values[variable.name].astype(np.int64) - variable.low)
         return index
@@ -213,85 +211,78 @@ class _Reading:
     def _fill(
         self,
         commands: Sequence[Command],
-        own: Sequence[int],
+        owned: Sequence[int],
         scope: Sequence[int],
         values: Mapping[str, Values],
         rows: NDArray[np.float64],
         known: NDArray[np.bool_],
     ) -> None:
-        """Write the laws of one label's commands: rows [n, own values], known [n]."""
+        """Write the law of one label into rows [n, joint values] and known [n]."""
         owner = np.full(len(known), -1, dtype=np.int64)
         for number, command in enumerate(commands):
-            here = np.flatnonzero(self._where(command.guard, values, len(known)))
-            if known[here].any():
-                row = int(here[known[here]][0])
-                first = commands[owner[row]]
+            at = np.flatnonzero(self._where(command.guard, values, len(known)))
+            if known[at].any():
+                row = int(at[known[at]][0])
                 refuse(
                     command.line,
                     f"two commands for [{command.label}] hold {self._place(scope, row)} (the other "
-                    f"in line {first.line}): a choice without a name; must have two labels",
+                    f"in line {commands[owner[row]].line}): a choice without a name; must have two "
+                    f"labels",
                 )
-            owner[here], known[here] = number, True
-            inside = {name: part[here] if part.ndim else part for name, part in values.items()}
-            total = np.zeros(len(here))
+            owner[at], known[at] = number, True
+            inside = _selected(values, at)
+            total = np.zeros(len(at))
             for update in command.updates:
-                chance = evaluate(update.probability, inside)
-                if chance.dtype.kind == "b":
-                    refuse(update.line, "a probability must be a number; got a truth")
-                chance = np.broadcast_to(chance.astype(np.float64), len(here))
-                wrong = np.flatnonzero((chance < 0) | (chance > 1 + ROW_TOLERANCE))
-                if len(wrong):
-                    refuse(
-                        update.line,
-                        f"a probability is {chance[wrong[0]]} "
-                        f"{self._place(scope, int(here[wrong[0]]))}; must be in 0..1",
-                    )
+                chance = self._chance(update, inside, scope, at)
                 total = total + chance
-                index = np.zeros(len(here), dtype=np.int64)
-                sets = dict(update.sets)
-                for v in own:
-                    made = self._set(self.variables[v], sets, inside, len(here), update.line)
-                    outside = np.flatnonzero((made < 0) | (made >= self.sizes[v]))
-                    outside = outside[chance[outside] > 0]
-                    if len(outside):
-                        variable = self.variables[v]
-                        refuse(
-                            update.line,
-                            f"{variable.name}' is {made[outside[0]] + variable.low} "
-                            f"{self._place(scope, int(here[outside[0]]))}; must be in "
-                            f"{variable.low}..{variable.high}",
-                        )
-                    index = index * self.sizes[v] + np.clip(made, 0, self.sizes[v] - 1)
-                rows[here, index] += chance
-            wrong = np.flatnonzero(np.abs(total - 1.0) > ROW_TOLERANCE)
-            if len(wrong):
-                refuse(
-                    command.line,
-                    f"probabilities sum to {total[wrong[0]]} "
-                    f"{self._place(scope, int(here[wrong[0]]))}; must be 1",
-                )
+                rows[at, self._next(update, owned, inside, chance, scope, at)] += chance
+            for i in np.flatnonzero(np.abs(total - 1.0) > ROW_TOLERANCE):
+                where = self._place(scope, int(at[i]))
+                refuse(command.line, f"probabilities sum to {total[i]} {where}; must be 1")
 
-    def _set(
+    def _chance(
+        self, update: Update, values: Mapping[str, Values], scope: Sequence[int], at: _Indices
+    ) -> NDArray[np.float64]:
+        """Return the probability of an update at the rows `at` of a table."""
+        chance = evaluate(update.probability, values)
+        if chance.dtype.kind == "b":
+            refuse(update.line, "a probability must be a number; got a truth")
+        chance = np.broadcast_to(chance.astype(np.float64), len(at))
+        for i in np.flatnonzero((chance < 0) | (chance > 1 + ROW_TOLERANCE)):
+            where = self._place(scope, int(at[i]))
+            refuse(update.line, f"a probability is {chance[i]} {where}; must be in 0..1")
+        return chance
+
+    def _next(
         self,
-        variable: Variable,
-        sets: Mapping[str, Expression],
+        update: Update,
+        owned: Sequence[int],
         values: Mapping[str, Values],
-        n: int,
-        line: int,
-    ) -> NDArray[np.int64]:
-        """The next value of a variable, counted from its least: [n]."""
-        given = sets.get(variable.name)
-        made = values[variable.name] if given is None else evaluate(given, values)
-        if (made.dtype.kind == "b") != variable.is_truth or made.dtype.kind == "f":
-            wanted = "true or false" if variable.is_truth else "a whole number"
-            refuse(line, f"{variable.name}' must be {wanted}")
-        return np.broadcast_to(made, (n,)).astype(np.int64) - variable.low
+        chance: NDArray[np.float64],
+        scope: Sequence[int],
+        at: _Indices,
+    ) -> _Indices:
+        """Return the index of the next joint value of a module at the rows `at` of a table."""
+        index = np.zeros(len(at), dtype=np.int64)
+        sets = dict(update.sets)
+        for v in owned:
+            variable = self.variables[v]
+            name, low, high = variable.name, variable.low, variable.high
+            value = evaluate(sets[name], values) if name in sets else values[name]
+            if (value.dtype.kind == "b") != variable.is_truth or value.dtype.kind == "f":
+                wanted = "true or false" if variable.is_truth else "a whole number"
+                refuse(update.line, f"{name}' must be {wanted}")
+            value = np.broadcast_to(value, (len(at),)).astype(np.int64)
+            for i in np.flatnonzero(((value < low) | (value > high)) & (chance > 0)):
+                where = self._place(scope, int(at[i]))
+                refuse(update.line, f"{name}' is {value[i]} {where}; must be in {low}..{high}")
+            index = index * self.sizes[v] + np.clip(value - low, 0, self.sizes[v] - 1)
+        return index
 
     # ---- rewards ---------------------------------------------------------------------------------
 
     def _reward_cubes(self) -> list[tuple[FactorNote | None, Cube]]:
-        """The reward factors: as noted, or what looks at the same things together. A sum is a
-        factor for each of its terms."""
+        """Return the reward factors: as noted, else one per set of variables that terms read."""
         if self.rewards is None:
             return []
         factors: dict[Any, list[Item]] = {}
@@ -320,16 +311,15 @@ class _Reading:
         values = self._values(scope)
         means = np.zeros((n, len(labels)))
         for item in items:
-            here = np.flatnonzero(self._where(item.guard, values, n))
-            inside = {name: part[here] if part.ndim else part for name, part in values.items()}
-            made = evaluate(item.value, inside)
+            holds = np.flatnonzero(self._where(item.guard, values, n))
+            made = evaluate(item.value, _selected(values, holds))
             if made.dtype.kind == "b":
                 refuse(item.line, "a reward must be a number; got a truth")
-            own = np.broadcast_to(made.astype(np.float64), len(here))
+            mean = np.broadcast_to(made.astype(np.float64), len(holds))
             if item.label is None:
-                means[here] += own[:, None]
+                means[holds] += mean[:, None]
             else:
-                means[here, self._label_of(item)] += own
+                means[holds, self._label_of(item)] += mean
         shape = [self.sizes[v] for v in scope] + list(self.actions.sizes)
         acting = range(self.n, self.n + len(self.actions.sizes))
         cube = Cube((*scope, *acting), means.reshape(*shape, 1), np.ones(shape, dtype=np.bool_))
@@ -341,10 +331,14 @@ class _Reading:
     def _label_of(self, item: Item) -> int:
         label = str(item.label)
         if self.program.kind == "dtmc":
-            heard = {own.label for module in self.program.modules for own in module.commands}
+            heard = {
+                command.label for module in self.program.modules for command in module.commands
+            }
             if len(heard) > 1:
-                refuse(item.line, f"a reward of [{label}] in a dtmc of several labels; must be one "
-                       f"of states")  # fmt: skip
+                refuse(
+                    item.line,
+                    f"a reward of [{label}] in a dtmc of several labels; must be one of states",
+                )
             if label in heard:
                 return 0
         if label not in self.places:
@@ -352,10 +346,9 @@ class _Reading:
             refuse(item.line, f"a reward of [{label}], which no command has{hint}")
         return self.places[label]
 
-    # ---- together --------------------------------------------------------------------------------
+    # ---- model -----------------------------------------------------------------------------------
 
     def model(self, name: str) -> FactoredMDP:
-        """The model of all of it."""
         notes = {
             module.name: FactorNote(module.note, self.actions, self.numbers)
             for module in self.modules
@@ -372,13 +365,13 @@ class _Reading:
         laws: list[Cube] = []
         constraints: list[tuple[Cube, _Moves]] = []
         for move in moves:
-            own = [self.numbers[variable.name] for variable in move.module.variables]
+            owned = [self.numbers[variable.name] for variable in move.module.variables]
             note = notes.get(move.module.name)
             constraints.append((self._forbidden(move, note), move))
-            if not own:
+            if not owned:
                 continue
-            parts = self._apart(move.joint, own)
-            blocks += [tuple(own)] if len(parts) < len(own) else [(v,) for v in own]
+            parts = self._apart(move.joint, owned)
+            blocks += [tuple(owned)] if len(parts) < len(owned) else [(v,) for v in owned]
             for part in parts:
                 kept = set() if note is None else set(note.scope)
                 law = part.reduced(kept=kept)
@@ -390,7 +383,7 @@ class _Reading:
         transitions = []
         for block, law in zip(blocks, laws, strict=True):
             scope, rows, known = merged.widened(law)
-            # What is not allowed anywhere may be anything.
+            # Rows of actions that are never allowed may be anything.
             rows[~known] = 0.0
             rows[~known, merged.index(block, start)] = 1.0
             transitions.append((scope, rows))
@@ -424,8 +417,12 @@ class _Reading:
         """Return the values of a variable of the model: integers, words, or several joined by /."""
 
         def values(v: int) -> list[Value]:
-            own = self.variables[v]
-            return ["false", "true"] if own.is_truth else list(range(own.low, own.high + 1))
+            variable = self.variables[v]
+            return (
+                ["false", "true"]
+                if variable.is_truth
+                else list(range(variable.low, variable.high + 1))
+            )
 
         return reduce(
             lambda left, v: [f"{a}/{b}" for a in left for b in values(v)],
@@ -433,15 +430,15 @@ class _Reading:
             values(block[0]),
         )
 
-    def _apart(self, joint: Cube, own: Sequence[int]) -> list[Cube]:
-        """The law of each variable of a module, or of all together where they hang together."""
-        sizes = [self.sizes[v] for v in own]
-        if len(own) == 1:
+    def _apart(self, joint: Cube, owned: Sequence[int]) -> list[Cube]:
+        """Return the law of each variable of a module, or their joint law if they are dependent."""
+        sizes = [self.sizes[v] for v in owned]
+        if len(owned) == 1:
             return [joint]
         rows = joint.rows.reshape(-1, *sizes)
         parts = [
-            rows.sum(axis=tuple(1 + other for other in range(len(own)) if other != place))
-            for place in range(len(own))
+            rows.sum(axis=tuple(1 + other for other in range(len(owned)) if other != place))
+            for place in range(len(owned))
         ]
         product = parts[0]
         for part in parts[1:]:
@@ -453,7 +450,7 @@ class _Reading:
         return [Cube(joint.axes, part.reshape(*shape, -1), joint.known) for part in parts]
 
     def _forbidden(self, move: _Moves, note: FactorNote | None) -> Cube:
-        """Where a module does not let a label that it knows happen."""
+        """Return where a module has commands for a label, but none of them holds."""
         shape = move.joint.known.shape
         states = len(shape) - len(self.actions.sizes)
         knows = move.knows.reshape((1,) * states + tuple(self.actions.sizes))
@@ -463,7 +460,7 @@ class _Reading:
             made = cube.reduced(kept=note.scope)
             note.refuse_more(made.axes)
             return made
-        # A constraint looks at an action.
+        # A constraint must have an action variable in its scope.
         return cube.reduced(kept={self.n + len(self.actions.sizes) - 1})
 
     def _constraint(
@@ -473,7 +470,7 @@ class _Reading:
         if not noted and not cube.rows.any():
             return None
         scope, rows, _ = merged.widened(cube)
-        found = Forbidden(
+        constraint = Forbidden(
             scope,
             rows.reshape(-1).astype(np.bool_),
             str(note.name) if noted and note is not None else f"module {move.module.name}",
@@ -481,14 +478,21 @@ class _Reading:
         if noted and note is not None and note.is_cap:
             cap = cap_of(note, self.n, merged.m)
             sizes = [*merged.sizes, *self.actions.sizes]
-            if cap.scope != scope or not np.array_equal(cap.forbidden_table(sizes), found.table):
+            if cap.scope != scope or not np.array_equal(
+                cap.forbidden_table(sizes), constraint.table
+            ):
                 refuse(note.line, f"the comment says {cap.label()}, and the guards something else")
             return cap
-        return found
+        return constraint
+
+
+def _selected(values: Mapping[str, Values], at: _Indices) -> dict[str, Values]:
+    """Return the values of all names at some rows of a table."""
+    return {name: array[at] if array.ndim else array for name, array in values.items()}
 
 
 def _labelled(program: Program) -> list[Module]:
-    """The modules with the labels by which they move together; a chain has one for all."""
+    """Return the modules with the labels on which they synchronise; a dtmc has only one."""
     moving = [module for module in program.modules if module.commands]
     alone = len(moving) == 1
     first: dict[str, int] = {}
@@ -511,13 +515,15 @@ def _labelled(program: Program) -> list[Module]:
         )
     label = next(iter(first)) if len(first) == 1 else ""
     return [
-        replace(module, commands=tuple(replace(own, label=label) for own in module.commands))
+        replace(
+            module, commands=tuple(replace(command, label=label) for command in module.commands)
+        )
         for module in program.modules
     ]
 
 
 class _Blocks:
-    """Variables of a file that are one variable of the model, and tables over these."""
+    """Blocks of variables of the file that are one variable of the model each."""
 
     def __init__(self, blocks: Sequence[tuple[int, ...]], every: Sequence[int], n: int) -> None:
         self.blocks = list(blocks)
@@ -528,14 +534,14 @@ class _Blocks:
         self.sizes = [count([every[v] for v in block]) for block in blocks]
 
     def index(self, block: Sequence[int], values: Sequence[int]) -> int:
-        """The value of a block in an assignment of all variables."""
+        """Return the value of a block in an assignment of all variables."""
         index = 0
         for v in block:
             index = index * self.every[v] + values[v]
         return index
 
     def widened(self, cube: Cube) -> tuple[tuple[int, ...], NDArray[Any], NDArray[np.bool_]]:
-        """The table over variables of the model: scope, [size, ..., length], [size, ...]."""
+        """Return a table over variables of the model: scope, rows [..., length], known [...]."""
         numbers = dict.fromkeys(self.number[v] for v in cube.axes if v < self.n)
         acting = [v for v in cube.axes if v >= self.n]
         axes = [v for number in numbers for v in self.blocks[number]] + acting

@@ -1,8 +1,8 @@
-"""The words of a PRISM file, each with its line; comments go, but for those that fmdp wrote.
+"""Tokens of a PRISM file with their lines; comments are dropped, except those of fmdp.
 
-A comment that begins with `//:` is a *note*: a word and a JSON object, in which fmdp keeps what
-PRISM has no words for (the names as they were, the action variables behind a label, the range and
-noise of a reward). Other tools take it for a comment.
+A comment that begins with `//:` is a *note*: a word and a JSON object, in which fmdp stores what
+PRISM cannot express (original names, the action variables of a label, the range and noise of a
+reward). Other tools ignore it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ KEYWORDS = frozenset(
         probabilistic prob pta rate rewards Rmax Rmin R S stochastic system true U W""",
     )
 )
-"""Words of PRISM that name nothing else."""
+"""Reserved words of PRISM."""
 
 AVOIDED = KEYWORDS | frozenset(
     re.findall(
@@ -30,7 +30,7 @@ AVOIDED = KEYWORDS | frozenset(
         smg T""",
     )
 )
-"""What no name that is written is called: functions, and words of Storm and other versions."""
+"""Names that are not written: reserved words, functions, and words of Storm and others."""
 
 _WORD = re.compile(
     r"""(?P<note>//:[^\n]*)
@@ -45,7 +45,7 @@ _WORD = re.compile(
 
 
 class Token(NamedTuple):
-    """One word."""
+    """A token."""
 
     kind: str
     """name, number, text, sign, note or end."""
@@ -54,8 +54,8 @@ class Token(NamedTuple):
 
 
 def tokens(text: str) -> list[Token]:
-    """All words of a file, ended by one of the kind "end"."""
-    found: list[Token] = []
+    """Return the tokens of a file; the last one is of kind "end"."""
+    words: list[Token] = []
     line, place = 1, 0
     while place < len(text):
         match = _WORD.match(text, place)
@@ -65,12 +65,12 @@ def tokens(text: str) -> list[Token]:
         if kind == "newline":
             line += 1
         elif kind != "blank":
-            found.append(Token(kind, match.group(), line))
+            words.append(Token(kind, match.group(), line))
         place = match.end()
-    found.append(Token("end", "the end of the file", line))
-    return found
+    words.append(Token("end", "the end of the file", line))
+    return words
 
 
 def refuse(line: int, what: str) -> NoReturn:
-    """InvalidModel, with the line of the file."""
+    """Raise InvalidModel with the line of the file."""
     raise InvalidModel(f"line {line}: {what}")

@@ -1,4 +1,6 @@
-"""A model as a PRISM file: one module a variable, all synchronised on the joint action's label.
+"""Writing of a model as a PRISM file, with one module per state variable.
+
+The modules synchronise on the label of the joint action:
 
     module machine_0_moves
       machine_0 : [0..1] init 1;
@@ -6,13 +8,13 @@
       [restart_1] machine_1=0 & machine_0=1 -> 0.525 : (machine_0'=0) + 0.475 : (machine_0'=1);
       ...
 
-Rows that are equal are one command, whose guard is a union of boxes (`fmdp.model.rules`). A
-constraint is a module without variables, whose guards are where it allows a label. All reward
-factors stand in one structure, "reward", since it is their sum that is to be maximised:
-R{"reward"}max=? [ LRA ]. Numbers have the digits that identify them. What PRISM has no words for
-stands in comments (notes.py), so that what is read back is equal, bit for bit.
+Equal rows share one command, whose guard is a union of boxes (`fmdp.model.rules`). A constraint
+is a module without variables, whose guards hold where it allows a label. All reward factors are in
+one structure, "reward", because their sum is maximised: R{"reward"}max=? [ LRA ]. Numbers are
+written with all significant digits. Comments hold what PRISM cannot express (notes.py), so that
+the model read back is equal, bit for bit.
 
-Cost: every joint action is a label, and every module has commands for it: at most MOST_LABELS.
+Cost: every joint action (at most MOST_LABELS) is a label for which every module has commands.
 """
 
 from __future__ import annotations
@@ -34,29 +36,21 @@ from fmdp.model.rules import Box, find_boxes
 from fmdp.model.spaces import FloatArray, all_assignments, shown, strides
 
 MOST_LABELS = 1 << 12
-"""Joint actions of a model that is written."""
+"""Most joint actions of a model that can be written."""
 MOST_LINES = 1 << 20
-"""Commands and rewards of a file."""
+"""Most commands and rewards in a file."""
 
 REWARD = "reward"
-"""The structure that holds all reward factors."""
+"""Name of the structure with all reward factors."""
 
 _HEAD = """\
-// A factored MDP: modules move together on the label of the joint action.
-// Lines that begin with //: hold what PRISM has no words for, and are read again by fmdp.
-// The best long-run average: R{"reward"}max=? [ LRA ]"""
+// A factored MDP: modules synchronise on the label of the joint action.
+// Lines that begin with //: are for fmdp and hold what PRISM cannot express.
+// The optimal long-run average: R{"reward"}max=? [ LRA ]"""
 
 
 def text_of(model: FactoredMDP) -> str:
-    """The text of the PRISM file of a model.
-
-    Raises
-    ------
-    InvalidParameter
-        For a model with intervals, which PRISM cannot say.
-    TooLarge
-        Where there are too many joint actions to give each a label.
-    """
+    """Return the text of the PRISM file of a model."""
     return "\n".join(_Writing(model).lines()) + "\n"
 
 
@@ -99,7 +93,6 @@ class _Writing:
         self.left = MOST_LINES
 
     def lines(self) -> Iterator[str]:
-        """All lines of the file."""
         s, model = self.s, self.model
         yield _HEAD
         about: dict[str, Any] = {"name": model.name}
@@ -108,7 +101,7 @@ class _Writing:
         if s.effects is not None:
             about["effects"] = effects.plain(s.effects)
         yield _note("model", about)
-        values = [list(listed_values(own)) for own in s.action_values]
+        values = [list(listed_values(listed)) for listed in s.action_values]
         yield _note("actions", dict(zip(s.action_names, values, strict=True)))
         for label, row in zip(self.labels, self.joint.tolist(), strict=True):
             yield _note(f"label {label}", s.naming.actions.as_listed(row))
@@ -136,8 +129,8 @@ class _Writing:
         yield "  " + _note("variable", note)
         yield f"  {name} : [0..{size - 1}] init {self.model.initial_state[i]};"
         parts = self._by_label(s.transition_scopes[i], self.model.transitions[i] + 0.0)
-        for label, told in zip(self.labels, parts, strict=True):
-            for guard, row in told:
+        for label, commands in zip(self.labels, parts, strict=True):
+            for guard, row in commands:
                 update = " + ".join(
                     f"{float(p)!r} : ({name}'={value})" for value, p in enumerate(row) if p > 0
                 )
@@ -156,8 +149,10 @@ class _Writing:
         yield f"\nmodule {self.limits[k]}"
         yield "  " + _note("constraint", note)
         allowed = (~constraint.forbidden_table(s.sizes)).astype(np.float64)[:, None]
-        for label, told in zip(self.labels, self._by_label(constraint.scope, allowed), strict=True):
-            guards = [guard for guard, row in told if row[0]]
+        for label, commands in zip(
+            self.labels, self._by_label(constraint.scope, allowed), strict=True
+        ):
+            guards = [guard for guard, row in commands if row[0]]
             yield self._counted(f"  [{label}] {guards[0] if guards else 'false'} -> true;")
         yield "endmodule"
 
@@ -176,10 +171,10 @@ class _Writing:
         yield "  " + _note("reward", note)
         parts = self._by_label(scope, self.model.rewards[k][:, None] + 0.0)
         acts = any(v >= s.m for v in scope)
-        # A factor without actions is a reward of states, said once.
+        # A factor without actions is a state reward and needs no label.
         labels = [f"[{label}] " for label in self.labels] if acts else [""]
-        for label, told in zip(labels, parts, strict=False):
-            for guard, row in told:
+        for label, commands in zip(labels, parts, strict=False):
+            for guard, row in commands:
                 if row[0] != 0.0:
                     yield self._counted(f"  {label}{guard} : {float(row[0])!r};")
 
@@ -192,13 +187,13 @@ class _Writing:
         return line
 
     def _scope(self, scope: Sequence[int]) -> list[str]:
-        """Variables as the file calls them, action variables as the note on them does."""
+        """Return variables by their names in the file, action variables by those in the notes."""
         return [(*self.variables, *self.s.action_names)[v] for v in scope]
 
     def _by_label(
         self, scope: Sequence[int], table: FloatArray
     ) -> list[list[tuple[str, FloatArray]]]:
-        """For every label the distinct rows [length] of a table [rows, length], with guards."""
+        """Return, for every label, the guards and distinct rows of a table [rows, length]."""
         s = self.s
         states = [v for v in scope if v < s.m]
         acting = [v - s.m for v in scope if v >= s.m]
@@ -208,40 +203,42 @@ class _Writing:
         cube = table.reshape(-1, int(np.prod(acted, dtype=np.int64)), table.shape[1])
         index = self.joint[:, acting] @ np.array(strides(acted), dtype=np.int64)
         names = [self.variables[v] for v in states]
-        ready: dict[int, list[tuple[str, FloatArray]]] = {}
-        made = []
+        guarded: dict[int, list[tuple[str, FloatArray]]] = {}
+        by_label = []
         for place in index.tolist():
-            if place not in ready:
-                ready[place] = _told(names, sizes, cube[:, place])
-            made.append(ready[place])
-        return made
+            if place not in guarded:
+                guarded[place] = _guarded_rows(names, sizes, cube[:, place])
+            by_label.append(guarded[place])
+        return by_label
 
 
-def _told(
+def _guarded_rows(
     names: Sequence[str], sizes: Sequence[int], rows: FloatArray
 ) -> list[tuple[str, FloatArray]]:
-    """The distinct rows of a table [n, length], each with the guard that holds where it is."""
+    """Return the distinct rows of a table [n, length], each with its guard."""
     places: dict[bytes, list[int]] = {}
     for place, row in enumerate(rows):
         places.setdefault(row.tobytes(), []).append(place)
     if len(places) == 1:
         return [("true", rows[0])]
     made = []
-    for own in places.values():
+    for indices in places.values():
         mask: Mask = np.zeros(len(rows), dtype=np.bool_)
-        mask[own] = True
+        mask[indices] = True
         boxes = [_guard(names, sizes, box) for box in find_boxes(sizes, mask)]
         whole = boxes[0] if len(boxes) == 1 else " | ".join(f"({box})" for box in boxes)
-        made.append((whole, rows[own[0]]))
+        made.append((whole, rows[indices[0]]))
     return made
 
 
 def _guard(names: Sequence[str], sizes: Sequence[int], box: Box) -> str:
-    return " & ".join(_values(names[axis], sizes[axis], own) for axis, own in sorted(box.items()))
+    return " & ".join(
+        _values(names[axis], sizes[axis], chosen) for axis, chosen in sorted(box.items())
+    )
 
 
 def _values(name: str, size: int, chosen: Sequence[int]) -> str:
-    """That a variable has one of these values, which are not all."""
+    """Return the condition that a variable has one of these values."""
     low, high = chosen[0], chosen[-1]
     if len(chosen) == 1:
         return f"{name}={low}"

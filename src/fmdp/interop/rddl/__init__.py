@@ -1,4 +1,4 @@
-"""RDDL, in and out: problems of rddlrepository and files, as factored MDPs, and back."""
+"""Reading of RDDL problems (files and rddlrepository) as factored MDPs, and writing."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ __all__ = ["Imported", "horizon", "imported", "read", "write"]
 
 
 def imported(text: str, folder: Path | None = None) -> Imported:
-    """A problem in RDDL: the model, and the fluents that its variables stand for.
+    """Return the model of a problem in RDDL, and the fluents that its variables stand for.
 
     Parameters
     ----------
     text
         `rddl:NAME:INSTANCE`, an instance of rddlrepository, or `DOMAIN.rddl+INSTANCE.rddl`.
     folder
-        Where files are looked for too, beside the current folder.
+        Folder in which files are searched after the current one.
 
     Raises
     ------
     InvalidModel
-        Where it is no discrete model with observed states; the text names what is not.
+        If it is not a discrete model with observed states; the message names the reason.
     TooLarge
-        Where a table would be too large; the text names its variable.
+        If a table would be too large; the message names its variable.
     UnknownName
-        Where rddlrepository has no such problem, or it no such instance.
+        If rddlrepository has no such problem or instance.
     FileProblem
-        Where a file is missing, or no RDDL.
+        If a file is missing or not RDDL.
     """
     domain, instance, name = files_of(text, folder)
     try:
@@ -45,12 +45,12 @@ def imported(text: str, folder: Path | None = None) -> Imported:
 
 
 def read(text: str, folder: Path | None = None) -> FactoredMDP:
-    """The model alone."""
+    """Return the model of a problem in RDDL; see `imported`."""
     return imported(text, folder).model
 
 
 def horizon(text: str, folder: Path | None = None) -> int | None:
-    """How many steps an instance is for."""
+    """Return the horizon of an instance, or None."""
     domain, instance, _ = files_of(text, folder)
-    found = getattr(parsed(domain, instance).instance, "horizon", None)
-    return found if isinstance(found, int) else None
+    steps = getattr(parsed(domain, instance).instance, "horizon", None)
+    return steps if isinstance(steps, int) else None

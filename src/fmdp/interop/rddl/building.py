@@ -1,10 +1,10 @@
-"""From a grounded instance to a FactoredMDP.
+"""Conversion of a grounded instance to a FactoredMDP.
 
-What never changes from the initial state on is put in as a constant; fluents of which at most one
-holds become one variable; values that are never reached are left out; actions that no law reads
-are the same as doing nothing, and left out too. So the model is that of the states which can be
-reached (and of others that the factored form cannot tell from them). With max-nondef-actions = 1
-all actions are one variable, doing nothing first; otherwise each is its own, with a constraint.
+Fluents that never change become constants; fluents of which at most one holds become one variable;
+values that are never reached are left out, and so are actions that no law reads. The model thus has
+the reachable states, and others that the factored form cannot exclude. With max-nondef-actions = 1
+all actions are one variable, whose first value is no operation; otherwise each is a variable, with
+a constraint.
 """
 
 from __future__ import annotations
@@ -22,27 +22,18 @@ from fmdp.interop.rddl.expressions import Constant, Node, atoms_of, is_random
 from fmdp.interop.rddl.instance import Instance, conjuncts
 from fmdp.interop.rddl.laws import Evaluation
 from fmdp.interop.rddl.reachable import never_changing, reach
-from fmdp.interop.rddl.variables import (
-    NOOP,
-    Array,
-    Frame,
-    Variable,
-    chosen,
-    primed,
-    shown,
-    single,
-)
+from fmdp.interop.rddl.variables import NOOP, Array, Frame, Variable, chosen, primed, shown, single
 from fmdp.interop.rddl.world import World, pruned
 from fmdp.model.alike import Alike
 from fmdp.model.constraints import AtMost, Constraint, Forbidden
 from fmdp.model.factored import FactoredMDP
 
 MOST_IN_ALL = 1 << 27
-"""Numbers of all tables: 1 GiB, as for the problems that come with fmdp."""
+"""Most numbers in all tables: 1 GiB, as for the problems of fmdp."""
 MOST_JOINT = 1 << 16
-"""Joint actions of which it is looked at whether two are ever at work."""
+"""Most joint actions for which it is checked whether two can be active at once."""
 MOST_CLASSED = 1 << 22
-"""Rows times fluents of a table whose classes are looked at."""
+"""Most rows times fluents of a table for which classes of alike rows are computed."""
 
 
 @dataclass(frozen=True)
@@ -54,11 +45,11 @@ class Imported:
     model
         The model.
     states, actions
-        Its variables, each with what the fluents are under each value.
+        Its variables, each with the values of its fluents.
     fixed
-        Fluents that never change, and what they are.
+        Fluents that never change, with their values.
     instance
-        What the model was made of; it has the horizon and the discount.
+        The grounded instance, which has the horizon and the discount.
     """
 
     model: FactoredMDP
@@ -68,12 +59,12 @@ class Imported:
     instance: Instance
 
     def state(self, fluents: Mapping[str, Any]) -> tuple[int, ...]:
-        """The model's state where the fluents are as given, by their names in pyRDDLGym.
+        """Return the state of the model for given values of the fluents.
 
         Parameters
         ----------
         fluents
-            Every state fluent, such as an observation of pyRDDLGym has them.
+            Every state fluent by its name in pyRDDLGym, as in an observation.
         """
         for name, value in self.fixed.items():
             if fluents[name] != value:
@@ -81,123 +72,124 @@ class Imported:
                     f"{name} is {fluents[name]}, but it is {shown(value)} in every state that can "
                     f"be reached"
                 )
-        return tuple(one.value_where(fluents) for one in self.states)
+        return tuple(v.value_where(fluents) for v in self.states)
 
     def fluents(self, state: Sequence[int]) -> dict[str, Constant]:
-        """What every state fluent is in a state of the model.
+        """Return the value of every state fluent in a state of the model.
 
         Parameters
         ----------
         state
-            One value a state variable.
+            One value per state variable.
         """
-        own = {
-            fluent: told[value]
-            for one, value in zip(self.states, state, strict=True)
-            for fluent, told in one.fluents.items()
+        varying = {
+            fluent: constants[value]
+            for v, value in zip(self.states, state, strict=True)
+            for fluent, constants in v.fluents.items()
         }
-        return {**self.fixed, **own}
+        return {**self.fixed, **varying}
 
     def action(self, action: Sequence[int]) -> dict[str, Constant]:
-        """What the action fluents are under an action of the model: those that are not at their
-        defaults, as `step` of pyRDDLGym takes them.
+        """Return the action fluents with non-default values, as pyRDDLGym's `step` takes them.
 
         Parameters
         ----------
         action
-            One value an action variable.
+            One value per action variable.
         """
         return {
-            fluent: told[value]
-            for one, value in zip(self.actions, action, strict=True)
-            for fluent, told in one.fluents.items()
-            if told[value] != self.instance.actions[fluent].default
+            fluent: constants[value]
+            for v, value in zip(self.actions, action, strict=True)
+            for fluent, constants in v.fluents.items()
+            if constants[value] != self.instance.actions[fluent].default
         }
 
 
 def build(instance: Instance, name: str) -> Imported:
-    """The model of an instance."""
+    """Return the model of an instance."""
     world = World(instance)
-    for one in _actions(world, list(instance.actions)):
-        world.own(one)
-    world.refuse_shared_draws([single(one, ()) for one in instance.states])
+    for v in _actions(world, list(instance.actions)):
+        world.own(v)
+    world.refuse_shared_draws([single(fluent, ()) for fluent in instance.states])
     _fix(world, reach(world, ()))
     actions = _actions(world, _read(world))
-    for one in actions:
-        world.own(one)
+    for v in actions:
+        world.own(v)
     variables = reach(world, groups.find(world, actions))
     fixed = _fix(world, variables)
     states = [
-        one
-        for one in variables.values()
-        if one.name not in instance.intermediate and not fixed.keys() >= one.fluents.keys()
+        v
+        for v in variables.values()
+        if v.name not in instance.intermediate and not fixed.keys() >= v.fluents.keys()
     ]
     if not states:
         first = next(iter(instance.states))
         states = [single(first, [instance.initial[first]])]
     actions = _actions(world, _read(world))
     model = _model(world, states, actions, name)
-    kept = {fluent for one in states for fluent in one.fluents}
-    constant = {one: value for one, value in world.fixed.items() if one not in kept}
+    kept = {fluent for v in states for fluent in v.fluents}
+    constant = {fluent: value for fluent, value in world.fixed.items() if fluent not in kept}
     return Imported(model, tuple(states), tuple(actions), constant, instance)
 
 
 def _read(world: World) -> list[str]:
-    """The action fluents that anything depends on."""
+    """Return the action fluents that laws, reward or conditions read."""
     read = set().union(
         *(atoms_of(law) for law in world.laws.values()),
         atoms_of(world.reward),
         *(atoms_of(condition) for _, condition in world.conditions),
     )
-    return [one for one in world.instance.actions if one in read]
+    return [fluent for fluent in world.instance.actions if fluent in read]
 
 
 def _fix(world: World, variables: Mapping[str, Variable]) -> dict[str, Constant]:
-    """Put in the fluents that never change, and say which."""
-    found = {
+    """Substitute the state fluents that never change, and return them."""
+    constants = {
         fluent: value
         for fluent, value in never_changing(variables.values()).items()
         if fluent in world.instance.states
     }
-    world.fix(found)
-    return found
+    world.fix(constants)
+    return constants
 
 
 def _actions(world: World, used: Sequence[str]) -> list[Variable]:
     instance = world.instance
-    fluents = [instance.actions[one] for one in used]
-    for one in fluents:
-        if one.values is None:
+    fluents = [instance.actions[fluent] for fluent in used]
+    for fluent in fluents:
+        if fluent.values is None:
             raise InvalidModel(
-                f"action-fluent {one.name} is a number; must be bool or of an enumerated type"
+                f"action-fluent {fluent.name} is a number; must be bool or of an enumerated type"
             )
     most = instance.most_at_work
     if (most is None or most > 1) and _one_at_a_time(world):
         most = 1
     if not fluents or most == 0:
-        return [Variable("action", (NOOP,), {one.name: (one.default,) for one in fluents})]
+        return [Variable("action", (NOOP,), {fluent.name: (fluent.default,) for fluent in fluents})]
     if most == 1 and len(fluents) > 1:
         return [chosen("action", fluents)]
-    return [single(one.name, one.values or ()) for one in fluents]
+    return [single(fluent.name, fluent.values or ()) for fluent in fluents]
 
 
 def _one_at_a_time(world: World) -> bool:
-    """Whether conditions on actions alone forbid any two to be at work at once."""
+    """Return whether conditions on actions alone forbid that two are active at once."""
     instance = world.instance
-    actions = [one for one in instance.actions.values() if one.values is not None]
-    singles = [single(one.name, one.values or ()) for one in actions]
-    if len(actions) < 2 or math.prod(one.size for one in singles) > MOST_JOINT:
+    actions = [fluent for fluent in instance.actions.values() if fluent.values is not None]
+    singles = [single(fluent.name, fluent.values or ()) for fluent in actions]
+    if len(actions) < 2 or math.prod(fluent.size for fluent in singles) > MOST_JOINT:
         return False
     evaluation = Evaluation(Frame(singles, world.codes))
     busy: Array = np.zeros((1,) * len(singles), dtype=np.int64)
-    for one in actions:
-        busy = busy + (evaluation.frame.array(one.name) != evaluation.frame.coded(one.default))
-    several = busy > 1
+    for fluent in actions:
+        busy = busy + (
+            evaluation.frame.array(fluent.name) != evaluation.frame.coded(fluent.default)
+        )
+    violated = busy > 1
     for _, condition in world.conditions:
         for part in conjuncts(condition):
             if atoms_of(part) <= instance.actions.keys():
-                several = several & evaluation.value(part).astype(np.bool_)
-    return not several.any()
+                violated = violated & evaluation.value(part).astype(np.bool_)
+    return not violated.any()
 
 
 def _model(
@@ -205,41 +197,44 @@ def _model(
 ) -> FactoredMDP:
     instance = world.instance
     world.order.clear()
-    for one in states:
-        world.own(one)
-    for one in actions:
-        world.own(one)
+    for v in states:
+        world.own(v)
+    for v in actions:
+        world.own(v)
     for hidden in world.hidden:
         if hidden in instance.intermediate:
             world.own(world.owners[hidden])
-    for one in states:
-        if any(primed(fluent) in atoms_of(world.reward) for fluent in one.fluents):
-            world.own(one.primed())
-    number = {one.name: index for index, one in enumerate([*states, *actions])}
+    for v in states:
+        if any(primed(fluent) in atoms_of(world.reward) for fluent in v.fluents):
+            world.own(v.primed())
+    number = {v.name: index for index, v in enumerate([*states, *actions])}
     total = 0
     transitions, classes = [], []
-    for one in states:
-        scope, table = pruned(*world.table(one), 1)
+    for v in states:
+        scope, table = pruned(*world.table(v), 1)
         total += table.size
         if total > MOST_IN_ALL:
             raise TooLarge(
                 f"the tables have more than {MOST_IN_ALL} numbers", 8 * total, 8 * MOST_IN_ALL
             )
         transitions.append(([number[v.name] for v in scope], np.ascontiguousarray(table)))
-        classes.append(_classes(world, one, scope, table.size // one.size))
-    found = rewards.factors(world)
-    reward_classes = [np.arange(means.size) for _, means in found]
+        classes.append(_classes(world, v, scope, table.size // v.size))
+    factors = rewards.factors(world)
+    reward_classes = [np.arange(means.size) for _, means in factors]
     return FactoredMDP.from_factors(
-        [one.size for one in states],
-        [one.size for one in actions],
+        [v.size for v in states],
+        [v.size for v in actions],
         transitions,
-        [([number[v.name] for v in scope], np.ascontiguousarray(means)) for scope, means in found],
-        state_names=[one.name for one in states],
-        action_names=[one.name for one in actions],
-        state_values=[one.listed for one in states],
-        action_values=[one.listed for one in actions],
-        reward_names=_reward_names(found),
-        initial_state=[one.value_where(instance.initial) for one in states],
+        [
+            ([number[v.name] for v in scope], np.ascontiguousarray(means))
+            for scope, means in factors
+        ],
+        state_names=[v.name for v in states],
+        action_names=[v.name for v in actions],
+        state_values=[v.listed for v in states],
+        action_values=[v.listed for v in actions],
+        reward_names=_reward_names(factors),
+        initial_state=[v.value_where(instance.initial) for v in states],
         name=name,
         alike=Alike(_apart(classes), _apart(reward_classes)),
         constraints=_constraints(world, actions, number),
@@ -247,35 +242,38 @@ def _model(
 
 
 def _apart(classes: Sequence[Array]) -> tuple[Array, ...]:
-    """The same classes, none of them shared between factors."""
-    starts = np.cumsum([0, *(int(own.max(initial=-1)) + 1 for own in classes)])
-    return tuple(own + start for own, start in zip(classes, starts, strict=False))
+    """Return the classes renumbered such that factors share none."""
+    starts = np.cumsum([0, *(int(numbers.max(initial=-1)) + 1 for numbers in classes)])
+    return tuple(numbers + start for numbers, start in zip(classes, starts, strict=False))
 
 
 def _classes(world: World, variable: Variable, scope: list[Variable], rows: int) -> Array:
-    """Rows that are alike by the text of the law; each its own where hidden draws are in it."""
-    laws = [world.laws[primed(one)] for one in variable.fluents]
+    """Return classes of rows that are alike by the text of the law.
+
+    With hidden draws, or in large tables, every row is a class.
+    """
+    laws = [world.laws[primed(fluent)] for fluent in variable.fluents]
     if any(atoms_of(law) & world.laws.keys() for law in laws) or rows * len(laws) > MOST_CLASSED:
         return np.arange(rows)
     evaluation = world.evaluation(world.scope(laws), 1, variable.name)
-    names = {one.name for one in scope}
+    names = {v.name for v in scope}
     kept = []
     for law in laws:
-        own = evaluation.classes(law)
-        for axis, one in enumerate(evaluation.frame.variables):
-            if one.name not in names:  # the table does not change along it
-                own = own.take([0], axis=axis)
-        shape = [one.size if one.name in names else 1 for one in evaluation.frame.variables]
-        kept.append(np.broadcast_to(own, shape).reshape(-1))
-    _, found = np.unique(np.stack(kept, axis=1), axis=0, return_inverse=True)
-    return found.reshape(-1)
+        numbers = evaluation.classes(law)
+        for axis, v in enumerate(evaluation.frame.variables):
+            if v.name not in names:  # the table does not change along it
+                numbers = numbers.take([0], axis=axis)
+        shape = [v.size if v.name in names else 1 for v in evaluation.frame.variables]
+        kept.append(np.broadcast_to(numbers, shape).reshape(-1))
+    _, joint = np.unique(np.stack(kept, axis=1), axis=0, return_inverse=True)
+    return joint.reshape(-1)
 
 
-def _reward_names(found: Sequence[tuple[list[Variable], Array]]) -> list[str]:
+def _reward_names(factors: Sequence[tuple[list[Variable], Array]]) -> list[str]:
     names: list[str] = []
-    for scope, _ in found:
-        told = "+".join(one.name for one in scope[:3]) + ("+..." if len(scope) > 3 else "")
-        label = f"reward of {told}" if told else "reward"
+    for scope, _ in factors:
+        names_read = "+".join(v.name for v in scope[:3]) + ("+..." if len(scope) > 3 else "")
+        label = f"reward of {names_read}" if names_read else "reward"
         names.append(label if label not in names else f"{label} ({len(names)})")
     return names
 
@@ -286,12 +284,11 @@ def _constraints(
     instance = world.instance
     made: list[Constraint] = []
     most = instance.most_at_work
-    if most is not None and 0 < most < len(actions):  # none where they are one variable
+    if most is not None and 0 < most < len(actions):  # no cap if they are one variable
         idle = [
-            next(iter(one.fluents.values())).index(instance.actions[one.name].default)
-            for one in actions
+            next(iter(v.fluents.values())).index(instance.actions[v.name].default) for v in actions
         ]
-        numbers = tuple(number[one.name] for one in actions)
+        numbers = tuple(number[v.name] for v in actions)
         made.append(AtMost(numbers, most, tuple(idle), "max-nondef-actions"))
     tables: dict[tuple[str, ...], tuple[list[Variable], Array, str]] = {}
     for label, condition in world.conditions:
@@ -304,30 +301,30 @@ def _constraints(
                 raise InvalidModel(f"{label} is drawn; must read the state and the action")
             scope = world.scope([part])
             evaluation = world.evaluation(scope, 1, label)
-            shape = [one.size for one in scope]
+            shape = [v.size for v in scope]
             forbidden = ~np.broadcast_to(evaluation.value(part).astype(np.bool_), shape)
             if not forbidden.any():
                 continue
             scope, forbidden = pruned(scope, forbidden, 0)
-            if not any(one in actions for one in scope):
-                told = ", ".join(one.name for one in scope[:4])
+            if not any(v in actions for v in scope):
+                read = ", ".join(v.name for v in scope[:4])
                 raise InvalidModel(
-                    f"{label} speaks of states alone ({told}) and is not known to hold in all of "
+                    f"{label} speaks of states alone ({read}) and is not known to hold in all of "
                     f"them; must speak of actions"
                 )
-            key = tuple(one.name for one in scope)
+            key = tuple(v.name for v in scope)
             old = tables.get(key)
             if old is not None:
                 forbidden = forbidden | old[1]
             tables[key] = (scope, forbidden, label if old is None else old[2])
     labels = [label for _, _, label in tables.values()]
     for place, (scope, forbidden, label) in enumerate(tables.values()):
-        told = label if labels.count(label) == 1 else f"{label} ({place})"
+        title = label if labels.count(label) == 1 else f"{label} ({place})"
         made.append(
             Forbidden(
-                tuple(number[one.name] for one in scope),
+                tuple(number[v.name] for v in scope),
                 np.ascontiguousarray(forbidden).reshape(-1),
-                told,
+                title,
             )
         )
     return made

@@ -1,9 +1,8 @@
-"""Ground expressions: what is left of a lifted RDDL expression once objects and non-fluents are in.
+"""Ground expressions: RDDL expressions with objects and non-fluents substituted.
 
 An expression is a constant (a boolean, a number, or the name of an object) or a `Node`: an operator
-and its arguments. `make` simplifies as it builds: constants are folded, false conjuncts cut off all
-the rest, a decided `if` is its branch. So an atom (a fluent of the instance) that is left in an
-expression is one that its value may depend on, and parents are read off it.
+and its arguments. `make` simplifies: it folds constants, short-circuits conjunctions and replaces a
+decided `if` by its branch. The atoms (ground fluents) that remain are the possible parents.
 """
 
 from __future__ import annotations
@@ -15,14 +14,16 @@ from typing import Any
 from fmdp.errors import InvalidModel
 
 Constant = bool | int | float | str
-"""Objects and values of enumerated types go by their names."""
+"""Objects and values of enumerated types are strings."""
 
 NONE: frozenset[str] = frozenset()
 
 
 class Node:
-    """An operator with its arguments; `atoms` are the fluents in it, `random` says whether a draw
-    is. Equal to another where operator and arguments are."""
+    """An operator with its arguments, compared by value.
+
+    `atoms` are the fluents in it; `random` is whether it contains a draw.
+    """
 
     __slots__ = ("_hash", "args", "atoms", "op", "random")
 
@@ -32,10 +33,10 @@ class Node:
         self.atoms: frozenset[str] = (
             frozenset(args)
             if op == "atom"
-            else NONE.union(*(one.atoms for one in args if isinstance(one, Node)))
+            else NONE.union(*(arg.atoms for arg in args if isinstance(arg, Node)))
         )
         self.random: bool = op in ("bernoulli", "discrete", "unnormalised") or any(
-            isinstance(one, Node) and one.random for one in args
+            isinstance(arg, Node) and arg.random for arg in args
         )
         self._hash = hash((op, args))
 
@@ -68,19 +69,19 @@ def atom(name: str) -> Node:
 
 def _truth(value: Constant) -> bool:
     if isinstance(value, str):
-        raise InvalidModel(f"{value} stands where true or false must")
+        raise InvalidModel(f"{value} must be true or false")
     return bool(value)
 
 
 def _number(value: Constant) -> int | float:
     if isinstance(value, str):
-        raise InvalidModel(f"{value} stands where a number must")
+        raise InvalidModel(f"{value} must be a number")
     return int(value) if isinstance(value, bool) else value
 
 
 def _divided(a: Constant, b: Constant) -> float:
     if _number(b) == 0:
-        return math.nan  # where it is used, the row that it belongs to is told
+        return math.nan  # reported where it is used, with its row
     return _number(a) / _number(b)
 
 
@@ -119,7 +120,7 @@ RELATIONS: dict[str, Callable[[Any, Any], bool]] = {
 
 
 def applied(op: str, args: Iterable[Constant]) -> Constant:
-    """The value of an operator on constants."""
+    """Return the value of an operator on constants."""
     values = list(args)
     if op in RELATIONS:
         return RELATIONS[op](*values)
@@ -143,14 +144,14 @@ def applied(op: str, args: Iterable[Constant]) -> Constant:
     if op in ("min", "max"):
         return (min if op == "min" else max)(numbers)
     try:
-        found: int | float = (UNARY | BINARY)[op](*numbers)
+        result: int | float = (UNARY | BINARY)[op](*numbers)
     except (ArithmeticError, ValueError):
         return math.nan
-    return found
+    return result
 
 
 def make(op: str, *args: Expression) -> Expression:
-    """An expression, as simple as its constants allow."""
+    """Return a simplified expression."""
     if op in ("and", "or"):
         return _logical(op, args)
     if op in ("+", "*"):
@@ -167,22 +168,22 @@ def make(op: str, *args: Expression) -> Expression:
     if op == "not" and isinstance(args[0], Node) and args[0].op == "not":
         inner: Expression = args[0].args[0]
         return inner
-    if not any(isinstance(one, Node) for one in args):
+    if not any(isinstance(arg, Node) for arg in args):
         return applied(op, args)  # type: ignore[arg-type]  # all of them constants
     return Node(op, args)
 
 
 def _logical(op: str, args: Iterable[Expression]) -> Expression:
-    settles = op == "or"  # the value that decides the whole
+    settles = op == "or"  # the value that decides the result
     kept: list[Expression] = []
     seen: set[Expression] = set()
-    for one in args:
-        if not isinstance(one, Node):
-            if _truth(one) == settles:
+    for arg in args:
+        if not isinstance(arg, Node):
+            if _truth(arg) == settles:
                 return settles
             continue
-        for part in one.args if one.op == op else (one,):
-            # Two draws are two, though they read the same.
+        for part in arg.args if arg.op == op else (arg,):
+            # Equal draws are still two independent draws.
             if part not in seen or is_random(part):
                 kept.append(part)
                 seen.add(part)
@@ -194,14 +195,14 @@ def _logical(op: str, args: Iterable[Expression]) -> Expression:
 def _arithmetic(op: str, args: Iterable[Expression]) -> Expression:
     constants: list[Constant] = []
     kept: list[Node] = []
-    for one in args:
-        if not isinstance(one, Node):
-            constants.append(one)
-        elif one.op == op:
-            constants += [part for part in one.args if not isinstance(part, Node)]
-            kept += [part for part in one.args if isinstance(part, Node)]
+    for arg in args:
+        if not isinstance(arg, Node):
+            constants.append(arg)
+        elif arg.op == op:
+            constants += [part for part in arg.args if not isinstance(part, Node)]
+            kept += [part for part in arg.args if isinstance(part, Node)]
         else:
-            kept.append(one)
+            kept.append(arg)
     neutral = 0 if op == "+" else 1
     folded = applied(op, constants) if constants else neutral
     if op == "*" and folded == 0:
@@ -214,24 +215,24 @@ def _arithmetic(op: str, args: Iterable[Expression]) -> Expression:
 
 
 def replaced(expression: Expression, known: dict[str, Expression]) -> Expression:
-    """The expression with other expressions, or constants, for some of its atoms."""
+    """Return the expression with some atoms replaced by expressions."""
     memory: dict[Node, Expression] = {}
 
-    def walk(one: Any) -> Any:
-        if not isinstance(one, Node) or not (one.atoms & known.keys()):
-            return one
-        if one.op == "atom":
-            return known[one.args[0]]
-        found = memory.get(one)
-        if found is None:
-            parts = tuple(map(walk, one.args))
-            found = Node(one.op, parts) if one.op in DRAWS else make(one.op, *parts)
-            memory[one] = found
-        return found
+    def walk(node: Any) -> Any:
+        if not isinstance(node, Node) or not (node.atoms & known.keys()):
+            return node
+        if node.op == "atom":
+            return known[node.args[0]]
+        rebuilt = memory.get(node)
+        if rebuilt is None:
+            parts = tuple(map(walk, node.args))
+            rebuilt = Node(node.op, parts) if node.op in DRAWS else make(node.op, *parts)
+            memory[node] = rebuilt
+        return rebuilt
 
     result: Expression = walk(expression)
     return result
 
 
 DRAWS = ("bernoulli", "discrete", "unnormalised")
-"""bernoulli(p); discrete and unnormalised (values, p, p, ...), the values a tuple of constants."""
+"""bernoulli(p); discrete and unnormalised (values, p, p, ...) with a tuple of constant values."""

@@ -1,9 +1,9 @@
-"""From pyRDDLGym's lifted syntax tree to ground expressions.
+"""Grounding of pyRDDLGym's lifted syntax tree.
 
-Objects are put in for variables and non-fluents for their values while the tree is walked, and
-conjunctions stop at the first part that is false: `exists_{?y : computer} [CONNECTED(?y, ?x) ^
-running(?y)]` costs one look at CONNECTED a computer, and leaves an atom a neighbour. What this
-does not know it refuses by name: continuous laws, matrices, functions of one's own.
+Objects and the values of non-fluents are substituted while the tree is walked, and conjunctions
+stop at the first false part: `exists_{?y : computer} [CONNECTED(?y, ?x) ^ running(?y)]` costs one
+lookup of CONNECTED per computer and leaves one atom per neighbour. Unsupported features are refused
+by name: continuous laws, matrices, external functions.
 """
 
 from __future__ import annotations
@@ -14,15 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from fmdp.errors import InvalidModel
-from fmdp.interop.rddl.expressions import (
-    BINARY,
-    UNARY,
-    Constant,
-    Expression,
-    Node,
-    atom,
-    make,
-)
+from fmdp.interop.rddl.expressions import BINARY, UNARY, Constant, Expression, Node, atom, make
 
 Objects = Mapping[str, str]
 """Variable of the lifted text ("?x") -> object."""
@@ -32,7 +24,7 @@ RELATIONS = ("==", "~=", "<", "<=", ">", ">=")
 
 
 def ground_name(name: str, objects: Sequence[str]) -> str:
-    """The name of a fluent of the instance, as pyRDDLGym has it: running___c1, alive___x1__y2."""
+    """Return the name of a ground fluent as in pyRDDLGym: running___c1, alive___x1__y2."""
     return name if not objects else f"{name}___{'__'.join(objects)}"
 
 
@@ -40,13 +32,15 @@ _MARK = re.compile(r"@?(values-\d+--)?")
 
 
 def object_name(text: str) -> str:
-    """An object or a value of an enumerated type: without its @, and without the type that
-    `writing` puts before a value whose name another type has too."""
+    """Return the name of an object or enumerated value without its @.
+
+    Also removes the type that `writing` puts before names that several types have.
+    """
     return _MARK.sub("", text, count=1)
 
 
 class Grounder:
-    """Puts objects and non-fluents into expressions of one instance."""
+    """Substitutes objects and non-fluents in expressions of one instance."""
 
     def __init__(
         self,
@@ -54,15 +48,15 @@ class Grounder:
         parameters: Mapping[str, Sequence[str]],
         non_fluents: Callable[[str, tuple[str, ...]], Constant | None],
     ) -> None:
-        """`types` has the objects of every type, `parameters` the types of the parameters of every
-        fluent, `non_fluents` the value of a non-fluent, None where it is a fluent."""
+        """`types`: objects of every type; `parameters`: types of the parameters of every fluent;
+        `non_fluents`: returns the value of a non-fluent, or None for a fluent."""
         self._types = types
         self._parameters = parameters
         self._non_fluents = non_fluents
-        self._literals = {one for objects in types.values() for one in objects}
+        self._literals = {object_ for objects in types.values() for object_ in objects}
 
     def ground(self, tree: Any, objects: Objects) -> Expression:
-        """The ground expression of a lifted one."""
+        """Return the ground expression of a lifted one."""
         kind, name = tree.etype
         args = tree.args
         if kind == "constant":
@@ -73,9 +67,9 @@ class Grounder:
         if kind == "boolean":
             return self._logical(name, args, objects)
         if kind == "arithmetic":
-            return self._arithmetic(name, [self.ground(one, objects) for one in args])
+            return self._arithmetic(name, [self.ground(arg, objects) for arg in args])
         if kind == "relational":
-            return make(name, *(self.ground(one, objects) for one in args))
+            return make(name, *(self.ground(arg, objects) for arg in args))
         if kind == "aggregation":
             return self._aggregation(tree[0], args, objects)
         if kind == "control":
@@ -96,8 +90,8 @@ class Grounder:
         if name not in self._parameters and name.rstrip("'") not in self._parameters:
             raise InvalidModel(f"{name} is no fluent and no object of the domain")
         choices: list[Expression] = [
-            self._object(one, objects) if isinstance(one, str) else self.ground(one, objects)
-            for one in given
+            self._object(arg, objects) if isinstance(arg, str) else self.ground(arg, objects)
+            for arg in given
         ]
         needed = self._parameters[name.rstrip("'")]
         if len(choices) != len(needed):
@@ -111,20 +105,24 @@ class Grounder:
         choices: Sequence[Expression],
         so_far: tuple[str, ...],
     ) -> Expression:
-        """The fluent of objects; where one is the value of a fluent, one branch for each object."""
+        """Return the fluent of objects; one branch per object if that is a fluent's value."""
         if not choices:
             known = self._non_fluents(name, so_far)
             return atom(ground_name(name, so_far)) if known is None else known
         first, rest = choices[0], choices[1:]
         if isinstance(first, str):
             return self._selected(name, needed[1:], rest, (*so_far, first))
-        found: Expression | None = None
-        for one in reversed(self._types[needed[0]]):
-            own = self._selected(name, needed[1:], rest, (*so_far, one))
-            found = own if found is None else make("if", make("==", first, one), own, found)
-        if found is None:
+        expression: Expression | None = None
+        for object_ in reversed(self._types[needed[0]]):
+            branch = self._selected(name, needed[1:], rest, (*so_far, object_))
+            expression = (
+                branch
+                if expression is None
+                else make("if", make("==", first, object_), branch, expression)
+            )
+        if expression is None:
             raise InvalidModel(f"{name}: type {needed[0]} has no objects")
-        return found
+        return expression
 
     def _object(self, name: str, objects: Objects) -> str:
         if name.startswith("?"):
@@ -139,7 +137,7 @@ class Grounder:
         if op in ("^", "&", "|"):
             return self._joined(
                 "or" if op == "|" else "and",
-                (lambda one=one: self.ground(one, objects) for one in args),
+                (lambda arg=arg: self.ground(arg, objects) for arg in args),
             )
         first = self.ground(args[0], objects)
         if op == "=>":
@@ -150,7 +148,7 @@ class Grounder:
 
     @staticmethod
     def _joined(op: str, parts: Any) -> Expression:
-        """A conjunction or disjunction whose parts are made one by one, until one decides it."""
+        """Return a conjunction or disjunction; parts are made until one of them decides it."""
         kept = []
         for part in parts:
             made = part()
@@ -175,21 +173,23 @@ class Grounder:
         *variables, inner = args
         bound = self._assignments(variables)
         if op in ("forall", "exists"):
-            parts = (lambda one=one: self.ground(inner, {**objects, **one}) for one in bound)
+            parts = (
+                lambda extra=extra: self.ground(inner, {**objects, **extra}) for extra in bound
+            )
             return self._joined("and" if op == "forall" else "or", parts)
-        values = [self.ground(inner, {**objects, **one}) for one in bound]
+        values = [self.ground(inner, {**objects, **extra}) for extra in bound]
         if op in ("min", "max"):
             return make(op, *values)
         total = make("*" if op == "prod" else "+", *values)
         return self._arithmetic("/", [total, len(values)]) if op == "avg" else total
 
     def _assignments(self, variables: Sequence[Any]) -> list[dict[str, str]]:
-        names, types = zip(*(one[1] for one in variables), strict=True)
+        names, types = zip(*(v[1] for v in variables), strict=True)
         for kind in types:
             if kind not in self._types:
                 raise InvalidModel(f"{kind} is no type of the domain")
-        found = itertools.product(*(self._types[kind] for kind in types))
-        return [dict(zip(names, one, strict=True)) for one in found]
+        products = itertools.product(*(self._types[kind] for kind in types))
+        return [dict(zip(names, product, strict=True)) for product in products]
 
     def _if(self, args: Sequence[Any], objects: Objects) -> Expression:
         condition = self.ground(args[0], objects)
@@ -206,18 +206,18 @@ class Grounder:
                 otherwise = self.ground(case, objects)
                 continue
             value = case[0]
-            told = (
+            case_value = (
                 self._object(value, objects)
                 if isinstance(value, str)
                 else self.ground(value, objects)
             )
-            cases.append((told, self.ground(case[1], objects)))
+            cases.append((case_value, self.ground(case[1], objects)))
         if otherwise is None:
             if not cases:
                 raise InvalidModel("a switch has no cases")
-            otherwise = cases.pop()[1]  # all values have a case, or the simulator refuses it too
-        for told, then in reversed(cases):
-            otherwise = make("if", make("==", chosen, told), then, otherwise)
+            otherwise = cases.pop()[1]  # all values must have a case, as in the simulator
+        for case_value, then in reversed(cases):
+            otherwise = make("if", make("==", chosen, case_value), then, otherwise)
         return otherwise
 
     def _draw(self, law: str, args: Sequence[Any], objects: Objects) -> Expression:
@@ -238,8 +238,10 @@ class Grounder:
             bound = self._assignments(variables)
             if len(variables) != 1:
                 raise InvalidModel(f"{law} over several variables is not read")
-            values = tuple(next(iter(one.values())) for one in bound)
-            return Node(kind, (values, *(self.ground(inner, {**objects, **one}) for one in bound)))
+            values = tuple(next(iter(extra.values())) for extra in bound)
+            return Node(
+                kind, (values, *(self.ground(inner, {**objects, **extra}) for extra in bound))
+            )
         raise InvalidModel(
             f"the law {law} is not read; known are KronDelta, DiracDelta, Bernoulli, Discrete, "
             f"UnnormDiscrete"
@@ -253,4 +255,4 @@ class Grounder:
                 f"the function {name} of {len(args)} arguments is not read; known are "
                 f"{', '.join(known)}"
             )
-        return make(name, *(self.ground(one, objects) for one in args))
+        return make(name, *(self.ground(arg, objects) for arg in args))

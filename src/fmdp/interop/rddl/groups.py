@@ -1,11 +1,10 @@
 """Groups of fluents of which at most one holds: one variable instead of many booleans.
 
-`robot-at(?x, ?y)` is as many booleans as there are places, and 2^places states, of which all but
-places + 1 never occur. That at most one of a group holds is proved, not assumed: it does in the
-initial state, and for every state in which it does, every action and every value of what else the
-laws read, at most one of the next values can be true. Laws are independent draws, so "can be true"
-for two of them would be enough for both to be. Tried for each family of fluents, over all of its
-parameters and over some.
+`robot-at(?x, ?y)` has one boolean per place, and 2^places states of which at most places + 1 occur.
+It is proved that at most one fluent of a group holds: it does in the initial state, and for every
+state in which it does, every action and all values of the other variables that the laws read, at
+most one of the next values can be true. (Draws are independent, so if two could be true, both could
+be at once.) Each family of fluents is tried, grouped over all or some of its parameters.
 """
 
 from __future__ import annotations
@@ -24,57 +23,57 @@ from fmdp.interop.rddl.variables import Array, Variable, exclusive, primed
 from fmdp.interop.rddl.world import World
 
 MOST_MERGED = 1 << 22
-"""Numbers in the table of a group; a larger one stays as booleans."""
+"""Most numbers in the table of a group; a larger group stays as booleans."""
 MOST_AT_ONCE = 1 << 22
-"""Joint values over which a group is looked at as a whole."""
+"""Most joint values over which the laws of a group are evaluated together."""
 
 
 def find(world: World, actions: Sequence[Variable]) -> list[Variable]:
-    """The groups, as variables with a value for each fluent and one for none."""
-    found: list[Variable] = []
+    """Return the groups as variables, with one value per fluent and one for none."""
+    groups: list[Variable] = []
     states = {
-        name: one
-        for name, one in world.instance.states.items()
-        if name not in world.fixed and one.values == (False, True)
+        name: fluent
+        for name, fluent in world.instance.states.items()
+        if name not in world.fixed and fluent.values == (False, True)
     }
     for family, members in families(states).items():
         if len(members) < 2:
             continue
-        for own in _partitions(family, members):
-            if all(_holds(world, group, actions) for group in own):
-                found += own
+        for partition in _partitions(family, members):
+            if all(_holds(world, group, actions) for group in partition):
+                groups += partition
                 break
-    return found
+    return groups
 
 
 def _partitions(family: str, members: Sequence[Fluent]) -> Iterator[list[Variable]]:
-    """The ways to group a family: over all of its parameters first."""
+    """Yield the ways to group a family, over all of its parameters first."""
     places = range(len(members[0].objects))
     for size in reversed(places):
         for over in itertools.combinations(places, size + 1):
             by_rest: dict[tuple[str, ...], list[Fluent]] = {}
-            for one in members:
-                rest = tuple(one.objects[place] for place in places if place not in over)
-                by_rest.setdefault(rest, []).append(one)
+            for fluent in members:
+                rest = tuple(fluent.objects[place] for place in places if place not in over)
+                by_rest.setdefault(rest, []).append(fluent)
             yield [
-                exclusive(ground_name(family, rest), own)
-                for rest, own in by_rest.items()
-                if len(own) > 1
+                exclusive(ground_name(family, rest), group)
+                for rest, group in by_rest.items()
+                if len(group) > 1
             ]
 
 
 def _holds(world: World, group: Variable, actions: Sequence[Variable]) -> bool:
-    """Whether at most one of a group holds for ever, and its table is small enough."""
-    if sum(bool(world.instance.initial[one]) for one in group.fluents) > 1:
+    """Return whether at most one of a group ever holds, and its table is small enough."""
+    if sum(bool(world.instance.initial[fluent]) for fluent in group.fluents) > 1:
         return False
-    laws = [world.laws[primed(one)] for one in group.fluents]
+    laws = [world.laws[primed(fluent)] for fluent in group.fluents]
     if any(atoms_of(law) & world.laws.keys() for law in laws):
-        return False  # hidden fluents: their draws are shared
-    before = {one: world.owners[one] for one in group.fluents}
+        return False  # laws share the draws of hidden fluents
+    before = {fluent: world.owners[fluent] for fluent in group.fluents}
     world.own(group)
     try:
         scope = world.scope(laws)
-        rows = math.prod(one.size for one in scope)
+        rows = math.prod(v.size for v in scope)
         proved = (
             _at_once(world, group, scope, actions)
             if rows <= MOST_AT_ONCE
@@ -82,7 +81,7 @@ def _holds(world: World, group: Variable, actions: Sequence[Variable]) -> bool:
         )
         return proved and rows * group.size <= MOST_MERGED
     except (InvalidModel, TooLarge):
-        return False  # a law that makes no sense where several hold proves nothing
+        return False  # a law that is undefined where several hold
     finally:
         world.owners |= before
         world.order.pop(group.name, None)
@@ -91,41 +90,42 @@ def _holds(world: World, group: Variable, actions: Sequence[Variable]) -> bool:
 def _at_once(
     world: World, group: Variable, scope: list[Variable], actions: Sequence[Variable]
 ) -> bool:
-    wider = [*scope, *(one for one in actions if one not in scope)]
-    if math.prod(one.size for one in wider) <= MOST_AT_ONCE:
-        scope = wider  # so that conditions on actions can be read
+    wider = [*scope, *(v for v in actions if v not in scope)]
+    if math.prod(v.size for v in wider) <= MOST_AT_ONCE:
+        scope = wider  # so that conditions on actions can be evaluated
     evaluation = world.evaluation(scope, 1, group.name)
     total: Array = np.zeros((1,) * len(scope), dtype=np.int16)
-    for one in group.fluents:
-        total = total + (evaluation.truth(world.laws[primed(one)]) > 0)
-    several = total > 1
+    for fluent in group.fluents:
+        total = total + (evaluation.truth(world.laws[primed(fluent)]) > 0)
+    violated = total > 1
     for _, condition in world.conditions:
         for part in conjuncts(condition):
-            if all(one in scope for one in world.scope([part])):
-                several = several & evaluation.value(part).astype(np.bool_)
-    return not several.any()
+            if all(v in scope for v in world.scope([part])):
+                violated = violated & evaluation.value(part).astype(np.bool_)
+    return not violated.any()
 
 
 def _one_by_one(world: World, group: Variable, actions: Sequence[Variable]) -> bool:
-    """The same, where the laws together read too much: each by itself, and of what else it reads
-    any value may make it true."""
+    """Evaluate each law separately, if they read too many variables together.
+
+    A law counts as possibly true if any values of the other variables make it so.
+    """
     looked_at = [group, *actions]
-    if math.prod(one.size for one in looked_at) > MOST_AT_ONCE:
+    looked_names = {v.name for v in looked_at}
+    if math.prod(v.size for v in looked_at) > MOST_AT_ONCE:
         return False
-    total: Array = np.zeros([one.size for one in looked_at], dtype=np.int16)
+    total: Array = np.zeros([v.size for v in looked_at], dtype=np.int16)
     for fluent in group.fluents:
         scope = world.scope([world.laws[primed(fluent)]])
         evaluation = world.evaluation(scope, 1, group.name)
         can: Array = evaluation.truth(world.laws[primed(fluent)]) > 0
-        names = [one.name for one in scope]
-        others = tuple(
-            axis for axis, one in enumerate(scope) if one.name not in {v.name for v in looked_at}
-        )
+        names = [v.name for v in scope]
+        others = tuple(axis for axis, name in enumerate(names) if name not in looked_names)
         can = np.any(can, axis=others, keepdims=True)
-        # Groups stand before actions here, whatever their order among the axes of a table.
-        places = [names.index(one.name) for one in looked_at if one.name in names]
+        # The group comes before the actions, whatever their order among the axes of a table.
+        places = [names.index(v.name) for v in looked_at if v.name in names]
         shaped = can.transpose([*places, *others]).reshape(
-            [can.shape[names.index(one.name)] if one.name in names else 1 for one in looked_at]
+            [can.shape[names.index(v.name)] if v.name in names else 1 for v in looked_at]
         )
         total = total + shaped
     return bool(total.max() <= 1)

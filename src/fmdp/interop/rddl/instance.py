@@ -1,13 +1,14 @@
-"""An instance: its objects, non-fluents and fluents, its ground expressions, its limits.
+"""A grounded instance: objects, fluents, ground expressions and limits.
 
-Everything is by name, as pyRDDLGym grounds it: `running___c1` is the fluent, `running'___c1` its
-next value. What no finite model with observed states has is refused here, by name: real fluents,
-observations, termination, a horizon that is a condition.
+Names are those of pyRDDLGym: `running___c1` is a fluent, `running'___c1` its next value. Features
+that no finite model with observed states has are refused here by name: real fluents, observations,
+termination, a horizon that is a condition.
 """
 
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,13 +18,15 @@ from fmdp.interop.rddl.expressions import Constant, Expression, make
 from fmdp.interop.rddl.grounding import Grounder, ground_name, object_name
 
 LARGEST_GROUNDING = 1 << 20
-"""Fluents of one name."""
+"""Most ground fluents with the same name."""
 
 
 @dataclass(frozen=True)
 class Fluent:
-    """A fluent of the instance: its family, the objects it is of, and the values it may have;
-    whole numbers have None, since their range is found, not declared."""
+    """A ground fluent: its family, objects and values.
+
+    The values of a whole number are None, because its range is computed, not declared.
+    """
 
     name: str
     family: str
@@ -48,7 +51,7 @@ class Instance:
     """The law of every intermediate fluent."""
     reward: Expression = 0
     conditions: list[tuple[str, Expression]] = field(default_factory=list)
-    """What must hold of states and actions, each with what it is called."""
+    """Conditions on states and actions, each with its label."""
     most_at_work: int | None = None
     horizon: int | None = None
     discount: float | None = None
@@ -58,29 +61,29 @@ class _Reader:
     def __init__(self, tree: Any) -> None:
         self.domain, self.instance, self.constants = tree.domain, tree.instance, tree.non_fluents
         self.declared: dict[str, Any] = {}
-        for one in self.domain.pvariables:
-            if one.name in self.declared:
-                raise InvalidModel(f"{one.name} is declared twice")
-            self.declared[one.name] = one
+        for declaration in self.domain.pvariables:
+            if declaration.name in self.declared:
+                raise InvalidModel(f"{declaration.name} is declared twice")
+            self.declared[declaration.name] = declaration
         self.types = self._types()
         self.given = self._given()
 
     def _types(self) -> dict[str, tuple[str, ...]]:
         objects = dict(getattr(self.constants, "objects", ()) or ())
         objects |= dict(getattr(self.instance, "objects", ()) or ())
-        found = {}
+        types = {}
         for name, kind in getattr(self.domain, "types", ()) or ():
             if kind == "object":
                 if name not in objects:
                     raise InvalidModel(f"the instance has no objects of type {name}")
-                found[name] = tuple(map(object_name, objects[name]))
+                types[name] = tuple(map(object_name, objects[name]))
             else:
-                found[name] = tuple(map(object_name, kind))
-        return found
+                types[name] = tuple(map(object_name, kind))
+        return types
 
     def _given(self) -> dict[tuple[str, tuple[str, ...]], Constant]:
-        """What the instance says of non-fluents and of the first state."""
-        found: dict[tuple[str, tuple[str, ...]], Constant] = {}
+        """Return the values of non-fluents and initial fluents in the instance."""
+        given: dict[tuple[str, tuple[str, ...]], Constant] = {}
         for block in (
             getattr(self.constants, "init_non_fluent", ()),
             getattr(self.instance, "init_state", ()),
@@ -89,13 +92,13 @@ class _Reader:
                 if name not in self.declared:
                     raise InvalidModel(f"the instance sets {name}, which the domain does not have")
                 key = name, tuple(map(object_name, objects or ()))
-                for one, kind in zip(key[1], self.parameters(name), strict=False):
-                    if one not in self.types.get(kind, ()):
-                        raise InvalidModel(f"{name}: {one} is no object of type {kind}")
+                for object_, kind in zip(key[1], self.parameters(name), strict=False):
+                    if object_ not in self.types.get(kind, ()):
+                        raise InvalidModel(f"{name}: {object_} is no object of type {kind}")
                 if len(key[1]) != len(self.parameters(name)):
                     raise InvalidModel(f"the instance sets {name} of {len(key[1])} objects")
-                found[key] = self._value(name, value)
-        return found
+                given[key] = self._value(name, value)
+        return given
 
     def parameters(self, name: str) -> tuple[str, ...]:
         kinds = tuple(self.declared[name].param_types or ())
@@ -112,10 +115,10 @@ class _Reader:
             if isinstance(value, str):
                 raise InvalidModel(f"{name} is {value}; must be a number")
             return int(value) if kind == "int" else float(value)
-        told = object_name(str(value))
-        if told not in self.types.get(kind, ()):
-            raise InvalidModel(f"{name} is {told}; must be one of {', '.join(self.types[kind])}")
-        return told
+        label = object_name(str(value))
+        if label not in self.types.get(kind, ()):
+            raise InvalidModel(f"{name} is {label}; must be one of {', '.join(self.types[kind])}")
+        return label
 
     def _default(self, name: str) -> Constant:
         declared = self.declared[name]
@@ -128,12 +131,12 @@ class _Reader:
         return self.types[declared.range][0]
 
     def known(self, name: str, objects: tuple[str, ...]) -> Constant | None:
-        """The value of a non-fluent; None for a fluent."""
+        """Return the value of a non-fluent, or None for a fluent."""
         declared = self.declared.get(name)
         if declared is None or declared.fluent_type != "non-fluent":
             return None
-        found = self.given.get((name, objects))
-        return self._default(name) if found is None else found
+        given = self.given.get((name, objects))
+        return self._default(name) if given is None else given
 
     def fluents(self, kind: str) -> Iterator[Fluent]:
         for name, declared in self.declared.items():
@@ -154,20 +157,20 @@ class _Reader:
                 values = self.types[declared.range]
             else:
                 raise InvalidModel(f"{kind} {name} is of type {declared.range}, which is none")
-            sizes = [len(self.types[one]) for one in self.parameters(name)]
-            total = 1
-            for size in sizes:
-                total *= size
+            domains = [self.types[parameter] for parameter in self.parameters(name)]
+            total = math.prod(map(len, domains))
             if total > LARGEST_GROUNDING:
                 raise InvalidModel(
                     f"{kind} {name} is {total} fluents; at most {LARGEST_GROUNDING} are read"
                 )
-            for objects in itertools.product(*(self.types[one] for one in self.parameters(name))):
+            for objects in itertools.product(
+                *(self.types[parameter] for parameter in self.parameters(name))
+            ):
                 yield Fluent(ground_name(name, objects), name, objects, values, self._default(name))
 
 
 def grounded(tree: Any) -> Instance:
-    """The instance of a syntax tree."""
+    """Return the instance of a syntax tree."""
     reader = _Reader(tree)
     domain, instance = tree.domain, tree.instance
     for name, declared in reader.declared.items():
@@ -180,56 +183,54 @@ def grounded(tree: Any) -> Instance:
         raise InvalidModel(
             "the domain has a termination block, and models here go on for ever; must have none"
         )
-    found = Instance(instance.name, reader.types)
-    found.states = {one.name: one for one in reader.fluents("state-fluent")}
-    found.actions = {one.name: one for one in reader.fluents("action-fluent")}
+    made = Instance(instance.name, reader.types)
+    made.states = {fluent.name: fluent for fluent in reader.fluents("state-fluent")}
+    made.actions = {fluent.name: fluent for fluent in reader.fluents("action-fluent")}
     for kind in ("interm-fluent", "derived-fluent"):
-        found.intermediate |= {one.name: one for one in reader.fluents(kind)}
-    if not found.states:
+        made.intermediate |= {fluent.name: fluent for fluent in reader.fluents(kind)}
+    if not made.states:
         raise InvalidModel("the domain has no state-fluents; must have one")
-    if not found.actions:
+    if not made.actions:
         raise InvalidModel("the domain has no action-fluents; must have one")
-    for one in found.states.values():
-        given = reader.given.get((one.family, one.objects))
-        found.initial[one.name] = one.default if given is None else given
+    for fluent in made.states.values():
+        given = reader.given.get((fluent.family, fluent.objects))
+        made.initial[fluent.name] = fluent.default if given is None else given
     grounder = Grounder(
         reader.types, {name: reader.parameters(name) for name in reader.declared}, reader.known
     )
-    _laws(found, domain, grounder)
+    _laws(made, domain, grounder)
     try:
-        found.reward = grounder.ground(domain.reward, {})
+        made.reward = grounder.ground(domain.reward, {})
     except InvalidModel as error:
         raise InvalidModel(f"reward: {error}") from None
-    _limits(found, domain, instance, grounder)
-    return found
+    _limits(made, domain, instance, grounder)
+    return made
 
 
-def _laws(found: Instance, domain: Any, grounder: Grounder) -> None:
+def _laws(made: Instance, domain: Any, grounder: Grounder) -> None:
     _, laws = domain.cpfs
-    families: dict[str, list[Fluent]] = {}
-    for one in itertools.chain(found.states.values(), found.intermediate.values()):
-        families.setdefault(one.family, []).append(one)
+    by_family = families(made.states | made.intermediate)
     for law in laws:
         name, variables = law.pvar[1]
         family = name.removesuffix("'")
         is_next = name.endswith("'")
-        for one in families.get(family, ()):
-            target = found.next if is_next else found.between
-            if is_next != (one.name in found.states):
+        for fluent in by_family.get(family, ()):
+            target = made.next if is_next else made.between
+            if is_next != (fluent.name in made.states):
                 continue
-            if len(variables or ()) != len(one.objects):
+            if len(variables or ()) != len(fluent.objects):
                 raise InvalidModel(f"the law of {name} is of {len(variables or ())} objects")
-            bound = dict(zip(variables or (), one.objects, strict=True))
+            bound = dict(zip(variables or (), fluent.objects, strict=True))
             try:
-                target[one.name] = grounder.ground(law.expr, bound)
+                target[fluent.name] = grounder.ground(law.expr, bound)
             except InvalidModel as error:
                 raise InvalidModel(f"{name}: {error}") from None
-    for one in itertools.chain(found.states.values(), found.intermediate.values()):
-        if one.name not in (found.next if one.name in found.states else found.between):
-            raise InvalidModel(f"{one.family} has no law in cpfs; every fluent must have one")
+    for fluent in (made.states | made.intermediate).values():
+        if fluent.name not in (made.next if fluent.name in made.states else made.between):
+            raise InvalidModel(f"{fluent.family} has no law in cpfs; every fluent must have one")
 
 
-def _limits(found: Instance, domain: Any, instance: Any, grounder: Grounder) -> None:
+def _limits(made: Instance, domain: Any, instance: Any, grounder: Grounder) -> None:
     for what, block in (
         ("action-precondition", "preconds"),
         ("state-action-constraint", "constraints"),
@@ -238,33 +239,33 @@ def _limits(found: Instance, domain: Any, instance: Any, grounder: Grounder) -> 
         for number, tree in enumerate(getattr(domain, block, ()) or (), start=1):
             label = f"{what} {number}"
             try:
-                found.conditions.append((label, grounder.ground(tree, {})))
+                made.conditions.append((label, grounder.ground(tree, {})))
             except InvalidModel as error:
                 raise InvalidModel(f"{label}: {error}") from None
     most = getattr(instance, "max_nondef_actions", None)
-    found.most_at_work = None if most is None or isinstance(most, str) else int(most)
-    if found.most_at_work is not None and found.most_at_work < 0:
+    made.most_at_work = None if most is None or isinstance(most, str) else int(most)
+    if made.most_at_work is not None and made.most_at_work < 0:
         raise InvalidModel(
-            f"max-nondef-actions is {found.most_at_work}; must be a whole number from 0, or pos-inf"
+            f"max-nondef-actions is {made.most_at_work}; must be a whole number from 0, or pos-inf"
         )
     horizon = getattr(instance, "horizon", None)
     if horizon is not None and not isinstance(horizon, int | str):
         raise InvalidModel("the horizon is a condition (terminate-when); must be a number")
-    found.horizon = horizon if isinstance(horizon, int) else None
+    made.horizon = horizon if isinstance(horizon, int) else None
     discount = getattr(instance, "discount", None)
-    found.discount = None if discount is None else float(discount)
+    made.discount = None if discount is None else float(discount)
 
 
 def families(fluents: Mapping[str, Fluent]) -> dict[str, list[Fluent]]:
-    """Fluents by what they are called in the domain."""
-    found: dict[str, list[Fluent]] = {}
-    for one in fluents.values():
-        found.setdefault(one.family, []).append(one)
-    return found
+    """Return fluents by their name in the domain."""
+    by_family: dict[str, list[Fluent]] = {}
+    for fluent in fluents.values():
+        by_family.setdefault(fluent.family, []).append(fluent)
+    return by_family
 
 
 def conjuncts(condition: Expression) -> Sequence[Expression]:
-    """The parts of a condition that must all hold."""
+    """Return the conjuncts of a condition."""
     if not isinstance(condition, bool | int | float | str) and condition.op == "and":
         return condition.args
     return (make("and", condition),)

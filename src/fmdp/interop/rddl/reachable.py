@@ -1,11 +1,10 @@
-"""Which values each variable can have, starting from the initial state.
+"""Reachable values of each variable from the initial state.
 
-The least sets V_i with the initial value in V_i and, for all values of the parents in their sets
-and all actions, the next value in V_i: closed under every step, so what is outside is never
-reached. (The sets are those of single variables; joint states inside them may still be out of
-reach.) It finds the ranges of whole numbers, fluents that never change, places never entered.
-A law too wide to be looked at counts as one that may give any value, and so does one that makes no
-sense in some joint state, since that may be out of reach.
+They are the least sets V_i that contain the initial value and, for all values of the parents in
+their sets and all actions, the possible next values. Values outside are never reached; joint states
+inside may still be unreachable. This gives the ranges of whole numbers, fluents that never change
+and places that are never entered. Laws with too many parents may give any value, and so may laws
+that are undefined in some joint state, since that may be unreachable.
 """
 
 from __future__ import annotations
@@ -21,22 +20,24 @@ from fmdp.interop.rddl.variables import Variable, primed, single
 from fmdp.interop.rddl.world import World
 
 MOST_LOOKED_AT = 1 << 20
-"""Joint values of the parents."""
+"""Most joint values of the parents over which a law is evaluated."""
 MOST_NUMBERS = 256
-"""Values of a fluent that is a whole number."""
+"""Most values of a fluent that is a whole number."""
 
 
 def reach(world: World, groups: Iterable[Variable]) -> dict[str, Variable]:
-    """The variables of all state and hidden fluents, each with the values that it can have, by
-    name; `groups` are those of several fluents. `world` owns them afterwards."""
+    """Return the variables of all state and hidden fluents with their reachable values, by name.
+
+    `groups` are the variables of several fluents. `world` owns all of them afterwards.
+    """
     return _Search(world, list(groups)).run()
 
 
 class _Search:
     def __init__(self, world: World, groups: list[Variable]) -> None:
         self.world = world
-        self.whole = {one.name: one for one in groups}
-        grouped = {fluent for one in groups for fluent in one.fluents}
+        self.whole = {v.name: v for v in groups}
+        grouped = {fluent for v in groups for fluent in v.fluents}
         self.current: dict[str, Variable] = {}
         initial = world.instance.initial
         for group in groups:
@@ -44,19 +45,19 @@ class _Search:
         for name in world.instance.states:
             if name not in world.fixed and name not in grouped:
                 self.current[name] = single(name, [initial[name]])
-        for one in self.current.values():
-            world.own(one)
+        for v in self.current.values():
+            world.own(v)
 
     def run(self) -> dict[str, Variable]:
         world = self.world
-        own_hidden = [one for one in world.hidden if one in world.instance.intermediate]
+        own_hidden = [fluent for fluent in world.hidden if fluent in world.instance.intermediate]
         for name in own_hidden:
             self.current[name] = single(name, ())
             world.own(self.current[name])
             self._look(name)
         readers: dict[str, list[str]] = {}
-        for name, one in self.current.items():
-            laws = (name,) if name in world.laws else map(primed, one.fluents)
+        for name, v in self.current.items():
+            laws = (name,) if name in world.laws else map(primed, v.fluents)
             for fluent in set().union(*(atoms_of(world.laws[law]) for law in laws)):
                 readers.setdefault(fluent, []).append(name)
         waiting = dict.fromkeys(self.current)
@@ -69,7 +70,7 @@ class _Search:
         return self.current
 
     def _look(self, name: str) -> bool:
-        """Add the values that a variable can have next; whether there were new ones."""
+        """Add the possible next values of a variable; return whether there were new ones."""
         old = self.current[name]
         grown = self._group(name) if name in self.whole else self._single(name)
         if grown.size == old.size:
@@ -79,7 +80,7 @@ class _Search:
         return True
 
     def _fits(self, scope: list[Variable]) -> bool:
-        return math.prod(one.size for one in scope) <= MOST_LOOKED_AT
+        return math.prod(v.size for v in scope) <= MOST_LOOKED_AT
 
     def _single(self, name: str) -> Variable:
         world = self.world
@@ -87,14 +88,14 @@ class _Search:
         fluent = world.instance.states.get(name) or world.instance.intermediate[name]
         known = self.current[name].fluents[name]
         scope = world.scope([law])
-        found: set[Constant] = set(fluent.values or ())
+        reached: set[Constant] = set(fluent.values or ())
         if self._fits(scope):
             try:
                 chances = world.evaluation(scope, 1, name).law(law)
-                found = {
-                    self._decoded(one, fluent.values)
-                    for one, own in chances.items()
-                    if (own > 0).any()
+                reached = {
+                    self._decoded(value, fluent.values)
+                    for value, chance in chances.items()
+                    if (chance > 0).any()
                 }
             except InvalidModel as error:
                 if fluent.values is None:
@@ -104,7 +105,7 @@ class _Search:
                 f"{name} is a whole number that depends on {len(scope)} variables; its range "
                 f"cannot be found"
             )
-        every = found.union(known)
+        every = reached.union(known)
         if fluent.values is None:
             if len(every) > MOST_NUMBERS:
                 raise InvalidModel(
@@ -112,13 +113,13 @@ class _Search:
                     f"reached, such as {max(every, key=float)}; must be bounded"
                 )
             return single(name, sorted(every, key=float))
-        for one in every:
-            if one not in fluent.values:
-                raise InvalidModel(f"{name} becomes {one}; must be in {fluent.values}")
-        return single(name, [one for one in fluent.values if one in every])
+        for value in every:
+            if value not in fluent.values:
+                raise InvalidModel(f"{name} becomes {value}; must be in {fluent.values}")
+        return single(name, [value for value in fluent.values if value in every])
 
     def _decoded(self, value: Constant, values: tuple[Constant, ...] | None) -> Constant:
-        """A value as the domain has it: an object by its name, true or false for 1 or 0."""
+        """Return a value as in the domain: the name of an object, true or false for 1 or 0."""
         if values is None:
             return int(value) if float(value) == int(value) else float(value)
         if isinstance(values[0], str):
@@ -130,15 +131,15 @@ class _Search:
     def _group(self, name: str) -> Variable:
         world, whole = self.world, self.whole[name]
         old = self.current[name]
-        kept = {whole.values.index(one) for one in old.values}
-        laws = [world.laws[primed(one)] for one in whole.fluents]
+        kept = {whole.values.index(value) for value in old.values}
+        laws = [world.laws[primed(fluent)] for fluent in whole.fluents]
         scope = world.scope(laws)
         if not self._fits(scope):
             return whole
         evaluation = world.evaluation(scope, 1, name)
         chances = [evaluation.truth(law) for law in laws]
-        for place, own in enumerate(chances, start=1):
-            if (own > 0).any():
+        for place, chance in enumerate(chances, start=1):
+            if (chance > 0).any():
                 kept.add(place)
         if np.any(1.0 - sum(chances) > 1e-12):
             kept.add(0)
@@ -146,10 +147,10 @@ class _Search:
 
 
 def never_changing(variables: Iterable[Variable]) -> dict[str, Constant]:
-    """Fluents that have one value, and what it is."""
+    """Return the fluents that have only one value, with that value."""
     return {
-        fluent: told[0]
-        for one in variables
-        for fluent, told in one.fluents.items()
-        if len(set(told)) == 1
+        fluent: constants[0]
+        for v in variables
+        for fluent, constants in v.fluents.items()
+        if len(set(constants)) == 1
     }

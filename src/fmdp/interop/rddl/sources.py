@@ -1,9 +1,8 @@
-"""Where the text of a problem is, and its syntax tree: files, or the instances of rddlrepository.
+"""Files and syntax trees of RDDL problems, including those of rddlrepository.
 
-In `rddl:NAME:INSTANCE` the name is looked for without regard to case, "_" and "-". The end that
-tells the competition may be left out where one problem alone is meant, and so may MDP where the
-repository has the problem with observations too: `rddl:sysadmin:1` is SysAdmin_MDP_ippc2011.
-Of several competitions the first is taken. The archive is read as files: nothing is imported from
+In `rddl:NAME:INSTANCE` the case of the name, "_" and "-" do not matter. The competition may be left
+out (the first one is then taken), and so may MDP if the repository also has the problem as a POMDP:
+`rddl:sysadmin:1` is SysAdmin_MDP_ippc2011. The archive is read as files: nothing is imported from
 it or written into it.
 """
 
@@ -23,18 +22,19 @@ from typing import Any
 from fmdp._base.archives import read_file
 from fmdp._base.parameters import quoted
 from fmdp.errors import FileProblem, FmdpError, InvalidParameter, UnknownName, did_you_mean
+from fmdp.interop.paths import located
 
 PREFIX = "rddl:"
 
 
 class MissingRDDL(FmdpError, ImportError):
-    """pyRDDLGym or rddlrepository is not installed; the message names the extra that brings it."""
+    """pyRDDLGym or rddlrepository is not installed; the message names the extra to install."""
 
 
 def _needed(module: str) -> Any:
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # whatever is deprecated in what it imports
+            warnings.simplefilter("ignore")  # deprecations in its dependencies
             return importlib.import_module(module)
     except ImportError as error:
         raise MissingRDDL(
@@ -44,10 +44,9 @@ def _needed(module: str) -> Any:
 
 @cache
 def archive() -> dict[str, Path]:
-    """The problems of rddlrepository by name, each with its folder; those of competitions first,
-    in the order of their years."""
+    """Return the folder of each problem of rddlrepository, competitions first, by year."""
     root = Path(_needed("rddlrepository").__file__).parent / "archive"
-    found = {}
+    folders = {}
     for domain in sorted(root.rglob("domain.rddl")):
         about = domain.with_name("__init__.py")
         if not about.is_file():
@@ -55,14 +54,16 @@ def archive() -> dict[str, Path]:
         for node in ast.parse(about.read_text(encoding="utf-8")).body:
             if isinstance(node, ast.Assign) and isinstance(node.value, ast.Dict):
                 info = ast.literal_eval(node.value)
-                found["_".join(filter(None, (info["name"], info["context"])))] = domain.parent
-    return dict(sorted(found.items(), key=lambda one: ("ippc" not in one[0], one[0][-4:], one[0])))
+                folders["_".join(filter(None, (info["name"], info["context"])))] = domain.parent
+    return dict(
+        sorted(folders.items(), key=lambda entry: ("ippc" not in entry[0], entry[0][-4:], entry[0]))
+    )
 
 
 def instances(folder: Path) -> list[str]:
-    """The instances of a problem of the archive, in order."""
-    names = [one.stem.removeprefix("instance") for one in folder.glob("instance*.rddl")]
-    return sorted(names, key=lambda one: (len(one), one))
+    """Return the instances of a problem of the archive, in order."""
+    names = [path.stem.removeprefix("instance") for path in folder.glob("instance*.rddl")]
+    return sorted(names, key=lambda name: (len(name), name))
 
 
 def _folded(name: str) -> str:
@@ -70,21 +71,21 @@ def _folded(name: str) -> str:
 
 
 def _named(name: str) -> str:
-    """The name in the archive that a user means."""
+    """Return the full name in the archive of a possibly abbreviated name."""
     known = archive()
     wanted = _folded(name)
-    without_end = {_folded(one.rpartition("_")[0]): one for one in reversed(known)}
+    without_end = {_folded(entry.rpartition("_")[0]): entry for entry in reversed(known)}
     bare = {
-        _folded(re.sub(r"_MDP(_|$)", "_", one).rpartition("_")[0]): one
-        for one in reversed(known)
-        if "_POMDP" not in one
+        _folded(re.sub(r"_MDP(_|$)", "_", entry).rpartition("_")[0]): entry
+        for entry in reversed(known)
+        if "_POMDP" not in entry
     }
-    competition = {_folded(re.sub(r"_MDP(_|$)", r"\1", one)): one for one in reversed(known)}
-    exact = {_folded(one): one for one in known}
+    competition = {_folded(re.sub(r"_MDP(_|$)", r"\1", entry)): entry for entry in reversed(known)}
+    exact = {_folded(entry): entry for entry in known}
     for names in (exact, competition, bare, without_end):
         if wanted in names:
             return names[wanted]
-    near = did_you_mean(name, [*known, *(one.partition("_")[0] for one in known)])
+    near = did_you_mean(name, [*known, *(entry.partition("_")[0] for entry in known)])
     raise UnknownName(
         f"rddlrepository has no problem {quoted(name)}; it has {len(known)}, such as "
         f"SysAdmin_MDP_ippc2011{near}"
@@ -92,7 +93,7 @@ def _named(name: str) -> str:
 
 
 def files_of(text: str, folder: Path | None = None) -> tuple[Path, Path, str]:
-    """The domain, the instance, and the name of a problem: its canonical id, or the text."""
+    """Return the domain and instance files of a problem and its canonical id, or the text."""
     if text.startswith(PREFIX):
         name, colon, number = text.removeprefix(PREFIX).partition(":")
         if not name or not colon or not number:
@@ -114,26 +115,20 @@ def files_of(text: str, folder: Path | None = None) -> tuple[Path, Path, str]:
         raise InvalidParameter(
             f"{quoted(text)}: RDDL is read from two files, must be like DOMAIN.rddl+INSTANCE.rddl"
         )
-    domain, instance = (_placed(one, folder) for one in paths)
+    domain, instance = (located(path, folder) for path in paths)
     return domain, instance, text
-
-
-def _placed(name: str, folder: Path | None) -> Path:
-    if folder is not None and not Path(name).is_file() and (folder / name).is_file():
-        return folder / name
-    return Path(name)
 
 
 @cache
 def _parser() -> Any:
-    """pyRDDLGym's parser, its tables made once and written nowhere."""
-    made = _needed("pyRDDLGym.core.parser.parser").RDDLParser(lexer=None, verbose=False)
-    made.build(debug=False, write_tables=False, errorlog=_needed("ply.yacc").NullLogger())
-    return made
+    """Return pyRDDLGym's parser, whose tables are made once and not written to disk."""
+    parser = _needed("pyRDDLGym.core.parser.parser").RDDLParser(lexer=None, verbose=False)
+    parser.build(debug=False, write_tables=False, errorlog=_needed("ply.yacc").NullLogger())
+    return parser
 
 
 def _uncommented(path: Path) -> str:
-    """The text without its comments, in which files of the competitions have bytes of any kind."""
+    """Return the text without comments, which may contain bytes that are not UTF-8."""
     lines = read_file(path, "RDDL").decode("utf-8-sig", errors="replace").splitlines()
     kept = [line.partition("//")[0] for line in lines]
     for number, line in enumerate(kept, start=1):
@@ -143,7 +138,7 @@ def _uncommented(path: Path) -> str:
 
 
 def parsed(domain: Path, instance: Path) -> Any:
-    """pyRDDLGym's syntax tree of a domain with an instance."""
+    """Return pyRDDLGym's syntax tree of a domain with an instance."""
     text = "\n".join(_uncommented(path) for path in (domain, instance))
     for block in ("domain", "instance"):
         if not re.search(rf"\b{block}\s+[\w-]+\s*\{{", text):
@@ -157,10 +152,10 @@ def parsed(domain: Path, instance: Path) -> Any:
         with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
             warnings.simplefilter("ignore")
             tree = parser.parse(text)
-    except Exception as error:  # the parser has classes of its own, and fails on a missing end
+    except Exception as error:  # it also fails in other ways, e.g. on a missing end
         _parser.cache_clear()
-        told = re.sub(r"\x1b\[\d*m", "", str(error)) or "it ends too early"
-        said = " ".join(told.split())
+        message = re.sub(r"\x1b\[\d*m", "", str(error)) or "it ends too early"
+        said = " ".join(message.split())
         raise FileProblem(f"{domain} with {instance}: is not RDDL: {said[:300]}") from None
     if tree is None:
         raise FileProblem(f"{domain} with {instance}: holds no RDDL")

@@ -1,8 +1,8 @@
-"""Variables of the model, and the fluents that they stand for.
+"""Variables of the model and the fluents that they stand for.
 
-A variable has finitely many values, and every value of it says what each of its fluents is: a
-fluent of its own ({running___c1: (false, true)}), a group of fluents of which at most one holds
-(one value a fluent, and "none"), or all actions of which at most one is chosen.
+Every value of a variable determines its fluents. A variable stands for a single fluent
+({running___c1: (false, true)}), a group of fluents of which at most one holds (one value per fluent
+and "none"), or all actions if at most one can be chosen.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def shown(value: Constant) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Variable:
-    """A name, the names of the values, and what each fluent is under each value."""
+    """A name, the names of the values, and the value of each fluent under each of them."""
 
     name: str
     values: tuple[str, ...]
@@ -42,7 +42,7 @@ class Variable:
 
     @property
     def listed(self) -> tuple[Value, ...]:
-        """The values as a model lists them: numbers where the one fluent is a number."""
+        """The values as a model lists them: numbers if the only fluent is a number."""
         if len(self.fluents) != 1:
             return self.values
         constants = next(iter(self.fluents.values()))
@@ -52,30 +52,35 @@ class Variable:
         )
 
     def value_where(self, known: Mapping[str, Constant]) -> int:
-        """The value under which its fluents are as they are known to be."""
+        """Return the value under which the fluents have their known values."""
         return next(
             index
             for index in range(self.size)
-            if all(told[index] == known[fluent] for fluent, told in self.fluents.items())
+            if all(constants[index] == known[fluent] for fluent, constants in self.fluents.items())
         )
 
     def keeping(self, kept: Sequence[int]) -> Variable:
-        """With these values alone."""
+        """Return the variable with only these values."""
         return Variable(
             self.name,
             tuple(self.values[index] for index in kept),
-            {fluent: tuple(told[index] for index in kept) for fluent, told in self.fluents.items()},
+            {
+                fluent: tuple(constants[index] for index in kept)
+                for fluent, constants in self.fluents.items()
+            },
         )
 
     def primed(self) -> Variable:
-        """The same of the next state."""
+        """Return the variable of the next state."""
         return Variable(
-            f"{self.name}'", self.values, {primed(one): told for one, told in self.fluents.items()}
+            f"{self.name}'",
+            self.values,
+            {primed(fluent): constants for fluent, constants in self.fluents.items()},
         )
 
 
 def primed(fluent: str) -> str:
-    """running___c1 -> running'___c1."""
+    """Return the name of the next value: running___c1 -> running'___c1."""
     family, separator, objects = fluent.partition("___")
     return f"{family}'{separator}{objects}"
 
@@ -86,88 +91,90 @@ def unprimed(fluent: str) -> str:
 
 
 def single(fluent: str, values: Iterable[Constant]) -> Variable:
-    """A fluent that is a variable of its own."""
-    told = tuple(values)
-    return Variable(fluent, tuple(map(shown, told)), {fluent: told})
+    """Return the variable of a single fluent."""
+    constants = tuple(values)
+    return Variable(fluent, tuple(map(shown, constants)), {fluent: constants})
 
 
 def exclusive(name: str, members: Sequence[Fluent]) -> Variable:
-    """At most one of some fluents holds: `none` first, then a value for each."""
-    short = {one.name: one for one in members}
-    labels = _short_names(list(short.values()))
+    """Return the variable of a group of fluents: `none` first, then one value per fluent."""
+    names = [fluent.name for fluent in members]
     return Variable(
         name,
-        (NONE, *labels),
+        (NONE, *_short_names(members)),
         {
-            one: tuple(index == 1 + place for index in range(1 + len(short)))
-            for place, one in enumerate(short)
+            fluent: tuple(index == place for index in range(1 + len(names)))
+            for place, fluent in enumerate(names, start=1)
         },
     )
 
 
 def _short_names(members: Sequence[Fluent]) -> list[str]:
-    """What tells the members of a group apart: the objects in which they differ."""
+    """Return names of the members of a group, made of the objects in which they differ."""
     differing = [
         place
         for place in range(len(members[0].objects))
-        if len({one.objects[place] for one in members}) > 1
+        if len({fluent.objects[place] for fluent in members}) > 1
     ]
-    names = ["__".join(one.objects[place] for place in differing) for one in members]
-    return names if len(set(names)) == len(names) else [one.name for one in members]
+    names = ["__".join(fluent.objects[place] for place in differing) for fluent in members]
+    return names if len(set(names)) == len(names) else [fluent.name for fluent in members]
 
 
 def chosen(name: str, actions: Sequence[Fluent]) -> Variable:
-    """One action variable: nothing, or one fluent at a value that is not its default."""
+    """Return one action variable: no operation, or one fluent at a non-default value."""
     choices = [
-        (one, value) for one in actions for value in one.values or () if value != one.default
+        (fluent, value)
+        for fluent in actions
+        for value in fluent.values or ()
+        if value != fluent.default
     ]
     return Variable(
         name,
         (
             NOOP,
             *(
-                one.name if isinstance(value, bool) else f"{one.name}={shown(value)}"
-                for one, value in choices
+                fluent.name if isinstance(value, bool) else f"{fluent.name}={shown(value)}"
+                for fluent, value in choices
             ),
         ),
         {
-            one.name: (
-                one.default,
-                *(value if one is other else one.default for other, value in choices),
+            fluent.name: (
+                fluent.default,
+                *(value if fluent is other else fluent.default for other, value in choices),
             )
-            for one in actions
+            for fluent in actions
         },
     )
 
 
 class Frame:
-    """Axes for evaluation: one a variable; what a fluent is, as an array along its axis.
+    """Axes for evaluation, one per variable; a fluent is an array along the axis of its variable.
 
-    Objects and values of enumerated types are numbers here, one for each name in the instance.
+    Objects and values of enumerated types are coded as numbers, one per name in the instance.
     """
 
     def __init__(self, variables: Sequence[Variable], codes: Mapping[str, int]) -> None:
         self.variables = tuple(variables)
         self.codes = codes
-        self.shape = tuple(one.size for one in variables)
-        self._place = {fluent: axis for axis, one in enumerate(variables) for fluent in one.fluents}
+        self.shape = tuple(v.size for v in variables)
+        self._place = {fluent: axis for axis, v in enumerate(variables) for fluent in v.fluents}
 
     def array(self, fluent: str) -> Array:
         axis = self._place[fluent]
-        told = self.variables[axis].fluents[fluent]
-        values = np.array([self.coded(one) for one in told])
+        constants = self.variables[axis].fluents[fluent]
+        values = np.array([self.coded(constant) for constant in constants])
         return values.reshape([-1 if other == axis else 1 for other in range(len(self.shape))])
 
     def coded(self, value: Constant) -> bool | int | float:
         return self.codes[value] if isinstance(value, str) else value
 
     def joint_index(self, fluents: Iterable[str]) -> tuple[Array, int]:
-        """A number for every joint value of some fluents, and how many numbers there are."""
+        """Return an index of the joint values of some fluents, and the number of joint values."""
         total: Array = np.zeros((1,) * len(self.shape), dtype=np.int64)
         count = 1
         for fluent in sorted(fluents):
             values = self.array(fluent)
-            found, index = np.unique(values, return_inverse=True)
-            total = total * len(found) + index.reshape(values.shape)
-            count *= len(found)
+            distinct, index = np.unique(values, return_inverse=True)
+            total = total * len(distinct) + index.reshape(values.shape)
+            count *= len(distinct)
         return total, count

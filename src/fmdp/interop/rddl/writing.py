@@ -1,13 +1,12 @@
-"""A model written as RDDL: a domain and an instance without objects, one fluent a variable.
+"""Writing of a model as RDDL: a domain and an instance without objects, one fluent per variable.
 
-A variable with the values false and true is a boolean; any other has an enumerated type, shared by
-the variables with the same values. Laws and rewards are nested if-then-else over the values of
-their scopes, constant parts joined. Means are what is written of rewards: their noise, their ranges
-and what is known of alike rows is not in RDDL, and is not said. Names become identifiers where they
-are none ("pump 1" -> pump-1); reading back gives the same variables, laws, mean rewards, allowed
-actions and initial state, and the same names where they were identifiers.
+A variable with the values false and true is a boolean; any other has an enumerated type, which
+variables with the same values share. Laws and rewards are nested if-then-else over the values of
+their scopes, with constant parts joined. Only the means of rewards are written: RDDL cannot express
+their noise and ranges, nor alike rows. Names become identifiers ("pump 1" -> pump-1). Reading back
+gives the same variables, laws, mean rewards, allowed actions and initial state.
 
-Numbers are written in full, without an exponent, which RDDL does not have.
+Numbers are written without an exponent, which RDDL does not have.
 """
 
 from __future__ import annotations
@@ -28,10 +27,10 @@ from fmdp.model.structure import Structure
 
 BOOLEAN = ("false", "true")
 SEPARATOR = "--"
-"""Between a type and a value whose name another type has too."""
+"""Separates a type from a value whose name several types have."""
 
 MOST_ROWS = 1 << 20
-"""Of all tables: the text has a line or two for each."""
+"""Most rows of all tables; each takes a line or two of text."""
 
 RESERVED = frozenset(
     re.findall(
@@ -53,44 +52,43 @@ RESERVED = frozenset(
 
 
 def write(model: FactoredMDP, paths: Sequence[Path]) -> list[str]:
-    """Write a domain and an instance, each whole or not at all; what is left out."""
+    """Write a domain and an instance, each atomically, and return what is left out."""
     domain, instance = texts(model)
     write_atomically(paths[0], domain)
     write_atomically(paths[1], instance)
     left_out = {
-        "the noise of rewards": any(one.kind != "deterministic" for one in model.noise),
+        "the noise of rewards": any(noise.kind != "deterministic" for noise in model.noise),
         "which rows are alike": model.structure.alike is not None,
         "intervals": model.intervals is not None,
     }
-    return [what for what, there in left_out.items() if there]
+    return [what for what, applies in left_out.items() if applies]
 
 
 def texts(model: FactoredMDP) -> tuple[str, str]:
-    """The domain and the instance of a model."""
+    """Return the text of the domain and the instance of a model."""
     return _Writer(model).texts()
 
 
 def identifiers(names: Iterable[str], kind: str) -> list[str]:
-    """Names that RDDL takes, no two the same: letters, digits, - and _, a letter first and no - or
-    _ last."""
-    found: list[str] = []
+    """Return distinct RDDL names: letters, digits, - and _, a letter first, no - or _ last."""
+    unique: list[str] = []
     for name in names:
-        # Three underscores are pyRDDLGym's own way to join a fluent with its objects.
+        # pyRDDLGym joins a fluent and its objects by three underscores.
         plain = re.sub(r"[^A-Za-z0-9_-]+", "-", name).replace("___", "-of-").strip("-_")
         plain = re.sub(r"__+", "-", plain)
         if not plain or not plain[0].isalpha():
             plain = f"{kind}-{plain}".rstrip("-")
-        if plain in RESERVED or plain in found:
+        if plain in RESERVED or plain in unique:
             number = 2
-            while f"{plain}-{number}" in found:
+            while f"{plain}-{number}" in unique:
                 number += 1
             plain = f"{plain}-{number}"
-        found.append(plain)
-    return found
+        unique.append(plain)
+    return unique
 
 
 def number(value: float) -> str:
-    """A number in RDDL, which reads back to the same."""
+    """Return a number in RDDL that reads back exactly."""
     text = format(Decimal(repr(float(value))), "f")
     return text if "." in text else f"{text}.0"
 
@@ -110,32 +108,32 @@ class _Writer:
             raise InvalidModel("a model without a choice of actions cannot be written as RDDL")
         # RDDL has one cap on all actions (max-nondef-actions); other caps are written out.
         actions = tuple(range(self.structure.m, len(self.structure.sizes)))
-        caps = (one for one in self.structure.constraints if isinstance(one, AtMost))
-        self.cap = next((one for one in caps if one.actions == actions), None)
+        caps = (cap for cap in self.structure.constraints if isinstance(cap, AtMost))
+        self.cap = next((cap for cap in caps if cap.actions == actions), None)
         self.names = identifiers(self.structure.names, "v")
         self.types, self.literals = self._types()
 
     def _types(self) -> tuple[dict[int, str], dict[int, list[str]]]:
-        """The type of every variable that is no boolean, and what its values are called."""
+        """Return the type and the names of the values of every variable that is no boolean."""
         by_values: dict[tuple[str, ...], str] = {}
         holders: dict[str, set[tuple[str, ...]]] = {}
         for values in map(tuple, self.structure.values):
             if values != BOOLEAN and values not in by_values:
                 by_values[values] = f"values-{len(by_values) + 1}"
-                for one in values:
-                    holders.setdefault(_literal(one), set()).add(values)
+                for value in values:
+                    holders.setdefault(_literal(value), set()).add(values)
         types: dict[int, str] = {}
         literals: dict[int, list[str]] = {}
         for v, values in enumerate(map(tuple, self.structure.values)):
             if values == BOOLEAN:
                 continue
             types[v] = by_values[values]
-            plain = [_literal(one) for one in values]
-            shared = len(set(plain)) < len(plain) or any(len(holders[one]) > 1 for one in plain)
+            plain = [_literal(value) for value in values]
+            shared = len(set(plain)) < len(plain) or any(len(holders[value]) > 1 for value in plain)
             if len(set(plain)) < len(plain):
-                plain = [f"{one}-{index}" for index, one in enumerate(plain)]
+                plain = [f"{value}-{index}" for index, value in enumerate(plain)]
             prefix = f"{types[v]}{SEPARATOR}" if shared else ""
-            literals[v] = [f"@{prefix}{one}" for one in plain]
+            literals[v] = [f"@{prefix}{value}" for value in plain]
         return types, literals
 
     def texts(self) -> tuple[str, str]:
@@ -151,10 +149,10 @@ class _Writer:
             ]
             lines += ["  };", ""]
         lines.append("  pvariables {")
-        for v, own in enumerate(self.names):
+        for v, fluent in enumerate(self.names):
             kind = "state-fluent" if v < m else "action-fluent"
             declared = f"{kind}, {self.types.get(v, 'bool')}, default = {self._default(v)}"
-            lines.append(f"    {own} : {{ {declared} }};")
+            lines.append(f"    {fluent} : {{ {declared} }};")
         lines += ["  };", "", "  cpfs {"]
         for i in range(m):
             table = self.model.transitions[i].reshape(
@@ -170,7 +168,12 @@ class _Writer:
         lines.append(" +\n".join(terms or ["    0.0"]) + ";")
         limits, most = self._limits()
         if limits:
-            lines += ["", "  action-preconditions {", *(f"    {one};" for one in limits), "  };"]
+            lines += [
+                "",
+                "  action-preconditions {",
+                *(f"    {condition};" for condition in limits),
+                "  };",
+            ]
         lines += ["}", ""]
         return "\n".join(lines), self._instance(name, most)
 
@@ -178,13 +181,13 @@ class _Writer:
         return BOOLEAN[value] if v not in self.types else self.literals[v][value]
 
     def _default(self, v: int) -> str:
-        """Return the first value of a state; of an action the idle value of the cap on all."""
+        """Return the first value of a variable, or the idle value in the cap on all actions."""
         if self.cap is None or v not in self.cap.actions:
             return self._value(v, 0)
         return self._value(v, self.cap.idle[self.cap.actions.index(v)])
 
     def _tree(self, scope: Sequence[int], table: Array, target: int | None, depth: int) -> str:
-        """A table as nested if-then-else; without a target it is a table of numbers."""
+        """Return a table as nested if-then-else; without a target its cells are numbers."""
         pad = "  " * depth
         cells = 0 if target is None else 1
         for axis in reversed(range(table.ndim - cells)):
@@ -213,7 +216,7 @@ class _Writer:
             mean = float(cell)
             return number(mean) if mean >= 0 else f"-{number(-mean)}"
         sure = np.flatnonzero(cell == 1.0)
-        if sure.size:  # objects may not stand in a KronDelta
+        if sure.size:  # KronDelta does not take objects
             value = self._value(target, int(sure[0]))
             return value if target in self.types else f"KronDelta({value})"
         if target not in self.types:
@@ -226,26 +229,29 @@ class _Writer:
         return f"Discrete({kind}, {', '.join(parts)})"
 
     def _limits(self) -> tuple[list[str], str]:
-        """Return conditions on actions, and how many action fluents may differ from their
-        defaults."""
+        """Return conditions on actions, and how many of them may be non-default."""
         s = self.structure
         most = "pos-inf" if self.cap is None else str(self.cap.most)
-        found: list[str] = []
-        for one in s.constraints:
-            if one is self.cap:
+        conditions: list[str] = []
+        for constraint in s.constraints:
+            if constraint is self.cap:
                 continue
-            if isinstance(one, AtMost):
-                parts = [f"[{self._equal(v, idle, negated=True)}]" for v, idle in one.pairs()]
-                found.append(f"[{' + '.join(parts)}] <= {one.most}")
+            if isinstance(constraint, AtMost):
+                parts = [
+                    f"[{self._equal(v, idle, negated=True)}]" for v, idle in constraint.pairs()
+                ]
+                conditions.append(f"[{' + '.join(parts)}] <= {constraint.most}")
                 continue
-            table = one.forbidden_table(s.sizes).reshape(s.scope_sizes(one.scope))
+            table = constraint.forbidden_table(s.sizes).reshape(s.scope_sizes(constraint.scope))
             cases = []
             for values in np.argwhere(table):
-                parts = [self._equal(v, int(x)) for v, x in zip(one.scope, values, strict=True)]
+                parts = [
+                    self._equal(v, int(x)) for v, x in zip(constraint.scope, values, strict=True)
+                ]
                 cases.append(f"~[{' ^ '.join(parts)}]")
             if cases:
-                found.append(" ^ ".join(cases))
-        return found, most
+                conditions.append(" ^ ".join(cases))
+        return conditions, most
 
     def _equal(self, v: int, value: int, *, negated: bool = False) -> str:
         if v not in self.types:

@@ -1,9 +1,9 @@
-"""The model in a parsed model file: document -> FactoredMDP.
+"""The model in a parsed model file.
 
-Version 1 has one table of rows a factor. Version 2 has what a structure may know beside (factors.py
-has its tables): rules, which say what rows are alike; constraints; effects; intervals; costs; and
-ranges that are found. Reading never guesses: every flaw is one line that names the place, the value
-and what is allowed. A table of a million rows takes about a second.
+Version 1 has one table of rows per factor. Version 2 also has rules, which declare alike rows
+(factors.py reads its tables), constraints, effects, intervals, costs, and ranges that are computed
+from the tables. Version 1 is read as a version 2 with fewer keys and (0, 1) as the default range.
+Error messages name the place, the value and what is allowed.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ import numpy as np
 
 from fmdp.errors import FileProblem, InvalidModel, TooLarge
 from fmdp.model.alike import Alike
+from fmdp.model.builder import Contents, contents_from_factors, variables_of
 from fmdp.model.conditions import Conditions, value_of
 from fmdp.model.constraints import MOST_ROWS, AtMost, Constraint, Forbidden
 from fmdp.model.effects import Effect, Effects, check_components
-from fmdp.model.factored import FactoredMDP
 from fmdp.model.fields import (
     array,
     is_array,
@@ -37,15 +37,14 @@ from fmdp.model.io.factors import (
     TRANSITION,
     Factor,
     FactorReader,
-    read_means,
-    read_rows,
     read_scope,
     refuse_large_tables,
 )
 from fmdp.model.noise import Noise
 from fmdp.model.rules import inside, owners
 from fmdp.model.spaces import FloatArray, IndexArray, count, project, shown, strides
-from fmdp.model.structure import MAX_SIZE, Structure
+from fmdp.model.structure import Structure
+from fmdp.model.variables import MAX_SIZE
 
 FORMAT = "fmdp-model"
 VERSIONS = (1, 2)
@@ -53,8 +52,11 @@ _TOP = ("name", "rewards", "initial_state", "groups")
 _KNOWLEDGE = ("constraints", "effects")
 
 
-def read_document(document: Any) -> FactoredMDP:
-    """The model in a document, checked; FileProblem where it is of another format or version."""
+def read_document(document: Any) -> Contents:
+    """Return the contents of the model in a document.
+
+    Raise FileProblem if it is of another format or version, InvalidModel if it is no model.
+    """
     version = _version(document)
     top = keyed(
         document,
@@ -67,20 +69,28 @@ def read_document(document: Any) -> FactoredMDP:
     if len(entries) != variables.m:
         raise InvalidModel(
             f'"transitions" has {len(entries)} entries for {variables.m} state variables; '
-            f"must have one a state variable, in their order"
+            f"must have one per state variable, in their order"
         )
     rewards = array(top.get("rewards", []), '"rewards"', is_object, "an object")
-    groups = array(top.get("groups", []), '"groups"', is_array, "an array of names")
-    common: dict[str, Any] = {
-        "groups": [
-            read_scope(group, variables, f"group {index}: scope", f"group {index}")
-            for index, group in enumerate(groups)
-        ],
-        "name": text(top.get("name", ""), '"name"'),
-    }
+    groups = [
+        read_scope(group, variables, f"group {index}: scope", f"group {index}")
+        for index, group in enumerate(
+            array(top.get("groups", []), '"groups"', is_array, "an array of names")
+        )
+    ]
+    name = text(top.get("name", ""), '"name"')
     if version == 1:
-        return _of_tables(top, entries, rewards, variables, common)
-    return _of_knowledge(top, entries, rewards, variables, common)
+        _check_version_1(entries, rewards, variables)
+        rewards = [{"range": [0, 1]} | entry for entry in rewards]
+    return _contents(top, entries, rewards, variables, groups, name)
+
+
+def _check_version_1(entries: Sequence[Any], rewards: Sequence[Any], variables: Structure) -> None:
+    """Raise InvalidModel if a factor does not have exactly the keys of version 1."""
+    for i, entry in enumerate(entries):
+        keyed(entry, variables.transition_label(i), ("scope", "rows"), ("state",))
+    for k, entry in enumerate(rewards):
+        keyed(entry, f"reward factor {k}", ("scope", "means"), ("name", "range", "noise"))
 
 
 def _version(document: Any) -> int:
@@ -105,18 +115,10 @@ def _version(document: Any) -> int:
 
 
 def _variables_of(top: dict[str, Any]) -> Structure:
-    """Names and sizes, checked, on which scopes rely and which label rows in errors."""
     state_names, state_sizes, state_values = _variables(top["states"], "state")
     action_names, action_sizes, action_values = _variables(top["actions"], "action")
-    return Structure(
-        tuple(state_sizes),
-        tuple(action_sizes),
-        ((),) * len(state_sizes),
-        (),
-        state_names=tuple(state_names),
-        action_names=tuple(action_names),
-        state_values=tuple(state_values),
-        action_values=tuple(action_values),
+    return variables_of(
+        state_sizes, action_sizes, state_names, action_names, state_values, action_values
     )
 
 
@@ -129,62 +131,14 @@ def _check_state_key(entries: Sequence[dict[str, Any]], variables: Structure) ->
             )
 
 
-# ---- version 1 -----------------------------------------------------------------------------------
-
-
-def _of_tables(
+def _contents(
     top: dict[str, Any],
     entries: Sequence[Any],
     reward_entries: Sequence[Any],
     variables: Structure,
-    common: dict[str, Any],
-) -> FactoredMDP:
-    transitions: list[tuple[Sequence[int], FloatArray]] = []
-    for i, entry in enumerate(entries):
-        label = variables.transition_label(i)
-        fields = keyed(entry, label, required=("scope", "rows"), optional=("state",))
-        scope = read_scope(fields["scope"], variables, f"{label}: scope", label)
-        size = variables.state_sizes[i]
-        transitions.append((scope, read_rows(fields["rows"], variables, scope, size, label)))
-    _check_state_key(entries, variables)
-
-    rewards: list[tuple[Sequence[int], FloatArray]] = []
-    names: list[str] = []
-    ranges: list[tuple[float, float]] = []
-    noise: list[Noise] = []
-    for k, entry in enumerate(reward_entries):
-        label = f"reward factor {k}"
-        fields = keyed(
-            entry, label, required=("scope", "means"), optional=("name", "range", "noise")
-        )
-        names.append(text(fields.get("name", f"r{k}"), f'{label}: "name"'))
-        label = f"{label} ({show(names[k])})"
-        scope = read_scope(fields["scope"], variables, f"{label}: scope", label)
-        rewards.append((scope, read_means(fields["means"], variables, scope, label)))
-        ranges.append(_range(fields.get("range", [0, 1]), label))
-        noise.append(_noise(fields.get("noise", {"kind": "deterministic"}), label))
-    return FactoredMDP.over(
-        variables,
-        transitions,
-        rewards,
-        reward_ranges=ranges,
-        reward_names=names,
-        noise=noise,
-        initial_state=_initial_state(top.get("initial_state", [0] * variables.m)),
-        **common,
-    )
-
-
-# ---- version 2 -----------------------------------------------------------------------------------
-
-
-def _of_knowledge(
-    top: dict[str, Any],
-    entries: Sequence[Any],
-    reward_entries: Sequence[Any],
-    variables: Structure,
-    common: dict[str, Any],
-) -> FactoredMDP:
+    groups: Sequence[tuple[int, ...]],
+    name: str,
+) -> Contents:
     parts = _components(top["effects"], variables) if "effects" in top else None
     names = [
         text(entry.get("name", f"r{k}"), f'reward factor {k}: "name"')
@@ -213,8 +167,8 @@ def _of_knowledge(
         [factor.over_joint(parts, variables.sizes) for factor in factors]
         for factors in (of_transitions, of_rewards)
     )
-    told = any(reader.classes.any_told for reader in readers) or effects is not None
-    return FactoredMDP.over(
+    shared = any(reader.classes.any_shared for reader in readers) or effects is not None
+    return contents_from_factors(
         variables,
         [(factor.scope, factor.table) for factor in joint],
         [(factor.scope, factor.table) for factor in joint_rewards],
@@ -226,12 +180,13 @@ def _of_knowledge(
             tuple(factor.classes for factor in joint),
             tuple(factor.classes for factor in joint_rewards),
         )
-        if told
+        if shared
         else None,
         constraints=_constraints(top.get("constraints", []), variables),
         effects=effects,
         intervals=_intervals(joint, joint_rewards),
-        **common,
+        groups=groups,
+        name=name,
     )
 
 
@@ -248,36 +203,36 @@ def _intervals(transitions: Sequence[Factor], rewards: Sequence[Factor]) -> Inte
 
 
 def _noise_of(reader: FactorReader, labels: Sequence[str]) -> list[Noise]:
-    """The law of each reward; that of the factor that it is like where none is given."""
-    made: dict[int, Noise] = {}
+    """Return the noise of each reward, by default that of the factor that it is like."""
+    noise: dict[int, Noise] = {}
     for k in reader.order:
         fields, source = reader.entries[k], reader.source.get(k)
         if "noise" in fields or source is None:
-            made[k] = _noise(fields.get("noise", {"kind": "deterministic"}), labels[k])
+            noise[k] = _noise(fields.get("noise", {"kind": "deterministic"}), labels[k])
         else:
-            made[k] = made[source]
-    return [made[k] for k in range(len(labels))]
+            noise[k] = noise[source]
+    return [noise[k] for k in range(len(labels))]
 
 
 def _ranges_of(
     reader: FactorReader, factors: Sequence[Factor], noise: Sequence[Noise], labels: Sequence[str]
 ) -> list[tuple[float, float]]:
-    """The range of each reward: as given, as that of what it is like, or found from its numbers."""
-    made: dict[int, tuple[float, float]] = {}
+    """Return the range of each reward: given, that of the factor it is like, or computed."""
+    ranges: dict[int, tuple[float, float]] = {}
     for k in reader.order:
         fields, factor, label = reader.entries[k], factors[k], labels[k]
         source = reader.source.get(k)
         if "range" in fields:
             lo, hi = _range(fields["range"], label)
-            made[k] = (-hi, -lo) if factor.costs else (lo, hi)
+            ranges[k] = (-hi, -lo) if factor.costs else (lo, hi)
         elif source is not None:
-            made[k] = made[source]
+            ranges[k] = ranges[source]
         else:
-            made[k] = _range_found(factor, noise[k], label)
-    return [made[k] for k in range(len(labels))]
+            ranges[k] = _default_range(factor, noise[k], label)
+    return [ranges[k] for k in range(len(labels))]
 
 
-def _range_found(factor: Factor, law: Noise, label: str) -> tuple[float, float]:
+def _default_range(factor: Factor, law: Noise, label: str) -> tuple[float, float]:
     if law.kind == "gaussian":
         raise InvalidModel(
             f'{label}: gaussian noise, and no "range"; must have one, as the noise is cut where '
@@ -294,8 +249,8 @@ def _range_found(factor: Factor, law: Noise, label: str) -> tuple[float, float]:
 
 
 def _components(value: Any, variables: Structure) -> Effects:
-    """The components of the effects; scopes and kinds are not known yet."""
-    made: list[Effect] = []
+    """Return the components of the effects, whose scopes and rewards are not known yet."""
+    components: list[Effect] = []
     used: set[int] = set()
     for number, entry in enumerate(array(value, '"effects"', is_object, "an object")):
         label = f"effect {number}"
@@ -317,10 +272,10 @@ def _components(value: Any, variables: Structure) -> Effects:
                 f"effects; must be in one"
             )
         used |= {*states, *actions}
-        made.append(
+        components.append(
             Effect(states, actions, _outcome(fields["outcome"], states, actions, variables, label))
         )
-    effects = Effects(tuple(made), ((),) * variables.m)
+    effects = Effects(tuple(components), ((),) * variables.m)
     check_components(effects, variables.m, variables.sizes, variables.names)
     return effects
 
@@ -328,59 +283,64 @@ def _components(value: Any, variables: Structure) -> Effects:
 def _outcome(
     value: Any, states: Sequence[int], actions: Sequence[int], variables: Structure, label: str
 ) -> IndexArray:
-    """What a component's states become: by rules, or as one joint index a row."""
+    """Return the states after the actions of a component: by rules, or one joint index per row."""
     scope = (*states, *actions)
-    sizes = variables.scope_sizes(scope)
-    if count(sizes) > MOST_ROWS:
+    rows = count(variables.scope_sizes(scope))
+    if rows > MOST_ROWS:
         raise TooLarge(
-            f"{label}: has {shown(count(sizes))} assignments of its states and actions; at most "
+            f"{label}: has {shown(rows)} assignments of its states and actions; at most "
             f"{MOST_ROWS}",
-            count(sizes),
+            rows,
             MOST_ROWS,
         )
     entries = array(value, f'{label}: "outcome"')
-    if entries and all(map(is_whole, entries)):
-        joint = count(variables.scope_sizes(states))
-        if len(entries) != count(sizes):
+    if not entries or not all(map(is_whole, entries)):
+        return _outcome_of_rules(entries, scope, len(states), variables, label)
+    joint = count(variables.scope_sizes(states))
+    if len(entries) != rows:
+        raise InvalidModel(
+            f'{label}: "outcome" has {len(entries)} numbers; must have {rows}, each '
+            f"in 0..{joint - 1}"
+        )
+    for row, entry in enumerate(entries):
+        if not 0 <= entry < joint:
             raise InvalidModel(
-                f'{label}: "outcome" has {len(entries)} numbers; must have {count(sizes)}, each '
-                f"in 0..{joint - 1}"
+                f'{label}: "outcome", entry {row} is {show(entry)}; must be in 0..{joint - 1}'
             )
-        for row, entry in enumerate(entries):
-            if not 0 <= entry < joint:
-                raise InvalidModel(
-                    f'{label}: "outcome", entry {row} is {show(entry)}; must be in 0..{joint - 1}'
-                )
-        return np.array(entries, dtype=np.int64)
+    return np.array(entries, dtype=np.int64)
+
+
+def _outcome_of_rules(
+    entries: Sequence[Any], scope: Sequence[int], n_states: int, variables: Structure, label: str
+) -> IndexArray:
     conditions = Conditions(variables, scope, label)
+    sizes = conditions.sizes
     boxes = []
-    becomes: list[dict[int, int]] = []
+    targets: list[dict[int, int]] = []
     for number, entry in enumerate(entries):
         place = f"{label}, rule {number}"
         fields = keyed(entry, place, required=("to",), optional=("when",))
         boxes.append(conditions.boxes(fields["when"], place) if "when" in fields else ({},))
         if not isinstance(fields["to"], dict):
             raise InvalidModel(f'{place}: "to" is {show(fields["to"])}; must be an object')
-        to: dict[int, int] = {}
+        target: dict[int, int] = {}
         for name, new in fields["to"].items():
             axis = conditions.axis(name, f'{place}: "to"')
-            if axis >= len(states):
+            if axis >= n_states:
                 raise InvalidModel(f'{place}: "to" has {show(name)}; must be of its states alone')
-            to[axis] = value_of(variables, scope[axis], new, f'{place}: "to"')
-        becomes.append(to)
+            target[axis] = value_of(variables, scope[axis], new, f'{place}: "to"')
+        targets.append(target)
     owner = owners(sizes, boxes)
     idle = np.flatnonzero(np.bincount(owner[owner >= 0], minlength=len(boxes)) == 0)
     if idle.size:
         raise InvalidModel(
             f"{label}, rule {idle[0]}: can never fit, as earlier rules fit all of it"
         )
-    steps = strides(variables.scope_sizes(states))
     outcome = np.zeros(count(sizes), dtype=np.int64)
-    for axis, step in enumerate(steps):
-        own = project(sizes, [axis])
-        # No rule (-1): the last entry, which leaves the state as it is.
-        new = np.array([to.get(axis, -1) for to in becomes] + [-1])[owner]
-        outcome += np.where(new >= 0, new, own) * step
+    for axis, step in enumerate(strides(sizes[:n_states])):
+        # Rows without a rule (-1) take the last entry, which does not change the state.
+        new = np.array([target.get(axis, -1) for target in targets] + [-1])[owner]
+        outcome += np.where(new >= 0, new, project(sizes, [axis])) * step
     return outcome
 
 
@@ -391,48 +351,48 @@ def _effects_of(
     variables: Structure,
     labels: Sequence[str],
 ) -> Effects | None:
-    """The components with what depends on what they leave."""
+    """Return the components with the scopes and rewards over the state after them."""
     reader = readers[1]
-    made: dict[int, str] = {}
+    kinds: dict[int, str] = {}
     for k in reader.order:
         fields, label = reader.entries[k], labels[k]
         if "kind" in fields and parts is None:
             raise InvalidModel(f'{label}: key "kind", but the model has no "effects"')
         if reader.after[k] is not None:
-            found = "after"
+            default = "after"
         elif k in reader.source:
-            found = made[reader.source[k]]
+            default = kinds[reader.source[k]]
         else:
-            found = "before" if all(v < variables.m for v in rewards[k].scope) else "cost"
-        kind = text(fields.get("kind", found), f'{label}: "kind"')
+            default = "before" if all(v < variables.m for v in rewards[k].scope) else "cost"
+        kind = text(fields.get("kind", default), f'{label}: "kind"')
         if (kind == "after") != (reader.after[k] is not None):
             raise InvalidModel(
                 f'{label}: "kind" is {show(kind)}; must be "after" exactly where there is a '
                 f'key "after"'
             )
-        made[k] = kind
+        kinds[k] = kind
     if parts is None:
         return None
     return Effects(
         parts.components,
         tuple(tuple(sorted(after or ())) for after in readers[0].after),
-        tuple(made[k] for k in range(len(labels))),  # type: ignore[misc]  # Effects checks them
+        tuple(kinds[k] for k in range(len(labels))),  # type: ignore[misc]  # Effects checks them
         tuple(tuple(sorted(after or ())) for after in reader.after),
     )
 
 
 def _constraints(value: Any, variables: Structure) -> list[Constraint]:
-    made: list[Constraint] = []
+    constraints: list[Constraint] = []
     for number, entry in enumerate(array(value, '"constraints"', is_object, "an object")):
         name = text(entry.get("name", ""), f'constraint {number}: "name"')
         label = f"constraint {number}{f' ({show(name)})' if name else ''}"
         if "at_most" in entry:
             fields = keyed(entry, label, required=("at_most",), optional=("name", "of", "idle"))
-            made.append(_at_most(fields, variables, name, label))
+            constraints.append(_at_most(fields, variables, name, label))
         else:
             fields = keyed(entry, label, required=("forbid",), optional=("name", "scope"))
-            made.append(_forbidden(fields, variables, name, label))
-    return made
+            constraints.append(_forbidden(fields, variables, name, label))
+    return constraints
 
 
 def _forbidden(fields: dict[str, Any], variables: Structure, name: str, label: str) -> Forbidden:
@@ -480,9 +440,6 @@ def _at_most(fields: dict[str, Any], variables: Structure, name: str, label: str
         raise InvalidModel(f"{label}: {error}") from None
 
 
-# ---- both ----------------------------------------------------------------------------------------
-
-
 def _range(value: Any, label: str) -> tuple[float, float]:
     pair = array(value, f'{label}: "range"', is_number, "a number")
     if len(pair) != 2:
@@ -491,7 +448,6 @@ def _range(value: Any, label: str) -> tuple[float, float]:
 
 
 def _initial_state(value: Any) -> Any:
-    """By number or by name: an array, or an object {variable: value}."""
     if is_object(value):
         return value
     if not is_array(value):
@@ -513,18 +469,18 @@ def _variables(value: Any, kind: str) -> tuple[list[str], list[int], list[tuple[
         label = f"{label} ({show(names[-1])})"
         if "size" not in fields and "values" not in fields:
             raise InvalidModel(f'{label}: key "size" (or "values") is missing')
-        own = array(
+        listed = array(
             fields.get("values", []), f'{label}: "values"', is_value, "a string or a number"
         )
-        if "values" in fields and not own:
+        if "values" in fields and not listed:
             raise InvalidModel(f'{label}: "values" is []; must have at least one name')
-        size = fields.get("size", len(own))
+        size = fields.get("size", len(listed))
         if not is_whole(size) or not 1 <= size <= MAX_SIZE:
             raise InvalidModel(
                 f'{label}: "size" is {show(size)}; must be a whole number in 1..{MAX_SIZE}'
             )
         sizes.append(size)
-        values.append(tuple(own))
+        values.append(tuple(listed))
     return names, sizes, values
 
 

@@ -1,15 +1,14 @@
 """The factors of a model file of version 2: tables by rows, by rules, by a tree, or like another.
 
-    "rows": [[...], ...]                               one distribution an assignment of the scope
+    "rows": [[...], ...]                               one distribution per assignment of the scope
     "rules": [{"when": {...}, "row": [...]}, ...]      the first rule that fits
-    "tree": {"on": ..., "cases": {...}, "else": ...}   what stands at the leaf
+    "tree": {"on": ..., "cases": {...}, "else": ...}   the row at the leaf
     "like": {"factor": ..., "with": {...}}             another factor, its variables renamed
 
-A rule or a leaf is knowledge: the rows that it gives are alike (alike.py), and those of a factor
-that is like another are alike with the other's. Rows are each their own, unless "alike" numbers
-them; a number is one class wherever it stands. Tables of rewards have "means" or "costs" for
-"rows", "mean" or "cost" for "row"; a cost is a negative reward. Cost: one gather a table; what the
-tables will take is known, and refused if it is too much, before any is made.
+The rows of a rule or a leaf are alike (alike.py), and those of a factor that is like another are
+alike with the other's. Each of the "rows" is its own class, unless "alike" numbers them; a number
+is one class in all factors. Rewards have "means" or "costs" for "rows", "mean" or "cost" for "row";
+a cost is a negative reward. Tables that would not fit into memory are refused before any is made.
 """
 
 from __future__ import annotations
@@ -34,18 +33,18 @@ from fmdp.model.structure import Structure
 from fmdp.model.tables import as_distributions
 
 _COPIES = 4
-"""Of a table, at most, that reading and checking it takes at once."""
+"""Most copies of a table that exist while it is read and checked."""
 
 
 class Kind(NamedTuple):
-    """What tells transition and reward factors apart in a file."""
+    """The keys of transition or reward factors in a file."""
 
     tables: tuple[str, ...]
     """Keys of whole tables."""
     rows: tuple[str, ...]
-    """Keys of what a rule or a leaf gives, in the order of `tables`."""
+    """Keys of the row of a rule or a leaf, in the order of `tables`."""
     others: tuple[str, ...]
-    """Keys beside the table."""
+    """Other keys."""
 
 
 TRANSITION = Kind(("rows",), ("row",), ("state",))
@@ -56,21 +55,21 @@ _ENDS = ("lower", "upper")
 
 @dataclass(frozen=True)
 class Factor:
-    """One table as the file has it."""
+    """A table as read from the file."""
 
     scope: tuple[int, ...]
-    """Variables in the order of the file."""
+    """Variables, in the order of the file."""
     after: bool
-    """Whether the scope is of values after the actions' effects."""
+    """True if the scope is over the state after the effects."""
     table: FloatArray  # [rows, size] of a transition, [rows] of a reward
     classes: IndexArray  # [rows]
     ends: tuple[FloatArray, FloatArray] | None
-    """Lower and upper ends of the table's numbers; None where they are known."""
+    """Lower and upper ends of the numbers; None if they are known exactly."""
     costs: bool = False
-    """Whether the file has costs; the table has rewards."""
+    """True if the file has costs; the table always has rewards."""
 
     def over_joint(self, effects: Effects | None, sizes: Sequence[int]) -> Factor:
-        """The same table over states before the effects, and actions."""
+        """Return the table over the state before the effects and the action."""
         if not self.after:
             return self
         assert effects is not None
@@ -85,34 +84,34 @@ class Factor:
         )
 
 
-class Classes:
+class _ClassNumbers:
     """Numbers for classes of rows, over all factors of one kind."""
 
     def __init__(self) -> None:
         self._next = 0
-        self._told: dict[int, int] = {}
-        self.any_told = False
-        """Whether any two rows may be of one class."""
+        self._by_number: dict[int, int] = {}
+        self.any_shared = False
+        """True if two rows may be of one class."""
 
     def fresh(self, n: int) -> IndexArray:
-        """n classes that nothing has yet."""
+        """Return n new classes."""
         self._next += n
         return np.arange(self._next - n, self._next, dtype=np.int64)
 
-    def told(self, number: int) -> int:
-        """The class that the file calls by this number."""
-        self.any_told = True
-        if number not in self._told:
-            self._told[number] = self._next
+    def numbered(self, number: int) -> int:
+        """Return the class with this number in the file."""
+        self.any_shared = True
+        if number not in self._by_number:
+            self._by_number[number] = self._next
             self._next += 1
-        return self._told[number]
+        return self._by_number[number]
 
 
 class FactorReader:
-    """Reads all factors of one kind.
+    """Reader of all factors of one kind.
 
-    `labels` begin the errors, `names` are what "like" calls the factors, `sizes` the numbers of a
-    row (None for a reward).
+    `labels` begin the error messages, "like" refers to `names`, and `sizes` are the lengths of the
+    rows (None for rewards).
     """
 
     def __init__(
@@ -127,15 +126,15 @@ class FactorReader:
     ) -> None:
         self.kind, self.variables, self.effects = kind, variables, effects
         self.names, self.labels, self.sizes = tuple(names), tuple(labels), tuple(sizes)
-        self.classes = Classes()
+        self.classes = _ClassNumbers()
         self.entries = [self._keys(*pair) for pair in zip(entries, labels, strict=True)]
         self.order = self._in_order()
         self.scopes: list[tuple[tuple[int, ...], bool]] = [((), False)] * len(self.entries)
-        """Of each table, in the file's order; whether it is over values after the effects."""
+        """Scope of each table, and whether it is over the state after the effects."""
         self.after: list[tuple[int, ...] | None] = [None] * len(self.entries)
-        """The variables whose values after the effects each factor depends on, if it says so."""
+        """Variables after the effects that each factor depends on; None without "after"."""
         for index in self.order:
-            self._settle_scope(index)
+            self._read_factor_scope(index)
 
     # ---- before any table is made ----------------------------------------------------------------
 
@@ -178,15 +177,15 @@ class FactorReader:
         return fields
 
     def _in_order(self) -> list[int]:
-        """The factors, each after the one that it is like."""
+        """Return the factors in an order in which each comes after the one that it is like."""
         numbers = {name: index for index, name in enumerate(self.names)}
         self.source: dict[int, int] = {}
-        """The factor that a factor is like."""
+        """The factor that each factor is like."""
         for index, (fields, label) in enumerate(zip(self.entries, self.labels, strict=True)):
             if "like" not in fields:
                 continue
-            told = keyed(fields["like"], f'{label}: "like"', ("factor",), ("with", "values"))
-            name = text(told["factor"], f'{label}: "like", "factor"')
+            like = keyed(fields["like"], f'{label}: "like"', ("factor",), ("with", "values"))
+            name = text(like["factor"], f'{label}: "like", "factor"')
             if name not in numbers:
                 raise InvalidModel(
                     f"{label}: is like {show(name)}, which is no such factor"
@@ -211,7 +210,7 @@ class FactorReader:
             done.update(path)
         return order
 
-    def _settle_scope(self, index: int) -> None:
+    def _read_factor_scope(self, index: int) -> None:
         fields, label = self.entries[index], self.labels[index]
         if index in self.source:
             new = self._renamed(index)
@@ -237,13 +236,13 @@ class FactorReader:
             self.scopes[index] = scope, False
 
     def _renamed(self, index: int) -> tuple[int, ...]:
-        """The scope of a factor that is like another."""
-        told, label, s = self.entries[index]["like"], self.labels[index], self.variables
+        """Return the scope of a factor that is like another."""
+        like, label, s = self.entries[index]["like"], self.labels[index], self.variables
         source = self.source[index]
         scope, _ = self.scopes[source]
         conditions = Conditions(s, scope, f'{label}: "like"')
         new = list(scope)
-        pairs = told.get("with", {})
+        pairs = like.get("with", {})
         if not isinstance(pairs, dict):
             raise InvalidModel(f'{label}: "like", "with" is {show(pairs)}; must be an object')
         for old, name in pairs.items():
@@ -268,7 +267,7 @@ class FactorReader:
         return tuple(new)
 
     def bytes_needed(self) -> int:
-        """What the tables will take that are not there in the file row by row."""
+        """Return the memory for tables that the file does not have row by row."""
         total = 0
         for (scope, after), fields, size in zip(self.scopes, self.entries, self.sizes, strict=True):
             if after:
@@ -281,17 +280,17 @@ class FactorReader:
     # ---- the tables ------------------------------------------------------------------------------
 
     def read(self) -> list[Factor]:
-        """The factors, in the order of the file."""
-        made: dict[int, Factor] = {}
+        """Return the factors in the order of the file."""
+        factors: dict[int, Factor] = {}
         for index in self.order:
             fields = self.entries[index]
             if index in self.source:
-                made[index] = self._like(index, made[self.source[index]])
+                factors[index] = self._like(index, factors[self.source[index]])
             elif "rules" in fields or "tree" in fields:
-                made[index] = self._by_rules(index)
+                factors[index] = self._by_rules(index)
             else:
-                made[index] = self._by_rows(index)
-        return [made[index] for index in range(len(self.entries))]
+                factors[index] = self._by_rows(index)
+        return [factors[index] for index in range(len(self.entries))]
 
     def _by_rows(self, index: int) -> Factor:
         fields, label, size = self.entries[index], self.labels[index], self.sizes[index]
@@ -306,24 +305,24 @@ class FactorReader:
 
         values = table(key, {"costs": "cost", "means": "mean"}.get(key, "probability of value"))
         ends = None
-        if self._has_ends(fields, label):
+        if _has_ends(fields, label):
             ends = (table("lower", "lower end of value"), table("upper", "upper end of value"))
         if "alike" in fields:
-            told = array(fields["alike"], f'{label}: "alike"', is_whole, "a whole number")
-            if len(told) != needed:
+            given = array(fields["alike"], f'{label}: "alike"', is_whole, "a whole number")
+            if len(given) != needed:
                 raise InvalidModel(
-                    f'{label}: "alike" has {len(told)} numbers; must have {shown(needed)}, one '
-                    f"a row"
+                    f'{label}: "alike" has {len(given)} numbers; must have {shown(needed)}, one '
+                    f"per row"
                 )
-            classes = np.fromiter(map(self.classes.told, told), np.int64, count=needed)
+            classes = np.fromiter(map(self.classes.numbered, given), np.int64, count=needed)
         else:
             classes = self.classes.fresh(needed)
         if after and size is not None:
-            as_distributions(values, lambda row: f"{label}, {self._row_after(scope, row)}")
-        return self._signed(Factor(scope, after, values, classes, ends, key == "costs"))
-
-    def _row_after(self, scope: Sequence[int], row: int) -> str:
-        return f"{self.variables.row_label(scope, row)} after the effects"
+            row_label = self.variables.row_label
+            as_distributions(
+                values, lambda row: f"{label}, {row_label(scope, row)} after the effects"
+            )
+        return _signed(Factor(scope, after, values, classes, ends, key == "costs"))
 
     def _by_rules(self, index: int) -> Factor:
         fields, label, size = self.entries[index], self.labels[index], self.sizes[index]
@@ -339,8 +338,7 @@ class FactorReader:
                 rules.append(self._given({self.kind.rows[0]: leaf} if bare else leaf, place))
                 labels.append(place)
         else:
-            entries = array(fields["rules"], f'{label}: "rules"')
-            for number, entry in enumerate(entries):
+            for number, entry in enumerate(array(fields["rules"], f'{label}: "rules"')):
                 place = f"{label}, rule {number}"
                 rules.append(self._given(entry, place, "when"))
                 boxes.append(conditions.boxes(entry["when"], place) if "when" in entry else ({},))
@@ -348,32 +346,35 @@ class FactorReader:
         owner = owners(conditions.sizes, boxes)
         self._refuse_idle(owner, boxes, conditions, labels)
         key = self._one_key(rules, labels)
-        given = _Numbers(size, labels)
-        values = given.table([rule[key] for rule in rules], key)
+        values = _rule_table([rule[key] for rule in rules], key, size, labels)
         if size is not None:
             as_distributions(values, lambda rule: labels[rule])
         ends = None
-        with_ends = [self._has_ends(rule, place) for rule, place in zip(rules, labels, strict=True)]
+        with_ends = [_has_ends(rule, place) for rule, place in zip(rules, labels, strict=True)]
         if any(with_ends):
             lower, upper = (
-                given.table([rule.get(end, rule[key]) for rule in rules], end) for end in _ENDS
+                _rule_table([rule.get(end, rule[key]) for rule in rules], end, size, labels)
+                for end in _ENDS
             )
             ends = (lower[owner], upper[owner])
-        self.classes.any_told = True
+        numbers = self._rule_classes(rules, labels)
+        return _signed(Factor(scope, after, values[owner], numbers[owner], ends, key == "cost"))
+
+    def _rule_classes(self, rules: Sequence[dict[str, Any]], labels: Sequence[str]) -> IndexArray:
+        """Return the class of the rows of each rule."""
+        self.classes.any_shared = True
         numbers = self.classes.fresh(len(rules))
-        for rule, entry in enumerate(rules):
-            if "alike" in entry:
-                if not is_whole(entry["alike"]):
+        for index, rule in enumerate(rules):
+            if "alike" in rule:
+                if not is_whole(rule["alike"]):
                     raise InvalidModel(
-                        f'{labels[rule]}: "alike" is {show(entry["alike"])}; must be a whole number'
+                        f'{labels[index]}: "alike" is {show(rule["alike"])}; must be a whole number'
                     )
-                numbers[rule] = self.classes.told(entry["alike"])
-        return self._signed(
-            Factor(scope, after, values[owner], numbers[owner], ends, key == "cost")
-        )
+                numbers[index] = self.classes.numbered(rule["alike"])
+        return numbers
 
     def _given(self, entry: Any, label: str, *more: str) -> dict[str, Any]:
-        """What a rule or a leaf gives."""
+        """Return the checked keys of a rule or a leaf."""
         rows = self.kind.rows
         fields = keyed(entry, label, (), (*more, *rows, *_ENDS, "alike"))
         if sum(key in fields for key in rows) != 1:
@@ -381,7 +382,7 @@ class FactorReader:
         return fields
 
     def _one_key(self, rules: Sequence[Mapping[str, Any]], labels: Sequence[str]) -> str:
-        """The key under which all rules have their numbers."""
+        """Return the key under which all rules have their numbers."""
         key = next(key for key in self.kind.rows if key in rules[0])
         for rule, label in zip(rules, labels, strict=True):
             if key not in rule:
@@ -395,7 +396,7 @@ class FactorReader:
         conditions: Conditions,
         labels: Sequence[str],
     ) -> None:
-        """Every row must have a rule, and every rule a row."""
+        """Raise InvalidModel if a row has no rule, or a rule no row."""
         left = np.flatnonzero(owner < 0)
         if left.size:
             more = f" (and {left.size - 1} more)" if left.size > 1 else ""
@@ -409,38 +410,19 @@ class FactorReader:
             return
         rule = int(idle[0])
         before = np.unique(owner[owners(conditions.sizes, [boxes[rule]]) >= 0])
-        who = f"rule {before[0]} fits" if before.size == 1 else "earlier rules fit"
-        raise InvalidModel(f"{labels[rule]}: can never fit, as {who} all of it first")
-
-    def _has_ends(self, fields: Mapping[str, Any], label: str) -> bool:
-        given = [end for end in _ENDS if end in fields]
-        if len(given) == 1:
-            raise InvalidModel(
-                f'{label}: has {show(given[0])} alone; must have "lower" and "upper"'
-            )
-        return bool(given)
-
-    def _signed(self, factor: Factor) -> Factor:
-        """Costs as rewards."""
-        if not factor.costs:
-            return factor
-        ends = None if factor.ends is None else (-factor.ends[1], -factor.ends[0])
-        return replace(factor, table=-factor.table, ends=ends)
+        earlier = f"rule {before[0]} fits" if before.size == 1 else "earlier rules fit"
+        raise InvalidModel(f"{labels[rule]}: can never fit, as {earlier} all of it first")
 
     def _like(self, index: int, source: Factor) -> Factor:
-        told, label, s = (
-            self.entries[index]["like"],
-            f'{self.labels[index]}: "like"',
-            self.variables,
-        )
+        like, s = self.entries[index]["like"], self.variables
+        label = f'{self.labels[index]}: "like"'
         scope, _ = self.scopes[index]
-        self.classes.any_told = True
-        maps = told.get("values", {})
+        self.classes.any_shared = True
+        maps = like.get("values", {})
         if not isinstance(maps, dict):
             raise InvalidModel(f'{label}, "values" is {show(maps)}; must be an object')
-        made = replace(source, scope=scope)
         if not maps:
-            return made
+            return replace(source, scope=scope)
         conditions = Conditions(s, source.scope, label)
         moved = [np.arange(size) for size in conditions.sizes]
         for name, pairs in maps.items():
@@ -448,20 +430,36 @@ class FactorReader:
             axis = conditions.axis(name, place)
             moved[axis] = _moved_values(s, source.scope[axis], scope[axis], pairs, place)
         rows = np.zeros(1, dtype=np.int64)
-        for own, step in zip(moved, strides(conditions.sizes), strict=True):
-            rows = (rows[:, None] + own * step).reshape(-1)
+        for values, step in zip(moved, strides(conditions.sizes), strict=True):
+            rows = (rows[:, None] + values * step).reshape(-1)
         return replace(
-            made,
+            source,
+            scope=scope,
             table=source.table[rows],
             classes=source.classes[rows],
             ends=None if source.ends is None else (source.ends[0][rows], source.ends[1][rows]),
         )
 
 
-def _moved_values(s: Structure, old: int, new: int, pairs: Any, label: str) -> IndexArray:
-    """For each value of the new variable the value of the old one that it stands for.
+def _has_ends(fields: Mapping[str, Any], label: str) -> bool:
+    given = [end for end in _ENDS if end in fields]
+    if len(given) == 1:
+        raise InvalidModel(f'{label}: has {show(given[0])} alone; must have "lower" and "upper"')
+    return bool(given)
 
-    Values that are not named go, in their order, to those that are left.
+
+def _signed(factor: Factor) -> Factor:
+    """Return a factor with costs turned into rewards."""
+    if not factor.costs:
+        return factor
+    ends = None if factor.ends is None else (-factor.ends[1], -factor.ends[0])
+    return replace(factor, table=-factor.table, ends=ends)
+
+
+def _moved_values(s: Structure, old: int, new: int, pairs: Any, label: str) -> IndexArray:
+    """Return for each value of the new variable the value of the old one.
+
+    Values that are not named correspond, in their order, to those that are left.
     """
     if not isinstance(pairs, dict):
         raise InvalidModel(f"{label} is {show(pairs)}; must be an object")
@@ -478,42 +476,35 @@ def _moved_values(s: Structure, old: int, new: int, pairs: Any, label: str) -> I
     return source
 
 
-class _Numbers:
-    """What the rules of one factor give, as a table with a row for each; `size` of a row."""
-
-    def __init__(self, size: int | None, labels: Sequence[str]) -> None:
-        self.size, self.labels = size, labels
-
-    def table(self, given: list[Any], key: str) -> FloatArray:
-        size, labels = self.size, self.labels
-        if size is None:
-            return numbers(given, lambda place: f"{labels[place]}: {show(key)}")
-        for rule, row in enumerate(given):
-            if type(row) is not list or len(row) != size:
-                raise InvalidModel(
-                    f"{labels[rule]}: {show(key)} is {show(row)}; must be an array of {size} "
-                    f"numbers"
-                )
-        entries = list(itertools.chain.from_iterable(given))
-        return numbers(
-            entries, lambda place: f"{labels[place // size]}: {show(key)}, entry {place % size}"
-        ).reshape(len(given), size)
+def _rule_table(given: list[Any], key: str, size: int | None, labels: Sequence[str]) -> FloatArray:
+    """Return the rows of the rules of one factor, [rules, size], or their means, [rules]."""
+    if size is None:
+        return numbers(given, lambda place: f"{labels[place]}: {show(key)}")
+    for rule, row in enumerate(given):
+        if type(row) is not list or len(row) != size:
+            raise InvalidModel(
+                f"{labels[rule]}: {show(key)} is {show(row)}; must be an array of {size} numbers"
+            )
+    entries = list(itertools.chain.from_iterable(given))
+    return numbers(
+        entries, lambda place: f"{labels[place // size]}: {show(key)}, entry {place % size}"
+    ).reshape(len(given), size)
 
 
-def refuse_large_tables(readers: Sequence[FactorReader], more: int = 0) -> None:
-    """FileProblem where the tables that rules stand for would not fit; none is made yet."""
-    needed = more + sum(reader.bytes_needed() for reader in readers)
+def refuse_large_tables(readers: Sequence[FactorReader]) -> None:
+    """Raise FileProblem if the tables would not fit into memory."""
+    needed = sum(reader.bytes_needed() for reader in readers)
     limit = memory_for_files()
     if needed > limit:
-        told = describe_bytes(needed) if needed < 1 << 60 else f"{shown(needed)} bytes"
+        size = describe_bytes(needed) if needed < 1 << 60 else f"{shown(needed)} bytes"
         raise FileProblem(
-            f"the tables of its rules take about {told}; must be at most "
+            f"the tables of its rules take about {size}; must be at most "
             f"{describe_bytes(limit)}, half of the free memory"
         )
 
 
 def read_scope(value: Any, structure: Structure, what: str, label: str) -> tuple[int, ...]:
-    """Numbers of variables that a file names, in any order."""
+    """Return the numbers of variables that a file names, in any order."""
     names = array(value, what, is_text, "the name of a variable")
     try:
         scope = tuple(structure.variable(name) for name in names)
@@ -537,23 +528,23 @@ def read_rows(
     key: str = "rows",
     what: str = "probability of value",
 ) -> FloatArray:
-    """Transition rows: an array of arrays of numbers, [|X[scope]|, size].
+    """Return transition rows: an array of arrays of numbers, [|X[scope]|, size].
 
-    The type of every entry is looked at, because NumPy would turn "0.5", true and null into
-    numbers; sets of types over the whole table keep that fast.
+    The type of every entry is checked, because NumPy would turn "0.5", true and null into numbers;
+    sets of types over the whole table keep that fast.
     """
     rows = array(value, f'{label}: "{key}"')
     needed = count(structure.scope_sizes(scope))
     if len(rows) != needed:
         raise InvalidModel(_wrong_length(label, key, len(rows), needed, structure, scope))
     if not set(map(type, rows)) <= {list}:
-        row = next(r for r, own in enumerate(rows) if type(own) is not list)
+        row = next(r for r, entries in enumerate(rows) if type(entries) is not list)
         raise InvalidModel(
             f"{label}, {structure.row_label(scope, row)}: is {show(rows[row])}; "
             f"must be an array of {size} numbers"
         )
     if not set(map(len, rows)) <= {size}:
-        row = next(r for r, own in enumerate(rows) if len(own) != size)
+        row = next(r for r, entries in enumerate(rows) if len(entries) != size)
         raise InvalidModel(
             f"{label}, {structure.row_label(scope, row)}: has {len(rows[row])} probabilities; "
             f"must have {size}"
@@ -575,7 +566,7 @@ def read_means(
     key: str = "means",
     what: str = "mean",
 ) -> FloatArray:
-    """Reward means: an array of numbers, [|X[scope]|]."""
+    """Return reward means: an array of numbers, [|X[scope]|]."""
     means = array(value, f'{label}: "{key}"')
     needed = count(structure.scope_sizes(scope))
     if len(means) != needed:
@@ -591,7 +582,7 @@ def _wrong_length(
 
 
 def numbers(entries: list[Any], place_label: Callable[[int], str]) -> FloatArray:
-    """JSON numbers as an array; an error names the place of what is none."""
+    """Return JSON numbers as an array, or raise InvalidModel with the place of another entry."""
     if set(map(type, entries)) <= {int, float}:
         with contextlib.suppress(OverflowError):
             return np.fromiter(entries, dtype=np.float64, count=len(entries))

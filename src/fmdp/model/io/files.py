@@ -1,11 +1,10 @@
-"""The model file: one factored MDP as JSON, format "fmdp-model", version 1.
+"""Model files: one factored MDP as JSON, format "fmdp-model".
 
-docs/model-file.md describes it, schema/fmdp-model-1.schema.json is its JSON Schema. A file that
+docs/model-file.md describes the format; schema/ has the JSON Schemas of its versions. A file that
 is read back gives an equal model, bit for bit, because floats are written with the digits that
-identify them. Writing is atomic: the text goes to a new file in the same folder, is forced to
-disk, and replaces the old file in one step, so that a failure leaves the old file as it was.
-Reading never guesses: every flaw is one line that names the file, the place, the value and what
-is allowed. A table of a million rows takes about a second to parse.
+identify them. Writing is atomic: the text goes to a new file in the same folder, is synchronised to
+disk, and replaces the old file in one step, so that a failure leaves the old file as it was. Error
+messages name the file, the place, the value and what is allowed.
 """
 
 from __future__ import annotations
@@ -31,21 +30,21 @@ _fcntl: Any = importlib.import_module("fcntl") if os.name == "posix" else None
 
 
 def save(model: FactoredMDP, path: str | os.PathLike[str]) -> None:
-    """Write a model to a model file (JSON), atomically: whole, or not at all.
+    """Write a model to a model file (JSON), atomically.
 
     Parameters
     ----------
     model
-        What to write.
+        The model.
     path
-        Where to. A file that is there is replaced; if writing fails it stays as it was.
+        Path of the file. An existing file is replaced; if writing fails it stays as it was.
 
     Raises
     ------
     FileProblem
-        Where the file cannot be written.
+        If the file cannot be written.
     InvalidParameter
-        Where it is no model, or no path.
+        If it is no model, or no path.
     """
     if not isinstance(model, FactoredMDP):
         raise InvalidParameter(f"save writes a FactoredMDP; got {shown(model)}")
@@ -59,36 +58,31 @@ def load(path: str | os.PathLike[str]) -> FactoredMDP:
     Parameters
     ----------
     path
-        Where it is.
-
-    Returns
-    -------
-    FactoredMDP
-        The model, checked.
+        Path of the file.
 
     Raises
     ------
     FileProblem
-        Where the file is missing, no JSON, or of another format or version.
+        If the file is missing, no JSON, or of another format or version.
     InvalidModel
-        Where what it holds is no model; the text names the factor and the row.
+        If it does not contain a model; the message names the factor and the row.
     InvalidParameter
-        Where it is no path.
+        If it is no path.
     """
     path_of(path, "a model file")
     return loads(read_text(path, "a model file"), os.fspath(path))
 
 
 def dumps(model: FactoredMDP) -> str:
-    """The text of the model file; tables have one row a line."""
+    """Return the text of the model file."""
     return text_of(model)
 
 
 def loads(text: str, source: str = "model") -> FactoredMDP:
-    """The model in the text of a model file; errors begin with the source."""
+    """Return the model in the text of a model file; error messages begin with the source."""
     document = parse_json(text, source)
     try:
-        return read_document(document)
+        return FactoredMDP._of(read_document(document))
     except FileProblem as error:
         raise FileProblem(f"{source}: {error}") from None
     except InvalidModel as error:
@@ -98,14 +92,14 @@ def loads(text: str, source: str = "model") -> FactoredMDP:
 
 
 def path_of(path: object, what: str) -> Path:
-    """The path of a file, or InvalidParameter where it is neither text nor a path."""
+    """Return the path of a file, or raise InvalidParameter if it is neither text nor a path."""
     if not isinstance(path, str | os.PathLike) or not isinstance(os.fspath(path), str):
         raise InvalidParameter(f"the path of {what} must be a text or a path; got {shown(path)}")
     return Path(path)
 
 
 def read_text(path: str | os.PathLike[str], what: str) -> str:
-    """The text of a UTF-8 file, or FileProblem; `what` says what was expected there."""
+    """Return the text of a UTF-8 file, or raise FileProblem; `what` was expected."""
     content = read_file(path, what)
     try:
         return content.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
@@ -116,17 +110,16 @@ def read_text(path: str | os.PathLike[str], what: str) -> str:
 
 
 def write_atomically(path: str | os.PathLike[str], content: str | bytes | Iterable[str]) -> None:
-    """Replace the file (or create it) in one step; on failure the old file stays, whole.
+    """Replace the file (or create it) in one step; on failure the old file stays as it was.
 
-    A long text may come in parts, each written as it is made.
-
-    The new file keeps the permissions of the old one, and a symbolic link stays a link.
+    A long text may be given in parts. The new file keeps the permissions of the old one, and a
+    symbolic link stays a link.
     """
     parts = [content] if isinstance(content, str | bytes) else content
     label = os.fspath(path)
     try:
         target = Path(path).resolve()
-        _remove_what_kills_left(target.parent)
+        _remove_abandoned(target.parent)
         # Replacing a device or a pipe (/dev/null) would destroy it.
         refused = target.exists() and not target.is_file()
         temporary = target.parent / f".fmdp-{secrets.token_hex(8)}.tmp"
@@ -139,7 +132,7 @@ def write_atomically(path: str | os.PathLike[str], content: str | bytes | Iterab
         raise FileProblem(f"{label}: is {kind}; must be a file, or a new name")
     try:
         with os.fdopen(descriptor, "wb") as file:
-            locked(descriptor)  # it is at work, and not what a kill has left
+            locked(descriptor)  # marks the file as not abandoned
             for part in parts:
                 file.write(part.encode() if isinstance(part, str) else part)
             file.flush()
@@ -156,9 +149,11 @@ def write_atomically(path: str | os.PathLike[str], content: str | bytes | Iterab
         raise
 
 
-def _remove_what_kills_left(folder: Path) -> None:
-    """Remove files of a writer that is dead: its lock is free. One that is still empty may just
-    have been made, and not have its lock yet."""
+def _remove_abandoned(folder: Path) -> None:
+    """Remove temporary files of killed writers, whose locks are free.
+
+    An empty file may be new and not locked yet.
+    """
     for left in folder.glob(".fmdp-????????????????.tmp"):
         with contextlib.suppress(OSError):
             descriptor = os.open(left, os.O_RDONLY)
@@ -170,8 +165,10 @@ def _remove_what_kills_left(folder: Path) -> None:
 
 
 def locked(descriptor: int) -> bool:
-    """Take the lock of an open file or directory, which any death gives back; False if another
-    process has it, or there are no such locks."""
+    """Return whether the lock of an open file or directory could be taken.
+
+    The lock ends with the process. False also on systems without such locks.
+    """
     if _fcntl is None:
         return False
     try:
@@ -182,7 +179,7 @@ def locked(descriptor: int) -> bool:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make the new name durable where folders can be synchronised (POSIX)."""
+    """Synchronise a folder to disk if the system can (POSIX), so that new names are durable."""
     with contextlib.suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY)
         try:
@@ -192,12 +189,14 @@ def sync_folder(folder: Path) -> None:
 
 
 class _Refused(ValueError):
-    """Raised inside the JSON parser for what JSON readers usually let pass."""
+    """Raised inside the JSON parser for JSON that Python would accept."""
 
 
 def parse_json(text: str, source: str) -> Any:
-    """Strict JSON: no NaN or Infinity, no repeated keys, nothing that would not fit into memory;
-    flaws are FileProblem."""
+    """Return parsed JSON, or raise FileProblem.
+
+    NaN, Infinity, repeated keys and texts that would not fit into memory are refused.
+    """
     refuse_large_json(text, source)
 
     def constant(name: str) -> Any:
@@ -225,5 +224,5 @@ def parse_json(text: str, source: str) -> Any:
     except RecursionError:
         raise FileProblem(f"{source}: not a model file: brackets are nested too deeply") from None
     except ValueError as error:
-        # Python refuses to read whole numbers of thousands of digits.
+        # Python does not read whole numbers of thousands of digits.
         raise FileProblem(f"{source}: a number cannot be read ({error})") from None

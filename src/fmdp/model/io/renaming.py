@@ -1,11 +1,10 @@
-"""Renamings: whether one factor's classes of rows are another's with variables and values renamed.
+"""Renamings: factors whose classes of rows are those of another with variables and values renamed.
 
     classes_b(x) = classes_a(y),   y_axis = value_axis(x[variable of the axis])
 
-Variables are matched by what their slices hold: an axis can only stand for one whose slices, value
-by value, hold the same numbers of the same classes. What fits so is tried, a few dozen times at
-most, and taken only if the classes are equal row by row: what is found is right, and a renaming
-that is hard to find is not found. Cost: a sort of the table for each axis.
+An axis can only correspond to one whose slices, value by value, hold equally many rows of the same
+classes. A few dozen of the possible renamings are tried, and one is accepted only if the classes
+agree row by row. So a renaming that is found is right, but not every renaming is found.
 """
 
 from __future__ import annotations
@@ -21,19 +20,20 @@ import numpy as np
 from fmdp.model.spaces import IndexArray, count, strides
 
 _MOST_TRIED = 32
+"""Most renamings that are compared row by row."""
 _MOST_LOOKED_AT = 1 << 25
+"""Most rows, times axes, that are sorted."""
 
 
 class Renaming(NamedTuple):
-    """Which axis of the new factor each axis of the old one is, and for each value of that axis the
-    old value that it stands for."""
+    """The axis of the new factor for each old axis, and for each of its values the old value."""
 
     axes: tuple[int, ...]
     values: tuple[IndexArray, ...]
 
 
 def renamed_rows(renaming: Renaming, old_sizes: Sequence[int]) -> IndexArray:
-    """For each row of the new factor, in its own order, the row of the old one."""
+    """Return for each row of the new factor the row of the old one."""
     rows = np.zeros(1, dtype=np.int64)
     for values, step in zip(renaming.values, strides(old_sizes), strict=True):
         rows = (rows[:, None] + values * step).reshape(-1)
@@ -45,23 +45,25 @@ def renamed_rows(renaming: Renaming, old_sizes: Sequence[int]) -> IndexArray:
 def find_renaming(
     old: IndexArray, old_sizes: Sequence[int], new: IndexArray, new_sizes: Sequence[int]
 ) -> Renaming | None:
-    """A renaming that turns the old classes into the new ones; None if none is found."""
+    """Return a renaming that turns the old classes into the new ones, or None."""
     if sorted(old_sizes) != sorted(new_sizes) or len(old_sizes) > 32:
         return None
     if count(old_sizes) * (len(old_sizes) + 1) > _MOST_LOOKED_AT:
         return None
-    told = [_slices(old, old_sizes, axis) for axis in range(len(old_sizes))]
-    heard = [_slices(new, new_sizes, axis) for axis in range(len(new_sizes))]
+    old_slices = [_slices(old, old_sizes, axis) for axis in range(len(old_sizes))]
+    new_slices = [_slices(new, new_sizes, axis) for axis in range(len(new_sizes))]
     fits = [
-        # Those whose values need no new names first.
+        # Axes whose values need no renaming come first.
         sorted(
-            (axis for axis, there in enumerate(heard) if sorted(there) == sorted(here)),
-            key=lambda axis, here=here: (heard[axis] != here, axis),  # type: ignore[misc]
+            (axis for axis, other in enumerate(new_slices) if sorted(other) == sorted(slices)),
+            key=lambda axis, slices=slices: (new_slices[axis] != slices, axis),  # type: ignore[misc]
         )
-        for here in told
+        for slices in old_slices
     ]
     for axes in itertools.islice(_choices(fits), _MOST_TRIED):
-        values = tuple(_values(here, heard[axis]) for here, axis in zip(told, axes, strict=True))
+        values = tuple(
+            _values(slices, new_slices[axis]) for slices, axis in zip(old_slices, axes, strict=True)
+        )
         renaming = Renaming(axes, values)
         if np.array_equal(old[renamed_rows(renaming, old_sizes)], new):
             return renaming
@@ -69,20 +71,20 @@ def find_renaming(
 
 
 def _slices(classes: IndexArray, sizes: Sequence[int], axis: int) -> list[bytes]:
-    """For each value of an axis what classes its rows have, in no order, as a digest."""
+    """Return for each value of an axis a digest of the classes of its rows, in any order."""
     before, after = count(sizes[:axis]), count(sizes[axis + 1 :])
     slices = classes.reshape(before, sizes[axis], after).transpose(1, 0, 2)
-    return [sha256(np.sort(own, axis=None).tobytes()).digest() for own in slices]
+    return [sha256(np.sort(rows, axis=None).tobytes()).digest() for rows in slices]
 
 
 def _choices(fits: Sequence[Sequence[int]]) -> Iterator[tuple[int, ...]]:
-    """Ways to give each old axis a new one of its own."""
+    """Yield ways to assign a different new axis to each old axis."""
     chosen: list[int] = []
     waiting = [iter(fits[0])] if fits else []
     if not fits:
         yield ()
     while waiting:
-        axis = next((own for own in waiting[-1] if own not in chosen), None)
+        axis = next((axis for axis in waiting[-1] if axis not in chosen), None)
         if axis is None:
             waiting.pop()
             if chosen:
@@ -94,25 +96,25 @@ def _choices(fits: Sequence[Sequence[int]]) -> Iterator[tuple[int, ...]]:
             waiting.append(iter(fits[len(chosen)]))
 
 
-def _values(told: Sequence[bytes], heard: Sequence[bytes]) -> IndexArray:
-    """For each new value the old one with equal slices.
+def _values(old: Sequence[bytes], new: Sequence[bytes]) -> IndexArray:
+    """Return for each new value an old one with an equal slice.
 
-    Where it will do, all values but those whose slices are like no other's keep their order, which
-    takes the fewest words; else a value stands for itself where it can.
+    If possible, all values but those with unique slices keep their order, which takes the fewest
+    words in the file; else a value is itself if it can be.
     """
-    times = Counter(told)
-    alone = {own: value for value, own in enumerate(told) if times[own] == 1}
-    source = np.array([alone.get(own, -1) for own in heard], dtype=np.int64)
-    source[source < 0] = np.setdiff1d(np.arange(len(told)), source)
-    if all(told[value] == own for value, own in zip(source.tolist(), heard, strict=True)):
+    times = Counter(old)
+    unique = {digest: value for value, digest in enumerate(old) if times[digest] == 1}
+    source = np.array([unique.get(digest, -1) for digest in new], dtype=np.int64)
+    source[source < 0] = np.setdiff1d(np.arange(len(old)), source)
+    if all(old[value] == digest for value, digest in zip(source.tolist(), new, strict=True)):
         return source
     source.fill(-1)
     left: dict[bytes, list[int]] = {}
-    for value, (here, there) in enumerate(zip(told, heard, strict=True)):
-        if here == there:
+    for value, (digest, other) in enumerate(zip(old, new, strict=True)):
+        if digest == other:
             source[value] = value
         else:
-            left.setdefault(here, []).append(value)
+            left.setdefault(digest, []).append(value)
     for value in np.flatnonzero(source < 0).tolist():
-        source[value] = left[heard[value]].pop(0)
+        source[value] = left[new[value]].pop(0)
     return source

@@ -1,11 +1,10 @@
-"""The text of a model file: one key, one list entry, one row or one rule a line.
+"""The text of a model file: one key, one list entry, one row or one rule per line.
 
-A model is written in version 1 where that can say all of it, so that older readers read it and old
-files are written again byte for byte; in version 2 where it knows more. Then rows that are alike
-are written once: by rules (rules.py), or as another factor with its variables renamed
-(renaming.py); rows with the numbers of their classes are what is left where rules would not be
-shorter. Floats are written with the digits that identify them, so that what is read back is equal,
-bit for bit.
+A model is written in version 1 if that can express it, so that older readers read it and old files
+are reproduced byte for byte, else in version 2. Version 2 writes alike rows once: by rules
+(rules.py) or as another factor with its variables renamed (renaming.py). Rows with the numbers of
+their classes are written if rules would not be shorter. Floats are written with the digits that
+identify them.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from fmdp.model.structure import Structure
 
 
 def text_of(model: FactoredMDP) -> str:
-    """The text of the model file of a model."""
+    """Return the text of the model file of a model."""
     s = model.structure
     plain = s.alike is None and s.effects is None and not s.constraints and model.intervals is None
     document: dict[str, Any] = {
@@ -44,8 +43,8 @@ def text_of(model: FactoredMDP) -> str:
     ):
         document[key] = [
             {"name": name, "size": size}
-            | ({} if are_numerals(own) else {"values": listed_values(own)})
-            for name, size, own in zip(names, sizes, values, strict=True)
+            | ({} if are_numerals(labels) else {"values": listed_values(labels)})
+            for name, size, labels in zip(names, sizes, values, strict=True)
         ]
     named = not plain and not all(map(are_numerals, s.state_values))
     document["initial_state"] = (
@@ -57,18 +56,18 @@ def text_of(model: FactoredMDP) -> str:
 
 
 _FEW = 12
-"""Means that stand on one line; rows up to which rules are as good as rows."""
+"""Most means on one line, and most rows for which rules need not be shorter."""
 
 
 class _Line:
-    """What stands on one line."""
+    """A value that is written on one line."""
 
     def __init__(self, value: Any) -> None:
         self.value = value
 
 
 def _text(value: Any, margin: str = "") -> str:
-    """JSON with one key, one list entry, or one row of a table a line; small things on one."""
+    """Return JSON with one key, one list entry or one row of a table per line."""
     inner = margin + "  "
     if isinstance(value, _Line):
         return json.dumps(value.value, ensure_ascii=False, allow_nan=False)
@@ -82,11 +81,11 @@ def _text(value: Any, margin: str = "") -> str:
         isinstance(v, (list, np.ndarray, _Line)) for v in value.values()
     ):
         lines = f",\n{inner}".join(
-            f"{json.dumps(key)}: {_text(own, inner)}" for key, own in value.items()
+            f"{json.dumps(key)}: {_text(item, inner)}" for key, item in value.items()
         )
         return f"{{\n{inner}{lines}\n{margin}}}"
-    if isinstance(value, list) and any(isinstance(own, (dict, list, _Line)) for own in value):
-        lines = f",\n{inner}".join(_text(own, inner) for own in value)
+    if isinstance(value, list) and any(isinstance(item, (dict, list, _Line)) for item in value):
+        lines = f",\n{inner}".join(_text(item, inner) for item in value)
         return f"[\n{inner}{lines}\n{margin}]"
     return json.dumps(value, ensure_ascii=False, allow_nan=False)
 
@@ -97,7 +96,7 @@ def _noise(model: FactoredMDP, k: int) -> dict[str, Any]:
 
 
 def _tables(model: FactoredMDP) -> dict[str, Any]:
-    """The factors of version 1."""
+    """Return the factors of version 1."""
     s = model.structure
     return {
         "transitions": [
@@ -123,25 +122,25 @@ def _tables(model: FactoredMDP) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class _Factor:
-    """A factor as it will be written; where there are effects over what they leave, if it can."""
+class _WrittenFactor:
+    """A factor as it is written, over the state after the effects if possible."""
 
     heading: dict[str, Any]
-    """Keys before the table, without its scope."""
+    """Keys before the table, except the scope."""
     scope: tuple[int, ...]
     scopes: dict[str, Any]
     """Keys of the scope."""
     table: FloatArray
     classes: IndexArray
     ends: tuple[FloatArray, FloatArray] | None
-    """Of its intervals, which are one for rows of one class; None where they have no width."""
+    """Ends of its intervals, equal for rows of one class; None if they have no width."""
 
 
 def _knowledge(model: FactoredMDP) -> dict[str, Any]:
-    """The factors of version 2, and what else the structure knows."""
-    s, told = model.structure, model.intervals
+    """Return the factors, constraints and effects of version 2."""
+    s, intervals = model.structure, model.intervals
     effects = s.effects
-    transitions: list[_Factor] = []
+    transitions: list[_WrittenFactor] = []
     for i in range(s.m):
         transitions.append(
             _factor(
@@ -150,11 +149,11 @@ def _knowledge(model: FactoredMDP) -> dict[str, Any]:
                 s.transition_scopes[i],
                 model.transitions[i],
                 s.transition_classes_of(i),
-                None if told is None else (told.lower[i], told.upper[i]),
+                None if intervals is None else (intervals.lower[i], intervals.upper[i]),
                 None if effects is None else effects.after_scopes[i],
             )
         )
-    rewards: list[_Factor] = []
+    rewards: list[_WrittenFactor] = []
     for k in range(s.l):
         kind = None if effects is None else effects.rewards[k]
         rewards.append(
@@ -166,21 +165,23 @@ def _knowledge(model: FactoredMDP) -> dict[str, Any]:
                 s.reward_scopes[k],
                 model.rewards[k],
                 s.reward_classes_of(k),
-                None if told is None else (told.reward_lower[k], told.reward_upper[k]),
+                None
+                if intervals is None
+                else (intervals.reward_lower[k], intervals.reward_upper[k]),
                 effects.after_reward_scopes[k] if effects and kind == "after" else None,
             )
         )
     everything = (*transitions, *rewards)
-    # Intervals that are all of no width must be in the file all the same: once will do.
-    bare = told is not None and all(factor.ends is None for factor in everything)
-    made: dict[str, Any] = {}
+    # If all intervals have no width, the first factor says that there are intervals.
+    bare = intervals is not None and all(factor.ends is None for factor in everything)
+    document: dict[str, Any] = {}
     if s.constraints:
-        made["constraints"] = [_Line(_constraint(s, own)) for own in s.constraints]
+        document["constraints"] = [_Line(_constraint(s, c)) for c in s.constraints]
     if effects is not None:
-        made["effects"] = [_effect(s, own) for own in effects.components]
-    made["transitions"] = _written(s, transitions, s.state_names, "rows", "row", bare)
-    made["rewards"] = _written(s, rewards, s.reward_names, "means", "mean", False)
-    return made
+        document["effects"] = [_effect(s, effect) for effect in effects.components]
+    document["transitions"] = _written(s, transitions, s.state_names, "rows", "row", bare)
+    document["rewards"] = _written(s, rewards, s.reward_names, "means", "mean", False)
+    return document
 
 
 def _factor(
@@ -191,16 +192,16 @@ def _factor(
     classes: IndexArray,
     ends: tuple[FloatArray, FloatArray] | None,
     after: tuple[int, ...] | None,
-) -> _Factor:
+) -> _WrittenFactor:
     if ends is not None and all(np.array_equal(end, table) for end in ends):
         ends = None
     if after is None:
         named = {"scope": [s.names[v] for v in scope]}
-        return _Factor(heading, scope, named, table, classes, ends)
+        return _WrittenFactor(heading, scope, named, table, classes, ends)
     assert s.effects is not None
-    # What no effect leaves may be any row.
+    # States that no effect leads to may have any row.
     first = first_rows(s.effects.after_rows(after, s.sizes), count(s.scope_sizes(after)))
-    return _Factor(
+    return _WrittenFactor(
         heading,
         after,
         {"after": [s.names[v] for v in after]},
@@ -212,47 +213,44 @@ def _factor(
 
 def _written(
     s: Structure,
-    factors: Sequence[_Factor],
+    factors: Sequence[_WrittenFactor],
     names: Sequence[str],
     rows_key: str,
     row_key: str,
     bare: bool,
 ) -> list[Any]:
-    """All factors of one kind; the first with its ends, however narrow, if `bare`."""
+    """Return all factors of one kind; the first with the ends of its intervals if `bare`."""
     sources = _sources(s, factors)
     explicit = [index for index in range(len(factors)) if index not in sources]
     places = Counter(
         number for index in explicit for number in np.unique(factors[index].classes).tolist()
     )
     shared = {number for number, n in places.items() if n > 1}
-    made: list[Any] = []
+    written: list[Any] = []
     for index, factor in enumerate(factors):
         if index in sources:
             source, renaming = sources[index]
             # A reward that is like another has its range and noise.
             heading = {
-                key: own for key, own in factor.heading.items() if key not in ("range", "noise")
+                key: value for key, value in factor.heading.items() if key not in ("range", "noise")
             }
             like = _like(s, names[source], factors[source].scope, factor.scope, renaming)
-            made.append(_Line(heading | {"like": like}))
+            written.append(_Line(heading | {"like": like}))
             continue
-        ends = factor.ends
-        if bare and index == 0:
-            ends = (factor.table, factor.table)
+        ends = (factor.table, factor.table) if bare and index == 0 else factor.ends
         (first, *others) = factor.heading.items()
         body = _body(s, factor, ends, shared, rows_key, row_key)
-        made.append(dict([first]) | factor.scopes | dict(others) | body)
-    return made
+        written.append(dict([first]) | factor.scopes | dict(others) | body)
+    return written
 
 
-def _sources(s: Structure, factors: Sequence[_Factor]) -> dict[int, tuple[int, Renaming]]:
-    """The factors that are like an earlier one, which one, and how."""
+def _sources(s: Structure, factors: Sequence[_WrittenFactor]) -> dict[int, tuple[int, Renaming]]:
+    """Return for each factor that is like an earlier one that factor and the renaming."""
     if s.alike is None:
         return {}
-    found: dict[int, tuple[int, Renaming]] = {}
+    sources: dict[int, tuple[int, Renaming]] = {}
     by_classes: dict[tuple[bytes, str], list[int]] = {}
     for index, factor in enumerate(factors):
-        # Equal headings but for the name: kinds of rewards; keys of scopes: before or after.
         key = np.sort(factor.classes).tobytes(), f"{factor.heading.get('kind')}{[*factor.scopes]}"
         for source in by_classes.get(key, [])[:4]:
             other = factors[source]
@@ -263,19 +261,19 @@ def _sources(s: Structure, factors: Sequence[_Factor]) -> dict[int, tuple[int, R
                 s.scope_sizes(factor.scope),
             )
             if renaming is not None and _same_ends(other, factor, s, renaming):
-                found[index] = source, renaming
+                sources[index] = source, renaming
                 break
         else:
             by_classes.setdefault(key, []).append(index)
-    return found
+    return sources
 
 
-def _same_ends(old: _Factor, new: _Factor, s: Structure, renaming: Renaming) -> bool:
+def _same_ends(old: _WrittenFactor, new: _WrittenFactor, s: Structure, renaming: Renaming) -> bool:
     if old.ends is None or new.ends is None:
         return old.ends is new.ends
     rows = renamed_rows(renaming, s.scope_sizes(old.scope))
     return all(
-        np.array_equal(told[rows], heard) for told, heard in zip(old.ends, new.ends, strict=True)
+        np.array_equal(end[rows], other) for end, other in zip(old.ends, new.ends, strict=True)
     )
 
 
@@ -298,7 +296,7 @@ def _like(
 
 
 def _moves(s: Structure, old: int, new: int, values: IndexArray) -> dict[str, Any]:
-    """Old value -> new value, as few as tell the rest: those not named keep their order."""
+    """Return old value -> new value, as few as needed: the others keep their order."""
     changed = sorted(
         np.flatnonzero(values != np.arange(len(values))).tolist(), key=lambda new: values[new]
     )
@@ -312,27 +310,26 @@ def _moves(s: Structure, old: int, new: int, values: IndexArray) -> dict[str, An
 
 def _body(
     s: Structure,
-    factor: _Factor,
+    factor: _WrittenFactor,
     ends: tuple[FloatArray, FloatArray] | None,
     shared: set[int],
     rows_key: str,
     row_key: str,
 ) -> dict[str, Any]:
-    """The table: by rules where they are shorter, else row by row."""
+    """Return the table: by rules if they are shorter, else row by row."""
     classes, n = factor.classes, len(factor.classes)
     sizes = s.scope_sizes(factor.scope)
-    own = np.unique(classes)
+    numbers, places = np.unique(classes, return_index=True)
     rules = None
-    if len(own) < n:
+    if len(numbers) < n:
         rules = find_rules(sizes, classes, most_boxes=max(n * 2 // 3, min(n - 1, _FEW)))
     if rules is None:
         body: dict[str, Any] = {rows_key: _short(factor.table)}
         if ends is not None:
             body |= {"lower": _short(ends[0]), "upper": _short(ends[1])}
-        if len(own) < n or not shared.isdisjoint(own.tolist()):
+        if len(numbers) < n or not shared.isdisjoint(numbers.tolist()):
             body["alike"] = _Line(classes.tolist())
         return body
-    numbers, places = np.unique(classes, return_index=True)
     first = dict(zip(numbers.tolist(), places.tolist(), strict=True))
     lines: list[_Line] = []
     for rule in rules:
@@ -352,16 +349,16 @@ def _body(
 
 
 def _short(table: FloatArray) -> Any:
-    """A few means on one line."""
+    """Return a few means on one line, other tables unchanged."""
     return _Line(table.tolist()) if table.ndim == 1 and len(table) <= _FEW else table
 
 
 def _condition(s: Structure, scope: Sequence[int], box: Box) -> dict[str, Any]:
-    return {s.names[scope[axis]]: _values(s, scope[axis], own) for axis, own in box.items()}
+    return {s.names[scope[axis]]: _values(s, scope[axis], chosen) for axis, chosen in box.items()}
 
 
 def _values(s: Structure, variable: int, chosen: Sequence[int]) -> Any:
-    """Return values as they were listed; those that are not meant, if they are fewer."""
+    """Return listed values, or "not" the others if these are fewer."""
     size = s.sizes[variable]
     if 2 < size < 2 * len(chosen):
         kept = set(chosen)
@@ -372,33 +369,33 @@ def _values(s: Structure, variable: int, chosen: Sequence[int]) -> Any:
 
 
 def _value(s: Structure, variable: int, place: int) -> Value:
-    """Return a value as it was listed."""
     return listed_values(s.values[variable])[place]
 
 
 def _constraint(s: Structure, constraint: Constraint) -> dict[str, Any]:
-    made: dict[str, Any] = {"name": constraint.name} if constraint.name else {}
+    entry: dict[str, Any] = {"name": constraint.name} if constraint.name else {}
     if isinstance(constraint, AtMost):
-        made |= {"at_most": constraint.most, "of": [s.names[v] for v in constraint.actions]}
-        idle = [_value(s, *pair) for pair in zip(constraint.actions, constraint.idle, strict=True)]
-        return made | {"idle": idle[0] if len(set(idle)) == 1 else idle}
+        entry |= {"at_most": constraint.most, "of": [s.names[v] for v in constraint.actions]}
+        idle = [_value(s, *pair) for pair in constraint.pairs()]
+        return entry | {"idle": idle[0] if len(set(idle)) == 1 else idle}
     scope = constraint.scope
     boxes = find_boxes(s.scope_sizes(scope), constraint.forbidden_table(s.sizes))
     if set(scope) != {scope[axis] for box in boxes for axis in box}:
-        made["scope"] = [s.names[v] for v in scope]
-    return made | {"forbid": [_condition(s, scope, box) for box in boxes]}
+        entry["scope"] = [s.names[v] for v in scope]
+    return entry | {"forbid": [_condition(s, scope, box) for box in boxes]}
 
 
 def _effect(s: Structure, effect: Effect) -> dict[str, Any]:
-    """A component, its outcome by rules: what they do not name stays as it is."""
+    """Return a component, its outcome by rules; states that no rule names do not change."""
     sizes = s.scope_sizes(effect.scope)
-    own = s.scope_sizes(effect.states)
-    before = all_assignments(sizes)[:, : len(own)]
-    after = effect.outcome[:, None] // np.array(strides(own)) % np.array(own)
-    # One number for what changes to what: 0 stays, 1 + value is set.
+    state_sizes = s.scope_sizes(effect.states)
+    before = all_assignments(sizes)[:, : len(state_sizes)]
+    after = effect.outcome[:, None] // np.array(strides(state_sizes)) % np.array(state_sizes)
+    # One code per variable: 0 if it stays, 1 + value if it is set.
     sets = np.where(after == before, 0, after + 1)
-    classes = (sets @ np.array(strides([size + 1 for size in own]))).astype(np.int64)
-    _read_as_set(classes.reshape(count(own), -1), before, sets)
+    codes = [size + 1 for size in state_sizes]
+    classes = (sets @ np.array(strides(codes))).astype(np.int64)
+    _read_as_set(classes.reshape(count(state_sizes), -1), before, sets)
     rules = find_rules(sizes, classes, most_boxes=len(classes))
     heading: dict[str, Any] = {
         "states": [s.names[v] for v in effect.states],
@@ -406,16 +403,14 @@ def _effect(s: Structure, effect: Effect) -> dict[str, Any]:
     }
     if rules is None:
         return heading | {"outcome": _Line(effect.outcome.tolist())}
-    told = [rule for rule in rules if rule.owner]
-    if (owners(sizes, [rule.boxes for rule in told])[classes == 0] < 0).all():
-        rules = told  # what no rule fits stays as it is
+    setting = [rule for rule in rules if rule.owner]
+    if (owners(sizes, [rule.boxes for rule in setting])[classes == 0] < 0).all():
+        rules = setting  # rows that no rule fits do not change
     lines: list[_Line] = []
     for rule in rules:
         to = {
             s.names[v]: _value(s, v, code - 1)
-            for v, code in zip(
-                effect.states, decode(rule.owner, [size + 1 for size in own]), strict=True
-            )
+            for v, code in zip(effect.states, decode(rule.owner, codes), strict=True)
             if code
         }
         when = [_condition(s, effect.scope, box) for box in rule.boxes]
@@ -425,8 +420,11 @@ def _effect(s: Structure, effect: Effect) -> dict[str, Any]:
 
 
 def _read_as_set(classes: IndexArray, before: IndexArray, sets: IndexArray) -> None:
-    """States that an action leaves as they are, where it sets others to just that, are set too:
-    a repair makes everything new, also what is new. In place; classes are [states, actions]."""
+    """Write unchanged states as set if an action sets all other states to the same values.
+
+    For example, a repair sets every component to "new", also new ones. The classes, [states,
+    actions], are changed in place.
+    """
     n_actions = classes.shape[1]
     for action in range(n_actions):
         column = classes[:, action]
@@ -434,5 +432,5 @@ def _read_as_set(classes: IndexArray, before: IndexArray, sets: IndexArray) -> N
         if len(np.unique(column[changing])) != 1:
             continue
         to = sets[changing[0] * n_actions + action]
-        there = ((before[action::n_actions] == to - 1) | (to == 0)).all(axis=1)
-        column[(column == 0) & there] = column[changing[0]]
+        same = ((before[action::n_actions] == to - 1) | (to == 0)).all(axis=1)
+        column[(column == 0) & same] = column[changing[0]]

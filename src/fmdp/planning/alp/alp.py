@@ -31,11 +31,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fmdp._base.deadlines import Look, nothing
 from fmdp._base.memory import available_memory, describe_bytes
 from fmdp._base.parameters import quoted
 from fmdp._base.settings import setting
 from fmdp.elimination.backup import TimeUp, check_clock
-from fmdp.elimination.classes import Look, nothing
 from fmdp.elimination.ties import Ties
 from fmdp.errors import InvalidParameter, TooLarge
 from fmdp.model import FactoredMDP, OptimisticTables, Structure
@@ -107,6 +107,7 @@ class ALP(Limited, TieBreaking, Planner):
         "share of the bound that the policy may miss before the basis stops growing",
         low=0.0,
         only_with=("basis", (SEARCHED,)),
+        unkeyed=(0.01,),
     )
     method: str = setting(
         "cuts",
@@ -119,6 +120,7 @@ class ALP(Limited, TieBreaking, Planner):
         "that is kept from far-off weights may have a better policy, and a larger objective",
         low=0.0,
         low_open=True,
+        unkeyed=(None,),
     )
     criterion: str = criterion_setting("discounted")
     discount: float = discount_setting()

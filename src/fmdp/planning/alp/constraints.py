@@ -23,8 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fmdp._base.compiled import njit
+from fmdp._base.deadlines import Look, nothing
 from fmdp.elimination import maxsum
-from fmdp.elimination.classes import Look, nothing
 from fmdp.errors import InvalidParameter
 from fmdp.model.spaces import starts
 from fmdp.planning.alp.forms import Coefficients, Forms

@@ -37,7 +37,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fmdp._base.compiled import njit
-from fmdp.elimination.classes import Look, nothing, number_slices
+from fmdp._base.deadlines import Look, nothing
+from fmdp.elimination.action_classes import number_slices
 from fmdp.elimination.network import FunctionTables, Network, choose_contexts
 from fmdp.model import AtMost, FactoredMDP, OptimisticTables, Structure
 from fmdp.model.constraints import Mask

@@ -25,10 +25,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fmdp._base.compiled import njit
+from fmdp._base.deadlines import Look, nothing
 from fmdp._base.memory import describe_count
 from fmdp._base.parameters import quoted
 from fmdp.elimination import maxsum
-from fmdp.elimination.classes import Look, nothing
 from fmdp.elimination.maxsum import Messages, Packed, Schedule
 from fmdp.elimination.network import Network
 from fmdp.elimination.ties import mix, rule_code, tie_hash

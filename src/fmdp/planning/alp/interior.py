@@ -21,7 +21,7 @@ from numpy.linalg import LinAlgError
 from fmdp.planning.alp.constraints import Ints
 from fmdp.planning.alp.question import Answer, Floats, Part, Question, Watch
 from fmdp.planning.status import Status
-from fmdp.planning.tabular.dense import one_thread
+from fmdp.planning.tabular.linear_systems import one_thread
 
 ROWS_A_WEIGHT = 4
 """Cuts above which those that have long been slack are dropped, for each weight,"""

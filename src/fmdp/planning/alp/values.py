@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from fmdp.elimination.classes import Look, nothing
+from fmdp._base.deadlines import Look, nothing
 from fmdp.elimination.network import Network
 from fmdp.planning.alp.bases import Basis, Block
 

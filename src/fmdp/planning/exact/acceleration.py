@@ -1,29 +1,29 @@
 """Anderson acceleration of value iteration (Anderson 1965; Walker & Ni 2011, type II).
 
-The bounds of a sweep hold for whatever h it began from, so the next h may be chosen freely. With
-g = L h less the middle of the bounds, and f = g - h, plain iteration goes on from g. Here the last
-few differences of f and g are kept, the residual f is made as small as their combinations allow,
+The bounds of a sweep hold for any h that it began from, so the next h may be chosen freely. With
+g = L h less the middle of the bounds, and f = g - h, plain iteration continues from g. Here the
+last few differences of f and g are kept, and a combination of them makes the residual f small:
 
-    gamma = argmin |f - dF gamma|_2 up to constants,    h <- g - dG gamma,
+    gamma = argmin |f - dF gamma|_2 up to constants,    h <- g - dG gamma.
 
-and the next sweep says what that was worth. (Constants add nothing to the gap, and the middle of
-the bounds is not linear in h: with them in the norm a chain of three states would not be solved by
-two differences.) On SysAdmin rings it takes a sixth of the sweeps.
+(Constants add nothing to the gap, and the middle of the bounds is not linear in h: with them in the
+norm, two differences would not solve a chain of three states.) On SysAdmin rings it takes a sixth
+of the sweeps.
 
-L is a maximum of linear maps, and where another policy becomes best the differences are those of a
-map that is gone: a gap that has grown to twice the least one is answered by forgetting them, which
-makes the next step a plain one. After `MOST_RESTARTS` of these without a smaller gap it gives up,
-and the iteration is plain from there on.
+L is a maximum of linear maps. When another policy becomes greedy, the differences are those of a
+map that is no longer used. So they are forgotten when the gap has grown to twice the least one,
+which makes the next step a plain one. After `MOST_RESTARTS` of these without a smaller gap
+acceleration gives up, and the iteration is plain from then on.
 
-Differences are kept in single precision: what is lost by that is a ten-millionth of the last steps,
-and enters no bound. Sums over states are taken in blocks whose borders do not depend on the number
-of threads.
+Differences are kept in single precision, which loses a ten-millionth of the last steps and enters
+no bound. Sums over states are taken in blocks whose borders do not depend on the number of threads.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextlib import suppress
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,37 +35,42 @@ Floats = NDArray[np.float64]
 Vector = NDArray[np.float64]
 Singles = NDArray[np.float32]
 OverPieces = Callable[[int, Callable[[tuple[int, int, int]], object]], None]
-"""Runs work((thread, first, end)) over so many independent pieces."""
+"""Runs work((thread, first, end)) over a number of independent pieces."""
 
 KEPT = 10
-"""Differences that are kept."""
+"""Differences that are kept if memory allows."""
 LEAST_KEPT = 2
+"""Differences without which acceleration is not worth its sweeps."""
 GROWN = 2.0
+"""Growth of the gap after which the differences are forgotten."""
 MOST_RESTARTS = 4
+"""Restarts without a smaller gap after which acceleration gives up."""
 _RIDGE = 1e-10
+"""Relative increase of the diagonal: late differences are nearly dependent."""
 _BLOCK = 1 << 14
 """States in a block, which one thread sums up."""
 _INSIDE = 1 << 10
-"""States of which all differences are taken together: they stay in the first cache meanwhile."""
+"""States whose differences are handled together, so that they stay in the first cache."""
 
 
 def acceleration_for(backup: Backup) -> Anderson | None:
-    """With as many differences as there is room for beside the backup; None: too little for any."""
+    """Return an acceleration with as many differences as fit beside the backup; None if too few."""
     blocks = -(-backup.n_states // _BLOCK)
     room = backup.memory_limit - backup.predicted_bytes - 8 * 3 * KEPT * blocks
     kept = min(KEPT, (room // backup.n_states - 2 * 8) // (2 * 4))
     if kept < LEAST_KEPT:
         return None
-    return Anderson(backup.n_states, kept, backup.over, backup.structure.reward_unit)
+    kind = Anderson if backup.compiled else NumpyAnderson
+    return kind(backup.n_states, kept, backup.over, backup.structure.reward_unit)
 
 
 class Anderson:
-    """What is kept of the last sweeps of one iteration."""
+    """Anderson's rule for one iteration, with the differences of its last sweeps."""
 
     def __init__(self, n_states: int, kept: int, over: OverPieces, unit: float = 1.0) -> None:
-        """`over`: see `Backup.over`. `unit`: of the rewards."""
+        """`over` is that of a `Backup`, `unit` the unit of the rewards."""
         self._over = over
-        # Singles end at 1e38: a power of 2 brings the differences near 1 and changes no digit.
+        # Single precision ends at 1e38: a power of 2 brings differences near 1, without rounding.
         self._scale = math.ldexp(1.0, min(-math.frexp(unit)[1], 1000))
         self._f, self._g = np.empty(n_states), np.empty(n_states)
         self._df: Singles = np.empty((kept, n_states), dtype=np.float32)
@@ -77,14 +82,14 @@ class Anderson:
         self._system = np.empty((kept, kept + 1))
         self._weights = np.empty(kept)
         self._used = 0
-        """Differences so far; the latest is at (used - 1) % kept."""
+        """Number of differences so far; the latest is at (used - 1) % kept."""
         self._begun = False
         self._least = self._least_ever = np.inf
         self._restarts = 0
 
     @property
     def kept(self) -> int:
-        """Differences that there is room for."""
+        """Largest number of differences that are kept."""
         return len(self._df)
 
     @property
@@ -93,15 +98,15 @@ class Anderson:
 
     @property
     def on(self) -> bool:
-        """Whether it still helps."""
+        """Whether acceleration has not given up."""
         return self._restarts <= MOST_RESTARTS
 
     def restart(self) -> None:
-        """Forget the differences: h is about to be somewhere else."""
+        """Forget the differences."""
         self._used, self._begun, self._least = 0, False, np.inf
 
     def advance(self, h: Vector, new: Vector, low: float, high: float) -> None:
-        """h <- where to go on from, after new = L h whose residuals are in [low, high]."""
+        """Replace h by the next iterate, given new = L h with residuals in [low, high]."""
         gap = high - low
         if gap > GROWN * self._least:
             self._restarts += 1
@@ -110,30 +115,64 @@ class Anderson:
             self._least_ever = gap
             self._restarts = 0
         self._least = min(self._least, gap)
-        kept, weights = self.kept, self._weights
-        middle = 0.5 * (low + high)
+        kept = self.kept
         slot = self._used % kept if self._begun else -1
         count = min(self._used + (slot >= 0), kept)
-        state = (h, new, middle, self._scale, self._f, self._g, self._df, self._dg)
-        self._over(
-            self._blocks,
-            lambda part: _note(*state, slot, count, part[1], part[2], self._sums),
-        )
+        self._note(h, new, 0.5 * (low + high), slot, count)
         self._begun = True
         if slot < 0:
             h[:] = self._g
             return
         self._used += 1
-        _weigh(self._sums, slot, count, len(h), self._gram, self._totals, self._system, weights)
-        weights[:count] /= self._scale  # what is behind them is old
+        self._weigh(slot, count)
+        self._weights[:count] /= self._scale  # what is behind them is old
         try:
-            self._over(
-                self._blocks,
-                lambda part: _combine(self._g, self._dg, weights, count, part[1], part[2], h),
-            )
+            self._combine(h, count)
         except BaseException:
             h[:] = self._g  # not some of this and some of that: a plain step, which is sound
             raise
+
+    def _note(self, h: Vector, new: Vector, middle: float, slot: int, count: int) -> None:
+        state = (h, new, middle, self._scale, self._f, self._g, self._df, self._dg)
+        self._over(
+            self._blocks,
+            lambda part: _note(*state, slot, count, part[1], part[2], self._sums),
+        )
+
+    def _weigh(self, slot: int, count: int) -> None:
+        n_states, weights = len(self._f), self._weights
+        _weigh(self._sums, slot, count, n_states, self._gram, self._totals, self._system, weights)
+
+    def _combine(self, h: Vector, count: int) -> None:
+        differences = (self._g, self._dg, self._weights, count)
+        self._over(self._blocks, lambda part: _combine(*differences, part[1], part[2], h))
+
+
+class NumpyAnderson(Anderson):
+    """The same without compiled code, for small models."""
+
+    def _note(self, h: Vector, new: Vector, middle: float, slot: int, count: int) -> None:
+        g = new - middle
+        f = g - h
+        if slot >= 0:
+            self._df[slot] = (f - self._f) * self._scale
+            self._dg[slot] = (g - self._g) * self._scale
+        self._f[:], self._g[:] = f, g
+
+    def _weigh(self, slot: int, count: int) -> None:
+        differences = self._df[:count].astype(np.float64)
+        differences -= differences.mean(axis=1, keepdims=True)
+        system = np.einsum("is,js->ij", differences, differences)
+        right = np.einsum("is,s->i", differences, self._f * self._scale)
+        system[np.diag_indices(count)] *= 1.0 + _RIDGE
+        used = system.diagonal() > 0.0  # a difference that is nothing gets no weight
+        self._weights[:count] = 0.0
+        with suppress(np.linalg.LinAlgError):  # a plain step instead
+            weights = np.linalg.solve(system[np.ix_(used, used)], right[used])
+            self._weights[:count][used] = weights
+
+    def _combine(self, h: Vector, count: int) -> None:
+        h[:] = self._g - np.einsum("i,is->s", self._weights[:count], self._dg[:count])
 
 
 @njit(nogil=True, fastmath={"reassoc", "contract"})
@@ -152,11 +191,10 @@ def _note(
     end: int,
     sums: Floats,
 ) -> None:
-    """f and g of these blocks; where slot >= 0 the differences to the last ones and, in sums, the
-    products of the new difference, and of f, with all, and the totals of these two.
+    """Update f and g on some blocks and, if slot >= 0, the differences to the last ones.
 
-    Slices, here and below, whose entries are counted from 0: nothing is asked about an index, and
-    the loops become vectors.
+    `sums` gets the products of the new difference and of f with all differences, and their totals.
+    Slices are indexed from 0, so that indices need no checks and the loops vectorise.
     """
     n_states = h.shape[0]
     for block in range(first, end):
@@ -165,28 +203,28 @@ def _note(
         total = total_f = 0.0
         for inside in range(begin, stop, _INSIDE):
             last = min(inside + _INSIDE, stop)
-            here, there = h[inside:last], new[inside:last]
+            old, image = h[inside:last], new[inside:last]
             f, g = last_f[inside:last], last_g[inside:last]
             if slot < 0:
-                for s in range(len(here)):
-                    g[s] = there[s] - middle
-                    f[s] = g[s] - here[s]
+                for s in range(len(old)):
+                    g[s] = image[s] - middle
+                    f[s] = g[s] - old[s]
                 continue
             difference, other = df[slot, inside:last], dg[slot, inside:last]
-            for s in range(len(here)):
-                new_g = there[s] - middle
-                new_f = new_g - here[s]
+            for s in range(len(old)):
+                new_g = image[s] - middle
+                new_f = new_g - old[s]
                 difference[s] = (new_f - f[s]) * scale
                 other[s] = (new_g - g[s]) * scale
                 g[s] = new_g
                 f[s] = new_f
-            for s in range(len(here)):
+            for s in range(len(old)):
                 total += np.float64(difference[s])
                 total_f += f[s] * scale
             for j in range(count):
                 earlier = df[j, inside:last]
                 with_difference = with_f = 0.0
-                for s in range(len(here)):
+                for s in range(len(old)):
                     with_difference += np.float64(earlier[s]) * np.float64(difference[s])
                     with_f += np.float64(earlier[s]) * (f[s] * scale)
                 sums[block, 0, j] += with_difference
@@ -199,19 +237,19 @@ def _note(
 def _combine(
     g: Vector, dg: Singles, weights: Floats, count: int, first: int, end: int, h: Vector
 ) -> None:
-    """h <- g - dG weights, on these blocks."""
+    """Set h to g - dG weights on some blocks."""
     n_states = g.shape[0]
     for block in range(first, end):
         begin, stop = block * _BLOCK, min((block + 1) * _BLOCK, n_states)
         for inside in range(begin, stop, _INSIDE):
             last = min(inside + _INSIDE, stop)
-            here, there = h[inside:last], g[inside:last]
-            for s in range(len(here)):
-                here[s] = there[s]
+            out, image = h[inside:last], g[inside:last]
+            for s in range(len(out)):
+                out[s] = image[s]
             for j in range(count):
                 weight, differences = weights[j], dg[j, inside:last]
-                for s in range(len(here)):
-                    here[s] -= weight * np.float64(differences[s])
+                for s in range(len(out)):
+                    out[s] -= weight * np.float64(differences[s])
 
 
 @njit(nogil=True, error_model="numpy")
@@ -225,11 +263,10 @@ def _weigh(
     system: Floats,
     weights: Floats,
 ) -> None:
-    """weights <- argmin |f - dF gamma| up to constants, from what `_note` has summed up.
+    """Set weights to argmin |f - dF gamma| up to constants, from the sums of `_note`.
 
-    (dF' dF + ridge) gamma = dF' f by elimination: a little of the diagonal is added to it, since
-    the differences of a late stage are nearly dependent, and so its pivots are positive but where
-    a difference is nothing. Compiled, since a dozen calls of NumPy take as long as a small sweep.
+    Solves (dF' dF + ridge) gamma = dF' f by elimination; with the ridge, a pivot is zero only if a
+    difference is. Compiled, since a dozen calls of NumPy take as long as a small sweep.
     """
     for block in range(1, sums.shape[0]):
         for kind in range(3):

@@ -1,35 +1,36 @@
-"""A finite horizon: H backups, and a policy that depends on the time.
+"""Planning over a finite horizon: H backups, and a policy that depends on the step.
 
     V_H = 0,   V_t = max_a  R + discount * P V_{t+1},   pi_t greedy at V_{t+1}
 
 The objective is V_0 of the initial state: the largest expected sum of rewards over H steps.  There
-is nothing to converge to and nothing is relative, so the values are exact but for rounding, which
-is bounded: a backup moves by at most `rounding_allowance`, and an error made at step t + 1 is at
-most multiplied by the discount on its way to step t.  What ties cost the policy adds up the same
-way.  `stats["objective_bounds"]` has both: the policy is sure to get the lower one, and nobody gets
+is nothing to converge to, so the values are exact up to rounding, which is bounded
+(`bounds.stage_error`).  What ties cost the policy adds up the same way.
+`stats["objective_bounds"]` includes both: the policy gets at least the lower bound, and no policy
 more than the upper one.
 
-Cost: 2 H sweeps.  A plan that is stopped knows the last steps alone, and has no policy.
+Cost: 2 H sweeps.  A plan that is stopped knows only the last steps, and has no policy.
 """
 
 from __future__ import annotations
 
 import hashlib
 import time
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fmdp._base.deadlines import Deadline, TimeUp
 from fmdp._base.memory import available_memory, describe_bytes, describe_count
-from fmdp.elimination.backup import Backup, TimeUp
-from fmdp.elimination.layout import VECTORS
-from fmdp.elimination.rounding import rounding_allowance
+from fmdp.elimination.backup import Backup
 from fmdp.elimination.ties import Ties
+from fmdp.elimination.tuning import VECTORS
 from fmdp.errors import TooLarge
 from fmdp.model import Structure
 from fmdp.model.spaces import encode
-from fmdp.planning.exact.iteration import Limits
+from fmdp.planning.exact.bounds import stage_error
+from fmdp.planning.exact.solver import Limits
 from fmdp.planning.plan import Plan
 from fmdp.planning.policies.policy import TablePolicy
 from fmdp.planning.policies.timed import TimedPolicy, stage_bytes
@@ -39,11 +40,14 @@ from fmdp.planning.status import Progress, Status, Tables
 if TYPE_CHECKING:
     from fmdp.planning.exact.planner import Exact
 
+Vector = NDArray[np.float64]
+
 _SECONDS_BETWEEN_REPORTS = 0.05
+"""Least time between two calls of a progress callback."""
 
 
 def refuse_stages(settings: Exact, structure: Structure, predicted: int | None = None) -> None:
-    """TooLarge where the stages, beside what the sweeps need, are more than the memory limit."""
+    """Raise TooLarge if the stages and the sweeps together need more than the memory limit."""
     assert settings.horizon is not None
     limit = settings.memory_limit if settings.memory_limit is not None else available_memory() // 2
     sweeps = VECTORS * 8 * structure.n_states if predicted is None else predicted
@@ -59,6 +63,20 @@ def refuse_stages(settings: Exact, structure: Structure, predicted: int | None =
         )
 
 
+@dataclass(eq=False)
+class _Stages:
+    """The stages planned so far, from the last step on, and what is known of their value."""
+
+    value: Vector
+    policies: list[TablePolicy] = field(default_factory=list)
+    """The last step comes first."""
+    error: float = 0.0
+    """Bound on what rounding has done to the value."""
+    loss: float = 0.0
+    """Bound on what ties have cost the policy."""
+    distinct: dict[bytes, TablePolicy] = field(default_factory=dict)
+
+
 def solve_finite(
     settings: Exact,
     backup: Backup,
@@ -70,48 +88,28 @@ def solve_finite(
     started: float,
     ties: Ties,
 ) -> Plan:
-    """Plan backwards from the last step; `refuse_stages` has been asked."""
+    """Plan backwards from the last step; `refuse_stages` must have passed."""
     structure, horizon = tables.structure, settings.horizon
     assert horizon is not None
     discount = 1.0 if settings.discount is None else settings.discount
-    most_sweeps = horizon if settings.max_iterations is None else settings.max_iterations
-    value = np.zeros(backup.n_states)
-    new, worth = np.empty_like(value), np.empty_like(value)
-    stages: list[TablePolicy] = []  # the last one first
-    held: dict[bytes, TablePolicy] = {}
-    error = loss = 0.0
-    due = 0.0
-    status = Status.CONVERGED
+    stages = _Stages(np.zeros(backup.n_states))
+
+    def report(seconds: float) -> None:
+        if progress is not None:
+            progress({"sweeps": len(stages.policies), "steps": horizon, "seconds": seconds})
+
+    most_stages = horizon if settings.max_iterations is None else settings.max_iterations
+    status = Status.CONVERGED if most_stages >= horizon else Status.ITERATION_LIMIT
+    deadline, due = Deadline(limits.deadline), 0.0
     backup.deadline = limits.deadline
     try:
-        while len(stages) < horizon:
-            if len(stages) >= most_sweeps:
-                status = Status.ITERATION_LIMIT
-                break
-            if limits.deadline is not None and time.monotonic() >= limits.deadline:
-                raise TimeUp
-            if discount != 1.0:
-                value *= discount
-            size = max(float(value.max()), -float(value.min()))
-            backup.sweep(value, new)
-            worth[:] = new
-            slack = backup.tie_slack(size, limits.tolerance / horizon)
-            actions = greedy_actions(backup, structure, value, worth, ties, slack)
-            digest = hashlib.sha256(actions.tobytes()).digest()
-            if digest not in held:
-                held[digest] = TablePolicy(
-                    structure.state_sizes, structure.action_sizes, actions, structure.naming
-                )
-            stages.append(held[digest])
-            allowance = rounding_allowance(size + structure.reward_size, backup.roundings)
-            error = discount * error + allowance
-            np.subtract(new, worth, out=worth)
-            loss = discount * loss + float(worth.max())
-            value, new = new, value
+        while len(stages.policies) < min(horizon, most_stages):
+            deadline.check()
+            _plan_stage(stages, backup, structure, discount, limits.tolerance / horizon, ties)
             seconds = time.perf_counter() - started
-            if progress is not None and (seconds >= due or len(stages) == horizon):
+            if seconds >= due or len(stages.policies) == horizon:
                 due = seconds + _SECONDS_BETWEEN_REPORTS
-                progress({"sweeps": len(stages), "steps": horizon, "seconds": seconds})
+                report(seconds)
     except KeyboardInterrupt:
         status = Status.INTERRUPTED
     except TimeUp:
@@ -120,18 +118,18 @@ def solve_finite(
         backup.deadline = None
     stats: dict[str, Any] = {
         "horizon": horizon,
-        "steps_planned": len(stages),
+        "steps_planned": len(stages.policies),
         **engine_stats(backup),
     }
     policy: TimedPolicy | None = None
     objective: float | None = None
-    bias: NDArray[np.float64] | None = None
-    if len(stages) == horizon:
-        policy = TimedPolicy(stages[::-1], discount)
-        values = backup.to_canonical(value)
+    bias: Vector | None = None
+    if len(stages.policies) == horizon:
+        policy = TimedPolicy(stages.policies[::-1], discount)
+        values = backup.to_canonical(stages.value)
         start = getattr(tables, "initial_state", (0,) * structure.m)
         objective = float(values[encode(start, structure.state_sizes)])
-        low, high = objective - loss - error, objective + error
+        low, high = objective - stages.loss - stages.error, objective + stages.error
         stats["objective_bounds"] = (low, high)
         stats["different_stages"] = len(policy.stages)
         status = Status.CONVERGED if high - low <= limits.tolerance else Status.PRECISION_LIMIT
@@ -141,9 +139,42 @@ def solve_finite(
         status=status,
         policy=policy,
         objective=objective,
-        iterations=len(stages),
+        iterations=len(stages.policies),
         seconds=time.perf_counter() - started,
         ties=ties.name,
         bias=bias,
         stats=stats,
     )
+
+
+def _plan_stage(
+    stages: _Stages,
+    backup: Backup,
+    structure: Structure,
+    discount: float,
+    tolerance: float,
+    ties: Ties,
+) -> None:
+    """Add the stage before the ones that are planned: one sweep for values, one for actions."""
+    value = stages.value
+    if discount != 1.0:
+        value *= discount
+    size = max(float(value.max()), -float(value.min()))
+    new = np.empty_like(value)
+    backup.sweep(value, new)
+    worth = new.copy()
+    actions = greedy_actions(
+        backup, structure, value, worth, ties, backup.tie_slack(size, tolerance)
+    )
+    digest = hashlib.sha256(actions.tobytes()).digest()
+    if digest not in stages.distinct:
+        stages.distinct[digest] = TablePolicy(
+            structure.state_sizes, structure.action_sizes, actions, structure.naming
+        )
+    stages.error = stage_error(
+        stages.error, discount, size + structure.reward_size, backup.roundings
+    )
+    np.subtract(new, worth, out=worth)
+    stages.loss = discount * stages.loss + float(worth.max())
+    stages.value = new
+    stages.policies.append(stages.distinct[digest])  # last: what is counted is whole

@@ -1,24 +1,24 @@
-"""When solutions of the optimality equation differ by constants alone.
+"""Two sufficient conditions for a unique bias, and the states that prove them.
 
-**At sight**: a state that is reached from everywhere whatever is done, if the tables show one.
+**From the tables** (`always_reached`): a state that every policy reaches from everywhere.
 
-For every state variable i a value v_i is looked for such that
+For every state variable i, look for a value v_i such that
 
 * at v_i it may stay: every row of its factor with s_i = v_i gives v_i some probability; and
 * it can be reached from every value: a set that begins with v_i takes in all values from which
-  every row of the factor gives the set some probability, until nothing is left out.
+  every row of the factor gives the set some probability, until all values are in it.
 
-Then from every joint state, under all actions, with some probability every variable goes to its
-value and those that are there wait for the others: (v_1, .., v_m) is reached. So it is recurrent
-under every policy, there is one recurrent class under each, the gain is one number, no policy is
-periodic, and solutions of the optimality equation differ by constants alone (docs/exact.md). The
-condition is sufficient and not necessary: a false answer says nothing.
+Then from every joint state, under all actions, with some probability every variable moves to its
+value and stays there until the others have: (v_1, .., v_m) is reached. So it is recurrent under
+every policy, every policy has one recurrent class and no period, the gain is one number, and
+solutions of the optimality equation differ only by constants (docs/exact.md). The condition is
+sufficient, not necessary: None proves nothing.
 
-**By sweeps**: a state that lies in every recurrent class of gain g, the optimal one. A class
-without it avoids, besides, all states from which every action may lead to it, and so on; on those
-that are left its gain is at most max (L w - w), whatever w is there. If that is less than a lower
-bound on g, there is no optimal class without the state. With w = h of an iteration under way, its
-penalty on what is to be avoided, that takes two or three sweeps where the tables show nothing.
+**By sweeps** (`in_every_best_class`): a state that lies in every recurrent class of the optimal
+gain g. A class without it also avoids all states from which every action may lead to it, and so on.
+On the states that are left, its gain is at most max (L w - w), whatever w is there. If that is less
+than a lower bound on g, no optimal class is without the state. With w = h of a running iteration,
+and a penalty on the states to avoid, the proof takes two or three sweeps.
 """
 
 from __future__ import annotations
@@ -26,49 +26,56 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from fmdp._base.compiled import njit
+from fmdp._base.deadlines import Look, nothing
+from fmdp.elimination.alignment import aligned
 from fmdp.elimination.backup import Backup
-from fmdp.elimination.classes import Look, nothing
-from fmdp.elimination.places import aligned
 from fmdp.elimination.rounding import rounding_allowance
 from fmdp.model import FactoredMDP
 from fmdp.model.spaces import count
 
 Vector = NDArray[np.float64]
+Mask = NDArray[np.bool_]
 
 SWEEPS = 6
-"""After which `in_every_best_class` has no answer."""
+"""Sweeps after which `in_every_best_class` gives up."""
 _PENALTY = 2.0**200
+"""Penalty of the states to avoid, in sizes of w."""
 _LEFT_OUT = 2.0
-"""Sizes of w below 0 at which a value must have the penalty in it."""
+"""Sizes of w below 0 from which on a value must include the penalty."""
 
 
 def always_reached(model: FactoredMDP, look: Look = nothing) -> tuple[int, ...] | None:
-    """Such a joint state, or None; `look` is called now and then, and may raise."""
+    """Return a joint state that every policy reaches from everywhere; None if the tables show none.
+
+    `look` is called now and then, and may raise.
+    """
     structure = model.structure
-    found = []
+    values = []
     for i, (scope, table) in enumerate(
         zip(structure.transition_scopes, model.transitions, strict=True)
     ):
         possible = np.asarray(table) > 0.0
         n_values = possible.shape[1]
         if i in scope:
-            own = scope.index(i)
-            after = count(structure.scope_sizes(scope[own + 1 :]))
+            place = scope.index(i)
+            after = count(structure.scope_sizes(scope[place + 1 :]))
             rows = possible.reshape(-1, n_values, after, n_values)
             by_value = rows.transpose(1, 0, 2, 3).reshape(n_values, -1, n_values)
         else:
-            # What s_i was does not matter.
+            # The row does not depend on s_i.
             by_value = np.broadcast_to(possible, (n_values, *possible.shape))
         value = _attractor(by_value, look)
         if value is None:
             return None
-        found.append(value)
-    return tuple(found)
+        values.append(value)
+    return tuple(values)
 
 
 def _attractor(possible: NDArray[np.bool_], look: Look) -> int | None:
-    """A value of one variable that may stay and is reached from all; possible[u, row, v]."""
+    """Return a value of one variable that may stay and is reached from all, or None.
+
+    possible[u, row, v]: whether the row, one of those at the value u, leads to v.
+    """
     n_values = len(possible)
     hopeless = np.zeros(n_values, dtype=np.bool_)
     for value in range(n_values):
@@ -87,24 +94,24 @@ def _attractor(possible: NDArray[np.bool_], look: Look) -> int | None:
             joins = hits.all(axis=1) & ~reached
         if reached.all():
             return value
-        # From all of these the value is reached: could all values come to one of them, they could
-        # come to it.
+        # The value is reached from all of these.  If one of them were reached from all values, so
+        # would the value be.
         hopeless |= reached
     return None
 
 
 def in_every_best_class(backup: Backup, h: Vector, lower: float, state: int) -> tuple[bool, int]:
-    """Whether all recurrent classes of optimal policies are shown to contain the state, and the
-    sweeps that it took.
+    """Return whether every recurrent class of optimal policies provably contains the state, and the
+    number of sweeps that were made.
 
     `h`, near a solution, and `state` are in elimination order; `lower` is at most the optimal gain
-    from every state.  A false answer says nothing.
+    from every state.  False proves nothing.
 
     Rounding: with |w| and the rewards at most `size`, a value below -2 size can only be one in
     which every action meets the penalty, since one that does not is at least -size.  A value above
-    is not further below the true one than five allowances: actions whose share of the penalty is
-    more than 4 size are worth less than -3 size, and lose; for the others everything that is
-    summed up is at most 5 size.
+    that is at most five allowances below the true one: actions whose share of the penalty is more
+    than 4 size are worth less than -3 size, and lose; for the others every summand is at most
+    5 size.
     """
     w, new = np.array(h), aligned(len(h))
     avoided = np.zeros(len(h), dtype=np.bool_)
@@ -122,27 +129,16 @@ def in_every_best_class(backup: Backup, h: Vector, lower: float, state: int) -> 
     return False, SWEEPS
 
 
-@njit(nogil=True)
-def _largest(w: Vector, avoided: NDArray[np.bool_]) -> float:
-    """max |w| where it is not avoided."""
-    size = 0.0
-    for s in range(w.shape[0]):
-        if not avoided[s]:
-            size = max(size, abs(w[s]))
-    return size
+def _largest(w: Vector, avoided: Mask) -> float:
+    """Return max |w| over the states that are not avoided, 0 if there are none."""
+    return float(np.abs(w[~avoided]).max(initial=0.0))
 
 
-@njit(nogil=True)
-def _avoid(w: Vector, new: Vector, avoided: NDArray[np.bool_], lower: float, least: float) -> float:
-    """Largest new - w of the states that are left, less those below `least`, which join the avoided
-    ones; w <- new less a constant."""
-    highest = -np.inf
-    for s in range(w.shape[0]):
-        if avoided[s]:
-            continue
-        if new[s] < least:
-            avoided[s] = True
-        else:
-            highest = max(highest, new[s] - w[s])
-            w[s] = new[s] - lower
+def _avoid(w: Vector, new: Vector, avoided: Mask, lower: float, least: float) -> float:
+    """Return the largest new - w of the states that are left. States with new < least join the
+    avoided ones; for the others w <- new - lower."""
+    avoided |= new < least
+    left = ~avoided
+    highest = float((new[left] - w[left]).max(initial=-np.inf))
+    w[left] = new[left] - lower
     return highest

@@ -39,6 +39,7 @@ from fmdp.model.naming import Assignment
 from fmdp.model.spaces import decode, encode, shown
 from fmdp.planning.evaluate import timed_values
 from fmdp.planning.exact.interval_sets import refuse_without_intervals, tables_of
+from fmdp.planning.exact.small import tabular_backup
 from fmdp.planning.explain.explanation import ActionValue, Explanation
 from fmdp.planning.explain.one_state import (
     ActionSum,
@@ -51,7 +52,7 @@ from fmdp.planning.explain.one_state import (
 from fmdp.planning.explain.policy_bias import policy_bias, several_classes
 from fmdp.planning.policies.policy import Policy, has_sizes_of
 from fmdp.planning.policies.timed import TimedPolicy
-from fmdp.planning.tabular.flat import rounding_of
+from fmdp.planning.tabular.model import relative_rounding
 
 if TYPE_CHECKING:
     from fmdp.planning.plan import Plan
@@ -151,7 +152,7 @@ def _errors(model: FactoredMDP, h: Floats, errors: Floats, state: State) -> Floa
     """Return bounds on the errors of R + P h, where h is relative to the state and has these
     errors: [A]."""
     structure = model.structure
-    rounding = rounding_of(structure.m + structure.l, sum(structure.state_sizes))
+    rounding = relative_rounding(structure.m + structure.l, sum(structure.state_sizes))
     rewards = rewards_of(model, state)
     sizes = replace(rewards, tables=tuple(np.abs(table) for table in rewards.tables))
     moved = expected_next(model, errors + rounding * np.abs(h), state)
@@ -185,7 +186,7 @@ def explain_timed(
     has_sizes_of(policy, model.structure)
     stage = policy.stage(step)
     left = policy.horizon - 1 - step % policy.horizon
-    backup = backup_for(model)
+    backup = tabular_backup(model) or backup_for(model)
     after = np.zeros(backup.n_states)
     for values, _ in islice(timed_values(backup, policy, model.structure.reward_size), left):
         after = values

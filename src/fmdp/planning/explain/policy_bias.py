@@ -44,14 +44,14 @@ from fmdp.model import FactoredMDP
 from fmdp.model.spaces import encode, project_some
 from fmdp.planning.evaluate import DIRECT_STATES, TABULATED_STATES, tabulated_actions
 from fmdp.planning.exact import iteration
-from fmdp.planning.exact.acceleration import acceleration_for
-from fmdp.planning.exact.improvement import certified
+from fmdp.planning.exact.bounds import residual_of
 from fmdp.planning.joining import Whole, parts_to_plan
 from fmdp.planning.limits import DEFAULT_SWEEPS
 from fmdp.planning.policies.policy import Policy, TablePolicy
 from fmdp.planning.status import Status
 from fmdp.planning.tabular.chains import absorbed_costs
-from fmdp.planning.tabular.flat import Flat, chain_of, rounding_of, strongly_connected
+from fmdp.planning.tabular.end_components import strongly_connected
+from fmdp.planning.tabular.model import TabularModel, relative_rounding, write_out_chain
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -107,7 +107,7 @@ def policy_bias(model: FactoredMDP, policy: Policy, state: int) -> PolicyBias:
     tables = whole.split_actions(actions) if parts else None
     if tables is not None:
         return _summed(model, whole, tables, state)
-    chain = chain_of(model, actions) if structure.n_states <= DIRECT_STATES else None
+    chain = write_out_chain(model, actions) if structure.n_states <= DIRECT_STATES else None
     if chain is None:
         bias = _iterated(model, actions, state)
     else:
@@ -143,7 +143,9 @@ def _summed(model: FactoredMDP, whole: Whole, tables: Sequence[Indices], state: 
 # ---- chains that are solved ---------------------------------------------------------------------
 
 
-def _solved(model: FactoredMDP, actions: Indices, chain: Flat, state: int) -> PolicyBias | None:
+def _solved(
+    model: FactoredMDP, actions: Indices, chain: TabularModel, state: int
+) -> PolicyBias | None:
     n = chain.n_states
     origin, place = np.nonzero(chain.possible[:, 0])
     target = chain.successors[origin, 0, place]
@@ -160,7 +162,7 @@ def _solved(model: FactoredMDP, actions: Indices, chain: Flat, state: int) -> Po
     system = _System(
         matrix,
         _rewards(model, pairs),
-        rounding_of(chain.depth, chain.successors.shape[2]),
+        relative_rounding(chain.depth, chain.successors.shape[2]),
     )
     anchor = _likely_end(matrix, np.flatnonzero(recurrent[states]), int(local[state]))
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
@@ -364,13 +366,14 @@ def _iterated(model: FactoredMDP, actions: Indices, state: int) -> PolicyBias | 
         iteration.PolicyOperator(backup, actions),
         np.zeros(backup.n_states),
         limits,
-        accelerate=lambda: acceleration_for(backup),
+        accelerated=True,
     )
     if outcome.status is Status.INTERRUPTED:
         raise KeyboardInterrupt
     out = np.empty_like(outcome.h)
     backup.policy_sweep(outcome.h, out, actions)
-    low, high, _ = certified(backup, outcome.h, out)
+    residual = residual_of(backup, outcome.h, out)
+    low, high = residual.lower, residual.upper
     h = backup.to_canonical(outcome.h)
     error = np.full(len(h), 2.0 * _GENEROUS * steps * (high - low))
     error[state] = 0.0

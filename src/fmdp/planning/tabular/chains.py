@@ -1,62 +1,38 @@
-"""The Markov chain of a policy: its matrix, dense or sparse, and exact times to reach a state.
+"""Markov chains: expected times to reach a state, and expected costs until absorption.
 
 Hitting times solve E = 1 + P E with E(target) = 0. Dense chains: the states are removed block by
-block (Grassmann, Taksar & Heyman 1985; Kohlas 1986); with B a block and U what is not yet removed,
+block (Grassmann, Taksar & Heyman 1985; Kohlas 1986). With B a block and U the states that remain,
 
-    G = (I - P_BB)^-1,  P_UU <- P_UU + P_UB G P_BU,  and the same for the cost and the way out.
+    G = (I - P_BB)^-1,  P_UU <- P_UU + P_UB G P_BU,  and the same for the costs and the way out.
 
-The way out (the mass that goes to the target) is carried as a column of its own and a diagonal
-1 - P(s, s) is always the sum of the rest of its row, so nothing is ever subtracted: every time is
-right to a few units of 1e-16 *relative to itself*, however long it is. A plain linear solve loses
-as many digits as the times have. Cost (2/3) S^3, nearly all of it matrix products. Sparse chains:
-a sparse factorisation with refinement, used where it reaches the same precision.
+The way out (the mass that goes to the target) is a separate column, and a diagonal 1 - P(s, s) is
+always the sum of the rest of its row. So nothing is ever subtracted: every time is right to a few
+units of 1e-16 *relative to itself*, however long it is. A plain linear solve loses as many digits
+as the times have. Cost (2/3) S^3, nearly all of it matrix products. Sparse chains: a sparse
+factorisation with refinement, used where it reaches the same precision.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fmdp.model import FactoredMDP
-from fmdp.model.spaces import project_some, strides
-
-if TYPE_CHECKING:  # SciPy's sparse matrices take their time to load
+if TYPE_CHECKING:  # SciPy's sparse matrices take long to load
     from scipy.sparse import csr_array
 
 Matrix = NDArray[np.float64]
 Vector = NDArray[np.float64]
-Actions = NDArray[np.integer[Any]]
 
 _BLOCK = 48
-
-
-def policy_matrix(model: FactoredMDP, actions: Actions) -> Matrix:
-    """The transition matrix [S, S] under one joint action index for every state."""
-    structure = model.structure
-    n_states = structure.n_states
-    pairs = np.arange(n_states) * structure.n_actions + actions
-    matrix = np.ones((n_states, 1))
-    for scope, table in zip(structure.transition_scopes, model.transitions, strict=True):
-        rows = table[project_some(structure.sizes, scope, pairs)]  # [S, S_i]
-        matrix = _joined(np.multiply, matrix, rows)
-    return matrix
-
-
-def _joined(operation: np.ufunc, left: NDArray[Any], right: NDArray[Any]) -> NDArray[Any]:
-    """[n, w] and [n, k] -> [n, w * k]: every number of a row with every one of the other's, by a
-    pass for each of the k: NumPy is slow where its innermost loop has two steps."""
-    found = np.empty((*left.shape, right.shape[1]), dtype=left.dtype)
-    for place in range(right.shape[1]):
-        operation(left, right[:, place, None], out=found[:, :, place])
-    return found.reshape(len(left), -1)
+"""States that are removed at a time."""
 
 
 def hitting_times(matrix: Matrix, target: int) -> Vector:
-    """Expected steps to the target from every state; it must be reached surely from all.
+    """Return the expected steps to the target from every state.
 
-    Times beyond the range of numbers are inf.
+    The target must be reached almost surely from all.  Times beyond the range of numbers are inf.
     """
     others = np.delete(np.arange(len(matrix)), target)
     steps = np.ones((len(others), 1))
@@ -98,7 +74,7 @@ def absorbed_costs(inside: Matrix, leaving: Vector, costs: Matrix) -> Matrix:
 
 
 def _resolvent(inside: Matrix, leaving: Vector) -> Matrix:
-    """(I - inside)^-1 for a block whose rows, with `leaving`, sum to 1: no subtraction."""
+    """Return (I - inside)^-1 of a block whose rows, with `leaving`, sum to 1; subtracts nothing."""
     inside, leaving = inside.copy(), leaving.copy()
     k = len(inside)
     right = np.eye(k)
@@ -115,63 +91,8 @@ def _resolvent(inside: Matrix, leaving: Vector) -> Matrix:
     return result
 
 
-class Successors:
-    """The rows of P as lists of successors, for models with few of them.
-
-    Factor i has at most k_i successors in any row; a joint row has at most `width` = prod_i k_i,
-    and shorter ones are filled up with entries of probability 0.
-    """
-
-    def __init__(self, model: FactoredMDP) -> None:
-        self.structure = model.structure
-        self.steps: list[NDArray[np.int64]] = []  # [rows, k_i], the value times its stride
-        self.probabilities: list[Matrix] = []  # [rows, k_i]
-        self.width = 1
-        for table, stride in zip(
-            model.transitions, strides(model.structure.state_sizes), strict=True
-        ):
-            most = int((table > 0).sum(axis=1).max())
-            values = np.argsort(table == 0, axis=1, kind="stable")[:, :most]
-            self.steps.append(values * stride)
-            self.probabilities.append(np.take_along_axis(table, values, axis=1))
-            self.width *= most
-
-    def rows(self, actions: Actions) -> tuple[NDArray[np.int64], Matrix]:
-        """Successors and probabilities [S, width] under one joint action index a state."""
-        structure = self.structure
-        return self.rows_of(np.arange(structure.n_states) * structure.n_actions + actions)[:2]
-
-    def rows_of(
-        self, pairs: NDArray[np.int64]
-    ) -> tuple[NDArray[np.int64], Matrix, NDArray[np.bool_]]:
-        """Of state * actions + action: successors, probabilities and support [pairs, width]."""
-        structure = self.structure
-        columns = np.zeros((len(pairs), 1), dtype=np.int64)
-        weights = np.ones((len(pairs), 1))
-        possible = np.ones((len(pairs), 1), dtype=np.bool_)
-        for scope, steps, own in zip(
-            structure.transition_scopes, self.steps, self.probabilities, strict=True
-        ):
-            row = project_some(structure.sizes, scope, pairs)
-            possible = _joined(np.logical_and, possible, (own > 0.0)[row])
-            columns = _joined(np.add, columns, steps[row])
-            weights = _joined(np.multiply, weights, own[row])
-        return columns, weights, possible
-
-    def matrix(self, actions: Actions) -> csr_array:
-        """The sparse transition matrix of a policy."""
-        from scipy.sparse import csr_array
-
-        columns, weights = self.rows(actions)
-        n_states = len(columns)
-        starts = np.arange(n_states + 1) * self.width
-        matrix = csr_array((weights.ravel(), columns.ravel(), starts), shape=(n_states, n_states))
-        matrix.eliminate_zeros()
-        return matrix
-
-
 def sparse_hitting_times(matrix: csr_array, target: int, tolerance: float) -> Vector | None:
-    """Compute what `hitting_times` does by sparse factorisation; None if it is not that precise.
+    """Return the hitting times by sparse factorisation; None if they are not precise enough.
 
     The residual 1 + P E - E, with what rounding can do to it, bounds the relative error of the
     result. It is summed over differences of E, and the chance of leaving a state is the sum of the

@@ -1,12 +1,14 @@
-// Regret curves: a panel for each problem, learners on and off, logarithmic and linear axes, and the
-// numbers under the pointer or, with the arrow keys, under the cursor.
+// Curves: one panel per problem, learners that can be hidden, logarithmic and linear axes, and the
+// values under the pointer or, with the arrow keys, under the cursor.
 const view = { measure: report.opens, line: "median", x: "log", y: "log", bands: true, off: new Set(report.labels.filter(({ shown }) => !shown).map(({ label }) => label)) };
 
-// What is drawn of a cell: the median with its quartiles, or the mean with its 95 % interval.
+// The line and band of a cell: the median with its quartiles, or the mean with its 95 % interval.
 function curveOf(cell) {
   const own = cell.curves[view.measure];
   return view.line === "mean" ? { middle: own.mean, low: own.meanLow, high: own.meanHigh } : { middle: own.median, low: own.low, high: own.high };
 }
+
+const measureOf = (name) => report.measures.find(({ key }) => key === name);
 
 function radios(id, apply) {
   byId(id).addEventListener("change", (event) => { apply(event.target.value); redrawAll(); });
@@ -41,14 +43,14 @@ function startControls() {
       button.setAttribute("aria-pressed", String(!view.off.has(button.dataset.label)));
       button.replaceChildren(swatch(button.dataset.label), button.dataset.label);
     });
-    const { caption } = report.measures.find(({ key }) => key === view.measure);
+    const { caption } = measureOf(view.measure);
     byId("curve-caption").textContent = `${caption} ${report.lines[view.line]}` +
-      (view.y === "log" ? ` On the logarithmic axis a line and its band are interrupted where the ${view.line} is not positive, and the oracle, whose regret is zero up to luck, is left out.` : "");
+      (view.y === "log" ? ` On the logarithmic axis a line and its band are interrupted where the ${view.line} is not positive, and the optimal policy, whose regret is zero up to luck, is left out.` : "");
   });
 }
 
 function startPanel(problem) {
-  const svg = draw("svg", { tabindex: 0, role: "img", "aria-label": `Regret curves on ${problem.name}; left and right arrow keys read values` });
+  const svg = draw("svg", { tabindex: 0, role: "img", "aria-label": `Curves on ${problem.name}; left and right arrow keys read values` });
   const tip = make("div", { class: "tip", hidden: "" });
   const about = problem.gain === null ? "" : `gain ${problem.gain.toPrecision(6)}${problem.gainKind === "exact" ? "" : " (upper bound)"}`;
   const figure = make("figure", { class: "card panel", "data-problem": problem.name },
@@ -65,7 +67,7 @@ function startPanel(problem) {
     const box = { left: 52, right: width - 24, top: 24, bottom: height - 40 };
     const cells = problem.cells.filter((cell) => cell.curves[view.measure] && !view.off.has(cell.label) && hasPlace(cell));
     const { x, y } = ranges(cells, box);
-    axes(svg, box, x, y, { x: "steps", y: "regret (reward)" }, [width < 400 ? 4 : 6, 5]);
+    axes(svg, box, x, y, { x: "steps", y: measureOf(view.measure).axis }, [width < 400 ? 4 : 6, 5]);
     const clip = `clip-${report.problems.indexOf(problem)}`;
     svg.append(draw("defs", {}, draw("clipPath", { id: clip }, draw("rect", { x: box.left, y: box.top - 4, width: box.right - box.left + 4, height: box.bottom - box.top + 4 }))));
     const bands = draw("g", { "clip-path": `url(#${clip})` }), lines = draw("g", { "clip-path": `url(#${clip})` });
@@ -118,7 +120,7 @@ function startPanel(problem) {
   };
   svg.addEventListener("pointermove", follow);
   svg.addEventListener("pointerdown", follow);
-  // A finger leaves at once; what it pointed at stays until it points elsewhere.
+  // After a touch the values stay until the next touch.
   svg.addEventListener("pointerleave", (event) => { if (event.pointerType !== "touch") leave(); });
   svg.addEventListener("blur", leave);
   svg.addEventListener("keydown", (event) => {
@@ -133,10 +135,10 @@ function startPanel(problem) {
   onWidth(svg, redraw);
 }
 
-// The upper end's regret is zero up to luck: it has no place on a logarithmic axis.
+// The upper end is not drawn on a logarithmic axis: its regret is zero up to luck.
 const hasPlace = (cell) => view.y !== "log" || looks.get(cell.label).role !== "upper";
 
-// Random actions may leave a linear panel: they would flatten all else.
+// Random actions may leave a linear panel, since they would flatten the other curves.
 function ranges(drawn, box) {
   const last = Math.max(1, ...drawn.map((cell) => cell.t.at(-1)));
   const learners = drawn.filter((cell) => looks.get(cell.label).role !== "lower");
@@ -151,7 +153,7 @@ function ranges(drawn, box) {
   const positive = values.filter((v) => v > 0);
   const top = Math.max(...positive, ...highs.filter((v) => v > 0), -Infinity);
   if (!Number.isFinite(top)) return { x, y: scale("log", 0.1, 10, box.bottom, box.top) };
-  // Four decades: the first steps would take most of the panel otherwise.
+  // At most four decades, since the first steps would otherwise take most of the panel.
   const low = Math.max(Math.min(...positive), top * 1e-4) * 0.8;
   return { x, y: scale("log", low, Math.max(top * 1.25, low * 10), box.bottom, box.top) };
 }
@@ -162,7 +164,7 @@ function drawCell(cell, place, of, x, y, box, bands, lines) {
   const within = (value) => (value === null ? null : Math.max(-1e4, Math.min(1e4, value)));
   const middle = curve.middle.map((v) => within(y.at(v)));
   if (view.bands && !["upper", "lower"].includes(look.role)) {
-    // A band a stretch of the line: where the line is interrupted, so is the band.
+    // The band is interrupted where the line is.
     const d = stretches(xs, middle).map((own) => {
       const up = own.map((k) => `${xs[k].toFixed(1)},${(within(y.at(curve.high[k])) ?? middle[k]).toFixed(1)}`);
       const down = own.map((k) => `${xs[k].toFixed(1)},${(within(y.at(curve.low[k])) ?? box.bottom + 9).toFixed(1)}`).reverse();

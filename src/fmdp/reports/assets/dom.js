@@ -1,5 +1,5 @@
-// Shared by the parts of the page: elements, numbers, scales, markers. Text from the report only ever
-// enters the document as text nodes and attributes, never as markup.
+// Helpers for all parts of the page: elements, numbers, scales, markers. Text from the report enters
+// the document only as text nodes and attributes, never as markup.
 const report = JSON.parse(document.getElementById("data").textContent);
 const byId = (id) => document.getElementById(id);
 const SVG = "http://www.w3.org/2000/svg";
@@ -40,7 +40,7 @@ const dashOf = (label, width) => looks.get(label).dash.map((part) => part * widt
 const redraws = [];
 const redrawAll = () => redraws.forEach((redraw) => redraw());
 
-// Markers of radius r around (0, 0), the shapes that the figures have.
+// Markers of radius 1 around (0, 0), the same shapes as in the figures.
 const POLYGONS = {
   s: [[-1, -1], [1, -1], [1, 1], [-1, 1]],
   "^": [[0, -1.2], [1.15, 0.9], [-1.15, 0.9]],
@@ -71,7 +71,7 @@ function swatch(label, width = 34) {
   return picture;
 }
 
-// A scale takes a value to a place; a logarithmic one takes what is not positive to null.
+// A scale maps a value to a position; a logarithmic one maps values that are not positive to null.
 function scale(kind, from, to, start, end) {
   const f = kind === "log" ? Math.log10 : (v) => v;
   const a = f(from), b = f(to) === f(from) ? f(from) + 1 : f(to);
@@ -104,7 +104,7 @@ function tickText(value) {
   return String(Number(value.toPrecision(3)));
 }
 
-// Axes with ticks, grid and titles, into an empty svg of a size in pixels.
+// Draw axes with ticks, grid and titles into an empty svg.
 function axes(svg, box, x, y, titles, wanted = [5, 5]) {
   const group = draw("g", { "aria-hidden": "true" });
   for (const value of ticks(x, wanted[0])) {
@@ -123,7 +123,7 @@ function axes(svg, box, x, y, titles, wanted = [5, 5]) {
   svg.append(group);
 }
 
-// The stretches of points whose places exist, as lists of indices: where one does not, a new one begins.
+// Runs of consecutive points that have a position, as lists of indices.
 function stretches(xs, ys) {
   const found = [];
   let open = false;
@@ -136,7 +136,7 @@ function stretches(xs, ys) {
   return found;
 }
 
-// A path through the points whose places exist; a gap where one does not.
+// A path with gaps at the points without a position.
 const pathThrough = (xs, ys) => stretches(xs, ys).map((own) => `M${own.map((k) => `${xs[k].toFixed(1)},${ys[k].toFixed(1)}`).join("L")}`).join("");
 
 // Redraw when the width of the box changes (and only then).

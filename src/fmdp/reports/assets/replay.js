@@ -1,5 +1,5 @@
 // The replay: one recorded run on the network of its problem. At step t the nodes show the state s_t,
-// the ring the action a_t, the numbers what t steps have brought.
+// the ring the action a_t, and the numbers the first t steps.
 const RADIUS = 27, UNIT = 112, FRAME = 8;
 const TWO = { light: ["#B34700", "#5FB5E8"], dark: ["#D4692A", "#6FC0EE"] };
 const ICONS = {
@@ -77,7 +77,7 @@ async function chooseCell(k) {
   byId("replay").removeAttribute("data-ready");
   for (const id of ["play", "back", "forward", "scrub"]) byId(id).disabled = !kept;
   if (!kept) {
-    byId("replay-facts").textContent = "No run of this problem was kept whole.";
+    byId("replay-facts").textContent = "No run of this problem was recorded.";
     byId("scrub").max = "0";
     show(0);
     drawChart();
@@ -133,7 +133,7 @@ function drawNetwork() {
   const xs = network.nodes.map((node) => node.x * UNIT), ys = network.nodes.map((node) => node.y * UNIT);
   const pad = RADIUS + 20, left = Math.min(...xs) - pad - 14, top = Math.min(...ys) - pad;
   const width = Math.max(...xs) - left + pad + 14, height = Math.max(...ys) - top + pad + 18;
-  // A few nodes are not blown up to fill the card.
+  // Drawings of few nodes are not enlarged to fill the card.
   const wide = Math.max(width, Math.min(430, svg.clientWidth || 430)), high = Math.max(height, wide * 0.62);
   svg.setAttribute("viewBox", `${left - (wide - width) / 2} ${top - (high - height) / 2} ${wide} ${high}`);
   svg.classList.toggle("dense", wide > 900); // words would be too small to read
@@ -188,7 +188,7 @@ function arcPath(share) {
   return `M0,${-radius}A${radius},${radius} 0 ${turn > Math.PI ? 1 : 0},1 ${x.toFixed(2)},${y.toFixed(2)}`;
 }
 
-// Show step t: the state before the action of step t, what was done in it, and the numbers so far.
+// Show step t: the state before the action, the action, and the numbers so far.
 function show(wanted) {
   const { problem, run } = player;
   const { variables, actions } = problem;
@@ -234,7 +234,7 @@ function show(wanted) {
   drawStrip();
 }
 
-// A film of the steps around t: a row for each variable in its colours, a dot where it was acted on.
+// A strip of the steps around t: one row per variable in its colours, a dot where it was acted on.
 function drawStrip() {
   const canvas = byId("strip"), { run, t, problem } = player, { variables, actions } = problem;
   const rows = variables.length, shown = Boolean(run) && rows <= 40;

@@ -1,4 +1,4 @@
-// Put the parts together; a change of theme redraws what has colours of its own.
+// Start all parts; a change of theme redraws everything.
 const prefersDark = matchMedia("(prefers-color-scheme: dark)");
 
 function applyTheme() {

@@ -1,4 +1,4 @@
-// Tables that sort by any column, narrowed by measure and problem, and saved as CSV.
+// Tables that sort by any column, with filters for measure and problem, and export as CSV.
 function startTable(id, columns, allRows, sortedBy, mark) {
   const tools = byId(`${id}-tools`), box = byId(`${id}-table`);
   const chosen = { measure: report.opens, problem: "", column: sortedBy, up: true, all: false };
@@ -76,7 +76,7 @@ function saveCsv(name, columns, rows) {
 }
 
 function startTables() {
-  // A range that is not there (null) is an interval for which there are too few runs.
+  // A missing range (null) is an interval with too few runs.
   const range = (head, key) => ({
     head, key, absent: report.tooSmall,
     show: (row) => (row[key] ? `${number(row[key][0])} to ${number(row[key][1])}` : report.tooSmall),
@@ -98,10 +98,9 @@ function startTables() {
     { head: "Worst run", key: "worst" },
     { head: "Runs", key: "runs" },
     { head: "Steps", key: "steps" },
-    { head: "µs a step", key: "microseconds" },
-    { head: "Plans a run", key: "plans" },
-    { head: "Unconverged, in all", key: "unconverged" },
-    { head: "Seconds a run", key: "seconds" },
+    { head: "µs per step", key: "microseconds" },
+    ...report.columns,
+    { head: "Seconds per run", key: "seconds" },
   ], report.summaries, 0, (row, column) =>
     column.key === "median" && row.role !== "upper" && row.median === lowest.get(`${row.measure} ${row.problem}`));
   startTable("comparisons", [

@@ -1,9 +1,9 @@
 """Brute-force oracles: short, slow, and sharing no code with what they check.
 
-They read only the scopes and the tables of a model. `dense` writes out the flat MDP, `average`
-has gain and bias, `hitting` expected times and the diameter, `targets` the optimistic backups,
-`boxes` those over boxes and balls, `truncation` the factored-span truncation and its constrained
-gain, `lower_bound` what any learner loses on JAO products.
+They read only the scopes and the tables of a model. `dense` has the flat MDP, `average` gain and
+bias, `hitting` expected times and the diameter, `targets` the optimistic backups, `boxes` those
+over boxes and balls, `truncation` the factored-span truncation and its constrained gain,
+`lower_bound` the least regret of any learner on JAO products.
 """
 
 from fmdp.testing.oracles.average import (

@@ -1,10 +1,10 @@
 """Average reward in flat MDPs: gain and bias of a policy, the best gain, damped value iteration.
 
 A policy's chain P splits into recurrent classes and transient states. With P* the limiting matrix
-(absorption probabilities times stationary laws) the gain is g = P* r, one number for each state,
-and the bias is h = (I - P + P*)^-1 (r - g), the solution of h = r - g + P h with P* h = 0. Both
-hold for periodic and multichain policies. The best gain is found by Howard's multichain policy
-iteration (Puterman 1994, section 9.2). Dense linear algebra: S^3 for each policy.
+(absorption probabilities times stationary laws) the gain is g = P* r, one number per state, and the
+bias is h = (I - P + P*)^-1 (r - g), the solution of h = r - g + P h with P* h = 0. Both hold for
+periodic and multichain policies. The best gain is found by Howard's multichain policy iteration
+(Puterman 1994, section 9.2). Dense linear algebra: S^3 per policy.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from fmdp.testing.oracles.dense import (
 )
 
 TIE = 1e-10
-"""Values this near (relative to the largest) are the same to policy iteration."""
+"""Relative difference below which policy iteration treats values as equal."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +41,7 @@ class AverageSolution:
     bias
         The bias of the policy: [S].
     policy
-        One action index a state: [S].
+        One action index per state: [S].
     """
 
     gain: Floats
@@ -50,12 +50,12 @@ class AverageSolution:
 
 
 def recurrent_classes(chain: Floats) -> list[NDArray[np.int64]]:
-    """The closed strongly connected sets of states of a chain, by its support.
+    """Return the closed strongly connected sets of states of a chain, by its support.
 
     Parameters
     ----------
     chain
-        Transition probabilities, [S, S], one row a state.
+        Transition probabilities, [S, S], one row per state.
     """
     support = chain > 0
     n_sets, label = connected_components(support, connection="strong")
@@ -68,12 +68,12 @@ def recurrent_classes(chain: Floats) -> list[NDArray[np.int64]]:
 
 
 def stationary_law(chain: Floats) -> Floats:
-    """The stationary law of an irreducible chain: [S].
+    """Return the stationary law of an irreducible chain: [S].
 
     Parameters
     ----------
     chain
-        Transition probabilities, [S, S], one row a state.
+        Transition probabilities, [S, S], one row per state.
     """
     n = len(chain)
     system = np.eye(n) - chain.T
@@ -84,12 +84,12 @@ def stationary_law(chain: Floats) -> Floats:
 
 
 def limiting_matrix(chain: Floats) -> Floats:
-    """P* = lim (1/T) sum_{t<T} P^t: [S, S].
+    """Return P* = lim (1/T) sum_{t<T} P^t: [S, S].
 
     Parameters
     ----------
     chain
-        Transition probabilities, [S, S], one row a state.
+        Transition probabilities, [S, S], one row per state.
     """
     n = len(chain)
     limit = np.zeros((n, n))
@@ -109,14 +109,14 @@ def limiting_matrix(chain: Floats) -> Floats:
 
 
 def policy_gain(mdp: DenseMDP, policy: Sequence[int] | Actions) -> Floats:
-    """The average reward of a policy from every starting state: [S].
+    """Return the average reward of a policy from every initial state: [S].
 
     Parameters
     ----------
     mdp
         A dense MDP.
     policy
-        One action index a state: [S].
+        One action index per state: [S].
     """
     chain, rewards = policy_chain(mdp, policy)
     gain: Floats = limiting_matrix(chain) @ rewards
@@ -124,14 +124,14 @@ def policy_gain(mdp: DenseMDP, policy: Sequence[int] | Actions) -> Floats:
 
 
 def policy_bias(mdp: DenseMDP, policy: Sequence[int] | Actions) -> Floats:
-    """The bias of a policy, with P* h = 0: [S].
+    """Return the bias of a policy, with P* h = 0: [S].
 
     Parameters
     ----------
     mdp
         A dense MDP.
     policy
-        One action index a state: [S].
+        One action index per state: [S].
     """
     chain, rewards = policy_chain(mdp, policy)
     limit = limiting_matrix(chain)
@@ -141,7 +141,7 @@ def policy_bias(mdp: DenseMDP, policy: Sequence[int] | Actions) -> Floats:
 
 
 def all_policies(mdp: DenseMDP) -> Iterator[Actions]:
-    """Every deterministic policy of allowed actions: A^S of them where all are.
+    """Yield every deterministic policy of allowed actions, up to A^S.
 
     Parameters
     ----------
@@ -150,16 +150,16 @@ def all_policies(mdp: DenseMDP) -> Iterator[Actions]:
     """
     choices: list[Sequence[int]] = [range(mdp.n_actions)] * mdp.n_states
     if mdp.allowed is not None:
-        choices = [np.flatnonzero(own).tolist() for own in mdp.allowed.T]
+        choices = [np.flatnonzero(allowed).tolist() for allowed in mdp.allowed.T]
     for actions in itertools.product(*choices):
         yield np.array(actions, dtype=np.int64)
 
 
 def optimal(mdp: DenseMDP) -> AverageSolution:
-    """The best gain from every state, by multichain policy iteration.
+    """Return the best gain from every state, by multichain policy iteration.
 
-    First the expected gain P g is improved, and only where no action improves it, r + P h among
-    the actions that keep it. An action is kept while it is as good as any.
+    First the expected gain P g is improved, and only if no action improves it, r + P h among the
+    actions that keep it. An action is kept while no other is better.
 
     Parameters
     ----------
@@ -188,21 +188,21 @@ def optimal(mdp: DenseMDP) -> AverageSolution:
 def damped_value_iteration(
     mdp: DenseMDP, damping: float = 0.5, tolerance: float = 1e-12, sweeps: int = 100_000
 ) -> tuple[Floats, float, float]:
-    """(v - min v, min(Lv - v), max(Lv - v)) of v <- (1 - damping) v + damping Lv from v = 0.
+    """Return (v - min v, min(Lv - v), max(Lv - v)) of v <- (1 - damping) v + damping Lv, v = 0.
 
     The two numbers enclose the best gain of every state. They meet if it is the same everywhere;
-    if it is not, the sweeps run out and the bounds stay apart.
+    otherwise the bounds stay apart until the limit of sweeps.
 
     Parameters
     ----------
     mdp
         A dense MDP.
     damping
-        How much of a sweep is taken, above 0, at most 1.
+        Share of a sweep that is taken, above 0, at most 1.
     tolerance
         Gap of the two numbers at which it stops.
     sweeps
-        Most sweeps.
+        Largest number of sweeps.
     """
     v = np.zeros(mdp.n_states)
     for _ in range(sweeps):

@@ -1,15 +1,14 @@
-"""Boxes and balls by their definitions: every corner tried, or a linear program, and the nested
-backups by plain recursion.
+"""Boxes and balls by their definitions: all corners, or a linear program, and nested backups.
 
-A box is {p : lower <= p <= upper, sum p = 1}. A linear function is largest and smallest at corners,
-and at a corner all values but one are at an end of their interval:
+A box is {p : lower <= p <= upper, sum p = 1}. A linear function attains its extremes at corners,
+where all values but one are at an end of their interval:
 
     best  max over corners p of  sum_v p(v) x(v),     worst  the minimum
     nested  N_m o ... o N_1 h,  (N_k u)(rest) = best (worst) of x(v) = u(v, rest)
 
-with v the next value of the k-th variable of the elimination order. Cost of a row: |S_i| 2^|S_i|.
-A ball is {p : |p - centre|_1 <= radius}; p = centre + u - w with u, w >= 0 and sums of at most half
-the radius makes a linear program of it.
+with v the next value of the k-th variable of the elimination order. Cost of a row: |S_i| 2^|S_i|. A
+ball is {p : |p - centre|_1 <= radius}; with p = centre + u - w, u, w >= 0 and sums of at most half
+the radius, it is a linear program.
 """
 
 from __future__ import annotations
@@ -23,11 +22,11 @@ from fmdp.model import OptimisticTables
 from fmdp.testing.oracles.dense import Floats, allowed_table, assignments, scope_row
 from fmdp.testing.oracles.targets import by_elimination, optimistic_reward
 
-_MISSED = 1e-12
+_MISSED = 1e-12  # tolerance for rounding at the ends of an interval
 
 
 def box_corners(lower: Floats, upper: Floats) -> list[Floats]:
-    """The corners of a box of distributions.
+    """Return the corners of a box of distributions.
 
     Parameters
     ----------
@@ -49,34 +48,34 @@ def box_corners(lower: Floats, upper: Floats) -> list[Floats]:
 
 
 def box_value(lower: Floats, upper: Floats, x: Floats, *, worst: bool = False) -> float:
-    """The largest (smallest) expectation of x over a box.
+    """Return the largest (smallest) expectation of x over a box.
 
     Parameters
     ----------
     lower, upper
         The ends of every probability: [W].
     x
-        What every value is worth: [W].
+        A number for every value: [W].
     worst
-        Whether the smallest is asked for.
+        Whether to return the smallest instead.
     """
     worth = [float(corner @ x) for corner in box_corners(lower, upper)]
     return min(worth) if worst else max(worth)
 
 
 def ball_value(centre: Floats, radius: float, x: Floats, *, worst: bool = False) -> float:
-    """The largest (smallest) expectation of x over a ball of distributions.
+    """Return the largest (smallest) expectation of x over a ball of distributions.
 
     Parameters
     ----------
     centre
         A distribution: [W].
     radius
-        How far, in the sum of the absolute differences.
+        Radius in the L1 distance.
     x
-        What every value is worth: [W].
+        A number for every value: [W].
     worst
-        Whether the smallest is asked for.
+        Whether to return the smallest instead.
     """
     from scipy.optimize import linprog
 
@@ -109,8 +108,9 @@ def nested_box_values(
     worst: bool = False,
     discount: float = 1.0,
 ) -> Floats:
-    """q(a, s) with a factor's row chosen from its set while its variable is eliminated: [A, S];
-    -inf where an action is not allowed.
+    """Return q(a, s) with each row chosen from its set when its variable is eliminated: [A, S].
+
+    Forbidden actions have -inf.
 
     Parameters
     ----------
@@ -121,9 +121,9 @@ def nested_box_values(
     order
         A permutation of the state variables; order[0] is eliminated first.
     worst
-        Whether the rows are chosen to make it small.
+        Whether rows are chosen to minimise instead.
     discount
-        What the future is multiplied by.
+        Factor of future values.
     """
 
     def chosen(i: int, row: int, ahead: Floats) -> float:
@@ -135,8 +135,10 @@ def nested_box_values(
 def box_values(
     tables: OptimisticTables, h: Floats, *, worst: bool = False, discount: float = 1.0
 ) -> Floats:
-    """q(a, s) over all models of the set, corners of all factors tried together: [A, S];
-    -inf where an action is not allowed.
+    """Return q(a, s) over all models of the set, with corners of all factors tried together: [A,
+    S].
+
+    Forbidden actions have -inf.
 
     Parameters
     ----------
@@ -145,9 +147,9 @@ def box_values(
     h
         A number for every state: [S].
     worst
-        Whether the smallest is asked for.
+        Whether to return the smallest instead.
     discount
-        What the future is multiplied by.
+        Factor of future values.
     """
     structure = tables.structure
     values = np.empty((structure.n_actions, structure.n_states))

@@ -2,10 +2,9 @@
 
     P_a(s' | s) = prod_i P_i(s'_i | (s, a)[Z_i]),   R_a(s) = sum_k R_k((s, a)[Z_k])
 
-Every joint state and action is written out with `itertools.product` and every row is an outer
-product of the factors' rows. Nothing is shared with the library's elimination engine, nor with
-its index arithmetic: only the scopes and the tables of the model are read. Memory A * S * S
-numbers, so this is for small models; it refuses above ENTRY_LIMIT entries.
+Joint states and actions are enumerated with `itertools.product`, and every row is an outer product
+of the factors' rows. Nothing is shared with the elimination engine or its index arithmetic: only
+the scopes and the tables of the model are read. Memory A * S * S numbers, at most ENTRY_LIMIT.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from fmdp.model import AtMost, FactoredMDP, Structure
 Floats = NDArray[np.float64]
 Actions = NDArray[np.int64]
 
-ENTRY_LIMIT = 2**27
+ENTRY_LIMIT = 2**27  # one gibibyte
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,9 +36,9 @@ class DenseMDP:
     rewards
         Expected rewards [A, S].
     allowed
-        Whether the action is allowed in the state [A, S]; None where all are. A forbidden action
-        is written as a copy of the first that is allowed: every best value, gain and time is then
-        that of the allowed ones. Who holds a policy has to look here.
+        Whether the action is allowed in the state [A, S]; None if all are. A forbidden action is a
+        copy of the first allowed one, so that best values, gains and times are those of the allowed
+        actions. A given policy must be checked against this array.
     """
 
     transitions: Floats
@@ -58,7 +57,7 @@ class DenseMDP:
 
 
 def assignments(sizes: Sequence[int]) -> Iterator[tuple[int, ...]]:
-    """Every assignment of variables, the last variable fastest.
+    """Return an iterator over all assignments of variables, the last variable fastest.
 
     Parameters
     ----------
@@ -69,16 +68,16 @@ def assignments(sizes: Sequence[int]) -> Iterator[tuple[int, ...]]:
 
 
 def scope_row(structure: Structure, scope: Sequence[int], x: Sequence[int]) -> int:
-    """The row of x[scope] in a table, the last variable fastest.
+    """Return the row of x[scope] in a table, the last variable fastest.
 
     Parameters
     ----------
     structure
-        Whose sizes they are.
+        The structure with the sizes of the variables.
     scope
         Numbers of variables.
     x
-        One value a variable: state + action.
+        One value per variable: state + action.
     """
     row = 0
     for variable in scope:
@@ -87,7 +86,7 @@ def scope_row(structure: Structure, scope: Sequence[int], x: Sequence[int]) -> i
 
 
 def dense(model: FactoredMDP) -> DenseMDP:
-    """The flat MDP of a factored one, states and joint actions in C order.
+    """Return the flat MDP of a factored one, states and joint actions in C order.
 
     Parameters
     ----------
@@ -97,7 +96,7 @@ def dense(model: FactoredMDP) -> DenseMDP:
     Raises
     ------
     TooLarge
-        Where it has more.
+        If it has more.
     """
     structure = model.structure
     n_states, n_actions = structure.n_states, structure.n_actions
@@ -131,12 +130,12 @@ def dense(model: FactoredMDP) -> DenseMDP:
 
 
 def allowed_table(structure: Structure) -> NDArray[np.bool_]:
-    """Whether no constraint forbids the joint action in the joint state: [A, S].
+    """Return whether each joint action is allowed in each joint state: [A, S].
 
     Parameters
     ----------
     structure
-        Whose constraints they are.
+        The structure with the constraints.
     """
     allowed = np.ones((structure.n_actions, structure.n_states), dtype=np.bool_)
     for a, action in enumerate(assignments(structure.action_sizes)):
@@ -154,7 +153,7 @@ def allowed_table(structure: Structure) -> NDArray[np.bool_]:
 
 
 def action_values(mdp: DenseMDP, h: Floats, discount: float = 1.0) -> Floats:
-    """q(a, s) = R_a(s) + discount * sum_s' P_a(s' | s) h(s'): [A, S].
+    """Return q(a, s) = R_a(s) + discount * sum_s' P_a(s' | s) h(s'): [A, S].
 
     Parameters
     ----------
@@ -163,14 +162,14 @@ def action_values(mdp: DenseMDP, h: Floats, discount: float = 1.0) -> Floats:
     h
         A number for every state: [S].
     discount
-        What the future is multiplied by.
+        Factor of future values.
     """
     values: Floats = mdp.rewards + discount * (mdp.transitions @ h)
     return values
 
 
 def bellman(mdp: DenseMDP, h: Floats, discount: float = 1.0) -> Floats:
-    """The Bellman operator (L h)(s) = max_a q(a, s): [S].
+    """Return (L h)(s) = max_a q(a, s), the Bellman operator: [S].
 
     Parameters
     ----------
@@ -179,21 +178,21 @@ def bellman(mdp: DenseMDP, h: Floats, discount: float = 1.0) -> Floats:
     h
         A number for every state: [S].
     discount
-        What the future is multiplied by.
+        Factor of future values.
     """
     best: Floats = action_values(mdp, h, discount).max(axis=0)
     return best
 
 
 def policy_chain(mdp: DenseMDP, policy: Sequence[int] | Actions) -> tuple[Floats, Floats]:
-    """The transition matrix [S, S] and the rewards [S] under a policy.
+    """Return the transition matrix [S, S] and the rewards [S] of a policy.
 
     Parameters
     ----------
     mdp
         A dense MDP.
     policy
-        One action index a state: [S].
+        One action index per state: [S].
     """
     actions = np.asarray(policy, dtype=np.int64)
     states = np.arange(mdp.n_states)

@@ -2,9 +2,9 @@
 
     E(g) = 0,   E(s) = 1 + min_a sum_s' P_a(s' | s) E(s'),   D = max_{s != g} E_g(s)
 
-E is infinite where no policy reaches g with probability 1; these states are found on the support
-(the usual nested fixed point), never by looking at large numbers. On the others policy iteration
-starts from a policy that approaches g with positive probability in every state, which is proper.
+E is infinite if no policy reaches g with probability 1; these states are found on the support (a
+nested fixed point), not by large numbers. On the others policy iteration starts from a policy that
+approaches g with positive probability in every state, which is proper.
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ Mask = NDArray[np.bool_]
 
 
 def hitting_times(chain: Floats, target: int) -> Floats:
-    """Expected steps to a state from every state of a chain, [S]; inf if it may be missed.
+    """Return the expected steps to a state from every state of a chain, [S]; inf if it may be
+    missed.
 
     Parameters
     ----------
     chain
-        Transition probabilities, [S, S], one row a state.
+        Transition probabilities, [S, S], one row per state.
     target
         Index of a state.
     """
@@ -32,7 +33,7 @@ def hitting_times(chain: Floats, target: int) -> Floats:
 
 
 def shortest_times(mdp: DenseMDP, target: int) -> Floats:
-    """The least expected steps to a state from every state, [S]; inf if it may be missed.
+    """Return the least expected steps to a state from every state, [S]; inf if it may be missed.
 
     Parameters
     ----------
@@ -63,7 +64,8 @@ def shortest_times(mdp: DenseMDP, target: int) -> Floats:
 
 
 def _sure_policy(mdp: DenseMDP, target: int) -> tuple[Mask, NDArray[np.int64]]:
-    """Actions [A, S] that keep the target reachable with probability 1, and a proper policy."""
+    """Return actions [A, S] that keep the target reachable with probability 1, and a proper
+    policy."""
     support = mdp.transitions > 0
     possible = np.ones(mdp.n_states, dtype=bool)
     while True:
@@ -85,7 +87,7 @@ def _sure_policy(mdp: DenseMDP, target: int) -> tuple[Mask, NDArray[np.int64]]:
 
 
 def diameter(mdp: DenseMDP) -> float:
-    """max over ordered pairs of different states of the least expected time; 0 for one state.
+    """Return the largest least expected time over ordered pairs of states; 0 for one state.
 
     Parameters
     ----------

@@ -6,9 +6,10 @@ model without a good action, in which state 0 is visited
 
     E N_0 = T / 2 + (1 - (1 - 2 delta)^T) / (4 delta)
 
-times whatever is done, and nothing tells the actions apart. By Pinsker's inequality the expected
-number of wrong actions changes by at most T sqrt(KL / 2), and the divergence of the two laws is
-the number of times that the good action was played in state 0 times kl(delta, delta + epsilon).
+times under every policy, and the actions are indistinguishable. By Pinsker's inequality the
+expected number of wrong actions changes by at most T sqrt(KL / 2), and the divergence of the two
+laws is the number of times that the good action was played in state 0 times kl(delta, delta +
+epsilon).
 """
 
 from __future__ import annotations
@@ -19,8 +20,9 @@ import math
 def jao_least_regret(
     steps: int, epsilon: float, *, delta: float = 0.2, actions: int = 2, copies: int = 1
 ) -> float:
-    """A lower bound on the expected gap regret of every learner that starts with all copies in 0,
-    on average over which action of every copy is the good one.
+    """Return a lower bound on the expected gap regret of every learner, for one epsilon.
+
+    All copies start in 0; the bound is an average over which action of every copy is the good one.
 
     Parameters
     ----------
@@ -43,7 +45,7 @@ def jao_least_regret(
 
 
 def jao_lower_bound(steps: int, *, delta: float = 0.2, actions: int = 2, copies: int = 1) -> float:
-    """The largest of `jao_least_regret` over a fine grid of epsilon.
+    """Return the largest `jao_least_regret` over a fine grid of epsilon.
 
     Parameters
     ----------

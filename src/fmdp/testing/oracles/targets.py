@@ -1,5 +1,4 @@
-"""Optimistic backups by their definitions: every target tried, or targets chosen one inside the
-other.
+"""Optimistic backups by their definitions: all targets, or nested targets.
 
 Factor i at x has the lower probabilities p-minus and the free mass 1 - sum p-minus. The extreme
 transition with target t puts all the free mass on t. For one pair x = (s, a) and a vector h,
@@ -8,7 +7,7 @@ transition with target t puts all the free mass on t. For one pair x = (s, a) an
     nested  N_m o ... o N_1 h,  (N_k u)(rest) = sum_v p-minus(v) u(v, rest) + free max_v u(v, rest)
 
 with v the next value of the k-th variable of the elimination order and `rest` the values of the
-variables that come later in it. Cost S^2 and S for one pair: for small models only.
+later variables. Cost S^2 and S for one pair: for small models only.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from fmdp.testing.oracles.dense import (
 
 
 def extreme_transition(tables: OptimisticTables, i: int, x: Sequence[int], target: int) -> Floats:
-    """P_i(x)^{target+}: the lower probabilities, and all the free mass on the target.
+    """Return P_i(x)^{target+}: the lower probabilities, and all the free mass on the target.
 
     Parameters
     ----------
@@ -37,7 +36,7 @@ def extreme_transition(tables: OptimisticTables, i: int, x: Sequence[int], targe
     i
         Number of the state variable.
     x
-        One value a variable: state + action.
+        One value per variable: state + action.
     target
         A value of that variable.
     """
@@ -48,16 +47,16 @@ def extreme_transition(tables: OptimisticTables, i: int, x: Sequence[int], targe
 
 
 def next_law(tables: OptimisticTables, x: Sequence[int], targets: Sequence[int]) -> Floats:
-    """The law of the next joint state: [S].
+    """Return the law of the next joint state: [S].
 
     Parameters
     ----------
     tables
         Optimistic tables.
     x
-        One value a variable: state + action.
+        One value per variable: state + action.
     targets
-        One value a state variable.
+        One value per state variable.
     """
     law = np.ones(1)
     for i, target in enumerate(targets):
@@ -66,14 +65,14 @@ def next_law(tables: OptimisticTables, x: Sequence[int], targets: Sequence[int])
 
 
 def optimistic_reward(tables: OptimisticTables, x: Sequence[int]) -> float:
-    """The sum of the optimistic rewards of all factors.
+    """Return the sum of the optimistic rewards of all factors.
 
     Parameters
     ----------
     tables
         Optimistic tables.
     x
-        One value a variable: state + action.
+        One value per variable: state + action.
     """
     structure = tables.structure
     return float(
@@ -85,7 +84,7 @@ def optimistic_reward(tables: OptimisticTables, x: Sequence[int]) -> float:
 
 
 def vertex_values(tables: OptimisticTables, h: Floats, discount: float = 1.0) -> Floats:
-    """q(a, s) with the best joint target for each pair, -inf where it is not allowed: [A, S].
+    """Return q(a, s) with the best joint target for each pair, -inf if forbidden: [A, S].
 
     Parameters
     ----------
@@ -94,7 +93,7 @@ def vertex_values(tables: OptimisticTables, h: Floats, discount: float = 1.0) ->
     h
         A number for every state: [S].
     discount
-        What the future is multiplied by.
+        Factor of future values.
     """
     structure = tables.structure
     values = np.empty((structure.n_actions, structure.n_states))
@@ -113,7 +112,7 @@ def vertex_values(tables: OptimisticTables, h: Floats, discount: float = 1.0) ->
 def nested_values(
     tables: OptimisticTables, h: Floats, order: Sequence[int], discount: float = 1.0
 ) -> Floats:
-    """q(a, s) with targets chosen during the elimination, -inf where it is not allowed: [A, S].
+    """Return q(a, s) with targets chosen during the elimination, -inf if forbidden: [A, S].
 
     Parameters
     ----------
@@ -124,7 +123,7 @@ def nested_values(
     order
         A permutation of the state variables; order[0] is eliminated first.
     discount
-        What the future is multiplied by.
+        Factor of future values.
     """
 
     def best(i: int, row: int, ahead: Floats) -> float:
@@ -140,8 +139,10 @@ def by_elimination(
     discount: float,
     row_value: Callable[[int, int, Floats], float],
 ) -> Floats:
-    """q(a, s) by plain recursion over the order; row_value(i, row, x) is what a row of factor i is
-    worth where its values are worth x."""
+    """Return q(a, s) by plain recursion over the order.
+
+    row_value(i, row, x) is the value of a row of factor i if its next values are worth x.
+    """
     structure = tables.structure
     tensor = h.reshape(structure.state_sizes)
     values = np.empty((structure.n_actions, structure.n_states))
@@ -150,7 +151,7 @@ def by_elimination(
             x = state + action
 
             def eliminated(k: int, later: dict[int, int], x: tuple[int, ...] = x) -> float:
-                """The value after the first k variables, given those that come later."""
+                """Return the value after the first k variables, given the later ones."""
                 if k == 0:
                     return float(tensor[tuple(later[i] for i in range(structure.m))])
                 i = order[k - 1]
@@ -167,7 +168,7 @@ def by_elimination(
 
 
 def extended(tables: OptimisticTables) -> DenseMDP:
-    """The extended MDP: actions are pairs (action, joint target), the target fastest.
+    """Return the extended MDP: actions are pairs (action, joint target), the target fastest.
 
     Parameters
     ----------

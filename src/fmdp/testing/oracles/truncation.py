@@ -2,11 +2,11 @@
 
     (truncate v)(s) = min over s' of v(s') + d(s, s'),   d(s, s') = sum_i c_i 1{s_i != s'_i}
 
-over all pairs of states.  T = truncate o L is the Shapley operator of a game in turns: in s one
-player jumps to any s', at the price d(s, s') to be received by the other, who then acts in s'.  Its
-value is the number lambda_c with T u = u + lambda_c.  Both players have optimal stationary
-strategies, so the value is the least, over all jumps s -> s', of the best gain that is left:
-S^S decision processes, for models of four states or so.
+over all pairs of states. T = truncate o L is the Shapley operator of a turn-based game: in s one
+player jumps to any s' and pays d(s, s') to the other, who then acts in s'. Its value is the number
+lambda_c with T u = u + lambda_c. Both players have optimal stationary strategies, so the value is
+the least, over all jumps s -> s', of the best gain that remains: S^S decision processes, for models
+of about four states.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from fmdp.testing.oracles.dense import DenseMDP, Floats, assignments
 
 
 def hamming(sizes: Sequence[int], budgets: Sequence[float]) -> Floats:
-    """The weighted Hamming distance of every pair of states: [S, S].
+    """Return the weighted Hamming distance of every pair of states: [S, S].
 
     Parameters
     ----------
     sizes
         Number of values of each state variable.
     budgets
-        What a difference in each state variable weighs.
+        Weight of a difference in each state variable.
     """
     states = list(assignments(sizes))
     return np.array(
@@ -41,7 +41,7 @@ def hamming(sizes: Sequence[int], budgets: Sequence[float]) -> Floats:
 
 
 def truncated(v: Floats, sizes: Sequence[int], budgets: Sequence[float]) -> Floats:
-    """The largest function below v whose factored spans are within the budgets: [S].
+    """Return the largest function below v whose factored spans are within the budgets: [S].
 
     Parameters
     ----------
@@ -50,14 +50,15 @@ def truncated(v: Floats, sizes: Sequence[int], budgets: Sequence[float]) -> Floa
     sizes
         Number of values of each state variable.
     budgets
-        One number a state variable, at least 0.
+        One number per state variable, at least 0.
     """
     lowest: Floats = (v[None, :] + hamming(sizes, budgets)).min(axis=1)
     return lowest
 
 
 def factored_spans(v: Floats, sizes: Sequence[int]) -> list[float]:
-    """sp_i(v) for every variable: the widest difference between states that differ only there.
+    """Return sp_i(v) of every variable: the largest difference between states that differ only
+    there.
 
     Parameters
     ----------
@@ -76,7 +77,7 @@ def factored_spans(v: Floats, sizes: Sequence[int]) -> list[float]:
 
 
 def constrained_gain(mdp: DenseMDP, sizes: Sequence[int], budgets: Sequence[float]) -> float:
-    """lambda_c by trying every jump of the truncating player.
+    """Return lambda_c by trying every jump of the truncating player.
 
     Parameters
     ----------
@@ -85,7 +86,7 @@ def constrained_gain(mdp: DenseMDP, sizes: Sequence[int], budgets: Sequence[floa
     sizes
         Number of values of each state variable.
     budgets
-        One number a state variable, at least 0.
+        One number per state variable, at least 0.
     """
     distance = hamming(sizes, budgets)
     states = np.arange(mdp.n_states)

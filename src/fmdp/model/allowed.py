@@ -1,0 +1,214 @@
+"""The actions that the constraints of a structure allow in its states.
+
+Every state must keep an action. That is checked without enumerating joint states: constraints that
+share no action variable cannot conflict, so each connected set of constraints is checked by itself.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from fmdp.errors import InvalidModel, InvalidParameter, TooLarge
+from fmdp.model.constraints import MOST_ROWS, AtMost, Constraint, Mask, forbidden_choices
+from fmdp.model.spaces import (
+    IndexArray,
+    count,
+    decode,
+    project,
+    refuse_above_limit,
+    shown,
+    shown_tuple,
+    strides,
+    weighted_index,
+)
+from fmdp.model.variables import VariableSpace
+
+
+class AllowedActions(VariableSpace):
+    """Variables and the constraints on the actions."""
+
+    constraints: tuple[Constraint, ...]
+
+    def allowed(self, state: Sequence[int], action: Sequence[int]) -> bool:
+        """Return whether no constraint forbids the action in the state.
+
+        Parameters
+        ----------
+        state, action
+            Positions, one per variable. Not checked: see `check_state` and `check_action`.
+        """
+        joint = (*state, *action)
+        return not any(c.forbids(joint, self.sizes) for c in self.constraints)
+
+    def check_allowed(self, state: Sequence[int], action: Sequence[int]) -> None:
+        """Raise InvalidParameter if a constraint forbids the action in the state.
+
+        Parameters
+        ----------
+        state, action
+            Positions, one per variable. Not checked: see `check_state` and `check_action`.
+
+        Raises
+        ------
+        InvalidParameter
+            If it is forbidden; the message names the constraint.
+        """
+        if not self.constraints:
+            return
+        joint = (*state, *action)
+        for constraint in self.constraints:
+            if constraint.forbids(joint, self.sizes):
+                values = [joint[v] for v in constraint.scope]
+                raise InvalidParameter(
+                    f"action {shown_tuple(action)} is not allowed in state {shown_tuple(state)}: "
+                    f"{constraint.label(self.names)} forbids "
+                    f"{self._assignment_label(constraint.scope, values)}"
+                )
+
+    def allowed_actions(self, state: Sequence[int]) -> IndexArray:
+        """Return the indices of the joint actions that are allowed in a state, ascending.
+
+        Parameters
+        ----------
+        state
+            Positions, one per state variable. Not checked: see `check_state`.
+        """
+        m, sizes, action_sizes = self.m, self.sizes, self.action_sizes
+        allowed = np.ones(count(action_sizes), dtype=np.bool_)
+        for constraint in self.constraints:
+            if isinstance(constraint, AtMost):
+                allowed &= constraint.at_work(m, action_sizes) <= constraint.most
+                continue
+            first, weights = 0, [0] * len(action_sizes)
+            steps = strides(self.scope_sizes(constraint.scope))
+            for v, step in zip(constraint.scope, steps, strict=True):
+                if v < m:
+                    first += step * int(state[v])
+                else:
+                    weights[v - m] = step
+            rows = first + weighted_index(action_sizes, weights)
+            allowed &= ~constraint.forbidden_table(sizes)[rows]
+        return np.flatnonzero(allowed).astype(np.int64)
+
+    def allowed_mask(self) -> Mask:
+        """Return whether each joint action is allowed in each joint state: [S, A]; or TooLarge."""
+        shape = (self.n_states, self.n_actions)
+        refuse_above_limit(math.prod(shape))
+        forbidden = np.zeros(shape, dtype=np.bool_)
+        for constraint in self.constraints:
+            if isinstance(constraint, AtMost):
+                forbidden |= constraint.at_work(self.m, self.action_sizes) > constraint.most
+            else:
+                rows = project(self.sizes, constraint.scope).reshape(shape)
+                forbidden |= constraint.forbidden_table(self.sizes)[rows]
+        return ~forbidden
+
+    def allowed_pairs(self) -> IndexArray:
+        """Return for each pair s * A + a itself if a is allowed in s, else that of the lowest
+        action that is: [S * A].
+
+        Tables over all pairs that are read through it have the values, gains and reachable states
+        of the constrained model. Raises TooLarge above a limit.
+        """
+        pairs = np.arange(self.n_states * self.n_actions, dtype=np.int64)
+        if not self.constraints:
+            return pairs
+        mask = self.allowed_mask()
+        first = np.arange(self.n_states) * self.n_actions + mask.argmax(axis=1)
+        substitutes: IndexArray = np.where(
+            mask, pairs.reshape(mask.shape), first[:, None].astype(np.int64)
+        ).reshape(-1)
+        return substitutes
+
+    def check_policy(self, actions: IndexArray) -> None:
+        """Raise InvalidParameter if a policy plays a forbidden action.
+
+        Parameters
+        ----------
+        actions
+            The index of the joint action of every joint state: [S]. Not checked otherwise.
+
+        Raises
+        ------
+        InvalidParameter
+            If it does; the message has the first such state, the action and the constraint.
+        """
+        if not self.constraints:
+            return
+        forbidden = forbidden_choices(self.constraints, actions, self.m, self.sizes)
+        if forbidden.any():
+            first = int(forbidden.argmax())
+            state = decode(first, self.state_sizes)
+            self.check_allowed(state, decode(int(actions[first]), self.action_sizes))
+
+    def _refuse_stuck_states(self) -> None:
+        """Raise InvalidModel if some state has no allowed action."""
+        for part in _connected(self.constraints, self.m):
+            scope = sorted({v for constraint in part for v in constraint.scope})
+            if _one_action_serves(part, scope, self.sizes, self.m):
+                continue
+            stuck = self._stuck_state(part, scope)
+            if stuck is None:
+                continue
+            states = self._assignment_label([v for v in scope if v < self.m], stuck)
+            raise InvalidModel(
+                f"no action is allowed {f'where {states}' if states else 'in any state'}: "
+                f"{' and '.join(c.label(self.names) for c in part)} "
+                f"forbid{'s' if len(part) == 1 else ''} all; every state must keep an action"
+            )
+
+    def _stuck_state(self, part: Sequence[Constraint], scope: list[int]) -> tuple[int, ...] | None:
+        """Return values of the state variables of the scope for which nothing is allowed."""
+        sizes = self.scope_sizes(scope)
+        total = count(sizes)
+        if total > MOST_ROWS:
+            raise TooLarge(
+                f"constraints that share action variables are over {shown(total)} assignments; "
+                f"at most {MOST_ROWS} can be looked at to see that every state keeps an action",
+                total,
+                MOST_ROWS,
+            )
+        forbidden = np.zeros(total, dtype=np.bool_)
+        for constraint in part:
+            rows = project(sizes, [scope.index(v) for v in constraint.scope])
+            forbidden |= constraint.forbidden_table(self.sizes)[rows]
+        # The scope is sorted, so states come before actions.
+        state_sizes = [self.sizes[v] for v in scope if v < self.m]
+        stuck = forbidden.reshape(count(state_sizes), -1).all(axis=1)
+        return decode(int(stuck.argmax()), state_sizes) if stuck.any() else None
+
+
+def _connected(constraints: Sequence[Constraint], m: int) -> list[list[Constraint]]:
+    """Return the constraints in sets that share action variables, directly or through others."""
+    parts: list[tuple[set[int], list[Constraint]]] = []
+    for constraint in constraints:
+        actions = {v for v in constraint.scope if v >= m}
+        merged = [constraint]
+        for part in [part for part in parts if part[0] & actions]:
+            actions |= part[0]
+            merged = part[1] + merged
+            parts.remove(part)
+        parts.append((actions, merged))
+    return [members for _, members in parts]
+
+
+def _one_action_serves(
+    part: Sequence[Constraint], scope: Sequence[int], sizes: Sequence[int], m: int
+) -> bool:
+    """Return whether the idle values of the caps, and 0 elsewhere, are allowed in every state."""
+    chosen = {v: 0 for v in scope if v >= m}
+    for constraint in part:
+        if isinstance(constraint, AtMost):
+            chosen.update(constraint.pairs())
+    for constraint in part:
+        if isinstance(constraint, AtMost):
+            if sum(chosen[v] != idle for v, idle in constraint.pairs()) > constraint.most:
+                return False
+            continue
+        cube = constraint.forbidden_table(sizes).reshape([sizes[v] for v in constraint.scope])
+        if cube[tuple(chosen[v] if v >= m else slice(None) for v in constraint.scope)].any():
+            return False
+    return True

@@ -1,0 +1,266 @@
+BEGIN TRANSACTION;
+CREATE TABLE curves (
+    run TEXT NOT NULL REFERENCES runs (key) DEFERRABLE INITIALLY DEFERRED,
+    measure TEXT NOT NULL,
+    t INTEGER NOT NULL,
+    value REAL NOT NULL,
+    PRIMARY KEY (run, measure, t)
+) STRICT, WITHOUT ROWID;
+INSERT INTO "curves" VALUES('1dd02688062c2c5c2b8e2939620d960540d54991a980e2ff2a6185ad3c11ffe2','gap_regret',1,1.24081938833349170181e-02);
+INSERT INTO "curves" VALUES('1dd02688062c2c5c2b8e2939620d960540d54991a980e2ff2a6185ad3c11ffe2','gap_regret',2,2.48163877666698340362e-02);
+INSERT INTO "curves" VALUES('1dd02688062c2c5c2b8e2939620d960540d54991a980e2ff2a6185ad3c11ffe2','gap_regret',3,3.72245816500047510544e-02);
+INSERT INTO "curves" VALUES('1dd02688062c2c5c2b8e2939620d960540d54991a980e2ff2a6185ad3c11ffe2','gap_regret',4,3.72245816500047510544e-02);
+INSERT INTO "curves" VALUES('1dd02688062c2c5c2b8e2939620d960540d54991a980e2ff2a6185ad3c11ffe2','regret',1,-3.42698029267798354169e-02);
+INSERT INTO "curves" VALUES('1dd02688062c2c5c2b8e2939620d960540d54991a980e2ff2a6185ad3c11ffe2','regret',2,-6.85396058535596708338e-02);
+INSERT INTO "curves" VALUES('1dd02688062c2c5c2b8e2939620d960540d54991a980e2ff2a6185ad3c11ffe2','regret',3,-1.0280940878033995034e-01);
+INSERT INTO "curves" VALUES('1dd02688062c2c5c2b8e2939620d960540d54991a980e2ff2a6185ad3c11ffe2','regret',4,-1.37079211707119341667e-01);
+INSERT INTO "curves" VALUES('41c4d9cc6dd4e7e77a7e88ad2a63dffeac269aa512f5727b4fb02faa232d3ca2','gap_regret',1,0.0);
+INSERT INTO "curves" VALUES('41c4d9cc6dd4e7e77a7e88ad2a63dffeac269aa512f5727b4fb02faa232d3ca2','gap_regret',2,0.0);
+INSERT INTO "curves" VALUES('41c4d9cc6dd4e7e77a7e88ad2a63dffeac269aa512f5727b4fb02faa232d3ca2','gap_regret',3,0.0);
+INSERT INTO "curves" VALUES('41c4d9cc6dd4e7e77a7e88ad2a63dffeac269aa512f5727b4fb02faa232d3ca2','gap_regret',4,0.0);
+INSERT INTO "curves" VALUES('41c4d9cc6dd4e7e77a7e88ad2a63dffeac269aa512f5727b4fb02faa232d3ca2','regret',1,-3.42698029267798354169e-02);
+INSERT INTO "curves" VALUES('41c4d9cc6dd4e7e77a7e88ad2a63dffeac269aa512f5727b4fb02faa232d3ca2','regret',2,-6.85396058535596708338e-02);
+INSERT INTO "curves" VALUES('41c4d9cc6dd4e7e77a7e88ad2a63dffeac269aa512f5727b4fb02faa232d3ca2','regret',3,-1.0280940878033995034e-01);
+INSERT INTO "curves" VALUES('41c4d9cc6dd4e7e77a7e88ad2a63dffeac269aa512f5727b4fb02faa232d3ca2','regret',4,-1.37079211707119341667e-01);
+INSERT INTO "curves" VALUES('88aede88fa2dcc99b66e1f3bc3671da4cf46d218ce39cb68a4ce2839fe375fcb','gap_regret',1,0.0);
+INSERT INTO "curves" VALUES('88aede88fa2dcc99b66e1f3bc3671da4cf46d218ce39cb68a4ce2839fe375fcb','gap_regret',2,0.0);
+INSERT INTO "curves" VALUES('88aede88fa2dcc99b66e1f3bc3671da4cf46d218ce39cb68a4ce2839fe375fcb','gap_regret',3,0.0);
+INSERT INTO "curves" VALUES('88aede88fa2dcc99b66e1f3bc3671da4cf46d218ce39cb68a4ce2839fe375fcb','gap_regret',4,0.0);
+INSERT INTO "curves" VALUES('88aede88fa2dcc99b66e1f3bc3671da4cf46d218ce39cb68a4ce2839fe375fcb','regret',1,-3.42698029267798354169e-02);
+INSERT INTO "curves" VALUES('88aede88fa2dcc99b66e1f3bc3671da4cf46d218ce39cb68a4ce2839fe375fcb','regret',2,-6.85396058535596708338e-02);
+INSERT INTO "curves" VALUES('88aede88fa2dcc99b66e1f3bc3671da4cf46d218ce39cb68a4ce2839fe375fcb','regret',3,-1.0280940878033995034e-01);
+INSERT INTO "curves" VALUES('88aede88fa2dcc99b66e1f3bc3671da4cf46d218ce39cb68a4ce2839fe375fcb','regret',4,-1.37079211707119341667e-01);
+INSERT INTO "curves" VALUES('ce0d811ddb8c4a535f164e4b2e314b62f146726d41e2d861f07754e1bf76f9d5','gap_regret',1,7.28474765981292904371e-02);
+INSERT INTO "curves" VALUES('ce0d811ddb8c4a535f164e4b2e314b62f146726d41e2d861f07754e1bf76f9d5','gap_regret',2,1.45694953196258580874e-01);
+INSERT INTO "curves" VALUES('ce0d811ddb8c4a535f164e4b2e314b62f146726d41e2d861f07754e1bf76f9d5','gap_regret',3,2.18542429794387871311e-01);
+INSERT INTO "curves" VALUES('ce0d811ddb8c4a535f164e4b2e314b62f146726d41e2d861f07754e1bf76f9d5','gap_regret',4,2.91389906392517161748e-01);
+INSERT INTO "curves" VALUES('ce0d811ddb8c4a535f164e4b2e314b62f146726d41e2d861f07754e1bf76f9d5','regret',1,-3.42698029267798354169e-02);
+INSERT INTO "curves" VALUES('ce0d811ddb8c4a535f164e4b2e314b62f146726d41e2d861f07754e1bf76f9d5','regret',2,-6.85396058535596708338e-02);
+INSERT INTO "curves" VALUES('ce0d811ddb8c4a535f164e4b2e314b62f146726d41e2d861f07754e1bf76f9d5','regret',3,-1.0280940878033995034e-01);
+INSERT INTO "curves" VALUES('ce0d811ddb8c4a535f164e4b2e314b62f146726d41e2d861f07754e1bf76f9d5','regret',4,-1.37079211707119341667e-01);
+INSERT INTO "curves" VALUES('f5506f2cbd0bc200560994b5d5d8084db6179f47311c70553ab351ffc9c7ff4d','gap_regret',1,0.0);
+INSERT INTO "curves" VALUES('f5506f2cbd0bc200560994b5d5d8084db6179f47311c70553ab351ffc9c7ff4d','gap_regret',2,0.0);
+INSERT INTO "curves" VALUES('f5506f2cbd0bc200560994b5d5d8084db6179f47311c70553ab351ffc9c7ff4d','gap_regret',3,1.24081938833349170181e-02);
+INSERT INTO "curves" VALUES('f5506f2cbd0bc200560994b5d5d8084db6179f47311c70553ab351ffc9c7ff4d','gap_regret',4,2.48163877666698340362e-02);
+INSERT INTO "curves" VALUES('f5506f2cbd0bc200560994b5d5d8084db6179f47311c70553ab351ffc9c7ff4d','regret',1,-3.42698029267798354169e-02);
+INSERT INTO "curves" VALUES('f5506f2cbd0bc200560994b5d5d8084db6179f47311c70553ab351ffc9c7ff4d','regret',2,-6.85396058535596708338e-02);
+INSERT INTO "curves" VALUES('f5506f2cbd0bc200560994b5d5d8084db6179f47311c70553ab351ffc9c7ff4d','regret',3,-1.0280940878033995034e-01);
+INSERT INTO "curves" VALUES('f5506f2cbd0bc200560994b5d5d8084db6179f47311c70553ab351ffc9c7ff4d','regret',4,-1.37079211707119341667e-01);
+INSERT INTO "curves" VALUES('fc9b02aa0461b6e954f3f9c70aefe4274a36d806ac97cec061067f10f6508e0c','gap_regret',1,7.28474765981292904371e-02);
+INSERT INTO "curves" VALUES('fc9b02aa0461b6e954f3f9c70aefe4274a36d806ac97cec061067f10f6508e0c','gap_regret',2,8.52556704814642074552e-02);
+INSERT INTO "curves" VALUES('fc9b02aa0461b6e954f3f9c70aefe4274a36d806ac97cec061067f10f6508e0c','gap_regret',3,8.52556704814642074552e-02);
+INSERT INTO "curves" VALUES('fc9b02aa0461b6e954f3f9c70aefe4274a36d806ac97cec061067f10f6508e0c','gap_regret',4,8.52556704814642074552e-02);
+INSERT INTO "curves" VALUES('fc9b02aa0461b6e954f3f9c70aefe4274a36d806ac97cec061067f10f6508e0c','regret',1,-3.42698029267798354169e-02);
+INSERT INTO "curves" VALUES('fc9b02aa0461b6e954f3f9c70aefe4274a36d806ac97cec061067f10f6508e0c','regret',2,-6.85396058535596708338e-02);
+INSERT INTO "curves" VALUES('fc9b02aa0461b6e954f3f9c70aefe4274a36d806ac97cec061067f10f6508e0c','regret',3,-1.0280940878033995034e-01);
+INSERT INTO "curves" VALUES('fc9b02aa0461b6e954f3f9c70aefe4274a36d806ac97cec061067f10f6508e0c','regret',4,-1.37079211707119341667e-01);
+CREATE TABLE digests (
+    kind TEXT NOT NULL CHECK (kind IN ('model', 'spec', 'run')),
+    name TEXT NOT NULL,
+    digest TEXT NOT NULL,
+    PRIMARY KEY (kind, name)
+) STRICT, WITHOUT ROWID;
+INSERT INTO "digests" VALUES('model','37e65ee945f69311f4563ca006040588cf913c6ca566f0971664d1497c7fb3cb','1bf682c08c15a78ab6d80c7e875b072ad3a4452e0a467e4c7a7fd8563d19798e');
+INSERT INTO "digests" VALUES('run','1dd02688062c2c5c2b8e2939620d960540d54991a980e2ff2a6185ad3c11ffe2','d10b817a8ba594cf80a823fbad511cb31787bbd312d4860651a1fc2bfa6ea0f5');
+INSERT INTO "digests" VALUES('run','41c4d9cc6dd4e7e77a7e88ad2a63dffeac269aa512f5727b4fb02faa232d3ca2','83a272226310bf7a0bc0f8ed36105cef33a9464c993d0698a9fcfdd5abb1d391');
+INSERT INTO "digests" VALUES('run','88aede88fa2dcc99b66e1f3bc3671da4cf46d218ce39cb68a4ce2839fe375fcb','17bfe64c35b2917bc6557f090bc66d68eb2747e64ddb5cf468e4965fec481182');
+INSERT INTO "digests" VALUES('run','ce0d811ddb8c4a535f164e4b2e314b62f146726d41e2d861f07754e1bf76f9d5','75f0a273f3506c1e0d4688611197d55757b3b2333283d98ef2a2c1c949422031');
+INSERT INTO "digests" VALUES('run','f5506f2cbd0bc200560994b5d5d8084db6179f47311c70553ab351ffc9c7ff4d','5e5769f6b0dd390631bc1a64e936707c7526a6846b33d4b5fdf58750f624c7a5');
+INSERT INTO "digests" VALUES('run','fc9b02aa0461b6e954f3f9c70aefe4274a36d806ac97cec061067f10f6508e0c','3aa86ba6c73d8497af4d7b43b41f873d06422824f245dbb8f26d93ab4fc76ed8');
+INSERT INTO "digests" VALUES('run','ffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff','0bc0c95e72a98608f9998f238a966a80d617e5c04b80afe7274241fe11fd9442');
+INSERT INTO "digests" VALUES('spec','1d3007d18739f31295b0e4bb7e6d7cd8299af8ce0707de76345d754c74909b94','02bb334b10c15248bd15ca5676f8485a0233c8647881d542c9d399ebd6293768');
+CREATE TABLE measures (
+    run TEXT NOT NULL REFERENCES runs (key) DEFERRABLE INITIALLY DEFERRED,
+    name TEXT NOT NULL,
+    value ANY NOT NULL CHECK (
+        CASE
+            WHEN name IN ('regret', 'gap_regret', 'gain') THEN typeof(value) = 'real'
+            WHEN name IN ('episodes', 'planner_calls', 'unconverged_plans')
+                THEN typeof(value) = 'integer'
+            WHEN name = 'gain_kind' THEN value IN ('exact', 'upper_bound')
+            ELSE typeof(value) IN ('real', 'integer', 'text')
+        END
+    ),
+    PRIMARY KEY (run, name)
+) STRICT, WITHOUT ROWID;
+INSERT INTO "measures" VALUES('1dd02688062c2c5c2b8e2939620d960540d54991a980e2ff2a6185ad3c11ffe2','cpu_seconds',4.32909528500000106987e+00);
+INSERT INTO "measures" VALUES('1dd02688062c2c5c2b8e2939620d960540d54991a980e2ff2a6185ad3c11ffe2','episodes',3);
+INSERT INTO "measures" VALUES('1dd02688062c2c5c2b8e2939620d960540d54991a980e2ff2a6185ad3c11ffe2','gain',1.96573019707322016458e+00);
+INSERT INTO "measures" VALUES('1dd02688062c2c5c2b8e2939620d960540d54991a980e2ff2a6185ad3c11ffe2','gain_kind','exact');
+INSERT INTO "measures" VALUES('1dd02688062c2c5c2b8e2939620d960540d54991a980e2ff2a6185ad3c11ffe2','gap_regret',3.72245816500047510544e-02);
+INSERT INTO "measures" VALUES('1dd02688062c2c5c2b8e2939620d960540d54991a980e2ff2a6185ad3c11ffe2','planner_calls',3);
+INSERT INTO "measures" VALUES('1dd02688062c2c5c2b8e2939620d960540d54991a980e2ff2a6185ad3c11ffe2','regret',-1.37079211707119341667e-01);
+INSERT INTO "measures" VALUES('1dd02688062c2c5c2b8e2939620d960540d54991a980e2ff2a6185ad3c11ffe2','unconverged_plans',0);
+INSERT INTO "measures" VALUES('41c4d9cc6dd4e7e77a7e88ad2a63dffeac269aa512f5727b4fb02faa232d3ca2','cpu_seconds',1.09401399999953241604e-03);
+INSERT INTO "measures" VALUES('41c4d9cc6dd4e7e77a7e88ad2a63dffeac269aa512f5727b4fb02faa232d3ca2','episodes',1);
+INSERT INTO "measures" VALUES('41c4d9cc6dd4e7e77a7e88ad2a63dffeac269aa512f5727b4fb02faa232d3ca2','gain',1.96573019707322016458e+00);
+INSERT INTO "measures" VALUES('41c4d9cc6dd4e7e77a7e88ad2a63dffeac269aa512f5727b4fb02faa232d3ca2','gain_kind','exact');
+INSERT INTO "measures" VALUES('41c4d9cc6dd4e7e77a7e88ad2a63dffeac269aa512f5727b4fb02faa232d3ca2','gap_regret',0.0);
+INSERT INTO "measures" VALUES('41c4d9cc6dd4e7e77a7e88ad2a63dffeac269aa512f5727b4fb02faa232d3ca2','planner_calls',1);
+INSERT INTO "measures" VALUES('41c4d9cc6dd4e7e77a7e88ad2a63dffeac269aa512f5727b4fb02faa232d3ca2','regret',-1.37079211707119341667e-01);
+INSERT INTO "measures" VALUES('41c4d9cc6dd4e7e77a7e88ad2a63dffeac269aa512f5727b4fb02faa232d3ca2','unconverged_plans',0);
+INSERT INTO "measures" VALUES('88aede88fa2dcc99b66e1f3bc3671da4cf46d218ce39cb68a4ce2839fe375fcb','cpu_seconds',7.63291000000165809069e-04);
+INSERT INTO "measures" VALUES('88aede88fa2dcc99b66e1f3bc3671da4cf46d218ce39cb68a4ce2839fe375fcb','episodes',1);
+INSERT INTO "measures" VALUES('88aede88fa2dcc99b66e1f3bc3671da4cf46d218ce39cb68a4ce2839fe375fcb','gain',1.96573019707322016458e+00);
+INSERT INTO "measures" VALUES('88aede88fa2dcc99b66e1f3bc3671da4cf46d218ce39cb68a4ce2839fe375fcb','gain_kind','exact');
+INSERT INTO "measures" VALUES('88aede88fa2dcc99b66e1f3bc3671da4cf46d218ce39cb68a4ce2839fe375fcb','gap_regret',0.0);
+INSERT INTO "measures" VALUES('88aede88fa2dcc99b66e1f3bc3671da4cf46d218ce39cb68a4ce2839fe375fcb','planner_calls',1);
+INSERT INTO "measures" VALUES('88aede88fa2dcc99b66e1f3bc3671da4cf46d218ce39cb68a4ce2839fe375fcb','regret',-1.37079211707119341667e-01);
+INSERT INTO "measures" VALUES('88aede88fa2dcc99b66e1f3bc3671da4cf46d218ce39cb68a4ce2839fe375fcb','unconverged_plans',0);
+INSERT INTO "measures" VALUES('ce0d811ddb8c4a535f164e4b2e314b62f146726d41e2d861f07754e1bf76f9d5','cpu_seconds',1.47497300000054565316e-03);
+INSERT INTO "measures" VALUES('ce0d811ddb8c4a535f164e4b2e314b62f146726d41e2d861f07754e1bf76f9d5','episodes',3);
+INSERT INTO "measures" VALUES('ce0d811ddb8c4a535f164e4b2e314b62f146726d41e2d861f07754e1bf76f9d5','gain',1.96573019707322016458e+00);
+INSERT INTO "measures" VALUES('ce0d811ddb8c4a535f164e4b2e314b62f146726d41e2d861f07754e1bf76f9d5','gain_kind','exact');
+INSERT INTO "measures" VALUES('ce0d811ddb8c4a535f164e4b2e314b62f146726d41e2d861f07754e1bf76f9d5','gap_regret',2.91389906392517161748e-01);
+INSERT INTO "measures" VALUES('ce0d811ddb8c4a535f164e4b2e314b62f146726d41e2d861f07754e1bf76f9d5','planner_calls',3);
+INSERT INTO "measures" VALUES('ce0d811ddb8c4a535f164e4b2e314b62f146726d41e2d861f07754e1bf76f9d5','regret',-1.37079211707119341667e-01);
+INSERT INTO "measures" VALUES('ce0d811ddb8c4a535f164e4b2e314b62f146726d41e2d861f07754e1bf76f9d5','unconverged_plans',0);
+INSERT INTO "measures" VALUES('f5506f2cbd0bc200560994b5d5d8084db6179f47311c70553ab351ffc9c7ff4d','cpu_seconds',1.72797999999474427568e-04);
+INSERT INTO "measures" VALUES('f5506f2cbd0bc200560994b5d5d8084db6179f47311c70553ab351ffc9c7ff4d','episodes',0);
+INSERT INTO "measures" VALUES('f5506f2cbd0bc200560994b5d5d8084db6179f47311c70553ab351ffc9c7ff4d','gain',1.96573019707322016458e+00);
+INSERT INTO "measures" VALUES('f5506f2cbd0bc200560994b5d5d8084db6179f47311c70553ab351ffc9c7ff4d','gain_kind','exact');
+INSERT INTO "measures" VALUES('f5506f2cbd0bc200560994b5d5d8084db6179f47311c70553ab351ffc9c7ff4d','gap_regret',2.48163877666698340362e-02);
+INSERT INTO "measures" VALUES('f5506f2cbd0bc200560994b5d5d8084db6179f47311c70553ab351ffc9c7ff4d','planner_calls',0);
+INSERT INTO "measures" VALUES('f5506f2cbd0bc200560994b5d5d8084db6179f47311c70553ab351ffc9c7ff4d','regret',-1.37079211707119341667e-01);
+INSERT INTO "measures" VALUES('f5506f2cbd0bc200560994b5d5d8084db6179f47311c70553ab351ffc9c7ff4d','unconverged_plans',0);
+INSERT INTO "measures" VALUES('fc9b02aa0461b6e954f3f9c70aefe4274a36d806ac97cec061067f10f6508e0c','cpu_seconds',1.73420198900000066544e+00);
+INSERT INTO "measures" VALUES('fc9b02aa0461b6e954f3f9c70aefe4274a36d806ac97cec061067f10f6508e0c','episodes',0);
+INSERT INTO "measures" VALUES('fc9b02aa0461b6e954f3f9c70aefe4274a36d806ac97cec061067f10f6508e0c','gain',1.96573019707322016458e+00);
+INSERT INTO "measures" VALUES('fc9b02aa0461b6e954f3f9c70aefe4274a36d806ac97cec061067f10f6508e0c','gain_kind','exact');
+INSERT INTO "measures" VALUES('fc9b02aa0461b6e954f3f9c70aefe4274a36d806ac97cec061067f10f6508e0c','gap_regret',8.52556704814642074552e-02);
+INSERT INTO "measures" VALUES('fc9b02aa0461b6e954f3f9c70aefe4274a36d806ac97cec061067f10f6508e0c','planner_calls',0);
+INSERT INTO "measures" VALUES('fc9b02aa0461b6e954f3f9c70aefe4274a36d806ac97cec061067f10f6508e0c','regret',-1.37079211707119341667e-01);
+INSERT INTO "measures" VALUES('fc9b02aa0461b6e954f3f9c70aefe4274a36d806ac97cec061067f10f6508e0c','unconverged_plans',0);
+CREATE TABLE members (
+    spec TEXT NOT NULL REFERENCES specs (hash),
+    position INTEGER NOT NULL,
+    key TEXT NOT NULL,
+    problem TEXT NOT NULL,
+    model TEXT NOT NULL REFERENCES models (hash),
+    label TEXT NOT NULL,
+    seed INTEGER NOT NULL,
+    PRIMARY KEY (spec, position)
+) STRICT, WITHOUT ROWID;
+INSERT INTO "members" VALUES('1d3007d18739f31295b0e4bb7e6d7cd8299af8ce0707de76345d754c74909b94',0,'1dd02688062c2c5c2b8e2939620d960540d54991a980e2ff2a6185ad3c11ffe2','circle:2','37e65ee945f69311f4563ca006040588cf913c6ca566f0971664d1497c7fb3cb','PSRL',0);
+INSERT INTO "members" VALUES('1d3007d18739f31295b0e4bb7e6d7cd8299af8ce0707de76345d754c74909b94',1,'41c4d9cc6dd4e7e77a7e88ad2a63dffeac269aa512f5727b4fb02faa232d3ca2','circle:2','37e65ee945f69311f4563ca006040588cf913c6ca566f0971664d1497c7fb3cb','oracle',0);
+INSERT INTO "members" VALUES('1d3007d18739f31295b0e4bb7e6d7cd8299af8ce0707de76345d754c74909b94',2,'fc9b02aa0461b6e954f3f9c70aefe4274a36d806ac97cec061067f10f6508e0c','circle:2','37e65ee945f69311f4563ca006040588cf913c6ca566f0971664d1497c7fb3cb','random',0);
+INSERT INTO "members" VALUES('1d3007d18739f31295b0e4bb7e6d7cd8299af8ce0707de76345d754c74909b94',3,'ce0d811ddb8c4a535f164e4b2e314b62f146726d41e2d861f07754e1bf76f9d5','circle:2','37e65ee945f69311f4563ca006040588cf913c6ca566f0971664d1497c7fb3cb','PSRL',1);
+INSERT INTO "members" VALUES('1d3007d18739f31295b0e4bb7e6d7cd8299af8ce0707de76345d754c74909b94',4,'88aede88fa2dcc99b66e1f3bc3671da4cf46d218ce39cb68a4ce2839fe375fcb','circle:2','37e65ee945f69311f4563ca006040588cf913c6ca566f0971664d1497c7fb3cb','oracle',1);
+INSERT INTO "members" VALUES('1d3007d18739f31295b0e4bb7e6d7cd8299af8ce0707de76345d754c74909b94',5,'f5506f2cbd0bc200560994b5d5d8084db6179f47311c70553ab351ffc9c7ff4d','circle:2','37e65ee945f69311f4563ca006040588cf913c6ca566f0971664d1497c7fb3cb','random',1);
+CREATE TABLE meta (
+    key TEXT PRIMARY KEY,
+    value TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+INSERT INTO "meta" VALUES('format','fmdp-runs');
+INSERT INTO "meta" VALUES('made_by','fmdp 0.2.0');
+INSERT INTO "meta" VALUES('schema_version','3');
+CREATE TABLE models (
+    hash TEXT PRIMARY KEY,
+    name TEXT NOT NULL,
+    document BLOB NOT NULL
+) STRICT, WITHOUT ROWID;
+INSERT INTO "models" VALUES('37e65ee945f69311f4563ca006040588cf913c6ca566f0971664d1497c7fb3cb','circle:2',X'789CC554D16EDB300C7CEF570479CE0A922225B1BF52148591789DB1C62E1CB70556F4DF7752DAACF1DA2E7B18161849648ABCE3E9A8A7B3C562F97518B7CDB4BCC0BFEDE6EECB76D8B4B7CB55893CB4E3AE1B7A84B8AEFB66DB967DEB6E5CDFB617B2DFB59B9AA9DDE1FD25568BC5D361DBB6597FEBFAF69A962BECEA7E949782BF0FCDEDFD3E61B9191EFB127D1CC6EF5D7FB3BC7A5E7D5084FFA6086A5C556ECD7A4203EF911B5BF01EA73755C371D5CABAA2F643DFBE2DDAF5DDD435B7D7B5F1B297570BDE876EC6E1FEAEE6EFD7D3D8F4BB6EC6A17EBF0A3713EA105B0F77B5F6B18A476ABCB67075C81A87C75F38E57349E70472E774D853DF99042757CD66D99CC19FCE35457232635556CA3ECB482A41B2104B0A89BD6688A59838794E122573384E790F3891C5A8492C4407AE9432E21A8249D2188872CEC7193953B6C86E8929855C12989D356452C92E08A53FE312E0086463222547DBA58E03CFD155103727D6598A7BCE1AC91284517E492162B6E02A5010DA9D801C38A828A7CCE602CA5AEBC41C2D5916CE4AC9E61DC4420BAD412C0FACFCC216F42101D422A45FBD64EC7F5FE7E6436FF1BFF096270D066378CA412166E1496251610C128E8643D613448A2165F70491F1D85EEA108589A097E251B599BB58C4A840C303419DAAAC3925F5820DAF44E3134E279B38E33C7134505BABBFC03951C6C9E364A0F68C7F065828C839C097A91AD2C863C1E5085F9E3206EEE0E88086014D2AAA10A11902329C8A1199DB51151A614E8009B75A1D1D37834818A89005BE3EC58EE221C2519A430A31F9DED58962C8B03347894166CE3ADC7B63FBD88C9B772EB2D73BF5E502FED33DF6C6534D7F53A3BF91C5A5DBED4AE86989929B527DD34EEDB8C5E5BB9BBAF5F2F9B073DB36FDB1334BB5C302553F9D9439F94F0785FF37F9721867CF673F01D531B6DF');
+CREATE TABLE recordings (
+    run TEXT NOT NULL REFERENCES runs (key),
+    array TEXT NOT NULL,
+    dtype TEXT NOT NULL,
+    shape TEXT NOT NULL,
+    data BLOB NOT NULL,
+    PRIMARY KEY (run, array)
+) STRICT, WITHOUT ROWID;
+INSERT INTO "recordings" VALUES('1dd02688062c2c5c2b8e2939620d960540d54991a980e2ff2a6185ad3c11ffe2','actions','|u1','[4, 1]',X'789C63606060040000050002');
+INSERT INTO "recordings" VALUES('1dd02688062c2c5c2b8e2939620d960540d54991a980e2ff2a6185ad3c11ffe2','rewards','<f8','[4, 2]',X'789C636000810FF60C64D2001A670979');
+INSERT INTO "recordings" VALUES('1dd02688062c2c5c2b8e2939620d960540d54991a980e2ff2a6185ad3c11ffe2','states','|u1','[5, 2]',X'789C63648401000041000B');
+INSERT INTO "recordings" VALUES('1dd02688062c2c5c2b8e2939620d960540d54991a980e2ff2a6185ad3c11ffe2','times','<i8','[5]',X'789C636080004628CD04A599A1340B94060000C8000B');
+INSERT INTO "recordings" VALUES('1dd02688062c2c5c2b8e2939620d960540d54991a980e2ff2a6185ad3c11ffe2','uncertainty','<f8','[5, 2]',X'789C636000810FF60C38E83F2EA6C6BC16EFE1F48C48C5D915F7DFE1A40132051BB7');
+INSERT INTO "recordings" VALUES('1dd02688062c2c5c2b8e2939620d960540d54991a980e2ff2a6185ad3c11ffe2','visited','<i8','[5, 2]',X'789C636040058C24D24C6834000188000B');
+INSERT INTO "recordings" VALUES('41c4d9cc6dd4e7e77a7e88ad2a63dffeac269aa512f5727b4fb02faa232d3ca2','actions','|u1','[4, 1]',X'789C636464640400000E0005');
+INSERT INTO "recordings" VALUES('41c4d9cc6dd4e7e77a7e88ad2a63dffeac269aa512f5727b4fb02faa232d3ca2','rewards','<f8','[4, 2]',X'789C636000810FF60C64D2001A670979');
+INSERT INTO "recordings" VALUES('41c4d9cc6dd4e7e77a7e88ad2a63dffeac269aa512f5727b4fb02faa232d3ca2','states','|u1','[5, 2]',X'789C63648401000041000B');
+INSERT INTO "recordings" VALUES('41c4d9cc6dd4e7e77a7e88ad2a63dffeac269aa512f5727b4fb02faa232d3ca2','times','<i8','[5]',X'789C636080004628CD04A599A1340B94060000C8000B');
+INSERT INTO "recordings" VALUES('41c4d9cc6dd4e7e77a7e88ad2a63dffeac269aa512f5727b4fb02faa232d3ca2','uncertainty','<f8','[5, 2]',X'789C636000810FF60C38E83F2EA6C6BC16EFE1F48C48C5D915F7DFC1E9D5AB400041030046BF1DA9');
+INSERT INTO "recordings" VALUES('41c4d9cc6dd4e7e77a7e88ad2a63dffeac269aa512f5727b4fb02faa232d3ca2','visited','<i8','[5, 2]',X'789C636040058C14D20001700009');
+INSERT INTO "recordings" VALUES('fc9b02aa0461b6e954f3f9c70aefe4274a36d806ac97cec061067f10f6508e0c','actions','|u1','[4, 1]',X'789C636260640400000F0005');
+INSERT INTO "recordings" VALUES('fc9b02aa0461b6e954f3f9c70aefe4274a36d806ac97cec061067f10f6508e0c','rewards','<f8','[4, 2]',X'789C636000810FF60C64D2001A670979');
+INSERT INTO "recordings" VALUES('fc9b02aa0461b6e954f3f9c70aefe4274a36d806ac97cec061067f10f6508e0c','states','|u1','[5, 2]',X'789C63648401000041000B');
+INSERT INTO "recordings" VALUES('fc9b02aa0461b6e954f3f9c70aefe4274a36d806ac97cec061067f10f6508e0c','times','<i8','[5]',X'789C636080004628CD04A599A1340B94060000C8000B');
+INSERT INTO "recordings" VALUES('fc9b02aa0461b6e954f3f9c70aefe4274a36d806ac97cec061067f10f6508e0c','uncertainty','<f8','[5, 2]',X'789C636000810FF60C64D27F5C4C8D792DDEC36900E8B30FAF');
+INSERT INTO "recordings" VALUES('fc9b02aa0461b6e954f3f9c70aefe4274a36d806ac97cec061067f10f6508e0c','visited','<i8','[5, 2]',X'789C636040058C6834131ACD4C80060002680013');
+CREATE TABLE runs (
+    key TEXT PRIMARY KEY,
+    model TEXT NOT NULL REFERENCES models (hash),
+    problem TEXT NOT NULL,
+    learner TEXT NOT NULL,
+    role TEXT NOT NULL CHECK (role IN ('learner', 'upper', 'lower', 'baseline')),
+    parameters TEXT NOT NULL,
+    planner TEXT,
+    planner_settings TEXT NOT NULL,
+    seed INTEGER NOT NULL,
+    steps INTEGER NOT NULL,
+    fmdp_version TEXT NOT NULL,
+    results_version INTEGER NOT NULL,
+    machine TEXT NOT NULL,
+    finished TEXT NOT NULL,
+    seconds REAL NOT NULL,
+    status TEXT NOT NULL CHECK (status IN ('done', 'failed')),
+    error TEXT CHECK ((error IS NULL) = (status = 'done'))
+) STRICT, WITHOUT ROWID;
+INSERT INTO "runs" VALUES('1dd02688062c2c5c2b8e2939620d960540d54991a980e2ff2a6185ad3c11ffe2','37e65ee945f69311f4563ca006040588cf913c6ca566f0971664d1497c7fb3cb','circle:2','psrl','learner','{"c":0.75,"episodes":"growing","length":null,"prior":0.01}','exact','{"criterion":"average","discount":null,"max_iterations":200,"max_seconds":null,"memory_limit":null,"targets":"nested","threads":null,"tie_seed":0,"ties":"random","tolerance":0.002}',0,4,'0.2.0',4,'Linux x86_64, 2 cores, Python 3.11.7, NumPy 2.4.6, Numba 0.68.1','2026-11-18T04:16:00.253+00:00',9.58080964999999196152e+00,'done',NULL);
+INSERT INTO "runs" VALUES('41c4d9cc6dd4e7e77a7e88ad2a63dffeac269aa512f5727b4fb02faa232d3ca2','37e65ee945f69311f4563ca006040588cf913c6ca566f0971664d1497c7fb3cb','circle:2','oracle','upper','{}','exact','{"criterion":"average","discount":null,"max_iterations":null,"max_seconds":null,"memory_limit":null,"targets":"nested","threads":null,"tie_seed":0,"ties":"random","tolerance":null}',0,4,'0.2.0',4,'Linux x86_64, 2 cores, Python 3.11.7, NumPy 2.4.6, Numba 0.68.1','2026-11-18T04:16:00.265+00:00',1.09402399993996368721e-03,'done',NULL);
+INSERT INTO "runs" VALUES('88aede88fa2dcc99b66e1f3bc3671da4cf46d218ce39cb68a4ce2839fe375fcb','37e65ee945f69311f4563ca006040588cf913c6ca566f0971664d1497c7fb3cb','circle:2','oracle','upper','{}','exact','{"criterion":"average","discount":null,"max_iterations":null,"max_seconds":null,"memory_limit":null,"targets":"nested","threads":null,"tie_seed":0,"ties":"random","tolerance":null}',1,4,'0.2.0',4,'Linux x86_64, 2 cores, Python 3.11.7, NumPy 2.4.6, Numba 0.68.1','2026-11-18T04:16:03.680+00:00',2.22200700000030337832e-03,'done',NULL);
+INSERT INTO "runs" VALUES('ce0d811ddb8c4a535f164e4b2e314b62f146726d41e2d861f07754e1bf76f9d5','37e65ee945f69311f4563ca006040588cf913c6ca566f0971664d1497c7fb3cb','circle:2','psrl','learner','{"c":0.75,"episodes":"growing","length":null,"prior":0.01}','exact','{"criterion":"average","discount":null,"max_iterations":200,"max_seconds":null,"memory_limit":null,"targets":"nested","threads":null,"tie_seed":0,"ties":"random","tolerance":0.002}',1,4,'0.2.0',4,'Linux x86_64, 2 cores, Python 3.11.7, NumPy 2.4.6, Numba 0.68.1','2026-11-18T04:16:03.677+00:00',1.47494200018627452664e-03,'done',NULL);
+INSERT INTO "runs" VALUES('f5506f2cbd0bc200560994b5d5d8084db6179f47311c70553ab351ffc9c7ff4d','37e65ee945f69311f4563ca006040588cf913c6ca566f0971664d1497c7fb3cb','circle:2','random','lower','{}',NULL,'{}',1,4,'0.2.0',4,'Linux x86_64, 2 cores, Python 3.11.7, NumPy 2.4.6, Numba 0.68.1','2026-11-18T04:16:03.681+00:00',1.73267999798554228618e-04,'done',NULL);
+INSERT INTO "runs" VALUES('fc9b02aa0461b6e954f3f9c70aefe4274a36d806ac97cec061067f10f6508e0c','37e65ee945f69311f4563ca006040588cf913c6ca566f0971664d1497c7fb3cb','circle:2','random','lower','{}',NULL,'{}',0,4,'0.2.0',4,'Linux x86_64, 2 cores, Python 3.11.7, NumPy 2.4.6, Numba 0.68.1','2026-11-18T04:16:03.669+00:00',3.37128945699987525586e+00,'done',NULL);
+INSERT INTO "runs" VALUES('ffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff','37e65ee945f69311f4563ca006040588cf913c6ca566f0971664d1497c7fb3cb','circle:2','psrl','learner','{"c":0.75,"episodes":"growing","length":null,"prior":0.01}','exact','{"criterion":"average","discount":null,"max_iterations":200,"max_seconds":null,"memory_limit":null,"targets":"nested","threads":null,"tie_seed":0,"ties":"random","tolerance":0.002}',7,4,'0.2.0',4,'Linux x86_64, 2 cores, Python 3.11.7, NumPy 2.4.6, Numba 0.68.1','2026-11-18T04:16:00.253+00:00',9.58080964999999196152e+00,'failed','Odd: no');
+CREATE TABLE specs (
+    hash TEXT PRIMARY KEY,
+    name TEXT NOT NULL,
+    title TEXT NOT NULL,
+    text TEXT NOT NULL,
+    resolved TEXT NOT NULL,
+    fmdp_version TEXT NOT NULL,
+    added TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+INSERT INTO "specs" VALUES('1d3007d18739f31295b0e4bb7e6d7cd8299af8ce0707de76345d754c74909b94','small','A sweep of fmdp 0.2.0','name = "small"
+title = "A sweep of fmdp 0.2.0"
+steps = 4
+seeds = 2
+problems = ["circle:2"]
+[[learners]]
+name = "psrl"
+label = "PSRL"
+[[learners]]
+name = "oracle"
+[[learners]]
+name = "random"
+','{"cells":[{"label":"PSRL","learner":"psrl","model":"37e65ee945f69311f4563ca006040588cf913c6ca566f0971664d1497c7fb3cb","parameters":{"c":0.75,"episodes":"growing","length":null,"prior":0.01},"planner":"exact","planner_settings":{"criterion":"average","discount":null,"max_iterations":200,"max_seconds":null,"memory_limit":null,"targets":"nested","threads":null,"tie_seed":0,"ties":"random","tolerance":0.002},"problem":"circle:2","steps":4},{"label":"oracle","learner":"oracle","model":"37e65ee945f69311f4563ca006040588cf913c6ca566f0971664d1497c7fb3cb","parameters":{},"planner":"exact","planner_settings":{"criterion":"average","discount":null,"max_iterations":null,"max_seconds":null,"memory_limit":null,"targets":"nested","threads":null,"tie_seed":0,"ties":"random","tolerance":null},"problem":"circle:2","steps":4},{"label":"random","learner":"random","model":"37e65ee945f69311f4563ca006040588cf913c6ca566f0971664d1497c7fb3cb","parameters":{},"planner":null,"planner_settings":{},"problem":"circle:2","steps":4}],"name":"small","problems":[{"id":"circle:2","model":"37e65ee945f69311f4563ca006040588cf913c6ca566f0971664d1497c7fb3cb"}],"seeds":[0,1],"steps":4,"title":"A sweep of fmdp 0.2.0"}','0.2.0','2026-11-18T04:15:29.678+00:00');
+CREATE INDEX members_key ON members (key);
+CREATE TRIGGER runs_done_stay BEFORE UPDATE ON runs
+    WHEN OLD.status = 'done' OR NEW.status = 'done'
+    BEGIN SELECT RAISE (ABORT, 'a run that is done is never changed'); END;
+CREATE TRIGGER runs_done_remain BEFORE DELETE ON runs WHEN OLD.status = 'done'
+    BEGIN SELECT RAISE (ABORT, 'a run that is done is never removed'); END;
+CREATE TRIGGER runs_done_whole BEFORE INSERT ON runs
+    WHEN NEW.status = 'done'
+    AND NOT EXISTS (SELECT 1 FROM measures WHERE run = NEW.key AND name = 'regret')
+    BEGIN SELECT RAISE (ABORT, 'a run that is done has its regret'); END;
+CREATE TRIGGER runs_failed_bare BEFORE INSERT ON runs
+    WHEN NEW.status = 'failed'
+    AND (EXISTS (SELECT 1 FROM measures WHERE run = NEW.key)
+         OR EXISTS (SELECT 1 FROM curves WHERE run = NEW.key))
+    BEGIN SELECT RAISE (ABORT, 'a run that failed has no measures'); END;
+CREATE TRIGGER measures_sealed BEFORE INSERT ON measures
+    WHEN EXISTS (SELECT 1 FROM runs WHERE key = NEW.run)
+    BEGIN SELECT RAISE (ABORT, 'a run that is stored gets no more measures'); END;
+CREATE TRIGGER measures_stay BEFORE UPDATE ON measures
+    BEGIN SELECT RAISE (ABORT, 'a run that is done is never changed'); END;
+CREATE TRIGGER measures_remain BEFORE DELETE ON measures
+    BEGIN SELECT RAISE (ABORT, 'a run that is done is never changed'); END;
+CREATE TRIGGER curves_sealed BEFORE INSERT ON curves
+    WHEN EXISTS (SELECT 1 FROM runs WHERE key = NEW.run)
+    BEGIN SELECT RAISE (ABORT, 'a run that is stored gets no more curves'); END;
+CREATE TRIGGER curves_stay BEFORE UPDATE ON curves
+    BEGIN SELECT RAISE (ABORT, 'a run that is done is never changed'); END;
+CREATE TRIGGER curves_remain BEFORE DELETE ON curves
+    BEGIN SELECT RAISE (ABORT, 'a run that is done is never changed'); END;
+COMMIT;
