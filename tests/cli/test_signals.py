@@ -367,7 +367,7 @@ def test_an_interrupt_while_a_plan_is_prepared_is_a_plan(monkeypatch: pytest.Mon
         raise KeyboardInterrupt
 
     monkeypatch.setattr("fmdp.planning.exact.planner.tabular_backup", impatient)
-    monkeypatch.setattr("fmdp.planning.alp.alp.Forms", impatient)
+    monkeypatch.setattr("fmdp.planning.alp.prepared_alp.BellmanResidual", impatient)
     for planner in ("exact", "alp"):
         found = fmdp.plan(fmdp.problem("circle:3"), planner)
         assert found.status is fmdp.Status.INTERRUPTED

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import fmdp
 from fmdp.model import FactoredMDP, OptimisticTables
 from fmdp.planning.alp.bases import make_basis
-from fmdp.planning.alp.forms import Forms
+from fmdp.planning.alp.bellman_residual import BellmanResidual
 from fmdp.testing.strategies import models, optimistic_tables, structures
 
 SMALL = structures(
@@ -30,9 +30,9 @@ def test_residuals_are_those_without_sharing(model: FactoredMDP, basis: str, see
     found = []
     for one in (model, plain):
         # Told to condition on the action, as the network does by itself in larger models.
-        forms = Forms(one.structure, make_basis(one.structure, basis), context=alone.m)
-        forms.load(one)
-        found.append(forms.largest_residual(weights, 0.9))
+        residual = BellmanResidual(one.structure, make_basis(one.structure, basis), context=alone.m)
+        residual.load(one)
+        found.append(residual.largest(weights, 0.9))
     assert found[0] == pytest.approx(found[1], rel=1e-9, abs=1e-9)
 
 
@@ -45,11 +45,11 @@ def test_optimistic_residuals_too(tables: OptimisticTables, basis: str, seed: in
     weights = np.random.default_rng(seed).normal(size=made.size)
     found = []
     for one in (tables, plain):
-        forms = Forms(
+        residual = BellmanResidual(
             one.structure, make_basis(one.structure, basis), optimistic=True, context=alone.m
         )
-        forms.load(one)
-        found.append(forms.largest_residual(weights, 0.9))
+        residual.load(one)
+        found.append(residual.largest(weights, 0.9))
     assert found[0] == pytest.approx(found[1], rel=1e-9, abs=1e-9)
 
 
@@ -69,5 +69,7 @@ def test_contexts_that_read_alike_rows_are_one_slice() -> None:
     entries = {}
     for alike in ("none", "rows"):
         structure = fmdp.problem(f"circle:12,dynamics=guestrin,alike={alike}").structure
-        entries[alike] = Forms(structure, make_basis(structure, "singles")).network.n_functions
+        entries[alike] = BellmanResidual(
+            structure, make_basis(structure, "singles")
+        ).network.n_functions
     assert entries["rows"] < entries["none"] / 4

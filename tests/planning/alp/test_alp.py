@@ -15,7 +15,7 @@ from fmdp.errors import InvalidParameter, TooLarge
 from fmdp.model import FactoredMDP, OptimisticTables, Structure
 from fmdp.model.products import product
 from fmdp.planning.alp import ALP, chains
-from fmdp.planning.alp.highs import LinearProgram, LPStatus, Rows, Solution
+from fmdp.planning.alp.highs import HighsModel, LPStatus, Rows, Solution
 from fmdp.planning.plan import Status
 from fmdp.testing.strategies import models, optimistic_tables, structures
 
@@ -367,7 +367,7 @@ def test_a_solver_that_gives_up_leaves_a_policy_and_bounds(
     prepared.forget()
     with monkeypatch.context() as broken:
         failed = Solution(LPStatus[outcome], 0.0, np.zeros(0), 1)
-        broken.setattr(LinearProgram, "solve", lambda *_, **__: failed)
+        broken.setattr(HighsModel, "solve", lambda *_, **__: failed)
         plan = prepared.solve(model)
     assert plan.status is Status.PRECISION_LIMIT
     assert plan.policy is not None

@@ -14,8 +14,9 @@ from fmdp.errors import FileProblem, InvalidParameter
 from fmdp.model import FactoredMDP, OptimisticTables, Structure
 from fmdp.planning.alp import ALP, GreedyPolicy
 from fmdp.planning.alp.bases import make_basis
-from fmdp.planning.alp.forms import Forms
-from fmdp.planning.alp.greedy import Extractor, _key
+from fmdp.planning.alp.bellman_residual import BellmanResidual
+from fmdp.planning.alp.greedy import GreedyExtractor
+from fmdp.planning.alp.greedy_kernels import state_key as compiled_key
 from fmdp.planning.policies.files import load_policy
 from fmdp.testing.strategies import models, optimistic_tables, structures
 
@@ -24,14 +25,14 @@ SMALL = structures(max_states=16, max_actions=8, max_variables=3)
 
 def policy_of(tables, basis: str, weights, discount: float, ties="random", seed=0, model=None):
     structure = tables.structure
-    forms = Forms(
+    residual = BellmanResidual(
         structure,
         make_basis(structure, basis),
         optimistic=isinstance(tables, OptimisticTables),
         model=model,
     )
-    forms.load(tables)
-    return Extractor(forms).policy(weights / forms.unit, discount, ties, seed)
+    residual.load(tables)
+    return GreedyExtractor(residual).policy(weights / residual.unit, discount, ties, seed)
 
 
 @st.composite
@@ -50,8 +51,8 @@ def q_values(model: FactoredMDP, basis, weights, discount: float) -> np.ndarray:
 
 
 @given(questions(), st.sampled_from(("random", "first", "last")), st.booleans())
-def test_a_chosen_action_is_tied_for_the_best(question, ties: str, shared: bool) -> None:
-    model, basis, weights, discount = question
+def test_a_chosen_action_is_tied_for_the_best(program, ties: str, shared: bool) -> None:
+    model, basis, weights, discount = program
     policy = policy_of(
         model, basis, weights, discount, ties, seed=7, model=model if shared else None
     )
@@ -124,7 +125,7 @@ def test_an_idle_action_variable_follows_the_rule_too() -> None:
 def test_the_compiled_key_is_the_key_of_the_tie_rule(state: list[int]) -> None:
     sizes = [3] * len(state)
     indexed = 3 ** len(state) <= 1 << 62
-    compiled = _key(np.array(state), np.array(sizes), indexed)
+    compiled = compiled_key(np.array(state), np.array(sizes), indexed)
     assert int(compiled) == state_key(state, sizes)
 
 

@@ -17,8 +17,7 @@ import fmdp
 from fmdp.errors import InvalidParameter
 from fmdp.learning.learner import for_learning
 from fmdp.model.spaces import all_assignments
-from fmdp.planning.alp import growth
-from fmdp.planning.alp.alp import ALP, PreparedALP
+from fmdp.planning.alp import ALP, PreparedALP, basis_scopes, growth, policy_errors
 from fmdp.planning.alp.bases import make_basis
 from fmdp.planning.alp.bellman import BellmanError
 from fmdp.planning.plan import Status
@@ -36,7 +35,7 @@ def test_errors_are_those_of_the_dense_model(model: fmdp.FactoredMDP, seed: int)
     states = all_assignments(structure.state_sizes)
     actions = all_assignments(structure.action_sizes)
     chosen = rng.integers(len(actions), size=len(states))
-    found = growth.bellman_errors(model, basis, weights, states, actions[chosen])
+    found = policy_errors.bellman_errors(model, basis, weights, states, actions[chosen])
     h = np.array([basis.value(weights, state) for state in states])
     expected = residuals(model, h)[chosen, np.arange(len(states))]
     assert found == pytest.approx(expected, abs=1e-9)
@@ -53,7 +52,7 @@ def test_the_estimate_is_the_gain_and_exact_where_h_is_the_bias() -> None:
     )
     weights = np.linalg.lstsq(table, plan.bias - plan.bias[0], rcond=None)[0]
     for own, error in ((weights, 1e-8), (np.zeros(len(weights)), 0.02)):
-        _, worth = growth.simulated(
+        _, worth = policy_errors.simulated_gain(
             model, plan.policy, everything, own, 500, np.random.default_rng(0)
         )
         assert worth == pytest.approx(plan.gain, abs=error)
@@ -67,25 +66,27 @@ def test_actions_of_many_states_are_those_of_each(name: str) -> None:
     model = problem(name)
     prepared = ALP(basis="indicators").prepare(model.structure)
     table = prepared.solve(model).policy
-    stages = prepared._stages_for("plain")
+    staged = prepared.program_for("plain")
     weights = np.linspace(0.0, 3.0, prepared.basis.size)
-    greedy = stages.extractor.policy(weights, 0.95, "random", 7)
+    greedy = staged.extractor.policy(weights, 0.95, "random", 7)
     states = all_assignments(model.structure.state_sizes)[::-1]
     for policy in (table, greedy):
         expected = [policy(tuple(state)) for state in states.tolist()]
-        assert [tuple(action) for action in growth.chosen(policy, states).tolist()] == expected
+        assert [
+            tuple(action) for action in policy_errors.actions_at(policy, states).tolist()
+        ] == expected
 
 
 def test_scopes_grow_where_the_errors_depend_on_them() -> None:
     """On a star the error is put where leaf 2 and the hub differ: that pair is added, alone."""
     structure = problem("star:4").structure
     states = all_assignments(structure.state_sizes)
-    first = growth.first_scopes(structure)
+    first = basis_scopes.first_scopes(structure)
     assert first == ((0,), (1,), (2,), (3,))
     errors = np.where(states[:, 0] != states[:, 2], 1.0, 0.0)
-    assert growth.grown_scopes(structure, first, states, errors) == ((0, 2), (1,), (3,))
+    assert basis_scopes.grown_scopes(structure, first, states, errors) == ((0, 2), (1,), (3,))
     # Errors that are the same everywhere say nothing: all grow.
-    grown = growth.grown_scopes(structure, first, states, np.zeros(len(states)))
+    grown = basis_scopes.grown_scopes(structure, first, states, np.zeros(len(states)))
     assert grown == ((0, 1), (0, 2), (0, 3))
 
 
@@ -93,16 +94,22 @@ def test_growth_ends_where_no_parent_is_left_or_the_functions_are_many() -> None
     structure = problem("star:3").structure
     states = all_assignments(structure.state_sizes)
     full = ((0, 1), (0, 2))
-    assert growth.grown_scopes(structure, full, states, np.zeros(len(states))) is None
-    large = problem(f"circle:{growth.MOST_WEIGHTS}").structure
+    assert basis_scopes.grown_scopes(structure, full, states, np.zeros(len(states))) is None
+    large = problem(f"circle:{basis_scopes.MOST_WEIGHTS}").structure
     some = np.zeros((4, large.m), dtype=np.int64)
-    assert growth.grown_scopes(large, growth.first_scopes(large), some, np.zeros(4)) is None
+    assert (
+        basis_scopes.grown_scopes(large, basis_scopes.first_scopes(large), some, np.zeros(4))
+        is None
+    )
 
 
 def test_functions_are_counted_as_the_basis_has_them() -> None:
     structure = problem("random:5,values=3,seed=1").structure
     scopes = ((0, 1, 2), (1, 2, 3), (4,))
-    assert growth.n_functions(structure.state_sizes, scopes) == make_basis(structure, scopes).size
+    assert (
+        basis_scopes.n_functions(structure.state_sizes, scopes)
+        == make_basis(structure, scopes).size
+    )
 
 
 def test_the_circle_on_which_singles_lose_a_fifth() -> None:

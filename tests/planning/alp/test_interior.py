@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
 import pytest
 from oracle import average_lp, basis_matrix, discounted_lp
 
-from fmdp.planning.alp.alp import ALP, PreparedALP
+from fmdp._base.deadlines import Deadline
+from fmdp.planning.alp import ALP, PreparedALP
 from fmdp.planning.alp.bases import chains
-from fmdp.planning.alp.constraints import Constraints
-from fmdp.planning.alp.cuts import Cuts
-from fmdp.planning.alp.interior import Interior, fits
-from fmdp.planning.alp.question import Watch
+from fmdp.planning.alp.constraints import BellmanConstraints
+from fmdp.planning.alp.cuts import CuttingPlanes
+from fmdp.planning.alp.interior import InteriorCuttingPlanes, fits
+from fmdp.planning.alp.program import Monitor
 from fmdp.planning.plan import Status
 from fmdp.problems import problem
 
@@ -27,55 +26,55 @@ PROBLEMS = (
 )
 
 
-def stages_of(name: str, basis, criterion: str = "discounted"):
+def program_of(name: str, basis, criterion: str = "discounted"):
     model = problem(name)
     prepared = PreparedALP(ALP(basis=basis, criterion=criterion), model.structure, share_for=model)
-    stages = prepared._stages_for("plain")
-    stages.forms.load(model)
-    return model, stages
+    staged = prepared.program_for("plain")
+    staged.residual.load(model)
+    return model, staged
 
 
 @pytest.mark.parametrize(("name", "basis"), PROBLEMS)
 def test_reaches_the_optimum_over_all_pairs(name: str, basis) -> None:
-    model, stages = stages_of(name, basis)
-    n = stages.forms.basis.size
-    own = Constraints(stages.forms, 0.95, rhs=n, coefficient=0.05, first_column=n + 1)
-    question = stages._question(stages._value, False, own)
-    assert fits(question)
-    answer = Interior().solve(question, Watch())
-    assert answer.status is Status.CONVERGED
+    model, staged = program_of(name, basis)
+    n = staged.residual.basis.size
+    own = BellmanConstraints(staged.residual, 0.95, rhs=n, coefficient=0.05, first_column=n + 1)
+    program = staged.program(staged._value_cost, False, own)
+    assert fits(program)
+    solution = InteriorCuttingPlanes().solve(program, Monitor())
+    assert solution.status is Status.CONVERGED
     phi = basis_matrix(model.structure, basis)
     best, _ = discounted_lp(model, phi, 0.95)
-    unit = stages.forms.unit
-    found = stages._of_discounted(answer).objective * unit
+    unit = staged.residual.unit
+    found = staged.discounted_solution(solution).objective * unit
     assert found == pytest.approx(best, abs=2e-6 * unit)
     assert found >= best - 1e-9 * abs(best)
-    assert own.violation(answer.x) <= question.accuracy
+    assert own.violation(solution.x) <= program.accuracy
 
 
 @pytest.mark.parametrize(("name", "basis"), PROBLEMS)
 def test_reaches_the_least_gain_over_all_pairs(name: str, basis) -> None:
-    model, stages = stages_of(name, basis, "average")
-    n = stages.forms.basis.size
-    own = Constraints(stages.forms, 1.0, rhs=n, first_column=n + 1)
-    question = stages._question(stages._gain, False, own)
-    answer = Interior().solve(question, Watch())
-    assert answer.status is Status.CONVERGED
+    model, staged = program_of(name, basis, "average")
+    n = staged.residual.basis.size
+    own = BellmanConstraints(staged.residual, 1.0, rhs=n, first_column=n + 1)
+    program = staged.program(staged._gain_cost, False, own)
+    solution = InteriorCuttingPlanes().solve(program, Monitor())
+    assert solution.status is Status.CONVERGED
     best = average_lp(model, basis_matrix(model.structure, basis))
-    unit = stages.forms.unit
-    found = (answer.objective + stages.forms.origin) * unit
+    unit = staged.residual.unit
+    found = (solution.objective + staged.residual.origin) * unit
     assert found == pytest.approx(best, abs=2e-6 * unit)
 
 
 def test_agrees_with_simplex_where_a_plan_uses_it() -> None:
-    """Of 70 machines without shared tables; and the same answer to the bit on the second try."""
+    """Of 70 machines without shared tables; and the same solution to the bit on the second try."""
     model = problem("circle:70")
     by_points = ALP(basis="singles").plan(model)
     assert by_points.status is Status.CONVERGED
     assert by_points.stats["rows_from"] == "separation"
-    _, stages = stages_of("circle:70", "singles")
-    question = stages._question(stages._value, False, stages.discounted)
-    by_simplex = stages._of_discounted(Cuts().solve(question, Watch()))
+    _, staged = program_of("circle:70", "singles")
+    program = staged.program(staged._value_cost, False, staged.discounted)
+    by_simplex = staged.discounted_solution(CuttingPlanes().solve(program, Monitor()))
     assert by_points.objective == pytest.approx(by_simplex.objective, abs=2e-6)
     again = ALP(basis="singles").plan(model)
     assert again.objective == by_points.objective
@@ -86,7 +85,7 @@ def test_plans_inside_learners_stay_with_simplex(monkeypatch: pytest.MonkeyPatch
     def refuse(*_: object) -> None:
         raise AssertionError("a hurried plan")
 
-    monkeypatch.setattr(Interior, "solve", refuse)
+    monkeypatch.setattr(InteriorCuttingPlanes, "solve", refuse)
     model = problem("circle:70")
     prepared = ALP(basis="singles").prepare(model.structure)
     assert prepared.solve(model).policy is not None
@@ -96,32 +95,32 @@ def test_plans_inside_learners_stay_with_simplex(monkeypatch: pytest.MonkeyPatch
 
 def test_limits_leave_a_bound() -> None:
     neighbours = chains(problem("circle:12").structure, 3)
-    _, stages = stages_of("circle:12,dynamics=guestrin", neighbours)
-    question = stages._question(stages._value, False, stages.discounted)
-    best = Interior().solve(question, Watch()).objective
-    for watch, status in (
-        (Watch(iterations=2), Status.ITERATION_LIMIT),
-        (Watch(deadline=time.monotonic() - 1.0), Status.TIME_LIMIT),
+    _, staged = program_of("circle:12,dynamics=guestrin", neighbours)
+    program = staged.program(staged._value_cost, False, staged.discounted)
+    best = InteriorCuttingPlanes().solve(program, Monitor()).objective
+    for monitor, status in (
+        (Monitor(iterations=2), Status.ITERATION_LIMIT),
+        (Monitor(deadline=Deadline.after(-1.0)), Status.TIME_LIMIT),
     ):
-        short = Interior().solve(question, watch)
+        short = InteriorCuttingPlanes().solve(program, monitor)
         assert short.status is status
-        assert short.objective > best + question.tolerance
-        assert stages.discounted.violation(short.x) <= question.accuracy
+        assert short.objective > best + program.tolerance
+        assert staged.discounted.violation(short.x) <= program.accuracy
 
 
 def test_interrupted_with_the_best_point(monkeypatch: pytest.MonkeyPatch) -> None:
     from fmdp.planning.alp import interior
 
-    _, stages = stages_of("circle:20", "singles")
-    question = stages._question(stages._value, False, stages.discounted)
+    _, staged = program_of("circle:20", "singles")
+    program = staged.program(staged._value_cost, False, staged.discounted)
 
     def interrupt(*_: object) -> bool:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(interior._Search, "round", interrupt)
-    answer = Interior().solve(question, Watch())
-    assert answer.status is Status.INTERRUPTED
-    assert stages.discounted.violation(answer.x) <= question.accuracy
+    solution = InteriorCuttingPlanes().solve(program, Monitor())
+    assert solution.status is Status.INTERRUPTED
+    assert staged.discounted.violation(solution.x) <= program.accuracy
 
 
 def test_what_rounding_stops_simplex_finishes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,7 +139,7 @@ def test_what_rounding_stops_simplex_finishes(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_components_and_second_stages_do_not_fit() -> None:
-    _, stages = stages_of("jao:3", "singles")
-    assert not fits(stages._question(stages._value, False, stages.discounted))
-    _, stages = stages_of("circle:4", "singles", "average")
-    assert not fits(stages._question(stages._value, False, stages.discounted, stages.pinned))
+    _, staged = program_of("jao:3", "singles")
+    assert not fits(staged.program(staged._value_cost, False, staged.discounted))
+    _, staged = program_of("circle:4", "singles", "average")
+    assert not fits(staged.program(staged._value_cost, False, staged.discounted, staged.pinned))

@@ -13,7 +13,7 @@ from oracle import average_lp, basis_matrix, residuals
 import fmdp
 from fmdp.model import OptimisticTables
 from fmdp.planning.alp import ALP, cuts
-from fmdp.planning.alp.alp import HURRIED_ROUNDS
+from fmdp.planning.alp.staged_program import HURRIED_ROUNDS
 from fmdp.planning.plan import Status
 
 
@@ -107,5 +107,5 @@ def test_a_flat_program_ends_because_cuts_are_kept(monkeypatch: pytest.MonkeyPat
     found = planner.prepare(structure).solve(seen[-1])
     assert found.status is Status.CONVERGED
     assert found.objective - 0.03 <= few.objective <= 30.0 / (1.0 - planner.discount)
-    monkeypatch.setattr(cuts, "_GROW", 0.0)
+    monkeypatch.setattr(cuts, "_CUT_GROWTH", 0.0)
     assert planner.prepare(structure).solve(seen[-1]).iterations > 2 * found.iterations

@@ -15,10 +15,10 @@ from fmdp.errors import InvalidParameter, TooLarge
 from fmdp.model import FactoredMDP, OptimisticTables, Structure
 from fmdp.planning.alp.bases import make_basis
 from fmdp.planning.alp.bellman import BellmanError
-from fmdp.planning.alp.cuts import Cuts
-from fmdp.planning.alp.decisions import Decisions, PolicyConstraints
+from fmdp.planning.alp.cuts import CuttingPlanes
+from fmdp.planning.alp.decisions import Advantages, PolicyConstraints
 from fmdp.planning.alp.policy_iteration import PolicyIteration
-from fmdp.planning.alp.question import Question, Watch
+from fmdp.planning.alp.program import LinearProgram, Monitor
 from fmdp.planning.plan import Status
 from fmdp.testing.strategies import models, structures
 
@@ -26,13 +26,13 @@ ONE_ACTION = structures(max_states=16, max_action_variables=1, max_actions=4, ma
 DISCOUNT = 0.9
 
 
-def chosen_actions(decisions: Decisions, policy, structure: Structure) -> list[int]:
+def chosen_actions(advantages: Advantages, policy, structure: Structure) -> list[int]:
     """The first branch that matches, state by state."""
     actions = []
     for state in np.ndindex(*structure.state_sizes):
         for a, match in zip(policy.action, policy.match, strict=True):
             row = 0
-            for v in decisions.touched[a]:
+            for v in advantages.touched[a]:
                 row = row * structure.state_sizes[v] + state[v]
             if match in (-1, row):
                 actions.append(int(a))
@@ -62,12 +62,12 @@ def smallest_residual(model: FactoredMDP, phi: np.ndarray, upper, lower) -> floa
 @given(models(ONE_ACTION), st.sampled_from(("singles", "pairs")), st.integers(0, 99))
 def test_the_list_is_the_greedy_policy(model: FactoredMDP, basis: str, seed: int) -> None:
     made = make_basis(model.structure, basis)
-    decisions = Decisions(model, made)
+    advantages = Advantages(model, made)
     weights = np.random.default_rng(seed).normal(size=made.size)
-    policy = decisions.decision_list(weights / decisions.forms.unit, DISCOUNT)
+    policy = advantages.decision_list(weights / advantages.residual.unit, DISCOUNT)
     P, R = dense(model)
     q = R + DISCOUNT * P @ (basis_matrix(model.structure, basis) @ weights)  # [A, S]
-    actions = chosen_actions(decisions, policy, model.structure)
+    actions = chosen_actions(advantages, policy, model.structure)
     np.testing.assert_allclose(q[actions, np.arange(q.shape[1])], q.max(axis=0), atol=1e-7)
 
 
@@ -75,20 +75,22 @@ def test_the_list_is_the_greedy_policy(model: FactoredMDP, basis: str, seed: int
 @settings(max_examples=50)
 def test_one_projection_is_the_lp_over_all_states(model, basis: str, seed: int) -> None:
     made = make_basis(model.structure, basis)
-    decisions = Decisions(model, made)
+    advantages = Advantages(model, made)
     weights = np.random.default_rng(seed).normal(size=made.size)
-    policy = decisions.decision_list(weights, DISCOUNT)
-    own = chain(model, chosen_actions(decisions, policy, model.structure))
+    policy = advantages.decision_list(weights, DISCOUNT)
+    own = chain(model, chosen_actions(advantages, policy, model.structure))
     phi = basis_matrix(model.structure, basis)
     cost = np.zeros(made.size + 2)
     cost[made.size] = 1.0
-    parts = tuple(PolicyConstraints(decisions, policy, DISCOUNT, sign) for sign in (1.0, -1.0))
-    found = Cuts().solve(
-        Question(cost, parts, (1.0, 1.0), 1e-8, 1e-7, 10.0, np.zeros(made.size + 1, dtype=bool)),
-        Watch(),
+    parts = tuple(PolicyConstraints(advantages, policy, DISCOUNT, sign) for sign in (1.0, -1.0))
+    found = CuttingPlanes().solve(
+        LinearProgram(
+            cost, parts, (1.0, 1.0), 1e-8, 1e-7, 10.0, np.zeros(made.size + 1, dtype=bool)
+        ),
+        Monitor(),
     )
     assert found.status is Status.CONVERGED
-    delta = found.objective * decisions.forms.unit
+    delta = found.objective * advantages.residual.unit
     assert delta == pytest.approx(smallest_residual(model, phi, [own], [own]), abs=1e-6)
 
 
@@ -105,9 +107,9 @@ def test_bellman_error_is_reached_and_never_rises(model: FactoredMDP, basis: str
     # The first step is the LP with the greedy policy of the approximate linear program.
     made = make_basis(model.structure, basis)
     start = fmdp.ALP(basis=basis, discount=DISCOUNT).plan(model).stats["weights"]
-    decisions = Decisions(model, made)
-    policy = decisions.decision_list(start / decisions.forms.unit, DISCOUNT)
-    own = chain(model, chosen_actions(decisions, policy, model.structure))
+    advantages = Advantages(model, made)
+    policy = advantages.decision_list(start / advantages.residual.unit, DISCOUNT)
+    own = chain(model, chosen_actions(advantages, policy, model.structure))
     phi = basis_matrix(model.structure, basis)
     every = list(zip(P, R, strict=True))
     assert errors[0] == pytest.approx(smallest_residual(model, phi, every, [own]), abs=1e-6)

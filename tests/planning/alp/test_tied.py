@@ -9,8 +9,7 @@ from oracle import residuals
 import fmdp
 from fmdp.model.spaces import all_assignments
 from fmdp.model.symmetry import symmetry_of
-from fmdp.planning.alp import growth
-from fmdp.planning.alp.alp import ALP, PreparedALP
+from fmdp.planning.alp import ALP, PreparedALP, basis_scopes
 from fmdp.planning.alp.bases import chains, collapsed, make_basis, tied
 from fmdp.planning.plan import Status
 from fmdp.problems import problem
@@ -119,7 +118,7 @@ def test_auto_uses_them() -> None:
 
 
 def test_at_the_end_the_bound_alone_is_tightened(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(growth, "MOST_VALUES_TIED", 32)
+    monkeypatch.setattr(basis_scopes, "MOST_VALUES_TIED", 32)
     model = problem("circle:8,dynamics=guestrin,reward=mean")
     plan = ALP().plan(model)
     assert plan.stats["grown_until"] == "size"
@@ -133,7 +132,7 @@ def test_at_the_end_the_bound_alone_is_tightened(monkeypatch: pytest.MonkeyPatch
 
 
 def test_interrupted_there_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(growth, "MOST_VALUES_TIED", 32)
+    monkeypatch.setattr(basis_scopes, "MOST_VALUES_TIED", 32)
 
     def interrupt(*given: object) -> None:
         raise KeyboardInterrupt

@@ -1,4 +1,4 @@
-"""Bases: the functions whose weighted sum h_w = sum_b w_b phi_b approximates the value.
+"""Bases: families of functions whose weighted sum h_w = sum_b w_b phi_b approximates the value.
 
 | name | functions |
 |---|---|
@@ -7,10 +7,10 @@
 | `pairs` | singles, and s_i s_j for every j != i in the state scope of factor i, each pair once |
 | `local` | 1{s[C] = v} for every group C of the structure; indicators where there is none |
 
-or the user's scopes: every function of each scope can then be represented. Overlapping scopes share
-what they have in common (products of the indicators of values 1..k-1 over subsets of the scopes),
-so that no function is there twice. The constant is no basis function here: the linear program adds
-it where the criterion is discounted, and in the average-reward form it cancels.
+or the user's scopes, with which every function of each scope can be represented. The functions are
+products of indicators of the values 1..k-1 over subsets of the scopes, so that overlapping scopes
+share functions and none occurs twice. The constant is not part of the basis: the linear program
+adds it under the discounted criterion, and it cancels under average reward.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 LARGEST_SCOPE = 1 << 11
-"""Assignments of one scope of a basis; backprojection enumerates them."""
+"""Largest number of assignments of one scope of a basis; backprojection enumerates them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +45,7 @@ class Block:
     scope: Scope
     values: Floats  # [|X[scope]|, functions]
     columns: Ints
-    """[functions]: the weight of each, which functions of other blocks may share."""
+    """[functions]: the index of each function's weight; other blocks may share it."""
 
     @property
     def size(self) -> int:
@@ -54,9 +54,12 @@ class Block:
 
 @dataclass(frozen=True, eq=False)
 class Basis:
-    """All blocks, one a scope. Every function has a weight of its own, numbered block by block,
-    unless `tied` gives images under a symmetry one weight; what is said of a function b below is
-    then said of the sum of those that share weight b."""
+    """All blocks, one per scope.
+
+    Each function has its own weight, numbered block by block, unless `tied` gives one weight to
+    functions that are images of each other. Then "function b" below is the sum of the functions
+    that share weight b.
+    """
 
     name: str
     state_sizes: tuple[int, ...]
@@ -64,14 +67,16 @@ class Basis:
 
     @cached_property
     def size(self) -> int:
-        """Number of weights, that of the constant not counted."""
+        """Number of weights, without that of the constant."""
         return 1 + max((int(block.columns.max(initial=-1)) for block in self.blocks), default=-1)
 
     @cached_property
     def needless(self) -> NDArray[np.bool_]:
-        """[functions]: those whose weight may as well be 0, since the constant and the others can
-        do what they do: one indicator of a complete set, and functions that are 0 everywhere.
-        Left free, they would make the linear program singular."""
+        """[functions]: redundant functions, whose weight is fixed at 0.
+
+        They are one indicator of each complete set, which the constant and the others can express,
+        and functions that are 0 everywhere. Free weights would make the linear program singular.
+        """
         marks = self.void.copy()
         for block in self.blocks:
             if block.size and (block.values.sum(axis=1) == 1.0).all():
@@ -80,14 +85,14 @@ class Basis:
 
     @cached_property
     def void(self) -> NDArray[np.bool_]:
-        """[functions]: those that are 0 everywhere."""
+        """[functions]: functions that are 0 everywhere."""
         marks = np.ones(self.size, dtype=np.bool_)
         for block in self.blocks:
             marks[block.columns[block.values.any(axis=0)]] = False
         return marks
 
     def value(self, weights: Floats, state: Sequence[int]) -> float:
-        """h_w at one state."""
+        """Return h_w at one state."""
         total = 0.0
         for block in self.blocks:
             row = 0
@@ -97,7 +102,7 @@ class Basis:
         return total
 
     def means(self, relevance: Sequence[Floats]) -> Floats:
-        """E phi_b under a product of distributions, one a state variable: [functions]."""
+        """Return E phi_b under a product of distributions, one per state variable: [functions]."""
         means = np.zeros(self.size)
         for block in self.blocks:
             weight = np.ones(1)
@@ -107,20 +112,20 @@ class Basis:
         return means
 
     def heights(self) -> Floats:
-        """[functions]: max |phi_b|, or more."""
+        """Return upper bounds on max |phi_b|: [functions]."""
         heights = np.zeros(self.size)
         for block in self.blocks:
             np.add.at(heights, block.columns, np.abs(block.values).max(axis=0, initial=0.0))
         return heights
 
     def untied(self, weights: Floats) -> Floats:
-        """The weights of the basis in which every function has its own."""
+        """Return the weights of the same basis without shared weights."""
         return np.concatenate([*(weights[block.columns] for block in self.blocks), np.zeros(0)])
 
 
 def make_basis(structure: Structure, basis: str | Iterable[Iterable[int | str]]) -> Basis:
-    """The named family, or all functions of the given scopes of state variables, each a number or
-    a name."""
+    """Return the named family, or all functions of the given scopes of state variables, which are
+    given by number or name."""
     sizes = structure.state_sizes
     if isinstance(basis, str):
         if basis not in FAMILIES:
@@ -194,11 +199,11 @@ def chains(structure: Structure, length: int) -> tuple[Scope, ...]:
 
 
 def tied(basis: Basis, symmetry: Symmetry) -> Basis:
-    """The same functions, those that symmetries send to each other with one weight.
+    """Return the basis with one weight for all functions that symmetries map to each other.
 
-    The scopes must be closed under the symmetry (`Symmetry.closed`). Where the linear program is
-    the same for images too, as with uniform relevance, its best h_w is among these: the mean over
-    the group of any h_w satisfies the constraints as it does, and costs the same.
+    The scopes must be closed under the symmetry (`Symmetry.closed`). If the linear program is
+    invariant too, as with uniform relevance, no optimum is lost: the mean of any feasible h_w over
+    the group is feasible and costs the same.
     """
     first = starts([block.size for block in basis.blocks]).tolist()
     number = {block.scope: q for q, block in enumerate(basis.blocks)}
@@ -224,7 +229,7 @@ def tied(basis: Basis, symmetry: Symmetry) -> Basis:
 
 
 def collapsed(basis: Basis, weights: Floats) -> Basis:
-    """One function for each of the largest scopes, which add up to h_w with weights of 1."""
+    """Return a basis of one function per maximal scope whose sum is h_w."""
     homes: dict[Scope, Floats] = {}
     around: list[list[Scope]] = [[] for _ in basis.state_sizes]
     for block in sorted(basis.blocks, key=lambda block: -len(block.scope)):
@@ -236,9 +241,9 @@ def collapsed(basis: Basis, weights: Floats) -> Basis:
             homes[home] = np.zeros([basis.state_sizes[v] for v in home])
             for v in home:
                 around[v].append(home)
-        own = block.values @ weights[block.columns]
+        table = block.values @ weights[block.columns]
         shape = [basis.state_sizes[v] if v in wanted else 1 for v in home]
-        homes[home] += own.reshape(shape)
+        homes[home] += table.reshape(shape)
     parts = [(scope, homes[scope].reshape(-1, 1)) for scope in sorted(homes)]
     return _basis(basis.name, basis.state_sizes, parts)
 
@@ -259,7 +264,7 @@ def _basis(name: str, sizes: tuple[int, ...], parts: Iterable[tuple[Scope, Float
 
 
 def _raw(size: int) -> Floats:
-    """The value of the variable itself."""
+    """Return the value of the variable itself."""
     return np.arange(size, dtype=np.float64)
 
 
@@ -269,7 +274,7 @@ def _indicators(sizes: Sequence[int], scope: Scope) -> Floats:
 
 
 def _interactions(sizes: Sequence[int], scopes: Sequence[Scope]) -> list[tuple[Scope, Floats]]:
-    """Products of indicators of the values 1..k-1, for every non-empty subset of a scope."""
+    """Return the products of indicators of values 1..k-1 for every non-empty subset of a scope."""
     subsets: set[Scope] = set()
     for scope in scopes:
         _refuse_large(sizes, scope)
@@ -277,11 +282,11 @@ def _interactions(sizes: Sequence[int], scopes: Sequence[Scope]) -> list[tuple[S
             subsets.update(itertools.combinations(scope, length))
     parts: list[tuple[Scope, Floats]] = []
     for subset in sorted(subsets, key=lambda s: (len(s), s)):
-        own = [sizes[v] for v in subset]
-        inner = math.prod(size - 1 for size in own)
+        shape = [sizes[v] for v in subset]
+        inner = math.prod(size - 1 for size in shape)
         if inner == 0:
             continue  # a variable with one value adds nothing to the smaller subset
-        assignments = all_assignments(own)
+        assignments = all_assignments(shape)
         positive = (assignments > 0).all(axis=1)
         values = np.zeros((len(assignments), inner))
         values[np.flatnonzero(positive), np.arange(inner)] = 1.0

@@ -1,16 +1,16 @@
-"""From the schedule of a cost network to rows of a linear schedule.
+"""The constraints on the Bellman residual as rows of a linear program, and their separation.
 
 The constraint is "maximum of the network <= right-hand side". Every row has one pattern: a message
-entry is at least the sum of what one joint assignment reads, function entries (linear forms in the
-weights) and other message entries,
+entry is at least the sum of the entries that one joint assignment reads, which are function entries
+(linear forms in the weights) and other message entries,
 
     u[head] - sum over messages read of u[at] - sum over functions read of form[at](w) >= 0.
 
 With a column for every message and a row for every joint assignment these are the constraints that
 elimination emits (Guestrin et al. 2003, the factored LP). With columns for the components' maxima
-alone, a row is followed down to the functions: it is the constraint of one (state, action), and
-constraint generation adds those that are violated (Schuurmans & Patrascu 2002). Rows are kept as
-positions in the network's buffer, so that new tables need new numbers only.
+alone, a row is traced down to the functions: it is the constraint of one (state, action), and
+constraint generation adds those that are violated (Schuurmans & Patrascu 2002). Rows are stored as
+positions in the network's buffer, so that new tables only need new numbers.
 """
 
 from __future__ import annotations
@@ -23,12 +23,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fmdp._base.compiled import njit
-from fmdp._base.deadlines import Look, nothing
+from fmdp._base.deadlines import NEVER, Deadline
 from fmdp.elimination import maxsum
 from fmdp.errors import InvalidParameter
 from fmdp.model.spaces import starts
-from fmdp.planning.alp.forms import Coefficients, Forms
+from fmdp.planning.alp.bellman_residual import BellmanResidual
 from fmdp.planning.alp.highs import INFINITY, N_BASIS_STATUS, Rows, SimplexBasis
+from fmdp.planning.alp.residual_kernels import Coefficients
 from fmdp.planning.policies.archive import array_in
 
 Floats = NDArray[np.float64]
@@ -36,47 +37,48 @@ Ints = NDArray[np.int64]
 Columns = NDArray[np.int32]
 
 FIXED = -1
+"""Column number of a right-hand side that is a constant."""
 
 
 @dataclass(frozen=True, eq=False)
-class Pattern:
+class RowPattern:
     """Rows as positions in the buffer of the network."""
 
     head: Ints  # [rows]: the message entry that is bounded below
     start: Ints  # [rows + 1]
-    at: Ints  # what it reads
+    at: Ints  # the entries that it reads
 
     def __len__(self) -> int:
         return len(self.head)
 
-    def take(self, keep: NDArray[np.bool_]) -> Pattern:
+    def take(self, keep: NDArray[np.bool_]) -> RowPattern:
         lengths = np.diff(self.start)[keep]
         start = starts(lengths)
-        return Pattern(self.head[keep], start, self.at[np.repeat(keep, np.diff(self.start))])
+        return RowPattern(self.head[keep], start, self.at[np.repeat(keep, np.diff(self.start))])
 
-    def followed_by(self, other: Pattern) -> Pattern:
-        return Pattern(
+    def followed_by(self, other: RowPattern) -> RowPattern:
+        return RowPattern(
             np.concatenate([self.head, other.head]),
             np.concatenate([self.start, other.start[1:] + self.start[-1]]),
             np.concatenate([self.at, other.at]),
         )
 
 
-def no_rows() -> Pattern:
-    return Pattern(np.zeros(0, np.int64), np.zeros(1, np.int64), np.zeros(0, np.int64))
+def no_rows() -> RowPattern:
+    return RowPattern(np.zeros(0, np.int64), np.zeros(1, np.int64), np.zeros(0, np.int64))
 
 
-class Constraints:
-    """ "The Bellman residual under `discount` is at most the right-hand side", as rows.
+class BellmanConstraints:
+    """Constraints "the Bellman residual under `discount` is at most the right-hand side".
 
-    Columns: the weights come first; the right-hand side is `coefficient` times column `rhs`, or the
-    number `fixed` where rhs is FIXED; own columns begin at `first_column`: one for the maximum of
-    each component if there are several, then one for each message if `messages` are wanted.
+    The right-hand side is `coefficient` times column `rhs`, or the number `fixed` if rhs is FIXED.
+    The weights are the first columns. Auxiliary columns begin at `first_column`: one for the
+    maximum of each component if there are several, then, with `messages`, one for each message.
     """
 
     def __init__(
         self,
-        forms: Forms,
+        residual: BellmanResidual,
         discount: float,
         *,
         rhs: int,
@@ -85,8 +87,8 @@ class Constraints:
         first_column: int,
         messages: bool = False,
     ) -> None:
-        self.forms = forms
-        self.network = forms.network
+        self.residual = residual
+        self.network = residual.network
         self.discount = discount
         self.rhs = rhs
         self.coefficient = coefficient
@@ -95,10 +97,10 @@ class Constraints:
         n_functions = network.n_functions
         column = first_column
         self._column: Columns = np.full(network.n_messages, FIXED, dtype=np.int32)
-        self._several = len(network.components) > 1
+        self._joined = len(network.components) > 1
         self.maxima: list[int] = []
         for first, end in network.closing:
-            if self._several:
+            if self._joined:
                 self.maxima.append(column)
                 self._column[first - n_functions : end - n_functions] = column
                 column += 1
@@ -107,26 +109,26 @@ class Constraints:
         self.closing: Ints = np.concatenate(
             [np.arange(first, end) for first, end in network.closing]
         )
-        """Positions of the maxima of all components under all their contexts."""
+        """Positions of the maxima of all components in all their contexts."""
         if messages:
             sent = np.array([kind in ("up", "down") for kind in network.kinds])
             entries = np.flatnonzero(sent[network.schedule.item_block[network.schedule.owner]])
             self._column[entries] = np.arange(column, column + len(entries))
             column += len(entries)
         self.n_columns = column - first_column
-        self._largest = max((len(columns) for columns in forms.columns), default=0)
+        self._most_weights = max((len(columns) for columns in residual.columns), default=0)
 
     # -- patterns --------------------------------------------------------------------------------
 
-    def emitted(self, look: Look = nothing) -> Pattern:
-        """Every row of the elimination: one for each joint assignment of each item, less those of
-        what is forbidden."""
+    def emitted(self, deadline: Deadline = NEVER) -> RowPattern:
+        """Return every row of the elimination: one for each allowed joint assignment of each
+        item."""
         schedule = self.network.schedule
         heads, lengths, reads = [], [], []
         for block, kind in enumerate(self.network.kinds):
             if kind not in ("up", "down", "close"):
                 continue
-            look()
+            deadline.check()
             joint = int(schedule.block_joint[block])
             items = slice(int(schedule.block_items[block]), int(schedule.block_items[block + 1]))
             first, end = schedule.block_inputs[block], schedule.block_inputs[block + 1]
@@ -141,20 +143,20 @@ class Constraints:
             reads.append(inputs.ravel())
             lengths.append(np.full(n * joint, end - first))
         start = starts(np.concatenate(lengths))
-        pattern = Pattern(np.concatenate(heads), start, np.concatenate(reads))
-        barred = np.isneginf(self.forms.coefficients.constant)
+        pattern = RowPattern(np.concatenate(heads), start, np.concatenate(reads))
+        barred = np.isneginf(self.residual.coefficients.constant)
         if not barred.any():
             return pattern
-        # A row that reads what is forbidden says nothing.
+        # A row that reads a forbidden entry, minus infinity, is void.
         of_functions = pattern.at < len(barred)
         reads_barred = np.zeros(len(pattern.at), dtype=np.bool_)
         reads_barred[of_functions] = barred[pattern.at[of_functions]]
         row = np.repeat(np.arange(len(pattern)), np.diff(pattern.start))
         return pattern.take(np.bincount(row, reads_barred, len(pattern)) == 0.0)
 
-    def traced(self, heads: Ints, rivals: int = 0) -> Pattern:
-        """The rows behind these closing entries, as last evaluated, down to the functions; and
-        those of so many rivals of each."""
+    def traced(self, heads: Ints, rivals: int = 0) -> RowPattern:
+        """Return the rows of the maximisers of these closing entries, as last evaluated, and of up
+        to `rivals` near-maximisers of each."""
         if not len(heads):
             return no_rows()
         network = self.network
@@ -166,32 +168,32 @@ class Constraints:
         counts = np.empty(len(heads), dtype=np.int64)
         at = np.empty(len(heads) * len(network.functions), dtype=np.int64)
         total = maxsum.trace(network.packed, heads, begin, counts, at)
-        return Pattern(heads, starts(counts), at[:total].copy())
+        return RowPattern(heads, starts(counts), at[:total].copy())
 
     # -- rows ------------------------------------------------------------------------------------
 
-    def rows(self, pattern: Pattern) -> Rows:
-        """The numbers of these rows for the tables loaded."""
-        forms = self.forms
-        room = len(pattern.at) * max(1, self._largest) + len(pattern)
+    def rows(self, pattern: RowPattern) -> Rows:
+        """Return these rows for the loaded tables."""
+        residual = self.residual
+        capacity = len(pattern.at) * max(1, self._most_weights) + len(pattern)
         start = np.empty(len(pattern), dtype=np.int32)
         lower = np.empty(len(pattern))
-        index = np.empty(room, dtype=np.int32)
-        value = np.empty(room)
+        index = np.empty(capacity, dtype=np.int32)
+        value = np.empty(capacity)
         bound = (self.discount, self._column, self.rhs, self.coefficient, self.fixed)
         used = _rows(
             (pattern.head, pattern.start, pattern.at),
-            forms.coefficient_arrays,
+            residual.coefficient_arrays,
             bound,
-            forms.basis.size,
+            residual.basis.size,
             (start, index, value, lower),
         )
         upper = np.full(len(pattern), INFINITY)
         return Rows(lower, upper, start, index[:used], value[:used])
 
     def joining_row(self) -> Rows | None:
-        """The right-hand side is at least the sum of the components' maxima."""
-        if not self._several:
+        """Return "right-hand side >= sum of the components' maxima"; None for one component."""
+        if not self._joined:
             return None
         index = list(self.maxima)
         value = [-1.0] * len(index)
@@ -215,15 +217,15 @@ class Constraints:
         return self.fixed if self.rhs == FIXED else self.coefficient * float(x[self.rhs])
 
     def violation(self, x: Floats) -> float:
-        """How much the worst (state, action) violates the constraint at weights x; the closing
-        entries of the network are then up to date."""
-        self.forms.fill(x, self.discount)
+        """Return the largest violation over all (state, action) at x; updates the closing
+        entries."""
+        self.residual.fill(x, self.discount)
         return self.network.maximise() - self.right_hand_side(x)
 
     def violated(self, x: Floats, threshold: float) -> Ints:
-        """Closing entries above their columns' values by more than their share of the threshold,
-        after `violation`."""
-        if self._several:
+        """Return the closing entries that exceed their columns' values by more than their share of
+        the threshold. Call `violation` first."""
+        if self._joined:
             allowed = x[self._column[self.closing - self.network.n_functions]]
         else:
             allowed = np.full(len(self.closing), self.right_hand_side(x))
@@ -231,26 +233,32 @@ class Constraints:
         return self.closing[self.network.buffer[self.closing] > allowed + share]
 
 
-def restored_pattern(arrays: Mapping[str, NDArray[Any]], number: int, part: Constraints) -> Pattern:
-    """The rows of a constraint, each the maximum of a component and the functions that it reads."""
-    n_functions = part.network.n_functions
+def restored_pattern(
+    arrays: Mapping[str, NDArray[Any]], number: int, family: BellmanConstraints
+) -> RowPattern:
+    """Return the rows of a constraint family from its saved arrays."""
+    n_functions = family.network.n_functions
     at = array_in(arrays, f"at{number}", "i", (None,), 0, n_functions - 1)
     head = array_in(arrays, f"head{number}", "i", (None,))
     start = array_in(arrays, f"start{number}", "i", (len(head) + 1,), 0, len(at))
     if start[0] != 0 or start[-1] != len(at) or (np.diff(start) < 0).any():
         raise InvalidParameter(f"its part 'start{number}' does not divide 'at{number}'")
-    if not np.isin(head, part.closing).all():
+    if not np.isin(head, family.closing).all():
         raise InvalidParameter(f"its part 'head{number}' has entries that are no maxima")
-    return Pattern(head, start, at)
+    return RowPattern(head, start, at)
 
 
 def restored_basis(
-    arrays: Mapping[str, NDArray[Any]], parts: Sequence[Constraints], n_weights: int, n_rows: int
+    arrays: Mapping[str, NDArray[Any]],
+    families: Sequence[BellmanConstraints],
+    n_weights: int,
+    n_rows: int,
 ) -> SimplexBasis:
-    """A basis of the program with these constraints and so many rows beside the joining ones."""
-    n_columns = n_weights + 1 + sum(part.n_columns for part in parts)
-    n_rows += sum(part.joining_row() is not None for part in parts)
-    found = []
+    """Return the saved basis of a program with these constraints and `n_rows` rows, joining rows
+    not counted."""
+    n_columns = n_weights + 1 + sum(family.n_columns for family in families)
+    n_rows += sum(family.joining_row() is not None for family in families)
+    statuses = []
     for name, length in (("columns", n_columns), ("rows", n_rows)):
         array = arrays.get(name)
         if array is None or array.dtype != np.int8 or array.shape != (length,):
@@ -258,8 +266,8 @@ def restored_basis(
             raise InvalidParameter(f"its part {name!r} must be {length} numbers of int8; got {got}")
         if length and not 0 <= array.min() <= array.max() < N_BASIS_STATUS:
             raise InvalidParameter(f"its part {name!r} must be from 0 to {N_BASIS_STATUS - 1}")
-        found.append(array)
-    return SimplexBasis(*found)
+        statuses.append(array)
+    return SimplexBasis(*statuses)
 
 
 def _run(first: Any, length: int) -> slice:
@@ -278,12 +286,12 @@ class _Bound(NamedTuple):
 
 @njit(nogil=True)
 def _rows(pattern: Any, coefficients: Any, bound: Any, n_weights: int, rows: Any) -> int:
-    """Write the rows of a pattern (head, start, at) as (start, index, value, lower); returns how
-    many numbers they have. Plain tuples, whose types Numba tells in less time than named ones."""
+    """Write the rows of a pattern (head, start, at) as (start, index, value, lower), and return
+    their number of entries. Numba dispatches on plain tuples faster than on named ones."""
     head, first, at = pattern
-    forms, side = Coefficients(*coefficients), _Bound(*bound)
-    first_column, columns, constant = forms.first_column, forms.columns, forms.constant
-    back, own = forms.back, forms.own
+    linear, side = Coefficients(*coefficients), _Bound(*bound)
+    first_column, columns, constant = linear.first_column, linear.columns, linear.constant
+    expected, current = linear.expected, linear.current
     start, index, value, lower = rows
     n_functions = constant.shape[0]
     total = np.zeros(n_weights)
@@ -297,15 +305,15 @@ def _rows(pattern: Any, coefficients: Any, bound: Any, n_weights: int, rows: Any
         for q in range(first[r], first[r + 1]):
             e = at[q]
             if e >= n_functions:
-                # A joint assignment reads a message once, so its column comes once.
+                # A joint assignment reads each message once, so the column is new.
                 index[used] = side.columns[e - n_functions]
                 value[used] = -1.0
                 used += 1
                 continue
-            f = forms.function[e]
+            f = linear.function[e]
             least += constant[e]
             n_columns = first_column[f + 1] - first_column[f]
-            place = forms.first_coefficient[f] + (e - forms.first_entry[f]) * n_columns
+            place = linear.first_coefficient[f] + (e - linear.first_entry[f]) * n_columns
             for c in range(n_columns):
                 b = columns[first_column[f] + c]
                 if not seen[b]:
@@ -313,7 +321,7 @@ def _rows(pattern: Any, coefficients: Any, bound: Any, n_weights: int, rows: Any
                     total[b] = 0.0
                     touched[n_touched] = b
                     n_touched += 1
-                total[b] += own[place + c] - side.discount * back[place + c]
+                total[b] += current[place + c] - side.discount * expected[place + c]
         for t in range(n_touched):
             b = touched[t]
             seen[b] = False

@@ -1,17 +1,17 @@
-"""Greedy policies as decision lists, and the constraints that speak of one policy's states.
+"""Greedy policies as decision lists, and constraints on the Bellman residual of one policy.
 
 With one action variable and a default action d, the advantage of a over d,
 
     delta_a(s) = Q(s, a) - Q(s, d),
 
-is a function of the few variables T_a that a touches. Sorted by delta, the list "if s[T_a] = t then
-a", ending in "else d", is the greedy policy (Koller & Parr 2000; Guestrin, Koller & Parr 2001). The
-states in which a branch decides are those that match it and none before it: an indicator for each
-action, minus infinity where an earlier branch matches, added to the cost network. So the largest
-residual |R_pi + g P_pi V - V| of a policy over all states is found with one pass for each branch.
+is a function of the few variables T_a that a affects. Sorted by delta, the list "if s[T_a] = t then
+a", ending in "else d", is the greedy policy (Koller & Parr 2000; Guestrin, Koller & Parr 2001). A
+branch decides in the states that match it and no earlier branch. One function per action, minus
+infinity where an earlier branch matches, restricts the cost network to these states. So the largest
+residual |R_pi + g P_pi V - V| of a policy over all states takes one pass per branch.
 
-The number of branches is the sum over the actions of |X[T_a]|: small where an action touches few
-factors (SysAdmin: four), refused where it touches many.
+The number of branches is the sum over the actions of |X[T_a]|. It is small if an action affects few
+factors (SysAdmin: four); models with too many branches are refused.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from fmdp.model import FactoredMDP
 from fmdp.model.spaces import project, starts
 from fmdp.model.structure import Scope
 from fmdp.planning.alp.bases import Basis
-from fmdp.planning.alp.constraints import Pattern, no_rows
-from fmdp.planning.alp.forms import Forms
+from fmdp.planning.alp.bellman_residual import BellmanResidual
+from fmdp.planning.alp.constraints import RowPattern, no_rows
 from fmdp.planning.alp.highs import INFINITY, Rows
 from fmdp.planning.alp.slack import tie_slack
 
@@ -38,15 +38,16 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 MOST_BRANCHES = 1 << 16
+"""Largest decision list: every branch costs one pass of the network per round."""
 
 
 @dataclass(frozen=True, eq=False)
 class DecisionList:
-    """Branches in the order in which they are tried; the last one always matches."""
+    """Branches in order of priority; the last one always matches."""
 
     action: Ints
     match: Ints
-    """The assignment of the variables that the action touches; -1 for the default."""
+    """The assignment of the variables that the action affects; -1 for the default."""
     advantage: Floats
 
     def __len__(self) -> int:
@@ -56,8 +57,8 @@ class DecisionList:
         return np.array_equal(self.action, other.action) and np.array_equal(self.match, other.match)
 
 
-class Decisions:
-    """A model's advantages, decision lists, and the cost network over its states."""
+class Advantages:
+    """The advantages of a model's actions over the default, and a cost network over its states."""
 
     def __init__(self, model: FactoredMDP, basis: Basis, memory_limit: int | None = None) -> None:
         structure = model.structure
@@ -72,18 +73,20 @@ class Decisions:
                 f"{structure.constraints[0].label()}; use planner exact or alp"
             )
         m = structure.m
-        self.forms = Forms(structure, basis, model=model, context=m, memory_limit=memory_limit)
-        self.forms.load(model)
-        network = self.forms.network
+        self.residual = BellmanResidual(
+            structure, basis, model=model, context=m, memory_limit=memory_limit
+        )
+        self.residual.load(model)
+        network = self.residual.network
         self.n_actions = structure.action_sizes[0]
         self.slices = np.zeros((len(network.functions), self.n_actions), dtype=np.int64)
         for f in range(len(network.functions)):
-            own = network.slices_of(f)
-            if own is not None:
-                self.slices[f] = own
+            slices = network.slices_of(f)
+            if slices is not None:
+                self.slices[f] = slices
         self.default = int((self.slices != 0).sum(axis=0).argmin())
         self.touched: list[Scope] = []
-        """For each action the state variables on which its advantage depends."""
+        """For each action, the state variables on which its advantage depends."""
         self._differs: list[Ints] = []
         for a in range(self.n_actions):
             differs = np.flatnonzero(self.slices[:, a] != self.slices[:, self.default])
@@ -119,15 +122,11 @@ class Decisions:
             for f in self._differs[a]
         }
 
-    def tables(self, weights: Floats, discount: float) -> None:
-        """Bellman residuals of all actions for these weights, in the forms' buffer."""
-        self.forms.fill(weights, discount)
-
     def decision_list(self, weights: Floats, discount: float) -> DecisionList:
-        """The greedy policy (weights in the unit of the forms); advantages equal up to the slack
-        of ties go to the lowest action."""
-        self.tables(weights, discount)
-        network = self.forms.network
+        """Return the greedy policy for weights in units of the residual. Among tied advantages the
+        lowest action comes first."""
+        self.residual.fill(weights, discount)
+        network = self.residual.network
         actions, matches, advantages = [], [], []
         for a in range(self.n_actions):
             if not len(self._differs[a]):
@@ -151,24 +150,25 @@ class Decisions:
 
 
 class PolicyConstraints:
-    """sign * (R_pi + g P_pi h_w - h_w)(s) <= c, or <= 2 delta - c where the sign is -1, for all s.
+    """BellmanConstraints sign * (R_pi + g P_pi h_w - h_w)(s) <= bound for all s, of one policy.
 
-    Columns: the weights, delta, c. With c = delta + (1 - g) w_0 the two signs together say that
-    the Bellman residual of V = w_0 + h_w under the policy is at most delta everywhere.
+    The bound is c for the sign 1, and 2 delta - c for the sign -1. Columns: the weights, delta, c.
+    With c = delta + (1 - g) w_0 the two signs together say that the Bellman residual of
+    V = w_0 + h_w under the policy is at most delta everywhere.
     """
 
     n_columns = 0
 
     def __init__(
-        self, decisions: Decisions, policy: DecisionList, discount: float, sign: float
+        self, advantages: Advantages, policy: DecisionList, discount: float, sign: float
     ) -> None:
-        self._decisions = decisions
+        self._advantages = advantages
         self._policy = policy
         self._discount = discount
         self._sign = sign
-        self._n = decisions.forms.basis.size
+        self._n = advantages.residual.basis.size
         self._values = np.zeros(len(policy))
-        self._found: list[Ints] = []
+        self._maximisers: list[Ints] = []
 
     def joining_row(self) -> Rows | None:
         return None
@@ -178,22 +178,22 @@ class PolicyConstraints:
         return c if self._sign > 0 else 2.0 * delta - c
 
     def violation(self, x: Floats) -> float:
-        """The worst over all branches; each branch's worst state is remembered for `traced`."""
-        decisions, policy = self._decisions, self._policy
-        states, network = decisions.states, decisions.forms.network
-        decisions.tables(x[: self._n], self._discount)
+        """Return the largest violation; keeps each branch's worst state for `traced`."""
+        advantages, policy = self._advantages, self._policy
+        states, network = advantages.states, advantages.residual.network
+        advantages.residual.fill(x[: self._n], self._discount)
         n = len(network.functions)
-        # What branches already tried rule out, kept up to date from branch to branch.
-        barred = [np.zeros(states.functions[n + a].rows) for a in range(decisions.n_actions)]
+        # The states that earlier branches match, as minus infinity.
+        barred = [np.zeros(states.functions[n + a].rows) for a in range(advantages.n_actions)]
         root = np.array([states.root])
         from_best = np.full(1, -1, dtype=np.int64)
-        found = np.zeros(n + decisions.n_actions, dtype=np.int64)
-        self._found = []
+        entries = np.zeros(n + advantages.n_actions, dtype=np.int64)
+        self._maximisers = []
         for branch in range(len(policy)):
             a, match = int(policy.action[branch]), int(policy.match[branch])
             for f in range(n):
-                states.table(f)[0] = self._sign * network.table(f)[decisions.slices[f, a]]
-            for other in range(decisions.n_actions):
+                states.table(f)[0] = self._sign * network.table(f)[advantages.slices[f, a]]
+            for other in range(advantages.n_actions):
                 states.table(n + other)[0] = barred[other]
             if match >= 0:
                 only = np.full_like(barred[a], -np.inf)
@@ -201,40 +201,41 @@ class PolicyConstraints:
                 states.table(n + a)[0] = only
                 barred[a][match] = -np.inf
             self._values[branch] = states.maximise()
-            count = maxsum.trace(states.packed, root, from_best, np.empty(1, dtype=np.int64), found)
-            self._found.append(self._positions(a, found[:count]))
+            counts = np.empty(1, dtype=np.int64)
+            count = maxsum.trace(states.packed, root, from_best, counts, entries)
+            self._maximisers.append(self._positions(a, entries[:count]))
         return float(self._values.max()) - self._allowed(x)
 
-    def _positions(self, action: int, found: Ints) -> Ints:
-        """Entries of the state network as entries of the forms' network; indicators drop out."""
-        decisions = self._decisions
-        functions = decisions.forms.network.functions
-        starts = np.array([function.offset for function in decisions.states.functions])
-        owner = np.searchsorted(starts, found, side="right") - 1
+    def _positions(self, action: int, entries: Ints) -> Ints:
+        """Return entries of the state network as entries of the residual's network, without those
+        of the functions that restrict the states."""
+        advantages = self._advantages
+        functions = advantages.residual.network.functions
+        starts = np.array([function.offset for function in advantages.states.functions])
+        owner = np.searchsorted(starts, entries, side="right") - 1
         kept = owner < len(functions)
         return np.array(
             [
-                functions[f].offset + decisions.slices[f, action] * functions[f].rows + at
-                for f, at in zip(owner[kept], (found - starts[owner])[kept], strict=True)
+                functions[f].offset + advantages.slices[f, action] * functions[f].rows + at
+                for f, at in zip(owner[kept], (entries - starts[owner])[kept], strict=True)
             ],
             dtype=np.int64,
         )
 
     def violated(self, x: Floats, threshold: float) -> Ints:
-        # A branch that can never be reached has the value minus infinity.
+        # A branch that no state reaches has the value minus infinity.
         over = (self._values > self._allowed(x) + threshold) & np.isfinite(self._values)
         return np.flatnonzero(over)
 
-    def traced(self, heads: Ints, rivals: int = 0) -> Pattern:
-        """Of one policy there are no rivals."""
+    def traced(self, heads: Ints, rivals: int = 0) -> RowPattern:
+        """Return the rows of these branches; one policy has no rivals."""
         if not len(heads):
             return no_rows()
-        parts = [self._found[branch] for branch in heads]
-        start = starts([len(part) for part in parts])
-        return Pattern(heads, start, np.concatenate(parts))
+        entries = [self._maximisers[branch] for branch in heads]
+        return RowPattern(heads, starts([len(at) for at in entries]), np.concatenate(entries))
 
-    def rows(self, pattern: Pattern) -> Rows:
-        forms = self._decisions.forms
+    def rows(self, pattern: RowPattern) -> Rows:
+        residual = self._advantages.residual
         n_rows = len(pattern)
         start = np.zeros(n_rows, dtype=np.int32)
         lower = np.zeros(n_rows)
@@ -242,14 +243,14 @@ class PolicyConstraints:
         value: list[Floats] = []
         at = 0
         for r in range(n_rows):
-            constant, coefficients = forms.form(
+            constant, coefficients = residual.form(
                 pattern.at[pattern.start[r] : pattern.start[r + 1]], self._discount
             )
             columns = np.flatnonzero(coefficients)
             scalars = [self._n + 1] if self._sign > 0 else [self._n, self._n + 1]
-            own = [1.0] if self._sign > 0 else [2.0, -1.0]
+            bound = [1.0] if self._sign > 0 else [2.0, -1.0]
             index.append(np.append(columns, scalars).astype(np.int32))
-            value.append(np.append(-self._sign * coefficients[columns], own))
+            value.append(np.append(-self._sign * coefficients[columns], bound))
             lower[r] = self._sign * constant
             start[r] = at
             at += len(index[-1])

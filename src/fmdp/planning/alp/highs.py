@@ -1,10 +1,10 @@
-"""The one place that talks to HiGHS (Huangfu & Hall 2018): minimise c x subject to bounds on the
-columns and on sparse rows, rows added and deleted, warm-started from the last basis.
+"""The interface to HiGHS (Huangfu & Hall 2018): minimise c x subject to bounds on columns and rows.
 
-One thread, and HiGHS's tolerances far below the planner's, so that what violation is left comes
-from rows that are missing. `load` starts from a clean solver: with the same rows and the same basis
-the answer is the same to the last bit. An infeasible or unbounded program is an outcome with that
-status, and so is one on which HiGHS gives up.
+Rows are sparse, can be added and deleted, and each solve starts from the last basis. HiGHS runs in
+one thread, with tolerances far below the planner's, so that the remaining violation comes from
+missing rows. `load` starts from a clean solver: with the same rows and the same basis the solution
+is the same bit for bit. An infeasible or unbounded program, or one on which HiGHS gives up, is
+reported by its status, not by an exception.
 """
 
 from __future__ import annotations
@@ -23,14 +23,17 @@ from fmdp.errors import FmdpError
 Floats = NDArray[np.float64]
 INFINITY = float(highspy.kHighsInf)
 FEASIBILITY = 1e-9
+"""Primal and dual feasibility tolerance: larger would show in the bounds, smaller stalls HiGHS."""
 _MOST_ITERATIONS = 2**31 - 1
 _LONG_ROWS = 2000
+"""Rows above which HiGHS runs in a second thread: it costs a little and makes Ctrl-C prompt."""
 N_BASIS_STATUS = 5
+"""Number of values of HighsBasisStatus."""
 _BASIS_STATUS = [highspy.HighsBasisStatus(status) for status in range(N_BASIS_STATUS)]
 
 
 class SolverFailed(FmdpError):
-    """HiGHS refused what it was told."""
+    """HiGHS rejected a change of the model."""
 
 
 class LPStatus(enum.Enum):
@@ -67,8 +70,8 @@ class Rows:
         return len(self.lower)
 
     def slack(self, x: Floats) -> Floats:
-        """A x - lower."""
-        # A row may be empty: a state and action that no weight matters to, under a fixed bound.
+        """Return A x - lower."""
+        # A row may be empty: no weight affects its state and action, and its bound is fixed.
         lengths = np.diff(np.append(self.start, len(self.index)))
         row = np.repeat(np.arange(len(self)), lengths)
         sums = np.bincount(row, self.value * x[self.index], len(self)).astype(np.float64)
@@ -78,7 +81,7 @@ class Rows:
 
 @dataclass(frozen=True, eq=False)
 class SimplexBasis:
-    """Which columns and rows are basic, or at which bound: HiGHS's statuses as numbers."""
+    """The HighsBasisStatus of each column and row, as numbers."""
 
     columns: NDArray[np.int8]
     rows: NDArray[np.int8]
@@ -89,7 +92,7 @@ class SimplexBasis:
 
 @dataclass(frozen=True, eq=False)
 class Solution:
-    """What a solve found: the point, its objective, and how it ended."""
+    """The result of a solve."""
 
     status: LPStatus
     objective: float
@@ -98,7 +101,7 @@ class Solution:
 
 
 def stack(parts: list[Rows]) -> Rows:
-    """The rows of all parts, in order."""
+    """Return the rows of all parts, in order."""
     if len(parts) == 1:
         return parts[0]
     starts = np.cumsum([0, *(len(part.index) for part in parts)])
@@ -113,8 +116,8 @@ def stack(parts: list[Rows]) -> Rows:
     )
 
 
-class LinearProgram:
-    """A HiGHS model that keeps its basis from one solve to the next."""
+class HighsModel:
+    """A linear program in HiGHS that keeps its basis from one solve to the next."""
 
     def __init__(self) -> None:
         self._highs: Any = highspy.Highs()  # type: ignore[no-untyped-call]
@@ -132,7 +135,7 @@ class LinearProgram:
         _checked(self._highs.setOptionValue(name, value))
 
     def load(self, cost: Floats, lower: Floats, upper: Floats, rows: Rows) -> None:
-        """Replace everything: columns, rows, and what the solver remembered."""
+        """Replace columns and rows, and discard the solver's state."""
         n = len(cost)
         _checked(
             self._highs.passModel(
@@ -178,22 +181,22 @@ class LinearProgram:
             _checked(self._highs.deleteRows(len(which), which.astype(np.int32)))
 
     def set_bounds(self, lower: Floats, upper: Floats) -> None:
-        """Bounds of the first columns."""
+        """Set the bounds of the first columns."""
         n = len(lower)
         _checked(self._highs.changeColsBounds(n, self._columns[:n], lower, upper))
 
     def basis(self) -> SimplexBasis | None:
-        """The current basis, for `set_basis` of a program of the same shape."""
-        found = self._highs.getBasis()
-        if not found.valid:
+        """Return the current basis, for `set_basis` of a program of the same shape."""
+        basis = self._highs.getBasis()
+        if not basis.valid:
             return None
         return SimplexBasis(
-            np.array([int(status) for status in found.col_status], dtype=np.int8),
-            np.array([int(status) for status in found.row_status], dtype=np.int8),
+            np.array([int(status) for status in basis.col_status], dtype=np.int8),
+            np.array([int(status) for status in basis.row_status], dtype=np.int8),
         )
 
     def set_basis(self, basis: SimplexBasis) -> None:
-        # Always made from the numbers: HiGHS treats a basis of its own differently in the last bit.
+        # Always built from numbers: with HiGHS's own basis object results differ in the last bit.
         given = highspy.HighsBasis()
         given.col_status = [_BASIS_STATUS[status] for status in basis.columns.tolist()]
         given.row_status = [_BASIS_STATUS[status] for status in basis.rows.tolist()]
@@ -207,12 +210,14 @@ class LinearProgram:
         iterations: int | None = None,
         interior: bool = False,
     ) -> Solution:
-        """Minimise, from the current basis by simplex; `interior` is for large programs without a
-        basis (interior point after presolve; it ends in a basis all the same)."""
+        """Minimise by simplex from the current basis.
+
+        `interior` is for large programs without a basis: presolve, interior point, crossover.
+        """
         highs = self._highs
         self._option("solver", "ipm" if interior else "simplex")
         self._option("presolve", "on" if interior else "off")
-        # The clock of HiGHS runs on from solve to solve.
+        # HiGHS's clock is cumulative over solves.
         limit = INFINITY if seconds is None else float(highs.getRunTime()) + max(seconds, 1e-3)
         self._option("time_limit", limit)
         most = _MOST_ITERATIONS if iterations is None else iterations
@@ -221,7 +226,7 @@ class LinearProgram:
         self._run()
         status = _STATUS.get(highs.getModelStatus())
         if status is None:
-            # A basis of other tables can be hopeless for these: without it, then without simplex.
+            # A basis of other tables may be useless here: retry without it, then without simplex.
             highs.clearSolver()
             self._run()
             status = _STATUS.get(highs.getModelStatus())
@@ -244,7 +249,7 @@ class LinearProgram:
         return Solution(status, float(info.objective_function_value), x, iterations)
 
     def _run(self) -> None:
-        """Run; a program that may take seconds in a thread of its own, so that Ctrl-C is heard."""
+        """Run HiGHS; large programs run in a second thread, so that Ctrl-C takes effect."""
         large = self.n_rows > _LONG_ROWS and threading.current_thread() is threading.main_thread()
         if not large:
             self._highs.run()
@@ -262,11 +267,11 @@ class LinearProgram:
             raise KeyboardInterrupt
 
     def row_values(self) -> Floats:
-        """A x at the last solution."""
+        """Return A x at the last solution."""
         return np.array(self._highs.getSolution().row_value, dtype=np.float64)
 
     def column_prices(self) -> Floats:
-        """The reduced cost of each column at the last solution."""
+        """Return the reduced cost of each column at the last solution."""
         return np.array(self._highs.getSolution().col_dual, dtype=np.float64)
 
 

@@ -1,16 +1,16 @@
-"""Constraint generation by interior points: many weights, dense cuts, no shared tables.
+"""Constraint generation by interior points, for many weights and dense cuts.
 
-Every weight is in every cut. Where all actions have tables of their own the optimum balances as
-many cuts as there are weights, a dense program, on which sparse simplex takes hundreds of pivots a
+If every action has its own tables, every weight is in every cut, and the optimum balances as many
+cuts as there are weights. On such a dense program sparse simplex takes hundreds of pivots per
 round, of a millisecond each. Here a round is about eight Newton steps (Mehrotra 1992),
 
     (A' D A + box) dw = ...,    D = y / s,    s the slacks of the cuts, y their prices,
 
-of (rows) n^2 operations each, and ends at a thirtieth of the gap that is left: inside the face of
-good points, a better place to cut than its vertices (Gondzio, Gonzalez-Brevis & Munari 2013). The
-trust region and the cut between centre and point are those of cuts.py, and so is the guarantee:
-the best point, raised until elimination finds all constraints satisfied, bounds the optimum from
-above, and c x >= b y + (c - A' y) x for y >= 0 from below, once c - A' y has vanished.
+of (rows) n^2 operations each, and ends at a thirtieth of the remaining gap: inside the face of good
+points, where cuts are better than at its vertices (Gondzio, Gonzalez-Brevis & Munari 2013). The
+trust region and the cut between centre and point are those of cuts.py, and so is the guarantee: the
+best point, its scalar raised until elimination finds all constraints satisfied, bounds the optimum
+from above, and c x >= b y + (c - A' y) x for y >= 0 from below, once c - A' y has vanished.
 """
 
 from __future__ import annotations
@@ -19,112 +19,124 @@ import numpy as np
 from numpy.linalg import LinAlgError
 
 from fmdp.planning.alp.constraints import Ints
-from fmdp.planning.alp.question import Answer, Floats, Part, Question, Watch
+from fmdp.planning.alp.program import Floats, LinearProgram, Monitor, ProgramSolution
 from fmdp.planning.status import Status
 from fmdp.planning.tabular.linear_systems import one_thread
 
-ROWS_A_WEIGHT = 4
-"""Cuts above which those that have long been slack are dropped, for each weight,"""
+ROWS_PER_WEIGHT = 4
+"""Cuts per weight above which idle ones are dropped: a Newton step costs time in proportion."""
 FEW_ROWS = 4096
-"""or where there are rivals as many as these, if that is more,"""
-_MOST_ROWS_A_WEIGHT = 32
-"""and at most so many for each."""
-FEW_MAXIMA, ROWS_A_CUT = 8, 128
-"""With so few maxima to cut at, how many rows are looked for where a point is cut off."""
+"""The same number in all if rivals are added, which come many at a time."""
+_MOST_ROWS_PER_WEIGHT = 32
+"""Upper limit, per weight, on the cuts that `FEW_ROWS` allows: small programs need fewer."""
+FEW_MAXIMA, ROWS_PER_CUT = 8, 128
+"""With at most this many maxima, number of rows added per cut: more rows save rounds and make each
+round slower."""
 _KEPT = 0.6
-_BYTES_A_PAIR = 8 * 16
-"""For each pair of weights: the rows, the rows scaled, and the matrix."""
+"""Share of the allowed cuts that pruning leaves: more prunes more often, less forgets more."""
+_BYTES_PER_PAIR = 8 * 16
+"""Memory per pair of weights: the rows, the scaled rows, and the matrix."""
 _ROUNDS = 1000
+"""Rounds without a limit of the user: a guard against endless searches."""
 _PATIENCE = 5
-"""Rounds in a row that may bring neither a cut nor a better point nor a wider box."""
+"""Rounds in a row without a cut, a better point or a wider box, after which rounding has won."""
 _NEWTON_STEPS = 80
+"""Newton steps per round: a guard; about eight are usual."""
 _SHARE = 0.03
-"""Of the gap that is left, how precisely a round is solved."""
+"""Precision of a round relative to the remaining gap: more precise rounds take more steps, and
+their points lie nearer to vertices."""
 _RADIUS, _RADIUS_NEAR = 0.1, 0.02
-"""Of the first trust region, as a share of the weights; and where a good point is known."""
+"""First radius of the trust region, as a share of the weights, without and with a good start: small
+ones move slowly, large ones cut poorly."""
 _REFUSED = 3
+"""Rounds in a row without a better point after which the trust region may shrink."""
 _BETWEEN = 0.3
+"""Position of the second cut between the centre (0) and the point (1)."""
 _TO_THE_BOUNDARY = 0.995
+"""Share of the step to the boundary that is taken: more is faster and less robust."""
 _REGULAR = 1e-13
+"""Relative regularisation of the diagonal: less fails on singular matrices, more slows Newton."""
 _LINE_STEPS = 18
+"""Golden-section steps for the first centre: each costs one pass of the network."""
 _GOLDEN = (5.0**0.5 - 1.0) / 2.0
 
 
 def memory_needed(n_weights: int) -> int:
-    """Bytes of the dense program, about."""
-    return _BYTES_A_PAIR * (n_weights + 1) ** 2
+    """Return an estimate of the bytes of the dense program."""
+    return _BYTES_PER_PAIR * (n_weights + 1) ** 2
 
 
-def fits(question: Question) -> bool:
-    """One constraint, which the scalar makes good, no columns beside the weights and it, and no
-    cap on the weights."""
-    alone = question.raisable == (True,) and question.n_columns == question.n_weights + 1
-    return alone and question.cap is None
+def fits(program: LinearProgram) -> bool:
+    """Return whether the program has a single family, raisable and without auxiliary columns, and
+    no cap on the weights."""
+    alone = program.raisable == (True,) and program.n_columns == program.n_weights + 1
+    return alone and program.cap is None
 
 
-class Interior:
-    """Solves a question that `fits`; keeps nothing from one solve to the next."""
+class InteriorCuttingPlanes:
+    """Solver of programs that `fits` accepts; keeps nothing from one solve to the next."""
 
-    def solve(self, question: Question, watch: Watch) -> Answer:
-        """PRECISION_LIMIT where rounding stops it; the best point so far is then the answer."""
-        # One thread: the same sums in the same order on any number of cores.
+    def solve(self, program: LinearProgram, monitor: Monitor) -> ProgramSolution:
+        """Solve; if rounding stops it, the status is PRECISION_LIMIT and the point the best so
+        far."""
+        # With one thread the order of summation does not depend on the number of cores.
         with one_thread():
-            return _Search(question, watch).run()
+            return _Search(program, monitor).run()
 
 
 class _Search:
-    """One solve, over the weights that are not fixed and the scalar, which comes last."""
+    """One solve over the free weights and the scalar, which comes last."""
 
-    def __init__(self, question: Question, watch: Watch) -> None:
-        self.question = question
-        self.watch = watch
-        self.part: Part = question.constraints[0]
-        self.free = np.flatnonzero(~np.append(question.fixed, False))
+    def __init__(self, program: LinearProgram, monitor: Monitor) -> None:
+        self.program = program
+        self.monitor = monitor
+        self.family = program.constraints[0]
+        self.free = np.flatnonzero(~np.append(program.fixed, False))
         self.n = len(self.free) - 1
-        self.cost: Floats = question.cost[self.free]
-        self.charge = question.charges[0]
+        self.cost: Floats = program.cost[self.free]
+        self.charge = program.charges[0]
         self.lift = float(self.cost[-1]) / self.charge
-        """What one more of the scalar adds to the right-hand side."""
+        """Coefficient of the scalar in the right-hand side."""
         self.a: Floats = np.zeros((0, self.n + 1))
         self.b: Floats = np.zeros(0)
-        """The cuts: a x >= b,"""
+        """The cuts a x >= b."""
         self.price: Floats = np.zeros(0)
-        """what each is worth,"""
+        """The dual value of each cut."""
         self.idle: Ints = np.zeros(0, dtype=np.int64)
-        """and for how many rounds it has been worth nothing."""
+        """Number of rounds in which the dual value of each cut has been negligible."""
         self.centre: Floats = np.zeros(self.n)
-        """The best weights so far,"""
+        """The best weights so far."""
         self.merit = np.inf
-        """the objective there, the scalar raised until feasible,"""
+        """The objective at the centre, its scalar raised until feasible."""
         self.least = -np.inf
-        """and what the optimum is at least."""
+        """A lower bound on the optimum."""
         self.radius = 0.0
         self.rivals = 0
-        """Where few maxima are told apart: how many rows more of each, which save rounds."""
+        """With few maxima, number of additional rows for each, which save rounds."""
         self.refused = 0
         """Rounds in a row whose points were no better than the centre."""
         self.gap = np.inf
-        """By how much the last round promised to be better than the centre."""
+        """Improvement over the centre that the relaxation of the last round promised."""
 
-    def run(self) -> Answer:
-        question, watch = self.question, self.watch
+    def run(self) -> ProgramSolution:
+        program, monitor = self.program, self.monitor
         status = Status.ITERATION_LIMIT
         rounds = stalled = 0
         try:
             self.begin()
-            while rounds < (watch.iterations or _ROUNDS):
-                if watch.out_of_time():
+            while rounds < (monitor.iterations or _ROUNDS):
+                if monitor.deadline.expired():
                     status = Status.TIME_LIMIT
                     break
                 rounds += 1
                 stalled = 0 if self.round() else stalled + 1
-                watch.report(
+                monitor.report(
                     iteration=rounds,
-                    objective=self.merit + question.shift,
+                    objective=self.merit + program.shift,
                     violation=max(self.merit - self.least, 0.0) / self.charge,
                     rows=len(self.b),
                 )
-                if self.merit - self.least <= question.tolerance:
+                if self.merit - self.least <= program.tolerance:
                     status = Status.CONVERGED
                     break
                 if stalled == _PATIENCE:
@@ -135,64 +147,66 @@ class _Search:
         except KeyboardInterrupt:
             status = Status.INTERRUPTED
         x = self.full(self.centre, 0.0)
-        x[-1] = self.part.violation(x) / self.lift
-        objective = float(question.cost @ x)
-        return Answer(status, x, objective, self.part.violation(x), rounds, len(self.b))
+        x[-1] = self.family.violation(x) / self.lift
+        objective = float(program.cost @ x)
+        return ProgramSolution(status, x, objective, self.family.violation(x), rounds, len(self.b))
 
     def begin(self) -> None:
-        """The first centre, its cuts, and a radius. Where the variables resemble each other the
-        best weights are nearly equal: the best of equal ones is cheap to find, on a line."""
-        question = self.question
+        """Choose the first centre and radius, and cut there.
+
+        If the variables resemble each other, the best weights are nearly equal. A golden-section
+        search finds the best equal weights cheaply.
+        """
+        program = self.program
         equal = np.ones(self.n)
-        low, high = -question.scale, question.scale
+        low, high = -program.scale, program.scale
         points = [high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)]
-        found = [self.value(point * equal) for point in points]
+        merits = [self.value(point * equal) for point in points]
         for _ in range(_LINE_STEPS):
-            if self.watch.out_of_time():
+            if self.monitor.deadline.expired():
                 break
-            # Golden section: one of the two points inside is used again.
-            if found[0] < found[1]:
+            if merits[0] < merits[1]:
                 high = points[1]
                 points = [high - _GOLDEN * (high - low), points[0]]
-                found = [self.value(points[0] * equal), found[0]]
+                merits = [self.value(points[0] * equal), merits[0]]
             else:
                 low = points[0]
                 points = [points[1], low + _GOLDEN * (high - low)]
-                found = [found[1], self.value(points[1] * equal)]
-        factor = points[0] if found[0] < found[1] else points[1]
+                merits = [merits[1], self.value(points[1] * equal)]
+        factor = points[0] if merits[0] < merits[1] else points[1]
         self.centre = factor * equal
         radius = _RADIUS
-        if question.start is not None:
-            start = question.start[self.free[:-1]]
+        if program.start is not None:
+            start = program.start[self.free[:-1]]
             if self.value(start) < self.value(self.centre):
                 self.centre, radius = start, _RADIUS_NEAR
-        self.radius = radius * max(float(np.abs(self.centre).max(initial=0.0)), question.scale / 10)
+        self.radius = radius * max(float(np.abs(self.centre).max(initial=0.0)), program.scale / 10)
         self.merit = self.value(self.centre)
-        self.gap = 0.05 * abs(self.merit) + question.tolerance
-        maxima = self.part.violated(self.full(self.centre, 0.0), -np.inf)
+        self.gap = 0.05 * abs(self.merit) + program.tolerance
+        maxima = self.family.violated(self.full(self.centre, 0.0), -np.inf)
         if len(maxima) <= FEW_MAXIMA:
-            self.rivals = ROWS_A_CUT // max(len(maxima), 1) - 1
+            self.rivals = ROWS_PER_CUT // max(len(maxima), 1) - 1
         self.add(maxima)
         self.price[:] = self.charge / len(self.b)
 
     def round(self) -> bool:
-        """Solve in the trust region, cut there, move; whether anything came of it."""
-        question, before = self.question, (len(self.b), self.merit, self.radius)
-        x, slack = self.solved(max(_SHARE * self.gap, 0.3 * question.tolerance))
+        """Solve in the trust region, cut and move; return whether there was any progress."""
+        program, before = self.program, (len(self.b), self.merit, self.radius)
+        x, slack = self.solved(max(_SHARE * self.gap, 0.3 * program.tolerance))
         objective = float(self.cost @ x)
         rest = self.cost - self.a.T @ self.price
-        reach = np.abs(x[:-1]) + question.scale  # no weight of a solution is further out
+        reach = np.abs(x[:-1]) + program.scale  # assumed bound on the weights of a solution
         bound = float(self.b @ self.price + rest[-1] * x[-1] - np.abs(rest[:-1]) @ reach)
         self.least = max(self.least, bound)
-        worthless = slack * self.price * len(slack) < 1e-3 * max(self.gap, question.tolerance)
+        worthless = slack * self.price * len(slack) < 1e-3 * max(self.gap, program.tolerance)
         self.idle = np.where(worthless, self.idle + 1, 0)
         self.prune()
         kept_rows = len(self.b)
         merit = self.cut_at(x)
-        promised, kept = self.merit - objective, self.merit - merit
-        if kept > 0.0 and kept >= 0.1 * promised:
+        promised, gained = self.merit - objective, self.merit - merit
+        if gained > 0.0 and gained >= 0.1 * promised:
             far = float(np.abs(x[:-1] - self.centre).max(initial=0.0))
-            if kept > 0.5 * promised and far > 0.9 * self.radius:
+            if gained > 0.5 * promised and far > 0.9 * self.radius:
                 self.radius *= 2.0
             self.centre, self.merit, self.refused = x[:-1].copy(), merit, 0
         else:
@@ -203,64 +217,67 @@ class _Search:
                 self.refused = 0
             else:
                 self.refused += 1
-                if self.refused >= _REFUSED and kept < -promised:
+                if self.refused >= _REFUSED and gained < -promised:
                     self.radius *= 0.5
                     self.refused = 0
-        if self.merit - objective <= 0.5 * question.tolerance:
-            self.radius *= 10.0  # nothing is left in the box: the box alone holds the bound up
+        if self.merit - objective <= 0.5 * program.tolerance:
+            self.radius *= 10.0  # no better point in the box: only the box keeps the gap open
         self.gap = max(self.merit - objective, 0.0)
         return len(self.b) > kept_rows or self.merit < before[1] or self.radius > before[2]
 
     # -- cuts ------------------------------------------------------------------------------------
 
     def full(self, weights: Floats, scalar: float) -> Floats:
-        x = np.zeros(self.question.n_weights + 1)
+        x = np.zeros(self.program.n_weights + 1)
         x[self.free[:-1]] = weights
         x[-1] = scalar
         return x
 
     def value(self, weights: Floats) -> float:
-        """The objective of these weights with the least scalar that makes them feasible."""
-        violation = self.part.violation(self.full(weights, 0.0))
+        """Return the objective of these weights with the least feasible scalar."""
+        violation = self.family.violation(self.full(weights, 0.0))
         return float(self.cost[:-1] @ weights) + self.charge * violation
 
     def cut_at(self, point: Floats, beyond: Floats | None = None) -> float:
-        """Add what is violated here, or also violated `beyond`; the objective, made feasible."""
+        """Add the cuts violated here, with `beyond` only those violated there too; return the
+        objective with the least feasible scalar."""
         x = self.full(point[:-1], float(point[-1]))
-        violation = self.part.violation(x)
-        threshold = 0.1 * self.question.accuracy if beyond is None else -np.inf
-        self.add(self.part.violated(x, threshold), beyond)
+        violation = self.family.violation(x)
+        threshold = 0.1 * self.program.accuracy if beyond is None else -np.inf
+        self.add(self.family.violated(x, threshold), beyond)
         return float(self.cost @ point) + self.charge * violation
 
     def add(self, heads: Ints, beyond: Floats | None = None) -> None:
-        rows = self.part.rows(self.part.traced(heads, self.rivals))
+        rows = self.family.rows(self.family.traced(heads, self.rivals))
         ends = np.append(rows.start, len(rows.index))
-        a = np.zeros((len(rows), self.question.n_weights + 1))
+        a = np.zeros((len(rows), self.program.n_weights + 1))
         a[np.repeat(np.arange(len(rows)), np.diff(ends)), rows.index] = rows.value
         a, b = a[:, self.free], rows.lower
         if beyond is not None:
-            deep = b - a @ beyond > self.question.accuracy
+            deep = b - a @ beyond > self.program.accuracy
             a, b = a[deep], b[deep]
         self.a, self.b = np.concatenate([self.a, a]), np.concatenate([self.b, b])
         self.price = np.concatenate([self.price, np.zeros(len(b))])
         self.idle = np.concatenate([self.idle, np.zeros(len(b), dtype=np.int64)])
 
     def prune(self) -> None:
-        """Above the number of cuts that may stay, drop those worth nothing for longest."""
-        most = ROWS_A_WEIGHT * (self.n + 1)
+        """Drop the cuts that have been idle for longest, if there are too many."""
+        most = ROWS_PER_WEIGHT * (self.n + 1)
         if self.rivals:
-            most = max(most, min(FEW_ROWS, _MOST_ROWS_A_WEIGHT * (self.n + 1)))
+            most = max(most, min(FEW_ROWS, _MOST_ROWS_PER_WEIGHT * (self.n + 1)))
         if len(self.b) > most:
             kept = np.sort(np.lexsort((-self.price, self.idle))[: int(_KEPT * most)])
             self.a, self.b, self.price = self.a[kept], self.b[kept], self.price[kept]
             self.idle = self.idle[kept]
 
-    # -- the program with the cuts at hand -------------------------------------------------------
+    # -- the relaxed program ---------------------------------------------------------------------
 
     def solved(self, precision: float) -> tuple[Floats, Floats]:
-        """A point of the trust region whose objective is within `precision` of the best there, and
-        the slacks of its cuts; their prices are kept. Starts at the centre, well inside: the scalar
-        is raised above what the cuts ask for there."""
+        """Return a point of the trust region whose objective is within `precision` of the best
+        there, and the slacks of its cuts; keeps their dual values.
+
+        It starts at the centre, well inside: the scalar is larger than the cuts require.
+        """
         a, b, c, n = self.a, self.b, self.cost, self.n
         x = np.append(self.centre, 0.0)
         x[n] = float(((b - a @ x) / self.lift).max()) + max(0.1 * self.gap, precision) / c[n]
@@ -274,7 +291,7 @@ class _Search:
             off = np.concatenate([self.centre - x[:n], x[:n] - self.centre]) - self.radius + t
             complement = float(s @ y + t @ z)
             error = np.abs(rest) @ np.maximum(np.abs(x), 1.0) + y @ np.abs(missing)
-            if complement + error < precision or self.watch.out_of_time():
+            if complement + error < precision or self.monitor.deadline.expired():
                 break
             mu = complement / (len(b) + 2 * n)
             newton = _Newton(a, (s, y), (t, z), rest, missing, off)
@@ -294,11 +311,12 @@ class _Search:
 
 
 class _Newton:
-    """Newton's equations at one point, factored once for both of its steps.
+    """Newton's equations at one point, factored once for the predictor and the corrector.
 
-    Rows a x - s = b with prices y, the box with slacks t and prices z; `rest` = c - a'y - z is what
-    the prices miss, `missing` and `off` what the slacks do. With d = y / s the equations come down
-    to (a' d a + z / t) dx = a' ((of_cuts + y missing) / s) + (of_box + z off) / t - rest.
+    Rows a x - s = b have dual values y; the box has slacks t and dual values z. The dual residual
+    is `rest` = c - a'y - z, the primal residuals are `missing` (rows) and `off` (box). With
+    d = y / s the equations reduce to
+    (a' d a + z / t) dx = a' ((of_cuts + y missing) / s) + (of_box + z off) / t - rest.
     """
 
     def __init__(
@@ -310,7 +328,7 @@ class _Newton:
         missing: Floats,
         off: Floats,
     ) -> None:
-        # Imported here: most plans do without.
+        # Imported here because most plans do not need SciPy.
         from scipy.linalg import cho_factor
         from scipy.linalg.blas import dsyrk
 
@@ -325,13 +343,13 @@ class _Newton:
         matrix[diagonal[:n], diagonal[:n]] += self.on_box
         matrix[diagonal, diagonal] *= 1.0 + _REGULAR
         if not np.isfinite(matrix[diagonal, diagonal]).all():
-            raise LinAlgError("the prices of the cuts are lost to rounding")
+            raise LinAlgError("the dual values of the cuts are lost to rounding")
         self.factor = cho_factor(matrix, lower=True, overwrite_a=True, check_finite=False)
 
     def step(
         self, of_cuts: Floats, of_box: Floats
     ) -> tuple[Floats, Floats, Floats, Floats, Floats]:
-        """Changes of x, s, t, y, z after which s y has changed by of_cuts, and t z by of_box."""
+        """Return the changes of x, s, t, y, z that change s y by of_cuts and t z by of_box."""
         from scipy.linalg import cho_solve
 
         a, (s, y), (t, z) = self.a, self.cuts, self.box
@@ -341,7 +359,7 @@ class _Newton:
         side[:n] += box[:n] - box[n:]
         dx = cho_solve(self.factor, side, check_finite=False)
         moved = a @ dx
-        again = side - a.T @ (self.d * moved)  # one refinement
+        again = side - a.T @ (self.d * moved)  # one step of iterative refinement
         again[:n] -= self.on_box * dx[:n]
         more = cho_solve(self.factor, again, check_finite=False)
         dx, moved = dx + more, moved + a @ more
@@ -350,7 +368,7 @@ class _Newton:
 
 
 def _length(*pairs: tuple[Floats, Floats]) -> float:
-    """How much of a step, at most all, keeps every value above 0."""
+    """Return the longest step, at most 1, that keeps every value nonnegative."""
     most = 1.0
     for value, change in pairs:
         falling = change < 0.0

@@ -1,9 +1,11 @@
-"""Spans of h_w = sum_b w_b phi_b without tabulating it: max h - min h, and for each variable i
+"""Spans and marginals of h_w = sum_b w_b phi_b, computed without tabulating it.
+
+The span is max h - min h. The factored span of variable i is
 
     sp_i(h) = max over the others of (max over s_i - min over s_i),
 
-where only the basis functions that mention s_i matter (the others cancel). Both by elimination.
-Its marginals are sums of the basis functions' own, up to a constant.
+to which only the basis functions that depend on s_i contribute. Both are computed by elimination.
+The marginals are sums of those of the basis functions, up to a constant.
 """
 
 from __future__ import annotations
@@ -14,18 +16,19 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from fmdp._base.deadlines import Look, nothing
+from fmdp._base.deadlines import NEVER, Deadline
 from fmdp.elimination.network import Network
 from fmdp.planning.alp.bases import Basis, Block
 
 Floats = NDArray[np.float64]
 _TABULATED = 1 << 12
+"""Joint values up to which a factored span is computed from a table: networks have overhead."""
 
 
 def span(
-    basis: Basis, weights: Floats, memory_limit: int | None = None, look: Look = nothing
+    basis: Basis, weights: Floats, memory_limit: int | None = None, deadline: Deadline = NEVER
 ) -> float:
-    """max h_w - min h_w."""
+    """Return max h_w - min h_w."""
     scopes = [block.scope for block in basis.blocks]
     if not scopes:
         return 0.0
@@ -34,7 +37,7 @@ def span(
         scopes,
         contexts=[-1] * len(scopes),
         memory_limit=memory_limit,
-        look=look,
+        look=deadline.check,
     )
     extremes = []
     for sign in (1.0, -1.0):
@@ -48,16 +51,16 @@ def factored_spans(
     basis: Basis,
     weights: Floats,
     memory_limit: int | None = None,
-    look: Look = nothing,
+    deadline: Deadline = NEVER,
     of: Sequence[int] | None = None,
 ) -> tuple[float, ...]:
-    """sp_i(h_w) of every state variable; 0 for all but those asked for, where some are."""
+    """Return sp_i(h_w) for every state variable; with `of`, 0 for all others."""
     mentions: list[list[Block]] = [[] for _ in basis.state_sizes]
     for block in basis.blocks:
         for v in block.scope:
             mentions[v].append(block)
     return tuple(
-        _span_along(v, blocks, basis.state_sizes, weights, memory_limit, look)
+        _span_along(v, blocks, basis.state_sizes, weights, memory_limit, deadline)
         if of is None or v in of
         else 0.0
         for v, blocks in enumerate(mentions)
@@ -65,15 +68,15 @@ def factored_spans(
 
 
 def marginals(basis: Basis, weights: Floats) -> tuple[Floats, ...]:
-    """For each state variable the mean of h_w over the others, up to a constant: functions that do
-    not mention the variable are left out."""
-    found = tuple(np.zeros(size) for size in basis.state_sizes)
+    """Return, for each state variable, the mean of h_w over the others, up to a constant: functions
+    that do not depend on the variable are omitted."""
+    means = tuple(np.zeros(size) for size in basis.state_sizes)
     for block in basis.blocks:
         table = _values(block, weights).reshape([basis.state_sizes[v] for v in block.scope])
         for position, v in enumerate(block.scope):
             others = tuple(axis for axis in range(table.ndim) if axis != position)
-            found[v][:] += table.mean(axis=others)
-    return found
+            means[v][:] += table.mean(axis=others)
+    return means
 
 
 def _values(block: Block, weights: Floats) -> Floats:
@@ -87,9 +90,9 @@ def _span_along(
     sizes: tuple[int, ...],
     weights: Floats,
     memory_limit: int | None,
-    look: Look,
+    deadline: Deadline,
 ) -> float:
-    look()
+    deadline.check()
     if not blocks:
         return 0.0
     others = sorted({v for block in blocks for v in block.scope} - {i})
@@ -102,7 +105,7 @@ def _span_along(
             table = _values(block, weights).reshape([sizes[v] for v in block.scope])
             total += np.moveaxis(table, position, -1).reshape([*shape, sizes[i]])
         return float((total.max(axis=-1) - total.min(axis=-1)).max())
-    # Two copies of s_i, one where it is high and one where it is low.
+    # Maximise h(.., high) - h(.., low) over two copies of s_i.
     high, low = len(sizes), len(sizes) + 1
     scopes, tables = [], []
     for block in blocks:
@@ -117,7 +120,7 @@ def _span_along(
         scopes,
         contexts=[-1] * len(scopes),
         memory_limit=memory_limit,
-        look=look,
+        look=deadline.check,
     )
     for f, table in enumerate(tables):
         network.table(f)[0] = table

@@ -1,13 +1,13 @@
-"""What approximate policy iteration and Bellman-error minimisation share: the loop.
+"""The loop of approximate policy iteration and of Bellman-error minimisation.
 
     policy <- decision list of the weights;  weights <- min delta for that policy;  repeat
 
-It has converged when the same list comes back at once. It may return to an earlier list instead, or
-stay on a plateau of delta for ever; then it ends at the iteration limit (or after `PATIENCE` steps
-without a smaller delta) with the best weights seen.
+It has converged when the list does not change. It may instead return to an earlier list, or stay on
+a plateau of delta. Then it stops at the iteration limit, or after `PATIENCE` steps without a
+smaller delta, with the best weights so far.
 
-Columns of every program: the weights, delta, and c = delta + (1 - g) w_0 (see `decisions.py`), all
-in the unit of the forms and from their origin (`Forms.unit`, `Forms.origin`).
+Columns of every program: the weights, delta, and c = delta + (1 - g) w_0 (see `decisions.py`), in
+units of `BellmanResidual.unit`, with rewards counted from `BellmanResidual.origin`.
 """
 
 from __future__ import annotations
@@ -20,17 +20,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fmdp._base.deadlines import Deadline
 from fmdp.elimination.ties import Ties
 from fmdp.errors import InvalidParameter
 from fmdp.model import FactoredMDP, Structure
 from fmdp.planning.alp import values
-from fmdp.planning.alp.alp import ALP, ROUNDING, TABULATED_ONCE, likely_weight
+from fmdp.planning.alp.alp import ALP
 from fmdp.planning.alp.bases import make_basis
-from fmdp.planning.alp.cuts import Cuts
-from fmdp.planning.alp.decisions import DecisionList, Decisions
-from fmdp.planning.alp.greedy import Extractor
-from fmdp.planning.alp.question import Part, Question, Watch
-from fmdp.planning.limits import deadline_of, tolerance_of
+from fmdp.planning.alp.cuts import CuttingPlanes
+from fmdp.planning.alp.decisions import Advantages, DecisionList
+from fmdp.planning.alp.greedy import GreedyExtractor
+from fmdp.planning.alp.prepared_alp import TABULATED_ONCE
+from fmdp.planning.alp.program import ConstraintFamily, LinearProgram, Monitor
+from fmdp.planning.alp.staged_program import ROUNDING, likely_weight
+from fmdp.planning.limits import tolerance_of
 from fmdp.planning.plan import Plan, Planner
 from fmdp.planning.policies.policy import Policy
 from fmdp.planning.settings import (
@@ -45,11 +48,14 @@ from fmdp.planning.status import Progress, Status, Tables
 NamedScope = tuple[int | str, ...]
 Floats = NDArray[np.float64]
 DEFAULT_STEPS = 50
+"""Steps without a limit of the user: a guard against cycles of policies."""
 PATIENCE = 10
+"""Steps without a smaller delta after which to stop: more may leave a plateau, at one program each.
+"""
 
 
 class ResidualPlanner(Limited, TieBreaking, Planner):
-    """What the planners have in common that alternate a policy and the weights that fit it."""
+    """Base class of planners that alternate between a policy and weights fitted to it."""
 
     takes_ties = True
 
@@ -60,8 +66,10 @@ class ResidualPlanner(Limited, TieBreaking, Planner):
     )
 
     @abstractmethod
-    def parts(self, search: ResidualSearch, policy: DecisionList) -> tuple[Part, ...]:
-        """The constraints of one step."""
+    def constraints(
+        self, search: ResidualSearch, policy: DecisionList
+    ) -> tuple[ConstraintFamily, ...]:
+        """Return the constraints of one step."""
 
     def prepare(self, structure: Structure) -> PreparedResidual:
         return PreparedResidual(self, structure)
@@ -71,7 +79,7 @@ class ResidualPlanner(Limited, TieBreaking, Planner):
 
 
 class PreparedResidual:
-    """Decision lists depend on which actions see equal tables, so every model starts afresh."""
+    """The settings alone: decision lists depend on the tables, so models share nothing."""
 
     def __init__(self, settings: ResidualPlanner, structure: Structure) -> None:
         self.settings = settings
@@ -93,7 +101,7 @@ class PreparedResidual:
 
 
 class ResidualSearch:
-    """One run: starts from the greedy policy of the approximate linear program."""
+    """One run, from the greedy policy of the approximate linear program."""
 
     def __init__(
         self, settings: ResidualPlanner, model: FactoredMDP, ties: Ties | None = None
@@ -102,42 +110,43 @@ class ResidualSearch:
         self.ties = settings.tie_breaking if ties is None else ties
         self.model = model
         self.basis = make_basis(model.structure, settings.basis)
-        self.decisions = Decisions(model, self.basis, settings.memory_limit)
+        self.advantages = Advantages(model, self.basis, settings.memory_limit)
 
     def run(self, progress: Progress | None) -> Plan:
         started = time.perf_counter()
-        settings, decisions = self.settings, self.decisions
-        unit = decisions.forms.unit
+        settings, advantages = self.settings, self.advantages
+        unit = advantages.residual.unit
         tolerance = tolerance_of(settings.tolerance, self.model.structure) / unit
         n = self.basis.size
         start = ALP(basis=settings.basis, discount=settings.discount, tolerance=settings.tolerance)
         weights = start.plan(self.model).stats["weights"] / unit
-        watch = Watch(deadline=deadline_of(settings.max_seconds, time.perf_counter()))
+        monitor = Monitor(deadline=Deadline.after(settings.max_seconds))
         cost = np.zeros(n + 2)
         cost[n] = 1.0
         accuracy = max(tolerance * (1.0 - settings.discount), ROUNDING)
-        scale = likely_weight(decisions.forms, settings.discount)
+        scale = likely_weight(advantages.residual, settings.discount)
         fixed = np.append(self.basis.needless, False)
         errors: list[float] = []
         status = Status.ITERATION_LIMIT
         best = np.append(weights, [np.inf, np.inf])
-        policy = decisions.decision_list(weights, settings.discount)
+        policy = advantages.decision_list(weights, settings.discount)
         rounds = 0
         for step in range(settings.max_iterations or DEFAULT_STEPS):
-            parts = self.settings.parts(self, policy)
-            question = Question(cost, parts, (1.0,) * len(parts), accuracy, tolerance, scale, fixed)
-            answer = Cuts().solve(question, watch)
-            rounds += answer.iterations
-            if answer.status is not Status.CONVERGED:
-                status = answer.status
+            families = settings.constraints(self, policy)
+            charges = (1.0,) * len(families)
+            program = LinearProgram(cost, families, charges, accuracy, tolerance, scale, fixed)
+            solution = CuttingPlanes().solve(program, monitor)
+            rounds += solution.iterations
+            if solution.status is not Status.CONVERGED:
+                status = solution.status
                 break
-            weights = answer.x[:n]
-            errors.append(answer.objective)
-            if answer.objective <= best[n] + tolerance:
-                best = answer.x
+            weights = solution.x[:n]
+            errors.append(solution.objective)
+            if solution.objective <= best[n] + tolerance:
+                best = solution.x
             if progress is not None:
-                progress({"iteration": step + 1, "error": answer.objective * unit})
-            following = decisions.decision_list(weights, settings.discount)
+                progress({"iteration": step + 1, "error": solution.objective * unit})
+            following = advantages.decision_list(weights, settings.discount)
             if following.same_as(policy):
                 status = Status.CONVERGED
                 break
@@ -151,13 +160,15 @@ class ResidualSearch:
     def _plan(
         self, x: Floats, errors: list[float], rounds: int, status: Status, started: float
     ) -> Plan:
-        settings, forms = self.settings, self.decisions.forms
-        unit = forms.unit
-        gain_upper = forms.largest_residual(x[:-2], 1.0) * unit
-        greedy = Extractor(forms).policy(x[:-2], settings.discount, self.ties.rule, self.ties.seed)
+        settings, residual = self.settings, self.advantages.residual
+        unit = residual.unit
+        gain_upper = residual.largest(x[:-2], 1.0) * unit
+        greedy = GreedyExtractor(residual).policy(
+            x[:-2], settings.discount, self.ties.rule, self.ties.seed
+        )
         weights, delta, c = x[:-2] * unit, float(x[-2]) * unit, float(x[-1]) * unit
         known = bool(np.isfinite(delta))
-        constant = (c - delta + forms.origin * unit) / (1.0 - settings.discount)
+        constant = (c - delta + residual.origin * unit) / (1.0 - settings.discount)
         few = self.model.structure.n_states <= TABULATED_ONCE
         policy: Policy = greedy.tabulate() if few else greedy
         return Plan(
@@ -179,6 +190,6 @@ class ResidualSearch:
                 "constant": constant if known else None,
                 "errors": tuple(error * unit for error in errors),
                 "rounds": rounds,
-                "induced_width": self.decisions.states.width,
+                "induced_width": self.advantages.states.width,
             },
         )

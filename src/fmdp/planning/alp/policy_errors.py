@@ -1,0 +1,124 @@
+"""Bellman errors R + P h_w - h_w of a policy on given states, and on simulated ones."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fmdp._base.deadlines import NEVER, Deadline
+from fmdp.model import FactoredMDP, Structure
+from fmdp.model.spaces import strides
+from fmdp.model.structure import Scope
+from fmdp.planning.alp.bases import Basis
+from fmdp.planning.alp.greedy import GreedyPolicy
+from fmdp.planning.policies.policy import Policy, TablePolicy
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+_CHAINS, _BURN_IN = 64, 100
+"""Number of simulated chains, and steps before they count: more reduce variance and bias, and cost
+time."""
+_STRIDE = 4
+"""Steps between recorded states: neighbouring states tell little more, at the same cost."""
+
+
+def actions_at(policy: Policy, states: Ints) -> Ints:
+    """Return the action of every state, [states, action variables]."""
+    if isinstance(policy, TablePolicy):
+        steps = np.array(strides(policy.state_sizes), dtype=np.int64)
+        joint = policy.actions[states @ steps]
+        return np.stack(np.unravel_index(joint, policy.action_sizes), axis=1)
+    assert isinstance(policy, GreedyPolicy)
+    return policy.actions_of(states)
+
+
+def bellman_errors(
+    model: FactoredMDP, basis: Basis, weights: Floats, states: Ints, actions: Ints
+) -> Floats:
+    """Return R + P h_w - h_w at these states and actions."""
+    structure = model.structure
+    sizes = structure.state_sizes
+    joint = np.concatenate([states, actions], axis=1)
+    rows = [_rows(structure, scope, joint) for scope in structure.transition_scopes]
+    total = np.zeros(len(states))
+    for scope, table in zip(structure.reward_scopes, model.rewards, strict=True):
+        total += table[_rows(structure, scope, joint)]
+    for block in basis.blocks:
+        value = block.values @ weights[block.columns]
+        steps = np.array(strides([sizes[v] for v in block.scope]), dtype=np.int64)
+        total -= value[states[:, list(block.scope)] @ steps]
+        # The expectation, variable by variable: [states, values of the remaining variables].
+        ahead = np.broadcast_to(value, (len(states), len(value)))
+        for v in block.scope:
+            law = model.transitions[v][rows[v]]
+            ahead = np.einsum("sv,svr->sr", law, ahead.reshape(len(states), sizes[v], -1))
+        total += ahead[:, 0]
+    return total
+
+
+def simulated_gain(
+    model: FactoredMDP,
+    policy: Policy,
+    basis: Basis,
+    weights: Floats,
+    steps: int,
+    generator: np.random.Generator,
+    deadline: Deadline = NEVER,
+) -> tuple[Ints, float]:
+    """Return states that the policy visits in some chains from the initial state, and the mean of
+    R + P h_w - h_w over them.
+
+    The mean estimates the gain of the policy, to compare policies. It has no interval, and if
+    chains mix slowly it describes the neighbourhood of the initial state. TimeUp is raised
+    when the deadline passes.
+    """
+    structure = model.structure
+    states = np.tile(np.array(model.initial_state, dtype=np.int64), (_CHAINS, 1))
+    visited, taken = [], []
+    variables, strides_of, first_row, cumulative = _sampling_tables(model)
+    for step in range(_BURN_IN + steps):
+        deadline.check()
+        actions = actions_at(policy, states)
+        if step >= _BURN_IN and step % _STRIDE == 0:
+            visited.append(states)
+            taken.append(actions)
+        joint = np.concatenate([states, actions], axis=1)
+        rows = (joint[:, variables] * strides_of).sum(axis=2) + first_row
+        draws = generator.random((_CHAINS, structure.m))
+        states = (draws[:, :, None] >= cumulative[rows]).sum(axis=2)
+    seen = np.concatenate(visited)
+    errors = bellman_errors(model, basis, weights, seen, np.concatenate(taken))
+    return seen, float(errors.mean())
+
+
+def _sampling_tables(model: FactoredMDP) -> tuple[Ints, Ints, Ints, Floats]:
+    """Return the cumulative probabilities of all factors, and how to find the row of each.
+
+    Returns
+    -------
+    variables, strides : [factors, longest scope]
+    first : [factors]
+        Where the rows of each factor begin.
+    cumulative : [rows, values - 1]
+        Padded with 1, so that a variable with fewer values never takes the missing ones.
+    """
+    structure = model.structure
+    longest = max(len(scope) for scope in structure.transition_scopes)
+    variables = np.zeros((structure.m, longest), dtype=np.int64)
+    steps = np.zeros((structure.m, longest), dtype=np.int64)
+    for i, scope in enumerate(structure.transition_scopes):
+        variables[i, : len(scope)] = scope
+        steps[i, : len(scope)] = strides([structure.sizes[v] for v in scope])
+    cumulative = np.ones((sum(structure.transition_rows), max(structure.state_sizes) - 1))
+    first = np.array(structure.row_starts[:-1], dtype=np.int64)
+    for at, table in zip(first, model.transitions, strict=True):
+        cumulative[at : at + len(table), : table.shape[1] - 1] = np.cumsum(table, axis=1)[:, :-1]
+    return variables, steps, first, cumulative
+
+
+def _rows(structure: Structure, scope: Scope, joint: Ints) -> Ints:
+    """Return the row of a table over the scope for each (state, action)."""
+    steps = np.array(strides([structure.sizes[v] for v in scope]), dtype=np.int64)
+    rows: Ints = joint[:, list(scope)] @ steps
+    return rows
