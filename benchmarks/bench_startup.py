@@ -1,15 +1,15 @@
-"""Start-up: the processor time of whole commands in fresh processes, as ratios in one run.
+"""Start-up: processor time of whole commands in fresh processes.
 
-Nearly all of the time of a small plan is imports and the loading of compiled code. Every command is
-run once to fill the caches and then again and again, all of them by turns, so that a busy machine
-slows them alike; told is the median of user and system time, how many bare starts of Python,
-imports of NumPy and imports of Numba that is, and the least and the median of the time on the wall.
+Nearly all of the time of a small plan is imports. Every command is run once to fill the caches and
+then repeatedly, all commands in turn, so that a busy machine slows them alike. Printed are the
+median of user plus system time, its ratio to a bare start of Python, to an import of NumPy and to
+one of Numba, and the minimum and the median of the wall-clock time.
 
     python -m benchmarks.bench_startup [--repeats 15] [--only "fmdp plan circle:4"]
-    python -m benchmarks.bench_startup --beside PYTHON    against another build of fmdp, by that
-                                                          build's Python
-    python -m benchmarks.bench_startup --empty [...]      the first run ever as well, with an empty
-                                                          cache: some ten seconds each
+    python -m benchmarks.bench_startup --beside PYTHON    also by another build of fmdp, through the
+                                                          Python that has it installed
+    python -m benchmarks.bench_startup --empty [...]      also the first run on an empty cache of
+                                                          compiled code, once per command
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ YARDSTICKS = {
     "import numpy": ["-c", "import numpy"],
     "import numba": ["-c", "import numba"],
 }
+LEARN = ["-m", "fmdp", "learn", "circle:4", "--steps", "1000", "--json"]
 COMMANDS = {
     "import fmdp": ["-c", "import fmdp"],
     "fmdp --help": ["-m", "fmdp", "--help"],
@@ -36,18 +37,15 @@ COMMANDS = {
     "fmdp plan circle:4": ["-m", "fmdp", "plan", "circle:4", "--json"],
     "fmdp plan circle:7": ["-m", "fmdp", "plan", "circle:7", "--json"],
     "fmdp plan circle:12": ["-m", "fmdp", "plan", "circle:12", "--json"],
-    "fmdp learn circle:4": [
-        *("-m", "fmdp", "learn", "circle:4", "--learner", "psrl"),
-        *("--steps", "2000", "--json"),
-    ],
+    "fmdp learn circle:4": LEARN,
+    "... --learner psrl": [*LEARN, "--learner", "psrl"],
 }
-FIRST = "fmdp plan circle:4"
 
 
 def seconds_of(python: str, arguments: list[str], **settings: str) -> tuple[float, float]:
-    """User and system time of one process, and the time on the wall."""
-    # Bytecode is kept, as in any installation.
-    env = {name: own for name, own in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    """Return the user plus system time of one process, and its wall-clock time."""
+    # Bytecode is written, as in any installation.
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     started = time.perf_counter()
     subprocess.run([python, *arguments], check=True, capture_output=True, env=env | settings)
@@ -57,7 +55,7 @@ def seconds_of(python: str, arguments: list[str], **settings: str) -> tuple[floa
 
 
 class Took(NamedTuple):
-    """Of one command by one Python."""
+    """Times of one command by one Python: median processor time, least and median wall clock."""
 
     processor: float
     wall_least: float
@@ -65,21 +63,21 @@ class Took(NamedTuple):
 
 
 def measured(pythons: list[str], repeats: int) -> dict[tuple[str, str], Took]:
-    """Every command by every Python; the yardsticks by the first alone."""
+    """Return the times of every command by every Python, of the yardsticks by the first one."""
     asked = [(name, pythons[0]) for name in YARDSTICKS]
     asked += [(name, python) for name in COMMANDS for python in pythons]
     every = YARDSTICKS | COMMANDS
-    times: dict[tuple[str, str], list[tuple[float, float]]] = {one: [] for one in asked}
-    for turn in range(repeats + 2):  # the first fills Numba's cache, the second what is kept of it
+    times: dict[tuple[str, str], list[tuple[float, float]]] = {key: [] for key in asked}
+    for turn in range(repeats + 1):  # the first fills the caches
         for name, python in asked:
             took = seconds_of(python, every[name])
-            if turn >= 2:
+            if turn >= 1:
                 times[name, python].append(took)
-    found = {}
-    for one, own in times.items():
-        processor, wall = zip(*own, strict=True)
-        found[one] = Took(statistics.median(processor), min(wall), statistics.median(wall))
-    return found
+    medians = {}
+    for key, runs in times.items():
+        processor, wall = zip(*runs, strict=True)
+        medians[key] = Took(statistics.median(processor), min(wall), statistics.median(wall))
+    return medians
 
 
 def main() -> None:
@@ -93,27 +91,28 @@ def main() -> None:
         for name in COMMANDS.keys() - {given.only}:
             del COMMANDS[name]
     pythons = [sys.executable] + ([given.beside] if given.beside else [])
-    found = measured(pythons, given.repeats)
-    own = pythons[0]
-    units = [found[name, own].processor for name in YARDSTICKS]
+    times = measured(pythons, given.repeats)
+    first = pythons[0]
+    units = [times[name, first].processor for name in YARDSTICKS]
     titles = ("processor", "pythons", "numpys", "numbas", "wall >=", "wall")
     beside = ("beside", "ratio", "wall >=", "ratio") if given.beside else ()
     print(f"{'':22}" + "".join(f"{title:>10}" for title in (*titles, *beside)))
     for name in (*YARDSTICKS, *COMMANDS):
-        took = found[name, own]
+        took = times[name, first]
         line = f"{name:22}{took.processor:10.3f}"
         line += "".join(f"{took.processor / unit:10.2f}" for unit in units)
         line += f"{took.wall_least:10.3f}{took.wall:10.3f}"
         if given.beside and name in COMMANDS:
-            other = found[name, given.beside]
+            other = times[name, given.beside]
             line += f"{other.processor:10.3f}{took.processor / other.processor:10.2f}"
             line += f"{other.wall_least:10.3f}{took.wall_least / other.wall_least:10.2f}"
         print(line)
     if given.empty:
-        for python in pythons:
-            with tempfile.TemporaryDirectory() as folder:
-                took, _ = seconds_of(python, COMMANDS[FIRST], NUMBA_CACHE_DIR=folder)
-            print(f"{FIRST}, empty cache: {took:.2f} s by {python}")
+        for name in COMMANDS:
+            for python in pythons:
+                with tempfile.TemporaryDirectory() as folder:
+                    processor, _ = seconds_of(python, COMMANDS[name], NUMBA_CACHE_DIR=folder)
+                print(f"{name}, empty cache: {processor:.2f} s of processor time by {python}")
 
 
 if __name__ == "__main__":

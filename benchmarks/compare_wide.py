@@ -121,10 +121,10 @@ def _overall(numbers: Numbers) -> str:
     many = len(numbers["problems"])
     seeds, steps = numbers["seeds"], numbers["steps"]
     lines = [
-        f"Over {many} problems, {seeds} runs of {steps:,} steps each; medians in units of the best",
-        "learner's of the problem:",
+        f"The next table summarises {many} problems with {seeds} runs of {steps:,} steps each. The",
+        "means and the largest are of medians divided by that of the best learner of the problem:",
         "",
-        "| learner | problems | first on | geometric mean | largest | time a step |",
+        "| learner | problems | first on | geometric mean | largest | time per step |",
         "|---|---|---|---|---|---|",
     ]
     for one in ranked(standings_in(numbers)):
@@ -161,7 +161,8 @@ def _left_out(numbers: Numbers) -> str:
     if not found:
         return "Every learner fits every problem of the suite."
     lines = [f"* {one.label} on `{one.problem}`: {one.reason}" for one in found]
-    return "\n".join(["What does not fit, found out beforehand:", "", *lines])
+    head = "These pairs of learner and problem do not fit, which is known before any run:"
+    return "\n".join([head, "", *lines])
 
 
 BLOCKS: dict[str, Callable[[Numbers], str]] = {

@@ -509,9 +509,9 @@ def fresh(numbers: Numbers) -> str:
         medians = [f"{_whole(_median(cells[p][label], 'gap_regret'))}" for p in XU]
         told.append(f"{_listed(medians)} for {label}")
     return _wrapped(
-        f"DORL c=0.01 and PSRL c=0.1 were found by trying a dozen on these seeds, the default "
-        f"learner on other problems and `circle:4`. On {part['seeds']} fresh ones, from 100 on, "
-        f"the medians of gap regret are {'; '.join(told)}, in the order of the problems."
+        f"DORL c=0.01 and PSRL c=0.1 were chosen from a dozen candidates on these seeds, the "
+        f"default learner on other problems and `circle:4`. On {part['seeds']} new seeds, from 100 "
+        f"on, the medians of gap regret, in the order of the problems, are {'; '.join(told)}."
     )
 
 
@@ -519,17 +519,16 @@ def planner(numbers: Numbers) -> str:
     """docs/experiments.md: where planning is hard."""
     part = numbers["parts"]["planner"]
     cells = part["cells"][GUESTRIN]
-    told = [
-        f"{name} {_median(cells[f'{name} (exact)']):,.0f} with the exact planner, "
+    told = " ".join(
+        f"For {name} it is {_median(cells[f'{name} (exact)']):,.0f} with the exact planner, "
         f"{_median(cells[f'{name} (alp basis=singles)']):,.0f} with approximate linear programming "
-        f"and {_median(cells[f'{name} (alp basis=pairs)']):,.0f} with its pairs"
+        f"and {_median(cells[f'{name} (alp basis=pairs)']):,.0f} with its pairs."
         for name in ("PSRL", "DORL")
-    ]
+    )
     return _wrapped(
-        f"On these four instances nearly every planner is good enough. Where planning is hard it "
-        f"is not: "
-        f"`examples/planner.toml` (medians over {part['seeds']} runs of {part['steps']:,} steps on "
-        f"`{GUESTRIN}`) gives {_listed(told)}."
+        f"On these four instances nearly every planner is good enough. This is not so where "
+        f"planning is hard. An example is the median regret over {part['seeds']} runs of "
+        f"{part['steps']:,} steps on `{GUESTRIN}` (`examples/planner.toml`). {told}"
     )
 
 
@@ -584,8 +583,9 @@ def learning(numbers: Numbers) -> str:
     )
     head = _wrapped(
         f"**The paper's problems.** Realised regret after {part['steps']:,} steps on the paper's "
-        f"four instances of the random `xu` tables (seed=1 of each network): median and quartiles "
-        f"of {part['seeds']} seeds, and in brackets the median and the worst gap regret."
+        f"four instances of the random `xu` tables (seed=1 of each network). The table has the "
+        f"median and quartiles of {part['seeds']} seeds, and in brackets the median and the worst "
+        f"gap regret."
     )
     apart, below = [], []
     for own in ("exact", "ALP"):
@@ -607,13 +607,14 @@ def learning(numbers: Numbers) -> str:
     tail = _wrapped(
         f"PSRL and DORL are within a factor of {max(apart):.1f} of each other and "
         f"{_between(below, '.0f')} times below f-Rmax with the paper's m, with either planner: "
-        f"{holds}. Small constants have better medians and can have worse tails (DORL with "
-        f"c = .003 on three-leg 7: median gap regret {_whole(small['median'])}, worst "
-        f"{_whole(small['worst'])}): some runs settle on a wrong policy. Which tied action is "
-        f"taken moves f-Rmax too (circle 7, exact, m = 300: {_whole(ties[0])} first, "
-        f"{_whole(ties[1])} random, {_whole(ties[2])} last)."
+        f"{holds}. Small constants have better medians and can have worse tails, because some runs "
+        f"settle on a wrong policy. For DORL with c = .003 on three-leg 7 the median gap regret is "
+        f"{_whole(small['median'])} and the worst {_whole(small['worst'])}. The choice of the tied "
+        f"action changes f-Rmax too: on circle 7 with exact plans and m = 300 its regret is "
+        f"{_whole(ties[0])} with the first, {_whole(ties[1])} with a random and {_whole(ties[2])} "
+        f"with the last of the tied actions."
     )
-    return f"{head}\n\n{table}\n\n{tail}"
+    return f"{head}\n\n{tail}\n\n{table}"
 
 
 def hard(numbers: Numbers) -> str:
@@ -625,11 +626,12 @@ def hard(numbers: Numbers) -> str:
         for own in ("exact", "alp")
     )
     return _wrapped(
-        f"**Where planning is hard** (`{GUESTRIN}`, T = {part['steps']:,}, medians of "
-        f"{part['seeds']} seeds) the planner decides: PSRL {exact['PSRL']} with the exact planner "
-        f"and {linear['PSRL']} with the linear one and single-variable bases, DORL {exact['DORL']} "
-        f"and {linear['DORL']}, FSRL {_whole(_median(cells['FSRL']))}, f-Rmax {exact['f-Rmax']} "
-        f"and {linear['f-Rmax']}."
+        f"**Where planning is hard**, the planner decides. The example is `{GUESTRIN}` with T = "
+        f"{part['steps']:,}, medians of {part['seeds']} seeds. With the exact planner the regret "
+        f"is {exact['PSRL']} for PSRL, {exact['DORL']} for DORL and {exact['f-Rmax']} for f-Rmax. "
+        f"With the linear planner and single-variable bases it is {linear['PSRL']} for PSRL, "
+        f"{linear['DORL']} for DORL and {linear['f-Rmax']} for f-Rmax. FSRL, with the span "
+        f"planner, has {_whole(_median(cells['FSRL']))}."
     )
 
 
@@ -639,10 +641,10 @@ def slopes(numbers: Numbers) -> str:
     found = [cell["slope"] for own in part["cells"].values() for cell in own.values()]
     slower = "far slower than sqrt(T)" if max(found) < 0.4 else "as follows"
     return _wrapped(
-        f"**Growth with T.** With the exact planner the gap regret grows {slower}: over the last "
-        f"decade up to T = {part['steps']:,} the slope of log regret (median of {part['seeds']} "
-        f"seeds) against log T is {_between(found, '.2f')} on these {len(part['cells'])} "
-        f"instances, four of which are one draw each of random tables."
+        f"**Growth with T.** With the exact planner the gap regret grows {slower}. Over the last "
+        f"decade up to T = {part['steps']:,}, the slope of log regret (median of {part['seeds']} "
+        f"seeds) against log T is {_between(found, '.2f')} on {len(part['cells'])} instances. Four "
+        f"of these are one draw each of random tables."
     )
 
 
@@ -660,21 +662,25 @@ def span(numbers: Numbers) -> str:
         for label in ("dorl", "fsrl, no budget", "psrl")
     }
     given = _listed([f"{_whole(gap(name, 'fsrl, budget given'))}" for name in CORNERS.values()])
-    return _wrapped(
-        f"**Where the factored span matters, and where it does not.** On the large-diameter "
-        f"example, on JAO products (whose diameter grows like 2^n) and on RiverSwim products FSRL "
-        f"and DORL do nearly the same (with a budget that is enough, {_between(alike, '.2f')} "
-        f"times DORL's median gap regret after {part['steps']:,} steps, over {part['seeds']} "
-        f"seeds): optimism makes a bias smaller, not larger, so such a budget hardly ever binds. "
-        f"It does matter where something attractive can hardly be reached. A product of n copies "
-        f"of 'stay at home for .5, or try for .4 to reach a corner that is never reached' has an "
-        f"infinite diameter and factored spans of 1/9. DORL believes in the corner for ever and "
-        f"its regret is linear (medians of {each['dorl']} times n after {part['steps']:,} steps, n "
-        f"= 1, 2, 4). FSRL with a budget of n/2 stops trying ({given}); without a budget, doubling "
-        f"and growing, it is in between ({each['fsrl, no budget']} times n); so is PSRL "
-        f"({each['psrl']} times n): its samples leave the corner a chance, however small, and "
-        f"under average reward the best policy of such a sample tries for ever."
+    reachable = _wrapped(
+        f"**Where the factored span matters, and where it does not.** A span budget helps only "
+        f"where something attractive can hardly be reached. On the large-diameter example, on JAO "
+        f"products (whose diameter grows like 2^n) and on RiverSwim products, FSRL and DORL do "
+        f"nearly the same. With a sufficient budget, FSRL has {_between(alike, '.2f')} times "
+        f"DORL's median gap regret after {part['steps']:,} steps, over {part['seeds']} seeds. "
+        f"Optimism makes a bias smaller, not larger, so such a budget hardly ever binds."
     )
+    unreachable = _wrapped(
+        f"The opposite case is a product of n copies of this problem: stay at home for .5, or try "
+        f"for .4 to reach a corner that is never reached. It has an infinite diameter and factored "
+        f"spans of 1/9. DORL believes in the corner forever and its regret is linear: medians of "
+        f"{each['dorl']} times n after {part['steps']:,} steps, n = 1, 2, 4. FSRL with a budget of "
+        f"n/2 stops trying ({given}). FSRL without a budget, where the budget doubles and grows, "
+        f"is in between ({each['fsrl, no budget']} times n), and so is PSRL ({each['psrl']} times "
+        f"n). PSRL's samples give the corner a small probability, and under average reward the "
+        f"best policy of such a sample tries forever."
+    )
+    return f"{reachable}\n\n{unreachable}"
 
 
 def _percent(value: float) -> str:
@@ -739,13 +745,13 @@ def larger(numbers: Numbers) -> str:
         for kind in ("", *(f", {kind}" for kind in HARDER))
     }
     tail = _wrapped(
-        f"With {WIDTHS[-1]} neighbours the loss is at most {_percent(worst)} throughout. A "
-        f"larger discount or the average criterion tightens the bound and can worsen the policy (4 "
-        f"neighbours, 11 machines: {at['']} at .95, {at[', discount .99']} at .99, "
-        f"{at[', average']} with the average criterion): the linear program bounds the value, it "
-        f"does not look at the policy."
+        f"With {WIDTHS[-1]} neighbours the loss is at most {_percent(worst)} throughout. A larger "
+        f"discount or the average criterion tightens the bound and can worsen the policy, because "
+        f"the linear program bounds the value and ignores the policy. With 4 neighbours and 11 "
+        f"machines the loss is {at['']} at .95, {at[', discount .99']} at .99 and "
+        f"{at[', average']} with the average criterion."
     )
-    return f"{_table(['machines', *kinds], rows)}\n\n{tail}"
+    return f"{tail}\n\n{_table(['machines', *kinds], rows)}"
 
 
 def relatives(numbers: Numbers) -> str:

@@ -10,14 +10,13 @@ import sys
 import matplotlib.pyplot as plt
 
 import fmdp
-from fmdp.planning.alp import chains
 
 model = fmdp.problem("circle:7,dynamics=guestrin,reward=mean")
 BASES = {
     "singles": "singles",
     "pairs": "pairs",
-    "3 neighbours": chains(model.structure, 3),
-    "4 neighbours": chains(model.structure, 4),
+    "3 neighbours": fmdp.chains(model.structure, 3),
+    "4 neighbours": fmdp.chains(model.structure, 4),
 }
 
 

@@ -69,7 +69,11 @@ def test_the_first_page_from_top_to_bottom(capsys: pytest.CaptureFixture[str]) -
 @pytest.mark.usefixtures("folder")
 @pytest.mark.parametrize(
     ("name", "commands", "printed"),
-    [("choosing.md", 1, 1), ("install.md", 1, 0), ("plan-a-network.md", 7, 5)],
+    [
+        pytest.param("choosing.md", 1, 1, marks=pytest.mark.slow),
+        ("install.md", 1, 0),
+        pytest.param("plan-a-network.md", 7, 5, marks=pytest.mark.slow),
+    ],
 )
 def test_a_page_from_top_to_bottom(
     name: str, commands: int, printed: int, capsys: pytest.CaptureFixture[str]
@@ -87,6 +91,7 @@ def test_the_python_of_the_page_about_reports_runs(capsys: pytest.CaptureFixture
     assert "jao:1 random" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("folder")
 def test_the_page_about_clusters_from_top_to_bottom(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
@@ -107,6 +112,7 @@ def test_twenty_minutes_from_top_to_bottom(capsys: pytest.CaptureFixture[str]) -
     assert page.names["agent"].steps == 200
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("folder")
 def test_the_page_about_comparing_from_top_to_bottom(capsys: pytest.CaptureFixture[str]) -> None:
     page = Page("compare.md")

@@ -254,6 +254,8 @@ def _entries() -> dict[str, Callable[[Any], Any]]:
         "Structure.alike": lambda x: dataclasses.replace(STRUCTURE, alike=x),
         "Structure.constraints": lambda x: dataclasses.replace(STRUCTURE, constraints=x),
         "Structure.effects": lambda x: dataclasses.replace(STRUCTURE, effects=x),
+        "chains.structure": lambda x: fmdp.chains(x, 2),
+        "chains.length": lambda x: fmdp.chains(STRUCTURE, x),
         "Plan.explain": lambda x: PLANNED.explain(x),
         "Plan.explain.model": lambda x: PLANNED.explain((0, 0), x),
         "fit.log": lambda x: fmdp.fit(x, MODEL),

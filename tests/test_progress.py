@@ -281,17 +281,17 @@ def test_it_is_one_line_in_a_log(
             until(told)
         with event.trigger_event("numba:compile"):
             pass
-    assert said + capsys.readouterr().err == "work: compiling, once\n"
+    assert said + capsys.readouterr().err == "work: compiling (first run only)\n"
 
 
 @pytest.mark.slow
 def test_an_empty_cache_is_said_and_a_full_one_is_not(tmp_path: Path) -> None:
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
-    command = [sys.executable, "-m", "fmdp", "plan", "jao:1", "--json"]
+    command = [sys.executable, "-m", "fmdp", "plan", "circle:10", "--json"]
     cold, warm = (
         subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
         for _ in range(2)
     )
-    assert cold.stderr.startswith("planning jao:1: compiling, once\n")
+    assert cold.stderr.startswith("planning circle:10: compiling (first run only)\n")
     assert "compiling" not in warm.stderr
     assert cold.stdout.count("\n") == warm.stdout.count("\n") == 1

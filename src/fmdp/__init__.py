@@ -69,6 +69,7 @@ _HOME = {
     "UCRLFactored": "fmdp.learning.ucrl_factored",
     "apart": "fmdp.model",
     "at_most": "fmdp.model",
+    "chains": "fmdp.planning.alp",
     "compare": "fmdp.experiments.comparison",
     "confidence_tables": "fmdp.learning.confidence",
     "estimated_model": "fmdp.learning.estimate",
@@ -159,6 +160,7 @@ if TYPE_CHECKING:  # the same names for type checkers and editors; a test compar
     from fmdp.model import load as load
     from fmdp.model import save as save
     from fmdp.planning.alp import ALP as ALP
+    from fmdp.planning.alp import chains as chains
     from fmdp.planning.choice import plan as plan
     from fmdp.planning.exact.planner import Exact as Exact
     from fmdp.planning.explain.explanation import Explanation as Explanation

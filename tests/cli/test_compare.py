@@ -138,6 +138,7 @@ def test_what_people_read(compared: Path, run: Runner) -> None:
     assert "ucrl2 on circle:14: learner ucrl2 is flat" in page
 
 
+@pytest.mark.slow
 def test_of_many_problems_a_line_each(tmp_path: Path, run: Runner) -> None:
     problems = ("circle:2", "circle:3", "star:3", "tree:3", "jao:1", "jao:2", "riverswim:1")
     learners = ("--learners", "psrl,random")

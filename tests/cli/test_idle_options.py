@@ -88,6 +88,7 @@ def test_a_grid_in_which_every_value_counts_is_taken() -> None:
     assert len(cells) == 2
 
 
+@pytest.mark.slow
 def test_a_fall_back_is_said(run: Runner) -> None:
     small = run("plan", "circle:10", "--memory-limit", "20k", "--json").json
     assert small["planner"] == "alp"

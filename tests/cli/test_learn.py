@@ -11,7 +11,6 @@ import pytest
 
 import fmdp
 from fmdp._base.progress import line_of_run
-from fmdp.cli import learn as learn_module
 from fmdp.learning.registry import LEARNERS
 
 from .conftest import Ran
@@ -272,7 +271,6 @@ def test_an_interrupt_gives_the_run_so_far(run: Runner, monkeypatch: pytest.Monk
             raise KeyboardInterrupt
         return decide(self, agent)
 
-    monkeypatch.setattr(learn_module, "rehearse", lambda *_: None)
     monkeypatch.setattr(fmdp.DORL, "decide", interrupted)
     ran = run("learn", "jao:2", "--learner", "dorl", "--steps", "1000", "--json")
     assert ran.status == 130

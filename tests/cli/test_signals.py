@@ -19,7 +19,6 @@ from fmdp._base import progress
 from fmdp._base.interrupts import held
 from fmdp.cli.signals import Signals
 from fmdp.elimination.backup import backup_for
-from fmdp.simulation import Simulation
 
 HUGE = "0x" + 5000 * "f"
 ANSWER_SECONDS = 300.0  # of a machine that has much else to do; the work would take far longer
@@ -111,6 +110,7 @@ def test_what_a_plan_knows_is_printed_and_saved(number: str, status: int, tmp_pa
     fmdp.load_policy(out, fmdp.problem("circle:6").structure)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_what_a_learner_knows_is_saved(number: int, status: int, tmp_path: Path) -> None:
     out = tmp_path / "learner.npz"
@@ -127,26 +127,6 @@ def test_what_a_learner_knows_is_saved(number: int, status: int, tmp_path: Path)
     assert "Traceback" not in errors
     assert fmdp.load_agent(out).steps > 0 or "interrupted" in errors
     assert "interrupted" in output + errors
-
-
-def test_an_interrupt_of_the_rehearsal_is_not_lost(
-    run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The two steps that load compiled code took it for their own, and the run went on."""
-    once = [KeyboardInterrupt]
-    play = Simulation._advance
-
-    def impatient(self: Simulation, *arguments: Any) -> None:
-        if once:
-            raise once.pop()
-        play(self, *arguments)
-
-    monkeypatch.setattr(Simulation, "_advance", impatient)
-    out = tmp_path / "learner.npz"
-    ran = run("learn", "circle:3", "--learner", "random", "--steps", "20", "--out", str(out))
-    assert (ran.status, ran.out) == (130, "")
-    assert not once
-    assert not out.exists()
 
 
 def test_signals_are_noted_while_they_are_held() -> None:
@@ -386,7 +366,7 @@ def test_an_interrupt_while_a_plan_is_prepared_is_a_plan(monkeypatch: pytest.Mon
     def impatient(*_: Any, **__: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("fmdp.elimination.enumeration.build_program", impatient)
+    monkeypatch.setattr("fmdp.planning.exact.planner.tabular_backup", impatient)
     monkeypatch.setattr("fmdp.planning.alp.prepared_alp.BellmanResidual", impatient)
     for planner in ("exact", "alp"):
         found = fmdp.plan(fmdp.problem("circle:3"), planner)

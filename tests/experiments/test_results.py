@@ -478,6 +478,7 @@ def test_the_example_of_ones_own_runs(standing: Path) -> None:
     assert median["epsilon-greedy epsilon=0.1"] > 0.0
 
 
+@pytest.mark.slow
 def test_the_sweep_of_the_page_runs(standing: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (block,) = (text for _, text in BLOCKS if '"python-sweep"' in text)
     exec(compile(block, "experiments.md", "exec"), {"__name__": "__main__"})

@@ -404,6 +404,7 @@ def test_a_spec_names_what_is_ones_own(beside: Path) -> None:
     assert [run.key for run in read_spec(beside / "own.toml").runs()] == keys
 
 
+@pytest.mark.slow
 def test_it_runs_in_worker_processes_and_nonsense_is_told(beside: Path) -> None:
     text = OWN + '[[learners]]\nrule = "beside_the_spec:nonsense"\nproblems = ["circle:2"]\n'
     (beside / "own.toml").write_text(text)

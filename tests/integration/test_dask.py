@@ -84,6 +84,7 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
     started.close()
 
 
+@pytest.mark.slow
 def test_a_cluster_that_loses_a_worker_gives_what_one_process_gives(
     cluster: Cluster, spec: Spec, serial: dict[str, Any], contents: Contents, tmp_path: Path
 ) -> None:

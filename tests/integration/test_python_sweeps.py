@@ -103,6 +103,7 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Modu
     return written
 
 
+@pytest.mark.slow
 def test_a_script_without_a_guard_uses_worker_processes(tmp_path: Path) -> None:
     (tmp_path / "own_module.py").write_text(GREEDY)
     script = """
@@ -133,6 +134,7 @@ print(len(results.runs_table()["key"]), sorted(set(results.runs_table()["role"])
         assert {run.key: run.finished for run in store.runs()} == finished
 
 
+@pytest.mark.slow
 def test_what_is_defined_in_a_script_is_run_in_its_process(tmp_path: Path) -> None:
     script = (
         GREEDY
@@ -437,6 +439,7 @@ def test_a_registered_learner_is_known_to_workers_by_where_it_lives(
         module.Greedy.registry.forget("greedy")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("where", ["workers=2", "workers=0"])
 def test_ctrl_c_keeps_what_is_done_and_the_same_call_goes_on(where: str, tmp_path: Path) -> None:
     script = f"""

@@ -81,6 +81,7 @@ def spec_file(spec_text: str, tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="reads /proc")
 def test_killed_twice_the_same_command_goes_on(
     spec_file: Path, serial: dict[str, Any], contents: Contents, tmp_path: Path

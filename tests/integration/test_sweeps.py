@@ -21,6 +21,7 @@ from fmdp.experiments.worker import Task, run_task
 Contents = Callable[[Path], dict[str, Any]]
 
 
+@pytest.mark.slow
 def test_two_workers_of_which_one_is_killed_give_what_one_process_gives(
     spec: Spec, serial: dict[str, Any], contents: Contents, tmp_path: Path
 ) -> None:

@@ -246,6 +246,7 @@ def test_the_checker_finds_what_is_broken(broken: Learner, said: str) -> None:
         check_learner(broken, MODEL, steps=60)
 
 
+@pytest.mark.slow
 def test_a_broken_learner_that_is_registered_fails_these_tests(tmp_path: Path) -> None:
     """A test of the tests: what they are run over comes from the registry."""
     (tmp_path / "brings_a_broken_learner.py").write_text(

@@ -116,6 +116,7 @@ def test_it_is_a_posterior_whatever_was_counted(counts: np.ndarray) -> None:
     assert (np.abs(mean - frequency) <= most / (visits + most) + 1e-12).all()
 
 
+@pytest.mark.slow
 @given(counted(), st.randoms())
 def test_the_order_of_rows_does_not_matter(counts: np.ndarray, random: object) -> None:
     n_pools, n_rows, _ = counts.shape

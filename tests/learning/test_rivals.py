@@ -226,6 +226,7 @@ def lost(model: FactoredMDP, kinds: list[Any], constants: tuple[float, ...], see
     return found
 
 
+@pytest.mark.slow
 def test_coverage_with_a_negative_control() -> None:
     """At most rho = .1 of the runs may lose the truth: 40 runs lose 8 with probability .04. Widths
     thirty times smaller make no confidence set, and the test must see it."""

@@ -277,6 +277,7 @@ def test_an_action_that_is_forbidden(tmp_path: Path) -> None:
         fmdp.fit(log_of(tmp_path, CSV.replace("mid,fix", "mid,rest")), structure)
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_log(tmp_path: Path) -> None:
     import tracemalloc
 

@@ -54,6 +54,7 @@ def values(found: LargestSpans) -> list[float | None]:
     return [found.value, *found.factored_values]
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @given(st.data())
 def test_all_policies_give_the_same(data: st.DataObject) -> None:
@@ -67,6 +68,7 @@ def test_all_policies_give_the_same(data: st.DataObject) -> None:
     assert values(found) == pytest.approx(expected, rel=1e-7, abs=1e-7)
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(st.data())
 def test_bounds_hold_wherever_the_search_stops(data: st.DataObject) -> None:

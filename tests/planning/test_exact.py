@@ -8,11 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fmdp
-from fmdp.elimination.backup import Backup, Vector, backup_for
+from fmdp.elimination.backup import Vector
 from fmdp.elimination.kernels import Pace
 from fmdp.errors import InvalidParameter, TooLarge
 from fmdp.model import FactoredMDP, OptimisticTables, Structure, permute_states, product
 from fmdp.planning.exact.planner import Exact
+from fmdp.planning.exact.small import TabularBackup
 from fmdp.planning.plan import Status
 from fmdp.planning.policies.policy import TablePolicy
 from fmdp.problems import problem
@@ -130,17 +131,16 @@ def test_interruption_gives_the_bounds_so_far() -> None:
         calls.append(report)
 
     # The signal arrives inside a sweep.
-    backup = backup_for(model)
     sweeps = iter([1, 1])
-    original = type(backup).iterate
+    original = TabularBackup.iterate
 
-    def broken(self: Backup, h: Vector, new: Vector, scratch: Vector, pace: Pace) -> int:
+    def broken(self: TabularBackup, h: Vector, new: Vector, scratch: Vector, pace: Pace) -> int:
         if next(sweeps, None) is None:
             raise KeyboardInterrupt
         return original(self, h, new, scratch, pace._replace(sweeps=4))
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(type(backup), "iterate", broken)
+        patch.setattr(TabularBackup, "iterate", broken)
         found = Exact(tolerance=1e-12).plan(model, progress=interrupt)
     assert found.status is Status.INTERRUPTED
     assert found.iterations == 8

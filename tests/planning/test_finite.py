@@ -19,6 +19,7 @@ from fmdp.errors import FileProblem, InvalidParameter, TooLarge
 from fmdp.learning.follow import Follow
 from fmdp.model import FactoredMDP, Forbidden, Structure
 from fmdp.planning.exact.planner import Exact
+from fmdp.planning.exact.small import TabularBackup
 from fmdp.planning.plan import Plan
 from fmdp.planning.policies.archive import FORMAT, VERSION
 from fmdp.planning.policies.files import load_policy
@@ -275,14 +276,14 @@ def test_limits_are_statuses_without_a_policy(monkeypatch: pytest.MonkeyPatch) -
     late = finite(30, max_seconds=1e-9).plan(model)
     assert late.status is Status.TIME_LIMIT
     sweeps = iter(range(3))
-    original = Backup.sweep
+    original = TabularBackup.sweep
 
-    def interrupted(self: Backup, h: Any, out: Any) -> None:
+    def interrupted(self: TabularBackup, h: Any, out: Any) -> None:
         if next(sweeps, None) is None:
             raise KeyboardInterrupt
         original(self, h, out)
 
-    monkeypatch.setattr(Backup, "sweep", interrupted)
+    monkeypatch.setattr(TabularBackup, "sweep", interrupted)
     by_hand = finite(30).plan(model)
     assert (by_hand.status, by_hand.iterations) == (Status.INTERRUPTED, 3)
     for plan in (stopped, late, by_hand):

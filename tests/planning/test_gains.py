@@ -15,12 +15,13 @@ from hypothesis import strategies as st
 
 import fmdp
 from fmdp.elimination import tuning
-from fmdp.elimination.backup import Backup, TimeUp, backup_for
+from fmdp.elimination.backup import TimeUp, backup_for
 from fmdp.measures import measure
 from fmdp.model import FactoredMDP
 from fmdp.planning.evaluate import evaluate_exactly
 from fmdp.planning.exact import solver
 from fmdp.planning.exact.acceleration import Anderson
+from fmdp.planning.exact.small import TabularBackup
 from fmdp.planning.plan import Status
 from fmdp.planning.policies.policy import TablePolicy
 from fmdp.planning.tabular import end_components as graphs
@@ -358,22 +359,22 @@ def test_one_gain_without_an_h_is_still_a_gain() -> None:
     assert plan.gain == pytest.approx(1.0, abs=1e-9)
 
 
-@pytest.mark.parametrize("owner", [Backup, Anderson])
+@pytest.mark.parametrize("owner", [TabularBackup, Anderson])
 def test_ctrl_c_between_two_sweeps_gives_a_policy_of_one_h(
-    monkeypatch: pytest.MonkeyPatch, owner: type[Backup | Anderson]
+    monkeypatch: pytest.MonkeyPatch, owner: type[TabularBackup | Anderson]
 ) -> None:
     """Interrupted when h has moved on and L h has not: it is made again, not mixed."""
     model = problem("circle:5,dynamics=guestrin")
     advance, calls = owner.advance, iter(range(1000))
 
-    def interrupted(self: Backup | Anderson, *args: object, **settings: object) -> None:
+    def interrupted(self: TabularBackup | Anderson, *args: object, **settings: object) -> None:
         advance(self, *args, **settings)  # type: ignore[arg-type]
         if next(calls) == 1:
             raise KeyboardInterrupt
 
     monkeypatch.setattr(owner, "advance", interrupted)
     monkeypatch.setattr("fmdp.planning.exact.solver.CHUNK_SECONDS", 0.0)
-    if owner is Backup:
+    if owner is TabularBackup:
         monkeypatch.setattr(solver, "acceleration_for", lambda *_: None)
     plan = fmdp.Exact().plan(model)
     assert plan.status is Status.INTERRUPTED

@@ -124,6 +124,7 @@ def test_every_corner_and_every_policy_lie_where_the_bounds_say(data: st.DataObj
     assert promised >= lower - 1e-9
 
 
+@pytest.mark.slow
 @given(st.integers(0, 10_000), st.sampled_from((0.05, 0.3)))
 @settings(max_examples=25)
 def test_flat_models_are_solved_as_givan_has_it(seed: int, width: float) -> None:

@@ -43,6 +43,7 @@ class Broken(Problem):
 '''
 
 
+@pytest.mark.slow
 def test_the_test_above_takes_its_list_from_the_registry(tmp_path: Path) -> None:
     """A broken problem that somebody registers fails it, without a word in this file."""
     (tmp_path / "broken_problem.py").write_text(BROKEN)

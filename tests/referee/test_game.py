@@ -48,6 +48,7 @@ def test_rounds_with_models_of_their_own_can_be_dealt_out() -> None:
         assert callable(play)
 
 
+@pytest.mark.slow
 @pytest.mark.referee
 def test_the_command_plays_a_round_in_spawned_processes() -> None:
     tests = Path(__file__).parents[1]

@@ -60,6 +60,7 @@ def test_until_all_is_written_the_old_report_stands(
     assert list(tmp_path.iterdir()) == [target]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("exchange", [True, False])
 def test_killed_at_any_file_it_is_the_old_report_or_the_new(tmp_path: Path, exchange: bool) -> None:
     """Killed before the nth call that changes the disk, for every n; then a writer cleans up."""
@@ -124,6 +125,7 @@ def test_an_unwritable_target_is_noticed_before_the_work(
         write_report(two_problems, "/proc/nowhere/report")
 
 
+@pytest.mark.slow
 def test_everything_that_a_report_writes_is_known_as_its_own(
     two_problems: Path, tmp_path: Path
 ) -> None:
@@ -136,6 +138,7 @@ def test_everything_that_a_report_writes_is_known_as_its_own(
     }
 
 
+@pytest.mark.slow
 def test_a_report_leaves_the_store_as_it_was(two_problems: Path, tmp_path: Path) -> None:
     before = contents_of_files(two_problems)
     write_report(two_problems, tmp_path / "report")
@@ -179,6 +182,7 @@ def replace_name(model: object, name: str) -> object:
     return loads(text)
 
 
+@pytest.mark.slow
 def test_any_label_is_drawn_and_written(
     hostile: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

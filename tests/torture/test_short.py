@@ -14,7 +14,10 @@ MODULES = [path.stem for path in sorted(HERE.glob("*.py")) if "\ndef rounds(" in
 SCALE = 0.004
 
 
-@pytest.mark.parametrize("module", MODULES)
+@pytest.mark.parametrize(
+    "module",
+    [pytest.param(name, marks=pytest.mark.slow if name == "files" else ()) for name in MODULES],
+)
 def test_nothing_goes_wrong_in_a_few_rounds(module: str) -> None:
     """In a process of its own: children are forked there, and tests have threads."""
     words = [sys.executable, "-m", "torture", "--seed", "1", "--scale", str(SCALE)]

@@ -1,56 +1,43 @@
-"""Compiled functions: Numba's `njit`, kept on disk between runs where there is a place for it.
+"""Lazy Numba: `njit` functions that import Numba when the first of them is called.
 
-Numba itself is imported when a function is called whose machine code was not kept
-(machine_code.py): a small plan, a second time, needs none of it. From then on everything is
-Numba's own, as if it had been there from the beginning; so it is where many calls have been made,
-since Numba takes less time for a call.
+To import Numba takes longer than to plan for a small model, which needs no compiled function
+(planning/exact/small.py). So `njit` returns a `Kernel`, and the first call of any kernel imports
+Numba and puts its dispatchers in the place of all kernels.
 
-Numba keeps what it has compiled beside the source, or else in the user's cache directory, and
-refuses to begin where it can write to neither: a read-only installation in a container without a
-home.  There everything is compiled again in every run, which is slow and nothing else; it is said
-once, in one line.
+Compiled code is kept in Numba's own cache, beside the source or else in the user's cache directory.
+Numba raises where it can write to neither, as in a read-only installation without a home directory.
+There every run compiles again, and one line on standard error says so.
 
-LLVM hands over the machine code of a function by a call back into Python, where an exception is
-thrown away: a Ctrl-C in it was lost, and the function with it ("no compiled object yet").  Signals
-wait while one function's code is made.
+LLVM asks for compiled code by a callback into Python, which discards exceptions: a Ctrl-C in it was
+lost, and the function with it ("no compiled object yet"). Signals are held back while the code of
+one function is made.
 """
 
 from __future__ import annotations
 
-import atexit
 import functools
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
+from pathlib import Path
 from typing import Any, Protocol
 
 from fmdp._base.interrupts import Held, held
-from fmdp._base.machine_code import (
-    Loaded,
-    Source,
-    flattened,
-    keep,
-    load,
-    note_compiling,
-    source_of,
-    stamp_cache,
-)
 
-CALLS_WITHOUT_NUMBA = 30_000
-"""After which Numba is loaded: they have lost about as much time as that takes."""
-
-_said = False
-_calls = 0
+_warned = False
 _numba: Any = None
-_loading = threading.RLock()
+_seconds = 0.0
+"""Spent on importing Numba, compiling, and loading from its cache."""
+_lock = threading.RLock()
 _listeners: list[tuple[str, Listener, list[Callable[[], None]]]] = []
-_dispatchers: list[tuple[Source, Any]] = []
+_compiling: set[str] = set()
+"""Modules with compiled functions, or with parts of them."""
 
 
 class Deferred:
-    """What stands for something of Numba's as long as it is not loaded; `load_numba` puts the thing
-    itself in its place wherever a module of fmdp has it."""
+    """A stand-in for an object of Numba's; `load_numba` replaces it in all modules of fmdp."""
 
     @property
     def for_numba(self) -> Any:
@@ -58,57 +45,39 @@ class Deferred:
 
 
 def deferred(name: Deferred) -> Any:
-    """The name, or the thing itself where Numba is there already."""
-    note_compiling(name.__module__)
-    if "numba" not in sys.modules:
+    """Return the stand-in, or the object itself if Numba is loaded."""
+    _files(name.__module__)
+    if _numba is None:
         return name
-    load_numba()
     return name.for_numba
 
 
 class Kernel(Deferred):
-    """A compiled function."""
+    """A function to be compiled."""
 
     def __init__(self, function: Callable[..., Any], flags: dict[str, Any]) -> None:
         self._function, self._flags = function, flags
-        self._source = source_of(function)
-        self._code: dict[str, Loaded] = {}
+        # When the function is defined: the files may be edited before Numba is loaded.
+        self._stamp = source_stamp(function)
         functools.update_wrapper(self, function)
 
     @functools.cached_property
     def for_numba(self) -> Any:
-        """Numba's own function."""
-        return _compiled(self._function, self._flags, self._source)
+        """Numba's dispatcher."""
+        return _dispatcher(self._function, self._flags, self._stamp)
 
     @property
     def _numba_type_(self) -> Any:
-        """By which Numba knows what a compiled function calls."""
+        """The type by which Numba resolves a kernel that a compiled function calls."""
         return self.for_numba._numba_type_
 
     def __call__(self, *arguments: Any) -> Any:
-        if _numba is None and "numba" not in sys.modules:
-            found = flattened(arguments)
-            if found is not None:
-                loaded = self._code.get(found[0])
-                if loaded is None:
-                    loaded = load(self._source, found[0])
-                if loaded is not None:
-                    self._code[found[0]] = loaded
-                    _count()
-                    return loaded.call(found[1])
         load_numba()
         return self.for_numba(*arguments)
 
 
-def _count() -> None:
-    global _calls
-    _calls += 1
-    if _calls >= CALLS_WITHOUT_NUMBA:
-        load_numba()
-
-
 def njit(**flags: Any) -> Callable[[Callable[..., Any]], Any]:
-    """`numba.njit(cache=True, ...)`, without the cache where it has no place."""
+    """Return `numba.njit(cache=True, ...)`, deferred to the first call of a kernel."""
 
     def decorate(function: Callable[..., Any]) -> Any:
         return deferred(Kernel(function, flags))
@@ -117,7 +86,7 @@ def njit(**flags: Any) -> Callable[[Callable[..., Any]], Any]:
 
 
 class Listener(Protocol):
-    """Told when something of Numba's begins and ends."""
+    """Receives the events of Numba: https://numba.readthedocs.io/en/stable/developer/event_api.html"""
 
     def on_start(self, event: Any, /) -> None: ...
     def on_end(self, event: Any, /) -> None: ...
@@ -125,119 +94,171 @@ class Listener(Protocol):
 
 @contextmanager
 def listening(kind: str, listener: Listener) -> Iterator[None]:
-    """Numba's events of a kind are told; nothing is told, or loaded, as long as it is not there."""
+    """Send Numba's events of a kind to the listener. This does not load Numba."""
     if "numba" in sys.modules:
         load_numba()
-    with _loading:
-        heard = [] if _numba is None else [_registered(kind, listener)]
-        waiting = (kind, listener, heard)
-        _listeners.append(waiting)
+    with _lock:
+        unregister = [] if _numba is None else [_registered(kind, listener)]
+        entry = (kind, listener, unregister)
+        _listeners.append(entry)
     try:
         yield
     finally:
-        with _loading:
-            _listeners.remove(waiting)
-        for stop in heard:
+        with _lock:
+            _listeners.remove(entry)
+        for stop in unregister:
             stop()
 
 
 def _registered(kind: str, listener: Listener) -> Callable[[], None]:
-    """What is returned ends it."""
+    """Register the listener with Numba, and return a function that unregisters it."""
     from numba.core import event
 
-    class Heard(event.Listener):
+    class Forward(event.Listener):
         def on_start(self, event: Any) -> None:
             listener.on_start(event)
 
         def on_end(self, event: Any) -> None:
             listener.on_end(event)
 
-    heard = Heard()
-    event.register(kind, heard)  # type: ignore[no-untyped-call]
-    return lambda: event.unregister(kind, heard)  # type: ignore[no-untyped-call]
+    forward = Forward()
+    event.register(kind, forward)  # type: ignore[no-untyped-call]
+    return lambda: event.unregister(kind, forward)  # type: ignore[no-untyped-call]
 
 
 def load_numba() -> Any:
-    """Numba, and its functions in the place of all kernels."""
+    """Import Numba, replace all stand-ins, and return the module."""
     global _numba
-    with _loading:
+    with _lock:
         if _numba is not None:
             return _numba
+        global _seconds
+        started = time.perf_counter()
         import numba
 
         _numba = numba
-        _registered("numba:run_pass", _SignalsWait())
+        _registered("numba:run_pass", _HoldSignals())
+        # Numba holds this lock while it compiles a function or loads one from its cache.
+        _registered("numba:compiler_lock", _Clock())
         for name, module in list(sys.modules.items()):
             if name.partition(".")[0] != "fmdp" or module is None:
                 continue
-            for own, value in list(vars(module).items()):
+            for attribute, value in list(vars(module).items()):
                 if isinstance(value, Deferred):
-                    setattr(module, own, value.for_numba)
-        for kind, listener, heard in _listeners:
-            heard.append(_registered(kind, listener))
-        atexit.register(_keep)
+                    setattr(module, attribute, value.for_numba)
+        for kind, listener, unregister in _listeners:
+            unregister.append(_registered(kind, listener))
+        _seconds += time.perf_counter() - started
         return _numba
 
 
-def _compiled(function: Callable[..., Any], flags: dict[str, Any], source: Any) -> Any:
+def seconds_loading() -> float:
+    """Return the time that this process has spent on importing Numba, compiling, and loading
+    compiled code from the cache."""
+    return _seconds
+
+
+def _dispatcher(function: Callable[..., Any], flags: dict[str, Any], stamp: str) -> Any:
     try:
         dispatcher = load_numba().njit(cache=True, **flags)(function)
     except RuntimeError as error:
         if "no locator available" not in str(error):
             raise
-        _say_once()
+        _warn_once()
         return load_numba().njit(**flags)(function)
-    stamp_cache(source, dispatcher)
-    if "no_cpython_wrapper" not in flags:  # else Python never calls it
-        _dispatchers.append((source, dispatcher))
+    # Numba's cache depends on the function's own file only. Without this attribute, in another
+    # version of Numba, that is what remains.
+    with suppress(AttributeError):
+        dispatcher._cache._cache_file._source_stamp = stamp
     return dispatcher
 
 
-def _keep() -> None:
-    """At the end of a process that has needed Numba: the next one may not."""
-    with held():
-        for source, dispatcher in _dispatchers:
-            # Numba's inside may change: then nothing is kept, and everything works as before.
-            with suppress(Exception):
-                keep(source, dispatcher)
+def source_stamp(function: Callable[..., Any]) -> str:
+    """Return the dates and sizes of the files that the compiled code of a function is made of: its
+    own, and those of the modules whose compiled functions its module imports."""
+    files = _files(function.__module__) | {function.__code__.co_filename}
+    return "; ".join(map(_stamp_of_file, sorted(files)))
 
 
-class _SignalsWait:
-    """Between the events of Numba's pass that makes the code; one may be inside another."""
+@functools.cache
+def _files(module: str) -> frozenset[str]:
+    """Return the files that the compiled functions of a module are made of.
+
+    It is first called where the first function of the module is defined, after its imports.
+    """
+    definition = sys.modules.get(module)
+    if definition is None:
+        return frozenset()
+    origins = {getattr(value, "__module__", None) for value in list(vars(definition).values())}
+    imported = [_files(origin) for origin in _compiling & origins - {module}]
+    _compiling.add(module)
+    return frozenset({getattr(definition, "__file__", None) or ""}.union(*imported))
+
+
+@functools.cache
+def _stamp_of_file(path: str) -> str:
+    try:
+        status = Path(path).stat()
+    except OSError:
+        return ""
+    return f"{status.st_mtime_ns} {status.st_size}"
+
+
+class _Clock:
+    """Adds up the time between events, which may be nested; only one thread holds the lock."""
 
     def __init__(self) -> None:
-        self._here = threading.local()
+        self._depth = 0
+        self._since = 0.0
+
+    def on_start(self, _: Any) -> None:
+        self._depth += 1
+        if self._depth == 1:
+            self._since = time.perf_counter()
+
+    def on_end(self, _: Any) -> None:
+        global _seconds
+        self._depth -= 1
+        if self._depth == 0:
+            _seconds += time.perf_counter() - self._since
+
+
+class _HoldSignals:
+    """Holds signals back between the events of Numba's lowering passes, which may be nested."""
+
+    def __init__(self) -> None:
+        self._thread = threading.local()
 
     def on_start(self, event: Any) -> None:
-        if _makes_code(event):
+        if _is_lowering(event):
             waiting = held()
             waiting.__enter__()
-            self._inside().append(waiting)
+            self._entered().append(waiting)
 
     def on_end(self, event: Any) -> None:
-        if _makes_code(event) and self._inside():
-            self._inside().pop().__exit__(None, None, None)
+        if _is_lowering(event) and self._entered():
+            self._entered().pop().__exit__(None, None, None)
 
-    def _inside(self) -> list[AbstractContextManager[Held]]:
-        if not hasattr(self._here, "stack"):
-            self._here.stack = []
-        stack: list[AbstractContextManager[Held]] = self._here.stack
+    def _entered(self) -> list[AbstractContextManager[Held]]:
+        if not hasattr(self._thread, "stack"):
+            self._thread.stack = []
+        stack: list[AbstractContextManager[Held]] = self._thread.stack
         return stack
 
 
-def _makes_code(event: Any) -> bool:
-    """The pass native_lowering, and its like for parallel loops."""
+def _is_lowering(event: Any) -> bool:
+    """Return whether it is the pass native_lowering, or its counterpart for parallel loops."""
     return "lowering" in event.data["name"].partition(" ")[0]
 
 
-def _say_once() -> None:
+def _warn_once() -> None:
     from multiprocessing import parent_process
 
-    global _said
-    if not _said and parent_process() is None:  # the workers of a sweep have nothing to add
+    global _warned
+    if not _warned and parent_process() is None:  # not by every worker of a sweep
         print(
             "fmdp: compiled code cannot be kept, and is compiled in every run: neither the "
             "installation nor a cache directory is writable (NUMBA_CACHE_DIR names another)",
             file=sys.stderr,
         )
-    _said = True
+    _warned = True

@@ -5,7 +5,7 @@ terminal, or in a notebook with ipywidgets, it draws a bar with the time, which 
 work is done. Otherwise it prints plain lines, the first after some seconds and then at growing
 intervals, so that a log of an hour's work has a dozen lines and a short run has none. A thread
 updates the time while no reports arrive. After one second of compilation by Numba (not loading from
-its cache) it says "compiling, once".
+its cache) it says "compiling (first run only)".
 
 Rich is imported only when something is shown, and nowhere else below `cli`.
 """
@@ -33,7 +33,7 @@ LineOf = Callable[[Any, float], str]
 
 FIRST_LINE_AFTER_SECONDS = 2.0
 """Time of the first plain line, if progress was requested."""
-COMPILING = "compiling, once"
+COMPILING = "compiling (first run only)"
 _SAID_AFTER_SECONDS = 1.0
 """Time of compilation before it is mentioned."""
 _GROWTH = 1.6

@@ -1,8 +1,8 @@
 """`fmdp learn`: one run of a learner on a problem, and its regret.
 
-Three clocks: `seconds` covers acting, observing and planning. `seconds_startup` covers imports and
-compilation, which a rehearsal of two steps on a small model triggers. `seconds_reference` covers
-the plan that regret is measured against. Ctrl-C ends the run and reports it so far.
+Three clocks: `seconds` covers acting, observing and planning. `seconds_startup` covers imports,
+compiling and loading compiled code. `seconds_reference` covers the plan that regret is measured
+against. Ctrl-C ends the run and reports it so far.
 """
 
 from __future__ import annotations
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from fmdp._base.parameters import Parameter
-    from fmdp.learning.agent import Agent
     from fmdp.learning.learner import Learner
     from fmdp.model import FactoredMDP
     from fmdp.planning.plan import Planner
@@ -90,6 +89,7 @@ def learn(
     if out is not None:
         refuse_unwritable(out)
     started = time.perf_counter()
+    from fmdp._base.compiled import seconds_loading
     from fmdp.logs import warm
     from fmdp.problems import problem as problem_of
     from fmdp.simulation import Simulation, reference_for
@@ -103,11 +103,13 @@ def learn(
         agent = chosen.start(model)
         if log is not None:
             warm(agent, log)
-        rehearse(chosen, agent)
         startup = time.perf_counter() - started
+        loaded = [seconds_loading()]
         reference = reference_for(model, progress=report)
+        loaded.append(seconds_loading())
         simulation = Simulation(model, agent, n_seed, reference=reference)
         simulation.run(n_steps, progress=report)
+        loaded.append(seconds_loading())
     run = simulation.result()
     if out is not None:
         with held():  # another Ctrl-C must not interrupt the saving
@@ -127,10 +129,11 @@ def learn(
         "plan_seconds": agent.plan_seconds or None,
         "seed": n_seed,
         **{key: getattr(run, key) for key in RUN_KEYS},
+        "seconds": max(run.seconds - (loaded[2] - loaded[1]), 0.0),
         "states": model.structure.n_states,
         "actions": model.structure.n_actions,
-        "seconds_startup": startup,
-        "seconds_reference": reference.seconds,
+        "seconds_startup": startup + loaded[2] - loaded[0],
+        "seconds_reference": max(reference.seconds - (loaded[1] - loaded[0]), 0.0),
         "better_than_random": None if comparison is None else comparison.better,
     }
     if json:
@@ -222,31 +225,6 @@ def make_planner(
     return kind.make(settings), None
 
 
-def rehearse(learner: Learner, agent: Agent) -> None:
-    """Compile the code that the run will use, by two steps on two machines.
-
-    Third-party learners and planners are not rehearsed: they may be made for one problem only.
-    """
-    from fmdp._base.foreign_code import is_own
-    from fmdp.problems import problem as problem_of
-    from fmdp.simulation import Reference, Simulation
-
-    planner = agent.planner
-    if not is_own(type(learner)) or (planner is not None and not is_own(type(planner))):
-        return
-    kind, others = type(learner), {}
-    if planner is not None and kind.only_planner is None:
-        others["planner"] = type(planner).make({"ties": "first", **type(planner).on_any_model})
-    rehearsal = Simulation(
-        problem_of("circle:2"),
-        kind.make(kind.example, **others),
-        reference=Reference(0.0, "exact", None, 0.0),
-    )
-    rehearsal.run(2)
-    if rehearsal.interrupted:
-        raise KeyboardInterrupt
-
-
 def print_run(result: dict[str, Any], run: Run, learner: Learner, out: Path | None) -> None:
     parameters = ", ".join(
         f"{key}={value}" for key, value in result["parameters"].items() if value is not None
@@ -270,10 +248,11 @@ def print_run(result: dict[str, Any], run: Run, learner: Learner, out: Path | No
         if run.unconverged_plans:
             plans += f", {run.unconverged_plans:,} of them not converged"
         rows.append(("episodes", plans))
-    speed = f"{run.steps / max(run.seconds, 1e-9):,.0f} steps per second"
+    seconds = result["seconds"]
+    speed = f"{run.steps / max(seconds, 1e-9):,.0f} steps per second"
     startup = seconds_text(result["seconds_startup"])
     others = f"start-up {startup}, optimal gain {seconds_text(result['seconds_reference'])}"
-    rows.append(("time", f"{seconds_text(run.seconds)}, {speed} (besides: {others})"))
+    rows.append(("time", f"{seconds_text(seconds)}, {speed} (besides: {others})"))
     if out is not None:
         rows.append(("saved", f"the learner, in {out}"))
     print_people(columns(rows))

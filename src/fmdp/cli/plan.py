@@ -1,8 +1,8 @@
 """`fmdp plan`: plan for a problem and print gain, certified bounds, spans, time and memory.
 
 Three clocks: `seconds` covers building the model, preparing and solving. `seconds_startup` covers
-imports and compilation, which a rehearsal on a small model triggers. `seconds_evaluation` covers
-the evaluation of the policy.
+imports, compiling and loading compiled code. `seconds_evaluation` covers the evaluation of the
+policy.
 """
 
 from __future__ import annotations
@@ -32,11 +32,10 @@ from fmdp.cli.output import (
     upper_text,
 )
 from fmdp.cli.progress import progress
-from fmdp.errors import FmdpError, TooLarge
+from fmdp.errors import TooLarge
 
 if TYPE_CHECKING:
-    from fmdp.model import Structure
-    from fmdp.planning.plan import Plan, Planner
+    from fmdp.planning.plan import Plan
     from fmdp.planning.status import Status
 
 PLAN_KEYS = (
@@ -136,6 +135,7 @@ def run(result: dict[str, Any], request: options.PlannerRequest) -> Plan:
     """Plan for result["problem"] and fill in the result as it becomes known."""
     clock = time.perf_counter
     started = clock()
+    from fmdp._base.compiled import seconds_loading
     from fmdp.elimination.backup import TimeUp
     from fmdp.planning.absorption import ends_settled
     from fmdp.planning.choice import choose_planner
@@ -165,23 +165,22 @@ def run(result: dict[str, Any], request: options.PlannerRequest) -> Plan:
                 kind = type(default)
         except TimeUp:
             return out_of_time(result, started, imported)
-        prepared = clock()
+        loaded = seconds_loading()
         if limit is not None:
-            remaining = max(limit - (prepared - imported), _LEAST_SECONDS)
+            remaining = max(limit - (clock() - imported), _LEAST_SECONDS)
             settings = {**settings, "max_seconds": remaining}
         planner = kind.make(settings)
         result["planner"] = kind.name
-        rehearse(kind, settings, structure)
-        rehearsed = clock()
         solution = plan_for(model, planner, progress=report)
     planned = clock()
+    loading = seconds_loading() - loaded
     evaluation = solution.stats.get("seconds_evaluation", 0.0)
     result |= {key: getattr(solution, key) for key in PLAN_KEYS}
     result |= {key: solution.stats.get(key) for key in STATISTICS_KEYS}
     result |= {
         "status": solution.status.value,
-        "seconds": (prepared - imported) + (planned - rehearsed) - evaluation,
-        "seconds_startup": (imported - started) + (rehearsed - prepared),
+        "seconds": max(planned - imported - loading - evaluation, 0.0),
+        "seconds_startup": imported - started + loading,
         "seconds_evaluation": evaluation,
         "peak_memory_bytes": peak_memory(),
         "settled": None if solution.gain_upper is None else ends_settled(model, solution.policy),
@@ -251,45 +250,6 @@ def alarm(seconds: float | None) -> Iterator[None]:
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0.0)
         signal.signal(signal.SIGALRM, before)
-
-
-def rehearse(kind: type[Planner], settings: Mapping[str, object], structure: Structure) -> None:
-    """Compile the code that planning will run, or load it from the cache.
-
-    Serial code is compiled by planning for two machines, with effects and constraints if the model
-    has some; threaded code by one sweep over the smallest model that uses it. Third-party planners
-    are not rehearsed: they may be made for one problem only.
-    """
-    from fmdp._base.foreign_code import is_own
-    from fmdp.elimination.tuning import PARALLEL_STATES
-    from fmdp.model import AtMost
-    from fmdp.planning.choice import plan as plan_for
-    from fmdp.planning.status import Status
-    from fmdp.problems import problem as problem_of
-
-    if not is_own(kind):
-        return
-    used = {**settings, **kind.on_any_model}
-    used.pop("memory_limit", None)
-    used.pop("intervals", None)  # the small models have none
-    if used.get("horizon") is not None:
-        used["horizon"] = 2  # more steps compile nothing more
-    family = "circle" if structure.effects is None else "maintenance"
-    rehearsals = [(f"{family}:2", used)]
-    if structure.n_states >= PARALLEL_STATES:
-        machines = PARALLEL_STATES.bit_length() - 1
-        rehearsals.append((f"circle:{machines}", used | {"max_iterations": 1}))
-    for problem, used in rehearsals:
-        model = problem_of(problem)
-        if structure.constraints:
-            m, n = model.structure.m, len(model.structure.sizes)
-            model = model.with_constraints(AtMost(tuple(range(m, n)), 1))
-        try:
-            solution = plan_for(model, kind.make(used))
-        except FmdpError:
-            return  # settings that fit the user's model only, such as scopes of a basis
-        if solution.status is Status.INTERRUPTED:
-            raise KeyboardInterrupt
 
 
 def exit_status(status: Status) -> int:

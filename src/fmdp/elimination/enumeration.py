@@ -25,7 +25,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,6 +70,8 @@ class Backup:
 
     rotations: tuple[Rotated, ...] = ()
     """Parts into which joint actions are divided where that is faster (split.py)."""
+    compiled: ClassVar[bool] = True
+    """Whether sweeps are compiled code; Anderson acceleration then is, too."""
 
     def __init__(
         self,
@@ -304,9 +306,13 @@ class Backup:
         thread, first, end = share
         source = self._whole if part is None else part
         workspace = source.workspaces[thread]
-        return int(
-            kernels.run(mode, h, new, scratch, first, end, source.steps, workspace, pace, choice)
+        kinds = (
+            True if self.nested else None,
+            None if self.shape == kernels.FREE else True,
+            True if len(pace[-1]) else None,
         )
+        arrays = (h, new, scratch, first, end, source.steps, workspace, pace, choice)
+        return int(kernels.run(mode, *arrays, *kinds))
 
     def sweep(self, h: Vector, out: Vector) -> None:
         """Compute out <- L h without discount, both in elimination order."""
@@ -341,6 +347,10 @@ class Backup:
             everything = (0, 0, self.layout.n_branches)
             return self._run(kernels.ITERATE, h, new, everything, scratch=scratch, pace=tuple(pace))
         return iterate_by_sweeps(self.sweep, h, new, scratch, self.extremes, pace)
+
+    def residual(self, h: Vector, new: Vector) -> None:
+        """Set `extremes` to the min and max of new - h, and the largest |h|."""
+        kernels.residual(h, new, self.extremes)
 
     def advance(self, h: Vector, new: Vector, pace: kernels.Pace) -> None:
         """Move h to the next iterate, which `iterate` does not do after its last sweep."""

@@ -3,11 +3,11 @@
 Every output number is computed by one thread in one order, so a sweep gives the same bits on any
 number of threads.
 
-Numba optimises a function again inside each of its callers, so there are few callers: everything
-that walks the program is one function, `run`, with a mode.
+Numba optimises a function again inside each of its callers. Therefore one function, `run`, walks
+the program in all modes.
 
-`run` takes plain tuples and gives them their names inside: to tell the type of a named tuple costs
-half a microsecond a call, and the re-plan of a small model has not many of those.
+`run` takes plain tuples and converts them to named ones: Numba needs half a microsecond per call to
+find the type of a named tuple, and a re-plan of a small model takes few microseconds.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import numpy as np
 from fmdp._base.compiled import njit
 from fmdp.elimination.steps import (
     FLAGS,
+    INLINED,
     INSIDE,
     ONE,
     ZERO,
@@ -35,27 +36,27 @@ from fmdp.elimination.steps import (
 from fmdp.elimination.ties import tie_hash
 from fmdp.elimination.truncation import NO_TRUNCATION, truncate
 
-# Columns of `levels`, one row a group (program.py writes them).
+# Columns of `levels`, one row per group (program.py writes them).
 OUTER, REP, V, U, INNER, M_BASE, R_BASE, CTX_BASE, F_BASE, HAS_R, BUFFER = range(11)
 N_LEVEL_FIELDS = 11
-# Columns of `nodes`, one row a step of the program, in depth-first order.
+# Columns of `nodes`, one row per step of the program, in depth-first order.
 LEVEL, M_ROW, R_ROW, LEAF = range(4)
 N_NODE_FIELDS = 4
-# Shapes of the set that a row is chosen from.
+# Kinds of the set that a row is chosen from.
 FREE, BOX, BALL = range(3)
 # Modes of `run`.
 BACKUP, ITERATE, GREEDY, POLICY, VALUES = range(5)
 
 
 class Steps(NamedTuple):
-    """The steps of a program and the tables that they read, in the order of reading."""
+    """The steps of a program, and the tables that they read in the order of reading."""
 
     levels: Index
     nodes: Index
     contexts: Index  # [2, cells]: rows of the transition tables and of the rewards
-    branch_rows: Index  # [2, branches, groups]: what a branch adds to them
+    branch_rows: Index  # [2, branches, groups]: offsets that a branch adds to these
     branch_bases: Index  # [2, branches]: its first state, in elimination order and in C order
-    offsets: Index  # [2, cells of the last tensor]: what a cell adds to that
+    offsets: Index  # [2, cells of the last tensor]: offsets that a cell adds to these
     leaf_start: Index  # [leaves + 1]: where the joint actions of a leaf begin
     leaf_actions: Index
     action_leaf: Index  # [joint actions], -1 for those that are not enumerated
@@ -63,14 +64,14 @@ class Steps(NamedTuple):
     free: Vector  # free masses; empty where targets are not nested
     rewards: Vector
     caps: Vector
-    """What a value can take of the free mass, laid out as `rows`; empty where it can take all."""
+    """The most free mass that each value can take, laid out as `rows`; empty without boxes."""
     shape: Index
-    """[2]: of the set of a row (FREE, BOX, BALL), and not 0 where its worst p is taken; only boxes
-    and balls have one."""
+    """[2]: the kind of set of a row (FREE, BOX, BALL); 1 if the worst p of a box or ball is taken,
+    else 0."""
 
 
 class Sources(NamedTuple):
-    """From which entries of a model's tables, end to end, the entries of `Steps` are made.
+    """The entries of a model's concatenated tables that the entries of `Steps` are made of.
 
     Group g has the entries start[g] <= e < start[g + 1]; the k-th is made of parts[g] numbers,
     at[first[g] + q * (start[g + 1] - start[g]) + k] for q < parts[g].
@@ -83,48 +84,92 @@ class Sources(NamedTuple):
 
 
 class Room(NamedTuple):
-    """Where one thread works."""
+    """The workspace of one thread."""
 
     arena: Vector
-    """The tensors between the steps, one behind the other."""
+    """The tensors between the steps, concatenated."""
     best: Vector
     """[cells of the last tensor]"""
     extremes: Vector
     """Smallest and largest residual of the last sweep, and the largest |h|."""
     stop: Index
-    """Not 0 when another thread wants this one to end."""
+    """Set to 1 by another thread to end this one."""
     order: Index
-    """[values of the largest variable, and one more]: how the last cell was sorted, which is nearly
-    how the next one is; the last entry says how many values that were."""
+    """[values of the largest variable + 1]: the order of the values of the last cell, from which
+    the next sort starts; the last entry is the number of these values."""
 
 
 class Pace(NamedTuple):
-    """How value iteration goes on, and when it ends."""
+    """The parameters of value iteration."""
 
     sweeps: int = 1
-    """At most so many."""
+    """Most sweeps."""
     tolerance: float = 0.0
-    """Of the range of L h - h, below which no more follow."""
+    """It ends when max(L h - h) - min(L h - h) is at most this."""
     tau: float = 1.0
-    """Of the damping, h <- (1 - tau) h + tau L h."""
+    """Damping: h <- (1 - tau) h + tau L h."""
     discount: float = 1.0
     axes: Index = NO_TRUNCATION.axes
     budgets: Vector = NO_TRUNCATION.budgets
-    """Of the truncation; none without axes."""
+    """Axes and budgets of the truncation; empty without one."""
 
 
 class Chosen(NamedTuple):
-    """The actions that are taken, or are to be found."""
+    """The actions to take or to fill in, and how ties are broken."""
 
     actions: Index
-    """[states], in C order"""
+    """[states], in C order."""
     slack: float
     rule: int
     seed: int
 
 
+@njit(**INSIDE)
+def _is_preferred(choice, state, action, held):
+    """Return whether a tied action replaces the action that is held (-1: none)."""
+    if held < 0:
+        return True
+    if choice.rule == 1:
+        return action < held
+    if choice.rule == 2:
+        return action > held
+    rank, other = tie_hash(choice.seed, state, action), tie_hash(choice.seed, state, held)
+    return rank < other or (rank == other and action < held)
+
+
+@njit(**INLINED)
+def _take_leaf(mode, steps, leaf, room, d0, base, c_base, choice, new):
+    """Use the values of the joint actions of a leaf, which are in the arena from d0 on."""
+    arena, best, offsets, actions = room.arena, room.best, steps.offsets, choice.actions
+    leaf_start, leaf_actions = steps.leaf_start, steps.leaf_actions
+    n_cells = np.uint64(best.shape[0])
+    if mode == POLICY:
+        for k in range(n_cells):
+            if steps.action_leaf[actions[c_base + offsets[1, k]]] == leaf:
+                best[k] = arena[d0 + k]
+    elif mode == VALUES:
+        for k in range(n_cells):
+            at = (c_base + offsets[1, k]) * steps.action_leaf.shape[0]
+            for p in range(leaf_start[leaf], leaf_start[leaf + 1]):
+                new[at + leaf_actions[p]] = arena[d0 + k]
+    elif mode == GREEDY:
+        for k in range(n_cells):
+            x = new[base + offsets[0, k]]
+            if arena[d0 + k] < x - choice.slack:
+                continue
+            state = c_base + offsets[1, k]
+            for p in range(leaf_start[leaf], leaf_start[leaf + 1]):
+                if _is_preferred(choice, state, leaf_actions[p], actions[state]):
+                    actions[state] = leaf_actions[p]
+                    best[k] = arena[d0 + k]
+    else:
+        for k in range(n_cells):
+            x, y = best[k], arena[d0 + k]
+            best[k] = x if x > y else y
+
+
 @njit(**FLAGS)
-def run(mode, h, new, scratch, first, end, steps, room, pace, choice):
+def run(mode, h, new, scratch, first, end, steps, room, pace, choice, nested, ordered, truncated):
     """Walk the program for the branches first <= b < end.
 
     BACKUP    new <- max over joint actions of (reward + P h)
@@ -133,20 +178,22 @@ def run(mode, h, new, scratch, first, end, steps, room, pace, choice):
               ties.py says; new <- what the chosen action is worth
     VALUES    new <- reward + P h of every joint action: [states in C order, joint actions], flat
     ITERATE   up to `pace.sweeps` backups of (damped, discounted) relative value iteration, each
-              followed by the truncation of truncation.py.  On return new = truncate L h and
-              `room.extremes` is their residual: h is not moved after the last sweep, so that what
-              is certified, the bias and the greedy policy all belong to one h.  Returns the sweeps.
+              followed by the truncation of truncation.py. On return new = truncate L h and
+              `room.extremes` is their residual: h is not moved after the last sweep, so that the
+              certificate, the bias and the greedy policy belong to the same h.
 
-    Ends at once, with -1 and everything half done, when another thread sets room.stop[0].
+    Returns the number of sweeps, or -1, with incomplete output, when another thread has set
+    room.stop[0].
+
+    The last three arguments are None or True: `nested` if rows are chosen from a set, `ordered` if
+    that is a box or a ball, `truncated` if `pace` has a truncation. Numba removes branches on None
+    before it compiles, so that each kind of plan compiles only the steps that it takes.
     """
     steps, room, pace, choice = Steps(*steps), Room(*room), Pace(*pace), Chosen(*choice)
     arena, best = room.arena, room.best
     levels, nodes, offsets = steps.levels, steps.nodes, steps.offsets
-    leaf_start, leaf_actions = steps.leaf_start, steps.leaf_actions
     tables = Tables(steps.rows, steps.free, steps.rewards, steps.contexts, steps.caps)
-    actions = choice.actions
-    nested = steps.free.shape[0] > 0
-    sorted_rows, ball, worst = steps.shape[0] != FREE, steps.shape[0] == BALL, steps.shape[1] != 0
+    ball, worst = steps.shape[0] == BALL, steps.shape[1] != 0
     n_cells = np.uint64(best.shape[0])
     last_sweep = pace.sweeps if mode == ITERATE else 1
     for sweep_number in range(1, last_sweep + 1):
@@ -161,7 +208,7 @@ def run(mode, h, new, scratch, first, end, steps, room, pace, choice):
                 best[k] = -np.inf
             if mode == GREEDY:
                 for k in range(n_cells):
-                    actions[c_base + offsets[1, k]] = -1
+                    choice.actions[c_base + offsets[1, k]] = -1
             for n in range(nodes.shape[0]):
                 if room.stop[0] != 0:
                     return -1
@@ -189,46 +236,23 @@ def run(mode, h, new, scratch, first, end, steps, room, pace, choice):
                     np.uint64(levels[g, R_BASE]) + r_row * n_u,
                     np.uint64(levels[g, CTX_BASE]),
                 )
-                if sorted_rows:
+                if ordered is not None:
                     step_sorted(source, arena, tables, place, shape, has_r, room.order, ball, worst)
-                elif nested:
+                elif nested is not None:
                     step_nested(source, arena, tables, place, shape, has_r)
                 elif shape.inner == ONE:
                     step_last(source, arena, tables, place, shape, has_r)
                 else:
                     step_vector(source, arena, tables, place, shape, has_r)
-                leaf = nodes[n, LEAF]
-                if leaf < 0:
-                    continue
-                if mode == POLICY:
-                    for k in range(n_cells):
-                        if steps.action_leaf[actions[c_base + offsets[1, k]]] == leaf:
-                            best[k] = arena[d0 + k]
-                elif mode == VALUES:
-                    for k in range(n_cells):
-                        at = (c_base + offsets[1, k]) * steps.action_leaf.shape[0]
-                        for p in range(leaf_start[leaf], leaf_start[leaf + 1]):
-                            new[at + leaf_actions[p]] = arena[d0 + k]
-                elif mode == GREEDY:
-                    for k in range(n_cells):
-                        x = new[base + offsets[0, k]]
-                        if arena[d0 + k] < x - choice.slack:
-                            continue
-                        state = c_base + offsets[1, k]
-                        for p in range(leaf_start[leaf], leaf_start[leaf + 1]):
-                            if _is_preferred(choice, state, leaf_actions[p], actions[state]):
-                                actions[state] = leaf_actions[p]
-                                best[k] = arena[d0 + k]
-                else:
-                    for k in range(n_cells):
-                        x, y = best[k], arena[d0 + k]
-                        best[k] = x if x > y else y
+                if nodes[n, LEAF] >= 0:
+                    _take_leaf(mode, steps, nodes[n, LEAF], room, d0, base, c_base, choice, new)
             if mode != VALUES:
                 for k in range(n_cells):
                     new[base + offsets[0, k]] = best[k]
         if mode != ITERATE:
             return 1
-        truncate(new, pace.axes, pace.budgets)
+        if truncated is not None:
+            truncate(new, pace.axes, pace.budgets)
         residual(h, new, room.extremes)
         if room.extremes[1] - room.extremes[0] <= pace.tolerance or sweep_number == last_sweep:
             return sweep_number
@@ -236,22 +260,9 @@ def run(mode, h, new, scratch, first, end, steps, room, pace, choice):
     return 0
 
 
-@njit(**INSIDE)
-def _is_preferred(choice, state, action, held):
-    """Whether a tied action takes the place of the one that is held (-1: none)."""
-    if held < 0:
-        return True
-    if choice.rule == 1:
-        return action < held
-    if choice.rule == 2:
-        return action > held
-    rank, other = tie_hash(choice.seed, state, action), tie_hash(choice.seed, state, held)
-    return rank < other or (rank == other and action < held)
-
-
 @njit(**FLAGS)
 def residual(h, new, extremes):
-    """extremes <- min and max of new - h, and the largest |h| (for the rounding allowance)."""
+    """Set extremes to min and max of new - h, and the largest |h| (for the rounding allowance)."""
     low, high, size = np.inf, -np.inf, 0.0
     for s in range(h.shape[0]):
         d = new[s] - h[s]
@@ -270,13 +281,13 @@ def advance(h, new, tau, shift):
 
 @njit(**FLAGS)
 def relative_shift(extremes, tau, discount):
-    """The constant taken off in every sweep so that h stays bounded (none under a discount)."""
+    """Return the constant subtracted in every sweep to keep h bounded, 0 under a discount."""
     return tau * 0.5 * (extremes[0] + extremes[1]) if discount == 1.0 else 0.0
 
 
 @njit(**FLAGS)
 def gather_products(base, sources, out):
-    """Every entry the product of its sources: joint rows of fused groups."""
+    """Set every entry to the product of its sources: joint rows of fused groups."""
     for g in range(sources.parts.shape[0]):
         parts, start, end = sources.parts[g], sources.start[g], sources.start[g + 1]
         first = sources.first[g]
@@ -289,7 +300,7 @@ def gather_products(base, sources, out):
 
 @njit(**FLAGS)
 def gather_sums(base, sources, out):
-    """Every entry the sum of its sources: what several factors pay."""
+    """Set every entry to the sum of its sources: the rewards of several factors."""
     for g in range(sources.parts.shape[0]):
         parts, start, end = sources.parts[g], sources.start[g], sources.start[g + 1]
         first = sources.first[g]

@@ -6,14 +6,14 @@ A step eliminates a group of next-state variables from a tensor laid out as [out
     out[o, r, u, i] = reward[o, r, u] + sum_v M[ctx(o, r), v, u] in[o, v, i]
                       (+ free[ctx(o, r), u] * max_v in[o, v, i]   for nested targets)
 
-Where a row is chosen from another set, the values of a cell are sorted, best first, and a small
-function says what the best p of the set is worth (worst first: the worst p): boxes,
-M <= p <= M + caps, pour the free mass in that order, each value up to its cap; balls,
-|p - M|_1 <= 2 free, take it from the last values and give it to the first.
-
 where u runs over the values of the group's own current variables and r over current variables that
-are needed as parents before their own turn.  Rewards are added as soon as their scope is known:
+are needed as parents before their own turn. Rewards are added as soon as their scope is known:
 every row has mass one, so a constant passes through the later steps unchanged.
+
+Where a row p is chosen from a box or a ball, the values of a cell are sorted, best first for the
+best p of the set, worst first for the worst one. Boxes, M <= p <= M + caps: the free mass is poured
+in that order, each value up to its cap. Balls, |p - M|_1 <= 2 free: mass is moved from the last
+values to the first.
 
 Cost of a step: outer * rep * U * V * inner multiply-adds; docs/exact.md says how near they come to
 what the machine can do.
@@ -27,12 +27,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fmdp._base.compiled import njit
-from fmdp.elimination.lanes import EIGHT_LANES, FOUR_LANES, operations
+from fmdp.elimination.simd import EIGHT_LANES, FOUR_LANES, operations
 
 Index = NDArray[np.int64]
 Vector = NDArray[np.float64]
 
-# Unsigned, as all offsets are: signed ones would be checked for counting from the end.
+# Offsets are unsigned: Numba checks every signed index for counting from the end.
 ZERO, ONE, TWO, THREE, FOUR, FIVE, SIX, SEVEN, EIGHT = (np.uint64(number) for number in range(9))
 
 FLAGS: dict[str, Any] = {
@@ -42,13 +42,15 @@ FLAGS: dict[str, Any] = {
 }
 # Only called from compiled code: the wrappers for Python would double the time to compile.
 INSIDE: dict[str, Any] = {**FLAGS, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+# Inlined by Numba: a function of its own would be optimised by LLVM once more.
+INLINED: dict[str, Any] = {**FLAGS, "inline": "always"}
 
 _load, _store, _spread, _plus, _times = operations(EIGHT_LANES)
 _load_4, _store_4, _spread_4, _plus_4, _times_4 = operations(FOUR_LANES)
 
 
 class Tables(NamedTuple):
-    """What of a program a single step reads: arguments are copied in every call."""
+    """The arrays of a program that one step reads; arguments are copied in every call."""
 
     rows: Vector
     free: Vector
@@ -58,7 +60,7 @@ class Tables(NamedTuple):
 
 
 class Shape(NamedTuple):
-    """Of one step: see above for the axes."""
+    """The sizes of the axes of one step, named as in the formula above."""
 
     outer: Any
     rep: Any
@@ -68,7 +70,7 @@ class Shape(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where one step begins in each of the arrays that it reads and writes."""
+    """The offset at which one step begins in each array that it reads or writes."""
 
     source: Any
     arena: Any
@@ -78,9 +80,9 @@ class Place(NamedTuple):
     contexts: Any
 
 
-@njit(**INSIDE)
+@njit(**INLINED)
 def step_vector(S, D, tables, place, shape, has_r):
-    """inner > 1: vectorised over the innermost axis."""
+    """Take a step with inner > 1, vectorised over the innermost axis."""
     n_v, n_u, inner = shape.n_v, shape.n_u, shape.inner
     unrolled = n_v in (TWO, FOUR, EIGHT)
     begin = ZERO
@@ -93,7 +95,7 @@ def step_vector(S, D, tables, place, shape, has_r):
 
 @njit(**INSIDE)
 def _in_lanes(S, D, tables, place, shape, has_r, end):
-    """The first `end` numbers of every run, eight at a time, all rows of eight together."""
+    """Compute the first `end` numbers of every run, eight at a time, all rows of eight together."""
     M, R, contexts = tables.rows, tables.rewards, tables.contexts
     s0, d0, m0, r0, c0 = place.source, place.arena, place.rows, place.rewards, place.contexts
     outer, rep, n_v, n_u, inner = shape
@@ -146,7 +148,7 @@ def _in_lanes(S, D, tables, place, shape, has_r, end):
 
 @njit(**INSIDE)
 def _row_by_row(S, D, tables, place, shape, has_r, begin):
-    """Every run from `begin` on, in the compiler's own vectors."""
+    """Compute every run from `begin` on; the compiler vectorises the loops."""
     M, R, contexts = tables.rows, tables.rewards, tables.contexts
     s0, d0, m0, r0, c0 = place.source, place.arena, place.rows, place.rewards, place.contexts
     outer, rep, n_v, n_u, inner = shape
@@ -199,7 +201,7 @@ def _row_by_row(S, D, tables, place, shape, has_r, begin):
 
 @njit(**INSIDE)
 def step_last(S, D, tables, place, shape, has_r):
-    """inner == 1, the last group: vectorised over u."""
+    """Take the step of the last group, where inner == 1, vectorised over u."""
     n_v, n_u = shape.n_v, shape.n_u
     if n_u == EIGHT and n_v == EIGHT:
         _last_eight(S, D, tables, place, shape, has_r, EIGHT)
@@ -215,7 +217,7 @@ def step_last(S, D, tables, place, shape, has_r):
 
 @njit(**INSIDE)
 def _last_eight(S, D, tables, place, shape, has_r, n_v):
-    """Eight values of u; n_v is a constant in both calls, and the loop over it is none."""
+    """Take it for eight values of u. n_v is a constant in both calls, so its loop is unrolled."""
     M, R, contexts = tables.rows, tables.rewards, tables.contexts
     s0, d0, m0, r0, c0 = place.source, place.arena, place.rows, place.rewards, place.contexts
     for o in range(shape.outer):
@@ -235,8 +237,8 @@ def _last_eight(S, D, tables, place, shape, has_r, n_v):
 
 @njit(**INSIDE)
 def _last_four(S, D, tables, place, shape, has_r, n_v):
-    """As `_last_eight`, line by line, in vectors of four: with one function for both, and eight
-    values as two fours, a sweep of a tree of 18 machines takes half as long again."""
+    """Take it for four values of u. One function for four and for eight, as two fours, makes a
+    sweep of a tree of 18 machines 1.5 times as slow."""
     M, R, contexts = tables.rows, tables.rewards, tables.contexts
     s0, d0, m0, r0, c0 = place.source, place.arena, place.rows, place.rewards, place.contexts
     for o in range(shape.outer):
@@ -305,7 +307,7 @@ def _last_of_any(S, D, tables, place, shape, has_r):
 
 @njit(**INSIDE)
 def step_nested(S, D, tables, place, shape, has_r):
-    """The free mass goes to the best next value, given everything not yet eliminated."""
+    """Give the free mass to the best next value, given everything not yet eliminated."""
     F, f0 = tables.free, place.free
     M, R, contexts = tables.rows, tables.rewards, tables.contexts
     s0, d0, m0, r0, c0 = place.source, place.arena, place.rows, place.rewards, place.contexts
@@ -349,7 +351,7 @@ def step_nested(S, D, tables, place, shape, has_r):
 
 @njit(**INSIDE)
 def _sort(order, S, at, stride, n_v, worst):
-    """order <- the values v by S[at + v * stride], best first (`worst`: last), equal ones by v."""
+    """Sort the values v in `order` by S[at + v * stride], best first (`worst`: last), then by v."""
     for k in range(1, n_v):
         v = order[k]
         x = S[at + np.uint64(v) * stride]
@@ -369,12 +371,12 @@ def _sort(order, S, at, stride, n_v, worst):
 
 @njit(**INSIDE)
 def _pour(order, S, at, stride, tables, a, n_u, free, n_v):
-    """sum_v (M + what v gets of the free mass) S, poured in `order`, each up to its cap."""
+    """Return sum_v (M + share of v) S, the free mass poured in `order`, each up to its cap."""
     M, caps = tables.rows, tables.caps
     total, left = 0.0, free
     for k in range(n_v):
         v = np.uint64(order[k])
-        # The last one takes what rounding has left over: the mass of a row stays what it is.
+        # The last value takes the rest, rounding included, so that the mass of the row is kept.
         cap = caps[a + v * n_u]
         take = cap if cap < left and k < n_v - 1 else left
         left -= take
@@ -384,8 +386,8 @@ def _pour(order, S, at, stride, tables, a, n_u, free, n_v):
 
 @njit(**INSIDE)
 def _move(order, S, at, stride, tables, a, n_u, half, n_v):
-    """sum_v p S with the mass `half` moved from the last values in `order` to the first one, as far
-    as they have it."""
+    """Return sum_v p S with the mass `half`, or as much as there is, moved from the last values in
+    `order` to the first one."""
     M = tables.rows
     first = np.uint64(order[0])
     left = min(half, 1.0 - M[a + first * n_u])
@@ -401,8 +403,8 @@ def _move(order, S, at, stride, tables, a, n_u, half, n_v):
 
 @njit(**INSIDE)
 def step_sorted(S, D, tables, place, shape, has_r, order, ball, worst):
-    """As step_nested, for boxes and balls.  Another shape of set is another function as `_pour`,
-    which is given the values of a cell in their order and says what the row is worth."""
+    """Take a step with rows from boxes or balls. Another kind of set needs a function like `_pour`,
+    which returns the value of a row for a given order of the values of a cell."""
     M, F, C, R = tables.rows, tables.free, tables.caps, tables.rewards
     contexts = tables.contexts
     s0, d0, m0, f0 = place.source, place.arena, place.rows, place.free
@@ -428,7 +430,7 @@ def step_sorted(S, D, tables, place, shape, has_r, order, ball, worst):
                     f = F[f0 + row * n_u + u]
                     a = m0 + row * table + u
                     b = a + n_u
-                    # The two ends of the segment that any set of two values is.
+                    # With two values the set is a segment: its two ends.
                     if ball:
                         first, second = min(f, M[b]), min(f, M[a])
                         x0, x1 = M[a] + first, M[b] - first

@@ -1,4 +1,4 @@
-"""How ties are broken: actions whose value is within a slack (rounding.py) of the best are tied.
+"""Rules that break ties: actions whose value is within a slack (rounding.py) of the best are tied.
 
 * `random` takes the tied action with the lowest hash of (tie seed, state, action), so that a policy
   stays a deterministic function of the state and no action is favoured for its index alone.
@@ -11,7 +11,7 @@ Ties matter: in a circle of seven machines more than two thirds of the states ar
 changes the gain by percents.  While confidence sets are wide all actions of a state may be tied, so
 that the rule alone decides how an optimistic learner explores.
 
-The mixer is splitmix64 (Steele, Lea & Flood 2014); it is the same in Python and in compiled code.
+The hash is splitmix64 (Steele, Lea & Flood 2014), the same in Python, NumPy and compiled code.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ RULES: tuple[str, ...] = get_args(TieRule)
 LEAST_TRIED = "least-tried"
 """The rule that needs the counts of a learner."""
 TIE_TOLERANCE = 1e-9
-"""In units of the reward (rounding.py adds what rounding can do)."""
+"""Slack in units of the reward; rounding.py adds the rounding errors."""
 _MASK = (1 << 64) - 1
 _RANDOM = 0
 """The code of the rule `random`."""
@@ -39,7 +39,7 @@ _RANDOM = 0
 
 @dataclass(frozen=True, eq=False)
 class Ties:
-    """How one plan breaks its ties.
+    """The tie-breaking of one plan.
 
     Parameters
     ----------
@@ -83,13 +83,12 @@ class Ties:
         slack
             How far below the best an action may be and count as tied with it.
         """
+        code = rule_code(self.rule)
+        if self.tries is None:
+            return _chosen(values, slack, code, self.seed)
         actions = np.empty(len(values), dtype=np.int64)
-        tries = _NO_TRIES if self.tries is None else self.tries
-        _choose(values, slack, rule_code(self.rule), self.seed, tries, actions)
+        _choose_least_tried(values, slack, code, self.seed, self.tries, actions)
         return actions
-
-
-_NO_TRIES = np.zeros((0, 0), dtype=np.int64)
 
 
 def plan_seed(seed: int, plan: int) -> int:
@@ -98,7 +97,7 @@ def plan_seed(seed: int, plan: int) -> int:
 
 
 def rule_code(rule: str) -> int:
-    """0 random, 1 first, 2 last: what the compiled code understands."""
+    """Return the code of a rule for compiled code: 0 random, 1 first, 2 last."""
     if rule not in RULES:
         raise InvalidParameter(
             f'ties must be one of {", ".join(RULES)}; got "{rule}"{did_you_mean(rule, RULES)}'
@@ -108,7 +107,7 @@ def rule_code(rule: str) -> int:
 
 @njit(inline="always")
 def mix(x: np.uint64) -> np.uint64:
-    """splitmix64's finaliser on an unsigned 64-bit word."""
+    """Return splitmix64's finaliser of an unsigned 64-bit word."""
     x = np.uint64(x) + np.uint64(0x9E3779B97F4A7C15)
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -117,13 +116,31 @@ def mix(x: np.uint64) -> np.uint64:
 
 @njit()
 def tie_hash(seed: int, state_key: int, action: int) -> np.uint64:
-    """The rank of an action among those tied in a state: the lowest wins."""
+    """Return the rank of an action among those tied in a state: the lowest wins."""
     rank: np.uint64 = mix(mix(mix(np.uint64(seed)) ^ np.uint64(state_key)) ^ np.uint64(action))
     return rank
 
 
+def _chosen(values: NDArray[np.float64], slack: float, rule: int, seed: int) -> NDArray[np.int64]:
+    """Return one of the best actions of every state, without compiled code."""
+    tied = values >= values.max(axis=1, keepdims=True) - slack
+    lowest: NDArray[np.int64] = tied.argmax(axis=1)
+    if rule == 1:
+        return lowest
+    if rule == 2:
+        highest: NDArray[np.int64] = values.shape[1] - 1 - tied[:, ::-1].argmax(axis=1)
+        return highest
+    n_states, n_actions = values.shape
+    states = np.arange(n_states, dtype=np.uint64) ^ np.uint64(_mix_python(seed & _MASK))
+    ranks = _mix_array(_mix_array(states)[:, None] ^ np.arange(n_actions, dtype=np.uint64))
+    ranks[~tied] = _MASK
+    chosen: NDArray[np.int64] = ranks.argmin(axis=1)
+    # A tied action may have the largest rank of all, too.
+    return np.where(tied[np.arange(n_states), chosen], chosen, lowest)
+
+
 @njit(nogil=True)
-def _choose(
+def _choose_least_tried(
     values: NDArray[np.float64],
     slack: float,
     rule: int,
@@ -131,15 +148,14 @@ def _choose(
     tries: NDArray[np.int64],
     actions: NDArray[np.int64],
 ) -> None:
-    counted = tries.shape[0] > 0
     for s in range(values.shape[0]):
         least, chosen, lowest = values[s].max() - slack, -1, np.uint64(0)
         for a in range(values.shape[1]):
             if values[s, a] < least:
                 continue
-            if counted and chosen >= 0 and tries[s, a] > tries[s, chosen]:
+            if chosen >= 0 and tries[s, a] > tries[s, chosen]:
                 continue
-            fewer = chosen < 0 or (counted and tries[s, a] < tries[s, chosen])
+            fewer = chosen < 0 or tries[s, a] < tries[s, chosen]
             if rule == _RANDOM:
                 rank = tie_hash(seed, s, a)
                 if fewer or rank < lowest:
@@ -156,8 +172,15 @@ def _mix_python(x: int) -> int:
     return x ^ (x >> 31)
 
 
+def _mix_array(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    x = x + np.uint64(0x9E3779B97F4A7C15)
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))
+
+
 def state_key(state: Sequence[int], sizes: Sequence[int]) -> int:
-    """A 64-bit key of a state: its C-order index while that fits, else a hash of its values."""
+    """Return a 64-bit key of a state: its index in C order if that fits, else a hash."""
     index = 0
     for value, size in zip(state, sizes, strict=True):
         index = index * size + value

@@ -124,11 +124,18 @@ def _mixtures(
     odds, parameters = out
     n_pools, n_rows, n_values = counts.shape
     n_laws = laws.shape[0]
-    alone = np.full(n_values, ROW_WEIGHT / n_values)
-    visits = counts.sum(axis=-1)
+    alone = np.empty(n_values)
+    for v in range(n_values):
+        alone[v] = ROW_WEIGHT / n_values
+    # Loops and not NumPy's sums: those take two seconds to compile.
+    visits = np.zeros((n_pools, n_rows))
+    for g in range(n_pools):
+        for k in range(n_rows):
+            for v in range(n_values):
+                visits[g, k] += counts[g, k, v]
     prior = np.empty((n_pools, n_rows, n_values))  # counts of the other rows, plus `alone`
     independent = np.empty((n_pools, n_rows))
-    weights = np.empty(n_laws)
+    weights, log_odds = np.empty(n_laws), np.empty(n_laws)
     proportions = np.empty((n_factors, n_laws))
     shares = np.empty((n_factors, n_laws))
     for g in range(n_pools):
@@ -138,12 +145,15 @@ def _mixtures(
                 odds[law, g, k] = laws[law]
         _set_prior(g, counts, visits, odds, kappas, prior)
     for f in range(n_factors):
-        proportions[f] = laws
+        for law in range(n_laws):
+            proportions[f, law] = laws[law]
     for _ in range(ROUNDS):
         for f in range(n_factors):
-            shares[f] = PRIOR_ROWS * laws
+            for law in range(n_laws):
+                shares[f, law] = PRIOR_ROWS * laws[law]
         for g in range(n_pools):
-            log_odds = np.log(proportions[factor[g]])
+            for law in range(n_laws):
+                log_odds[law] = math.log(proportions[factor[g], law])
             for k in range(n_rows):
                 samples = 0.0
                 for v in range(n_values):
@@ -169,10 +179,16 @@ def _mixtures(
                         shares[factor[g], law] += weights[law] / size
             _set_prior(g, counts, visits, odds, kappas, prior)
         for f in range(n_factors):
-            proportions[f] = shares[f] / shares[f].sum()
+            total = 0.0
+            for law in range(n_laws):
+                total += shares[f, law]
+            for law in range(n_laws):
+                proportions[f, law] = shares[f, law] / total
     for g in range(n_pools):
         for k in range(n_rows):
-            samples = prior[g, k].sum()
+            samples = 0.0
+            for v in range(n_values):
+                samples += prior[g, k, v]
             for v in range(n_values):
                 parameters[0, g, k, v] = counts[g, k, v] + alone[v]
             for law in range(1, n_laws):
@@ -205,7 +221,11 @@ def _set_prior(
 @njit(nogil=True)
 def log_likelihood(counts: Floats, parameters: Floats) -> float:
     """Return the log Dirichlet-multinomial probability of a sequence with these counts."""
-    likelihood = -_log_rising(parameters.sum(), counts.sum())
+    total = visits = 0.0
+    for v in range(counts.shape[0]):
+        total += parameters[v]
+        visits += counts[v]
+    likelihood = -_log_rising(total, visits)
     for v in range(counts.shape[0]):
         likelihood += _log_rising(parameters[v], counts[v])
     return float(likelihood)

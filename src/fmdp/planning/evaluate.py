@@ -27,6 +27,7 @@ from fmdp.model.independence import Part
 from fmdp.model.spaces import decode, encode
 from fmdp.planning.exact import iteration
 from fmdp.planning.exact.bounds import stage_error
+from fmdp.planning.exact.small import tabular_backup
 from fmdp.planning.joining import Whole, joint_status, parts_to_plan, sum_of_bounds
 from fmdp.planning.limits import DEFAULT_SWEEPS, tolerance_of
 from fmdp.planning.policies.policy import Policy, TablePolicy, has_sizes_of
@@ -266,7 +267,9 @@ def _evaluate_timed(
     value: NDArray[np.float64] | None = None
     backup: Backup | None = None
     try:
-        backup = backup_for(model, memory_limit=memory_limit, deadline=limits.deadline)
+        backup = tabular_backup(model, memory_limit) or backup_for(
+            model, memory_limit=memory_limit, deadline=limits.deadline
+        )
         backup.deadline = limits.deadline
         ahead = timed_values(backup, policy, structure.reward_size)
         while done < horizon:

@@ -14,8 +14,6 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from fmdp._base.compiled import njit
-
 Vector = NDArray[np.float64]
 
 
@@ -45,7 +43,9 @@ def factored_spans(h: Vector, sizes: Sequence[int]) -> tuple[float, ...]:
     tuple[float, ...]
         One number per state variable.
     """
-    return tuple(float(_axis_span(cube)) for cube in _along_each(h, sizes))
+    return tuple(
+        float((cube.max(axis=1) - cube.min(axis=1)).max()) for cube in _along_each(h, sizes)
+    )
 
 
 def marginals(h: Vector, sizes: Sequence[int]) -> tuple[Vector, ...]:
@@ -73,18 +73,3 @@ def _along_each(h: Vector, sizes: Sequence[int]) -> Iterator[Vector]:
     for size in sizes:
         inner //= size
         yield h.reshape(-1, size, inner)
-
-
-@njit(nogil=True)
-def _axis_span(cube):  # type: ignore[no-untyped-def]
-    outer, size, inner = cube.shape
-    widest = 0.0
-    for o in range(outer):
-        for i in range(inner):
-            low = high = cube[o, 0, i]
-            for v in range(1, size):
-                x = cube[o, v, i]
-                low = min(low, x)
-                high = max(high, x)
-            widest = max(widest, high - low)
-    return widest

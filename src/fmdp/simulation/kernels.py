@@ -28,6 +28,8 @@ from fmdp.simulation.trajectory import Rows
 DETERMINISTIC, BERNOULLI, GAUSSIAN = 0, 1, 2
 _CODES = {"deterministic": DETERMINISTIC, "bernoulli": BERNOULLI, "gaussian": GAUSSIAN}
 
+_NONE_TAKEN: Any = np.int64(0)
+"""Not a literal: with one, functions that take the number of steps are compiled twice."""
 ALL_TAKEN, LIMIT_REACHED, UNKNOWN_ACTION = 0, 1, 2
 """Reasons why `play` ended."""
 
@@ -291,7 +293,9 @@ def play(  # type: ignore[no-untyped-def]
     source = (actions, drawn, steps, state, uniforms)
     # Without counting and recording, the index of the state replaces the values of its variables.
     plain = counts.visits.shape[0] == 0 and rows.states.shape[0] == 0
-    few = entries.sizes[: state.shape[0]].max() <= FEW_VALUES
+    few = True  # a loop: NumPy's maximum takes longer to compile
+    for i in range(state.shape[0]):
+        few = few and entries.sizes[i] <= FEW_VALUES
     if plain and few and cache.pairs.shape[0] > 0:
         return _play_indices(entries, law, cache, *source, gaps, totals)
     book = (counts, limits, gaps, totals, rows)
@@ -314,7 +318,7 @@ def _play_indices(  # type: ignore[no-untyped-def]
     n_actions, direct, shift = _slotting(entries.sizes, m, cache.pairs.shape[0])
     index = _index(entries.sizes, state)
     reward, expected, gap = totals[REWARD], totals[EXPECTED], totals[GAP]
-    taken, end = 0, ALL_TAKEN
+    taken, end = _NONE_TAKEN, ALL_TAKEN
     while taken < steps:
         t = taken
         action = np.int64(-1)
@@ -392,7 +396,7 @@ def _play_values(  # type: ignore[no-untyped-def]
     n_actions, direct, shift = _slotting(entries.sizes, m, cache.pairs.shape[0])
     index = _index(entries.sizes, state)
     reward, expected, gap = totals[REWARD], totals[EXPECTED], totals[GAP]
-    taken, end = 0, ALL_TAKEN
+    taken, end = _NONE_TAKEN, ALL_TAKEN
     while taken < steps:
         t = taken
         action = np.int64(-1)

@@ -433,7 +433,7 @@ def test_chains_are_neighbourhoods_along_the_parents() -> None:
     assert chains(circle, 3) == ((0, 1, 2), (0, 1, 4), (0, 3, 4), (1, 2, 3), (2, 3, 4))
     star = fmdp.problem("star:3").structure
     assert chains(star, 2) == ((0,), (0, 1), (0, 2))
-    with pytest.raises(InvalidParameter, match="length must be at least 1"):
+    with pytest.raises(InvalidParameter, match="length must be an integer >= 1; got 0"):
         chains(circle, 0)
 
 

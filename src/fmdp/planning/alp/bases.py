@@ -26,8 +26,8 @@ from numpy.typing import NDArray
 
 from fmdp.errors import InvalidParameter, TooLarge, did_you_mean
 from fmdp.model import Structure
-from fmdp.model.spaces import all_assignments, starts, whole_number
-from fmdp.model.structure import Scope
+from fmdp.model.spaces import all_assignments, shown, starts, whole_number
+from fmdp.model.structure import Scope, check_structure
 from fmdp.model.symmetry import Groups, Symmetry
 from fmdp.planning.settings import FAMILIES
 
@@ -159,12 +159,35 @@ def make_basis(structure: Structure, basis: str | Iterable[Iterable[int | str]])
 
 
 def chains(structure: Structure, length: int) -> tuple[Scope, ...]:
-    """Return scopes for `basis`: all paths of `length` variables from a variable to its parent, its
-    parent's parent, and so on. On a circle: `length` neighbouring machines."""
-    if length < 1:
-        raise InvalidParameter(f"length must be at least 1; got {length}")
+    """Return the scopes of `length` variables along the paths of parents, for `ALP(basis=...)`.
+
+    A path starts at a variable and goes on to one of its parents, then to one of theirs. A path
+    that has no further parent ends early. On a circle the scopes are `length` neighbouring
+    machines each.
+
+    Parameters
+    ----------
+    structure : Structure
+        The structure of the model to plan for.
+    length : int
+        The number of variables along each path, at least 1.
+
+    Returns
+    -------
+    tuple[tuple[int, ...], ...]
+        The scopes, sorted; each is a sorted tuple of numbers of state variables.
+
+    Raises
+    ------
+    InvalidParameter
+        If `length` is not an integer of at least 1.
+    """
+    check_structure(structure, "chains")
+    whole = whole_number(length)
+    if whole is None or whole < 1:
+        raise InvalidParameter(f"length must be an integer >= 1; got {shown(length)}")
     paths: set[Scope] = {(v,) for v in range(structure.m)}
-    for _ in range(length - 1):
+    for _ in range(min(whole, structure.m) - 1):
         longer: set[Scope] = set()
         for path in paths:
             following = [j for j in structure.state_scope(path[-1]) if j not in path]

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextlib import suppress
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,7 +60,8 @@ def acceleration_for(backup: Backup) -> Anderson | None:
     kept = min(KEPT, (room // backup.n_states - 2 * 8) // (2 * 4))
     if kept < LEAST_KEPT:
         return None
-    return Anderson(backup.n_states, kept, backup.over, backup.structure.reward_unit)
+    kind = Anderson if backup.compiled else NumpyAnderson
+    return kind(backup.n_states, kept, backup.over, backup.structure.reward_unit)
 
 
 class Anderson:
@@ -113,30 +115,64 @@ class Anderson:
             self._least_ever = gap
             self._restarts = 0
         self._least = min(self._least, gap)
-        kept, weights = self.kept, self._weights
-        middle = 0.5 * (low + high)
+        kept = self.kept
         slot = self._used % kept if self._begun else -1
         count = min(self._used + (slot >= 0), kept)
-        state = (h, new, middle, self._scale, self._f, self._g, self._df, self._dg)
-        self._over(
-            self._blocks,
-            lambda part: _note(*state, slot, count, part[1], part[2], self._sums),
-        )
+        self._note(h, new, 0.5 * (low + high), slot, count)
         self._begun = True
         if slot < 0:
             h[:] = self._g
             return
         self._used += 1
-        _weigh(self._sums, slot, count, len(h), self._gram, self._totals, self._system, weights)
-        weights[:count] /= self._scale  # what is behind them is old
+        self._weigh(slot, count)
+        self._weights[:count] /= self._scale  # what is behind them is old
         try:
-            self._over(
-                self._blocks,
-                lambda part: _combine(self._g, self._dg, weights, count, part[1], part[2], h),
-            )
+            self._combine(h, count)
         except BaseException:
             h[:] = self._g  # not some of this and some of that: a plain step, which is sound
             raise
+
+    def _note(self, h: Vector, new: Vector, middle: float, slot: int, count: int) -> None:
+        state = (h, new, middle, self._scale, self._f, self._g, self._df, self._dg)
+        self._over(
+            self._blocks,
+            lambda part: _note(*state, slot, count, part[1], part[2], self._sums),
+        )
+
+    def _weigh(self, slot: int, count: int) -> None:
+        n_states, weights = len(self._f), self._weights
+        _weigh(self._sums, slot, count, n_states, self._gram, self._totals, self._system, weights)
+
+    def _combine(self, h: Vector, count: int) -> None:
+        differences = (self._g, self._dg, self._weights, count)
+        self._over(self._blocks, lambda part: _combine(*differences, part[1], part[2], h))
+
+
+class NumpyAnderson(Anderson):
+    """The same without compiled code, for small models."""
+
+    def _note(self, h: Vector, new: Vector, middle: float, slot: int, count: int) -> None:
+        g = new - middle
+        f = g - h
+        if slot >= 0:
+            self._df[slot] = (f - self._f) * self._scale
+            self._dg[slot] = (g - self._g) * self._scale
+        self._f[:], self._g[:] = f, g
+
+    def _weigh(self, slot: int, count: int) -> None:
+        differences = self._df[:count].astype(np.float64)
+        differences -= differences.mean(axis=1, keepdims=True)
+        system = np.einsum("is,js->ij", differences, differences)
+        right = np.einsum("is,s->i", differences, self._f * self._scale)
+        system[np.diag_indices(count)] *= 1.0 + _RIDGE
+        used = system.diagonal() > 0.0  # a difference that is nothing gets no weight
+        self._weights[:count] = 0.0
+        with suppress(np.linalg.LinAlgError):  # a plain step instead
+            weights = np.linalg.solve(system[np.ix_(used, used)], right[used])
+            self._weights[:count][used] = weights
+
+    def _combine(self, h: Vector, count: int) -> None:
+        h[:] = self._g - np.einsum("i,is->s", self._weights[:count], self._dg[:count])
 
 
 @njit(nogil=True, fastmath={"reassoc", "contract"})

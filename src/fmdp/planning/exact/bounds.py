@@ -19,7 +19,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fmdp.elimination import kernels
 from fmdp.elimination.backup import Backup
 from fmdp.elimination.rounding import rounding_allowance
 
@@ -64,7 +63,7 @@ def residual_of(backup: Backup, h: Vector, image: Vector) -> Residual:
     With the optimal backup, `lower` and `upper` bound the optimal gain of every state.  With the
     backup of a policy they bound the gain of that policy.
     """
-    kernels.residual(h, image, backup.extremes)
+    backup.residual(h, image)
     return residual_from(backup.extremes, backup.structure.reward_size, backup.roundings)
 
 

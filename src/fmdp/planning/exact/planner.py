@@ -35,6 +35,7 @@ from fmdp.planning.exact.interval_sets import refuse_without_intervals
 from fmdp.planning.exact.intervals import solve_intervals
 from fmdp.planning.exact.phases import exact_problem
 from fmdp.planning.exact.report import report
+from fmdp.planning.exact.small import tabular_backup
 from fmdp.planning.exact.solver import solve
 from fmdp.planning.joining import parts_to_plan
 from fmdp.planning.limits import tolerance_of
@@ -134,7 +135,7 @@ class Exact(Limited, TieBreaking, OnEngine, Planner):
             refuse_stages(self, model.structure)
         limits = limits_of(self, model.structure, started)
         try:
-            backup = backup_for(
+            backup = tabular_backup(model, self.memory_limit) or backup_for(
                 model,
                 memory_limit=self.memory_limit,
                 threads=self.threads,

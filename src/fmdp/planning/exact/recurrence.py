@@ -26,7 +26,6 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from fmdp._base.compiled import njit
 from fmdp._base.deadlines import Look, nothing
 from fmdp.elimination.alignment import aligned
 from fmdp.elimination.backup import Backup
@@ -35,6 +34,7 @@ from fmdp.model import FactoredMDP
 from fmdp.model.spaces import count
 
 Vector = NDArray[np.float64]
+Mask = NDArray[np.bool_]
 
 SWEEPS = 6
 """Sweeps after which `in_every_best_class` gives up."""
@@ -129,27 +129,16 @@ def in_every_best_class(backup: Backup, h: Vector, lower: float, state: int) -> 
     return False, SWEEPS
 
 
-@njit(nogil=True)
-def _largest(w: Vector, avoided: NDArray[np.bool_]) -> float:
-    """max |w| where it is not avoided."""
-    size = 0.0
-    for s in range(w.shape[0]):
-        if not avoided[s]:
-            size = max(size, abs(w[s]))
-    return size
+def _largest(w: Vector, avoided: Mask) -> float:
+    """Return max |w| over the states that are not avoided, 0 if there are none."""
+    return float(np.abs(w[~avoided]).max(initial=0.0))
 
 
-@njit(nogil=True)
-def _avoid(w: Vector, new: Vector, avoided: NDArray[np.bool_], lower: float, least: float) -> float:
-    """Largest new - w of the states that are left, less those below `least`, which join the avoided
-    ones; w <- new less a constant."""
-    highest = -np.inf
-    for s in range(w.shape[0]):
-        if avoided[s]:
-            continue
-        if new[s] < least:
-            avoided[s] = True
-        else:
-            highest = max(highest, new[s] - w[s])
-            w[s] = new[s] - lower
+def _avoid(w: Vector, new: Vector, avoided: Mask, lower: float, least: float) -> float:
+    """Return the largest new - w of the states that are left. States with new < least join the
+    avoided ones; for the others w <- new - lower."""
+    avoided |= new < least
+    left = ~avoided
+    highest = float((new[left] - w[left]).max(initial=-np.inf))
+    w[left] = new[left] - lower
     return highest

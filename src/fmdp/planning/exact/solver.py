@@ -44,7 +44,6 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -223,21 +222,21 @@ class Problem:
     def backup(self) -> Backup:
         return self.operator.backup
 
-    @cached_property
+    @property
     def scale(self) -> float:
         """Factor from a gap of residuals to a gap of values (MacQueen)."""
         return 1.0 if self.discount == 1.0 else self.discount / (1.0 - self.discount)
 
-    @cached_property
+    @property
     def tolerance(self) -> float:
         """Largest gap of residuals that meets the tolerance."""
         return self.limits.tolerance / self.scale if self.scale > 0.0 else np.inf
 
-    @cached_property
+    @property
     def deadline(self) -> Deadline:
         return Deadline(self.limits.deadline)
 
-    @cached_property
+    @property
     def chunk(self) -> int:
         """Sweeps that compiled code makes at once."""
         seconds = max(self.backup.predicted_seconds, 1e-7)

@@ -39,6 +39,7 @@ from fmdp.model.naming import Assignment
 from fmdp.model.spaces import decode, encode, shown
 from fmdp.planning.evaluate import timed_values
 from fmdp.planning.exact.interval_sets import refuse_without_intervals, tables_of
+from fmdp.planning.exact.small import tabular_backup
 from fmdp.planning.explain.explanation import ActionValue, Explanation
 from fmdp.planning.explain.one_state import (
     ActionSum,
@@ -185,7 +186,7 @@ def explain_timed(
     has_sizes_of(policy, model.structure)
     stage = policy.stage(step)
     left = policy.horizon - 1 - step % policy.horizon
-    backup = backup_for(model)
+    backup = tabular_backup(model) or backup_for(model)
     after = np.zeros(backup.n_states)
     for values, _ in islice(timed_values(backup, policy, model.structure.reward_size), left):
         after = values

@@ -24,6 +24,9 @@ TABLE_STATES = 1 << 18
 MOST_ACTIONS = 1 << 62
 """Most joint actions: their indices must fit into int64 in compiled code."""
 NO_ACTIONS: Index = np.zeros(0, dtype=np.int64)
+_NO_TABLE: NDArray[np.uint8] = np.zeros(0, dtype=np.uint8)
+"""Of the type of most policies' tables: the simulation is compiled once for each type."""
+_NO_TABLE.flags.writeable = False
 
 
 class ActionTable:
@@ -77,4 +80,4 @@ class StepBatch:
 
     @property
     def actions(self) -> NDArray[np.integer[Any]]:
-        return NO_ACTIONS if self.table is None else self.table.actions
+        return _NO_TABLE if self.table is None else self.table.actions
