@@ -154,7 +154,8 @@ def choose_jointly(packed: Any, network: Packed, state: Ints, decisions: Any) ->
         _next_state(state, query.sizes)
 
 
-@njit(nogil=True)
+# Calls that pass all arrays of a policy and a network cost a fifth of the time: inlined.
+@njit(nogil=True, forceinline=True)
 def _fill_network(query: Any, state: Ints, network: Packed) -> float:
     """Write Q at one state into the network; return the sum of its functions' largest |value|."""
     layout, values = TableLayout(*query.layout), query.values
@@ -179,7 +180,7 @@ def _fill_network(query: Any, state: Ints, network: Packed) -> float:
     return size
 
 
-@njit(nogil=True)
+@njit(nogil=True, forceinline=True)
 def _descend(query: Any, network: Packed, key: np.uint64, slack: float, chosen: Ints) -> None:
     """Fix the decisions from the root of the evaluated network down, losing at most the slack."""
     schedule, messages = Schedule(*network[0]), Messages(*network[1])

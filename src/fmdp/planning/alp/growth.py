@@ -166,7 +166,7 @@ class _BasisGrowth:
         if plan.status is not Status.CONVERGED or settings.criterion != "discounted":
             return errors
         if prepared.basis.size <= MOST_WEIGHTS:
-            tight = prepared.tightest(self.model, self.progress, self.deadline)
+            tight = prepared.tightest(self.progress, self.deadline)
             average = replace(settings, criterion="average", weight_cap=None)
             errors = self.consider(tight, average, scopes, prepared.basis.size) or errors
             self.tight = tight.stats.get("weights")

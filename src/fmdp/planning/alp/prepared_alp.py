@@ -127,14 +127,9 @@ class PreparedALP:
         except (TimeUp, KeyboardInterrupt) as error:
             return without_program(settings, self.structure, error, started)
 
-    def tightest(
-        self,
-        tables: FactoredMDP,
-        progress: Progress | None = None,
-        deadline: Deadline = NEVER,
-    ) -> Plan:
-        """Return the plan whose weights have the least `gain_upper`: the first stage of the average
-        criterion. Call it after a described `solve` of the same tables."""
+    def tightest(self, progress: Progress | None = None, deadline: Deadline = NEVER) -> Plan:
+        """Return the plan whose weights have the least `gain_upper`, the first stage of the average
+        criterion, for the tables of the last described `solve`."""
         started = time.perf_counter()
         program = self.program_for("plain", deadline)
         solution = program.run_average(self._monitor(program, deadline, progress))
