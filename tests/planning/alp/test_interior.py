@@ -117,7 +117,7 @@ def test_interrupted_with_the_best_point(monkeypatch: pytest.MonkeyPatch) -> Non
     def interrupt(*_: object) -> bool:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(interior._Search, "round", interrupt)
+    monkeypatch.setattr(interior._InteriorSearch, "round", interrupt)
     solution = InteriorCuttingPlanes().solve(program, Monitor())
     assert solution.status is Status.INTERRUPTED
     assert staged.discounted.violation(solution.x) <= program.accuracy
@@ -132,7 +132,7 @@ def test_what_rounding_stops_simplex_finishes(monkeypatch: pytest.MonkeyPatch) -
     def lost(*_: object) -> bool:
         raise interior.LinAlgError("lost")
 
-    monkeypatch.setattr(interior._Search, "round", lost)
+    monkeypatch.setattr(interior._InteriorSearch, "round", lost)
     found = ALP(basis="singles").plan(model)
     assert found.status is Status.CONVERGED
     assert found.objective == pytest.approx(best.objective, abs=2e-6)

@@ -82,7 +82,7 @@ class CuttingPlanes:
         self._radius = 0.0
 
     def solve(self, program: LinearProgram, monitor: Monitor) -> ProgramSolution:
-        return _Search(self, program, monitor).run()
+        return _SimplexSearch(self, program, monitor).run()
 
     # -- warm state ------------------------------------------------------------------------------
 
@@ -123,7 +123,7 @@ class CuttingPlanes:
             self._basis = restored_basis(arrays, families, n_weights, n_rows)
 
 
-class _Search:
+class _SimplexSearch:
     """One solve. Rows of the solver: the joining rows, then the cuts in the order of discovery."""
 
     def __init__(self, kept: CuttingPlanes, program: LinearProgram, monitor: Monitor) -> None:

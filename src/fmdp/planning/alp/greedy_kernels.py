@@ -40,7 +40,7 @@ class Query(NamedTuple):
     decision_sizes: Ints
     n_actions: int
     indexed: bool
-    """Whether a state's index is its key for ties."""
+    """True if a state's index is its key for ties."""
     rule: int
     seed: int
     values: Floats

@@ -267,7 +267,7 @@ class _BasisGrowth:
 
     @property
     def judged_kind(self) -> str:
-        """Whether policies are judged by their certified gain or by a simulated estimate."""
+        """Return "exact" if policies are judged by their certified gain, else "simulated"."""
         return "exact" if self.structure.n_states <= JUDGED_EXACTLY else "simulated"
 
     def choose(self) -> None:

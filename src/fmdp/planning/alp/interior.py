@@ -81,10 +81,10 @@ class InteriorCuttingPlanes:
         far."""
         # With one thread the order of summation does not depend on the number of cores.
         with one_thread():
-            return _Search(program, monitor).run()
+            return _InteriorSearch(program, monitor).run()
 
 
-class _Search:
+class _InteriorSearch:
     """One solve over the free weights and the scalar, which comes last."""
 
     def __init__(self, program: LinearProgram, monitor: Monitor) -> None:
