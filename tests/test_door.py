@@ -254,6 +254,26 @@ def _entries() -> dict[str, Callable[[Any], Any]]:
         "Structure.alike": lambda x: dataclasses.replace(STRUCTURE, alike=x),
         "Structure.constraints": lambda x: dataclasses.replace(STRUCTURE, constraints=x),
         "Structure.effects": lambda x: dataclasses.replace(STRUCTURE, effects=x),
+        "flatten.model": lambda x: fmdp.flatten(x),
+        "flatten.limit": lambda x: fmdp.flatten(MODEL, x),
+        "sample_model.statistics": lambda x: fmdp.sample_model(x, 1.0, 0.1, 0),
+        "sample_model.c": lambda x: fmdp.sample_model(STATISTICS, x, 0.1, 0),
+        "sample_model.prior": lambda x: fmdp.sample_model(STATISTICS, 1.0, x, 0),
+        "sample_model.generator": lambda x: fmdp.sample_model(STATISTICS, 1.0, 0.1, x),
+        "confidence_tables.statistics": lambda x: fmdp.confidence_tables(x, t=1, rho=0.1),
+        "confidence_tables.t": lambda x: fmdp.confidence_tables(STATISTICS, t=x, rho=0.1),
+        "confidence_tables.rho": lambda x: fmdp.confidence_tables(STATISTICS, t=1, rho=x),
+        "confidence_tables.constant": lambda x: fmdp.confidence_tables(
+            STATISTICS, t=1, rho=0.1, transition_constant=x, reward_constant=x
+        ),
+        "with_reward_factors.structure": lambda x: fmdp.with_reward_factors(x, [(0,)], [(0, 1)]),
+        "with_reward_factors.scopes": lambda x: fmdp.with_reward_factors(STRUCTURE, x, [(0, 1)]),
+        "with_reward_factors.scope": lambda x: fmdp.with_reward_factors(STRUCTURE, [x], [(0, 1)]),
+        "with_reward_factors.ranges": lambda x: fmdp.with_reward_factors(STRUCTURE, [(0,)], x),
+        "with_reward_factors.range": lambda x: fmdp.with_reward_factors(STRUCTURE, [(0,)], [x]),
+        "with_reward_factors.names": lambda x: fmdp.with_reward_factors(
+            STRUCTURE, [(0,)], [(0, 1)], x
+        ),
         "chains.structure": lambda x: fmdp.chains(x, 2),
         "chains.length": lambda x: fmdp.chains(STRUCTURE, x),
         "Plan.explain": lambda x: PLANNED.explain(x),

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from fmdp.errors import InvalidParameter
 from fmdp.model import Alike, Structure
 from fmdp.model.effects import RewardKind
+from fmdp.model.spaces import shown, whole_number
+from fmdp.model.structure import check_structure
 
 
 def with_reward_factors(
@@ -43,14 +46,23 @@ def with_reward_factors(
         If a scope, range or name is not valid, or, in a structure with effects, if a scope with
         action variables is not within one component.
     """
+    check_structure(structure, "with_reward_factors")
     s = structure
-    names = [f"bonus {k}" for k in range(len(scopes))] if names is None else names
+    scopes = [_listed(scope, "each scope") for scope in _listed(scopes, "scopes")]
+    ranges = _listed(ranges, "ranges")
+    names = [f"bonus {k}" for k in range(len(scopes))] if names is None else _listed(names, "names")
     if not len(scopes) == len(ranges) == len(names):
         raise InvalidParameter(
             f"reward factors must have one range and one name per scope; got {len(scopes)} scopes, "
             f"{len(ranges)} ranges and {len(names)} names"
         )
-    added = tuple(tuple(sorted(scope)) for scope in scopes)
+    numbers = [[whole_number(variable) for variable in scope] for scope in scopes]
+    added = tuple(tuple(sorted(v for v in scope if v is not None)) for scope in numbers)
+    if any(None in scope or not set(scope) <= set(range(len(s.sizes))) for scope in numbers):
+        raise InvalidParameter(
+            f"scopes of with_reward_factors must be numbers of variables, 0 to {len(s.sizes) - 1}; "
+            f"got {shown(scopes)}"
+        )
     effects = s.effects
     if effects is not None:
         kinds: list[RewardKind] = [
@@ -76,4 +88,15 @@ def with_reward_factors(
         reward_names=(*s.reward_names, *names),
         alike=alike,
         effects=effects,
+    )
+
+
+def _listed(values: Any, label: str) -> list[Any]:
+    try:
+        if not isinstance(values, str | Mapping):
+            return list(values)
+    except TypeError:
+        pass
+    raise InvalidParameter(
+        f"{label} of with_reward_factors must be a sequence; got {shown(values)}"
     )

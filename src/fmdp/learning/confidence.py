@@ -27,8 +27,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
+from fmdp._base.parameters import Integer, Number
 from fmdp._base.portable_math import log
-from fmdp.learning.statistics import Floats, Statistics
+from fmdp.learning.statistics import Floats, Statistics, check_statistics
 from fmdp.model import OptimisticTables, Structure
 from fmdp.model.entries import (
     Index,
@@ -39,6 +40,9 @@ from fmdp.model.entries import (
 
 TRANSITION_CONSTANT = 18.0  # of (delta_p), as in the paper
 REWARD_CONSTANT = 12.0  # of (delta_r), as in the paper
+_STEP = Integer("t", 1, "number of the next step", low=1)
+_RHO = Number("rho", 0.1, "failure probability", low=0.0, high=1.0, low_open=True)
+_CONSTANT = Number("constant", 1.0, "factor in the widths", low=0.0)
 
 
 def transition_log_terms(structure: Structure, t: int, rho: float) -> Floats:
@@ -162,6 +166,10 @@ def confidence_tables(
     reward_constant
         Factor in the widths of mean rewards, 12 in the theorem.
     """
+    check_statistics(statistics, "confidence_tables")
+    t, rho = _STEP.check(t, "confidence_tables"), _RHO.check(rho, "confidence_tables")
+    transition_constant = _CONSTANT.check(transition_constant, "confidence_tables")
+    reward_constant = _CONSTANT.check(reward_constant, "confidence_tables")
     s = statistics.structure
     estimate = statistics.transition_means()
     homes = _homes(s)

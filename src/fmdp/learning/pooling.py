@@ -155,24 +155,10 @@ def _mixtures(
             for law in range(n_laws):
                 log_odds[law] = math.log(proportions[factor[g], law])
             for k in range(n_rows):
-                samples = 0.0
-                for v in range(n_values):
-                    samples += prior[g, k, v]
-                weights[0] = log_odds[0] + independent[g, k]
-                best = weights[0]
-                for law in range(1, n_laws):
-                    concentration = with_uncertain_mean(kappas[law - 1], samples)
-                    likelihood = -_log_rising(concentration, visits[g, k])
-                    for v in range(n_values):
-                        likelihood += _log_rising(
-                            concentration / samples * prior[g, k, v], counts[g, k, v]
-                        )
-                    weights[law] = log_odds[law] + likelihood
-                    best = max(best, weights[law])
-                size = 0.0
-                for law in range(n_laws):
-                    weights[law] = math.exp(weights[law] - best)
-                    size += weights[law]
+                weights[0] = independent[g, k]
+                size = _weigh_laws(
+                    counts[g, k], prior[g, k], visits[g, k], log_odds, kappas, weights
+                )
                 for law in range(n_laws):
                     odds[law, g, k] = weights[law] / size
                     if visits[g, k] > 0.0:
@@ -186,15 +172,50 @@ def _mixtures(
                 proportions[f, law] = shares[f, law] / total
     for g in range(n_pools):
         for k in range(n_rows):
-            samples = 0.0
-            for v in range(n_values):
-                samples += prior[g, k, v]
-            for v in range(n_values):
-                parameters[0, g, k, v] = counts[g, k, v] + alone[v]
-            for law in range(1, n_laws):
-                scale = with_uncertain_mean(kappas[law - 1], samples) / samples
-                for v in range(n_values):
-                    parameters[law, g, k, v] = counts[g, k, v] + scale * prior[g, k, v]
+            _fill_parameters(counts[g, k], prior[g, k], alone, kappas, parameters[:, g, k])
+
+
+@njit(nogil=True)
+def _weigh_laws(
+    counts: Floats, prior: Floats, visits: float, log_odds: Floats, kappas: Floats, weights: Floats
+) -> float:
+    """Replace `weights` by the posterior weights of the laws of one row, and return their sum.
+
+    On entry weights[0] is the log-likelihood of law 0.
+    """
+    samples = 0.0
+    for v in range(counts.size):
+        samples += prior[v]
+    weights[0] = log_odds[0] + weights[0]
+    best = weights[0]
+    for law in range(1, weights.size):
+        concentration = with_uncertain_mean(kappas[law - 1], samples)
+        likelihood = -_log_rising(concentration, visits)
+        for v in range(counts.size):
+            likelihood += _log_rising(concentration / samples * prior[v], counts[v])
+        weights[law] = log_odds[law] + likelihood
+        best = max(best, weights[law])
+    size = 0.0
+    for law in range(weights.size):
+        weights[law] = math.exp(weights[law] - best)
+        size += weights[law]
+    return size
+
+
+@njit(nogil=True)
+def _fill_parameters(
+    counts: Floats, prior: Floats, alone: Floats, kappas: Floats, parameters: Floats
+) -> None:
+    """Fill the Dirichlet parameters [C, W] of one row under every law."""
+    samples = 0.0
+    for v in range(counts.size):
+        samples += prior[v]
+    for v in range(counts.size):
+        parameters[0, v] = counts[v] + alone[v]
+    for law in range(1, parameters.shape[0]):
+        scale = with_uncertain_mean(kappas[law - 1], samples) / samples
+        for v in range(counts.size):
+            parameters[law, v] = counts[v] + scale * prior[v]
 
 
 @njit(nogil=True)

@@ -17,10 +17,16 @@ from __future__ import annotations
 
 import numpy as np
 
+from fmdp._base.generators import generator_of
+from fmdp._base.parameters import Number
 from fmdp._base.portable_math import exp, log
-from fmdp.learning.statistics import Floats, Statistics
+from fmdp.errors import InvalidParameter
+from fmdp.learning.statistics import Floats, Statistics, check_statistics
 from fmdp.model import FactoredMDP
 from fmdp.model.entries import Entries, split_cells, split_reward_entries
+
+C = Number("c", 0.75, "divisor of the counts: larger explores more", low=0.0, low_open=True)
+PRIOR = Number("prior", 0.01, "Dirichlet parameter of every value before any count", low=1e-9)
 
 
 def dirichlet_parameters(statistics: Statistics, c: float, prior: float) -> Floats:
@@ -66,7 +72,7 @@ def sample_rewards(statistics: Statistics, c: float, generator: np.random.Genera
 
 
 def sample_model(
-    statistics: Statistics, c: float, prior: float, generator: np.random.Generator
+    statistics: Statistics, c: float, prior: float, generator: np.random.Generator | int
 ) -> FactoredMDP:
     """Return a model that is drawn from the posterior, as PSRL does in every episode.
 
@@ -83,14 +89,19 @@ def sample_model(
     prior
         Dirichlet parameter of every next value before any count; 0.01 in PSRL.
     generator
-        The source of random numbers, as in `agent.randomness`.
+        The source of random numbers, as in `agent.randomness`, or a seed.
 
     Returns
     -------
     FactoredMDP
         A model of the same structure.
     """
+    check_statistics(statistics, "sample_model")
+    c, prior = C.check(c, "sample_model"), PRIOR.check(prior, "sample_model")
+    randomness = generator_of(generator, "sample_model")
+    if randomness is None:
+        raise InvalidParameter("sample_model must be given a generator or a seed; got None")
     s = statistics.structure
-    rows = sample_rows(dirichlet_parameters(statistics, c, prior), statistics.entries, generator)
-    rewards = sample_rewards(statistics, c, generator)
+    rows = sample_rows(dirichlet_parameters(statistics, c, prior), statistics.entries, randomness)
+    rewards = sample_rewards(statistics, c, randomness)
     return FactoredMDP.trusted(s, split_cells(s, rows), split_reward_entries(s, rewards))

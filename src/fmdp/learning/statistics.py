@@ -337,3 +337,11 @@ def entries_of_pairs(structure: Structure, factors: int) -> Index:
         rows = entries.first_row[factor] + project(s.sizes, scope)
         pairs[factor] = entries.entry_of_row[rows] if len(entries.entry_of_row) else rows
     return pairs.reshape(factors, s.n_states, s.n_actions)
+
+
+def check_statistics(statistics: object, owner: str) -> None:
+    """Raise InvalidParameter if it is not an object of Statistics."""
+    if not isinstance(statistics, Statistics):
+        raise InvalidParameter(
+            f"{owner} must be given Statistics, as agent.statistics is; got {shown(statistics)}"
+        )

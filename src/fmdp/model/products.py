@@ -23,7 +23,7 @@ from fmdp.errors import InvalidParameter, TooLarge
 from fmdp.model.alike import Alike
 from fmdp.model.constraints import Forbidden, Mask
 from fmdp.model.effects import Effect, Effects
-from fmdp.model.factored import FactoredMDP
+from fmdp.model.factored import FactoredMDP, check_model
 from fmdp.model.intervals import Intervals
 from fmdp.model.naming import default_names
 from fmdp.model.noise import Noise
@@ -232,14 +232,18 @@ def flatten(model: FactoredMDP, limit_bytes: int = FLAT_LIMIT_BYTES) -> FlatMDP:
     TooLarge
         If they would take more.
     """
+    check_model(model, "flatten")
+    limit = whole_number(limit_bytes)
+    if limit is None or limit < 0:
+        raise InvalidParameter(f"limit_bytes must be an integer >= 0; got {shown(limit_bytes)}")
     s = model.structure
     needed = 8 * s.n_actions * s.n_states * (s.n_states + 1)
-    if needed > limit_bytes:
+    if needed > limit:
         raise TooLarge(
             f"flattening {shown(s.n_states)} states and {shown(s.n_actions)} actions needs "
-            f"{shown(needed)} bytes; at most {limit_bytes} are allowed",
+            f"{shown(needed)} bytes; at most {limit} are allowed",
             needed,
-            limit_bytes,
+            limit,
         )
     n_states, n_actions = s.n_states, s.n_actions
     pairs = s.allowed_pairs()
