@@ -145,7 +145,7 @@ def test_ctrl_c_ends_with_130_and_leaves_a_store_that_goes_on(
     printed, errors = program.communicate()
     assert program.returncode == 130
     assert printed == ""
-    assert errors.splitlines()[-1].startswith("fmdp: interrupted; what is done is in ")
+    assert errors.splitlines()[-1].startswith("fmdp: interrupted; finished runs are in ")
     assert "Traceback" not in errors
     run_sweep(spec, out, workers=InThisProcess())
     longer_and_shorter = contents(out)

@@ -1,4 +1,4 @@
-"""The last phase of the exact planner: the plan that a solution comes to."""
+"""The plan that the exact planner reports, made from the last state of its solution."""
 
 from __future__ import annotations
 

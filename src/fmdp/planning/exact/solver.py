@@ -172,7 +172,7 @@ class State(NamedTuple):
     accelerating: bool = False
     """Whether acceleration has not been dropped."""
     accelerated: bool = False
-    """Whether h was reached by accelerated sweeps."""
+    """Whether h was reached by accelerated sweeps; its bias is then proved to be unique."""
     uniqueness: Uniqueness = Uniqueness.PROVED
     unique: bool = False
     """Whether the bias is known to be unique without any sweep."""
