@@ -68,6 +68,7 @@ def test_variables_that_are_left_out_aloud_are_as_in_the_initial_state(
         ("1,2,0", '"1" must be name=value'),
         ("pump_a=wron,...", 'did you mean "worn"?'),
         ("pumpa=worn,...", 'did you mean "pump_a"?'),
+        ("pump_a=worn,pump_a=new,...", '"pump_a" is given twice'),
         (",...", '"" must be name=value'),
         ("", '"" must be name=value'),
     ],

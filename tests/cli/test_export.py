@@ -89,7 +89,7 @@ def test_names_for_a_policy_without_names(run: Any, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ((), "--as must be one of csv, tree, python"),
+        ((), "--as is missing; it must be one of csv, tree, python"),
         (("--as", "pythn"), 'did you mean "python"?'),
         (("--as", "csv", "--max-leaves", "3"), "a CSV is never wrong"),
         (("--as", "tree", "--max-leaves", "0"), "must be an integer >= 1"),
@@ -129,3 +129,14 @@ def test_a_policy_too_large_is_one_line(run: Any, tmp_path: Path) -> None:
     for kind in ("csv", "tree", "python"):
         said = run("export", str(tmp_path / "p.npz"), str(tmp_path / "x"), "--as", kind)
         assert "1,073,741,824 states" in said.refusal
+
+
+def test_an_input_is_never_overwritten(run: Any, saved: str, tmp_path: Path) -> None:
+    model, before = tmp_path / "m.json", Path(saved).read_bytes()
+    fmdp.save(fmdp.problem("circle:2"), model)
+    text = model.read_text()
+    assert "is an input of this command" in run("export", saved, saved, "--as", "csv").refusal
+    assert "is an input of this command" in run("plan", str(model), "--out", str(model)).refusal
+    learned = run("learn", str(model), "--steps", "5", "--out", str(model))
+    assert "is an input of this command" in learned.refusal
+    assert (Path(saved).read_bytes(), model.read_text()) == (before, text)

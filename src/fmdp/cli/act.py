@@ -96,7 +96,7 @@ def act(
 
 
 def _completed(state: str, model: FactoredMDP) -> str | dict[str, str]:
-    """ "a=1,..." with the variables that are not named, as they are in the initial state."""
+    """Return the state with omitted variables as in the initial state, if it ends in ",..."."""
     *given, last = state.split(",")
     if last.strip() != "...":
         return state
@@ -104,6 +104,8 @@ def _completed(state: str, model: FactoredMDP) -> str | dict[str, str]:
     if not all(sign for _, sign, _ in pairs):
         return ",".join(given)  # the structure refuses it by name
     named = {name.strip(): value.strip() for name, _, value in pairs}
+    if len(named) < len(pairs):
+        return ",".join(given)  # the structure refuses the name that is given twice
     return model.structure.name_state(model.initial_state) | named
 
 

@@ -71,8 +71,8 @@ def export(
     """Write a saved policy as CSV, decision tree or Python code."""
     if kind not in _KINDS:
         hint = "" if kind is None else did_you_mean(kind, _KINDS)
-        got = "" if kind is None else f"; got {kind!r}{hint}"
-        raise InvalidParameter(f"--as must be one of {', '.join(_KINDS)}{got}")
+        got = "is missing; it" if kind is None else f"is {kind!r}{hint}; it"
+        raise InvalidParameter(f"--as {got} must be one of {', '.join(_KINDS)}")
     if kind == "csv" and (max_leaves, max_error) != (None, None):
         raise InvalidParameter("--max-leaves and --max-error are for trees; a CSV is never wrong")
     leaves = None if max_leaves is None else _LEAVES.parse(max_leaves, "fmdp export")
@@ -85,7 +85,7 @@ def export(
     model = None if problem is None else problem_of(problem)
     saved = load_policy(policy, None if model is None else model.structure)
     if out != "-":
-        refuse_unwritable(Path(out))
+        refuse_unwritable(Path(out), policy, problem)
     with progress(f"writing {policy} as {kind}"):
         parts, what = exported(saved, kind, max_leaves=leaves, max_error=error, model=model)
         if out == "-":

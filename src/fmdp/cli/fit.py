@@ -83,7 +83,7 @@ def fit(
         raise InvalidParameter(
             f"cannot write {out}: its ending must be that of a model file, .json"
         )
-    refuse_unwritable(out)
+    refuse_unwritable(out, log, model)
     from fmdp.logs import fit as fit_to
     from fmdp.logs.fit import MAX_PARENTS, PRIOR, RHO
     from fmdp.model import save

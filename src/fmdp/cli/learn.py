@@ -87,7 +87,7 @@ def learn(
     Regret is the reward missed, compared with the optimal policy. Ctrl-C reports the run so far.
     """
     if out is not None:
-        refuse_unwritable(out)
+        refuse_unwritable(out, problem, log)
     started = time.perf_counter()
     from fmdp._base.compiled import seconds_loading
     from fmdp.logs import warm

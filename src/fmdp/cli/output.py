@@ -192,11 +192,11 @@ def _text(words: str, **looks: Any) -> Text:
     return Text("\n".join(map(printable, words.split("\n"))), **looks)
 
 
-def refuse_unwritable(target: Path) -> None:
+def refuse_unwritable(target: Path, *inputs: str | Path | None) -> None:
     """Raise FileProblem if the file cannot be written, before hours of work rather than after.
 
     A temporary file is created in the directory: the disk may be full or read-only, the name too
-    long, or the directory not writable.
+    long, or the directory not writable. A target that is one of the input files is refused too.
     """
     # Imported here because most commands, `--help` above all, write no file.
     import stat
@@ -211,6 +211,9 @@ def refuse_unwritable(target: Path) -> None:
     if mode is not None and not stat.S_ISREG(mode):
         kind = "a directory" if stat.S_ISDIR(mode) else "not a regular file"
         raise FileProblem(f"cannot write {target}: it is {kind}")
+    for given in inputs:
+        if mode is not None and given is not None and _same_file(Path(given), target):
+            raise FileProblem(f"cannot write {target}: it is an input of this command")
     folder = target.parent
     if not folder.is_dir():
         raise FileProblem(f"cannot write {target}: there is no directory {folder}")
@@ -225,3 +228,10 @@ def refuse_unwritable(target: Path) -> None:
 
 def _reason(error: OSError | ValueError) -> str:
     return getattr(error, "strerror", None) or str(error)
+
+
+def _same_file(given: Path, target: Path) -> bool:
+    try:
+        return given.samefile(target)
+    except (OSError, ValueError):  # an id, not a path
+        return False

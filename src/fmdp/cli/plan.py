@@ -111,7 +111,7 @@ def plan(
     if robust:
         request = request._replace(settings={**request.settings, "intervals": "robust"})
     if out is not None:
-        refuse_unwritable(out)
+        refuse_unwritable(out, problem)
     result: dict[str, Any] = dict.fromkeys(KEYS) | {"problem": problem}
     try:
         solution = run(result, request)
