@@ -45,7 +45,9 @@ def fit(
     max_parents: Annotated[
         str | None,
         typer.Option(
-            metavar="K", help="learn: most variables in a scope. Default: 2.", show_default=False
+            metavar="K",
+            help="learn: largest number of variables in a scope. Default: 2.",
+            show_default=False,
         ),
     ] = None,
     actions: Annotated[
@@ -66,7 +68,11 @@ def fit(
         str, typer.Option(metavar="W", help="Prior count (Dirichlet parameter) of every value.")
     ] = "0.5",
     rho: Annotated[
-        str, typer.Option(metavar="P", help="Probability that some interval is wrong.")
+        str,
+        typer.Option(
+            metavar="P",
+            help="Probability that any interval is wrong; 0.1 is 90 % joint confidence.",
+        ),
     ] = "0.1",
     ignore: Annotated[
         list[str] | None,

@@ -171,8 +171,8 @@ PLANNER_OPTIONS = (
         "discount",
         "discount",
         "G",
-        "Discount factor of --criterion discounted, at least 0 and below 1; finite is not "
-        "discounted unless this is given. Default: 0.95.",
+        "Discount factor, at least 0 and below 1, of --criterion discounted; --criterion finite "
+        "has none unless it is given. Default: 0.95.",
     ),
     PlannerOption(
         "tolerance",
@@ -225,8 +225,8 @@ _SIGNATURE = {
             "--planner",
             metavar="exact|alp|span",
             help="Planner, with optional settings, e.g. alp,basis=pairs; module:Class for your "
-            "own. Default: exact if it fits into memory, else alp; learners use exact up to "
-            "smaller sizes.",
+            "own. Default: exact if it fits into memory (inside learners: if a plan is predicted "
+            "to be fast enough), else alp.",
             autocompletion=complete_planner,
             **_PANEL,
         ),

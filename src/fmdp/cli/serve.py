@@ -46,7 +46,7 @@ def serve(
         str,
         typer.Option(
             metavar="N",
-            help="Most waiting lines that are written to disk together; 1: each line by itself.",
+            help="Maximum number of waiting lines that are written to disk together.",
         ),
     ] = "1000",
     snapshot_every: Annotated[

@@ -364,6 +364,8 @@ def writer_lock(path: Path) -> Iterator[None]:
 def create(path: Path) -> None:
     """Create an empty store under a temporary name and move it into place."""
     unfinished = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    if path.parent.exists() and not path.parent.is_dir():
+        raise FileProblem(f"cannot create a store in {path.parent}: it is a file, not a directory")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with contextlib.closing(sqlite3.connect(unfinished, isolation_level=None)) as connection:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fmdp.errors import InvalidParameter
+from fmdp.errors import InvalidModel, InvalidParameter
 from fmdp.model import Alike, Structure
 from fmdp.model.effects import RewardKind
 from fmdp.model.spaces import shown, whole_number
@@ -59,7 +59,7 @@ def with_reward_factors(
     numbers = [[whole_number(variable) for variable in scope] for scope in scopes]
     added = tuple(tuple(sorted(v for v in scope if v is not None)) for scope in numbers)
     if any(None in scope or not set(scope) <= set(range(len(s.sizes))) for scope in numbers):
-        raise InvalidParameter(
+        raise InvalidModel(
             f"scopes of with_reward_factors must be numbers of variables, 0 to {len(s.sizes) - 1}; "
             f"got {shown(scopes)}"
         )

@@ -166,7 +166,7 @@ class SysAdmin(Problem):
     size: int = setting(REQUIRED, "number of machines", low=1)
     dynamics: str = setting("xu", "the probability that a machine works next", choices=DYNAMICS)
     reward: str = reward_setting()
-    server: float = setting(1.0, "what machine 0 pays while it works", low=0.0)
+    server: float = setting(1.0, "reward of machine 0 while it works", low=0.0)
     seed: int = setting(
         1,
         "seed of the random tables (dynamics=xu)",

@@ -525,8 +525,8 @@ def _refuse_other(stored: Mapping[str, Any], requested: Mapping[str, Any], direc
             continue
         before, now = _difference(stored.get(key), requested[key])
         raise InvalidParameter(
-            f"{directory} serves with {_OTHER[key]}: it has {before}; got {now} (another folder "
-            f"begins anew)"
+            f"{directory} serves with {_OTHER[key]}: it has {before}; got {now} (use "
+            f"another folder to start again)"
         )
 
 
