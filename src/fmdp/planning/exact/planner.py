@@ -36,7 +36,7 @@ from fmdp.planning.exact.intervals import solve_intervals
 from fmdp.planning.exact.phases import exact_problem
 from fmdp.planning.exact.report import report
 from fmdp.planning.exact.small import tabular_backup
-from fmdp.planning.exact.solver import solve
+from fmdp.planning.exact.solver import Limits, solve
 from fmdp.planning.joining import parts_to_plan
 from fmdp.planning.limits import tolerance_of
 from fmdp.planning.parts import PreparedParts, plan_parts
@@ -147,7 +147,15 @@ class Exact(Limited, TieBreaking, OnEngine, Planner):
             refuse_stages(self, model.structure, backup.predicted_bytes)
         h = aligned(backup.n_states)
         plan = _solve(
-            self, backup, model, h, cold=True, describe=True, progress=progress, started=started
+            self,
+            backup,
+            model,
+            h,
+            cold=True,
+            describe=True,
+            limits=limits,
+            progress=progress,
+            started=started,
         )
         return of_model(plan, model, self)
 
@@ -207,6 +215,7 @@ class PreparedExact(PreparedOnEngine):
             cold=cold,
             # Over a horizon no vector stays warm: marginals are those of the first step's values.
             describe=describe or (marginals and settings.criterion == "finite"),
+            limits=limits,
             progress=progress,
             started=started,
             ties=ties,
@@ -225,13 +234,13 @@ def _solve(
     *,
     cold: bool,
     describe: bool,
+    limits: Limits,
     progress: Progress | None,
     started: float,
     ties: Ties | None = None,
 ) -> Plan:
     """Plan from h, which is changed in place: the phases of solver.py, then the report."""
     ties = settings.tie_breaking if ties is None else ties
-    limits = limits_of(settings, tables.structure, started)
     if settings.criterion == "finite":
         return solve_finite(
             settings,
