@@ -166,11 +166,25 @@ def _dispatcher(function: Callable[..., Any], flags: dict[str, Any], stamp: str)
             raise
         _warn_once()
         return load_numba().njit(**flags)(function)
-    # Numba's cache depends on the function's own file only. Without this attribute, in another
-    # version of Numba, that is what remains.
+    # Without these attributes, in another version of Numba, its cache works as it comes.
     with suppress(AttributeError):
-        dispatcher._cache._cache_file._source_stamp = stamp
+        cache_file = dispatcher._cache._cache_file
+        # Numba's stamp covers only the function's own file.
+        cache_file._source_stamp = stamp
+        # Files that are damaged, or name classes of an earlier version of fmdp, are a miss.
+        cache_file._load_index = _or_default(cache_file._load_index, {})
+        cache_file.load = _or_default(cache_file.load, None)
     return dispatcher
+
+
+def _or_default(read: Callable[..., Any], default: Any) -> Callable[..., Any]:
+    def read_safely(*arguments: Any) -> Any:
+        try:
+            return read(*arguments)
+        except Exception:  # unpickling raises nearly anything
+            return default
+
+    return read_safely
 
 
 def source_stamp(function: Callable[..., Any]) -> str:
