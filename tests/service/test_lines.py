@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import tempfile
+import threading
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,7 @@ from fmdp import Service
 from fmdp.errors import FileProblem
 from fmdp.service import journal as journal_module
 from fmdp.service import lines
-from fmdp.service.lines import MOST_BYTES, batches, serve
+from fmdp.service.lines import MOST_BYTES, MOST_ERROR, batches, serve
 
 MODEL = fmdp.problem("circle:3")
 STEP = {"state": [1, 1, 0], "action": [0], "rewards": [1, 1, 0], "next_state": [1, 1, 1]}
@@ -78,10 +80,25 @@ BAD: dict[str, tuple[Any, str]] = {
     "no object": ([1, 2], "must be a JSON object"),
     "no UTF-8": (b'{"state": "\xff"}', "not UTF-8"),
     "UTF-16": ('{"status": true}'.encode("utf-16"), "not"),
-    "NaN": ('{"state": [NaN, 1, 1]}', "NaN is no number"),
-    "infinity": ('{"state": [1, -Infinity, 1]}', "Infinity is no number"),
-    "too large a number": (json.dumps({"observe": STEP}).replace("[1, 1, 0]", "[1e999, 1, 0]"), ""),
-    "a number of thousands of digits": ('{"state": [' + "9" * 6000 + "]}", "cannot be read"),
+    "NaN": ('{"state": [NaN, 1, 1]}', "number NaN is not finite"),
+    "infinity": ('{"state": [1, -Infinity, 1]}', "number -Infinity is not finite"),
+    "too large a number": (
+        json.dumps({"observe": STEP}).replace("[1, 1, 0]", "[1e999, 1, 0]"),
+        "1e999",
+    ),
+    "a number of thousands of digits": ('{"state": [' + "9" * 6000 + "]}", "6,000 characters"),
+    "an id of a hundred thousand digits": ('{"id": ' + "9" * 100_000 + "}", "100,000 characters"),
+    "an infinite id": ('{"id": 1e999, "status": true}', "1e999 is not finite"),
+    "an id that is NaN": ('{"id": NaN, "status": true}', "NaN is not finite"),
+    "a long id": ({"id": "x" * 1_000_000, "status": True}, "id has 1,000,002 characters"),
+    "a long name": ({"x" * 1_000_000: 1}, "a line has no key"),
+    "a long list": ({"state": [1] * 300_000}, "..."),
+    "a lone surrogate": ('{"state": "\\ud800"}', "must be name=value"),
+    "zero bytes": (b"\0" * 1000, "not JSON"),
+    "a name twice among many": (
+        "{" + ",".join(f'"{number % 89_999}": 1' for number in range(90_000)) + "}",
+        "key '0' stands twice",
+    ),
     "a repeated key": ('{"id": 1, "id": 2, "status": true}', "stands twice"),
     "an unknown key": ({"stat": True}, 'did you mean "state"'),
     "an empty object": ({}, "must have a state, an observe or a status"),
@@ -113,6 +130,7 @@ def test_a_bad_line_is_one_error_and_changes_nothing(what: str, service: Service
     assert bad.keys() <= {"error", "id"}
     assert said in bad["error"]
     assert "\n" not in bad["error"]
+    assert len(bad["error"]) <= MOST_ERROR
     assert rest == [{"observed": 1}]
 
 
@@ -121,6 +139,43 @@ def test_an_observation_counts_even_where_the_question_beside_it_is_none(service
     assert found["observed"] == 1
     assert found["id"] == 1
     assert "must be in 0..1" in found["error"]
+
+
+def test_an_id_comes_back(service: Service) -> None:
+    for given in (None, 0, -1.5, "x" * 998, [[1], {"a": "\ud800"}]):
+        assert answers(service, {"id": given, "state": [1, 1, 1]})[0]["id"] == given
+
+
+def test_a_line_without_an_end_is_answered_once_and_takes_little_memory(service: Service) -> None:
+    """The line after 200 MB without a newline is read as usual."""
+    reading, writing = os.pipe()
+
+    def write() -> None:
+        with os.fdopen(writing, "wb", buffering=0) as file:
+            for _ in range(200):
+                file.write(b"{" * (1 << 20))
+            file.write(b'\n{"observe": %s}' % json.dumps(STEP).encode())
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    out: list[bytes] = []
+    tracemalloc.start()
+    serve(service, reading, out.append)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    os.close(reading)
+    writer.join()
+    too_long, observed = map(json.loads, b"".join(out).splitlines())
+    assert "too long" in too_long["error"]
+    assert observed == {"observed": 1}
+    assert peak < 8 << 20
+
+
+def test_a_source_that_cannot_be_read_is_one_error(service: Service, tmp_path: Path) -> None:
+    descriptor = os.open(tmp_path, os.O_RDONLY)
+    with pytest.raises(FileProblem, match="cannot read the lines"):
+        serve(service, descriptor, lambda _: None)
+    os.close(descriptor)
 
 
 @pytest.mark.parametrize("size", [1, 3, 1 << 16])

@@ -6,9 +6,10 @@
     {"status": true}                                       -> {"status": {...}}
 
 A line may have several keys: the observation is counted first, then the action is chosen. An "id"
-is returned unchanged. S and A are given by name ({"pump": "worn"}, "pump=worn") or by number ([0,
-2]); answers have the form of the question. An invalid line is answered by {"error": "..."} and
-changes nothing. Every line has exactly one answer.
+is returned with the answer. S and A are given by name ({"pump": "worn"}, "pump=worn") or by number
+([0, 2]); answers have the form of the question. An invalid line is answered by {"error": "..."} and
+changes nothing. Every line, whatever its bytes, has exactly one answer, and the constants below
+bound its length and the work of reading it.
 
 Lines that wait together share one fsync, and no answer leaves before it (group commit). The module
 reads one descriptor and writes another; it opens no network connection.
@@ -18,18 +19,27 @@ from __future__ import annotations
 
 import json
 import os
+import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from fmdp._base.archives import reason
 from fmdp._base.parameters import quoted
-from fmdp.errors import FmdpError, InvalidParameter, did_you_mean
+from fmdp.errors import FileProblem, FmdpError, InvalidParameter, did_you_mean
 from fmdp.model.naming import Value
 from fmdp.service.service import Service
 
 MOST_BYTES = 1 << 20
-"""Longest line."""
+"""Longest line. What follows is not kept, and the next line is read as usual."""
 MOST_BRACKETS = 100
 """Most opening brackets in a line; far below the nesting limit of Python's parser."""
+MOST_DIGITS = 1000
+"""Most characters of a number: the time to read an integer grows with the square of its digits."""
+MOST_ID = 1000
+"""Most characters of an "id", written as JSON."""
+MOST_ERROR = 1000
+"""Most characters of an error; what is longer ends with dots."""
 BATCH = 1000
 """Most lines that share one fsync."""
 _READ = 1 << 16
@@ -86,7 +96,7 @@ class Lines:
         try:
             request = parsed(line)
             if "id" in request:
-                answer["id"] = request["id"]
+                answer["id"] = _short_id(request["id"])
             _refuse_unknown(request, _KEYS, "a line")
             if not any(key in request for key in ("state", "observe", "status")):
                 raise InvalidParameter("a line must have a state, an observe or a status")
@@ -104,7 +114,9 @@ class Lines:
                     raise InvalidParameter(f"status must be true; got {quoted(request['status'])}")
                 answer["status"] = self.service.status()
         except FmdpError as error:
-            answer["error"] = str(error)
+            text = str(error)
+            short = text if len(text) <= MOST_ERROR else text[: MOST_ERROR - 3] + "..."
+            answer["error"] = short
         return answer
 
     def _release(self) -> None:
@@ -149,7 +161,11 @@ def parsed(line: bytes | None) -> dict[str, Any]:
         )
     try:
         request = json.loads(
-            line.decode(), parse_constant=_refuse_constant, object_pairs_hook=_unique_keys
+            line.decode(),
+            parse_int=_integer,
+            parse_float=_finite,
+            parse_constant=_finite,
+            object_pairs_hook=_unique_keys,
         )
     except json.JSONDecodeError as error:
         raise InvalidParameter(
@@ -157,26 +173,46 @@ def parsed(line: bytes | None) -> dict[str, Any]:
         ) from None
     except UnicodeDecodeError as error:
         raise InvalidParameter(f"the line is not UTF-8 at byte {error.start}") from None
-    except FmdpError:
-        raise
-    except ValueError as error:  # an integer of thousands of digits
-        raise InvalidParameter(f"a number of the line cannot be read ({error})") from None
     if not isinstance(request, dict):
         raise InvalidParameter(f"a line must be a JSON object; got {quoted(request)}")
     return request
 
 
-def _refuse_constant(name: str) -> Any:
-    raise InvalidParameter(f"{name} is no number of JSON; numbers must be finite")
+def _integer(text: str) -> int:
+    _refuse_long(text)
+    return int(text)
+
+
+def _finite(text: str) -> float:
+    _refuse_long(text)
+    number = float(text)
+    if not abs(number) <= sys.float_info.max:
+        raise InvalidParameter(f"the number {text[:40]} is not finite; numbers must be")
+    return number
+
+
+def _refuse_long(text: str) -> None:
+    if len(text) > MOST_DIGITS:
+        raise InvalidParameter(
+            f"a number of the line has {len(text):,} characters; must have at most {MOST_DIGITS:,}"
+        )
 
 
 def _unique_keys(items: list[tuple[str, Any]]) -> dict[str, Any]:
     table = dict(items)
     if len(table) < len(items):
-        keys = [key for key, _ in items]
-        twice = next(key for key in keys if keys.count(key) > 1)
+        ((twice, _),) = Counter(key for key, _ in items).most_common(1)
         raise InvalidParameter(f"key {quoted(twice)} stands twice in one object")
     return table
+
+
+def _short_id(given: Any) -> Any:
+    length = len(json.dumps(given))
+    if length > MOST_ID:
+        raise InvalidParameter(
+            f"id has {length:,} characters as JSON; must have at most {MOST_ID:,}"
+        )
+    return given
 
 
 def _refuse_unknown(given: Mapping[str, Any], known: tuple[str, ...], what: str) -> None:
@@ -214,22 +250,20 @@ def batches(source: int, most: int) -> Iterator[list[bytes | None]]:
 
     A last line without a newline counts.
     """
-    held = b""
-    skipping = False
+    held = bytearray()  # the beginning of a line, of which little more than MOST_BYTES is kept
     while True:
-        data = os.read(source, _READ)
-        *lines, rest = (held + data).split(b"\n")
-        ready: list[bytes | None] = list(lines)
-        if skipping and ready:
-            ready[0] = None
-            skipping = False
-        held = rest
-        if skipping or len(held) > MOST_BYTES:
-            skipping, held = True, b""
-        ready = [line if line is None or len(line) <= MOST_BYTES else None for line in ready]
-        if not data and (held or skipping):
-            ready.append(None if skipping else held)
+        try:
+            data = os.read(source, _READ)
+        except OSError as error:
+            raise FileProblem(f"cannot read the lines ({reason(error)})") from None
+        *ends, rest = (data or b"\n").split(b"\n")
+        if not data and not held:
+            return
+        ready: list[bytes | None] = []
+        for end in ends:
+            ready.append(bytes(held + end) if len(held) + len(end) <= MOST_BYTES else None)
+            held.clear()
+        if len(held) <= MOST_BYTES:
+            held += rest
         for start in range(0, len(ready), most):
             yield ready[start : start + most]
-        if not data:
-            return
