@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from fmdp.experiments.dataset import CellCurves, Dataset, ProblemCells, gather, replay
+from fmdp.experiments.dataset import CellCurves, Dataset, ProblemCells, gather
 from fmdp.experiments.measures import GAP_REGRET, REGRET
-from fmdp.experiments.store import Store
+from fmdp.experiments.store import Recording, Store
 from fmdp.reports.network import network, touched_nodes
 
 GAP = GAP_REGRET.name
@@ -373,17 +373,23 @@ def number_shown(page: Page, term: str) -> str:
     return page.locator("#replay-numbers dt", has_text=term).locator("+ dd").inner_text()
 
 
+def recording_of(store: Store, cell: CellCurves) -> Recording:
+    assert cell.recorded is not None
+    recording = store.recording(cell.recorded.key)
+    assert recording is not None
+    return recording
+
+
 @pytest.mark.parametrize("place", range(3))
 def test_the_replay_shows_what_is_stored(
     page: Page, runs: Dataset, open_store: Store, place: int
 ) -> None:
     problem: ProblemCells = runs.problems[place]
     cell: CellCurves = problem.cells[place]
-    found = replay(open_store, cell)
-    assert found is not None
-    structure, recording = found.model.structure, found.recording
+    model, recording = open_store.model(cell.model), recording_of(open_store, cell)
+    structure = model.structure
     drawn = network(structure)
-    touched = touched_nodes(found.model, drawn)
+    touched = touched_nodes(model, drawn)
     show_cell(page, place, place)
     for t in (0, 1, 7, 123, 299, 300):
         scrub(page, t)
@@ -409,7 +415,7 @@ def test_the_replay_shows_what_is_stored(
                 f"{structure.action_names[k]} = {structure.action_values[k][value]}"
                 for k, value in enumerate(action)
             )
-        regret = t * found.run.measures["gain"] - recording.rewards[:t].sum()
+        regret = t * cell.runs[0].measures["gain"] - recording.rewards[:t].sum()
         assert value_of(number_shown(page, "Regret so far")) == pytest.approx(
             regret, rel=6e-3, abs=0.06
         )
@@ -425,9 +431,8 @@ def test_the_replay_shows_what_is_stored(
 def test_machines_are_coloured_by_state_and_the_action_is_seen(
     page: Page, runs: Dataset, open_store: Store
 ) -> None:
-    found = replay(open_store, runs.problems[0].cells[2])
-    assert found is not None
-    states, actions = found.recording.states, found.recording.actions
+    recording = recording_of(open_store, runs.problems[0].cells[2])
+    states, actions = recording.states, recording.actions
     show_cell(page, 0, 2)
     colours: dict[int, set[str]] = {0: set(), 1: set()}
     for t in range(40):
@@ -455,9 +460,7 @@ def test_a_price_does_not_make_every_machine_acted_on(
     page = opened.open(page_of(tmp_path))
     page.wait_for_selector("#replay[data-ready]")
     with Store.open(tmp_path) as store:
-        found = replay(store, gather(store).cells[0])
-    assert found is not None
-    actions = found.recording.actions[:, 0]
+        actions = recording_of(store, gather(store).cells[0]).actions[:, 0]
     assert len(set(actions[:40].tolist())) > 2
     for t in range(40):
         scrub(page, t)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from fmdp.errors import FileProblem
-from fmdp.experiments.dataset import gather, replay
+from fmdp.experiments.dataset import gather
 from fmdp.experiments.measures import GAP_REGRET, REGRET
 from fmdp.experiments.store import Curve, Store
 from fmdp.problems import problem
@@ -40,11 +40,11 @@ def test_a_cell_has_the_runs_of_one_learner_on_one_problem(store: Store) -> None
 
 def test_the_recorded_run_is_the_first_seed(store: Store) -> None:
     cell = gather(store).cells[0]
-    found = replay(store, cell)
-    assert found is not None
-    assert found.run.seed == 0
-    assert found.model.content_hash == cell.model
-    assert len(found.recording.states) == cell.steps + 1
+    assert cell.recorded is not None
+    assert cell.recorded.seed == 0
+    recording = store.recording(cell.recorded.key)
+    assert recording is not None
+    assert len(recording.states) == cell.steps + 1
 
 
 def test_of_two_versions_of_a_run_the_newer_counts(made: ModuleType, tmp_path: Path) -> None:
@@ -78,7 +78,7 @@ def test_failed_and_missing_runs_are_told(made: ModuleType, tmp_path: Path) -> N
         "2 runs that the spec requests are not in the store (yet).",
     ]
     assert notes[2].startswith("Cells have different numbers of runs, 3 to 5;")
-    assert [run.error for run in runs.failed] == ["Odd: no"]
+    assert [run.error for _, _, run in runs.grouped.failed] == ["Odd: no"]
 
 
 def test_a_first_seed_that_failed_does_not_move_its_cell(made: ModuleType, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from fmdp.experiments.analysis import analyse
-from fmdp.experiments.dataset import gather, replay
+from fmdp.experiments.dataset import gather
 from fmdp.experiments.store import Store
 from fmdp.model import FactoredMDP, Structure
 from fmdp.reports import page as page_module
@@ -97,16 +97,16 @@ def test_the_replay_is_the_recording(two_problems: Path) -> None:
     with Store.open(two_problems) as store:
         for problem, shown in zip(gather(store).problems, data["problems"], strict=True):
             for cell, drawn in zip(problem.cells, shown["cells"], strict=True):
-                found = replay(store, cell)
-                assert found is not None
-                kept, recording = drawn["replay"], found.recording
+                assert cell.recorded is not None
+                kept, recording = drawn["replay"], store.recording(cell.recorded.key)
+                assert recording is not None
                 np.testing.assert_array_equal(unpacked(kept["states"]), recording.states.ravel())
                 np.testing.assert_array_equal(unpacked(kept["actions"]), recording.actions.ravel())
                 rewards = unpacked(kept["rewards"])
                 np.testing.assert_array_equal(rewards, recording.rewards.sum(axis=1))
                 # The regret at the end of the replay is the stored one.
                 regret = kept["gain"] * kept["steps"] - rewards.sum()
-                assert regret == pytest.approx(found.run.measures["regret"])
+                assert regret == pytest.approx(cell.recorded.measures["regret"])
                 assert kept["times"] == recording.times.tolist()
 
 

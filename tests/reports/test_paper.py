@@ -50,6 +50,16 @@ def numbers(made: ModuleType, tmp_path: Path) -> Made:
     return build
 
 
+def median_of(analysis: Analysis, label: str) -> float:
+    """Return the median regret on circle:4."""
+    (median,) = (
+        summary.by_measure["regret"].median
+        for summary in analysis.summaries
+        if (summary.cell.problem, summary.cell.label) == ("circle:4", label)
+    )
+    return median
+
+
 def test_all_claims_hold(numbers: Made) -> None:
     (words,) = paragraphs(*numbers())
     assert "first claim, that PSRL and DORL perform alike, holds here" in words
@@ -61,7 +71,7 @@ def test_the_numbers_told_are_the_medians(numbers: Made) -> None:
     runs, analysis = numbers()
     (words,) = paragraphs(runs, analysis)
     for label in ("PSRL", "DORL"):
-        median = analysis.summary("circle:4", label).by_measure["regret"].median
+        median = median_of(analysis, label)
         assert f"{median:,.0f}" in words
     assert "after 100 steps over 12 runs" in words
 
@@ -142,14 +152,8 @@ def test_the_search_of_m_and_the_papers_m_stays_in_the_figure(
     )
     runs, analysis = numbers(extra=grid)
     (words,) = paragraphs(runs, analysis)
-    best, worse = (
-        analysis.summary("circle:4", label).by_measure["regret"].median
-        for label in ("f-Rmax m=100", "f-Rmax")
-    )
-    psrl, dorl = (
-        analysis.summary("circle:4", label).by_measure["regret"].median
-        for label in ("PSRL", "DORL")
-    )
+    best, worse = (median_of(analysis, label) for label in ("f-Rmax m=100", "f-Rmax"))
+    psrl, dorl = (median_of(analysis, label) for label in ("PSRL", "DORL"))
     assert (
         f"the best m of f-Rmax was 100 on circle:4, the smallest tried, where the paper has 300 on "
         f"circle:4; even so its median is {best / max(psrl, dorl):.1f} times the worse"
@@ -173,10 +177,7 @@ def test_frmax_against_random_actions(
         extra=(made.MadeLearner("random", "random", scale, {}, None, role="lower"),)
     )
     (words,) = paragraphs(runs, analysis)
-    frmax, random = (
-        analysis.summary("circle:4", label).by_measure["regret"].median
-        for label in ("f-Rmax", "random")
-    )
+    frmax, random = (median_of(analysis, label) for label in ("f-Rmax", "random"))
     assert (
         f"With the paper's m, f-Rmax is {verdict} than random actions: on circle:4 "
         f"({frmax:,.0f} against {random:,.0f})."
@@ -228,10 +229,7 @@ def test_fsrl_stands_beside_them_and_its_budget_is_told(made: ModuleType, number
     )
     runs, analysis = numbers(ours=1.0, extra=(given, third))
     _, words, ours = paragraphs(runs, analysis)
-    fsrl, dorl = (
-        analysis.summary("circle:4", label).by_measure["regret"].median
-        for label in ("FSRL", "DORL, exact")
-    )
+    fsrl, dorl = (median_of(analysis, label) for label in ("FSRL", "DORL, exact"))
     assert "FSRL, is not in its figure" in words
     assert (
         "c = 0.03 and no budget given (it starts at 1 times the sum of the reward ranges" in words

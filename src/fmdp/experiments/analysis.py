@@ -83,14 +83,6 @@ class Analysis:
     summaries: tuple[CellSummary, ...]
     comparisons: tuple[Comparison, ...]
 
-    def summary(self, problem: str, label: str) -> CellSummary:
-        """Return the summary of the cell with this problem and label."""
-        return next(
-            summary
-            for summary in self.summaries
-            if (summary.cell.problem, summary.cell.label) == (problem, label)
-        )
-
     def verdict(self, problem: str, measure: str, one: str, two: str) -> str:
         """Return the verdict on two labels of a problem, in either order."""
         for comparison in self.comparisons:

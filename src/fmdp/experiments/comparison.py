@@ -84,23 +84,10 @@ def compare(
     suite
         Instead of problems: "paper", the problems of Xu & Tewari (2020) with the learners of
         `fmdp reproduce` beside all others, or "wide", problems of every family.
-    seeds
-        Their number (0, 1, ...), or a list. Runs with one seed share the random numbers of the
-        environment.
-    steps
-        Number of steps of every run.
-    out
-        Directory of the store; created if missing, otherwise resumed.
-    name
-        Name of the comparison in the store.
+    seeds, steps, out, name, workers, retry_failed, progress
+        As for `sweep`.
     title
         Title of its reports; by default that of the suite, or the name.
-    workers
-        Number of worker processes, as for `sweep`.
-    retry_failed
-        Whether to repeat runs that failed earlier.
-    progress
-        True shows a bar, a callback receives the state of the sweep; None for silence.
 
     Returns
     -------

@@ -162,7 +162,6 @@ def connect(path: Path, read_only: bool, retry: RetryWhileLocked) -> sqlite3.Con
         if not read_only:
             # SQLite continues without a write-ahead log where the file system has none.
             retry(lambda: connection.execute("PRAGMA journal_mode = WAL").fetchone())
-            retry(lambda: schema.remove_triggers(connection))
     except BaseException as error:
         connection.close()
         if isinstance(error, SQLITE_ERRORS):
@@ -171,13 +170,16 @@ def connect(path: Path, read_only: bool, retry: RetryWhileLocked) -> sqlite3.Con
     return connection
 
 
-def _connection(path: Path, how: str) -> sqlite3.Connection:
+def _connection(
+    path: Path, how: str, factory: type[sqlite3.Connection] = sqlite3.Connection
+) -> sqlite3.Connection:
     connection = sqlite3.connect(
         f"{path.absolute().as_uri()}?{how}",
         uri=True,
         timeout=_SILENT_SECONDS,
         isolation_level=None,
         check_same_thread=_ONE_THREAD_ONLY,
+        factory=factory,
     )
     # Undecodable bytes must not fail the query: the digest reports which run is damaged.
     connection.text_factory = lambda data: data.decode("utf-8", "surrogateescape")
@@ -252,14 +254,9 @@ def _copied(path: Path, log: Path) -> sqlite3.Connection:
                 f"{error.strerror or error}"
             ) from None
         raise
-    connection = sqlite3.connect(
-        Path(folder.name) / path.name,
-        isolation_level=None,
-        factory=_Copy,
-        check_same_thread=_ONE_THREAD_ONLY,
-    )
+    connection = _connection(Path(folder.name) / path.name, "mode=rw", _Copy)
+    assert isinstance(connection, _Copy)
     connection.folder = folder
-    connection.text_factory = lambda data: data.decode("utf-8", "surrogateescape")
     connection.execute("PRAGMA query_only = ON")
     return connection
 

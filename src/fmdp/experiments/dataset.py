@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fmdp.errors import FileProblem
-from fmdp.experiments.cells import Cell, group_runs
+from fmdp.experiments.cells import Cell, GroupedRuns, group_runs
 from fmdp.experiments.measures import GAIN, GAIN_KIND, REGRET, curve_names
 from fmdp.experiments.standings import Standing, standings
-from fmdp.experiments.store import LeftOut, Recording, Store, StoredRun, StoredSpec
+from fmdp.experiments.store import Store, StoredRun, StoredSpec
 from fmdp.model import FactoredMDP
 
 
@@ -24,8 +24,8 @@ class CellCurves(Cell):
     """[K]: the checkpoints that all runs share."""
     curves: Mapping[str, NDArray[np.float64]]
     """Measure -> [n, K]; only measures that every run has."""
-    recorded: str | None
-    """Key of the first run that has a recording."""
+    recorded: StoredRun | None
+    """The first run that has a recording."""
     specs: tuple[str, ...] = ()
     """Hashes of the specs that request this cell, in the order in which they were added."""
 
@@ -58,17 +58,10 @@ class Dataset:
 
     problems: tuple[ProblemCells, ...]
     specs: tuple[StoredSpec, ...]
-    failed: tuple[StoredRun, ...] = ()
-    missing: int = 0
-    """Number of requested runs that are not stored yet."""
-    damaged: int = 0
-    """Number of damaged runs that no spec requests."""
-    superseded: int = 0
-    """Number of runs hidden by a newer results version or by newer code."""
-    standings: tuple[Standing, ...] = ()
+    grouped: GroupedRuns
+    """The same runs without curves, and what is known of runs that are not shown."""
+    standings: tuple[Standing, ...]
     """Problem by problem, the lowest median first."""
-    left_out: tuple[LeftOut, ...] = ()
-    """Pairs of a comparison that do not fit."""
 
     @property
     def cells(self) -> tuple[CellCurves, ...]:
@@ -89,24 +82,6 @@ class Dataset:
         )
 
 
-@dataclass(frozen=True, eq=False)
-class Replay:
-    """A recorded run, with the model that it ran on."""
-
-    run: StoredRun
-    model: FactoredMDP
-    recording: Recording
-
-
-def replay(store: Store, cell: CellCurves) -> Replay | None:
-    """Return the recorded run of a cell, or None."""
-    recording = None if cell.recorded is None else store.recording(cell.recorded)
-    if recording is None:
-        return None
-    run = next(run for run in cell.runs if run.key == cell.recorded)
-    return Replay(run, store.model(cell.model), recording)
-
-
 def gather(store: Store, specs: Sequence[StoredSpec] | None = None) -> Dataset:
     """Read all finished runs of the store, or those that these specs request."""
     grouped = group_runs(store, specs)
@@ -119,12 +94,8 @@ def gather(store: Store, specs: Sequence[StoredSpec] | None = None) -> Dataset:
     return Dataset(
         problems=_problems(store, cells),
         specs=all_specs,
-        failed=tuple(run for _, _, run in grouped.failed),
-        missing=grouped.missing,
-        damaged=grouped.damaged,
-        superseded=grouped.superseded,
+        grouped=grouped,
         standings=tuple(standings(grouped.cells)),
-        left_out=grouped.left_out,
     )
 
 
@@ -145,7 +116,7 @@ def _with_curves(
             for measure in curve_names()
             if all(measure in c.values for c in curves)
         },
-        recorded=next((run.key for run in cell.runs if run.key in recorded), None),
+        recorded=next((run for run in cell.runs if run.key in recorded), None),
         specs=tuple(
             spec for spec, keys in members.items() if any(run.key in keys for run in cell.runs)
         ),

@@ -110,11 +110,6 @@ def declared() -> tuple[Measure[Any], ...]:
     return tuple(_declared.values())
 
 
-def is_declared(name: str) -> bool:
-    """Return whether the measure is known here; a store may contain others, of other packages."""
-    return name in _declared
-
-
 def measure_named(name: str) -> Measure[Any]:
     """Return the measure of this name, or raise UnknownName."""
     if name not in _declared:

@@ -50,6 +50,22 @@ seeds = {runs}
 problems = ["circle:4", "circle:7", "three-leg:4", "three-leg:7"]
 """
 
+
+def _frmax(label: str, of_circle_4: object, of_others: object, planner: str) -> str:
+    """Return TOML of f-Rmax; its m in the paper depends on the problem."""
+    cases = (
+        ('["circle:4"]', of_circle_4),
+        ('["circle:7", "three-leg:4", "three-leg:7"]', of_others),
+    )
+    return "".join(
+        f'\n[[learners]]\nname = "frmax"\nlabel = "{label}"\nproblems = {problems}\n'
+        f"set = {{ m = {m} }}\nplanner = {planner}\n"
+        for problems, m in cases
+    )
+
+
+_ALP = '{ name = "alp", basis = "singles", discount = 0.95 }'
+
 THEIRS = """
 # The paper's learners, constants and planner.
 
@@ -64,21 +80,7 @@ name = "dorl"
 label = "DORL c=0.03, ALP"
 set = { c = 0.03, episodes = "arithmetic" }
 planner = { name = "alp", basis = "singles", discount = 0.95 }
-
-[[learners]]
-name = "frmax"
-label = "f-Rmax m=300/500, ALP"
-problems = ["circle:4"]
-set = { m = 300 }
-planner = { name = "alp", basis = "singles", discount = 0.95 }
-
-[[learners]]
-name = "frmax"
-label = "f-Rmax m=300/500, ALP"
-problems = ["circle:7", "three-leg:4", "three-leg:7"]
-set = { m = 500 }
-planner = { name = "alp", basis = "singles", discount = 0.95 }
-"""
+""" + _frmax("f-Rmax m=300/500, ALP", 300, 500, _ALP)
 
 THIRD = """
 # The paper's third algorithm, with the planner that it lacked; no budget is given.
@@ -89,7 +91,8 @@ label = "FSRL c=0.03, span"
 set = { c = 0.03, episodes = "arithmetic" }
 """
 
-OURS = """
+OURS = (
+    """
 # The same with the exact planner.
 
 [[learners]]
@@ -103,22 +106,10 @@ name = "dorl"
 label = "DORL c={c}, exact"
 set = { c = [0.03, 0.003], episodes = "arithmetic" }
 planner = "exact"
-
-[[learners]]
-name = "frmax"
-label = "f-Rmax m=300/500, exact"
-problems = ["circle:4"]
-set = { m = 300 }
-planner = "exact"
-
-[[learners]]
-name = "frmax"
-label = "f-Rmax m=300/500, exact"
-problems = ["circle:7", "three-leg:4", "three-leg:7"]
-set = { m = 500 }
-planner = "exact"
-
 """
+    + _frmax("f-Rmax m=300/500, exact", 300, 500, '"exact"')
+    + "\n"
+)
 
 BETTER = """
 # Better ones.
@@ -180,21 +171,7 @@ name = "dorl"
 label = "DORL c={c}, ALP"
 set = { c = [0.05, 0.1, 0.3, 0.5, 1, 5, 20], episodes = "arithmetic" }
 planner = { name = "alp", basis = "singles", discount = 0.95 }
-
-[[learners]]
-name = "frmax"
-label = "f-Rmax m={m}, ALP"
-problems = ["circle:4"]
-set = { m = [100, 500, 700] }
-planner = { name = "alp", basis = "singles", discount = 0.95 }
-
-[[learners]]
-name = "frmax"
-label = "f-Rmax m={m}, ALP"
-problems = ["circle:7", "three-leg:4", "three-leg:7"]
-set = { m = [100, 300, 700] }
-planner = { name = "alp", basis = "singles", discount = 0.95 }
-"""
+""" + _frmax("f-Rmax m={m}, ALP", [100, 500, 700], [100, 300, 700], _ALP)
 
 
 def figure_spec(*, runs: int = RUNS, steps: int = STEPS, search: bool = False) -> Spec:

@@ -29,7 +29,7 @@ from fmdp.errors import InvalidParameter, UnknownName, did_you_mean
 from fmdp.experiments.cells import GroupedRuns, group_runs
 from fmdp.experiments.measures import curve_names, declared
 from fmdp.experiments.standings import Standing, standings
-from fmdp.experiments.statistics import mean_interval, mean_of, median_interval
+from fmdp.experiments.statistics import summarise
 from fmdp.experiments.store import Store, StoredRun, StoredSpec
 from fmdp.simulation.frames import needs_pandas
 from fmdp.simulation.trajectory import columns_of
@@ -353,9 +353,7 @@ class Results:
 
         Parameters
         ----------
-        spec
-            Name or hash of a spec, for its runs under its labels. None: all.
-        parameters
+        spec, parameters
             As in `runs`.
         """
         if parameters not in ("varied", "all"):
@@ -382,10 +380,8 @@ class Results:
 
         Parameters
         ----------
-        measure
-            Name of a measure; None: all that have a curve.
-        spec
-            Name or hash of a spec, for its runs under its labels. None: all.
+        measure, spec
+            As in `curves`.
         """
         rows = [row for row in self._rows(spec) if row.run.status == "done"]
         curves = [self.store.curve(row.run.key) for row in rows]
@@ -406,10 +402,8 @@ class Results:
 
         Parameters
         ----------
-        measure
-            Name of a measure; None: all that are numbers.
-        spec
-            Name or hash of a spec, for its runs under its labels. None: all.
+        measure, spec
+            As in `summary`.
         """
         by_cell: dict[tuple[str, str], list[StoredRun]] = {}
         rows = [row for row in self._rows(spec) if row.run.status == "done"]
@@ -421,13 +415,12 @@ class Results:
             for name in names:
                 values = [run.measures[name] for run in runs if name in run.measures]
                 if values:
-                    numbers = np.array(values, dtype=np.float64)
-                    quartiles = np.quantile(numbers, (0.0, 0.25, 0.5, 0.75, 1.0)).tolist()
+                    s = summarise(values)
                     about = (problem, label, runs[0].learner, runs[0].role, runs[0].steps)
-                    of_median = median_interval(numbers.tolist()) or (np.nan, np.nan)
-                    of_mean = mean_interval(numbers.tolist()) or (np.nan, np.nan)
-                    means = (mean_of(numbers.tolist()), *of_mean)
-                    summaries.append((*about, name, len(values), *quartiles, *of_median, *means))
+                    quartiles = (s.best, s.lower_quartile, s.median, s.upper_quartile, s.worst)
+                    of_median = s.interval or (np.nan, np.nan)
+                    of_mean = s.mean_interval or (np.nan, np.nan)
+                    summaries.append((*about, name, s.n, *quartiles, *of_median, s.mean, *of_mean))
         columns = (
             *("problem", "label", "learner", "role", "steps", "measure", "runs"),
             *("least", "lower_quartile", "median", "upper_quartile", "most"),
@@ -441,10 +434,9 @@ class Results:
         Parameters
         ----------
         spec
-            Name or hash of a spec, for its runs under its labels. None: all.
+            As in `standings`.
         """
-        specs = None if spec is None else [self._spec(spec)]
-        rows = standings(group_runs(self.store, specs).cells)
+        rows = standings(self._grouped(spec).cells)
         names = [field.name for field in fields(Standing)]
         return {name: _array(getattr(row, name) for row in rows) for name in names}
 
@@ -461,7 +453,7 @@ class Results:
         Parameters
         ----------
         problem, label, seed, key
-            Names of the run in `runs`; None matches all. Exactly one run must match.
+            As in `recording`.
         """
         recorded = self.store.recorded()
         rows = [row for row in self._rows(None) if row.run.key in recorded]
@@ -484,8 +476,10 @@ class Results:
     # ---- which runs -------------------------------------------------------------------------
 
     def _rows(self, spec: str | None) -> list[_Row]:
-        specs = None if spec is None else [self._spec(spec)]
-        return list(_rows(group_runs(self.store, specs)))
+        return list(_rows(self._grouped(spec)))
+
+    def _grouped(self, spec: str | None) -> GroupedRuns:
+        return group_runs(self.store, None if spec is None else [self._spec(spec)])
 
     def _spec(self, text: str) -> StoredSpec:
         specs = self.store.specs()

@@ -32,7 +32,7 @@ from fmdp.experiments.measures import (
     UNCONVERGED_PLANS,
     Measure,
 )
-from fmdp.experiments.statistics import mean_interval, mean_of, median_interval
+from fmdp.experiments.statistics import summarise
 from fmdp.experiments.store import StoredRun
 
 SAME = 1e-9
@@ -110,9 +110,9 @@ def _of_problem(cells: Sequence[Cell]) -> list[Standing]:
     rows = []
     for cell in cells:
         values, median = ends[cell.label], medians[cell.label]
-        low, high = np.quantile(values, (0.25, 0.75)).tolist()
-        of_median = median_interval(values) or (None, None)
-        of_mean = mean_interval(values) or (None, None)
+        summary = summarise(values)
+        of_median = summary.interval or (None, None)
+        of_mean = summary.mean_interval or (None, None)
         seconds = [
             (run.measure(CPU_SECONDS) or 0.0 if timed else run.seconds) / run.steps
             for run in cell.runs
@@ -130,10 +130,10 @@ def _of_problem(cells: Sequence[Cell]) -> list[Standing]:
                 role=cell.role,
                 runs=len(cell.runs),
                 median=median,
-                mean=mean_of(values),
-                worst=max(values),
-                lower_quartile=low,
-                upper_quartile=high,
+                mean=summary.mean,
+                worst=summary.worst,
+                lower_quartile=summary.lower_quartile,
+                upper_quartile=summary.upper_quartile,
                 ratio=ratio_to_best(median, learning),
                 seconds_per_step=float(np.median(seconds)),
                 clock="processor" if timed else "wall",

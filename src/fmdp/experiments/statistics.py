@@ -70,7 +70,7 @@ def mean_interval(values: Sequence[float], level: float = LEVEL) -> Interval | N
         return None
     mean = mean_of(values)
     spread = math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (n - 1))
-    half = t_quantile(n - 1, level) * spread / math.sqrt(n)
+    half = float(stdtrit(n - 1, (1 + level) / 2)) * spread / math.sqrt(n)
     return mean - half, mean + half
 
 
@@ -93,12 +93,6 @@ def median_coverage(n: int, level: float = LEVEL) -> float | None:
     k = interval_rank(n, level)
     missed = 2 * sum(math.comb(n, heads) for heads in range(k))
     return None if k == 0 else float(1 - Fraction(missed, 2**n))
-
-
-@lru_cache(maxsize=1024)
-def t_quantile(degrees: int, level: float = LEVEL) -> float:
-    """Return the two-sided quantile of Student's t distribution."""
-    return float(stdtrit(degrees, (1 + level) / 2))
 
 
 @dataclass(frozen=True)

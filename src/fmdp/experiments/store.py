@@ -23,7 +23,7 @@ import zlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, Literal, cast, get_args
+from typing import Any, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from fmdp.errors import FileProblem, FmdpError, InvalidParameter
 from fmdp.experiments import database, digests
 from fmdp.experiments.database import Notify, RetryWhileLocked
-from fmdp.experiments.measures import Measure, T, Value, checked, is_declared, measure_named
+from fmdp.experiments.measures import Measure, T, Value, checked, measure_named
 from fmdp.model import FactoredMDP
 from fmdp.model.io.files import dumps, loads
 
@@ -40,7 +40,6 @@ FILE_NAME = "runs.sqlite"
 Role = Literal["learner", "upper", "lower", "baseline"]
 """Part of a run in a comparison: a learner; the upper end, which knows the model; the lower end,
 which acts at random; or a fixed policy or rule. It is not part of a run's key."""
-ROLES: tuple[Role, ...] = get_args(Role)
 
 
 @dataclass(frozen=True)
@@ -346,7 +345,6 @@ class Store:
             measures = self._rows("SELECT name, value FROM measures WHERE run = ?", (key,))
             code = self._rows("SELECT place, digest FROM run_code WHERE run = ?", (key,))
             run = StoredRun(**values, measures=dict(measures), code=dict(code))
-            _checked_run(run)
             self._sound[key] = digest, run
             return run
 
@@ -666,22 +664,6 @@ def _table(text: object) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise ValueError("a column that must be a JSON object is none")
     return value
-
-
-def _checked_run(run: StoredRun) -> None:
-    """Raise if a column has a value that readers cannot handle, whatever the digest says."""
-    checked({n: v for n, v in run.measures.items() if is_declared(n)}, done=run.status == "done")
-    texts = ("key", "model", "problem", "learner", "fmdp_version", "machine", "finished")
-    if not all(isinstance(getattr(run, name), str) for name in texts):
-        raise ValueError("a column that must be a text is none")
-    if not all(
-        isinstance(getattr(run, name), int) for name in ("seed", "steps", "results_version")
-    ):
-        raise ValueError("a column that must be a whole number is none")
-    if run.role not in ROLES or run.status not in ("done", "failed"):
-        raise ValueError(f"its role is {run.role!r} and its status {run.status!r}")
-    if not (isinstance(run.seconds, float) and math.isfinite(run.seconds)):
-        raise ValueError("its seconds are no finite number")
 
 
 def _unpacked(dtype: str, shape: str, data: bytes) -> NDArray[Any]:

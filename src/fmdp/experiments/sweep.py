@@ -255,22 +255,13 @@ class _Scores:
 
     def __init__(self) -> None:
         self._regrets: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
-        self._leader: str | None = None
-        self._due = 0.0
 
     def add(self, run: PlannedRun, regret: float) -> None:
         if run.cell.learner.role != "upper":
             self._regrets[run.cell.problem.id][run.cell.label].append(regret)
 
     def leader(self) -> str | None:
-        """Return the leader; it is updated rarely, since ranking thousands of runs takes time."""
-        started = time.monotonic()
-        if started >= self._due:
-            self._leader = self._ranked()
-            self._due = started + 50 * (time.monotonic() - started)
-        return self._leader
-
-    def _ranked(self) -> str | None:
+        """Return the label with the lowest mean rank; None if there is only one."""
         ranks: dict[str, list[int]] = defaultdict(list)
         for by_label in self._regrets.values():
             medians = {label: median(regrets) for label, regrets in by_label.items()}

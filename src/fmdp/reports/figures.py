@@ -116,11 +116,7 @@ def drawn_cells(problem: ProblemCells, measure: str, scale: str) -> tuple[CellCu
 
     The upper end is left out on a logarithmic axis, since its regret is zero up to luck.
     """
-    cells = [
-        cell
-        for cell in problem.cells
-        if measure in cell.curves and (scale != "log" or cell.role != "upper")
-    ]
+    cells = _drawable(problem, measure, scale)
     if len(cells) <= MOST_CURVES:
         return tuple(cells)
     ranked = sorted(cells, key=lambda cell: float(np.median(cell.curves[measure][:, -1])))
@@ -131,6 +127,14 @@ def drawn_cells(problem: ProblemCells, measure: str, scale: str) -> tuple[CellCu
         alone.setdefault((cell.learner,), cell)
     best = with_planner if len(with_planner) <= MOST_CURVES else alone
     return tuple(sorted(list(best.values())[:MOST_CURVES], key=cells.index))
+
+
+def _drawable(problem: ProblemCells, measure: str, scale: str) -> list[CellCurves]:
+    return [
+        cell
+        for cell in problem.cells
+        if measure in cell.curves and (scale != "log" or cell.role != "upper")
+    ]
 
 
 def caption(
@@ -153,7 +157,7 @@ def caption(
             words += " The optimal policy, whose regret is zero up to luck, is not drawn."
     elif any(cell.role == "lower" for _, cells in panels for cell in cells):
         words += " Random actions leave the panels upwards."
-    if any(len(drawn) < _number_of_cells(problem, measure, scale) for problem, drawn in panels):
+    if any(len(drawn) < len(_drawable(problem, measure, scale)) for problem, drawn in panels):
         words += (
             " Of each learner (with each planner) only the variant with the lowest median at the "
             "end is drawn."
@@ -161,25 +165,19 @@ def caption(
     return words
 
 
-def _number_of_cells(problem: ProblemCells, measure: str, scale: str) -> int:
-    upper = scale != "log"
-    return sum(measure in c.curves and (upper or c.role != "upper") for c in problem.cells)
-
-
 def regret_figure(
     panels: Sequence[tuple[ProblemCells, Sequence[CellCurves]]],
     measure: str,
     scale: str,
     looks: Mapping[str, Style],
-    *,
-    columns: int | None = None,
 ) -> dict[str, bytes]:
     """Draw one panel per problem; return the file of each format."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
     with mpl.rc_context(SETTINGS):
-        across = columns or columns_for(len(panels))
+        # Three columns fit on a page; four panels make a square.
+        across = 2 if len(panels) == 4 else min(len(panels), 3)
         down = math.ceil(len(panels) / across)
         labels = list(dict.fromkeys(cell.label for _, cells in panels for cell in cells))
         figure = Figure(layout="constrained")
@@ -237,11 +235,6 @@ def titled(name: str, most: int = 34) -> str:
             lines.append("")
         lines[-1] += part
     return "\n".join(lines)
-
-
-def columns_for(panels: int) -> int:
-    """Return 2 for four panels, else at most 3, which fit on a page."""
-    return panels if panels < 4 else 2 if panels == 4 else 3
 
 
 def draw_panel(

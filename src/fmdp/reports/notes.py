@@ -22,6 +22,7 @@ def notes(data: Dataset, analysis: Analysis) -> tuple[str, ...]:
 
 def notes_on_runs(data: Dataset) -> Iterable[str]:
     """Yield notes on mixed versions, and on failed, missing and left-out runs."""
+    grouped = data.grouped
     runs = [run for cell in data.cells for run in cell.runs]
     versions = Counter(run.results_version for run in runs)
     if len(versions) > 1:
@@ -30,23 +31,23 @@ def notes_on_runs(data: Dataset) -> Iterable[str]:
             f"Results versions are mixed: {parts}. A newer version gives other numbers for the "
             f"same run; compare with care, or sweep again with one version."
         )
-    if data.superseded:
+    if grouped.superseded:
         yield (
-            f"{_runs(data.superseded)} of an older results version, or of older code of one's own, "
-            f"left out: the same run is there with a newer version, or with the code that was "
+            f"{_runs(grouped.superseded)} of an older results version, or of older code of one's "
+            f"own, left out: the same run is there with a newer version, or with the code that was "
             f"requested last."
         )
-    if data.failed:
-        n = len(data.failed)
+    if grouped.failed:
+        n = len(grouped.failed)
         yield f"{_runs(n)} failed and {_are(n)} not in any number here."
-    if data.damaged:
-        n = data.damaged
+    if grouped.damaged:
+        n = grouped.damaged
         yield f"{_runs(n)} that no spec requests {_are(n)} damaged and {_are(n)} left out."
-    if data.missing:
-        n = data.missing
+    if grouped.missing:
+        n = grouped.missing
         yield f"{_runs(n)} that the spec requests {_are(n)} not in the store (yet)."
-    if data.left_out:
-        n = len(data.left_out)
+    if grouped.left_out:
+        n = len(grouped.left_out)
         yield (
             f"{n:,} pair{'' if n == 1 else 's'} of learner and problem "
             f"{'does' if n == 1 else 'do'} not fit and {_are(n)} left out of the "

@@ -26,10 +26,11 @@ from numpy.typing import NDArray
 from fmdp import __version__
 from fmdp._base.memory import describe_count
 from fmdp.experiments.analysis import Analysis, Comparison
-from fmdp.experiments.dataset import CellCurves, Dataset, ProblemCells, replay
+from fmdp.experiments.dataset import CellCurves, Dataset, ProblemCells
 from fmdp.experiments.measures import GAIN, Measure, declared, measure_named
 from fmdp.experiments.statistics import TOO_SMALL, SampleSummary, mean_interval, mean_of
 from fmdp.experiments.store import Store, StoredRun, StoredSpec
+from fmdp.model import FactoredMDP
 from fmdp.reports.figures import drawn_cells
 from fmdp.reports.network import network, touched_nodes
 from fmdp.reports.style import styles
@@ -276,11 +277,11 @@ def _problem(store: Store, problem: ProblemCells) -> dict[str, Any]:
             "nodes": [vars(node) for node in drawn.nodes],
             "arrows": [[arrow.source, arrow.target, arrow.both] for arrow in drawn.arrows],
         },
-        "cells": [_cell(store, cell) for cell in problem.cells],
+        "cells": [_cell(store, cell, model) for cell in problem.cells],
     }
 
 
-def _cell(store: Store, cell: CellCurves) -> dict[str, Any]:
+def _cell(store: Store, cell: CellCurves, model: FactoredMDP) -> dict[str, Any]:
     curves = {}
     for measure, values in cell.curves.items():
         low, median, high = np.quantile(values, (0.25, 0.5, 0.75), axis=0)
@@ -300,7 +301,7 @@ def _cell(store: Store, cell: CellCurves) -> dict[str, Any]:
         "label": cell.label,
         "t": cell.t.tolist(),
         "curves": curves,
-        "replay": _replay(store, cell),
+        "replay": _replay(store, cell, model),
     }
 
 
@@ -309,18 +310,17 @@ def _short(values: Iterable[float]) -> list[float]:
     return [float(f"{value:.6g}") for value in values]
 
 
-def _replay(store: Store, cell: CellCurves) -> dict[str, Any] | None:
-    recorded = replay(store, cell)
-    gain = None if recorded is None else recorded.run.measure(GAIN)
-    if recorded is None or gain is None:
+def _replay(store: Store, cell: CellCurves, model: FactoredMDP) -> dict[str, Any] | None:
+    run = cell.recorded
+    recording = None if run is None else store.recording(run.key)
+    if run is None or recording is None:
         return None
-    recording = recorded.recording
     of = len(recording.actions)
     steps = min(of, MOST_REPLAYED)
     frames = recording.times <= steps
     return {
-        "seed": recorded.run.seed,
-        "gain": gain,
+        "seed": run.seed,
+        "gain": run.measure(GAIN),
         "steps": steps,
         "of": of,
         "states": packed(recording.states[: steps + 1]),
@@ -329,7 +329,7 @@ def _replay(store: Store, cell: CellCurves) -> dict[str, Any] | None:
         "times": recording.times[frames].tolist(),
         "uncertainty": [_short(row) for row in recording.uncertainty[frames]],
         "visited": recording.visited[frames].tolist(),
-        "rows": list(recorded.model.structure.transition_class_counts),
+        "rows": list(model.structure.transition_class_counts),
     }
 
 
@@ -388,17 +388,17 @@ def _provenance(store: Store, dataset: Dataset) -> str:
     )
     text += f"<details><summary>All parameters of every cell</summary>{cells}</details>\n"
     text += _sources(store, dataset)
-    if dataset.left_out:
+    if dataset.grouped.left_out:
         pairs = "".join(
             f"<li>{escape(pair.label)} on {escape(pair.problem)}: {escape(pair.reason)}</li>\n"
-            for pair in dataset.left_out
+            for pair in dataset.grouped.left_out
         )
         text += f"<details><summary>Pairs that do not fit</summary><ul>{pairs}</ul></details>\n"
-    if dataset.failed:
+    if dataset.grouped.failed:
         failures = "".join(
             f"<li>{escape(run.problem)}, {escape(run.learner)}, seed {run.seed}: "
             f"{escape(run.error or '')}</li>\n"
-            for run in dataset.failed
+            for _, _, run in dataset.grouped.failed
         )
         text += f"<details open><summary>Failed runs</summary><ul>{failures}</ul></details>\n"
     return text

@@ -135,7 +135,7 @@ def _figures(data: Dataset) -> dict[str, str | bytes]:
     drawings: list[Drawing] = draw(data)
     figure_panels = panels(data)
     if is_comparison(data.standings):
-        drawings.insert(0, standings_figure.figure(data.standings, data.left_out))
+        drawings.insert(0, standings_figure.figure(data.standings, data.grouped.left_out))
     if figure_panels:
         drawings.insert(0, paper_claims.figure(data, figure_panels))
     contents: dict[str, str | bytes] = {

@@ -37,13 +37,14 @@ _LEFT_OUT = tuple(field.name for field in fields(LeftOut))
 
 def tables(data: Dataset, analysis: Analysis) -> dict[str, str]:
     """Return the CSV text of each file, by name."""
+    left_out = data.grouped.left_out
     return {
         "cells.csv": as_csv(_CELLS, _cells(analysis)),
         "comparisons.csv": as_csv(_COMPARISONS, _comparisons(analysis)),
         "curves.csv": as_csv(_CURVES, _curves(data)),
         "runs.csv": as_csv(_runs_head(), _runs(data)),
         "standings.csv": as_csv(_STANDINGS, map(astuple, data.standings)),
-    } | ({"left-out.csv": as_csv(_LEFT_OUT, map(astuple, data.left_out))} if data.left_out else {})
+    } | ({"left-out.csv": as_csv(_LEFT_OUT, map(astuple, left_out))} if left_out else {})
 
 
 def as_csv(head: Row, rows: Iterable[Row]) -> str:
