@@ -35,8 +35,6 @@ $(INSTALLED): pyproject.toml $(LOCK)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(PIP) install -c $(LOCK) setuptools
 	$(INSTALL) -e '.[dev,docs,plots,dask,gym,rddl]'
-	# Numba's cache of an earlier version may name classes that are not there any more.
-	find src -name '*.nb[ico]' -delete
 	# pip compiles what it installs, but not what is used from where it lies.
 	$(BIN)/python -m compileall -q src
 	touch $@

@@ -118,24 +118,3 @@ def test_a_listener_hears_events_from_the_moment_that_numba_is_loaded() -> None:
         with event.trigger_event("numba:compile"):
             pass
     assert events == ["numba:compile", None]
-
-
-@pytest.mark.parametrize(
-    "damage",
-    [
-        lambda content: b"",
-        lambda content: content[: len(content) // 2],
-        lambda content: content[:-8] + b"\xff" * 8,
-        lambda content: content.replace(b"numba", b"nimba"),  # classes that are not there any more
-    ],
-)
-def test_damaged_cache_files_are_compiled_again(tmp_path: Path, damage: Any) -> None:
-    code = "from fmdp._base.portable_math import log; print(log([1.0, 2.0]).tolist())"
-    cache = {"NUMBA_CACHE_DIR": str(tmp_path)}
-    expected = python("-c", code, **cache)
-    files = [*tmp_path.rglob("*.nbi"), *tmp_path.rglob("*.nbc")]
-    assert len(files) == 2
-    for path in files:
-        path.write_bytes(damage(path.read_bytes()))
-    assert python("-c", code, **cache) == expected
-    assert python("-c", code, **cache) == expected

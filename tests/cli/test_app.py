@@ -77,6 +77,19 @@ def test_interrupt_is_status_130(run: Any, monkeypatch: pytest.MonkeyPatch) -> N
     assert (ran.status, ran.out, ran.err) == (130, "", "fmdp: interrupted\n")
 
 
+def test_an_end_of_file_is_a_bug_and_no_interrupt(
+    run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Typer takes EOFError for the end of an answer that the user was asked for."""
+
+    def broken(*_: object, **__: object) -> None:
+        raise EOFError("Ran out of input")
+
+    monkeypatch.setattr("fmdp.problems.problem", broken)
+    with pytest.raises(EOFError, match="Ran out of input"):
+        run("show", "circle:4")
+
+
 def test_help_loads_nothing_heavy() -> None:
     """What `fmdp --help` imports decides how long it takes; the rest is Python's own start."""
     script = (

@@ -374,28 +374,6 @@ def test_an_interrupt_while_a_plan_is_prepared_is_a_plan(monkeypatch: pytest.Mon
         assert found.gain_bounds == (0.0, 3.0)
 
 
-# ---- a cache that has no place ------------------------------------------------------------------
-
-
-def test_a_read_only_installation_runs_uncached() -> None:
-    script = (
-        "import numba.core.caching as caching\n"
-        "def refuse(self):\n"
-        "    raise PermissionError\n"
-        "caching._CacheLocator.ensure_cache_path = refuse\n"
-        "import fmdp.elimination.ties, fmdp.model.entries\n"
-        "print(fmdp.elimination.ties.tie_hash(1, 2, 3))\n"
-    )
-    settings = {k: v for k, v in os.environ.items() if k != "NUMBA_CACHE_DIR"}
-    ran = python(script, env=settings)
-    assert ran.returncode == 0, ran.stderr
-    assert (
-        ran.stdout == f"{__import__('fmdp.elimination.ties').elimination.ties.tie_hash(1, 2, 3)}\n"
-    )
-    assert ran.stderr.count("\n") == 1
-    assert ran.stderr.startswith("fmdp: compiled code cannot be kept")
-
-
 # ---- what a user can write ----------------------------------------------------------------------
 
 

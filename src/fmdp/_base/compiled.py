@@ -4,9 +4,7 @@ To import Numba takes longer than to plan for a small model, which needs no comp
 (planning/exact/small.py). So `njit` returns a `Kernel`, and the first call of any kernel imports
 Numba and puts its dispatchers in the place of all kernels.
 
-Compiled code is kept in Numba's own cache, beside the source or else in the user's cache directory.
-Numba raises where it can write to neither, as in a read-only installation without a home directory.
-There every run compiles again, and one line on standard error says so.
+Compiled code is cached in files (code_cache.py).
 
 LLVM asks for compiled code by a callback into Python, which discards exceptions: a Ctrl-C in it was
 lost, and the function with it ("no compiled object yet"). Signals are held back while the code of
@@ -20,13 +18,13 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
+from fmdp._base.code_cache import CodeCache
 from fmdp._base.interrupts import Held, held
 
-_warned = False
 _numba: Any = None
 _seconds = 0.0
 """Spent on importing Numba, compiling, and loading from its cache."""
@@ -77,7 +75,7 @@ class Kernel(Deferred):
 
 
 def njit(**flags: Any) -> Callable[[Callable[..., Any]], Any]:
-    """Return `numba.njit(cache=True, ...)`, deferred to the first call of a kernel."""
+    """Return `numba.njit(...)` with a cache, deferred to the first call of a kernel."""
 
     def decorate(function: Callable[..., Any]) -> Any:
         return deferred(Kernel(function, flags))
@@ -159,32 +157,10 @@ def seconds_loading() -> float:
 
 
 def _dispatcher(function: Callable[..., Any], flags: dict[str, Any], stamp: str) -> Any:
-    try:
-        dispatcher = load_numba().njit(cache=True, **flags)(function)
-    except RuntimeError as error:
-        if "no locator available" not in str(error):
-            raise
-        _warn_once()
-        return load_numba().njit(**flags)(function)
-    # Without these attributes, in another version of Numba, its cache works as it comes.
-    with suppress(AttributeError):
-        cache_file = dispatcher._cache._cache_file
-        # Numba's stamp covers only the function's own file.
-        cache_file._source_stamp = stamp
-        # Files that are damaged, or name classes of an earlier version of fmdp, are a miss.
-        cache_file._load_index = _or_default(cache_file._load_index, {})
-        cache_file.load = _or_default(cache_file.load, None)
+    dispatcher = load_numba().njit(**flags)(function)
+    # Where Numba assigns its own cache for `njit(cache=True)`.
+    dispatcher._cache = CodeCache(function, stamp)
     return dispatcher
-
-
-def _or_default(read: Callable[..., Any], default: Any) -> Callable[..., Any]:
-    def read_safely(*arguments: Any) -> Any:
-        try:
-            return read(*arguments)
-        except Exception:  # unpickling raises nearly anything
-            return default
-
-    return read_safely
 
 
 def source_stamp(function: Callable[..., Any]) -> str:
@@ -263,16 +239,3 @@ class _HoldSignals:
 def _is_lowering(event: Any) -> bool:
     """Return whether it is the pass native_lowering, or its counterpart for parallel loops."""
     return "lowering" in event.data["name"].partition(" ")[0]
-
-
-def _warn_once() -> None:
-    from multiprocessing import parent_process
-
-    global _warned
-    if not _warned and parent_process() is None:  # not by every worker of a sweep
-        print(
-            "fmdp: compiled code cannot be kept, and is compiled in every run: neither the "
-            "installation nor a cache directory is writable (NUMBA_CACHE_DIR names another)",
-            file=sys.stderr,
-        )
-    _warned = True

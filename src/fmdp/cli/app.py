@@ -65,7 +65,10 @@ def run(arguments: Sequence[str] | None) -> int:
         raise
     except Interrupted as error:
         raise error.interrupt from None
-    except typer.Abort:
+    except typer.Abort as abort:
+        # Typer aborts on Ctrl-C, and on EOFError, which is a bug here: no command asks anything.
+        if isinstance(abort.__cause__, EOFError):
+            raise abort.__cause__ from None
         raise KeyboardInterrupt from None
     return status if isinstance(status, int) else 0
 
