@@ -286,8 +286,8 @@ TABLE = TablePolicy((2, 3), (4,), np.array([0, 1, 2, 3, 0, 1]))
 @pytest.mark.parametrize(
     ("header", "arrays", "said"),
     [
-        ({}, {"actions": None}, "its parts are not the one 'actions'"),
-        ({}, {"actions": np.zeros(5, np.uint8)}, r"has shape \(5,\); must have \(6,\)"),
+        ({}, {"actions": None}, "its parts must be 'actions'"),
+        ({}, {"actions": np.zeros(5, np.uint8)}, r"has shape \(5,\); must have \(6\)"),
         ({}, {"actions": np.zeros(6)}, "is of float64; must be of unsigned"),
         ({}, {"actions": np.full(6, np.nan)}, "is of float64"),
         ({}, {"actions": np.full(6, 4, np.uint8)}, "the action of state 0 is 4; allowed: 0 to 3"),

@@ -169,7 +169,7 @@ def test_a_file_brings_it_back(tmp_path: Path) -> None:
         ({"stages": np.array([0, 2])}, "has entries from 0 to 2"),
         ({"stages": np.array([-1, 0])}, "has entries from -1 to 0"),
         ({"stages": np.zeros(0, np.int64)}, "must be tables, one a step"),
-        ({"more": np.zeros(1)}, "are not the two"),
+        ({"more": np.zeros(1)}, "its parts must be 'tables' and 'stages'"),
         ({"discount": 1.5}, "'discount' parameter of TimedPolicy"),
         ({"discount": "much"}, "'discount' parameter of TimedPolicy"),
         ({"state_sizes": [2, 2, 2]}, r"must have \(any, 8\)"),

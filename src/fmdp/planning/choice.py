@@ -25,7 +25,7 @@ from fmdp.planning.joining import parts_to_plan
 from fmdp.planning.limits import GRACE_SECONDS, tolerance_of
 from fmdp.planning.parts import joint_bytes
 from fmdp.planning.plan import Plan, Planner, of_model
-from fmdp.planning.policies.policy import keep_constraints
+from fmdp.planning.policies.archive import StoredPolicy
 from fmdp.planning.policies.timed import TimedPolicy
 from fmdp.planning.registry import planner_of
 from fmdp.planning.settings import refuse_targets
@@ -89,7 +89,9 @@ def planned(model: FactoredMDP, chosen: Planner, progress: Progress | None = Non
     """Return the plan of a planner, with the gain of its policy if that is feasible."""
     begun = time.monotonic()
     result = plan_with(chosen, model, progress=progress)
-    keep_constraints(result.policy, model.structure.constraints)
+    made: object = result.policy
+    if isinstance(made, StoredPolicy):
+        made.take_constraints(model.structure.constraints)
     if result.policy is None or result.status in _WITHOUT_POLICY_GAIN:
         return result
     if isinstance(result.policy, TimedPolicy):  # it has a value over its horizon, but no gain

@@ -16,10 +16,9 @@ deterministic function of the state.
 from __future__ import annotations
 
 import itertools
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, overload
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +29,6 @@ from fmdp._base.parameters import quoted
 from fmdp.elimination.network import Network
 from fmdp.elimination.ties import rule_code
 from fmdp.errors import InvalidParameter
-from fmdp.model.constraints import Constraint
 from fmdp.model.naming import ByName, ByNumber, Naming, Value
 from fmdp.model.spaces import count, starts, strides
 from fmdp.model.structure import MAX_SIZE, Scope
@@ -44,8 +42,8 @@ from fmdp.planning.alp.greedy_kernels import (
     choose_single_each,
     extract,
 )
-from fmdp.planning.policies.archive import Parts, array_in, sizes_in, whole_numbers_in, write_policy
-from fmdp.planning.policies.policy import TablePolicy, naming_for
+from fmdp.planning.policies.archive import Parts, StoredPolicy, array_in, sizes_in, whole_numbers_in
+from fmdp.planning.policies.policy import Policy, TablePolicy
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -187,12 +185,10 @@ class _Table:
         return np.zeros(1, dtype=np.int64), np.zeros(self._sizes[action], dtype=np.int64)
 
 
-class GreedyPolicy:
+class GreedyPolicy(StoredPolicy, Policy):
     """The argmax over the actions of a sum of functions; the module describes ties."""
 
-    kind: ClassVar[str] = "greedy"
-    constraints: tuple[Constraint, ...] | None = None
-    """Constraints of the model that it was planned for; None if unknown."""
+    kind = "greedy"
 
     def __init__(
         self,
@@ -207,9 +203,7 @@ class GreedyPolicy:
         self.values = values
         self.ties = ties
         self.tie_seed = tie_seed
-        self.state_sizes = q.state_sizes
-        self.action_sizes = q.decision_sizes[: q.n_actions]
-        self.naming = naming_for(naming, self.state_sizes, self.action_sizes)
+        super().__init__(q.state_sizes, q.decision_sizes[: q.n_actions], naming)
         self._sizes = np.array(q.state_sizes, dtype=np.int64)
         query = Query(
             sizes=self._sizes,
@@ -284,10 +278,6 @@ class GreedyPolicy:
             tables.append(table)
         return tuple(scopes), tuple(tables)
 
-    def take_names(self, naming: Naming) -> None:
-        """Use these names from now on."""
-        self.naming = naming_for(naming, self.state_sizes, self.action_sizes)
-
     def tabulate(self) -> TablePolicy:
         """Return the same policy as a table over all states."""
         n_states = count(self.state_sizes)
@@ -300,17 +290,12 @@ class GreedyPolicy:
             choose_jointly(self._query, self._network.packed, first, decisions)
             actions = decisions[:, : self.q.n_actions] @ np.array(strides(self.action_sizes))
         table = TablePolicy(self.state_sizes, self.action_sizes, actions, self.naming)
-        table.constraints = self.constraints
+        table.take_constraints(self.constraints)
         return table
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        write_policy(path, self)
-
-    def parts(self) -> Parts:
+    def content(self) -> Parts:
         q = self.q
         header = {
-            "state_sizes": q.state_sizes,
-            "action_sizes": self.action_sizes,
             "decision_sizes": q.decision_sizes,
             "ties": self.ties,
             "tie_seed": self.tie_seed,

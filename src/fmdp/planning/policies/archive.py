@@ -1,4 +1,4 @@
-"""The archive format of policy files: writing, digests, and checked access to what was read.
+"""Stored policies and the archive format of their files: writing, digests, checked access.
 
 A policy file is an archive of arrays with a JSON header and a checksum (`_base/archives.py`). It
 holds no code. `policies/files.py` reads the files of all kinds.
@@ -6,13 +6,15 @@ holds no code. `policies/files.py` reads the files of all kinds.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import os
 import tempfile
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,31 +38,105 @@ Parts = tuple[Mapping[str, Any], Mapping[str, NDArray[Any]]]
 """Header entries and arrays of a policy file."""
 
 
-class Saved(Protocol):
-    """A policy that is saved as an archive."""
+class StoredPolicy(ABC):
+    """Base class of policies that know their sizes and names and are saved as archives.
+
+    A kind of policy defines `kind` and `content`, and has a reader in `files.READERS`.
+
+    Parameters
+    ----------
+    state_sizes
+        Number of values of each state variable.
+    action_sizes
+        Number of values of each action variable.
+    naming
+        The names of variables and values, as `structure.naming`; None for default names.
+    """
 
     kind: ClassVar[str]
+    constraints: tuple[Constraint, ...] | None = None
+    """Constraints of the model that it was planned for; None if they are not known."""
 
-    @property
-    def naming(self) -> Naming: ...
+    def __init__(
+        self,
+        state_sizes: tuple[int, ...],
+        action_sizes: tuple[int, ...],
+        naming: Naming | None = None,
+    ) -> None:
+        self.state_sizes = state_sizes
+        self.action_sizes = action_sizes
+        self.naming: Naming = _default_naming(state_sizes, action_sizes)
+        if naming is not None:
+            self.take_names(naming)
 
-    def parts(self) -> Parts: ...
+    def take_names(self, naming: Naming) -> None:
+        """Replace the names of variables and values.
+
+        Parameters
+        ----------
+        naming
+            As `structure.naming`, for variables of the same sizes.
+        """
+        if not isinstance(naming, Naming):
+            raise InvalidParameter(
+                f"the naming of a policy must be as structure.naming is; got {quoted(naming)}"
+            )
+        sizes = naming.states.sizes, naming.actions.sizes
+        if sizes != (self.state_sizes, self.action_sizes):
+            raise InvalidParameter(
+                f"the naming of a policy is for state sizes {sizes[0]} and action sizes "
+                f"{sizes[1]}; must be for {self.state_sizes} and {self.action_sizes}"
+            )
+        self.naming = naming
+
+    def take_constraints(self, constraints: tuple[Constraint, ...] | None) -> None:
+        """Replace the constraints of the model.
+
+        Parameters
+        ----------
+        constraints
+            As `structure.constraints`; None if they are not known.
+        """
+        self.constraints = constraints
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the policy to a file (a NumPy archive) that `load_policy` reads.
+
+        Parameters
+        ----------
+        path
+            The file; an existing file is replaced atomically.
+
+        Raises
+        ------
+        FileProblem
+            If the file cannot be written.
+        """
+        path_of(path, "a policy file")
+        write_atomically(path, policy_bytes(self))
+
+    def parts(self) -> Parts:
+        """Return the header entries and arrays of its file, without names and constraints."""
+        header, arrays = self.content()
+        sizes = {"state_sizes": self.state_sizes, "action_sizes": self.action_sizes}
+        return {**sizes, **header}, arrays
+
+    @abstractmethod
+    def content(self) -> Parts:
+        """Return the header entries and arrays of its kind, besides the sizes."""
+
+
+_default_naming = functools.lru_cache(maxsize=64)(Naming.default)
 
 
 # ---- writing -------------------------------------------------------------------------------------
 
 
-def write_policy(path: str | os.PathLike[str], policy: Saved) -> None:
-    """Write a policy file atomically."""
-    path_of(path, "a policy file")
-    write_atomically(path, policy_bytes(policy))
-
-
 def policy_bytes(policy: Any) -> bytes:
     """Return the content of a policy's file, for example to store it inside another file."""
-    if hasattr(policy, "parts"):
+    if isinstance(policy, StoredPolicy):
         header, arrays = policy.parts()
-        known = getattr(policy, "constraints", None)
+        known = policy.constraints
         about = {
             "names": policy.naming.header(),
             "constraints": None if known is None else [plain(constraint) for constraint in known],
@@ -75,7 +151,7 @@ def policy_bytes(policy: Any) -> bytes:
 
 def policy_digest(policy: Any) -> str:
     """Return a digest of the policy's behaviour: of its file's content without the names."""
-    if not hasattr(policy, "parts"):
+    if not isinstance(policy, StoredPolicy):
         return f"sha256:{hashlib.sha256(policy_bytes(policy)).hexdigest()}"
     digest = hashlib.sha256()
     base = getattr(policy, "base", None)
@@ -90,7 +166,7 @@ def policy_digest(policy: Any) -> str:
     return f"sha256:{digest.hexdigest()}"
 
 
-def _header(policy: Saved, header: Mapping[str, Any], version: int) -> dict[str, Any]:
+def _header(policy: StoredPolicy, header: Mapping[str, Any], version: int) -> dict[str, Any]:
     return {"format": FORMAT, "version": version, "kind": policy.kind, **header}
 
 
@@ -138,14 +214,7 @@ def array_in(
     if not right or (kind != "u" and array.dtype.itemsize != 8):
         wanted = {"i": "int64", "f": "float64"}.get(kind, "unsigned whole numbers")
         raise InvalidParameter(f"its part {name!r} is of {array.dtype}; must be of {wanted}")
-    fits = len(array.shape) == len(shape) and all(
-        want in (None, size) for size, want in zip(array.shape, shape, strict=True)
-    )
-    if not fits:
-        raise InvalidParameter(
-            f"its part {name!r} has shape {array.shape}; must have "
-            f"({', '.join('any' if size is None else str(size) for size in shape)})"
-        )
+    check_shape(name, array.shape, shape)
     if kind == "f" and not np.isfinite(array).all():
         raise InvalidParameter(f"its part {name!r} has entries that are no finite numbers")
     if array.size and (
@@ -156,6 +225,16 @@ def array_in(
             f"allowed: {'any' if low is None else low} to {'any' if high is None else high}"
         )
     return array
+
+
+def check_shape(name: str, shape: tuple[int, ...], wanted: tuple[int | None, ...]) -> None:
+    """Raise InvalidParameter if an array does not have the shape; None allows any length."""
+    fits = len(shape) == len(wanted) and all(
+        want in (None, size) for size, want in zip(shape, wanted, strict=True)
+    )
+    if not fits:
+        lengths = ", ".join("any" if size is None else str(size) for size in wanted)
+        raise InvalidParameter(f"its part {name!r} has shape {shape}; must have ({lengths})")
 
 
 def names_in(header: Mapping[str, Any]) -> Naming:

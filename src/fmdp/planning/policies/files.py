@@ -16,19 +16,20 @@ from fmdp._base.archives import Shapes, read_file, unpack
 from fmdp._base.parameters import quoted
 from fmdp.errors import FileProblem, FmdpError, InvalidParameter
 from fmdp.model import Structure
-from fmdp.model.constraints import from_plain
 from fmdp.model.io.files import path_of
 from fmdp.model.spaces import count
 from fmdp.planning.policies.archive import (
     FORMAT,
     VERSION,
     WITHOUT_NAMES,
+    StoredPolicy,
     array_in,
+    check_shape,
     constraints_in,
     names_in,
     sizes_in,
 )
-from fmdp.planning.policies.policy import Policy, TablePolicy, has_sizes_of, keep_constraints
+from fmdp.planning.policies.policy import Policy, TablePolicy, has_sizes_of
 from fmdp.planning.policies.randomised import ExploringPolicy, UniformPolicy
 from fmdp.planning.policies.rule import Rule
 from fmdp.planning.policies.timed import TimedPolicy
@@ -37,20 +38,32 @@ Header = Mapping[str, Any]
 Arrays = Mapping[str, NDArray[Any]]
 
 
-def _greedy(header: Header, arrays: Arrays) -> Policy:
+def _table(header: Header, arrays: Arrays) -> StoredPolicy:
+    states, actions = sizes_in(header)
+    return TablePolicy(states, actions, array_in(arrays, "actions", "u", (count(states),)))
+
+
+def _timed(header: Header, arrays: Arrays) -> StoredPolicy:
+    states, actions = sizes_in(header)
+    tables = array_in(arrays, "tables", "u", (None, count(states)))
+    numbers = array_in(arrays, "stages", "i", (None,), 0, len(tables) - 1)
+    stages = [TablePolicy(states, actions, table) for table in tables]
+    return TimedPolicy([stages[number] for number in numbers.tolist()], header.get("discount", 1.0))
+
+
+def _greedy(header: Header, arrays: Arrays) -> StoredPolicy:
     # Imported on use: it loads the cost networks of the linear programs.
     from fmdp.planning.alp.greedy import GreedyPolicy
 
     return GreedyPolicy.from_archive(header, arrays)
 
 
-def _uniform(header: Header, arrays: Arrays) -> Any:
-    return UniformPolicy(*sizes_in(header), _listed_constraints(header))
+def _uniform(header: Header, arrays: Arrays) -> StoredPolicy:
+    return UniformPolicy(*sizes_in(header))
 
 
-def _exploring(header: Header, arrays: Arrays) -> Any:
+def _exploring(header: Header, arrays: Arrays) -> StoredPolicy:
     sizes = sizes_in(header)
-    constraints = _listed_constraints(header)
     content = array_in(arrays, "base", "u", (None,))
     if content.dtype != np.uint8:
         raise InvalidParameter(f"its part 'base' is of {content.dtype}; must be of uint8")
@@ -59,7 +72,7 @@ def _exploring(header: Header, arrays: Arrays) -> Any:
     epsilon = header.get("epsilon")
     if not isinstance(epsilon, int | float):
         raise InvalidParameter(f"its epsilon must be a number; got {quoted(epsilon)}")
-    policy = ExploringPolicy(base, epsilon, constraints)
+    policy = ExploringPolicy(base, epsilon)
     if (policy.state_sizes, policy.action_sizes) != sizes:
         raise InvalidParameter("its base is a policy for other sizes than its header says")
     if policy.naming != names_in(header):
@@ -67,21 +80,16 @@ def _exploring(header: Header, arrays: Arrays) -> Any:
     return policy
 
 
-def _listed_constraints(header: Header) -> list[Any]:
-    given = header.get("constraints", [])
-    if not isinstance(given, list):
-        raise InvalidParameter(f"its constraints must be a list; got {quoted(given)}")
-    return [from_plain(constraint) for constraint in given]
-
-
-READERS: dict[str, Callable[[Header, Arrays], Policy]] = {
-    TablePolicy.kind: TablePolicy.from_archive,
-    TimedPolicy.kind: TimedPolicy.from_archive,
+READERS: dict[str, Callable[[Header, Arrays], StoredPolicy]] = {
+    TablePolicy.kind: _table,
+    TimedPolicy.kind: _timed,
     UniformPolicy.kind: _uniform,
     ExploringPolicy.kind: _exploring,
     "greedy": _greedy,
 }
-"""The function that reads each kind of policy from the header and the arrays of its file."""
+"""The function that reads each kind of policy from the header and the arrays of its file.
+
+`policy_from_bytes` sets names and constraints, which all kinds have."""
 
 
 def policy_from_bytes(
@@ -99,7 +107,10 @@ def policy_from_bytes(
             raise FileProblem(f"{label} holds a policy of unknown kind {kind!r}")
         if structure is not None:
             _expect_sizes(header, structure, label)
-        _expect_shapes(kind, header, shapes, label)
+        try:
+            _expect_shapes(kind, header, shapes)
+        except FmdpError as error:
+            raise FileProblem(f"{label} holds no policy: {error}") from None
 
     header, arrays = unpack(
         content,
@@ -111,9 +122,9 @@ def policy_from_bytes(
         expect=expect,
     )
     try:
-        policy: Any = READERS[header["kind"]](header, arrays)
+        policy = READERS[header["kind"]](header, arrays)
         naming = names_in(header)
-        constraints = constraints_in(header)
+        policy.take_constraints(constraints_in(header))
     except FmdpError as error:
         raise FileProblem(f"{label} holds no policy: {error}") from None
     if structure is not None:
@@ -125,7 +136,6 @@ def policy_from_bytes(
         same = naming.is_default or naming == structure.naming
         naming = structure.naming if same else naming
     policy.take_names(naming)
-    keep_constraints(policy, constraints)
     return policy
 
 
@@ -140,33 +150,18 @@ def _expect_sizes(header: Header, structure: Structure, label: str) -> None:
             )
 
 
-def _expect_shapes(kind: str, header: Header, shapes: Shapes, label: str) -> None:
-    """Raise FileProblem if the arrays of a table or a timed policy have wrong names or shapes."""
-    if kind == TablePolicy.kind:
-        if shapes.keys() != {"actions"}:
-            raise FileProblem(f"{label} holds no policy: its parts are not the one 'actions'")
-        if shapes["actions"] != (states := _n_states(header, label)):
-            raise FileProblem(
-                f"{label} holds no policy: its part 'actions' has shape {shapes['actions']}; "
-                f"must have {states}"
-            )
+def _expect_shapes(kind: str, header: Header, shapes: Shapes) -> None:
+    """Raise FmdpError if the arrays of a table or a timed policy have wrong names or shapes."""
+    if kind not in (TablePolicy.kind, TimedPolicy.kind):
+        return
+    states = count(sizes_in(header)[0])
+    wanted: dict[str, tuple[int | None, ...]] = {"actions": (states,)}
     if kind == TimedPolicy.kind:
-        if shapes.keys() != {"tables", "stages"}:
-            raise FileProblem(
-                f"{label} holds no policy: its parts are not the two 'tables' and 'stages'"
-            )
-        if shapes["tables"][1:] != (states := _n_states(header, label)):
-            raise FileProblem(
-                f"{label} holds no policy: its part 'tables' has shape {shapes['tables']}; "
-                f"must have (any, {states[0]})"
-            )
-
-
-def _n_states(header: Header, label: str) -> tuple[int]:
-    try:
-        return (count(sizes_in(header)[0]),)
-    except FmdpError as error:
-        raise FileProblem(f"{label} holds no policy: {error}") from None
+        wanted = {"tables": (None, states), "stages": (None,)}
+    if shapes.keys() != wanted.keys():
+        raise InvalidParameter(f"its parts must be {' and '.join(map(repr, wanted))}")
+    for name, shape in wanted.items():
+        check_shape(name, shapes[name], shape)
 
 
 def load_policy(path: str | os.PathLike[str], structure: Structure | None = None) -> Policy:
@@ -205,10 +200,11 @@ def load_policy(path: str | os.PathLike[str], structure: Structure | None = None
     if not exists:
         raise FileProblem(f"no policy file at {target}")
     content = read_file(target, "a policy file")
-    policy: Policy = policy_from_bytes(content, str(target), structure)
+    policy: Any = policy_from_bytes(content, str(target), structure)
     if structure is not None:
-        keep_constraints(policy, structure.constraints)
-    return policy
+        policy.take_constraints(structure.constraints)
+    loaded: Policy = policy
+    return loaded
 
 
 def policy_of(given: object, structure: Structure, owner: str) -> Policy:

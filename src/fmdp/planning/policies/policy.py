@@ -6,10 +6,9 @@ the smallest unsigned integer type that fits: one megabyte for a million states 
 
 from __future__ import annotations
 
-import functools
 import os
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Protocol, overload, runtime_checkable
+from collections.abc import Sequence
+from typing import Any, Protocol, overload, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,10 +16,9 @@ from numpy.typing import NDArray
 from fmdp._base.parameters import quoted
 from fmdp.errors import InvalidParameter
 from fmdp.model import Structure
-from fmdp.model.constraints import Constraint
 from fmdp.model.naming import ByName, ByNumber, Naming, Value
 from fmdp.model.spaces import count, decode, strides, whole_number
-from fmdp.planning.policies.archive import Parts, array_in, sizes_in, write_policy
+from fmdp.planning.policies.archive import Parts, StoredPolicy
 
 MOST_ANSWERED = 1 << 12
 """Most states whose decoded action a table caches; simulations ask for few states repeatedly."""
@@ -47,6 +45,11 @@ class Policy(Protocol):
         tuple[int, ...] or dict[str, str | int | float]
             One position per action variable. For a mapping or a text, the value of each action
             variable by its name, as listed in the model.
+
+        Raises
+        ------
+        InvalidParameter
+            If it is not a state of the policy.
         """
         ...
 
@@ -61,7 +64,7 @@ class Policy(Protocol):
         ...
 
 
-class TablePolicy:
+class TablePolicy(StoredPolicy, Policy):
     """A policy as a table: one joint action for every state.
 
     Parameters
@@ -83,9 +86,7 @@ class TablePolicy:
         If the sizes, the shape, an action or the names are not as above; the text names the state.
     """
 
-    kind: ClassVar[str] = "table"
-    constraints: tuple[Constraint, ...] | None = None
-    """Constraints of the model that it was planned for; None if they are not known."""
+    kind = "table"
 
     def __init__(
         self,
@@ -94,9 +95,7 @@ class TablePolicy:
         actions: NDArray[np.integer[Any]],
         naming: Naming | None = None,
     ) -> None:
-        self.state_sizes = _sizes(state_sizes, "state")
-        self.action_sizes = _sizes(action_sizes, "action")
-        self.naming = naming_for(naming, self.state_sizes, self.action_sizes)
+        super().__init__(_sizes(state_sizes, "state"), _sizes(action_sizes, "action"), naming)
         states, joint = count(self.state_sizes), count(self.action_sizes)
         try:
             actions = np.asarray(actions)
@@ -126,24 +125,12 @@ class TablePolicy:
     @overload
     def __call__(self, state: ByNumber) -> tuple[int, ...]: ...
     def __call__(self, state: Any) -> Any:
-        """Return the action in a state.
+        """Return the action in a state, in the form of `Policy`.
 
         Parameters
         ----------
         state
-            One position or name of a value per state variable; or a mapping or a text by name, as
-            in `Structure.check_state`.
-
-        Returns
-        -------
-        tuple[int, ...] or dict[str, str | int | float]
-            One position per action variable. For a mapping or a text, the value of each action
-            variable by its name, as listed in the model.
-
-        Raises
-        ------
-        InvalidParameter
-            If it is not a state of the policy.
+            One position or name of a value per state variable; or a mapping or a text by name.
         """
         try:
             known = self._answered.get(state)
@@ -179,52 +166,8 @@ class TablePolicy:
     def __repr__(self) -> str:
         return f"TablePolicy({len(self.actions)} states, {count(self.action_sizes)} actions)"
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the policy to a file (a NumPy archive) that `load_policy` reads.
-
-        Parameters
-        ----------
-        path
-            The file; an existing file is replaced atomically.
-
-        Raises
-        ------
-        FileProblem
-            If the file cannot be written.
-        """
-        write_policy(path, self)
-
-    def take_names(self, naming: Naming) -> None:
-        """Replace the names of variables and values.
-
-        Parameters
-        ----------
-        naming
-            As `structure.naming`, for variables of the same sizes.
-        """
-        self.naming = naming_for(naming, self.state_sizes, self.action_sizes)
-
-    def parts(self) -> Parts:
-        """Return the header entries and arrays of its file, without the names."""
-        header = {"state_sizes": self.state_sizes, "action_sizes": self.action_sizes}
-        return header, {"actions": self.actions}
-
-    @classmethod
-    def from_archive(
-        cls, header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]
-    ) -> TablePolicy:
-        """Return the policy from the content of a file; `load_policy` calls it.
-
-        Parameters
-        ----------
-        header
-            Contains `state_sizes` and `action_sizes`.
-        arrays
-            Contains `actions`, [S].
-        """
-        states, actions = sizes_in(header)
-        table = array_in(arrays, "actions", "u", (count(states),))
-        return cls(states, actions, table)
+    def content(self) -> Parts:
+        return {}, {"actions": self.actions}
 
 
 _INT = {int}
@@ -256,34 +199,6 @@ def has_sizes_of(policy: object, structure: Structure) -> bool:
     if isinstance(naming, Naming) and naming is not structure.naming:
         naming.refuse_other(structure.naming, "the policy", "the model")
     return True
-
-
-def keep_constraints(policy: Any, constraints: tuple[Constraint, ...] | None) -> None:
-    """Set the constraints of a policy's model, if its class stores them."""
-    if hasattr(policy, "parts") and hasattr(policy, "constraints"):
-        policy.constraints = constraints
-
-
-def naming_for(
-    naming: Naming | None, state_sizes: tuple[int, ...], action_sizes: tuple[int, ...]
-) -> Naming:
-    """Return the given names after checking their sizes, or default names for None."""
-    if naming is None:
-        return _default_naming(state_sizes, action_sizes)
-    if not isinstance(naming, Naming):
-        raise InvalidParameter(
-            f"the naming of a policy must be as structure.naming is; got {quoted(naming)}"
-        )
-    sizes = naming.states.sizes, naming.actions.sizes
-    if sizes != (state_sizes, action_sizes):
-        raise InvalidParameter(
-            f"the naming of a policy is for state sizes {sizes[0]} and action sizes {sizes[1]}; "
-            f"must be for {state_sizes} and {action_sizes}"
-        )
-    return naming
-
-
-_default_naming = functools.lru_cache(maxsize=64)(Naming.default)
 
 
 def _sizes(sizes: Any, kind: str) -> tuple[int, ...]:

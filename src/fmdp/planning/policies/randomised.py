@@ -12,10 +12,8 @@ selects from their list. If the allowed actions depend on the state, the draw of
 from __future__ import annotations
 
 import copy
-import os
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,8 +23,8 @@ from fmdp.errors import InvalidParameter
 from fmdp.model import Constraint, Structure
 from fmdp.model.constraints import check_constraints, combinations_in, plain
 from fmdp.model.naming import Naming
-from fmdp.planning.policies.archive import Parts, policy_bytes, write_policy
-from fmdp.planning.policies.policy import Policy, naming_for
+from fmdp.planning.policies.archive import Parts, StoredPolicy, policy_bytes
+from fmdp.planning.policies.policy import Policy
 
 AS_THE_BASE_SAYS = -1
 """The drawn action of a step in which the base policy acts."""
@@ -37,13 +35,9 @@ _REMEMBERED_STATES = 1 << 12
 _EPSILON = Number("epsilon", 0.1, "how often an action is random", low=0.0, high=1.0)
 
 
-class RandomisedPolicy(ABC):
+class RandomisedPolicy(StoredPolicy):
     """Base class of randomised policies: sizes, constraints, an optional base policy, `draw`."""
 
-    kind: ClassVar[str]
-    state_sizes: tuple[int, ...]
-    action_sizes: tuple[int, ...]
-    naming: Naming
     base: Policy | None = None
     """The policy that acts in steps without a random action."""
     constraints: tuple[Constraint, ...] = ()
@@ -51,16 +45,9 @@ class RandomisedPolicy(ABC):
     by_state: bool = False
     """Whether the allowed actions depend on the state, so that draws are lots."""
 
-    def _hold(
-        self,
-        state_sizes: Sequence[int],
-        action_sizes: Sequence[int],
-        constraints: Sequence[Constraint],
-    ) -> None:
-        self.state_sizes, self.action_sizes = tuple(state_sizes), tuple(action_sizes)
-        sizes = self.state_sizes + self.action_sizes
-        self.constraints = check_constraints(constraints, len(self.state_sizes), sizes)
-        m = len(self.state_sizes)
+    def take_constraints(self, constraints: Sequence[Constraint] | None) -> None:
+        m, sizes = len(self.state_sizes), self.state_sizes + self.action_sizes
+        self.constraints = check_constraints(constraints or (), m, sizes)
         self.by_state = any(constraint.scope[0] < m for constraint in self.constraints)
         self._listed: dict[tuple[int, ...], NDArray[np.int64]] = {}
 
@@ -75,7 +62,7 @@ class RandomisedPolicy(ABC):
         if self.constraints == structure.constraints:
             return self
         bound = copy.copy(self)
-        bound._hold(self.state_sizes, self.action_sizes, structure.constraints)
+        bound.take_constraints(structure.constraints)
         return bound
 
     def _allowed(self, state: tuple[int, ...]) -> NDArray[np.int64]:
@@ -115,14 +102,10 @@ class RandomisedPolicy(ABC):
         allowed = self._allowed(tuple(state))
         return tuple(allowed[int(drawn[0]) * len(allowed) // LOTS].tolist())
 
-    def _header(self) -> dict[str, Any]:
-        header: dict[str, Any] = {
-            "state_sizes": self.state_sizes,
-            "action_sizes": self.action_sizes,
-        }
-        if self.constraints:
-            header["constraints"] = [plain(constraint) for constraint in self.constraints]
-        return header
+    def content(self) -> Parts:
+        # Digests contain the constraints of randomised policies, unless there are none.
+        listed = [plain(constraint) for constraint in self.constraints]
+        return {"constraints": listed} if listed else {}, {}
 
     @abstractmethod
     def draw(self, generator: np.random.Generator, steps: int) -> NDArray[np.int64]:
@@ -142,31 +125,10 @@ class RandomisedPolicy(ABC):
             acts. If the allowed actions depend on the state, it is a lot for `settle`.
         """
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the policy to a file that `load_policy` reads.
-
-        Parameters
-        ----------
-        path
-            The file; an existing file is replaced atomically.
-        """
-        write_policy(path, self)
-
     def take_names(self, naming: Naming) -> None:
-        """Replace the names of variables and values, also those of the base policy.
-
-        Parameters
-        ----------
-        naming
-            As `structure.naming`, for variables of the same sizes.
-        """
-        self.naming = naming_for(naming, self.state_sizes, self.action_sizes)
+        super().take_names(naming)
         if self.base is not None and hasattr(self.base, "take_names"):
             self.base.take_names(naming)
-
-    @abstractmethod
-    def parts(self) -> Parts:
-        """Return the header entries and arrays of its file, without the names."""
 
 
 class UniformPolicy(RandomisedPolicy):
@@ -181,8 +143,8 @@ class UniformPolicy(RandomisedPolicy):
         constraints: Sequence[Constraint] = (),
         naming: Naming | None = None,
     ) -> None:
-        self._hold(state_sizes, action_sizes, constraints)
-        self.naming = naming_for(naming, self.state_sizes, self.action_sizes)
+        super().__init__(tuple(state_sizes), tuple(action_sizes), naming)
+        self.take_constraints(constraints)
 
     @classmethod
     def of(cls, structure: Structure) -> UniformPolicy:
@@ -196,9 +158,6 @@ class UniformPolicy(RandomisedPolicy):
 
     def draw(self, generator: np.random.Generator, steps: int) -> NDArray[np.int64]:
         return self._actions(generator.random((steps, len(self.action_sizes))))
-
-    def parts(self) -> Parts:
-        return self._header(), {}
 
     def __repr__(self) -> str:
         return f"UniformPolicy({len(self.action_sizes)} action variables)"
@@ -241,9 +200,8 @@ class ExploringPolicy(RandomisedPolicy):
         self.base = base
         self.epsilon: float = _EPSILON.check(epsilon, "ExploringPolicy")
         states, actions = map(tuple, sizes)  # type: ignore[arg-type]
-        self._hold(states, actions, constraints)
-        naming = getattr(base, "naming", None)
-        self.naming = naming_for(naming, self.state_sizes, self.action_sizes)
+        super().__init__(states, actions, getattr(base, "naming", None))
+        self.take_constraints(constraints)
 
     def draw(self, generator: np.random.Generator, steps: int) -> NDArray[np.int64]:
         uniforms = generator.random((steps, 1 + len(self.action_sizes)))
@@ -251,11 +209,10 @@ class ExploringPolicy(RandomisedPolicy):
         actions[uniforms[:, 0] >= self.epsilon] = AS_THE_BASE_SAYS
         return actions
 
-    def parts(self) -> Parts:
-        assert self.base is not None
-        header = {**self._header(), "epsilon": self.epsilon}
+    def content(self) -> Parts:
+        header, _ = super().content()
         base = np.frombuffer(policy_bytes(self.base), dtype=np.uint8)
-        return header, {"base": base}
+        return {**header, "epsilon": self.epsilon}, {"base": base}
 
     def __repr__(self) -> str:
         return f"ExploringPolicy({self.base!r}, {self.epsilon!r})"

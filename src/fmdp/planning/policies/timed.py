@@ -8,9 +8,8 @@ in memory and in files.
 from __future__ import annotations
 
 import hashlib
-import os
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, overload
+from collections.abc import Sequence
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,14 +18,14 @@ from fmdp._base.parameters import Integer, Number, quoted
 from fmdp.errors import InvalidParameter
 from fmdp.model.naming import ByName, ByNumber, Naming, Value
 from fmdp.model.spaces import count
-from fmdp.planning.policies.archive import Parts, array_in, sizes_in, write_policy
+from fmdp.planning.policies.archive import Parts, StoredPolicy
 from fmdp.planning.policies.policy import TablePolicy, smallest_unsigned
 
 _STEP = Integer("step", 0, "the step of the run", low=0)
 _DISCOUNT = Number("discount", 1.0, "what a step later counts", low=0.0, high=1.0)
 
 
-class TimedPolicy:
+class TimedPolicy(StoredPolicy):
     """One table of actions for every step of a horizon.
 
     Parameters
@@ -42,14 +41,10 @@ class TimedPolicy:
         If there is no stage, a stage is not a TablePolicy, or their sizes differ.
     """
 
-    kind: ClassVar[str] = "timed"
+    kind = "timed"
 
     def __init__(self, stages: Sequence[TablePolicy], discount: float = 1.0) -> None:
         self.discount: float = _DISCOUNT.check(discount, "TimedPolicy")
-        number_of: dict[bytes, int] = {}
-        known: dict[int, int] = {}  # by identity: a plan hands in the same object again and again
-        distinct: list[TablePolicy] = []
-        numbers: list[int] = []
         try:
             given = tuple(stages)
         except TypeError:
@@ -58,35 +53,27 @@ class TimedPolicy:
             raise InvalidParameter(
                 f"the stages of a TimedPolicy must be tables, one a step; got {quoted(stages)}"
             )
-        for stage in given:
-            if not isinstance(stage, TablePolicy):
-                raise InvalidParameter(
-                    f"stage {len(numbers)} of a TimedPolicy must be a TablePolicy; "
-                    f"got {quoted(stage)}"
-                )
-            if id(stage) not in known:
-                first = given[0]
-                sizes = (stage.state_sizes, stage.action_sizes)
-                if sizes != (first.state_sizes, first.action_sizes):
-                    raise InvalidParameter(
-                        f"stage {len(numbers)} of a TimedPolicy is for state sizes {sizes[0]} and "
-                        f"action sizes {sizes[1]}; the first is for {first.state_sizes} and "
-                        f"{first.action_sizes}"
-                    )
-                digest = stage_digest(stage)
-                if digest not in number_of:
-                    number_of[digest] = len(distinct)
-                    distinct.append(stage)
-                known[id(stage)] = number_of[digest]
-            numbers.append(known[id(stage)])
+        first = given[0]
+        number_of: dict[bytes, int] = {}
+        known: dict[int, int] = {}  # by identity: a plan hands in the same object again and again
+        distinct: list[TablePolicy] = []
+        for step, stage in enumerate(given):
+            if id(stage) in known:
+                continue
+            _check_stage(stage, step, first)
+            number = number_of.setdefault(stage_digest(stage), len(distinct))
+            if number == len(distinct):
+                distinct.append(stage)
+            known[id(stage)] = number
         self.stages: tuple[TablePolicy, ...] = tuple(distinct)
-        self.stage_numbers: NDArray[np.int64] = np.array(numbers, dtype=np.int64)
+        self.stage_numbers: NDArray[np.int64] = np.array(
+            [known[id(stage)] for stage in given], dtype=np.int64
+        )
         self.stage_numbers.flags.writeable = False
-        self.state_sizes = distinct[0].state_sizes
-        self.action_sizes = distinct[0].action_sizes
+        super().__init__(first.state_sizes, first.action_sizes, first.naming)
         # Ends of runs of equal stages, which are simulated at once.
         changes = np.flatnonzero(np.diff(self.stage_numbers)) + 1
-        self._ends = np.append(changes, len(numbers))
+        self._ends = np.append(changes, len(given))
 
     @property
     def horizon(self) -> int:
@@ -115,19 +102,8 @@ class TimedPolicy:
         step = _STEP.check(step, "TimedPolicy") % self.horizon
         return int(self._ends[np.searchsorted(self._ends, step, side="right")]) - step
 
-    @property
-    def naming(self) -> Naming:
-        """The names of variables and values."""
-        return self.stages[0].naming
-
     def take_names(self, naming: Naming) -> None:
-        """Replace the names of variables and values.
-
-        Parameters
-        ----------
-        naming
-            As `structure.naming`, for variables of the same sizes.
-        """
+        super().take_names(naming)
         for stage in self.stages:
             stage.take_names(naming)
 
@@ -177,49 +153,23 @@ class TimedPolicy:
             f"{count(self.state_sizes)} states)"
         )
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the policy to a file that `load_policy` reads.
-
-        Parameters
-        ----------
-        path
-            The file; an existing file is replaced atomically.
-
-        Raises
-        ------
-        FileProblem
-            If the file cannot be written.
-        """
-        write_policy(path, self)
-
-    def parts(self) -> Parts:
-        """Return the header entries and arrays of its file, without the names."""
-        header = {
-            "state_sizes": self.state_sizes,
-            "action_sizes": self.action_sizes,
-            "discount": self.discount,
-        }
+    def content(self) -> Parts:
         tables = np.stack([stage.actions for stage in self.stages])
-        return header, {"tables": tables, "stages": self.stage_numbers}
+        return {"discount": self.discount}, {"tables": tables, "stages": self.stage_numbers}
 
-    @classmethod
-    def from_archive(
-        cls, header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]
-    ) -> TimedPolicy:
-        """Return the policy from the content of a file; `load_policy` calls it.
 
-        Parameters
-        ----------
-        header
-            Contains `state_sizes`, `action_sizes` and `discount`.
-        arrays
-            Contains `tables`, [distinct stages, S], and `stages`, [H]: the table of every step.
-        """
-        states, actions = sizes_in(header)
-        tables = array_in(arrays, "tables", "u", (None, count(states)))
-        numbers = array_in(arrays, "stages", "i", (None,), 0, len(tables) - 1)
-        stages = [TablePolicy(states, actions, table) for table in tables]
-        return cls([stages[number] for number in numbers.tolist()], header.get("discount", 1.0))
+def _check_stage(stage: object, step: int, first: TablePolicy) -> None:
+    """Raise InvalidParameter unless the stage is a table of the same sizes as the first."""
+    if not isinstance(stage, TablePolicy):
+        raise InvalidParameter(
+            f"stage {step} of a TimedPolicy must be a TablePolicy; got {quoted(stage)}"
+        )
+    if (stage.state_sizes, stage.action_sizes) != (first.state_sizes, first.action_sizes):
+        raise InvalidParameter(
+            f"stage {step} of a TimedPolicy is for state sizes {stage.state_sizes} and action "
+            f"sizes {stage.action_sizes}; the first is for {first.state_sizes} and "
+            f"{first.action_sizes}"
+        )
 
 
 def stage_digest(stage: TablePolicy) -> bytes:
