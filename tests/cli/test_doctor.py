@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import signal
 import sys
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -51,6 +53,23 @@ def test_a_wrong_gain_is_found_and_stops_no_other_check(
     assert [check["name"] for check in failed] == ["exact planning"]
     assert "it has to be 3.92" in failed[0]["said"]
     assert ran.json["healthy"] is False
+
+
+@pytest.mark.parametrize("function", ["iterate", "unique_bias", "emitted", "decide"])
+def test_an_interrupted_check_has_not_failed(run: Any, function: str) -> None:
+    """After Ctrl-C, planners and simulations return the results so far, which prove nothing."""
+
+    def interrupt(frame: FrameType, event: str, _: object) -> None:
+        if event == "call" and frame.f_code.co_name == function:
+            sys.setprofile(None)
+            signal.raise_signal(signal.SIGINT)
+
+    sys.setprofile(interrupt)
+    try:
+        ran = run("doctor")
+    finally:
+        sys.setprofile(None)
+    assert (ran.status, ran.out, ran.err) == (130, "", "fmdp: interrupted\n")
 
 
 def test_a_library_that_does_not_load_is_told_in_one_line(

@@ -58,6 +58,29 @@ def test_while_the_commands_are_imported(number: str, status: int) -> None:
 
 
 @pytest.mark.parametrize(("number", "status"), [("SIGINT", 130), ("SIGTERM", 143)])
+def test_an_exception_that_a_library_loses(number: str, status: int) -> None:
+    """The work goes on to its end, and the status says that there was a signal."""
+    script = (
+        "import signal, sys\n"
+        "class Finder:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name == 'typer':\n"
+        "            try:\n"
+        f"                signal.raise_signal(signal.{number})\n"
+        "            except KeyboardInterrupt:\n"
+        "                pass\n"
+        "sys.meta_path.insert(0, Finder())\n"
+        "from fmdp.cli import main\n"
+        "sys.argv[1:] = ['--version']\n"
+        "sys.exit(main())\n"
+    )
+    ran = python(script)
+    assert ran.returncode == status
+    assert ran.stdout == f"fmdp {fmdp.__version__}\n"
+    assert ran.stderr == "fmdp: interrupted\n"
+
+
+@pytest.mark.parametrize(("number", "status"), [("SIGINT", 130), ("SIGTERM", 143)])
 def test_inside_code_that_is_made_of_a_text(number: str, status: int, tmp_path: Path) -> None:
     """A dataclass that is being made while a module is run: Python noted KeyboardInterrupt as one
     that nobody has caught, and ended by SIGINT."""

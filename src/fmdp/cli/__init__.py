@@ -32,6 +32,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         status = run(arguments)
         # An assignment, unlike a call, cannot be interrupted; from here on signals are ignored.
         signals.over = True
+        if signals.came and status == 0:
+            status = signals.report()
     except KeyboardInterrupt as interrupt:
         signals.over = True
         status = signals.report(interrupt)

@@ -7,7 +7,6 @@ against. Ctrl-C ends the run and reports it so far.
 
 from __future__ import annotations
 
-import contextlib
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -114,11 +113,12 @@ def learn(
     if out is not None:
         with held():  # another Ctrl-C must not interrupt the saving
             agent.save(out)
-    comparison = None
-    if chosen.role == "learner" and not run.interrupted:
-        # The run is finished: Ctrl-C ends the comparison only.
-        with contextlib.suppress(KeyboardInterrupt):
+    comparison, interrupted = None, run.interrupted
+    if chosen.role == "learner" and not interrupted:
+        try:
             comparison = compare_with_random(run, model, reference)
+        except KeyboardInterrupt:  # the run is finished and reported, the comparison is unknown
+            interrupted = True
     result: dict[str, Any] = {
         "problem": problem,
         "learner": learner.partition(",")[0],
@@ -142,7 +142,7 @@ def learn(
         print_run(result, run, chosen, out)
     if comparison is not None and not comparison.better:
         warn_of_random(comparison, run.steps, result["planner"])
-    return INTERRUPTED if run.interrupted else 0
+    return INTERRUPTED if interrupted else 0
 
 
 def settings_of(planner: Any) -> dict[str, Any] | None:

@@ -46,6 +46,8 @@ class Signals:
         self.over = False
         self._whole_program = whole_program
         self._terminated = False
+        self.came = False
+        """A signal was raised. A library in C may lose the exception, and the work then goes on."""
         self._sent_again = False
         """A signal is about to be sent again; signals that arrive meanwhile count as that one."""
         self._before: dict[signal.Signals, Any] = {}
@@ -72,6 +74,7 @@ class Signals:
     def _raise(self, number: int, frame: FrameType | None) -> None:
         if self.over:
             return
+        self.came = True
         self._terminated = self._terminated or number == signal.SIGTERM
         while frame is not None:
             if frame.f_code is Signals._unraisable.__code__:
@@ -103,9 +106,9 @@ class Signals:
         if not self.over:
             _thread.interrupt_main(signal.SIGTERM if self._terminated else signal.SIGINT)
 
-    def report(self, interrupt: KeyboardInterrupt) -> int:
+    def report(self, interrupt: KeyboardInterrupt | None = None) -> int:
         """Print the message of the interrupt, or "interrupted", and return the status."""
-        say(str(interrupt) or "interrupted")
+        say(str(interrupt or "") or "interrupted")
         return INTERRUPTED
 
     def status(self, status: int) -> int:

@@ -43,7 +43,9 @@ def check_exact() -> str:
 
     worst = 0.0
     for name, known in KNOWN_GAINS.items():
-        gain = plan(problem(name), Exact()).gain
+        result = plan(problem(name), Exact())
+        result.status.raise_if_interrupted()
+        gain = result.gain
         if gain is None or abs(gain - known) > 1e-6:
             raise CheckFailed(f"the gain of {name} is {gain}; it has to be {known}")
         worst = max(worst, abs(gain - known))
@@ -59,6 +61,7 @@ def check_approximate() -> str:
     objectives, bounds = [], []
     for method in ("cuts", "factored"):
         result = plan(problem("circle:3"), ALP(method=method))
+        result.status.raise_if_interrupted()
         if result.objective is None or result.gain_upper is None:
             raise CheckFailed(f"no solution of circle:3 with method={method}: {result.status}")
         objectives.append(result.objective)
@@ -78,6 +81,8 @@ def check_learning() -> str:
 
     model = problem("circle:3")
     runs = [simulate(model, PSRL(), steps=_STEPS, seed=0) for _ in range(2)]
+    if any(run.interrupted for run in runs):
+        raise KeyboardInterrupt
     if runs[0].curve != runs[1].curve or runs[0].gap_curve != runs[1].gap_curve:
         raise CheckFailed(f"one seed, two regrets: {runs[0].regret} and {runs[1].regret}")
     return f"{_STEPS} steps of PSRL twice: the same regret, {runs[0].regret:.2f}"

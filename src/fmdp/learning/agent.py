@@ -345,8 +345,7 @@ class Agent:
             raise InvalidParameter(
                 f"the planner of {self.learner.owner()} must give a Plan; got {quoted(plan)}"
             )
-        if plan.status is Status.INTERRUPTED:
-            raise KeyboardInterrupt
+        plan.status.raise_if_interrupted()
         if plan.policy is None:
             raise InvalidParameter(
                 f"{self.learner.owner()} needs a policy, and planner {plan.planner} gave none: "

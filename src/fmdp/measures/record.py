@@ -27,7 +27,6 @@ from fmdp.planning.choice import EXACT_STATES
 from fmdp.planning.exact.planner import Exact
 from fmdp.planning.plan import Plan
 from fmdp.planning.policies.policy import TablePolicy
-from fmdp.planning.status import Status
 
 PRECISION = 1e-9
 """Tolerance of the plan, in units of the reward range. It is finer than a plan needs, because
@@ -217,6 +216,5 @@ def _plan(model: FactoredMDP, planner: Exact | None, progress: PartsReport | Non
         plan = chosen.plan(model, progress=report)
     except TooLarge:
         return None
-    if plan.status is Status.INTERRUPTED:  # a stopped planner returns its bounds so far
-        raise KeyboardInterrupt
+    plan.status.raise_if_interrupted()
     return plan

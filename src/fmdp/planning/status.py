@@ -59,6 +59,12 @@ class Status(enum.Enum):
         member.message = message
         return member
 
+    def raise_if_interrupted(self) -> None:
+        """Raise KeyboardInterrupt if Ctrl-C ended the work: its results so far answer no question
+        but that for bounds."""
+        if self is Status.INTERRUPTED:
+            raise KeyboardInterrupt
+
 
 def middle_of_bounds(
     lower: float | None, upper: float | None, structure: Structure, tolerance: float

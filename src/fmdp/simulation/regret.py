@@ -102,8 +102,7 @@ def gap_table(model: FactoredMDP, bias: NDArray[np.float64]) -> NDArray[np.float
 
 
 def _bounded(plan: Plan, started: float) -> Reference:
-    if plan.status is Status.INTERRUPTED:
-        raise KeyboardInterrupt
+    plan.status.raise_if_interrupted()
     if plan.gain_upper is None:
         raise InvalidParameter(
             f"regret needs the optimal gain or a bound on it; the {plan.planner} planner ended "

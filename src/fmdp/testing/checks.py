@@ -209,6 +209,7 @@ def _check_settings(planner: Planner) -> None:
 def _check_plan(plan: Plan, planner: Planner, model: FactoredMDP, where: str) -> None:
     _require(isinstance(plan, Plan), where, "returns a Plan")
     _require(isinstance(plan.status, Status), where, "has a status")
+    plan.status.raise_if_interrupted()
     _require(plan.planner == planner.name, where, "signs its plan")
     _require(plan.iterations >= 0 and plan.seconds >= 0.0, where, "counts from 0")
     for name in ("gain", "gain_lower", "gain_upper", "span", "objective", "policy_gain"):

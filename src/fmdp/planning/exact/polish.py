@@ -25,7 +25,6 @@ from fmdp.planning.exact.bounds import residual_of
 from fmdp.planning.exact.operators import OptimalOperator
 from fmdp.planning.exact.solver import Limits, State
 from fmdp.planning.spans import span
-from fmdp.planning.status import Status
 from fmdp.planning.tabular.end_components import only_class
 from fmdp.planning.tabular.evaluation import policy_bias
 from fmdp.planning.tabular.model import (
@@ -148,8 +147,7 @@ def extended_bias(
     h, moved, noise = state.h, [], 0.0
     for _ in range(2):
         more = iteration.solve(operator, h.copy(), limits, cold=False, dampings=(state.damping,))
-        if more.status is Status.INTERRUPTED:
-            raise KeyboardInterrupt
+        more.status.raise_if_interrupted()
         moved.append(span(more.h - h))
         h, noise = more.h, _LEAST_SWEEPS * more.slack
     first, second = moved

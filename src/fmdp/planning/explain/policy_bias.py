@@ -48,7 +48,6 @@ from fmdp.planning.exact.bounds import residual_of
 from fmdp.planning.joining import Whole, parts_to_plan
 from fmdp.planning.limits import DEFAULT_SWEEPS
 from fmdp.planning.policies.policy import Policy, TablePolicy
-from fmdp.planning.status import Status
 from fmdp.planning.tabular.chains import absorbed_costs
 from fmdp.planning.tabular.end_components import strongly_connected
 from fmdp.planning.tabular.model import TabularModel, relative_rounding, write_out_chain
@@ -368,8 +367,7 @@ def _iterated(model: FactoredMDP, actions: Indices, state: int) -> PolicyBias | 
         limits,
         accelerated=True,
     )
-    if outcome.status is Status.INTERRUPTED:
-        raise KeyboardInterrupt
+    outcome.status.raise_if_interrupted()
     out = np.empty_like(outcome.h)
     backup.policy_sweep(outcome.h, out, actions)
     residual = residual_of(backup, outcome.h, out)
