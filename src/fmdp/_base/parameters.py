@@ -451,27 +451,17 @@ def resolve(
             )
         else:
             values[parameter.name] = parameter.default
-    refuse_idle(parameters, values, owner)
+    for parameter in parameters:
+        parameter.refuse_idle(values, owner)
     return values
 
 
-def refuse_idle(parameters: Iterable[Parameter], values: Mapping[str, Any], owner: str) -> None:
-    """Raise InvalidParameter if a value would be ignored because of another."""
-    for parameter in parameters:
-        parameter.refuse_idle(values, owner)
-
-
-def check_fields(settings: Any, parameters: Iterable[Parameter], owner: str) -> None:
+def check_fields(settings: Any, parameters: Sequence[Parameter], owner: str) -> None:
     """Check the fields of a frozen dataclass by their declarations, from its `__post_init__`. Each
     field then holds its value in the declared type (a NumPy integer becomes an int), so that Python
     and the command line refuse the same values with the same message."""
-    declared = tuple(parameters)
-    values = {
-        parameter.name: parameter.check(getattr(settings, parameter.name), owner)
-        for parameter in declared
-    }
-    refuse_idle(declared, values, owner)
-    for name, value in values.items():
+    given = {parameter.name: getattr(settings, parameter.name) for parameter in parameters}
+    for name, value in resolve(parameters, given, owner).items():
         object.__setattr__(settings, name, value)
 
 

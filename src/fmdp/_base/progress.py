@@ -16,9 +16,10 @@ import math
 import sys
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
-from typing import Any, Protocol
+from typing import Any
 
 from fmdp._base.interrupts import held
 from fmdp._base.parameters import quoted
@@ -112,22 +113,8 @@ class _Share:
         return math.log(self._first_gap / gap) / math.log(self._first_gap / tolerance)
 
 
-class _Display(Protocol):
-    def tell(self, report: Any) -> None: ...
-
-    def compiling(self, under_way: bool) -> None: ...
-
-    def close(self) -> None: ...
-
-
-def _line(line_of: LineOf, report: Any, compiling: bool, seconds: float) -> str:
-    if compiling:
-        return f"{COMPILING}, {seconds:.0f} s"
-    return f"{seconds:.0f} s" if report is None else line_of(report, seconds)
-
-
-class _Lines:
-    """Plain lines at growing intervals."""
+class _Display(ABC):
+    """Base class of the displays; a thread updates them while the work does not report."""
 
     def __init__(self, what: str, line_of: LineOf, first_after: float) -> None:
         self._what, self._line_of = what, line_of
@@ -135,15 +122,46 @@ class _Lines:
         self._due = first_after
         self._report: Any = None
         self._under_way = False
-        self._compiled = False
-        self._lock = threading.Lock()
         self._over = threading.Event()
         self._clock = threading.Thread(target=self._tick, args=(first_after,), daemon=True)
-        self._clock.start()
+
+    @abstractmethod
+    def _show(self) -> float:
+        """Show the latest report; return the seconds until it is to be shown again."""
 
     def tell(self, report: Any) -> None:
         self._report = report
-        self._write()
+        self._show()
+
+    def compiling(self, under_way: bool) -> None:
+        self._under_way = under_way
+        self._show()
+
+    def close(self) -> None:
+        self._over.set()
+        self._clock.join()
+
+    def _tick(self, pause: float) -> None:
+        while not self._over.wait(pause):
+            pause = self._show()
+
+    def _seconds(self) -> float:
+        return time.perf_counter() - self._started
+
+    def _line(self, seconds: float) -> str:
+        if self._under_way:
+            return f"{COMPILING}, {seconds:.0f} s"
+        return f"{seconds:.0f} s" if self._report is None else self._line_of(self._report, seconds)
+
+
+class _Lines(_Display):
+    """Plain lines at growing intervals."""
+
+    def __init__(self, what: str, line_of: LineOf, first_after: float) -> None:
+        super().__init__(what, line_of, first_after)
+        self._compiled = False
+        self._lock = threading.Lock()
+        self._clock.start()
 
     def compiling(self, under_way: bool) -> None:
         self._under_way = under_way
@@ -151,32 +169,20 @@ class _Lines:
             self._compiled = True
             self._print(COMPILING)
 
-    def close(self) -> None:
-        self._over.set()
-        self._clock.join()
-
-    def _tick(self, first_after: float) -> None:
-        """Write lines while the work does not report."""
-        pause = first_after
-        while not self._over.wait(pause):
-            pause = max(0.1, self._write())
-
-    def _write(self) -> float:
-        """Write a line if it is due; return the seconds until the next one."""
+    def _show(self) -> float:
         with self._lock:
-            seconds = time.perf_counter() - self._started
-            if seconds < self._due:
-                return self._due - seconds
-            self._due = seconds * _GROWTH
-            self._print(_line(self._line_of, self._report, self._under_way, seconds))
-            return self._due - seconds
+            seconds = self._seconds()
+            if seconds >= self._due:
+                self._due = seconds * _GROWTH
+                self._print(self._line(seconds))
+            return max(0.1, self._due - seconds)
 
     def _print(self, text: str) -> None:
         with suppress(OSError):  # a full disk must not end the work
             print(f"{self._what}: {text}", file=sys.stderr, flush=True)
 
 
-class _Bar:
+class _Bar(_Display):
     """A bar that is redrawn, with the time beside it."""
 
     def __init__(self, what: str, line_of: LineOf, console: Any) -> None:
@@ -186,10 +192,9 @@ class _Bar:
         # A long id is cut at its end to leave columns for the text beside the bar.
         most = max(_NARROWEST, self._width // 3)
         what = what if len(what) <= most else f"{what[: most - 3]}..."
-        self._what, self._line_of = what, line_of
-        self._share = _Share()
-        self._started = time.perf_counter()
+        super().__init__(what, line_of, first_after=1.0)
         self._due = 0.0
+        self._share = _Share()
         self._shown = Progress(
             SpinnerColumn("line"),
             TextColumn("{task.description}", markup=False),
@@ -199,41 +204,27 @@ class _Bar:
             transient=True,
         )
         self._task = self._shown.add_task(what, total=None, report="")
-        self._report: Any = None
-        self._under_way = False
-        self._over = threading.Event()
-        self._clock = threading.Thread(target=self._tick, daemon=True)
         self._shown.start()
         self._clock.start()
 
     def tell(self, report: Any) -> None:
         self._report = report
-        seconds = time.perf_counter() - self._started
+        seconds = self._seconds()
         if seconds >= self._due:
             self._due = seconds + _SECONDS_BETWEEN_REWRITES
-            share = self._share.of(report)
-            self._update(**({} if share is None else {"total": 1.0, "completed": share}))
-
-    def compiling(self, under_way: bool) -> None:
-        self._under_way = under_way
-        self._update()
+            self._show()
 
     def close(self) -> None:
-        self._over.set()
-        self._clock.join()
+        super().close()
         self._shown.stop()
 
-    def _tick(self) -> None:
-        """Update the time while the work does not report."""
-        while not self._over.wait(1.0):
-            self._update()
-
-    def _update(self, **change: float) -> None:
-        seconds = time.perf_counter() - self._started
-        line = _line(self._line_of, self._report, self._under_way, seconds)
+    def _show(self) -> float:
+        share = self._share.of(self._report)
+        change: dict[str, Any] = {} if share is None else {"total": 1.0, "completed": share}
         # The spinner, the bar and the blanks between them take 17 columns of the one line.
         columns = max(0, self._width - 18 - len(self._what))
-        self._shown.update(self._task, report=line[:columns], **change)  # type: ignore[arg-type]
+        self._shown.update(self._task, report=self._line(self._seconds())[:columns], **change)
+        return 1.0
 
 
 def _display(what: str, line_of: LineOf, first_after: float) -> _Display:

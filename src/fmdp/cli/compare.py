@@ -37,7 +37,6 @@ def compare(
         typer.Argument(
             metavar="PROBLEM...",
             help="Problem ids (see `fmdp list`) or model files; not with --suite.",
-            show_default=False,
         ),
     ] = None,
     learners: Annotated[
@@ -48,7 +47,6 @@ def compare(
             "for a baseline, all for every learner. Default: all learners that fit the problems, "
             "the optimal policy and random actions.",
             autocompletion=options.complete_learner,
-            show_default=False,
         ),
     ] = None,
     seeds: options.Runs = 20,
@@ -59,7 +57,6 @@ def compare(
             metavar="paper|wide",
             help="Instead of PROBLEM: the problems of the paper, with its learners, or (wide) "
             "problems of every family.",
-            show_default=False,
         ),
     ] = None,
     out: Annotated[

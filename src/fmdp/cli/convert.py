@@ -19,7 +19,6 @@ def convert(
         typer.Argument(
             metavar="IN",
             help="A problem id, a model file, or a file in another format (see `fmdp list`).",
-            show_default=False,
         ),
     ],
     target: Annotated[
@@ -28,7 +27,6 @@ def convert(
             metavar="OUT",
             help="File to write, whose ending is the format: MODEL.json, "
             "DOMAIN.rddl+INSTANCE.rddl, MODEL.prism, or a network (MODEL.gum, .bifxml, .bif).",
-            show_default=False,
         ),
     ],
 ) -> None:

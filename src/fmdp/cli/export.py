@@ -23,9 +23,7 @@ def export(
     policy: PolicyFile,
     out: Annotated[
         str,
-        typer.Argument(
-            metavar="OUT", help="File to write; - is standard output.", show_default=False
-        ),
+        typer.Argument(metavar="OUT", help="File to write; - is standard output."),
     ],
     kind: Annotated[
         str | None,
@@ -34,7 +32,6 @@ def export(
             metavar="csv|tree|python",
             help="csv: one row per state; tree: a decision tree; python: a function without "
             "dependencies.",
-            show_default=False,
         ),
     ] = None,
     problem: Annotated[
@@ -44,7 +41,6 @@ def export(
             metavar="PROBLEM",
             help="Problem of the policy: gives the names if the policy was saved without them, the "
             "constraints that a smaller tree must keep, and the model that evaluates its gain.",
-            show_default=False,
         ),
     ] = None,
     max_leaves: Annotated[
@@ -54,7 +50,6 @@ def export(
             metavar="N",
             help="tree, python: most leaves; too few make it wrong in some states. Default: "
             "no limit.",
-            show_default=False,
         ),
     ] = None,
     max_error: Annotated[
@@ -64,7 +59,6 @@ def export(
             metavar="E",
             help="tree, python: share of states, from 0 to 1, in which the tree may be wrong. "
             "Default: 0, or no limit with --max-leaves.",
-            show_default=False,
         ),
     ] = None,
 ) -> int:

@@ -22,7 +22,6 @@ def fit(
         typer.Argument(
             metavar="LOG",
             help="A CSV file with a header, or a Parquet file: one column per variable and reward.",
-            show_default=False,
         ),
     ],
     out: Annotated[Path, typer.Option(metavar="MODEL", help="Model file to write (.json).")],
@@ -31,38 +30,27 @@ def fit(
         typer.Option(
             metavar="SKELETON",
             help="A model file or problem id that gives the structure; its tables are not used.",
-            show_default=False,
         ),
     ] = None,
     structure: Annotated[
         str | None,
         typer.Option(
-            metavar="learn",
-            help="Learn variables, values and scopes from the log instead.",
-            show_default=False,
+            metavar="learn", help="Learn variables, values and scopes from the log instead."
         ),
     ] = None,
     max_parents: Annotated[
         str | None,
         typer.Option(
-            metavar="K",
-            help="learn: largest number of variables in a scope. Default: 2.",
-            show_default=False,
+            metavar="K", help="learn: largest number of variables in a scope. Default: 2."
         ),
     ] = None,
     actions: Annotated[
         str | None,
-        typer.Option(
-            metavar="A[,A...]",
-            help="learn: the columns that are action variables.",
-            show_default=False,
-        ),
+        typer.Option(metavar="A[,A...]", help="learn: the columns that are action variables."),
     ] = None,
     rewards: Annotated[
         str | None,
-        typer.Option(
-            metavar="R[,R...]", help="learn: the columns that are rewards.", show_default=False
-        ),
+        typer.Option(metavar="R[,R...]", help="learn: the columns that are rewards."),
     ] = None,
     prior: Annotated[
         str, typer.Option(metavar="W", help="Prior count (Dirichlet parameter) of every value.")

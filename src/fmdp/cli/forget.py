@@ -21,9 +21,7 @@ def forget(
     spec: Annotated[
         str | None,
         typer.Argument(
-            metavar="SPEC",
-            help="Name or hash of a spec (a sweep). Default: list all specs.",
-            show_default=False,
+            metavar="SPEC", help="Name or hash of a spec (a sweep). Default: list all specs."
         ),
     ] = None,
     delete_runs: Annotated[

@@ -76,7 +76,6 @@ def learn(
             "--from",
             metavar="LOG",
             help="Let the learner first observe the steps of this log (format: `fmdp fit --help`).",
-            show_default=False,
         ),
     ] = None,
     json: options.Json = False,

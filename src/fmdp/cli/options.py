@@ -59,20 +59,15 @@ Problem = Annotated[
         metavar="PROBLEM",
         help="A problem id, NAME:SIZE[,key=value...] (see `fmdp list`) or "
         "module:Class[:SIZE][,key=value...], or a model file.",
-        show_default=False,
     ),
 ]
 PolicyFile = Annotated[
     Path,
-    typer.Argument(
-        metavar="POLICY", help="A policy saved by `fmdp plan --out`.", show_default=False
-    ),
+    typer.Argument(metavar="POLICY", help="A policy saved by `fmdp plan --out`."),
 ]
 StoreDirectory = Annotated[
     Path,
-    typer.Argument(
-        metavar="DIR", help="Directory of the stored runs (`fmdp sweep --out`).", show_default=False
-    ),
+    typer.Argument(metavar="DIR", help="Directory of the stored runs (`fmdp sweep --out`)."),
 ]
 Learner = Annotated[
     str,
@@ -98,9 +93,7 @@ Runs = Annotated[
 Steps = Annotated[int, typer.Option(metavar="T", help="Steps per run.", min=1)]
 WorkerCount = Annotated[
     int | None,
-    typer.Option(
-        metavar="N", help="Number of worker processes. Default: one per core.", show_default=False
-    ),
+    typer.Option(metavar="N", help="Number of worker processes. Default: one per core."),
 ]
 DaskAddress = Annotated[
     str | None,
@@ -217,7 +210,7 @@ ROBUST = PlannerOption(
 )
 """A flag for `intervals=robust`, which learners do not need."""
 
-_PANEL: dict[str, Any] = {"show_default": False, "rich_help_panel": "Planner"}
+_PANEL: dict[str, Any] = {"rich_help_panel": "Planner"}
 _SIGNATURE = {
     "planner": Annotated[
         str | None,

@@ -27,9 +27,7 @@ def report(
     directory: StoreDirectory,
     out: Annotated[
         Path | None,
-        typer.Option(
-            metavar="DIR", help="Directory to write to. Default: DIR/report.", show_default=False
-        ),
+        typer.Option(metavar="DIR", help="Directory to write to. Default: DIR/report."),
     ] = None,
     json: Json = False,
 ) -> int:

@@ -37,11 +37,7 @@ def show(
     ] = None,
     rows: Annotated[
         str | None,
-        typer.Option(
-            metavar="N",
-            help="Rows of --table to print; 0 for all. Default: 40.",
-            show_default=False,
-        ),
+        typer.Option(metavar="N", help="Rows of --table to print; 0 for all. Default: 40."),
     ] = None,
     json: Json = False,
 ) -> None:

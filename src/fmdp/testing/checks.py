@@ -15,7 +15,8 @@ import itertools
 import math
 import pickle
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -28,6 +29,7 @@ from fmdp.model.io.files import load, save
 from fmdp.planning.choice import plan_with, planned
 from fmdp.planning.limits import tolerance_of
 from fmdp.planning.plan import Plan, Planner
+from fmdp.planning.policies.archive import policy_digest
 from fmdp.planning.policies.files import load_policy
 from fmdp.planning.registry import PLANNERS
 from fmdp.planning.settings import without_search
@@ -42,6 +44,11 @@ from fmdp.testing.units import in_units
 
 SLACK = 1e-9
 """Tolerance for the rounding of the oracles, relative to the size of the rewards."""
+
+_WITHOUT_POLICY = (
+    *(Status.INFEASIBLE, Status.UNBOUNDED, Status.TOO_LARGE),
+    *(Status.TIME_LIMIT, Status.INTERRUPTED),
+)
 
 DENSE_STATES = 256
 """Largest number of states (with at most 64 joint actions) for the comparison with the dense
@@ -125,10 +132,6 @@ def check_problem(problem: str | Problem | type[Problem] | FactoredMDP) -> None:
 
 def awkward_models() -> tuple[FactoredMDP, ...]:
     """Return small models that are difficult for planners, named by their difficulty."""
-    ring = read_problem("circle:3")
-    periodic = read_problem("large-diameter")
-    several_actions = read_problem("jao:2")
-    wide = read_problem("riverswim:1")
     stay = FactoredMDP.from_factors(
         (2, 2),
         (2,),
@@ -170,20 +173,10 @@ def awkward_models() -> tuple[FactoredMDP, ...]:
         [((0, 1), np.array([[0.99, 0], [0, 0], [0, 0], [0, 1]]))],
         name="a corridor that pays a little less at one end",
     )
-    return (
-        ring,
-        periodic,
-        several_actions,
-        wide,
-        stay,
-        trivial,
-        no_reward,
-        penalties,
-        twins,
-        corridor,
-        in_units(twins, 1e-9),
-        in_units(corridor, 1e8),
-    )
+    # The problems are a ring, a periodic one, one with several actions and a wide one.
+    problems = map(read_problem, ("circle:3", "large-diameter", "jao:2", "riverswim:1"))
+    models = (stay, trivial, no_reward, penalties, twins, corridor)
+    return (*problems, *models, in_units(twins, 1e-9), in_units(corridor, 1e8))
 
 
 # ---- planners -----------------------------------------------------------------------------------
@@ -231,13 +224,7 @@ def _check_plan(plan: Plan, planner: Planner, model: FactoredMDP, where: str) ->
         _require(plan.gain is None, where, "has no gain where it depends on the state")
     _check_bias(plan, model.structure, where)
     if plan.policy is None:
-        failed = plan.status in (
-            Status.INFEASIBLE,
-            Status.UNBOUNDED,
-            Status.TOO_LARGE,
-            Status.TIME_LIMIT,
-            Status.INTERRUPTED,
-        )
+        failed = plan.status in _WITHOUT_POLICY
         _require(failed, where, "has a policy unless it says why not")
         return
     actions = _actions(plan, model.structure, where)
@@ -347,15 +334,7 @@ def _same(first: Plan, second: Plan) -> bool:
         return False
     if first.policy is None or second.policy is None:
         return first.policy is second.policy
-    with tempfile.TemporaryDirectory() as folder:
-        written = []
-        for name, policy in (("first", first.policy), ("second", second.policy)):
-            policy.save(Path(folder) / name)
-            with np.load(Path(folder) / name) as archive:
-                written.append({key: archive[key] for key in archive.files})
-    return written[0].keys() == written[1].keys() and all(
-        np.array_equal(written[0][key], written[1][key]) for key in written[0]
-    )
+    return policy_digest(first.policy) == policy_digest(second.policy)
 
 
 def _near(first: float | None, second: float | None, slack: float) -> bool:
@@ -378,31 +357,19 @@ def _check_family(kind: type[Problem]) -> None:
         if not parameter.required:
             kept = parameter.parse(parameter.show(default), kind.name) == default
             _require(kept, where, f"has a default of {name} that can be written in an id")
-    try:
+    with _without_error(where, "has an example that is an id of it"):
         read = type(parse_id(kind.example_id()))
-    except FmdpError as error:
-        raise ContractBroken(
-            f"{where} does not keep this promise: has an example that is an id of it: {error}"
-        ) from error
     _require(read is kind, where, f"has an example that is an id of it, not of {read.__name__}")
 
 
 def _check_problem_object(problem: Problem, where: str) -> FactoredMDP:
     twin = copy.deepcopy(problem)
     _require(twin == problem and hash(twin) == hash(problem), where, "is known by its settings")
-    try:
+    with _without_error(where, "has an id that reads back"):
         read = parse_id(str(problem))
-    except FmdpError as error:
-        raise ContractBroken(
-            f"{where} does not keep this promise: has an id that reads back: {error}"
-        ) from error
     _require(read == problem, where, f"has an id that reads back, not as {read!r}")
-    try:
+    with _without_error(where, "builds its model"):
         model, again = read_problem(problem), read_problem(read)
-    except FmdpError as error:
-        raise ContractBroken(
-            f"{where} does not keep this promise: builds its model: {error}"
-        ) from error
     _require(model == again, where, "is the same model every time")
     return model
 
@@ -463,3 +430,11 @@ def _index(assignment: Sequence[int], sizes: Sequence[int]) -> int:
 def _require(kept: bool, where: str, promise: str) -> None:
     if not kept:
         raise ContractBroken(f"{where} does not keep this promise: {promise}")
+
+
+@contextmanager
+def _without_error(where: str, promise: str) -> Iterator[None]:
+    try:
+        yield
+    except FmdpError as error:
+        raise ContractBroken(f"{where} does not keep this promise: {promise}: {error}") from error

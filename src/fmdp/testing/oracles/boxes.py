@@ -19,7 +19,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from fmdp.model import OptimisticTables
-from fmdp.testing.oracles.dense import Floats, allowed_table, assignments, scope_row
+from fmdp.testing.oracles.dense import Floats, over_pairs, scope_row
 from fmdp.testing.oracles.targets import by_elimination, optimistic_reward
 
 _MISSED = 1e-12  # tolerance for rounding at the ends of an interval
@@ -95,9 +95,12 @@ def ball_value(centre: Floats, radius: float, x: Floats, *, worst: bool = False)
 def _row_value(tables: OptimisticTables, i: int, row: int, x: Floats, worst: bool) -> float:
     if tables.centre is not None and tables.radius is not None:
         return ball_value(tables.centre[i][row], tables.radius[i][row], x, worst=worst)
+    return box_value(*_box(tables, i, row), x, worst=worst)
+
+
+def _box(tables: OptimisticTables, i: int, row: int) -> tuple[Floats, Floats]:
     lower = tables.lower[i][row]
-    upper = np.ones_like(lower) if tables.upper is None else tables.upper[i][row]
-    return box_value(lower, upper, x, worst=worst)
+    return lower, np.ones_like(lower) if tables.upper is None else tables.upper[i][row]
 
 
 def nested_box_values(
@@ -152,23 +155,18 @@ def box_values(
         Factor of future values.
     """
     structure = tables.structure
-    values = np.empty((structure.n_actions, structure.n_states))
-    for a, action in enumerate(assignments(structure.action_sizes)):
-        for s, state in enumerate(assignments(structure.state_sizes)):
-            x = state + action
-            corners = []
-            for i, scope in enumerate(structure.transition_scopes):
-                row = scope_row(structure, scope, x)
-                lower = tables.lower[i][row]
-                upper = np.ones_like(lower) if tables.upper is None else tables.upper[i][row]
-                corners.append(box_corners(lower, upper))
-            worth = []
-            for chosen in itertools.product(*corners):
-                law = np.ones(1)
-                for row_law in chosen:
-                    law = np.outer(law, row_law).ravel()
-                worth.append(float(law @ h))
-            extreme = min(worth) if worst else max(worth)
-            values[a, s] = optimistic_reward(tables, x) + discount * extreme
-    values[~allowed_table(structure)] = -np.inf
-    return values
+
+    def value(x: tuple[int, ...]) -> float:
+        corners = [
+            box_corners(*_box(tables, i, scope_row(structure, scope, x)))
+            for i, scope in enumerate(structure.transition_scopes)
+        ]
+        worth = []
+        for chosen in itertools.product(*corners):
+            law = np.ones(1)
+            for row_law in chosen:
+                law = np.outer(law, row_law).ravel()
+            worth.append(float(law @ h))
+        return optimistic_reward(tables, x) + discount * (min(worth) if worst else max(worth))
+
+    return over_pairs(structure, value)

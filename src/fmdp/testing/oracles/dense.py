@@ -10,14 +10,14 @@ the scopes and the tables of the model are read. Memory A * S * S numbers, at mo
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fmdp.errors import TooLarge
-from fmdp.model import AtMost, FactoredMDP, Structure
+from fmdp.model import AtMost, Constraint, FactoredMDP, Structure
 
 Floats = NDArray[np.float64]
 Actions = NDArray[np.int64]
@@ -121,8 +121,14 @@ def dense(model: FactoredMDP) -> DenseMDP:
                 rewards[a, s] += means[scope_row(structure, scope, x)]
     if not structure.constraints:
         return DenseMDP(transitions, rewards)
-    allowed = allowed_table(structure)
-    for s in range(n_states):
+    return of_allowed_actions(transitions, rewards, allowed_table(structure))
+
+
+def of_allowed_actions(
+    transitions: Floats, rewards: Floats, allowed: NDArray[np.bool_]
+) -> DenseMDP:
+    """Return the MDP in which a forbidden action is a copy of the first allowed one."""
+    for s in range(allowed.shape[1]):
         first = allowed[:, s].argmax()
         transitions[~allowed[:, s], s] = transitions[first, s]
         rewards[~allowed[:, s], s] = rewards[first, s]
@@ -137,19 +143,35 @@ def allowed_table(structure: Structure) -> NDArray[np.bool_]:
     structure
         The structure with the constraints.
     """
-    allowed = np.ones((structure.n_actions, structure.n_states), dtype=np.bool_)
-    for a, action in enumerate(assignments(structure.action_sizes)):
-        for s, state in enumerate(assignments(structure.state_sizes)):
-            x = state + action
-            for constraint in structure.constraints:
-                if isinstance(constraint, AtMost):
-                    pairs = zip(constraint.actions, constraint.idle, strict=True)
-                    forbidden = sum(x[v] != idle for v, idle in pairs) > constraint.most
-                else:
-                    table = constraint.forbidden_table(structure.sizes)
-                    forbidden = bool(table[scope_row(structure, constraint.scope, x)])
-                allowed[a, s] &= not forbidden
-    return allowed
+
+    def forbids(constraint: Constraint, x: tuple[int, ...]) -> bool:
+        if isinstance(constraint, AtMost):
+            pairs = zip(constraint.actions, constraint.idle, strict=True)
+            return sum(x[v] != idle for v, idle in pairs) > constraint.most
+        table = constraint.forbidden_table(structure.sizes)
+        return bool(table[scope_row(structure, constraint.scope, x)])
+
+    return np.array(
+        [
+            [
+                not any(forbids(constraint, state + action) for constraint in structure.constraints)
+                for state in assignments(structure.state_sizes)
+            ]
+            for action in assignments(structure.action_sizes)
+        ]
+    )
+
+
+def over_pairs(structure: Structure, value: Callable[[tuple[int, ...]], float]) -> Floats:
+    """Return value(state + action) of every pair, -inf if forbidden: [A, S]."""
+    values = np.array(
+        [
+            [value(state + action) for state in assignments(structure.state_sizes)]
+            for action in assignments(structure.action_sizes)
+        ]
+    )
+    values[~allowed_table(structure)] = -np.inf
+    return values
 
 
 def action_values(mdp: DenseMDP, h: Floats, discount: float = 1.0) -> Floats:

@@ -22,6 +22,8 @@ from fmdp.testing.oracles.dense import (
     Floats,
     allowed_table,
     assignments,
+    of_allowed_actions,
+    over_pairs,
     scope_row,
 )
 
@@ -96,17 +98,13 @@ def vertex_values(tables: OptimisticTables, h: Floats, discount: float = 1.0) ->
         Factor of future values.
     """
     structure = tables.structure
-    values = np.empty((structure.n_actions, structure.n_states))
-    for a, action in enumerate(assignments(structure.action_sizes)):
-        for s, state in enumerate(assignments(structure.state_sizes)):
-            x = state + action
-            best = max(
-                float(next_law(tables, x, targets) @ h)
-                for targets in assignments(structure.state_sizes)
-            )
-            values[a, s] = optimistic_reward(tables, x) + discount * best
-    values[~allowed_table(structure)] = -np.inf
-    return values
+
+    def value(x: tuple[int, ...]) -> float:
+        joint_targets = assignments(structure.state_sizes)
+        best = max(float(next_law(tables, x, targets) @ h) for targets in joint_targets)
+        return optimistic_reward(tables, x) + discount * best
+
+    return over_pairs(structure, value)
 
 
 def nested_values(
@@ -145,26 +143,22 @@ def by_elimination(
     """
     structure = tables.structure
     tensor = h.reshape(structure.state_sizes)
-    values = np.empty((structure.n_actions, structure.n_states))
-    for a, action in enumerate(assignments(structure.action_sizes)):
-        for s, state in enumerate(assignments(structure.state_sizes)):
-            x = state + action
 
-            def eliminated(k: int, later: dict[int, int], x: tuple[int, ...] = x) -> float:
-                """Return the value after the first k variables, given the later ones."""
-                if k == 0:
-                    return float(tensor[tuple(later[i] for i in range(structure.m))])
-                i = order[k - 1]
-                row = scope_row(structure, structure.transition_scopes[i], x)
-                ahead = [
-                    eliminated(k - 1, later | {i: value})
-                    for value in range(structure.state_sizes[i])
-                ]
-                return row_value(i, row, np.array(ahead))
+    def eliminated(x: tuple[int, ...], k: int, later: dict[int, int]) -> float:
+        """Return the value after the first k variables, given the later ones."""
+        if k == 0:
+            return float(tensor[tuple(later[i] for i in range(structure.m))])
+        i = order[k - 1]
+        row = scope_row(structure, structure.transition_scopes[i], x)
+        ahead = [
+            eliminated(x, k - 1, later | {i: value}) for value in range(structure.state_sizes[i])
+        ]
+        return row_value(i, row, np.array(ahead))
 
-            values[a, s] = optimistic_reward(tables, x) + discount * eliminated(structure.m, {})
-    values[~allowed_table(structure)] = -np.inf
-    return values
+    def value(x: tuple[int, ...]) -> float:
+        return optimistic_reward(tables, x) + discount * eliminated(x, structure.m, {})
+
+    return over_pairs(structure, value)
 
 
 def extended(tables: OptimisticTables) -> DenseMDP:
@@ -190,8 +184,4 @@ def extended(tables: OptimisticTables) -> DenseMDP:
     if not structure.constraints:
         return DenseMDP(transitions, rewards)
     allowed = np.repeat(allowed_table(structure), structure.n_states, axis=0)
-    for s in range(structure.n_states):
-        first = allowed[:, s].argmax()
-        transitions[~allowed[:, s], s] = transitions[first, s]
-        rewards[~allowed[:, s], s] = rewards[first, s]
-    return DenseMDP(transitions, rewards, allowed)
+    return of_allowed_actions(transitions, rewards, allowed)
