@@ -5,6 +5,9 @@ the same 50 examples every time; `make test-all` sets HYPOTHESIS_PROFILE=thoroug
 ones. `--tenth N` runs a tenth of the tests marked slow, a different one for each N; CI passes the
 number of commits, so that different landings run different tenths.
 
+A test with the mark `sampled` takes every value of each of its parameters in `make test`; the other
+combinations of the values count as slow.
+
 The files of RELEASE carry the mark `release`: a few from every room, half a minute of processor
 time in all, that need neither the repository nor an extra; `make release-check` runs them under
 every Python, against what is installed there.
@@ -12,11 +15,13 @@ every Python, against what is installed there.
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from zlib import crc32
 
 import pytest
@@ -56,7 +61,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--tenth", type=int, help="run this tenth of the tests marked slow")
 
 
+def pytest_configure() -> None:
+    # Collecting makes a million objects that all stay: the collector would search them again and
+    # again and find nothing.
+    gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    _mark_unsampled(items)
     tenth = config.getoption("--tenth")
     if tenth is not None:
         chosen = [item for item in items if _in_tenth(item, tenth)]
@@ -65,6 +82,30 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if item.path.is_relative_to(TESTS) and str(item.path.relative_to(TESTS)) in RELEASE:
             item.add_marker("release")
+
+
+def _mark_unsampled(items: list[pytest.Item]) -> None:
+    """Mark as slow the combinations of parameters that a sampled test can do without.
+
+    Combination (i, j, ...) is kept if j = i modulo the number of values of the second parameter,
+    and so on, where the first parameter has the most values. Then each value of it is kept once,
+    and each value of the others at least once.
+    """
+    tests: dict[str, list[tuple[pytest.Item, dict[str, Any]]]] = {}
+    for item in items:
+        if item.get_closest_marker("sampled") is not None:
+            name = item.nodeid.partition("[")[0]
+            tests.setdefault(name, []).append((item, item.callspec.params))  # type: ignore[attr-defined]
+    for combinations in tests.values():
+        values = {
+            name: list(dict.fromkeys(id(chosen[name]) for _, chosen in combinations))
+            for name in combinations[0][1]
+        }
+        longest = max(values, key=lambda name: len(values[name]))
+        for item, chosen in combinations:
+            number = values[longest].index(id(chosen[longest]))
+            if any(id(chosen[name]) != ids[number % len(ids)] for name, ids in values.items()):
+                item.add_marker("slow")
 
 
 def _in_tenth(item: pytest.Item, tenth: int) -> bool:

@@ -103,6 +103,7 @@ def test_the_page_about_clusters_from_top_to_bottom(
     assert (page.commands, page.printed) == (2, 1)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("folder")
 def test_twenty_minutes_from_top_to_bottom(capsys: pytest.CaptureFixture[str]) -> None:
     page = Page("twenty-minutes.md")

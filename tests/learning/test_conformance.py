@@ -24,15 +24,6 @@ from fmdp.testing import ContractBroken, check_learner, oracles
 MODEL = fmdp.problem("random:3,values=2,parents=1,actions=3,seed=5,noise=bernoulli")
 
 
-@pytest.mark.parametrize("save_after", [0, 1, 37])
-def test_every_learner_does_what_it_has_to(learner: Learner, save_after: int) -> None:
-    try:
-        learner.start(MODEL)
-    except FmdpError:
-        pytest.skip("a choice that does not fit this model")
-    check_learner(learner, MODEL, steps=150, seed=3, save_after=save_after)
-
-
 ALIKE = fmdp.FactoredMDP.from_functions(
     states={"a": 2, "b": 2, "c": 3},
     actions={"act": 3},
@@ -52,12 +43,20 @@ ALIKE = fmdp.FactoredMDP.from_functions(
 """Two variables share their two classes of rows, the third has one; the rewards share theirs."""
 
 
-def test_every_learner_does_what_it_has_to_where_rows_are_alike(learner: Learner) -> None:
+@pytest.mark.sampled
+@pytest.mark.parametrize(
+    ("model", "save_after"),
+    [(MODEL, 0), (MODEL, 1), (MODEL, 37), (ALIKE, 29)],
+    ids=["first", "second", "later", "alike"],
+)
+def test_every_learner_does_what_it_has_to(
+    learner: Learner, model: fmdp.FactoredMDP, save_after: int
+) -> None:
     try:
-        learner.start(ALIKE)
+        learner.start(model)
     except FmdpError:
         pytest.skip("a choice that does not fit this model")
-    check_learner(learner, ALIKE, steps=100, seed=3, save_after=29)
+    check_learner(learner, model, steps=150, seed=3, save_after=save_after)
 
 
 @pytest.mark.parametrize("name", ["psrl", "dorl", "frmax"])

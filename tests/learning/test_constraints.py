@@ -46,6 +46,7 @@ def by_action() -> FactoredMDP:
 MODELS = {"by state": by_state(), "by action": by_action()}
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("where", MODELS)
 def test_every_learner_does_what_it_has_to(learner: Learner, where: str) -> None:
     model = MODELS[where]
@@ -61,6 +62,7 @@ def test_every_learner_does_what_it_has_to(learner: Learner, where: str) -> None
         model.structure.check_allowed(state.tolist(), action.tolist())
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("where", MODELS)
 @pytest.mark.parametrize("name", ["psrl", "dorl", "frmax"])
 @pytest.mark.parametrize(

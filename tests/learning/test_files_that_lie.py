@@ -140,7 +140,7 @@ def _add(part: str, value: float, entry: int = 0) -> Change:
 
 def _huge(header: dict[str, Any], arrays: dict[str, Any]) -> None:
     """Statistics of so many rows would be allocated before the counts are compared."""
-    header["structure"] |= {"state_sizes": [2, 2, 2**24], "state_values": []}
+    header["structure"] |= {"state_sizes": [2, 2, 2**16], "state_values": []}
 
 
 @pytest.mark.parametrize(

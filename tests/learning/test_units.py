@@ -77,6 +77,7 @@ def actions_of(model: FactoredMDP, learner: Learner, seed: int, steps: int) -> l
     return actions
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("problem", EQUAL_WORTHS)
 def test_the_default_learner_takes_the_same_actions_in_any_unit(problem: str, seed: int) -> None:
@@ -88,6 +89,7 @@ def test_the_default_learner_takes_the_same_actions_in_any_unit(problem: str, se
         assert actions_of(in_units(model, unit), learner, seed, 400) == base, unit
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("kind", [k for k in LEARNERS.kinds() if issubclass(k, PlanningLearner)])
 @pytest.mark.parametrize("problem", ["riverswim:2", "jao:2"])
 def test_every_learner_takes_the_same_actions_in_any_unit(

@@ -271,8 +271,10 @@ def outcome(simulation: Simulation) -> tuple[Any, ...]:
     [
         ("psrl", 7),
         ("fsrl", 29),
-        (fmdp.PSRL(planner="alp"), 37),
-        (fmdp.PSRL(planner="alp,criterion=average,method=factored"), 61),
+        pytest.param(fmdp.PSRL(planner="alp"), 37, marks=pytest.mark.slow),
+        pytest.param(
+            fmdp.PSRL(planner="alp,criterion=average,method=factored"), 61, marks=pytest.mark.slow
+        ),
         (playing(lambda state: state[0]), 3),
         ("random", 3),
     ],

@@ -31,6 +31,7 @@ def cost(run: fmdp.Run) -> tuple[Any, ...]:
     return run.regret, run.curve, run.gap_curve, run.total_reward, run.episodes, run.planner_calls
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", LEARNERS.names())
 @pytest.mark.parametrize("model", [MODEL, TWO_ACTIONS], ids=["random", "machines"])
 def test_a_recorded_run_is_the_same_run(name: str, model: FactoredMDP) -> None:

@@ -12,11 +12,12 @@ import pytest
 HERE = Path(__file__).parent
 MODULES = [path.stem for path in sorted(HERE.glob("*.py")) if "\ndef rounds(" in path.read_text()]
 SCALE = 0.004
+LONGEST = ("arguments", "files", "service")
 
 
 @pytest.mark.parametrize(
     "module",
-    [pytest.param(name, marks=pytest.mark.slow if name == "files" else ()) for name in MODULES],
+    [pytest.param(name, marks=pytest.mark.slow if name in LONGEST else ()) for name in MODULES],
 )
 def test_nothing_goes_wrong_in_a_few_rounds(module: str) -> None:
     """In a process of its own: children are forked there, and tests have threads."""
