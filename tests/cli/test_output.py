@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -57,3 +59,18 @@ def test_memory_limits(text: str, count: int) -> None:
 def test_what_is_no_memory_limit_is_refused(text: str) -> None:
     with pytest.raises(InvalidParameter, match="--memory-limit"):
         bytes_of(text)
+
+
+def test_a_program_that_calls_the_command_line_has_its_output_back() -> None:
+    program = (
+        "import os; from fmdp.cli import main; main(['show', 'circle:2', '--json']);"
+        "print('after', flush=True); os.write(1, b'all'); print(len(os.listdir('/dev/fd')));"
+        "main(['show', 'circle:2', '--json']); print(len(os.listdir('/dev/fd')))"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    first, after, count, second, count_again = ran.stdout.replace("all", "").splitlines()
+    assert json.loads(first) == json.loads(second)
+    assert (after, count) == ("after", count_again)
+    assert ran.stderr == ""

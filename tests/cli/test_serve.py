@@ -196,3 +196,58 @@ def test_the_example_goes_on_where_it_was(tmp_path: Path) -> None:
         ran = subprocess.run([*words, "40"], capture_output=True, text=True, check=True)
         assert ran.stdout.startswith(f"{known} steps known before, {known + 40} now;")
         assert ran.stderr == ""
+
+
+NOISY = """
+import os, sys
+import fmdp
+
+class Noisy(fmdp.PSRL):
+    name = "noisy"
+
+    def decide(self, agent):
+        print("from Python")
+        os.system("echo from a process; cat")
+        os.write(1, b"from C\\n")
+        print("on the first stream", file=sys.__stdout__, flush=True)
+        sys.stdout.write(sys.stdin.read())
+        return super().decide(agent)
+"""
+
+
+@pytest.fixture
+def noisy(tmp_path: Path) -> dict[str, str]:
+    (tmp_path / "noisy.py").write_text(NOISY)
+    return {**os.environ, "PYTHONPATH": str(tmp_path)}
+
+
+def test_what_a_learner_prints_and_reads_is_not_the_protocol(
+    tmp_path: Path, noisy: dict[str, str]
+) -> None:
+    words = [sys.executable, "-m", "fmdp", "serve", "--model", "circle:2"]
+    asked = "".join(json.dumps({"observe": STEP, "state": [1, 0]}) + "\n" for _ in range(3))
+    ran = subprocess.run(
+        [*words, "--learner", "noisy:Noisy", "--dir", str(tmp_path / "live")],
+        input=asked,
+        env=noisy,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert [json.loads(line)["observed"] for line in ran.stdout.splitlines()] == [1, 2, 3]
+    for text in ("from Python", "from a process", "from C", "on the first stream"):
+        assert text in ran.stderr
+
+
+def test_what_a_learner_prints_is_not_the_json(tmp_path: Path, noisy: dict[str, str]) -> None:
+    words = [sys.executable, "-m", "fmdp", "learn", "circle:2", "--steps", "20", "--json"]
+    ran = subprocess.run(
+        [*words, "--learner", "noisy:Noisy"],
+        env=noisy,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert json.loads(ran.stdout)["steps"] == 20
+    assert "from C" in ran.stderr

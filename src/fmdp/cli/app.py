@@ -10,7 +10,6 @@ time than importing NumPy. The commands are in commands.py.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from typing import Annotated
 
@@ -18,7 +17,7 @@ import typer
 
 from fmdp import __version__
 from fmdp.cli.commands import APPEARANCE, Commands, Interrupted
-from fmdp.cli.output import ReaderGone, prepare_streams
+from fmdp.cli.output import ReaderGone, prepare_streams, release_output, results
 from fmdp.cli.signals import discard_output, say
 from fmdp.errors import FmdpError, did_you_mean
 
@@ -49,7 +48,7 @@ def run(arguments: Sequence[str] | None) -> int:
         if not prepare_streams():
             return refuse("cannot write to standard output: it is closed")
         status = app(arguments, prog_name="fmdp", standalone_mode=False)
-        sys.stdout.flush()
+        results().flush()
     except FmdpError as error:
         return refuse(str(error))
     except typer.TyperException as error:
@@ -70,6 +69,9 @@ def run(arguments: Sequence[str] | None) -> int:
         if isinstance(abort.__cause__, EOFError):
             raise abort.__cause__ from None
         raise KeyboardInterrupt from None
+    finally:
+        if arguments is not None:  # otherwise compiled code may still have text in its buffers
+            release_output()
     return status if isinstance(status, int) else 0
 
 
@@ -80,7 +82,7 @@ def refuse(line: str) -> int:
 
 def reader_has_gone() -> int:
     """Return 0, since `fmdp list | head -1` is no failure; discard what is still buffered."""
-    discard_output(sys.stdout.fileno())
+    discard_output(results().fileno())
     return 0
 
 

@@ -17,7 +17,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 from fmdp._base.parameters import REQUIRED, Integer
-from fmdp.cli.output import ReaderGone
+from fmdp.cli.output import ReaderGone, reserve_output
 from fmdp.errors import InvalidParameter, UnknownName, did_you_mean
 
 COMMANDS = {
@@ -99,6 +99,11 @@ class Command(TyperCommand):
             if getattr(error, "ctx", None) is None:
                 error.ctx = ctx  # type: ignore[attr-defined]
             raise
+
+    def invoke(self, ctx: Any) -> Any:
+        if ctx.params.get("json") or self.name == "serve":
+            reserve_output()
+        return super().invoke(ctx)
 
     def get_params(self, ctx: Any) -> list[Any]:
         return without_pydantic(super().get_params(ctx))

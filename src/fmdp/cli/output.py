@@ -1,7 +1,8 @@
 """Output of the commands: one JSON object, or small tables for people.
 
-With `--json` exactly one object goes to standard output. Infinity is the string "inf", which JSON
-lacks; a NaN anywhere is a bug and raises. Integers are written exactly.
+With `--json` exactly one object goes to standard output; what a user's code prints goes to standard
+error. Infinity is the string "inf", which JSON lacks; a NaN anywhere is a bug and raises. Integers
+are written exactly.
 
 If the encoding of standard output lacks a character (ASCII, cp1252), lines and arrows are replaced
 one for one by ASCII characters, which keeps the alignment, and anything else is escaped.
@@ -61,17 +62,62 @@ def prepare_streams() -> bool:
         return False
     codecs.register_error("fmdp.ascii", _in_ascii)
     if sys.stdout is sys.__stdout__ and isinstance(sys.stdout, TextIOWrapper):
-        raw = _Output(sys.stdout.fileno(), "wb", closefd=False)
-        sys.stdout = TextIOWrapper(
-            raw if isinstance(sys.stdout.buffer, FileIO) else BufferedWriter(raw),  # python -u
-            encoding=sys.stdout.encoding,
-            errors="fmdp.ascii",
-            line_buffering=sys.stdout.line_buffering,
-            write_through=sys.stdout.write_through,
-        )
+        sys.stdout = _text_output(sys.stdout.fileno(), sys.stdout)
     elif isinstance(sys.stdout, TextIOWrapper):  # in a test or a notebook
         sys.stdout.reconfigure(errors="fmdp.ascii")
     return True
+
+
+def _text_output(descriptor: int, like: TextIOWrapper) -> TextIOWrapper:
+    raw = _Output(descriptor, "wb", closefd=False)
+    return TextIOWrapper(
+        raw if isinstance(like.buffer, FileIO) else BufferedWriter(raw),  # python -u
+        encoding=like.encoding,
+        errors="fmdp.ascii",
+        line_buffering=like.line_buffering,
+        write_through=like.write_through,
+    )
+
+
+_reserved: tuple[TextIO, TextIO] | None = None
+"""Standard output as it was before `reserve_output`, and the stream of results since then."""
+
+
+def results() -> TextIO:
+    """Return the stream for the one JSON object or the answers of `serve`."""
+    return sys.stdout if _reserved is None else _reserved[1]
+
+
+def reserve_output() -> None:
+    """Keep standard output for `results`; everything else that is printed goes to standard error.
+
+    A user's learner, planner or rule may print, also from compiled code or from processes that it
+    starts. So descriptor 1 itself becomes a copy of descriptor 2.
+    """
+    global _reserved
+    output = sys.stdout
+    output.flush()
+    stream = output
+    if isinstance(output, TextIOWrapper) and isinstance(_raw(output), _Output):
+        stream = _text_output(os.dup(output.fileno()), output)
+        os.dup2(2, output.fileno())
+    _reserved = (output, stream)
+    sys.stdout = sys.stderr
+
+
+def release_output() -> None:
+    """Undo `reserve_output`, for Python programs that call the command line."""
+    global _reserved
+    if _reserved is None:
+        return
+    (sys.stdout, stream), _reserved = _reserved, None
+    if stream is not sys.stdout:
+        os.dup2(stream.fileno(), sys.stdout.fileno())
+        os.close(stream.fileno())
+
+
+def _raw(stream: TextIOWrapper) -> object:
+    return getattr(stream.buffer, "raw", stream.buffer)
 
 
 class ReaderGone(BrokenPipeError):
@@ -121,7 +167,7 @@ def print_json(result: Mapping[str, Any]) -> None:
         text = json.dumps(plain(result), allow_nan=False)
     finally:
         sys.set_int_max_str_digits(limit)
-    print(text)
+    print(text, file=results())
 
 
 def plain(value: Any) -> Any:

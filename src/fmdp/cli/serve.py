@@ -1,13 +1,14 @@
 """`fmdp serve`: a learner on a live system, with JSON lines on standard input and output.
 
 The protocol is described in service/lines.py, the durability promise in service/service.py.
-Standard output carries answers only; messages for the operator go to standard error. At the end of
-the input the service saves a snapshot and exits with status 0; on Ctrl-C and SIGTERM it does the
-same with status 130 and 143.
+Standard output carries answers only; messages for the operator, and whatever a user's learner
+prints, go to standard error. At the end of the input the service saves a snapshot and exits with
+status 0; on Ctrl-C and SIGTERM it does the same with status 130 and 143.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -17,6 +18,7 @@ import typer
 from fmdp._base.interrupts import held
 from fmdp.cli import options
 from fmdp.cli.learn import make_learner
+from fmdp.cli.output import results
 from fmdp.cli.progress import progress
 from fmdp.cli.signals import say
 from fmdp.errors import FileProblem, FmdpError
@@ -72,7 +74,7 @@ def serve(
         chosen, _ = make_learner(learner, set or (), request, system)
         service = Service(system, chosen, dir, seed, snapshot_every=snapshot_every, say=say)  # type: ignore[arg-type]
     try:
-        serve_lines(service, sys.stdin.fileno(), _write, batch=lines)
+        serve_lines(service, _reserved_input(), _write, batch=lines)
     except FmdpError:
         service.close(snapshot=False)
         raise
@@ -81,6 +83,18 @@ def serve(
             service.close()
 
 
+def _reserved_input() -> int:
+    """Return a descriptor of standard input that only the protocol reads.
+
+    A process that a user's learner starts would otherwise read lines that it inherits.
+    """
+    source = os.dup(sys.stdin.fileno())
+    with open(os.devnull, "rb") as nothing:  # noqa: PTH123
+        os.dup2(nothing.fileno(), sys.stdin.fileno())
+    return source
+
+
 def _write(answers: bytes) -> None:
-    sys.stdout.write(answers.decode())
-    sys.stdout.flush()
+    stream = results()
+    stream.write(answers.decode())
+    stream.flush()
