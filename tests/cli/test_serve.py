@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -91,6 +92,51 @@ def test_kill_terms_and_the_end_of_the_input(tmp_path: Path, start: Start) -> No
     )
     process.communicate()
     assert process.returncode == 0
+
+
+def test_a_folder_that_is_removed_ends_the_service(tmp_path: Path, start: Start) -> None:
+    folder = tmp_path / "live"
+    process = start(folder)
+    assert ask(process, {"observe": STEP}) == {"observed": 1}
+    shutil.rmtree(folder)
+    answer = ask(process, {"observe": STEP, "id": 7})
+    assert answer["id"] == 7
+    assert answer["error"].startswith("not acknowledged: ")
+    assert process.wait(60) == 2
+    assert process.stderr is not None
+    line = process.stderr.read()
+    assert line.startswith(f"fmdp: {folder}")
+    assert line.endswith(
+        "was removed or replaced while it was in use; nothing further is acknowledged\n"
+    )
+    assert line.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("damage", ["cut at half", "cut at a line", "newline"])
+def test_acknowledged_observations_that_are_gone_are_noticed(
+    damage: str, tmp_path: Path, start: Start
+) -> None:
+    process = start(tmp_path / "live")
+    for _ in range(10):
+        ask(process, {"observe": STEP})
+    process.kill()
+    process.wait()
+    journal = next((tmp_path / "live").glob("journal-*"))
+    content = journal.read_bytes()
+    damaged = {
+        "cut at half": content[: len(content) // 2],
+        "cut at a line": content[: content[:-1].rindex(b"\n") + 1],
+        "newline": content[:-1] + b"\x1a",
+    }[damage]
+    journal.write_bytes(damaged)
+    process = start(tmp_path / "live")
+    out, err = process.communicate('{"status": true}\n')
+    assert (process.returncode, out) == (2, "")
+    assert err.startswith(f"fmdp: {journal}")
+    assert "is damaged" in err
+    assert err.count("\n") == 1
+    assert journal.read_bytes() == damaged
 
 
 def test_a_torn_line_is_said(tmp_path: Path, start: Start) -> None:

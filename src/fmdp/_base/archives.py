@@ -24,7 +24,6 @@ import struct
 import zipfile
 import zlib
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -55,14 +54,20 @@ def memory_for_files() -> int:
     return available_memory() // 2
 
 
-def read_file(path: str | os.PathLike[str], what: str) -> bytes:
-    """Return the content of a regular file or raise FileProblem; `what` describes what is
-    expected."""
-    label = os.fspath(path)
+def read_file(
+    path: str | os.PathLike[str], what: str, *, folder: int | None = None, label: str = ""
+) -> bytes:
+    """Return the content of a regular file or raise FileProblem.
+
+    `what` describes what is expected. A relative path begins at the directory that the descriptor
+    `folder` refers to; `label` then names the file in errors.
+    """
+    label = label or os.fspath(path)
     try:
-        _refuse_special(Path(path).stat().st_mode, label, what)
+        _refuse_special(os.stat(path, dir_fd=folder).st_mode, label, what)
         # The file may be replaced by a pipe between the two checks.
-        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | _BINARY)
+        flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | _BINARY
+        descriptor = os.open(path, flags, dir_fd=folder)
         with os.fdopen(descriptor, "rb") as file:
             status = os.fstat(file.fileno())
             _refuse_special(status.st_mode, label, what)

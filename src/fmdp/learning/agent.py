@@ -31,15 +31,15 @@ from fmdp.learning.encoding import (
     FORMAT,
     VERSION,
     generator_header,
+    pack_agent,
     planner_header,
     structure_header,
-    write_agent_file,
 )
 from fmdp.learning.episodes import FOR_EVER
 from fmdp.learning.statistics import Statistics
 from fmdp.model import FactoredMDP, OptimisticTables, Structure
 from fmdp.model.entries import NO_LIMITS, NOT_COUNTED, Index
-from fmdp.model.io.files import dumps, path_of
+from fmdp.model.io.files import dumps, path_of, write_atomically
 from fmdp.model.naming import Assignment, ByName, ByNumber, Value
 from fmdp.model.spaces import strides, whole_number
 from fmdp.planning.plan import Plan, Planner, Prepared, ready
@@ -700,29 +700,34 @@ class Agent:
             The file. An existing file is replaced atomically.
         """
         path_of(path, "a learner file")
-        learner, structure = self.learner, self.structure
-        values, arrays = state_of(self)
-        header: dict[str, Any] = {
-            "format": FORMAT,
-            "version": VERSION,
-            "learner": learner.class_place(),
-            "settings": learner.setting_texts(structure),
-            "learner_planner": planner_header(getattr(learner, "planner", None)),
-            "planner": planner_header(self.planner),
-            "generator": generator_header(self.generator),
-            "state": values,
-        }
-        if self.model is not None:
-            header["model"] = dumps(self.model)
-        else:
-            header["structure"] = structure_header(structure)
-            if structure.alike is not None:
-                classes = [*structure.alike.transitions, *structure.alike.rewards]
-                arrays["alike"] = np.concatenate(classes)
-        policy = learner._policy_to_save(structure, getattr(self.decision, "policy", None))
-        if policy is not None:
-            arrays["policy"] = np.frombuffer(policy_bytes(policy), dtype=np.uint8)
-        write_agent_file(path, header, arrays, learner.owner())
+        write_atomically(path, agent_content(self))
+
+
+def agent_content(agent: Agent) -> bytes:
+    """Return the content of an agent's file; the same agent gives the same bytes."""
+    learner, structure = agent.learner, agent.structure
+    values, arrays = state_of(agent)
+    header: dict[str, Any] = {
+        "format": FORMAT,
+        "version": VERSION,
+        "learner": learner.class_place(),
+        "settings": learner.setting_texts(structure),
+        "learner_planner": planner_header(getattr(learner, "planner", None)),
+        "planner": planner_header(agent.planner),
+        "generator": generator_header(agent.generator),
+        "state": values,
+    }
+    if agent.model is not None:
+        header["model"] = dumps(agent.model)
+    else:
+        header["structure"] = structure_header(structure)
+        if structure.alike is not None:
+            classes = [*structure.alike.transitions, *structure.alike.rewards]
+            arrays["alike"] = np.concatenate(classes)
+    policy = learner._policy_to_save(structure, getattr(agent.decision, "policy", None))
+    if policy is not None:
+        arrays["policy"] = np.frombuffer(policy_bytes(policy), dtype=np.uint8)
+    return pack_agent(header, arrays, learner.owner())
 
 
 def state_of(agent: Agent) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:

@@ -8,7 +8,6 @@ compared with the form and the ranges that NumPy expects, because NumPy itself d
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass, replace
 from typing import Any, TypeVar
@@ -22,7 +21,6 @@ from fmdp.errors import InvalidParameter
 from fmdp.model import Alike, Structure
 from fmdp.model.constraints import from_plain, plain
 from fmdp.model.effects import effects_from_plain, effects_plain
-from fmdp.model.io.files import write_atomically
 from fmdp.model.naming import ListedNames, Numerals, are_numerals
 from fmdp.planning.plan import Planner
 from fmdp.planning.policies.archive import array_in
@@ -40,24 +38,18 @@ _LARGEST_IN_STATE = {"pos": 624, "buffer_pos": 4, "has_uint32": 1, "uinteger": 2
 """Largest values of numbers in a generator's state, by name; 2^128 - 1 for all others."""
 
 
-def write_agent_file(
-    path: str | os.PathLike[str],
-    header: Mapping[str, Any],
-    arrays: Mapping[str, NDArray[Any]],
-    owner: str,
-) -> None:
-    """Write the file atomically; raise InvalidParameter if the memory has no JSON form."""
+def pack_agent(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], owner: str) -> bytes:
+    """Return the content of a file; raise InvalidParameter if the memory has no JSON form."""
     memory = header["state"]["memory"]
     try:
         if json.loads(json.dumps(memory)) != memory:
             raise TypeError("keys that are no texts, or tuples")
-        content = pack(header, arrays)
+        return pack(header, arrays)
     except TypeError as error:
         raise InvalidParameter(
             f"{owner} has something in its memory that cannot be saved: {error}; "
             f"numbers, texts, lists, dictionaries with texts as keys, and arrays can"
         ) from None
-    write_atomically(path, content)
 
 
 # ---- structures ----------------------------------------------------------------------------------

@@ -73,8 +73,11 @@ def load_agent(path: str | os.PathLike[str]) -> Agent:
         If there is no such file, it is not a learner file, or its learner is unknown.
     """
     path_of(path, "a learner file")
-    label = os.fspath(path)
-    content = read_file(path, "a learner file")
+    return agent_from(read_file(path, "a learner file"), os.fspath(path))
+
+
+def agent_from(content: bytes, label: str) -> Agent:
+    """Return the agent of a file's content; `label` names the file in errors."""
     header, arrays = unpack(content, label, what="learner", form=FORMAT, version=VERSION)
     try:
         return _agent(header, arrays)

@@ -7,11 +7,12 @@ learners draw from one generator, and plans start from earlier plans. So these a
     service.json      the model by its hash, the learner with its settings, the seed
     agent-N.npz       the agent after N events
     journal-N         the events after those (journal.py)
-    lock              held by the one process that serves
 
 and the agent is the newest snapshot with the events of its journal repeated, to the last bit. The
 empty journal of a snapshot is created before it, and the old pair is removed last, so at every
-moment the newest snapshot with its journal is complete. Plans that depend on the clock
+moment the newest snapshot with its journal is complete. All of them are used through a descriptor
+of the folder, which the one process that serves has locked (folder.py), and no answer is given
+after one of them was removed or replaced. Plans that depend on the clock
 (max_seconds) cannot be repeated: such a decision is kept by a snapshot at once.
 
 Cost: an observation is a line of some hundred bytes and an fsync, which several may share. A
@@ -21,6 +22,7 @@ minute of planning.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -28,7 +30,6 @@ import time
 import warnings
 import zlib
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from fmdp import __version__
@@ -36,16 +37,17 @@ from fmdp._base.archives import reason
 from fmdp._base.interrupts import held
 from fmdp._base.parameters import Integer, quoted
 from fmdp.errors import FileProblem, FmdpError, InvalidParameter, did_you_mean
-from fmdp.learning.agent import Agent
+from fmdp.learning.agent import Agent, agent_content
 from fmdp.learning.encoding import planner_header
-from fmdp.learning.files import load_agent
+from fmdp.learning.files import agent_from
 from fmdp.learning.follow import learner_of
 from fmdp.learning.learner import Learner
 from fmdp.learning.registry import LEARNERS
 from fmdp.model import FactoredMDP, Structure
 from fmdp.model.factored import check_model
-from fmdp.model.io.files import locked, parse_json, path_of, read_text, write_atomically
+from fmdp.model.io.files import parse_json, path_of
 from fmdp.model.naming import Assignment, Value
+from fmdp.service.folder import Folder
 from fmdp.service.journal import Journal
 
 FORMAT = "fmdp-service"
@@ -57,7 +59,6 @@ _SECONDS_TO_REPLAY = 30.0
 _IDENTITY = "service.json"
 _CHECKSUM = "crc32"
 """Key of the checksum in service.json; older folders have none."""
-_LOCK = "lock"
 _NAME = re.compile(r"(agent|journal)-([0-9]{1,18})(?:\.npz)?")
 _OWNER = "a service"
 _SEED = Integer("seed", 0, "seed of the learner", low=0)
@@ -123,11 +124,11 @@ class Service:
         self._due = self._every  # events after which the next snapshot is made
         self._agent: Agent
         self._journal: Journal
-        self._lock: int | None = _lock_folder(self.directory)
+        self._folder = Folder(self.directory)
         try:
             self._open()
         except BaseException:
-            self._unlock()
+            self._folder.close()
             raise
 
     # ---- state ----------------------------------------------------------------------------------
@@ -298,9 +299,15 @@ class Service:
         Raises
         ------
         FileProblem
-            If that fails; nothing since the last commit may be acknowledged.
+            If that fails, or a file of the folder was removed or replaced; nothing since the last
+            commit may be acknowledged.
         """
         self._journal.commit()
+        try:
+            self._folder.check()
+        except FileProblem:
+            self._journal.broken = True
+            raise
 
     # ---- snapshots ------------------------------------------------------------------------------
 
@@ -326,14 +333,15 @@ class Service:
             If it cannot be saved; nothing is lost, and the old journal continues.
         """
         self._recover()
+        self.commit()
         number = self._journal.number
         if number == self._snapshot and not self._unsaved and not self._unwritten:
             return
         started = time.perf_counter()
         with held():  # no interrupt between the new snapshot and the new journal
-            self._journal.commit()
             if number == self._snapshot:
-                self._agent.save(self._path("agent", number))
+                self._folder.write(_agent(number), agent_content(self._agent))
+                self._expect_files()
             else:
                 self._turn_over(number)
         self._unwritten, self._unsaved = [], False
@@ -341,52 +349,54 @@ class Service:
         self._snapshot_seconds = time.perf_counter() - started
 
     def _turn_over(self, number: int) -> None:
-        journal = Journal.create(self._path("journal", number), number)
-        target = self._path("agent", number)
+        journal = Journal.create(self._folder, _journal(number), number)
         try:
-            self._agent.save(target)
+            self._folder.write(_agent(number), agent_content(self._agent))
         except BaseException:
             journal.close()
             # The old journal continues, so this must not become the newest snapshot.
-            for path in (target, journal.path):
-                path.unlink(missing_ok=True)
+            for name in (_agent(number), _journal(number)):
+                with contextlib.suppress(FileNotFoundError):
+                    self._folder.remove(name)
             raise
         self._journal.close()
         self._journal, self._snapshot = journal, number
+        self._expect_files()
         self._clear_old()
 
-    def _clear_old(self) -> None:
-        for path in self.directory.iterdir():
-            name = _NAME.fullmatch(path.name)
-            if name is not None and int(name[2]) != self._snapshot:
-                try:
-                    path.unlink()
-                except OSError as error:
-                    self._say(f"{path}: is old and cannot be removed ({reason(error)})")
+    def _expect_files(self) -> None:
+        self._folder.expect(_IDENTITY, _agent(self._snapshot), _journal(self._snapshot))
 
-    def _path(self, kind: str, number: int) -> Path:
-        return self.directory / f"{kind}-{number}{'.npz' if kind == 'agent' else ''}"
+    def _clear_old(self) -> None:
+        for name in self._folder.names():
+            parts = _NAME.fullmatch(name)
+            if parts is not None and int(parts[2]) != self._snapshot:
+                try:
+                    self._folder.remove(name)
+                except OSError as error:
+                    path = self.directory / name
+                    self._say(f"{path}: is old and cannot be removed ({reason(error)})")
 
     # ---- opening and closing --------------------------------------------------------------------
 
     def _open(self) -> None:
         requested = _identity(self._model, self._learner, self._seed)
-        path = self.directory / _IDENTITY
-        if path.exists():
-            _refuse_other(_stored_identity(path), requested, self.directory)
+        folder = self._folder
+        if _IDENTITY in folder.names():
+            _refuse_other(_stored_identity(folder), requested, folder)
         else:
-            _refuse_foreign(self.directory)
-            Journal.create(self._path("journal", 0), 0).close()
-            self._learner.start(self._model, self._seed).save(self._path("agent", 0))
+            _refuse_foreign(folder)
+            Journal.create(folder, _journal(0), 0).close()
+            folder.write(_agent(0), agent_content(self._learner.start(self._model, self._seed)))
             identity = {**requested, "fmdp": __version__}
             identity[_CHECKSUM] = _checksum(identity)
-            write_atomically(path, json.dumps(identity, indent=1) + "\n")
+            folder.write(_IDENTITY, json.dumps(identity, indent=1).encode() + b"\n")
         self._restore()
         self._clear_old()
 
     def _recover(self) -> None:
         """Reload the agent from disk after an interrupted operation."""
-        if self._lock is None:
+        if self._folder.closed:
             raise FileProblem(f"{self.directory}: this service is closed")
         if self.broken:
             raise FileProblem(f"{self._journal.path}: has failed; a new start reads what is there")
@@ -396,37 +406,34 @@ class Service:
 
     def _restore(self) -> None:
         """Load the newest snapshot and repeat the events of its journal."""
-        numbers = [
-            int(name[2])
-            for name in (_NAME.fullmatch(path.name) for path in self.directory.iterdir())
-            if name is not None and name[1] == "agent"
-        ]
+        names = [_NAME.fullmatch(name) for name in self._folder.names()]
+        numbers = [int(parts[2]) for parts in names if parts is not None and parts[1] == "agent"]
         if not numbers:
             raise FileProblem(f"{self.directory}: has no snapshot agent-N.npz of its learner")
         started = time.perf_counter()
         self._snapshot = max(numbers)
-        agent = load_agent(self._path("agent", self._snapshot))
+        name = _agent(self._snapshot)
+        path = self.directory / name
+        agent = agent_from(self._folder.read(name, "a learner file"), str(path))
         if agent.structure != self.structure:
-            raise FileProblem(
-                f"{self._path('agent', self._snapshot)}: is of another structure than the model"
-            )
+            raise FileProblem(f"{path}: is of another structure than the model")
         if agent.learner.knows_model:
             agent.model = self._model
-        path = self._path("journal", self._snapshot)
-        self._journal, events, torn = Journal.reopen(path, self._snapshot)
+        self._journal = Journal.reopen(self._folder, _journal(self._snapshot), self._snapshot)
         try:
-            for place, event in enumerate(events):
-                _replay(agent, event, f"{path}, line {place + 2}")
+            for event in self._journal.events():
+                _replay(agent, event, self._journal)
         except BaseException:
             self._journal.close()
             raise
         self._agent = agent
+        self._expect_files()
         self._unwritten, self._unsaved, self._whole = [], False, True
         self._seconds = time.perf_counter() - started
-        if torn:
+        if self._journal.torn:
             self._say(
-                f"{path}: the last line was cut off and is dropped ({torn} bytes); nothing that "
-                f"was acknowledged is lost"
+                f"{self._journal.path}: the last line was cut off and is dropped "
+                f"({self._journal.torn} bytes); every event recorded as acknowledged is there"
             )
 
     def close(self, *, snapshot: bool = True) -> None:
@@ -436,23 +443,25 @@ class Service:
         ----------
         snapshot
             Whether to save the learner first, so that the next start has nothing to repeat.
+
+        Raises
+        ------
+        FileProblem
+            If a file of the folder was removed or replaced, or the disk failed.
         """
-        if self._lock is None:
+        if self._folder.closed:
             return
         try:
             if snapshot and self._whole and not self.broken:
                 try:
                     self.snapshot()
                 except FmdpError as error:
+                    if self.broken:
+                        raise
                     self._say(f"no snapshot at the end, the journal has everything: {error}")
         finally:
             self._journal.close()
-            self._unlock()
-
-    def _unlock(self) -> None:
-        if self._lock is not None:
-            os.close(self._lock)
-            self._lock = None
+            self._folder.close()
 
     def __enter__(self) -> Service:
         return self
@@ -461,25 +470,12 @@ class Service:
         self.close()
 
 
-def _lock_folder(directory: Path) -> int:
-    """Create the folder if it is missing, and return its lock."""
-    try:
-        if directory.exists() and not directory.is_dir():
-            raise FileProblem(f"{directory}: is no folder; must be one, or a new name")
-        directory.mkdir(parents=True, exist_ok=True)
-        if not (directory / _IDENTITY).exists():
-            _refuse_foreign(directory)  # before a file is created there
-        descriptor = os.open(directory / _LOCK, os.O_RDWR | os.O_CREAT, 0o666)
-    except FileProblem:
-        raise
-    except (OSError, ValueError) as error:
-        raise FileProblem(f"{directory}: cannot be written ({reason(error)})") from None
-    if not locked(descriptor):
-        os.close(descriptor)
-        raise FileProblem(
-            f"{directory}: another process serves there; must be one at a time for a folder"
-        )
-    return descriptor
+def _agent(number: int) -> str:
+    return f"agent-{number}.npz"
+
+
+def _journal(number: int) -> str:
+    return f"journal-{number}"
 
 
 def _identity(model: FactoredMDP, learner: Learner, seed: int) -> dict[str, Any]:
@@ -504,8 +500,10 @@ def _checksum(identity: Mapping[str, Any]) -> str:
     return f"{zlib.crc32(json.dumps(content, sort_keys=True).encode()):08x}"
 
 
-def _stored_identity(path: Path) -> dict[str, Any]:
-    identity = parse_json(read_text(path, "what a service serves"), str(path))
+def _stored_identity(folder: Folder) -> dict[str, Any]:
+    path = folder.path / _IDENTITY
+    content = folder.read(_IDENTITY, "what a service serves")
+    identity = parse_json(content.decode(errors="replace"), str(path))
     if not isinstance(identity, dict) or identity.get("format") != FORMAT:
         raise FileProblem(f"{path}: is not what a service remembers: its format is not {FORMAT}")
     checksum = _checksum(identity)
@@ -519,13 +517,13 @@ def _stored_identity(path: Path) -> dict[str, Any]:
     return identity
 
 
-def _refuse_other(stored: Mapping[str, Any], requested: Mapping[str, Any], directory: Path) -> None:
+def _refuse_other(stored: Mapping[str, Any], requested: Mapping[str, Any], folder: Folder) -> None:
     for key in _OTHER:
         if stored.get(key) == requested[key]:
             continue
         before, now = _difference(stored.get(key), requested[key])
         raise InvalidParameter(
-            f"{directory} serves with {_OTHER[key]}: it has {before}; got {now} (use "
+            f"{folder.path} serves with {_OTHER[key]}: it has {before}; got {now} (use "
             f"another folder to start again)"
         )
 
@@ -554,20 +552,19 @@ def _difference(before: Any, now: Any) -> tuple[str, str]:
     return str(short[0]), str(short[1])
 
 
-def _refuse_foreign(directory: Path) -> None:
+def _refuse_foreign(folder: Folder) -> None:
     """Raise FileProblem unless the folder is empty or the first start there was cut off."""
-    for path in directory.iterdir():
-        name = path.name
-        begun = name in (_LOCK, "agent-0.npz") or name.startswith(".fmdp-")
-        begun = begun or (name == "journal-0" and path.read_bytes().count(b"\n") <= 1)
+    for name in folder.names():
+        begun = name in ("lock", _agent(0)) or name.startswith(".fmdp-")
+        begun = begun or (name == _journal(0) and folder.read(name, "a journal").count(b"\n") <= 1)
         if not begun:
             raise FileProblem(
-                f"{directory}: holds {name!r} and no {_IDENTITY}; must be a new or empty folder, "
-                f"or that of a service"
+                f"{folder.path}: holds {name!r} and no {_IDENTITY}; must be a new or empty "
+                f"folder, or that of a service"
             )
 
 
-def _replay(agent: Agent, event: Any, where: str) -> None:
+def _replay(agent: Agent, event: Any, journal: Journal) -> None:
     try:
         if "act" in event:
             agent.act(tuple(event["act"]))
@@ -575,6 +572,7 @@ def _replay(agent: Agent, event: Any, where: str) -> None:
             state, action, rewards, next_state = event["observe"]
             agent.observe(tuple(state), tuple(action), tuple(rewards), tuple(next_state))
     except (FmdpError, LookupError, TypeError, ValueError) as error:
+        where = f"{journal.path}, event {journal.number}"
         raise FileProblem(f"{where}: cannot be done again: {error}") from None
 
 
