@@ -169,7 +169,9 @@ def unpack(
     Versions in `older` are accepted too; the header contains the version. `expect` receives the
     header and the shapes before any array is inflated, and raises if they are inconsistent."""
     try:
-        with zipfile.ZipFile(io.BytesIO(_of_few_members(content))) as archive:
+        if content.count(_ENTRY) > _MOST_MEMBERS:
+            raise _Flawed(f"it has more than {_MOST_MEMBERS} parts")
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
             members = _members(archive, len(content), label)
             header = _header(archive, members.pop(HEADER), label)
             _refuse_other(header, label, what, form, (version, *older))
@@ -221,12 +223,6 @@ _FLAWS = (
     OverflowError,
     TypeError,
 )
-
-
-def _of_few_members(content: bytes) -> bytes:
-    if content.count(_ENTRY) > _MOST_MEMBERS:
-        raise _Flawed(f"it has more than {_MOST_MEMBERS} parts")
-    return content
 
 
 class _Member(NamedTuple):

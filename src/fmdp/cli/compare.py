@@ -208,17 +208,8 @@ def print_problem(ranking: Sequence[Standing]) -> None:
         for standing in ranking
     ]
     heads = (
-        "",
-        "learner",
-        "median",
-        "mean (95 %)",
-        "worst",
-        "quartiles",
-        "by best",
-        "per step",
-        "plans",
-        "unconverged",
-        "runs",
+        *("", "learner", "median", "mean (95 %)", "worst", "quartiles"),
+        *("by best", "per step", "plans", "unconverged", "runs"),
     )
     print_people(table(heads, rows, right=(heads[0], *heads[2:])))
 

@@ -78,24 +78,18 @@ def _keys(evaluation: Evaluation) -> dict[str, Any]:
     """Return the keys and values that `--json` prints about an evaluation."""
     value_lower, value_upper = evaluation.value_bounds or (None, None)
     certified_lower, certified_upper = evaluation.certified_bounds or (None, None)
+
+    def attributes(*names: str) -> dict[str, Any]:
+        return {name: getattr(evaluation, name) for name in names}
+
     return {
-        "kind": evaluation.kind,
-        "status": evaluation.status.value,
-        "gain": evaluation.gain,
-        "gain_lower": evaluation.gain_lower,
-        "gain_upper": evaluation.gain_upper,
-        "value": evaluation.value,
+        **attributes("kind", "status", "gain", "gain_lower", "gain_upper", "value"),
         "value_lower": value_lower,
         "value_upper": value_upper,
-        "horizon": evaluation.horizon,
-        "confidence": evaluation.confidence,
+        **attributes("horizon", "confidence"),
         "certified_lower": certified_lower,
         "certified_upper": certified_upper,
-        "run_gains": evaluation.run_gains,
-        "batch_steps": evaluation.batch_steps,
-        "caveat": evaluation.caveat,
-        "iterations": evaluation.iterations,
-        "seconds": evaluation.seconds,
+        **attributes("run_gains", "batch_steps", "caveat", "iterations", "seconds"),
     }
 
 

@@ -41,18 +41,8 @@ if TYPE_CHECKING:
     from fmdp.simulation.baseline import AgainstRandom
 
 RUN_KEYS = (
-    "regret",
-    "gap_regret",
-    "gain",
-    "gain_kind",
-    "steps",
-    "episodes",
-    "planner_calls",
-    "unconverged_plans",
-    "curve",
-    "seconds",
-    "gap_curve",
-    "total_reward",
+    *("regret", "gap_regret", "gain", "gain_kind", "steps", "episodes"),
+    *("planner_calls", "unconverged_plans", "curve", "seconds", "gap_curve", "total_reward"),
 )
 """Keys of the JSON object that are attributes of the run."""
 
@@ -228,7 +218,10 @@ def print_run(result: dict[str, Any], run: Run, learner: Learner, out: Path | No
     parameters = ", ".join(
         f"{key}={value}" for key, value in result["parameters"].items() if value is not None
     )
-    decades = [(t, regret) for t, regret in run.curve if t == run.steps or is_power_of_ten(t)]
+    # The end, and the powers of ten.
+    decades = [
+        (t, regret) for t, regret in run.curve if t == run.steps or str(t).rstrip("0") == "1"
+    ]
     reference = "the optimal gain"
     if run.gain_kind != "exact":
         reference = "an upper bound on the gain: the regret is at most this"
@@ -274,7 +267,3 @@ def settings_text(learner: Learner) -> str:
     planner = getattr(learner, "planner", None)
     words = () if planner is None else planner.words()
     return f" ({', '.join(words)})" if words else ""
-
-
-def is_power_of_ten(t: int) -> bool:
-    return str(t).rstrip("0") == "1"

@@ -25,6 +25,15 @@ if TYPE_CHECKING:
     from fmdp.model import Structure
 
 
+MEASURE_KEYS = (
+    *("diameter", "diameter_bounds", "span", "factored_spans", "factored_span_sum"),
+    *("largest_span", "largest_span_bounds", "largest_factored_spans"),
+    *("largest_factored_spans_bounds", "largest_factored_span_sum"),
+    *("gain", "gain_bounds", "status", "mixing_time", "m", "l", "L", "W"),
+)
+"""Keys of the JSON object that are attributes of the measures."""
+
+
 def measure(problem: options.Problem, json: options.Json = False) -> int:
     """Measure how hard a problem is: diameter, spans, mixing time.
 
@@ -44,24 +53,8 @@ def measure(problem: options.Problem, json: options.Json = False) -> int:
         print_json(
             {
                 "problem": problem,
-                "diameter": measures.diameter,
-                "diameter_bounds": measures.diameter_bounds,
-                "span": measures.span,
-                "factored_spans": measures.factored_spans,
-                "factored_span_sum": measures.factored_span_sum,
-                "largest_span": measures.largest_span,
-                "largest_span_bounds": measures.largest_span_bounds,
-                "largest_factored_spans": measures.largest_factored_spans,
-                "largest_factored_spans_bounds": measures.largest_factored_spans_bounds,
-                "largest_factored_span_sum": measures.largest_factored_span_sum,
-                "gain": measures.gain,
-                "gain_bounds": measures.gain_bounds,
-                "status": measures.status,
+                **{key: getattr(measures, key) for key in MEASURE_KEYS},
                 "mixing_time": whole(measures.mixing_time),
-                "m": measures.m,
-                "l": measures.l,
-                "L": measures.L,
-                "W": measures.W,
                 "states": model.structure.n_states,
                 "actions": model.structure.n_actions,
                 "seconds": seconds,

@@ -21,6 +21,11 @@ if TYPE_CHECKING:
 # Largest table that is printed; the page and cells.csv have every row.
 MOST_ROWS = 40
 MOST_COLUMNS = 6
+SUMMARY_KEYS = (
+    *("median", "interval", "lower_quartile", "upper_quartile"),
+    *("worst", "mean", "mean_interval"),
+)
+"""Keys of a summary in JSON, which are its attributes."""
 
 
 def report(
@@ -75,15 +80,7 @@ def as_json(written: Report) -> dict[str, Any]:
 def _summary(summary: SampleSummary | None) -> dict[str, Any] | None:
     if summary is None:
         return None
-    return {
-        "median": summary.median,
-        "interval": summary.interval,
-        "lower_quartile": summary.lower_quartile,
-        "upper_quartile": summary.upper_quartile,
-        "worst": summary.worst,
-        "mean": summary.mean,
-        "mean_interval": summary.mean_interval,
-    }
+    return {key: getattr(summary, key) for key in SUMMARY_KEYS}
 
 
 def print_report(written: Report) -> None:

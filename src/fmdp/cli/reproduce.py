@@ -87,16 +87,8 @@ def print_plans(problems: list[str]) -> int:
             )
         )
     heads = (
-        "problem",
-        "states",
-        "actions",
-        "gain",
-        "certified bounds",
-        "span",
-        "Q",
-        "sweeps",
-        "time",
-        "status",
+        *("problem", "states", "actions", "gain", "certified bounds"),
+        *("span", "Q", "sweeps", "time", "status"),
     )
     print_people(table(heads, rows, right=heads[1:4] + heads[5:9]))
     return status

@@ -137,18 +137,18 @@ def _compared(problem: ProblemCells, measure: str, specs: Sequence[str]) -> list
     corrected = [comparison for _, _, comparison in pairs]
     done: set[int] = set()
     for question in (*reversed(specs), None):
-        family = [i for i, (a, b, _) in enumerate(pairs) if _asks(question, a, b)]
+        # None is the report itself, which asks for all pairs.
+        family = [
+            i
+            for i, (first, second, _) in enumerate(pairs)
+            if question is None or (question in first.specs and question in second.specs)
+        ]
         adjusted = holm([pairs[i][2].test.p_value for i in family])
         for i, p_value in zip(family, adjusted, strict=True):
             if i not in done:
                 corrected[i] = replace(corrected[i], adjusted=p_value, family=len(family))
         done.update(family)
     return corrected
-
-
-def _asks(question: str | None, one: CellCurves, two: CellCurves) -> bool:
-    """Return whether the spec requests both cells; the report itself (None) requests all."""
-    return question is None or (question in one.specs and question in two.specs)
 
 
 def _comparison(

@@ -32,7 +32,7 @@ from fmdp.experiments.spec import (
     whole,
 )
 from fmdp.experiments.store import LeftOut
-from fmdp.experiments.suites import SUITES, Suite, suite_named
+from fmdp.experiments.suites import SUITES, suite_named
 from fmdp.learning.learner import Learner
 from fmdp.learning.registry import LEARNERS
 
@@ -141,7 +141,10 @@ def comparison_of(
         models = problems_of(problems, "a comparison")
     elif chosen.learners and learners is None:
         others = chosen.learners
-        base = _spec_of(chosen, n_steps, all_seeds)
+        # The suite's own learners are written as a spec.
+        ids = ", ".join(f'"{problem}"' for problem in chosen.problems)
+        head = f"steps = {n_steps}\nseeds = {[*all_seeds]}\nproblems = [{ids}]\n"
+        base = parse_spec(head + others, f"suite {chosen.name}", name=chosen.name)
         models, given = base.problems, base.cells
         present = {type(cell.learner) for cell in given}
         candidates = [c for c in candidates if type(c.learner) not in present]
@@ -201,13 +204,6 @@ def _requested(given: Any) -> list[Candidate]:
 
 def _is_everybody(given: object) -> bool:
     return isinstance(given, str) and given == EVERYBODY
-
-
-def _spec_of(suite: Suite, steps: int, seeds: Sequence[int]) -> Spec:
-    """Return the spec of a suite's own learners."""
-    problems = ", ".join(f'"{problem}"' for problem in suite.problems)
-    head = f"steps = {steps}\nseeds = {[*seeds]}\nproblems = [{problems}]\n"
-    return parse_spec(head + suite.learners, f"suite {suite.name}", name=suite.name)
 
 
 def _fitting(

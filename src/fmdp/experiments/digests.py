@@ -66,6 +66,11 @@ def stated(connection: sqlite3.Connection, kind: Kind, name: str) -> str | None:
     return None if row is None else row[0]
 
 
+def is_sound(connection: sqlite3.Connection, kind: Kind, name: str) -> bool:
+    """Return whether the rows are what was stored."""
+    return stated(connection, kind, name) == computed(connection, kind, name)
+
+
 def note(connection: sqlite3.Connection, kind: Kind, name: str) -> None:
     """Store the digest of the current rows, in the transaction that wrote them."""
     connection.execute(

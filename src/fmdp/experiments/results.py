@@ -55,12 +55,6 @@ class _Row:
     label: str
     run: StoredRun
 
-    @property
-    def names(self) -> dict[str, Any]:
-        run = self.run
-        named = {"problem": self.problem, "label": self.label, "learner": run.learner}
-        return {**named, "role": run.role, "seed": run.seed}
-
 
 class Results:
     """The runs of a store as frames (pandas) or arrays.
@@ -364,16 +358,19 @@ class Results:
         rows = self._rows(spec)
         settings = _shown([_prefixed("set", row.run.parameters) for row in rows], parameters)
         planners = _shown([_prefixed("planner", r.run.planner_settings) for r in rows], parameters)
-        table = _names(rows)
-        table |= {"steps": _array(row.run.steps for row in rows)} | settings
-        table |= {"planner": _array(row.run.planner for row in rows)} | planners
-        for name in ("status", "error"):
-            table[name] = _array(getattr(row.run, name) for row in rows)
-        for name in _measures(rows):
-            table[name] = _array(row.run.measures.get(name) for row in rows)
-        for name in ("seconds", "results_version", "key"):
-            table[name] = _array(getattr(row.run, name) for row in rows)
-        return table
+        measures = {
+            name: _array(row.run.measures.get(name) for row in rows) for name in _measures(rows)
+        }
+        return (
+            _names(rows)
+            | _of_runs(rows, "steps")
+            | settings
+            | _of_runs(rows, "planner")
+            | planners
+            | _of_runs(rows, "status", "error")
+            | measures
+            | _of_runs(rows, "seconds", "results_version", "key")
+        )
 
     def curves_table(self, measure: str | None = None, spec: str | None = None) -> Table:
         """Return `curves` without pandas, as arrays by column.
@@ -457,8 +454,14 @@ class Results:
         """
         recorded = self.store.recorded()
         rows = [row for row in self._rows(None) if row.run.key in recorded]
-        wanted = {"problem": problem, "label": label, "seed": seed, "key": key}
-        matching = [row for row in rows if _matches(row, wanted)]
+        matching = [
+            row
+            for row in rows
+            if problem in (None, row.problem)
+            and label in (None, row.label)
+            and seed in (None, row.run.seed)
+            and key in (None, row.run.key)
+        ]
         if len(matching) != 1:
             names = "; ".join(
                 f"{r.problem}, {r.label}, seed {r.run.seed}" for r in matching or rows
@@ -528,14 +531,13 @@ def _rows(grouped: GroupedRuns) -> Iterator[_Row]:
             yield _Row(problem, label, run)
 
 
-def _matches(row: _Row, wanted: Mapping[str, object]) -> bool:
-    names = {**row.names, "key": row.run.key}
-    return all(value is None or names[name] == value for name, value in wanted.items())
-
-
 def _names(rows: Sequence[_Row]) -> Table:
-    columns = ("problem", "label", "learner", "role", "seed")
-    return {name: _array(row.names[name] for row in rows) for name in columns}
+    table = {name: _array(getattr(row, name) for row in rows) for name in ("problem", "label")}
+    return table | _of_runs(rows, "learner", "role", "seed")
+
+
+def _of_runs(rows: Sequence[_Row], *names: str) -> Table:
+    return {name: _array(getattr(row.run, name) for row in rows) for name in names}
 
 
 def _measures(rows: Iterable[_Row]) -> list[str]:

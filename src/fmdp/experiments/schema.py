@@ -193,12 +193,7 @@ def remove_triggers(connection: sqlite3.Connection) -> None:
     """Drop the triggers that earlier versions created; they refuse changes that digests detect."""
     for kind, name in _objects(connection):
         if kind == "trigger":
-            connection.execute(f"DROP TRIGGER IF EXISTS {quoted_name(name)}")
-
-
-def quoted_name(name: str) -> str:
-    """Return a name as an SQL identifier."""
-    return '"' + name.replace('"', '""') + '"'
+            connection.execute(f'DROP TRIGGER IF EXISTS "{name}"')
 
 
 def migrate(connection: sqlite3.Connection) -> None:
@@ -234,7 +229,7 @@ def _add_requests_and_code(connection: sqlite3.Connection) -> None:
     _execute(connection, _REQUESTS_AND_CODE)
     specs = connection.execute("SELECT hash, added, resolved FROM specs ORDER BY added, hash")
     for number, (spec, added, resolved) in enumerate(specs.fetchall(), start=1):
-        sound = _is_sound(connection, "spec", spec)
+        sound = digests.is_sound(connection, "spec", spec)
         connection.execute("INSERT INTO requests VALUES (?, ?, ?, 0)", (spec, number, added))
         if sound:
             digests.note(connection, "spec", spec)
@@ -253,16 +248,12 @@ def _note_code(connection: sqlite3.Connection, spec: str, resolved: Any) -> None
         (spec,),
     )
     for key, problem, label in members.fetchall():
-        if (problem, label) in code and _is_sound(connection, "run", key):
+        if (problem, label) in code and digests.is_sound(connection, "run", key):
             connection.executemany(
                 "INSERT OR IGNORE INTO run_code VALUES (?, ?, ?)",
                 [(key, *pair) for pair in code[problem, label].items()],
             )
             digests.note(connection, "run", key)
-
-
-def _is_sound(connection: sqlite3.Connection, kind: digests.Kind, name: str) -> bool:
-    return digests.stated(connection, kind, name) == digests.computed(connection, kind, name)
 
 
 MIGRATIONS: dict[int, Callable[[sqlite3.Connection], None]] = {3: _add_requests_and_code}

@@ -457,7 +457,7 @@ class Store:
         with self._transaction() as cursor:
             for model in models:
                 self._add_model(cursor, model)
-            sound = self._is_sound("spec", spec.hash)
+            sound = digests.is_sound(self._connection, "spec", spec.hash)
             # Another results_version gives the same spec other keys.
             cursor.execute("DELETE FROM members WHERE spec = ?", (spec.hash,))
             if not sound:
@@ -520,13 +520,6 @@ class Store:
             "DELETE FROM digests WHERE kind = 'run' AND CAST(name AS BLOB) = ?", names
         )
         cursor.execute("DELETE FROM sources WHERE hash NOT IN (SELECT source FROM run_sources)")
-
-    def _is_sound(self, kind: digests.Kind, name: str) -> bool:
-        try:
-            self._check(kind, name)
-        except ValueError:
-            return False
-        return True
 
     def add_run(
         self,
@@ -626,7 +619,7 @@ class Store:
 
     def _add_model(self, cursor: sqlite3.Cursor, model: FactoredMDP) -> None:
         name = model.content_hash
-        if not self._is_sound("model", name):
+        if not digests.is_sound(self._connection, "model", name):
             # Runs and members may refer to it, so it is replaced under its hash.
             cursor.execute(
                 "INSERT INTO models VALUES (?, ?, ?) ON CONFLICT (hash) DO UPDATE "

@@ -19,6 +19,7 @@ import os
 import secrets
 import shutil
 import sys
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from glob import escape
 from pathlib import Path
@@ -47,7 +48,9 @@ class Replacement:
             self._new = self._stage(self.folder.parent)
             if self._new is None:
                 self.folder.mkdir(exist_ok=True)
-                self._probe()
+                # Raises OSError if no file can be written there.
+                with tempfile.NamedTemporaryFile(prefix=".fmdp-", suffix=".tmp", dir=self.folder):
+                    pass
         except (OSError, ValueError, RuntimeError) as error:
             if isinstance(error, FileProblem):
                 raise
@@ -101,12 +104,6 @@ class Replacement:
         self._lock = os.open(new, os.O_RDONLY)
         locked(self._lock)
         return new
-
-    def _probe(self) -> None:
-        """Raise OSError if no file can be written there."""
-        probe = self.folder / f".fmdp-{secrets.token_hex(8)}.tmp"
-        probe.touch()
-        probe.unlink()
 
     def _clean_up(self) -> None:
         """Remove directories that killed writers left; a live writer holds their lock."""

@@ -266,7 +266,8 @@ def _majorise(start: Points, distances: Points) -> tuple[float, Points]:
             pull = np.where(apart > 1e-9, weights * distances / apart, 0.0)
         target = np.diag(pull.sum(axis=1)) - pull
         places = np.vstack([np.zeros((1, 2)), inverse @ (target @ places)[1:]])
-        before, stress = stress, _stress(places, distances, weights)
+        before = stress
+        stress = float((weights * (_apart(places) - distances) ** 2).sum() / 2)
         if before - stress < 1e-9 * n:
             break
     # Rounded, so that the first of several starts with the same drawing is kept.
@@ -276,10 +277,6 @@ def _majorise(start: Points, distances: Points) -> tuple[float, Points]:
 def _apart(places: Points) -> Points:
     apart: Points = np.linalg.norm(places[:, None] - places[None], axis=2)
     return apart
-
-
-def _stress(places: Points, distances: Points, weights: Points) -> float:
-    return float((weights * (_apart(places) - distances) ** 2).sum() / 2)
 
 
 def _upright(places: Points) -> Points:

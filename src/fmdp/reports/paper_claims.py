@@ -84,7 +84,7 @@ def _on_their_scale(figure_panels: Sequence[Panel]) -> frozenset[str]:
     """
     scores: dict[str, list[float]] = {}
     for panel in figure_panels:
-        scale = max(1.0, *(median_regret(panel.theirs[learner]) for learner in ("psrl", "dorl")))
+        scale = max(1.0, *_psrl_and_dorl(panel))
         for cell in panel.ours:
             scores.setdefault(cell.label, []).append(median_regret(cell) / scale)
     fitting = {
@@ -152,7 +152,7 @@ def _close(figure_panels: Sequence[Panel]) -> str:
     close: list[str] = []
     apart: list[str] = []
     for panel in figure_panels:
-        psrl, dorl = median_regret(panel.theirs["psrl"]), median_regret(panel.theirs["dorl"])
+        psrl, dorl = _psrl_and_dorl(panel)
         numbers.append(f"{psrl:,.0f} and {dorl:,.0f} on {panel.name}")
         (close if _alike(panel) <= CLOSE else apart).append(panel.name)
     medians = "; ".join(numbers)
@@ -170,7 +170,11 @@ def _close(figure_panels: Sequence[Panel]) -> str:
 
 def _alike(panel: Panel) -> float:
     """Return the larger of the medians of PSRL and DORL divided by the smaller."""
-    return _ratio(*(median_regret(panel.theirs[learner]) for learner in ("psrl", "dorl")))
+    return _ratio(*_psrl_and_dorl(panel))
+
+
+def _psrl_and_dorl(panel: Panel) -> tuple[float, float]:
+    return median_regret(panel.theirs["psrl"]), median_regret(panel.theirs["dorl"])
 
 
 def _ratio(one: float, two: float) -> float:
@@ -207,7 +211,7 @@ def _far(figure_panels: Sequence[Panel], analysis: Analysis) -> str:
 
 def _frmax_factor(panel: Panel) -> float:
     """Return the median of f-Rmax divided by the worse of PSRL and DORL."""
-    worse = max(median_regret(panel.theirs[learner]) for learner in ("psrl", "dorl"))
+    worse = max(_psrl_and_dorl(panel))
     return median_regret(panel.theirs["frmax"]) / worse if worse > 0 else float("inf")
 
 
@@ -283,10 +287,7 @@ def _winners(learner: str, searched: Mapping[Panel, Sequence[CellCurves]]) -> st
         return f"{opening}, as in the paper."
     tried = {cell.parameters[parameter] for cells in searched.values() for cell in cells}
     least = ", the smallest tried" if set(won.values()) == {min(tried)} else ""
-    factors = [
-        median_regret(best[panel]) / max(median_regret(panel.theirs[k]) for k in ("psrl", "dorl"))
-        for panel in best
-    ]
+    factors = [median_regret(cell) / max(_psrl_and_dorl(panel)) for panel, cell in best.items()]
     return (
         f"{opening}{least}, where the paper has {where}; even so its median is "
         f"{_span(factors)} times the worse of the other two."

@@ -42,7 +42,7 @@ def tables(data: Dataset, analysis: Analysis) -> dict[str, str]:
         "cells.csv": as_csv(_CELLS, _cells(analysis)),
         "comparisons.csv": as_csv(_COMPARISONS, _comparisons(analysis)),
         "curves.csv": as_csv(_CURVES, _curves(data)),
-        "runs.csv": as_csv(_runs_head(), _runs(data)),
+        "runs.csv": as_csv((*_BEFORE, *(m.name for m in declared()), *_AFTER), _runs(data)),
         "standings.csv": as_csv(_STANDINGS, map(astuple, data.standings)),
     } | ({"left-out.csv": as_csv(_LEFT_OUT, map(astuple, left_out))} if left_out else {})
 
@@ -158,10 +158,6 @@ def _curves(data: Dataset) -> Iterable[Row]:
 
 _BEFORE = ("problem", "label", "seed", "steps")
 _AFTER = ("seconds", "fmdp_version", "results_version", "machine", "key")
-
-
-def _runs_head() -> Row:
-    return (*_BEFORE, *(measure.name for measure in declared()), *_AFTER)
 
 
 def _runs(data: Dataset) -> Iterable[Row]:
