@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 
 import fmdp
+from fmdp._base.deadlines import Deadline, TimeUp
 from fmdp.model import FactoredMDP
 from fmdp.model.products import flatten, product
 from fmdp.model.spaces import all_assignments, encode
@@ -152,3 +153,17 @@ def test_constraints_and_intervals_are_left_alone() -> None:
     assert symmetry_of(free) is not None
     bound = free.with_constraints(fmdp.at_most(free, 1))
     assert symmetry_of(bound) is None
+
+
+def test_many_equal_variables_need_few_symmetries() -> None:
+    """The memory of one symmetry for each of n variables would grow as n^2."""
+    found = symmetry_of(problem("jao:100"))
+    assert found is not None
+    assert set(found.leaders) == {0}
+    assert len(found.renumberings) < 50
+    assert all(is_symmetry(found.model, renumbering) for renumbering in found.renumberings)
+
+
+def test_the_search_ends_at_the_deadline() -> None:
+    with pytest.raises(TimeUp):
+        symmetry_of(problem("jao:100"), Deadline.after(0.0))

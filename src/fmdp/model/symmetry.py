@@ -19,14 +19,15 @@ greedy policy depends on them.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterable, Sequence
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fmdp._base.deadlines import NEVER, Deadline
 from fmdp.errors import TooLarge
 from fmdp.model.factored import FactoredMDP
 from fmdp.model.scopes import Scope
@@ -39,6 +40,11 @@ _MOST_COMPARED = 1 << 26
 """Most numbers that one search compares, a fraction of a second."""
 _MOST_IMAGES = 1 << 14
 """Most images of scopes under the symmetries."""
+_OVERHEAD = 1 << 8
+"""Numbers that can be compared in the time that a candidate takes for one variable or factor."""
+_ONE_BY_ONE = 32
+"""Images of one variable that are tried one by one; then all variables of its kind are moved at
+once. A symmetry takes memory for every variable, so there must not be one for each of them."""
 _STEPS_A_VARIABLE = 16
 """Assignments per state variable that are tried before a candidate is abandoned."""
 _REFUSED = 16
@@ -196,31 +202,36 @@ class Symmetry:
         )
 
 
-def symmetry_of(model: FactoredMDP) -> Symmetry | None:
-    """Return symmetries that exchange as many variables as the search finds, or None."""
+def symmetry_of(model: FactoredMDP, deadline: Deadline = NEVER) -> Symmetry | None:
+    """Return symmetries that exchange as many variables as the search finds, or None.
+
+    Raises TimeUp after the deadline.
+    """
     s = model.structure
     if s.constraints or s.effects is not None or model.intervals is not None:
         return None
-    search = _Search(model)
+    search = _Search(model, deadline)
     entries = sum(t.size for t in (*model.transitions, *model.rewards))
-    left = max(_MOST_COMPARED // max(entries, 1), 1)
+    left = max(_MOST_COMPARED // (entries + _OVERHEAD * len(search.parents)), 1)
     kinds: dict[int, list[int]] = {}
     for i, colour in enumerate(search.colours[: s.m]):
         kinds.setdefault(colour, []).append(i)
     moved = Groups(s.m)
     symmetries: list[Renumbering] = []
     for members in kinds.values():
-        refused = 0
+        refused = accepted = 0
         for j in members[1:]:
             if moved.leader(j) == moved.leader(members[0]):
                 continue
-            if left == 0 or refused == _REFUSED:
+            if left == 0 or refused == _REFUSED or accepted > _ONE_BY_ONE:
                 break
-            candidate = search.sending(members[0], j)
+            all_at_once = accepted == _ONE_BY_ONE or left == 1
+            candidate = search.sending(members[0], members[1] if all_at_once else j, all_at_once)
             left -= 1
             if candidate is None or not _is_sound(model, candidate):
                 refused += 1
                 continue
+            accepted += 1
             symmetries.append(candidate)
             for i, image in enumerate(candidate.states):
                 moved.join(i, image)
@@ -261,9 +272,10 @@ class _Search:
     variables, action variables (without parents), reward factors and groups.
     """
 
-    def __init__(self, model: FactoredMDP) -> None:
+    def __init__(self, model: FactoredMDP, deadline: Deadline) -> None:
         s = self.structure = model.structure
         self.model = model
+        self.deadline = deadline
         n = s.m + len(s.action_sizes) + s.l + len(s.groups)
         self.parents = [frozenset(scope) - {i} for i, scope in enumerate(s.transition_scopes)]
         self.parents += [frozenset()] * len(s.action_sizes)
@@ -274,10 +286,26 @@ class _Search:
                 children[j].add(i)
         self.children = [frozenset(nodes) for nodes in children]
         self.colours = self._refined(self._looks())
+        # The next node of the same colour, in a circle.
+        self.following = list(range(n))
+        latest: dict[int, int] = {}
+        for i in range(n):
+            before = latest.get(self.colours[i], i)
+            self.following[i], self.following[before] = self.following[before], i
+            latest[self.colours[i]] = i
 
     @cached_property
-    def _marks(self) -> list[Marks]:
-        return [self._marks_of(v) for v in range(len(self.structure.action_sizes))]
+    def _marks(self) -> list[dict[int, Marks]]:
+        """For each action variable and factor of its scope, digests of the rows of each value."""
+        s = self.structure
+        marks: list[dict[int, Marks]] = [{} for _ in s.action_sizes]
+        for i, scope in enumerate(s.transition_scopes):
+            shaped = self.model.transitions[i].reshape([*(s.sizes[u] for u in scope), -1])
+            for axis, v in enumerate(scope):
+                if v >= s.m:
+                    rows = np.moveaxis(shaped, axis, 0).reshape(s.sizes[v], -1)
+                    marks[v - s.m][i] = _mixed(rows)
+        return marks
 
     def _looks(self) -> list[object]:
         s, model = self.structure, self.model
@@ -293,38 +321,38 @@ class _Search:
     def _refined(self, looks: Sequence[object]) -> list[int]:
         """Return colours that two nodes share only if their parents and children look alike at any
         distance (colour refinement)."""
-        colours, n_before = _numbered(looks), 0
-        while len(set(colours)) > n_before:
-            n_before = len(set(colours))
-            colours = _numbered(
-                [
-                    (
-                        colours[i],
-                        tuple(sorted(colours[j] for j in self.parents[i])),
-                        tuple(sorted(colours[j] for j in self.children[i])),
-                    )
-                    for i in range(len(colours))
-                ]
-            )
+        colours = _numbered(looks)
+        sizes = Counter(colours)
+        dirty: Iterable[int] = range(len(colours))
+        while dirty:
+            self.deadline.check()
+            # The nodes of one colour had alike neighbours before; now those differ that are dirty.
+            parts: dict[int, dict[object, list[int]]] = {}
+            for i in dirty:
+                parents = tuple(sorted(colours[j] for j in self.parents[i]))
+                children = tuple(sorted(colours[j] for j in self.children[i]))
+                parts.setdefault(colours[i], {}).setdefault((parents, children), []).append(i)
+            changed: list[int] = []
+            for colour, alike in parts.items():
+                groups = sorted(alike.values(), key=len)
+                if sum(map(len, groups)) == sizes[colour]:
+                    groups.pop()  # the largest keeps the colour
+                for group in groups:
+                    new = len(sizes)
+                    sizes[new] = len(group)
+                    sizes[colour] -= len(group)
+                    for i in group:
+                        colours[i] = new
+                    changed += group
+            dirty = {j for i in changed for j in self.parents[i] | self.children[i]}
         return colours
 
-    def _marks_of(self, v: int) -> Marks:
-        """Return digests of the rows of each factor for each value of an action variable.
+    def sending(self, i: int, j: int, all_at_once: bool = False) -> Renumbering | None:
+        """Return a candidate that sends state variable i to j, or None.
 
-        [m, values]; 0 if the scope of the factor does not contain the variable.
+        It moves as few others as it can, or with `all_at_once` each to the next of its kind.
         """
-        s = self.structure
-        marks = np.zeros((s.m, s.action_sizes[v]), dtype=np.uint64)
-        for i, scope in enumerate(s.transition_scopes):
-            if s.m + v in scope:
-                axis = scope.index(s.m + v)
-                shaped = self.model.transitions[i].reshape([*(s.sizes[u] for u in scope), -1])
-                marks[i] = _mixed(np.moveaxis(shaped, axis, 0).reshape(s.action_sizes[v], -1))
-        return marks
-
-    def sending(self, i: int, j: int) -> Renumbering | None:
-        """Return a candidate that sends state variable i to j, or None."""
-        images = self._images_sending(i, j)
+        images = self._images_sending(i, j, all_at_once)
         if images is None:
             return None
         m = self.structure.m
@@ -342,11 +370,15 @@ class _Search:
         The digests must agree, factor by image of the factor. A value is its own image if it can.
         """
         of_v, of_u = self._marks[v], self._marks[u]
+        if {states[i] for i in of_v} != of_u.keys():
+            return None
+        if not of_v:
+            return tuple(range(self.structure.action_sizes[v]))
         waiting: dict[bytes, list[int]] = {}
-        for b, column in enumerate(np.ascontiguousarray(of_u[list(states)].T)):
+        for b, column in enumerate(np.column_stack([of_u[states[i]] for i in of_v])):
             waiting.setdefault(column.tobytes(), []).append(b)
         taken: list[int] = []
-        for a, column in enumerate(np.ascontiguousarray(of_v.T)):
+        for a, column in enumerate(np.column_stack(list(of_v.values()))):
             among = waiting.get(column.tobytes())
             if not among:
                 return None
@@ -355,7 +387,7 @@ class _Search:
             taken.append(b)
         return tuple(taken)
 
-    def _images_sending(self, first: int, image: int) -> list[int] | None:
+    def _images_sending(self, first: int, image: int, all_at_once: bool) -> list[int] | None:
         """Return images of all nodes that preserve parents, children and colours, or None.
 
         Backtracking, outwards from the first node.
@@ -364,27 +396,26 @@ class _Search:
         order = self._outwards(first)
         images = [-1] * n
         taken = [False] * n
-        choices: list[list[int]] = [[image]]
-        budget = _STEPS_A_VARIABLE * n + 64
-        while choices:
+        wanted = self.following if all_at_once else range(n)
+        choices: list[Iterator[int]] = [iter([image])]
+        for _ in range(_STEPS_A_VARIABLE * n + 64):
+            self.deadline.check()
             depth = len(choices) - 1
             v = order[depth]
             if images[v] >= 0:
                 taken[images[v]] = False
                 images[v] = -1
-            budget -= 1
-            if not choices[-1] or budget < 0:
-                if budget < 0:
-                    return None
+            chosen = next(choices[-1], None)
+            if chosen is None:
                 choices.pop()
-                continue
-            chosen = choices[-1].pop()
-            if taken[chosen] or not self._fits(v, chosen, images):
-                continue
-            images[v], taken[chosen] = chosen, True
-            if depth + 1 == n:
-                return images
-            choices.append(self._options(order[depth + 1], images, taken))
+                if not choices:
+                    break
+            elif not taken[chosen] and self._fits(v, chosen, images):
+                images[v], taken[chosen] = chosen, True
+                if depth + 1 == n:
+                    return images
+                following = order[depth + 1]
+                choices.append(self._options(following, wanted[following], images))
         return None
 
     def _outwards(self, first: int) -> list[int]:
@@ -406,19 +437,20 @@ class _Search:
                     queue.append(u)
         return order
 
-    def _options(self, v: int, images: Sequence[int], taken: Sequence[bool]) -> list[int]:
-        """Return possible images of v; the last is tried first: v itself, if it is free."""
+    def _options(self, v: int, wanted: int, images: Sequence[int]) -> Iterator[int]:
+        """Yield possible images of v, the wanted one first and then from the last on."""
         near = [
             neighbours[images[u]]
             for neighbours, others in ((self.children, self.parents), (self.parents, self.children))
             for u in others[v]
             if images[u] >= 0
         ]
-        among = min(near, key=len) if near else frozenset(range(len(self.parents)))
-        colour = self.colours[v]
-        options = sorted(u for u in among if self.colours[u] == colour and not taken[u])
-        options.sort(key=lambda u: u == v)
-        return options
+        among = min(near, key=len) if near else range(len(self.parents))
+        if wanted in among:
+            yield wanted
+        for u in sorted(among, reverse=True):
+            if u != wanted and self.colours[u] == self.colours[v]:
+                yield u
 
     def _fits(self, v: int, image: int, images: Sequence[int]) -> bool:
         if self.colours[v] != self.colours[image]:

@@ -118,17 +118,17 @@ class _BasisGrowth:
             if self.best is None:
                 raise
             reason = "memory"
-        except KeyboardInterrupt as error:
+        except (TimeUp, KeyboardInterrupt) as error:
             if self.best is None:
                 return without_program(self.settings, self.structure, error, self.started)
-            reason = "interrupt"
+            reason = "time" if isinstance(error, TimeUp) else "interrupt"
         return self.finished(reason)
 
     def grow(self) -> str:
         """Grow the basis until there is a reason to stop, and return the reason."""
         # The user's relevance may differ between images.
         if self.settings.relevance is None:
-            self.symmetry = symmetry_of(self.model)
+            self.symmetry = symmetry_of(self.model, self.deadline)
         scopes = first_scopes(self.structure, self.symmetry)
         while True:
             errors = self.solve(scopes)
