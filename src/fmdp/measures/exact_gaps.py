@@ -29,10 +29,10 @@ from decimal import Decimal
 import numpy as np
 from numpy.typing import NDArray
 
-from fmdp.measures.gth import expected_totals
 from fmdp.measures.integer_model import IntegerModel, Row
 from fmdp.measures.reachability import closed_classes
 from fmdp.planning.tabular import linear_systems
+from fmdp.planning.tabular.gth import expected_totals
 
 Indices = NDArray[np.int64]
 Mask = NDArray[np.bool_]

@@ -45,7 +45,6 @@ from numpy.typing import NDArray
 from fmdp._base.progress import PartsReport
 from fmdp.measures import exact_gaps
 from fmdp.measures.exact_gaps import Undecided
-from fmdp.measures.gth import Numbers
 from fmdp.measures.integer_model import integer_model
 from fmdp.measures.span_search import Arithmetic, Effort, SpanSearch
 from fmdp.model import FactoredMDP
@@ -54,6 +53,7 @@ from fmdp.model.spaces import project_some
 from fmdp.planning.spans import factored_spans, span
 from fmdp.planning.tabular.end_components import end_components
 from fmdp.planning.tabular.gains import optimal_gains
+from fmdp.planning.tabular.gth import Numbers
 from fmdp.planning.tabular.model import TabularModel, write_out
 
 Interval = tuple[float, float]

@@ -19,9 +19,9 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import breadth_first_order
 
 from fmdp._base.progress import PartsReport
-from fmdp.measures.gth import stationary_law
 from fmdp.measures.reachability import closed_classes
 from fmdp.model import FactoredMDP
+from fmdp.planning.tabular.gth import stationary_law
 from fmdp.planning.tabular.model import policy_matrix
 
 Matrix = NDArray[np.float64]

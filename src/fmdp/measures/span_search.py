@@ -23,14 +23,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fmdp._base.progress import PartsReport
-from fmdp.measures.gth import (
+from fmdp.measures.reachability import closed_classes
+from fmdp.model.spaces import strides
+from fmdp.planning.tabular.gth import (
     Numbers,
     expected_totals,
     relative_error,
     stationary_law,
 )
-from fmdp.measures.reachability import closed_classes
-from fmdp.model.spaces import strides
 
 Mask = NDArray[np.bool_]
 Actions = NDArray[np.int64]

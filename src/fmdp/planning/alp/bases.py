@@ -134,10 +134,11 @@ def make_basis(structure: Structure, basis: str | Iterable[Iterable[int | str]])
                 f'got "{basis}"{did_you_mean(basis, FAMILIES)}'
             )
         if basis == "local":
-            grouped = {v for group in structure.groups for v in group}
-            alone = [(v,) for v in range(structure.m) if v not in grouped]
-            scopes: list[Scope] = sorted([*structure.groups, *alone])
-            return _basis(basis, sizes, [(scope, _indicators(sizes, scope)) for scope in scopes])
+            scopes = local_scopes(structure)
+            for scope in scopes:
+                _refuse_large(sizes, scope)
+            joint = [(scope, np.eye(math.prod(sizes[v] for v in scope))) for scope in scopes]
+            return _basis(basis, sizes, joint)
         singles = [((v,), _raw(sizes[v])[:, None]) for v in range(len(sizes))]
         if basis == "indicators":
             return _basis(basis, sizes, [((v,), np.eye(sizes[v])) for v in range(len(sizes))])
@@ -156,6 +157,12 @@ def make_basis(structure: Structure, basis: str | Iterable[Iterable[int | str]])
         ]
         return _basis(basis, sizes, [*singles, *products])
     return _basis("scopes", sizes, _interactions(sizes, _checked_scopes(structure, basis)))
+
+
+def local_scopes(structure: Structure) -> list[Scope]:
+    """Return the groups that the problem declares, and every other variable alone."""
+    grouped = {v for group in structure.groups for v in group}
+    return sorted([*structure.groups, *((v,) for v in range(structure.m) if v not in grouped)])
 
 
 def chains(structure: Structure, length: int) -> tuple[Scope, ...]:
@@ -268,20 +275,22 @@ def _raw(size: int) -> Floats:
     return np.arange(size, dtype=np.float64)
 
 
-def _indicators(sizes: Sequence[int], scope: Scope) -> Floats:
-    _refuse_large(sizes, scope)
-    return np.eye(math.prod(sizes[v] for v in scope))
+def subsets_of(scopes: Iterable[Scope]) -> set[Scope]:
+    """Return the non-empty subsets of all scopes, each once."""
+    return {
+        subset
+        for scope in scopes
+        for length in range(1, len(scope) + 1)
+        for subset in itertools.combinations(scope, length)
+    }
 
 
 def _interactions(sizes: Sequence[int], scopes: Sequence[Scope]) -> list[tuple[Scope, Floats]]:
     """Return the products of indicators of values 1..k-1 for every non-empty subset of a scope."""
-    subsets: set[Scope] = set()
     for scope in scopes:
         _refuse_large(sizes, scope)
-        for length in range(1, len(scope) + 1):
-            subsets.update(itertools.combinations(scope, length))
     parts: list[tuple[Scope, Floats]] = []
-    for subset in sorted(subsets, key=lambda s: (len(s), s)):
+    for subset in sorted(subsets_of(scopes), key=lambda s: (len(s), s)):
         shape = [sizes[v] for v in subset]
         inner = math.prod(size - 1 for size in shape)
         if inner == 0:

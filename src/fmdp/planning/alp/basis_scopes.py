@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Sequence
 
@@ -13,7 +12,7 @@ from fmdp.model import Structure
 from fmdp.model.spaces import strides
 from fmdp.model.structure import Scope
 from fmdp.model.symmetry import Symmetry
-from fmdp.planning.alp.bases import make_basis, tied
+from fmdp.planning.alp.bases import local_scopes, make_basis, subsets_of, tied
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -39,8 +38,7 @@ rounds and more weights."""
 
 def first_scopes(structure: Structure, symmetry: Symmetry | None = None) -> tuple[Scope, ...]:
     """Return the groups that the problem declares, every other variable alone, and their images."""
-    grouped = {v for group in structure.groups for v in group}
-    scopes = sorted([*structure.groups, *((v,) for v in range(structure.m) if v not in grouped)])
+    scopes = local_scopes(structure)
     return tuple(scopes) if symmetry is None else symmetry.closed(scopes)
 
 
@@ -116,13 +114,7 @@ def n_weights(structure: Structure, scopes: Sequence[Scope], symmetry: Symmetry 
 
 def n_functions(sizes: Sequence[int], scopes: Sequence[Scope]) -> int:
     """Return the number of functions of a basis of these scopes, shared ones counted once."""
-    subsets = {
-        subset
-        for scope in scopes
-        for length in range(1, len(scope) + 1)
-        for subset in itertools.combinations(scope, length)
-    }
-    return sum(math.prod(sizes[v] - 1 for v in subset) for subset in subsets)
+    return sum(math.prod(sizes[v] - 1 for v in subset) for subset in subsets_of(scopes))
 
 
 def _explained(sizes: Sequence[int], scope: Scope, states: Ints, errors: Floats) -> float:

@@ -36,6 +36,7 @@ from numpy.typing import NDArray
 
 from fmdp._base.deadlines import NEVER, Deadline
 from fmdp.elimination.network import FunctionTables, Network, choose_contexts
+from fmdp.elimination.prohibitions import prohibitions
 from fmdp.model import FactoredMDP, OptimisticTables, Structure
 from fmdp.model.spaces import starts, strides, weighted_index
 from fmdp.model.structure import Scope
@@ -44,7 +45,6 @@ from fmdp.planning.alp.residual_functions import (
     NetworkFunction,
     context_classes,
     network_functions,
-    prohibitions,
 )
 from fmdp.planning.alp.residual_kernels import (
     Coefficients,

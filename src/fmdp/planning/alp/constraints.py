@@ -28,7 +28,7 @@ from fmdp.elimination import maxsum
 from fmdp.errors import InvalidParameter
 from fmdp.model.spaces import starts
 from fmdp.planning.alp.bellman_residual import BellmanResidual
-from fmdp.planning.alp.highs import INFINITY, N_BASIS_STATUS, Rows, SimplexBasis
+from fmdp.planning.alp.highs import N_BASIS_STATUS, Rows, SimplexBasis
 from fmdp.planning.alp.residual_kernels import Coefficients
 from fmdp.planning.policies.archive import array_in
 
@@ -188,8 +188,7 @@ class BellmanConstraints:
             residual.basis.size,
             (start, index, value, lower),
         )
-        upper = np.full(len(pattern), INFINITY)
-        return Rows(lower, upper, start, index[:used], value[:used])
+        return Rows(lower, start, index[:used], value[:used])
 
     def joining_row(self) -> Rows | None:
         """Return "right-hand side >= sum of the components' maxima"; None for one component."""
@@ -205,7 +204,6 @@ class BellmanConstraints:
             value.append(self.coefficient)
         return Rows(
             np.array([lower]),
-            np.array([INFINITY]),
             np.zeros(1, dtype=np.int32),
             np.array(index, dtype=np.int32),
             np.array(value),

@@ -40,8 +40,8 @@ from fmdp.planning.alp.constraints import (
     restored_basis,
     restored_pattern,
 )
-from fmdp.planning.alp.highs import INFINITY, HighsModel, LPStatus, SimplexBasis, stack
-from fmdp.planning.alp.program import STATUS, Floats, LinearProgram, Monitor, ProgramSolution
+from fmdp.planning.alp.highs import INFINITY, HighsModel, SimplexBasis, stack
+from fmdp.planning.alp.program import Floats, LinearProgram, Monitor, ProgramSolution
 from fmdp.planning.policies.archive import array_in
 from fmdp.planning.status import Status
 
@@ -292,12 +292,12 @@ class _SimplexSearch:
         program = self.program
         outcome = self.solver.solve(seconds=self.monitor.deadline.remaining())
         self.rounds += 1
-        if outcome.status is LPStatus.TIME_LIMIT:
+        if outcome.status is Status.TIME_LIMIT:
             return Status.TIME_LIMIT
-        if outcome.status is not LPStatus.OPTIMAL:
+        if outcome.status is not Status.CONVERGED:
             # Infeasible in this box, a component without a cut, or numerical trouble.
             if not self.widen():
-                return STATUS[outcome.status]
+                return outcome.status
             self.separate(self.x, -np.inf)
             return None
         self.x, self.objective = outcome.x, outcome.objective

@@ -31,7 +31,7 @@ from fmdp.model.structure import Scope
 from fmdp.planning.alp.bases import Basis
 from fmdp.planning.alp.bellman_residual import BellmanResidual
 from fmdp.planning.alp.constraints import RowPattern, no_rows
-from fmdp.planning.alp.highs import INFINITY, Rows
+from fmdp.planning.alp.highs import Rows
 from fmdp.planning.alp.slack import tie_slack
 
 Floats = NDArray[np.float64]
@@ -257,7 +257,6 @@ class PolicyConstraints:
         empty = np.zeros(0, dtype=np.int32)
         return Rows(
             lower,
-            np.full(n_rows, INFINITY),
             start,
             np.concatenate(index) if index else empty,
             np.concatenate(value) if value else np.zeros(0),

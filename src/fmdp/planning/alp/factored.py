@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from fmdp._base.deadlines import TimeUp
 from fmdp.planning.alp.bellman_residual import BellmanResidual
 from fmdp.planning.alp.constraints import BellmanConstraints, RowPattern, restored_basis
-from fmdp.planning.alp.highs import INFINITY, HighsModel, LPStatus, SimplexBasis, stack
-from fmdp.planning.alp.program import STATUS, LinearProgram, Monitor, ProgramSolution
+from fmdp.planning.alp.highs import INFINITY, HighsModel, SimplexBasis, stack
+from fmdp.planning.alp.program import LinearProgram, Monitor, ProgramSolution
 from fmdp.planning.status import Status
 
 INTERIOR_ROWS = 1000
@@ -68,14 +68,13 @@ class FactoredProgram:
                 interior=self._basis is None and self._solver.n_rows > INTERIOR_ROWS,
             )
             iterations = outcome.iterations
-            if outcome.status is LPStatus.OPTIMAL:
+            status = outcome.status
+            if status is Status.CONVERGED:
                 x, objective = outcome.x, outcome.objective
                 violation = max(family.violation(x) for family in families)
-                close = violation <= program.tolerance
-                status = Status.CONVERGED if close else Status.PRECISION_LIMIT
+                if violation > program.tolerance:
+                    status = Status.PRECISION_LIMIT
                 self._basis = self._solver.basis()
-            else:
-                status = STATUS[outcome.status]
             monitor.report(
                 iteration=iterations,
                 objective=objective + program.shift,

@@ -9,7 +9,6 @@ reported by its status, not by an exception.
 
 from __future__ import annotations
 
-import enum
 import threading
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fmdp.errors import FmdpError
+from fmdp.planning.status import Status
 
 Floats = NDArray[np.float64]
 INFINITY = float(highspy.kHighsInf)
@@ -36,32 +36,27 @@ class SolverFailed(FmdpError):
     """HiGHS rejected a change of the model."""
 
 
-class LPStatus(enum.Enum):
-    OPTIMAL = "optimal"
-    INFEASIBLE = "infeasible"
-    UNBOUNDED = "unbounded"
-    TIME_LIMIT = "time_limit"
-    ITERATION_LIMIT = "iteration_limit"
-    UNKNOWN = "unknown"
-
-
 _STATUS = {
-    highspy.HighsModelStatus.kOptimal: LPStatus.OPTIMAL,
-    highspy.HighsModelStatus.kModelEmpty: LPStatus.OPTIMAL,
-    highspy.HighsModelStatus.kInfeasible: LPStatus.INFEASIBLE,
-    highspy.HighsModelStatus.kUnbounded: LPStatus.UNBOUNDED,
-    highspy.HighsModelStatus.kUnboundedOrInfeasible: LPStatus.UNBOUNDED,
-    highspy.HighsModelStatus.kTimeLimit: LPStatus.TIME_LIMIT,
-    highspy.HighsModelStatus.kIterationLimit: LPStatus.ITERATION_LIMIT,
+    highspy.HighsModelStatus.kOptimal: Status.CONVERGED,
+    highspy.HighsModelStatus.kModelEmpty: Status.CONVERGED,
+    highspy.HighsModelStatus.kInfeasible: Status.PRECISION_LIMIT,
+    highspy.HighsModelStatus.kUnbounded: Status.PRECISION_LIMIT,
+    highspy.HighsModelStatus.kUnboundedOrInfeasible: Status.PRECISION_LIMIT,
+    highspy.HighsModelStatus.kTimeLimit: Status.TIME_LIMIT,
+    highspy.HighsModelStatus.kIterationLimit: Status.ITERATION_LIMIT,
 }
+"""The status of a plan for each status of HiGHS.
+
+Every program here is feasible and bounded: w = 0 with a large enough scalar satisfies the
+constraints, and the objective is bounded below by alpha . V*, the gain, or 0. If the solver reports
+otherwise, the cause is rounding; the bounds that follow from any weights still hold."""
 
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """Sparse rows lower <= A x <= upper, row by row."""
+    """Sparse rows lower <= A x, row by row."""
 
     lower: Floats
-    upper: Floats
     start: NDArray[np.int32]  # [rows]: where each row begins
     index: NDArray[np.int32]
     value: Floats
@@ -94,7 +89,7 @@ class SimplexBasis:
 class Solution:
     """The result of a solve."""
 
-    status: LPStatus
+    status: Status
     objective: float
     x: Floats
     iterations: int
@@ -107,7 +102,6 @@ def stack(parts: list[Rows]) -> Rows:
     starts = np.cumsum([0, *(len(part.index) for part in parts)])
     return Rows(
         np.concatenate([part.lower for part in parts]),
-        np.concatenate([part.upper for part in parts]),
         np.concatenate(
             [part.start + at for part, at in zip(parts, starts[:-1], strict=True)]
         ).astype(np.int32),
@@ -149,7 +143,7 @@ class HighsModel:
                 lower,
                 upper,
                 rows.lower,
-                rows.upper,
+                np.full(len(rows), INFINITY),
                 rows.start,
                 rows.index,
                 rows.value,
@@ -168,7 +162,7 @@ class HighsModel:
                 self._highs.addRows(
                     len(rows),
                     rows.lower,
-                    rows.upper,
+                    np.full(len(rows), INFINITY),
                     len(rows.index),
                     rows.start,
                     rows.index,
@@ -235,7 +229,7 @@ class HighsModel:
             self._option("solver", "ipm")
             self._option("presolve", "on")
             self._run()
-            status = _STATUS.get(highs.getModelStatus(), LPStatus.UNKNOWN)
+            status = _STATUS.get(highs.getModelStatus(), Status.PRECISION_LIMIT)
         info = highs.getInfo()
         iterations = sum(
             max(int(count), 0)

@@ -14,24 +14,10 @@ from numpy.typing import NDArray
 
 from fmdp._base.deadlines import NEVER, Deadline
 from fmdp.planning.alp.constraints import Ints, RowPattern
-from fmdp.planning.alp.highs import LPStatus, Rows
+from fmdp.planning.alp.highs import Rows
 from fmdp.planning.status import Progress, Status
 
 Floats = NDArray[np.float64]
-
-STATUS = {
-    LPStatus.OPTIMAL: Status.CONVERGED,
-    LPStatus.INFEASIBLE: Status.PRECISION_LIMIT,
-    LPStatus.UNBOUNDED: Status.PRECISION_LIMIT,
-    LPStatus.TIME_LIMIT: Status.TIME_LIMIT,
-    LPStatus.ITERATION_LIMIT: Status.ITERATION_LIMIT,
-    LPStatus.UNKNOWN: Status.PRECISION_LIMIT,
-}
-"""The status of a plan for each status of the solver.
-
-Every program here is feasible and bounded: w = 0 with a large enough scalar satisfies the
-constraints, and the objective is bounded below by alpha . V*, the gain, or 0. If the solver reports
-otherwise, the cause is rounding; the bounds that follow from any weights still hold."""
 
 
 class ConstraintFamily(Protocol):

@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fmdp._base.deadlines import Deadline
 from fmdp.elimination.action_classes import number_slices
-from fmdp.model import AtMost, FactoredMDP, Structure
-from fmdp.model.constraints import Mask
+from fmdp.elimination.prohibitions import Prohibition
+from fmdp.model import FactoredMDP, Structure
 from fmdp.model.structure import Scope
 from fmdp.planning.alp.bases import Basis
 
@@ -22,15 +22,6 @@ Ints = NDArray[np.int64]
 _MOST_CLASSES = 64
 """Classes of contexts above which a function is stored once per context: more classes save less
 and take longer to compare."""
-_TABULATED_CAP = 64
-"""Joint actions up to which a cap is a single function: larger ones become a chain of counters."""
-
-
-class Prohibition(NamedTuple):
-    """Assignments that a constraint forbids, or a part of it, over variables of the network."""
-
-    scope: Scope
-    table: Mask
 
 
 @dataclass(frozen=True)
@@ -46,32 +37,6 @@ class NetworkFunction:
     """Blocks of the basis whose (P phi_b)(x) it contains."""
     forbidden: tuple[int, ...] = ()
     """Prohibitions."""
-
-
-def prohibitions(structure: Structure, sizes: list[int]) -> list[Prohibition]:
-    """Return the constraints as functions, and append the counters that they need to the sizes."""
-    functions: list[Prohibition] = []
-    for constraint in structure.constraints:
-        small = math.prod(structure.sizes[v] for v in constraint.scope) <= _TABULATED_CAP
-        if not isinstance(constraint, AtMost) or small:
-            table = constraint.forbidden_table(structure.sizes)
-            functions.append(Prohibition(constraint.scope, table))
-            continue
-        # Functions over [action, counter before, counter after] forbid wrong counts; the last one,
-        # over [action, counter before], forbids too large counts.
-        before: Scope = ()
-        counted = 1
-        *first, (last, idle_last) = constraint.pairs()
-        for v, idle in first:
-            after = min(counted, constraint.most) + 1
-            busy = (np.arange(sizes[v]) != idle)[:, None] + np.arange(counted)
-            table = busy[:, :, None] != np.arange(after)
-            functions.append(Prohibition((v, *before, len(sizes)), table.reshape(-1)))
-            before, counted = (len(sizes),), after
-            sizes.append(after)
-        busy = (np.arange(sizes[last]) != idle_last)[:, None] + np.arange(counted)
-        functions.append(Prohibition((last, *before), (busy > constraint.most).reshape(-1)))
-    return functions
 
 
 def network_functions(

@@ -16,16 +16,16 @@ import heapq
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fmdp._base.memory import describe_count
 from fmdp.elimination.network import Network
+from fmdp.elimination.prohibitions import prohibitions
 from fmdp.errors import TooLarge
 from fmdp.model import FactoredMDP, Structure
-from fmdp.model.constraints import AtMost
 from fmdp.model.spaces import count, encode, project
 from fmdp.model.structure import Scope
 
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
+_T = TypeVar("_T", bound=np.generic)
 
 ENUMERATED = 1 << 20
 """Most joint actions that are enumerated."""
@@ -85,15 +86,16 @@ class _Search:
 
     def __init__(self, functions: ActionSum, structure: Structure, state: Sequence[int]) -> None:
         self.functions = functions
-        sizes = list(functions.sizes)
+        sizes = list(structure.sizes)
         scopes, tables = list(functions.scopes), list(functions.tables)
-        for scope, table in _constraint_functions(structure, state, sizes):
+        for prohibition in prohibitions(structure, sizes):
+            scope, forbidden = _in_state(structure.m, sizes, *prohibition, state)
             scopes.append(scope)
-            tables.append(table)
+            tables.append(np.where(forbidden, _FORBIDDEN, 0.0))
         self.n = len(functions.sizes)
         self.first_filter = len(scopes)
         scopes += [(v,) for v in range(self.n)]
-        self.network = Network(tuple(sizes), scopes, contexts=[-1] * len(scopes))
+        self.network = Network(tuple(sizes[structure.m :]), scopes, contexts=[-1] * len(scopes))
         for f, table in enumerate(tables):
             self.network.table(f)[0] = table
 
@@ -134,37 +136,6 @@ class _Search:
         return action, self.functions.at(action)
 
 
-def _constraint_functions(
-    structure: Structure, state: Sequence[int], sizes: list[int]
-) -> Iterator[tuple[Scope, Floats]]:
-    """Yield the constraints in one state as functions of action variables: 0 or forbidden.
-
-    A cap on many variables counts along them in auxiliary variables, which are appended to `sizes`.
-    """
-    m = structure.m
-    for constraint in structure.constraints:
-        if isinstance(constraint, AtMost):
-            levels = constraint.most + 1
-            counter = -1
-            for v, idle in zip(constraint.actions, constraint.idle, strict=True):
-                busy = (np.arange(sizes[v - m]) != idle).astype(np.int64)
-                before = np.arange(levels if counter >= 0 else 1)
-                after = before[None, :, None] + busy[:, None, None]
-                fits = np.arange(levels)[None, None, :] == after
-                table = np.where(fits, 0.0, _FORBIDDEN).ravel()
-                sizes.append(levels)
-                middle = (counter,) if counter >= 0 else ()
-                counter = len(sizes) - 1
-                yield (v - m, *middle, counter), table
-            continue
-        states = [v for v in constraint.scope if v < m]
-        actions = tuple(v - m for v in constraint.scope if v >= m)
-        table = constraint.forbidden_table(structure.sizes)
-        width = count([sizes[v] for v in actions])
-        first = width * encode([state[v] for v in states], [structure.sizes[v] for v in states])
-        yield actions, np.where(table[first : first + width], _FORBIDDEN, 0.0)
-
-
 # ---- Q of one state ------------------------------------------------------------------------------
 
 
@@ -174,7 +145,7 @@ def rewards_of(model: FactoredMDP, state: Sequence[int]) -> ActionSum:
     scopes: list[Scope] = []
     tables: list[Floats] = []
     for scope, means in zip(structure.reward_scopes, model.rewards, strict=True):
-        actions, table = _in_state(structure, scope, means, state)
+        actions, table = _in_state(structure.m, structure.sizes, scope, means, state)
         scopes.append(actions)
         tables.append(table)
     return ActionSum(structure.action_sizes, tuple(scopes), tuple(tables))
@@ -215,7 +186,7 @@ def _rows_in_state(model: FactoredMDP, state: Sequence[int]) -> tuple[list[Float
         )
     rows, which = [], []
     for scope, table in zip(structure.transition_scopes, model.transitions, strict=True):
-        actions, of_factor = _in_state(structure, scope, table, state)
+        actions, of_factor = _in_state(structure.m, structure.sizes, scope, table, state)
         rows.append(of_factor)
         which.append(project(structure.action_sizes, actions))
     return rows, which
@@ -230,7 +201,13 @@ def values_of_basis(
     scopes, tables = list(rewards.scopes), list(rewards.tables)
     for block in basis.blocks:
         factors = [
-            _in_state(structure, structure.transition_scopes[v], model.transitions[v], state)
+            _in_state(
+                structure.m,
+                structure.sizes,
+                structure.transition_scopes[v],
+                model.transitions[v],
+                state,
+            )
             for v in block.scope
         ]
         scope = tuple(sorted({action for actions, _ in factors for action in actions}))
@@ -248,15 +225,15 @@ def values_of_basis(
 
 
 def _in_state(
-    structure: Structure, scope: Scope, table: Floats, state: Sequence[int]
-) -> tuple[Scope, Floats]:
-    """Return the action variables of a scope, from 0, and the rows of its table in one state."""
-    m, sizes = structure.m, structure.sizes
+    m: int, sizes: Sequence[int], scope: Scope, table: NDArray[_T], state: Sequence[int]
+) -> tuple[Scope, NDArray[_T]]:
+    """Return the variables of a scope that are not among the m state variables, numbered from 0,
+    and the rows of its table in one state."""
     states = [v for v in scope if v < m]
-    actions = tuple(v - m for v in scope if v >= m)
-    width = count([structure.action_sizes[v] for v in actions])
+    others = [v for v in scope if v >= m]
+    width = count([sizes[v] for v in others])
     first = width * encode([state[v] for v in states], [sizes[v] for v in states])
-    return actions, table[first : first + width]
+    return tuple(v - m for v in others), table[first : first + width]
 
 
 def _expectations(

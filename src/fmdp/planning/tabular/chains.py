@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from fmdp.planning.tabular.gth import expected_totals
+
 if TYPE_CHECKING:  # SciPy's sparse matrices take long to load
     from scipy.sparse import csr_array
 
@@ -62,7 +64,8 @@ def absorbed_costs(inside: Matrix, leaving: Vector, costs: Matrix) -> Matrix:
             rest, block_columns = slice(0, first + start), slice(first + start, first + end)
             block = work[start:end]
             away = block[:, 0] + block[:, first : first + start].sum(axis=1)
-            through = _resolvent(block[:, block_columns], away) @ block[:, rest]
+            inverse = expected_totals(block[:, block_columns], away, np.eye(end - start))
+            through = inverse @ block[:, rest]
             onward.append(through)
             work[:start, rest] += work[:start, block_columns] @ through
             end = start
@@ -71,24 +74,6 @@ def absorbed_costs(inside: Matrix, leaving: Vector, costs: Matrix) -> Matrix:
             new = through[:, first:] @ totals + through[:, 1:first]
             totals = np.concatenate([totals, new])
     return totals
-
-
-def _resolvent(inside: Matrix, leaving: Vector) -> Matrix:
-    """Return (I - inside)^-1 of a block whose rows, with `leaving`, sum to 1; subtracts nothing."""
-    inside, leaving = inside.copy(), leaving.copy()
-    k = len(inside)
-    right = np.eye(k)
-    away = np.empty(k)
-    for n in range(k - 1, -1, -1):
-        away[n] = leaving[n] + inside[n, :n].sum()
-        share = inside[:n, n] / away[n]
-        inside[:n, :n] += np.outer(share, inside[n, :n])
-        leaving[:n] += share * leaving[n]
-        right[:n] += np.outer(share, right[n])
-    result = np.empty((k, k))
-    for n in range(k):
-        result[n] = (right[n] + inside[n, :n] @ result[:n]) / away[n]
-    return result
 
 
 def sparse_hitting_times(matrix: csr_array, target: int, tolerance: float) -> Vector | None:

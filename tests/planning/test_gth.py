@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fmdp.measures.gth import (
+from fmdp.planning.tabular.gth import (
     expected_totals,
     relative_error,
     stationary_law,
