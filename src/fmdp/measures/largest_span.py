@@ -40,7 +40,6 @@ from decimal import Decimal
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fmdp._base.progress import PartsReport
 from fmdp.measures import exact_gaps
@@ -54,7 +53,7 @@ from fmdp.planning.spans import factored_spans, span
 from fmdp.planning.tabular.end_components import end_components
 from fmdp.planning.tabular.gains import optimal_gains
 from fmdp.planning.tabular.gth import Numbers
-from fmdp.planning.tabular.model import TabularModel, write_out
+from fmdp.planning.tabular.model import write_out
 
 Interval = tuple[float, float]
 
@@ -201,16 +200,10 @@ def _search(
 ) -> LargestSpans:
     """SpanSearch with doubles, or with decimals if `exact`."""
     sizes = model.structure.state_sizes
-    if exact:
-        bias, gaps = optimum.decimals
-        laws = _decimal_transitions(model)
-        bounds = SpanSearch(laws, bias, gaps, sizes, effort, _DECIMALS, 4).run()
-    else:
-        laws = flatten(model).transitions
-        search = SpanSearch(
-            laws, optimum.bias, optimum.gaps, sizes, effort, _DOUBLES, optimum.roundings
-        )
-        bounds = search.run()
+    laws = _decimal_transitions(model) if exact else flatten(model).transitions
+    bias, gaps = optimum.decimals if exact else (optimum.bias, optimum.gaps)
+    arithmetic, roundings = (_DECIMALS, 4) if exact else (_DOUBLES, optimum.roundings)
+    bounds = SpanSearch(laws, bias, gaps, sizes, effort, arithmetic, roundings).run()
     spans = [(_rounded_down(lower), -_rounded_down(-upper)) for lower, upper in bounds]
     of_bias = None
     if optimum.unique:
@@ -245,29 +238,20 @@ def _decimal_transitions(model: FactoredMDP) -> Numbers:
 def _solve(model: FactoredMDP) -> _FloatOptimum | None:
     """Return h and the gaps; None if the best gain depends on the state.
 
-    Raises
-    ------
-    Undecided
-        If it could not be proved which gaps are zero.
+    The optimality equation is solved exactly, starting from a policy that is optimal in doubles.
+    Raises Undecided if it could not be proved which gaps are zero.
     """
     flat = write_out(model, _ENTRY_LIMIT)
     if flat is None:
         raise Undecided
     gains = optimal_gains(flat)
-    if gains is None:  # singular in doubles: begin policy iteration with any policy
-        return _in_integers(model, flat, np.zeros(flat.n_states, dtype=np.int64))
-    if gains.lower.max() > gains.upper.min():
+    if gains is not None and gains.lower.max() > gains.upper.min():
         return None
-    return _in_integers(model, flat, gains.actions)
-
-
-def _in_integers(
-    model: FactoredMDP, flat: TabularModel, policy: NDArray[np.int64]
-) -> _FloatOptimum | None:
-    """Solve the optimality equation exactly, starting from a policy that may be optimal."""
     integers = integer_model(model, _INTEGER_ENTRIES)
     if integers is None:
         raise Undecided
+    # If the equations are singular in doubles, policy iteration begins with any policy.
+    policy = np.zeros(flat.n_states, dtype=np.int64) if gains is None else gains.actions
     first = np.unique(integers.group, return_index=True)[1]
     solved = exact_gaps.solve(integers, integers.row[first, policy[first]].tolist())
     if solved is None:

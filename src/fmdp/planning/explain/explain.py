@@ -23,7 +23,7 @@ if needed, is a policy evaluation by elimination, or a few direct solutions up t
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -96,26 +96,27 @@ def explain_plan(
         raise InvalidParameter(
             "this plan does not know its model; give it, as in plan.explain(state, model=model)"
         )
-    if plan.policy is None:
+    policy = plan.policy
+    if policy is None:
         raise InvalidParameter(f"this plan has no policy to explain: {plan.status.message}")
     checked = model.structure.check_state(state)
-    if isinstance(plan.policy, TimedPolicy):
-        return explain_timed(model, plan.policy, checked, step)
+    if isinstance(policy, TimedPolicy):
+        return explain_timed(model, policy, checked, step)
     refuse_step(step)
-    discount = plan.settings.discount if _is_discounted(plan) else None
-    case = getattr(plan.settings, "intervals", "nominal")
-    if plan.bias is not None and case in _OF_CASE:
-        return _of_case(plan, model, checked, case)
+    discounted = getattr(plan.settings, "criterion", "average") == "discounted"
+    discount = plan.settings.discount if discounted else None
+    if plan.bias is not None and getattr(plan.settings, "intervals", "nominal") in _OF_CASE:
+        return _of_case(plan, policy, model, checked)
     if plan.bias is not None:
         words = _OF_SPAN if plan.planner == "span" else _OF_BIAS
         if discount is not None:
             words = f"R + {discount:g} P V, V the optimal value: the best is V(s)"
-        return _of_table(model, plan.policy, checked, plan.bias, discount, words)
+        return _Question(model, policy, checked, words, discount).from_table(plan.bias)
     if "weights" in plan.stats and plan.settings is not None:
-        return _of_weights(plan, model, checked, discount)
+        return _of_weights(plan, policy, model, checked, discount)
     if discount is not None:
         raise InvalidParameter(f"this plan has no values to explain by: {plan.status.message}")
-    return explain_policy(model, plan.policy, checked)
+    return explain_policy(model, policy, checked)
 
 
 def explain_policy(model: FactoredMDP, policy: Policy, state: Assignment) -> Explanation:
@@ -145,7 +146,7 @@ def explain_policy(model: FactoredMDP, policy: Policy, state: Assignment) -> Exp
             f"{upper_text(float(errors[listed].max()), 2)}: the policy's chain is too slow to be "
             f"explained"
         )
-    return _enumerated(model, policy, checked, values, None, _OF_POLICY, errors=errors)
+    return _Question(model, policy, checked, _OF_POLICY).from_values(values, errors=errors)
 
 
 def _errors(model: FactoredMDP, h: Floats, errors: Floats, state: State) -> Floats:
@@ -175,7 +176,7 @@ def explain_greedy(model: FactoredMDP, policy: Any, state: Assignment) -> Explan
         "that of the approximate values for which the policy is greedy, known up to a constant, so "
         "that only gaps are given"
     )
-    return _of_sum(model, policy, checked, total, None, None, words)
+    return _Question(model, policy, checked, words).from_sum(total, None)
 
 
 def explain_timed(
@@ -196,9 +197,8 @@ def explain_timed(
         f"R + {share}P V, V what the policy gets in the {steps} after this "
         f"one: that of its own action is its value"
     )
-    values = backup.to_canonical(after)
-    explanation = _of_table(model, stage, checked, values, policy.discount, words)
-    return replace(explanation, criterion="finite")
+    question = _Question(model, stage, checked, words, policy.discount)
+    return replace(question.from_table(backup.to_canonical(after)), criterion="finite")
 
 
 def refuse_step(step: int) -> None:
@@ -210,35 +210,105 @@ def refuse_step(step: int) -> None:
         )
 
 
-def _is_discounted(plan: Plan) -> bool:
-    return getattr(plan.settings, "criterion", "average") == "discounted"
+@dataclass(frozen=True)
+class _Question:
+    """The state and the policy that are explained, and the meaning of the values."""
+
+    model: FactoredMDP
+    policy: Policy
+    state: State
+    words: str
+    discount: float | None = None
+    """None for the average reward."""
+
+    def from_table(self, h: Floats) -> Explanation:
+        """Return the explanation from a table of the bias, or of the values under a discount."""
+        model, state = self.model, self.state
+        if self.discount is not None:
+            return self.from_values(values_of_table(model, h, state, self.discount))
+        # Subtracting h(s) before summing keeps a large common constant from costing digits.
+        relative = h - h[encode(state, model.structure.state_sizes)]
+        rounded = np.full(len(h), 2.0 * float(np.finfo(np.float64).eps) * float(np.abs(h).max()))
+        values = values_of_table(model, relative, state, 1.0)
+        return self.from_values(values, errors=_errors(model, relative, rounded, state))
+
+    def from_sum(self, total: ActionSum, shift: float | None) -> Explanation:
+        """Return the explanation from a sum of functions, to which `shift` is added.
+
+        If `shift` is None, only the gaps are known.
+        """
+        structure = self.model.structure
+        known = shift is not None
+        if structure.n_actions <= _SUMMED:
+            return self.from_values(total.all() + (shift or 0.0), known=known)
+        best = total.best(FEW, structure, self.state)
+        chosen = structure.check_action(self.policy(self.state))
+        if chosen not in [action for action, _ in best]:
+            best.append((chosen, total.at(chosen)))
+        listed = [(action, value + (shift or 0.0)) for action, value in best]
+        return self._record(chosen, listed, known=known)
+
+    def from_values(
+        self, values: Floats, *, known: bool = True, errors: Floats | None = None
+    ) -> Explanation:
+        """Return the explanation from the values [A] of all joint actions and their error
+        bounds."""
+        structure = self.model.structure
+        sizes = structure.action_sizes
+        allowed = _allowed(self.model, self.state)
+        chosen = structure.check_action(self.policy(self.state))
+        chosen_place = encode(chosen, sizes)
+        order = np.flatnonzero(allowed)[np.argsort(-values[allowed], kind="stable")]
+        all_listed = len(values) <= ALL_LISTED
+        places = (order if all_listed else order[:FEW]).tolist()
+        if chosen_place not in places:
+            places.append(chosen_place)  # listed even if a constraint forbids it
+        listed = [(decode(place, sizes), float(values[place])) for place in places]
+        refused = np.flatnonzero(~allowed).tolist() if all_listed else []
+        forbidden = [decode(place, sizes) for place in refused if place != chosen_place]
+        bounds = None if errors is None else dict(zip(places, errors[places].tolist(), strict=True))
+        return self._record(chosen, listed, forbidden, known=known, errors=bounds)
+
+    def _record(
+        self,
+        chosen: State,
+        listed: Sequence[tuple[State, float]],
+        forbidden: Sequence[State] = (),
+        *,
+        known: bool,
+        errors: Mapping[int, float] | None = None,
+    ) -> Explanation:
+        """Return the record of the listed actions and values; `errors` is by action index."""
+        structure = self.model.structure
+        name = structure.naming.actions.as_listed
+        best = max(value for _, value in listed)
+        # The policy's action comes first among equally good ones.
+        ordered = sorted(listed, key=lambda entry: (best - entry[1], entry[0] != chosen))
+        return Explanation(
+            state=structure.naming.states.as_listed(self.state),
+            action=name(chosen),
+            values=tuple(
+                ActionValue(
+                    name(action),
+                    value if known else None,
+                    best - value,
+                    None if errors is None else errors[encode(action, structure.action_sizes)],
+                )
+                for action, value in ordered
+            ),
+            of=self.words,
+            criterion="average" if self.discount is None else "discounted",
+            discount=self.discount,
+            n_actions=structure.n_actions,
+            forbidden=tuple(map(name, forbidden)),
+            unit=structure.reward_unit,
+        )
 
 
-def _of_table(
-    model: FactoredMDP,
-    policy: Policy,
-    state: State,
-    h: Floats,
-    discount: float | None,
-    words: str,
-) -> Explanation:
-    """Return the explanation from a table of the bias, or of the values under a discount."""
-    if discount is not None:
-        values = values_of_table(model, h, state, discount)
-        return _enumerated(model, policy, state, values, discount, words)
-    # Subtracting h(s) before summing keeps a large common constant from costing digits.
-    relative = h - h[encode(state, model.structure.state_sizes)]
-    rounded = np.full(len(h), 2.0 * float(np.finfo(np.float64).eps) * float(np.abs(h).max()))
-    values = values_of_table(model, relative, state, 1.0)
-    errors = _errors(model, relative, rounded, state)
-    return _enumerated(model, policy, state, values, None, words, errors=errors)
-
-
-def _of_case(plan: Plan, model: FactoredMDP, state: State, case: str) -> Explanation:
+def _of_case(plan: Plan, policy: Policy, model: FactoredMDP, state: State) -> Explanation:
     """Return the explanation from the nested backup, in which nature chooses, at its bias."""
-    assert plan.policy is not None
     assert plan.bias is not None
-    s, worst = model.structure, case == "robust"
+    s, case = model.structure, plan.settings.intervals
     pairs = s.n_states * s.n_actions
     if pairs > _NESTED_PAIRS:
         raise TooLarge(
@@ -247,20 +317,20 @@ def _of_case(plan: Plan, model: FactoredMDP, state: State, case: str) -> Explana
             8 * pairs,
             8 * _NESTED_PAIRS,
         )
+    worst = case == "robust"
     known = refuse_without_intervals(plan.settings, model)
     backup = backup_for(tables_of(known, worst=worst), worst=worst)
     place = encode(state, s.state_sizes)
     values = backup.action_values(plan.bias)[place] - plan.bias[place]
-    return _enumerated(model, plan.policy, state, values, None, _OF_CASE[case])
+    return _Question(model, policy, state, _OF_CASE[case]).from_values(values)
 
 
 def _of_weights(
-    plan: Plan, model: FactoredMDP, state: State, discount: float | None
+    plan: Plan, policy: Policy, model: FactoredMDP, state: State, discount: float | None
 ) -> Explanation:
     # Imported on use: it loads the solver of linear programs.
     from fmdp.planning.alp.bases import make_basis
 
-    assert plan.policy is not None
     basis = make_basis(model.structure, plan.settings.basis)
     weights = plan.stats["weights"]
     total = values_of_basis(model, basis, weights, state, 1.0 if discount is None else discount)
@@ -273,63 +343,7 @@ def _of_weights(
             f"R + {discount:g} P V_w, V_w the approximate value of the linear program, for which "
             f"its policy is greedy"
         )
-    return _of_sum(model, plan.policy, state, total, shift, discount, words)
-
-
-def _of_sum(
-    model: FactoredMDP,
-    policy: Policy,
-    state: State,
-    total: ActionSum,
-    shift: float | None,
-    discount: float | None,
-    words: str,
-) -> Explanation:
-    """Return the explanation from a sum of functions, to which `shift` is added.
-
-    If `shift` is None, only the gaps are known.
-    """
-    structure = model.structure
-    known = shift is not None
-    if structure.n_actions <= _SUMMED:
-        values = total.all() + (shift or 0.0)
-        return _enumerated(model, policy, state, values, discount, words, known=known)
-    best = total.best(FEW, structure, state)
-    chosen = structure.check_action(policy(state))
-    if chosen not in [action for action, _ in best]:
-        best.append((chosen, total.at(chosen)))
-    listed = [(action, value + (shift or 0.0)) for action, value in best]
-    return _record(model, chosen, state, listed, (), discount, words, known)
-
-
-def _enumerated(
-    model: FactoredMDP,
-    policy: Policy,
-    state: State,
-    values: Floats,
-    discount: float | None,
-    words: str,
-    *,
-    known: bool = True,
-    errors: Floats | None = None,
-) -> Explanation:
-    """Return the explanation from the values [A] of all joint actions and their error bounds."""
-    structure = model.structure
-    sizes = structure.action_sizes
-    allowed = _allowed(model, state)
-    chosen = structure.check_action(policy(state))
-    chosen_place = encode(chosen, sizes)
-    order = np.flatnonzero(allowed)[np.argsort(-values[allowed], kind="stable")]
-    if len(values) > ALL_LISTED:
-        order = order[:FEW]
-    places = order.tolist()
-    if chosen_place not in places:
-        places.append(chosen_place)  # listed even if a constraint forbids it
-    listed = [(decode(place, sizes), float(values[place])) for place in places]
-    refused = [] if len(values) > ALL_LISTED else np.flatnonzero(~allowed).tolist()
-    forbidden = [decode(place, sizes) for place in refused if place != chosen_place]
-    bounds = None if errors is None else dict(zip(places, errors[places].tolist(), strict=True))
-    return _record(model, chosen, state, listed, forbidden, discount, words, known, bounds)
+    return _Question(model, policy, state, words, discount).from_sum(total, shift)
 
 
 def _allowed(model: FactoredMDP, state: State) -> NDArray[np.bool_]:
@@ -340,41 +354,3 @@ def _allowed(model: FactoredMDP, state: State) -> NDArray[np.bool_]:
         allowed[:] = False
         allowed[structure.allowed_actions(state)] = True
     return allowed
-
-
-def _record(
-    model: FactoredMDP,
-    chosen: State,
-    state: State,
-    listed: Sequence[tuple[State, float]],
-    forbidden: Sequence[State],
-    discount: float | None,
-    words: str,
-    known: bool,
-    errors: Mapping[int, float] | None = None,
-) -> Explanation:
-    """Return the record of the listed actions and values; `errors` is by action index."""
-    structure = model.structure
-    name = structure.naming.actions.as_listed
-    best = max(value for _, value in listed)
-    # The policy's action comes first among equally good ones.
-    ordered = sorted(listed, key=lambda entry: (best - entry[1], entry[0] != chosen))
-    return Explanation(
-        state=structure.naming.states.as_listed(state),
-        action=name(chosen),
-        values=tuple(
-            ActionValue(
-                name(action),
-                value if known else None,
-                best - value,
-                None if errors is None else errors[encode(action, structure.action_sizes)],
-            )
-            for action, value in ordered
-        ),
-        of=words,
-        criterion="average" if discount is None else "discounted",
-        discount=discount,
-        n_actions=structure.n_actions,
-        forbidden=tuple(map(name, forbidden)),
-        unit=structure.reward_unit,
-    )

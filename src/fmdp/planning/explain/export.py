@@ -203,14 +203,9 @@ def _python_names(title: str, variables: Variables) -> Iterator[str]:
         if are_numerals(values) and len(values) > _LONG_LIST:
             known = f"tuple(range({len(values)}))"
         else:
-            known = _literal(tuple(listed_values(values)))
-        yield f"    {_literal(name)}: {known},\n"
+            known = ascii(tuple(listed_values(values)))
+        yield f"    {name!a}: {known},\n"
     yield "}\n"
-
-
-def _literal(value: Any) -> str:
-    """Return a Python literal in ASCII."""
-    return ascii(value)
 
 
 _CHECKED = '''
@@ -242,16 +237,16 @@ def _python_ifs(tree: Tree, naming: Naming) -> Iterator[str]:
             for action, chosen in zip(tree.actions, tree.values(node), strict=True):
                 name = naming.actions.names[action]
                 answer = naming.actions.listed[action][chosen]
-                yield f"{pad}action[{_literal(name)}] = {_literal(answer)}\n"
+                yield f"{pad}action[{name!a}] = {answer!a}\n"
             continue
         variable, value = int(tree.variable[node]), int(tree.value[node])
         asked = naming.states.listed[variable]
-        test = f"== {_literal(asked[value])}"
+        test = f"== {asked[value]!a}"
         if tree.upto[node]:
-            place = f"STATES[{_literal(naming.states.names[variable])}][:{value + 1}]"
-            test = f"in {_literal(tuple(asked[: value + 1])) if value < _LONG_LIST else place}"
+            place = f"STATES[{naming.states.names[variable]!a}][:{value + 1}]"
+            test = f"in {ascii(tuple(asked[: value + 1])) if value < _LONG_LIST else place}"
         word = "elif" if head else "if"
-        yield f"{pad}{word} state[{_literal(naming.states.names[variable])}] {test}:\n"
+        yield f"{pad}{word} state[{naming.states.names[variable]!a}] {test}:\n"
 
 
 _BY_NODES = """    places = [STATES[name].index(state[name]) for name in STATES]
@@ -275,7 +270,7 @@ def _python_nodes(tree: PolicyTree) -> Iterator[str]:
     yield "NODES = (\n"
     for part in tree.trees:
         names = tuple(tree.naming.actions.names[action] for action in part.actions)
-        yield f"    ({_literal(names)}, (\n"
+        yield f"    ({names!a}, (\n"
         for node in range(len(part.variable)):
             if part.variable[node] == LEAF:
                 yield f"        (None, {part.values(node)}),\n"

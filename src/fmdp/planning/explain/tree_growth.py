@@ -238,10 +238,6 @@ class _GrownTree:
         self.nodes = nodes[:made]
         tree_kernels.merge(self.nodes)
 
-    @property
-    def leaves(self) -> int:
-        return len(self.reached(leaves=True))
-
     def reached(self, *, leaves: bool) -> list[int]:
         """Return the leaves, or the inner nodes, that are part of the tree, parents first."""
         nodes, queue = [], [0]
