@@ -18,13 +18,13 @@ import numpy as np
 import pytest
 
 import fmdp
+from fmdp import TablePolicy
 from fmdp._base import archives
 from fmdp._base.archives import pack, read_file, unpack
 from fmdp.errors import FileProblem, FmdpError
 from fmdp.model.io.files import parse_json
 from fmdp.planning.policies.archive import policy_digest
 from fmdp.planning.policies.files import load_policy
-from fmdp.planning.policies.policy import TablePolicy
 
 HEADER = {"format": "box", "version": 1, "name": "x"}
 ARRAYS = {"a": np.arange(6).reshape(2, 3), "b": np.array([True, False]), "empty": np.zeros(0)}

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fmdp import Results
 from fmdp.cli import main
 from fmdp.experiments.executors import InThisProcess
-from fmdp.experiments.results import Results
 from fmdp.experiments.spec import parse_spec
 from fmdp.experiments.sweep import run_sweep
 from fmdp.reports import figures

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import fmdp
+from fmdp import Intervals
 from fmdp.model import FactoredMDP
-from fmdp.model.intervals import Intervals
 from fmdp.problems import problem
 
 from .conftest import Ran

@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fmdp import SpanConstrained
 from fmdp.cli.output import interval_text, known_number
 from fmdp.model import FactoredMDP, Structure, save
 from fmdp.planning.alp import ALP
 from fmdp.planning.exact.planner import Exact
 from fmdp.planning.exact.small import TabularBackup
 from fmdp.planning.registry import PLANNERS
-from fmdp.planning.span import SpanConstrained
 
 CONTRACT = (
     "problem",

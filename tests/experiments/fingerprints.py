@@ -27,7 +27,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fmdp import experiments
+from fmdp import TablePolicy, experiments
 from fmdp._base.parameters import Choice, Parameter
 from fmdp.errors import FmdpError
 from fmdp.learning.episodes import DEFAULT_RULE
@@ -36,7 +36,6 @@ from fmdp.learning.registry import LEARNERS
 from fmdp.model import FactoredMDP
 from fmdp.planning.choice import plan
 from fmdp.planning.plan import Planner
-from fmdp.planning.policies.policy import TablePolicy
 from fmdp.planning.registry import PLANNERS
 from fmdp.planning.settings import SEARCHED
 from fmdp.problems import problem

@@ -19,7 +19,6 @@ from fmdp.experiments.spec import Spec, parse_spec
 from fmdp.experiments.store import LeftOut
 from fmdp.experiments.suites import SUITES
 from fmdp.experiments.sweep import run_sweep
-from fmdp.learning.flat import CELLS
 from fmdp.learning.registry import LEARNERS
 
 
@@ -227,9 +226,9 @@ def test_the_wide_suite_is_wide_and_fits_flat_learners_on_most() -> None:
         }
         assert len(draws) == 3
     cells = [model.structure.n_actions * model.structure.n_states**2 for model in models]
-    assert sum(count > CELLS for count in cells) == 1
+    assert sum(count > 2**24 for count in cells) == 1
     # Plans of a flat learner go through all of these, thousands of times.
-    assert max(count for count in cells if count <= CELLS) <= 2**18
+    assert max(count for count in cells if count <= 2**24) <= 2**18
 
 
 @pytest.mark.parametrize(

@@ -20,12 +20,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fmdp import Results
 from fmdp.errors import FileProblem
 from fmdp.experiments import database, digests, worker
 from fmdp.experiments.cells import group_runs
 from fmdp.experiments.executors import InThisProcess
 from fmdp.experiments.measures import repeatable
-from fmdp.experiments.results import Results
 from fmdp.experiments.spec import parse_spec
 from fmdp.experiments.store import FILE_NAME, Damaged, Store, StoredRun
 from fmdp.experiments.sweep import SweepSummary, run_sweep

@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from fmdp import experiments
-from fmdp.learning.dorl import DORL
+from fmdp import DORL, experiments
 from fmdp.learning.learner import Learner
 from fmdp.learning.registry import LEARNERS
 from fmdp.planning.exact.planner import Exact

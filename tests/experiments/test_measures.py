@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fmdp import Results
 from fmdp.errors import InvalidParameter, UnknownName
 from fmdp.experiments import measures
 from fmdp.experiments.analysis import analyse
 from fmdp.experiments.dataset import gather
 from fmdp.experiments.executors import InThisProcess
 from fmdp.experiments.measures import Measure, checked, curve_names, declare, declared
-from fmdp.experiments.results import Results
 from fmdp.experiments.spec import parse_spec
 from fmdp.experiments.store import Store
 from fmdp.experiments.sweep import run_sweep

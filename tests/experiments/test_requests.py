@@ -14,10 +14,10 @@ from types import ModuleType
 import pytest
 
 import fmdp
+from fmdp import Results, load_results
 from fmdp.cli import main
 from fmdp.errors import FileProblem, UnknownName
 from fmdp.experiments import schema
-from fmdp.experiments.results import Results, load_results
 from fmdp.experiments.store import FILE_NAME, Damaged, Store
 from fmdp.reports.report import write_report
 

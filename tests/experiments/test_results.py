@@ -17,11 +17,11 @@ import pandas as pd
 import pytest
 
 import fmdp
+from fmdp import Results, load_results
 from fmdp.errors import FileProblem, InvalidParameter, UnknownName
 from fmdp.experiments.analysis import analyse
 from fmdp.experiments.dataset import gather
 from fmdp.experiments.executors import InThisProcess
-from fmdp.experiments.results import Results, load_results
 from fmdp.experiments.spec import parse_spec
 from fmdp.experiments.store import Store
 from fmdp.experiments.sweep import run_sweep

@@ -21,10 +21,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fmdp import Results
 from fmdp.errors import FileProblem
 from fmdp.experiments import schema
 from fmdp.experiments.executors import InThisProcess
-from fmdp.experiments.results import Results
 from fmdp.experiments.schema import APPLICATION_ID
 from fmdp.experiments.spec import parse_spec
 from fmdp.experiments.store import FILE_NAME, Store

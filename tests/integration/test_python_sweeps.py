@@ -19,9 +19,9 @@ import numpy as np
 import pytest
 
 import fmdp
+from fmdp import Results
 from fmdp.errors import FmdpError, InvalidParameter
 from fmdp.experiments.api import spec_of
-from fmdp.experiments.results import Results
 from fmdp.experiments.spec import parse_spec
 from fmdp.experiments.store import Store
 

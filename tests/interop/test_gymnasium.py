@@ -28,8 +28,8 @@ from fmdp.interop.gymnasium import (
 )
 from fmdp.interop.gymnasium.actions import JointActions
 from fmdp.interop.gymnasium.kernels import no_streams, put_stream, stream_of
+from fmdp.problems import PROBLEMS
 from fmdp.problems.ids import parse_id
-from fmdp.problems.registry import PROBLEMS
 from fmdp.simulation.loop import streams
 from fmdp.testing import strategies
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fmdp
-from fmdp import FactoredMDP
+from fmdp import FactoredMDP, Flat
 from fmdp.errors import FmdpError, InvalidParameter
 from fmdp.learning.absorbing import (
     KnownRows,
@@ -24,9 +24,8 @@ from fmdp.learning.absorbing import (
 from fmdp.learning.agent import Agent
 from fmdp.learning.discounted import for_learning_discounted, sweeps_enough
 from fmdp.learning.e3 import least_tried, models_of
-from fmdp.learning.flat import Flat
+from fmdp.model import flat_model
 from fmdp.model.entries import entries_of
-from fmdp.model.products import flat_model
 from fmdp.model.spaces import all_assignments
 from fmdp.testing import check_learner, strategies
 

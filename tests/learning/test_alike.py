@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fmdp
+from fmdp import Statistics, load_agent
 from fmdp._base.archives import pack
 from fmdp.errors import FileProblem
 from fmdp.learning.confidence import (
@@ -23,10 +24,8 @@ from fmdp.learning.confidence import (
     reward_log_terms,
     transition_log_terms,
 )
-from fmdp.learning.files import load_agent
 from fmdp.learning.posterior import sample_model
 from fmdp.learning.registry import LEARNERS
-from fmdp.learning.statistics import Statistics
 from fmdp.model import Alike, FactoredMDP, OptimisticTables, Structure
 from fmdp.simulation import Environment, Reference, Simulation
 from fmdp.testing import check_learner, strategies

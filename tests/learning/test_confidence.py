@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fmdp
-from fmdp import FactoredMDP, OptimisticTables, Structure
+from fmdp import FactoredMDP, OptimisticTables, Statistics, Structure
 from fmdp.learning.confidence import (
     all_or_nothing_tables,
     all_or_nothing_width,
@@ -20,7 +20,6 @@ from fmdp.learning.confidence import (
     transition_log_terms,
     transition_width,
 )
-from fmdp.learning.statistics import Statistics
 from fmdp.model.entries import split_cells
 from fmdp.simulation import Environment
 from fmdp.testing import strategies

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fmdp
+from fmdp import Statistics
 from fmdp.errors import InvalidParameter
 from fmdp.learning.default import optimistic_model, optimistic_rewards, upper_end
 from fmdp.learning.noise import Batches, no_batches, noise_variance, with_batch
-from fmdp.learning.statistics import Statistics
 from fmdp.planning.spans import marginals
 from fmdp.testing import strategies
 from fmdp.testing.units import in_units

@@ -10,11 +10,10 @@ import numpy as np
 import pytest
 
 import fmdp
-from fmdp import Exact
+from fmdp import Exact, load_agent
 from fmdp._base.archives import pack
 from fmdp.errors import FileProblem, FmdpError, InvalidParameter
 from fmdp.learning import files
-from fmdp.learning.files import load_agent
 from fmdp.learning.follow import Follow
 from fmdp.learning.learner import Learner
 from fmdp.simulation import Simulation

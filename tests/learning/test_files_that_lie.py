@@ -16,9 +16,9 @@ import numpy as np
 import pytest
 
 import fmdp
+from fmdp import load_agent
 from fmdp._base.archives import pack
 from fmdp.errors import FileProblem
-from fmdp.learning.files import load_agent
 from fmdp.simulation import Simulation
 
 from .test_learners import MODEL, REFERENCE

@@ -20,7 +20,7 @@ from fmdp.learning.learner import PlanningLearner
 from fmdp.learning.pmevi import LearnedDifferences
 from fmdp.learning.registry import LEARNERS
 from fmdp.learning.sets import SetLearner
-from fmdp.model.products import flat_model
+from fmdp.model import flat_model
 from fmdp.planning.policies.timed import TimedPolicy
 from fmdp.testing import check_learner, oracles
 

@@ -12,11 +12,9 @@ import fmdp
 from fmdp._base.archives import pack, unpack
 from fmdp.errors import FmdpError, InvalidParameter
 from fmdp.experiments.spec import resolved_learner
-from fmdp.learning.encoding import FORMAT, VERSION
 from fmdp.learning.learner import PlanningLearner
 from fmdp.learning.registry import LEARNERS
-from fmdp.model import FactoredMDP
-from fmdp.model.products import flat_model
+from fmdp.model import FactoredMDP, flat_model
 from fmdp.simulation import Reference, Simulation
 
 MODEL = fmdp.problem("random:3,values=2,parents=1,actions=3,seed=5,noise=bernoulli")
@@ -109,7 +107,7 @@ def test_a_file_with_wrong_rewards_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "agent.npz"
     LEARNERS.read("dorl,rewards=known").start(MODEL, 0).save(path)
     header, arrays = unpack(
-        path.read_bytes(), "a file", what="learner", form=FORMAT, version=VERSION
+        path.read_bytes(), "a file", what="learner", form="fmdp-learner", version=3
     )
     n = len(arrays["known_rewards"])
     for wrong, words in ((np.full(n, 7.0), "outside the ranges"), (np.zeros(n + 1), "known_rew")):

@@ -14,11 +14,10 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 import fmdp
-from fmdp import FactoredMDP, OptimisticTables, Structure
+from fmdp import FactoredMDP, Flat, OptimisticTables, Structure, TablePolicy
 from fmdp.elimination.backup import backup_for
 from fmdp.errors import FileProblem, FmdpError, TooLarge
 from fmdp.learning.agent import Agent
-from fmdp.learning.flat import Flat
 from fmdp.learning.pmevi import (
     LearnedDifferences,
     arrive,
@@ -31,8 +30,7 @@ from fmdp.learning.pmevi import (
     within_span,
 )
 from fmdp.learning.registry import LEARNERS
-from fmdp.model.products import flat_model
-from fmdp.planning.policies.policy import TablePolicy
+from fmdp.model import flat_model
 from fmdp.planning.projected import Projected, _Operator, closed, projection
 from fmdp.simulation import Environment
 from fmdp.testing import check_learner, oracles

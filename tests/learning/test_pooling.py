@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fmdp
+from fmdp import Statistics
 from fmdp.learning.pooling import (
     CONCENTRATIONS,
     Pools,
@@ -19,7 +20,6 @@ from fmdp.learning.pooling import (
     posterior,
     with_uncertain_mean,
 )
-from fmdp.learning.statistics import Statistics
 from fmdp.model.entries import entries_of
 
 

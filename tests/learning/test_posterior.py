@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from fmdp import FactoredMDP, Structure
+from fmdp import FactoredMDP, Statistics, Structure
 from fmdp.learning.posterior import (
     dirichlet_parameters,
     reward_posterior,
@@ -14,7 +14,6 @@ from fmdp.learning.posterior import (
     sample_rewards,
     sample_rows,
 )
-from fmdp.learning.statistics import Statistics
 from fmdp.model.entries import entries_of
 
 DRAWS = 20_000

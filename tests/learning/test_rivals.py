@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fmdp
-from fmdp import FactoredMDP, OptimisticTables
+from fmdp import FactoredMDP, Flat, OptimisticTables
 from fmdp.errors import FmdpError, TooLarge
 from fmdp.learning import opsrl, scal, ucrl2, ucrl_factored
 from fmdp.learning.agent import Agent
@@ -24,12 +24,11 @@ from fmdp.learning.concentration import (
     peeling_term,
     right_tail_proxy,
 )
-from fmdp.learning.flat import Flat
 from fmdp.learning.posterior import sample_model
 from fmdp.learning.registry import LEARNERS
 from fmdp.learning.sets import SetLearner
+from fmdp.model import flat_model
 from fmdp.model.entries import split_cells, split_transition_entries
-from fmdp.model.products import flat_model
 from fmdp.simulation import Environment
 from fmdp.testing import check_learner, strategies
 

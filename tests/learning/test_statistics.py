@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fmdp import FactoredMDP, Structure
+from fmdp import FactoredMDP, Statistics, Structure
 from fmdp.errors import InvalidParameter
-from fmdp.learning.statistics import Statistics
 from fmdp.simulation import Environment
 from fmdp.testing import strategies
 

@@ -10,12 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fmdp
+from fmdp import Statistics, TablePolicy
 from fmdp.elimination.ties import Ties, tie_hash
 from fmdp.errors import FmdpError, InvalidParameter, TooLarge
 from fmdp.learning.agent import Agent
 from fmdp.learning.registry import LEARNERS
-from fmdp.learning.statistics import Statistics
-from fmdp.planning.policies.policy import TablePolicy
 from fmdp.simulation import Reference, Simulation
 from fmdp.testing import oracles, strategies
 

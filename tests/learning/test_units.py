@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import fmdp
+from fmdp import Statistics
 from fmdp.errors import InvalidParameter
 from fmdp.learning.budgets import BudgetDoubling
 from fmdp.learning.confidence import confidence_tables
@@ -20,7 +21,6 @@ from fmdp.learning.default import _worth_of_cells, _worths_differ
 from fmdp.learning.learner import Learner, PlanningLearner
 from fmdp.learning.posterior import sample_model
 from fmdp.learning.registry import LEARNERS
-from fmdp.learning.statistics import Statistics
 from fmdp.model import FactoredMDP, Noise, Structure
 from fmdp.planning.plan import Planner
 from fmdp.simulation import Run

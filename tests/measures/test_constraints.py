@@ -12,9 +12,7 @@ from hypothesis import strategies as st
 import fmdp
 import fmdp.measures
 from fmdp.errors import InvalidParameter
-from fmdp.measures.diameter_search import diameter
-from fmdp.measures.largest_span import largest_spans
-from fmdp.measures.mixing import mixing_time
+from fmdp.measures import diameter, largest_spans, mixing_time
 from fmdp.measures.reachability import Graph, is_communicating
 from fmdp.model import FactoredMDP, forbid
 from fmdp.planning.exact.planner import Exact

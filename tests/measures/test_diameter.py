@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from fmdp.measures import diameter
-from fmdp.measures.diameter_search import Diameter
+from fmdp.measures import Diameter, diameter
 from fmdp.model import FactoredMDP, flat_model, permute_states
 from fmdp.problems import problem
 from fmdp.testing import oracles

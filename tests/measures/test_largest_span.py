@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fmdp
-from fmdp.measures import largest_spans, measure
-from fmdp.measures.largest_span import LargestSpans
+from fmdp.measures import LargestSpans, largest_spans, measure
 from fmdp.model import FactoredMDP, Structure, product
 from fmdp.planning.spans import factored_spans, span
 from fmdp.testing import oracles

@@ -8,8 +8,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from fmdp.measures import largest_span, largest_spans, measure
-from fmdp.measures.largest_span import LargestSpans
+from fmdp.measures import LargestSpans, largest_span, largest_spans, measure
 from fmdp.model import FactoredMDP
 
 Rows = list[list[list[float]]]

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 
 import fmdp
+from fmdp import flatten
 from fmdp._base.deadlines import Deadline, TimeUp
-from fmdp.model import FactoredMDP
-from fmdp.model.products import flatten, product
+from fmdp.model import FactoredMDP, product
 from fmdp.model.spaces import all_assignments, encode
 from fmdp.model.symmetry import Groups, Renumbering, is_symmetry, symmetry_of
 from fmdp.problems import problem

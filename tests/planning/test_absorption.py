@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from fmdp import TablePolicy
 from fmdp.model import FactoredMDP
 from fmdp.planning.absorption import ends_settled
 from fmdp.planning.choice import plan
 from fmdp.planning.exact.planner import Exact
-from fmdp.planning.policies.policy import TablePolicy
 from fmdp.problems import problem
 
 

@@ -10,17 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fmdp
+from fmdp import Intervals, SpanConstrained, TablePolicy
 from fmdp.errors import InvalidParameter
 from fmdp.model import FactoredMDP, Forbidden, apart, at_most, flat_model, flatten, forbid
-from fmdp.model.intervals import Intervals
 from fmdp.planning.alp import ALP
 from fmdp.planning.alp.bellman import BellmanError
 from fmdp.planning.alp.policy_iteration import PolicyIteration
 from fmdp.planning.evaluate import evaluate_exactly
 from fmdp.planning.exact.planner import Exact
 from fmdp.planning.plan import Status
-from fmdp.planning.policies.policy import TablePolicy
-from fmdp.planning.span import SpanConstrained
 from fmdp.testing import check_planner, oracles, strategies
 
 SMALL = strategies.constrained(strategies.structures(max_states=16, max_variables=3))

@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fmdp
+from fmdp import SpanConstrained
 from fmdp.elimination.effects import EffectsBackup
 from fmdp.model import AtMost, FactoredMDP, Forbidden, Intervals
 from fmdp.planning.choice import choose_planner
 from fmdp.planning.exact.planner import Exact
-from fmdp.planning.span import SpanConstrained
 from fmdp.problems import problem
 from fmdp.testing import oracles, strategies
 

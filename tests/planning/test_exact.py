@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fmdp
+from fmdp import TablePolicy
 from fmdp.elimination.backup import Vector
 from fmdp.elimination.kernels import Pace
 from fmdp.errors import InvalidParameter, TooLarge
@@ -15,7 +16,6 @@ from fmdp.model import FactoredMDP, OptimisticTables, Structure, permute_states,
 from fmdp.planning.exact.planner import Exact
 from fmdp.planning.exact.small import TabularBackup
 from fmdp.planning.plan import Status
-from fmdp.planning.policies.policy import TablePolicy
 from fmdp.problems import problem
 from fmdp.testing import oracles, strategies
 

@@ -18,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fmdp
+from fmdp import TablePolicy
 from fmdp.errors import InvalidParameter, TooLarge
 from fmdp.model.naming import Naming
 from fmdp.planning.explain import export
@@ -25,7 +26,6 @@ from fmdp.planning.explain.export import csv_parts, exported, python_parts, tree
 from fmdp.planning.explain.tree_growth import grow
 from fmdp.planning.explain.tree_kernels import LEAF
 from fmdp.planning.explain.trees import PolicyTree
-from fmdp.planning.policies.policy import TablePolicy
 from fmdp.planning.policies.randomised import UniformPolicy
 
 from ..named import pumps

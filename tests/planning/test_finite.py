@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fmdp
+from fmdp import TablePolicy
 from fmdp._base.archives import pack
 from fmdp.elimination.backup import Backup
 from fmdp.errors import FileProblem, InvalidParameter, TooLarge
@@ -23,7 +24,6 @@ from fmdp.planning.exact.small import TabularBackup
 from fmdp.planning.plan import Plan
 from fmdp.planning.policies.archive import FORMAT, VERSION
 from fmdp.planning.policies.files import load_policy
-from fmdp.planning.policies.policy import TablePolicy
 from fmdp.planning.policies.timed import TimedPolicy, stage_bytes
 from fmdp.planning.status import Status
 from fmdp.problems import problem

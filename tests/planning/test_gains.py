@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fmdp
+from fmdp import TablePolicy
 from fmdp.elimination import tuning
 from fmdp.elimination.backup import TimeUp, backup_for
 from fmdp.measures import measure
@@ -23,7 +24,6 @@ from fmdp.planning.exact import solver
 from fmdp.planning.exact.acceleration import Anderson
 from fmdp.planning.exact.small import TabularBackup
 from fmdp.planning.plan import Status
-from fmdp.planning.policies.policy import TablePolicy
 from fmdp.planning.tabular import end_components as graphs
 from fmdp.planning.tabular.end_components import end_components
 from fmdp.planning.tabular.gains import optimal_gains

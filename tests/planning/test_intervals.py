@@ -14,15 +14,14 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import fmdp
+from fmdp import Intervals, TablePolicy
 from fmdp.errors import InvalidParameter
 from fmdp.measures import measure
 from fmdp.model import FactoredMDP, Structure
-from fmdp.model.intervals import Intervals
 from fmdp.planning.exact.interval_sets import tables_of
 from fmdp.planning.exact.intervals import PAIRS, pair_rows, poured
 from fmdp.planning.exact.planner import Exact
 from fmdp.planning.plan import Plan
-from fmdp.planning.policies.policy import TablePolicy
 from fmdp.planning.status import Status
 from fmdp.problems import problem
 from fmdp.testing import oracles, strategies
@@ -258,7 +257,7 @@ def test_wider_intervals_are_worse_and_better() -> None:
 
 def test_alike_rows_lie_in_all_of_their_intervals() -> None:
     """One coin for two rows, .3 to .6 seen in one and .5 to .9 in the other: .5 to .6 it is."""
-    from fmdp.model.alike import Alike
+    from fmdp import Alike
 
     structure = Structure(
         (2,), (1,), ((0,),), ((0,),), alike=Alike((np.array([0, 0]),), (np.array([0, 1]),))

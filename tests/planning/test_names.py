@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 import fmdp
+from fmdp import TablePolicy
 from fmdp._base.archives import pack
 from fmdp.errors import FileProblem, FmdpError, InvalidParameter
 from fmdp.model.naming import Naming
 from fmdp.planning.policies.archive import policy_bytes, policy_digest
 from fmdp.planning.policies.files import load_policy
-from fmdp.planning.policies.policy import TablePolicy
 from fmdp.planning.policies.randomised import ExploringPolicy, UniformPolicy
 
 from ..named import pumps

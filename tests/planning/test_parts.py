@@ -10,6 +10,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import fmdp
+from fmdp import TablePolicy
 from fmdp.elimination.ties import Ties
 from fmdp.errors import TooLarge
 from fmdp.model import AtMost, FactoredMDP, Structure, permute_states, product
@@ -19,7 +20,6 @@ from fmdp.planning.evaluate import evaluate_exactly
 from fmdp.planning.exact.planner import Exact, PreparedExact
 from fmdp.planning.joining import Whole, parts_to_plan, rounded_sum
 from fmdp.planning.parts import PreparedParts
-from fmdp.planning.policies.policy import TablePolicy
 from fmdp.planning.status import Status
 from fmdp.problems import problem
 from fmdp.testing import oracles, strategies

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fmdp import TablePolicy
 from fmdp.errors import FileProblem, InvalidParameter
 from fmdp.planning.evaluate import evaluate_exactly
 from fmdp.planning.policies.files import load_policy
-from fmdp.planning.policies.policy import TablePolicy
 from fmdp.planning.spans import factored_spans, span
 from fmdp.planning.status import Status
 from fmdp.problems import problem

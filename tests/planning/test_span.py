@@ -12,14 +12,13 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from fmdp import SpanConstrained, TablePolicy
 from fmdp.elimination.backup import Backup
 from fmdp.elimination.kernels import Pace
 from fmdp.errors import InvalidParameter
 from fmdp.model import FactoredMDP, OptimisticTables, Structure, flat_model
 from fmdp.planning.choice import plan
 from fmdp.planning.plan import Plan, Status
-from fmdp.planning.policies.policy import TablePolicy
-from fmdp.planning.span import SpanConstrained
 from fmdp.problems import problem
 from fmdp.testing import oracles, strategies
 

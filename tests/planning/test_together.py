@@ -18,7 +18,7 @@ from scipy.optimize import linprog
 import fmdp
 from fmdp import Alike, AtMost, FactoredMDP, Forbidden, Intervals, Structure
 from fmdp.errors import FmdpError
-from fmdp.model.products import flat_model, permute_states, product
+from fmdp.model import flat_model, permute_states, product
 
 Floats = NDArray[np.float64]
 SEEDS = range(36)

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fmdp
+from fmdp import TablePolicy
 from fmdp.errors import FmdpError, InvalidParameter
 from fmdp.model.constraints import AtMost, Constraint, Forbidden
 from fmdp.model.structure import Structure
@@ -19,7 +20,6 @@ from fmdp.planning.explain.export import exported, table_of
 from fmdp.planning.explain.tree_growth import grow
 from fmdp.planning.explain.tree_kernels import LEAF
 from fmdp.planning.explain.trees import PolicyTree
-from fmdp.planning.policies.policy import TablePolicy
 
 from .test_export import function
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import fmdp
-from fmdp.model.products import flatten
+from fmdp import flatten
 
 CONVERGED = 1e-10
 

@@ -7,7 +7,7 @@ from numpy.testing import assert_allclose
 
 import fmdp
 from fmdp.errors import InvalidParameter
-from fmdp.model.products import product
+from fmdp.model import product
 
 
 @pytest.mark.parametrize("family", ["jao", "riverswim"])

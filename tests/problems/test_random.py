@@ -9,7 +9,6 @@ import pytest
 
 import fmdp
 from fmdp.errors import TooLarge
-from fmdp.problems.random import _simplex, _subset
 
 
 def test_shape() -> None:
@@ -66,17 +65,23 @@ def test_too_large() -> None:
         fmdp.problem("random:40,values=" + "9" * 18 + ",parents=30")
 
 
-def test_subsets_are_equally_likely() -> None:
-    """10 subsets of 2 in 5, 20,000 draws: chi-squared with 9 degrees of freedom, mean 9."""
-    generator = np.random.default_rng(0)
-    seen = Counter(_subset(generator, 5, 2) for _ in range(20_000))
+def test_parents_are_equally_likely() -> None:
+    """10 subsets of 2 in 5, 3,000 draws: chi-squared with 9 degrees of freedom, mean 9."""
+    seen: Counter[tuple[int, ...]] = Counter()
+    for seed in range(300):
+        structure = fmdp.problem(f"random:5,parents=2,seed={seed}").structure
+        scopes = structure.transition_scopes + structure.reward_scopes
+        seen.update(tuple(v for v in scope if v < 5) for scope in scopes)
     assert len(seen) == 10
-    assert sum((count - 2000) ** 2 / 2000 for count in seen.values()) < 30
+    assert sum(seen.values()) == 3000
+    assert sum((count - 300) ** 2 / 300 for count in seen.values()) < 30
 
 
 def test_rows_are_uniform_on_the_simplex() -> None:
     """Dirichlet(1, 1, 1): mean 1/3 and variance 1/18 for each entry."""
-    rows = _simplex(np.random.default_rng(0), 40_000, 3)
+    model = fmdp.problem("random:5,values=3,parents=4,actions=100")
+    rows = np.concatenate([table.reshape(-1, 3) for table in model.transitions])
+    assert len(rows) == 5 * 3**4 * 100
     np.testing.assert_allclose(rows.sum(axis=1), 1.0)
-    np.testing.assert_allclose(rows.mean(axis=0), 1 / 3, atol=5 * np.sqrt(1 / 18 / 40_000))
+    np.testing.assert_allclose(rows.mean(axis=0), 1 / 3, atol=5 * np.sqrt(1 / 18 / len(rows)))
     np.testing.assert_allclose(rows.var(axis=0), 1 / 18, rtol=0.03)

@@ -24,7 +24,7 @@ import numpy as np
 
 import fmdp
 from fmdp._base.numerals import rounded_number
-from fmdp.cli.act import act
+from fmdp.cli import main
 from fmdp.errors import InvalidParameter
 from fmdp.planning.explain.explain import explain_policy
 from referee import recipes, truth
@@ -91,7 +91,8 @@ def asked_by_file(case: Case, actions: Sequence[int], place: int) -> dict[str, A
         fmdp.save(case.model, model)
         _policy(case, actions).save(policy)
         with contextlib.redirect_stdout(out):
-            act(str(model), policy, json.dumps(names), json=True)
+            status = main(["act", str(model), str(policy), "--state", json.dumps(names), "--json"])
+        assert status == 0
         answer: dict[str, Any] = json.loads(out.getvalue())
     return answer
 

@@ -17,7 +17,6 @@ from fmdp.model import FactoredMDP
 from fmdp.model.structure import outward_sums
 from fmdp.planning.plan import Status
 from fmdp.simulation import evaluate_by_simulation
-from fmdp.simulation.evaluate import RUNS
 from fmdp.simulation.starts import (
     dispersed_starts,
     factor_bounds,
@@ -106,7 +105,7 @@ def test_a_model_that_mixes_has_an_interval() -> None:
     assert found.confidence == 0.99
     assert found.gain_lower < 0.6 < found.gain_upper < found.gain_lower + 0.05
     assert found.gain_lower <= found.gain <= found.gain_upper
-    assert len(found.run_gains) == RUNS
+    assert len(found.run_gains) == 16
     assert f"{found.batch_steps:,} steps" in found.caveat
     assert "certified bounds" in found.caveat
 

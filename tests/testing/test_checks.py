@@ -14,11 +14,11 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
+from fmdp import TablePolicy
 from fmdp.errors import InvalidParameter
 from fmdp.model import FactoredMDP, Structure
 from fmdp.planning.exact.planner import Exact, PreparedExact
 from fmdp.planning.plan import Plan, Planner, Prepared, Tables
-from fmdp.planning.policies.policy import TablePolicy
 from fmdp.planning.registry import PLANNERS
 from fmdp.problems import problem
 from fmdp.testing import ContractBroken, check_planner

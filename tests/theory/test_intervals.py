@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fmdp import Intervals
 from fmdp.elimination.backup import backup_for
 from fmdp.model import Alike, FactoredMDP, OptimisticTables, Structure
-from fmdp.model.intervals import Intervals
 from fmdp.planning.exact.planner import Exact
 from fmdp.planning.plan import Status
 from fmdp.testing import oracles, strategies

@@ -19,14 +19,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fmdp
-from fmdp import Exact, FactoredMDP, OptimisticTables, Structure
+from fmdp import Exact, FactoredMDP, OptimisticTables, Statistics, Structure, TablePolicy
 from fmdp.learning.episodes import episode_rule
 from fmdp.learning.posterior import dirichlet_parameters, sample_rows
 from fmdp.learning.registry import LEARNERS
-from fmdp.learning.statistics import Statistics
 from fmdp.measures import diameter
 from fmdp.planning.plan import Plan, Tables
-from fmdp.planning.policies.policy import TablePolicy
 from fmdp.planning.spans import factored_spans, span
 from fmdp.simulation import Environment, reference_for
 from fmdp.testing import oracles, strategies

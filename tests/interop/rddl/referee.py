@@ -19,11 +19,10 @@ from typing import Any
 import numpy as np
 from scipy.stats import chi2
 
-from fmdp.interop.rddl import imported
-from fmdp.interop.rddl.building import Imported
+from fmdp import FactoredMDP
+from fmdp.interop.rddl import Imported, imported
 from fmdp.interop.rddl.grounding import object_name
 from fmdp.interop.rddl.sources import files_of, parsed
-from fmdp.model.factored import FactoredMDP
 
 EXPECTED = 5.0
 TOGETHER = 4

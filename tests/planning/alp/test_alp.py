@@ -12,8 +12,7 @@ from oracle import average_lp, basis_matrix, discounted_lp, joint_relevance, res
 
 import fmdp
 from fmdp.errors import InvalidParameter, TooLarge
-from fmdp.model import FactoredMDP, OptimisticTables, Structure
-from fmdp.model.products import product
+from fmdp.model import FactoredMDP, OptimisticTables, Structure, product
 from fmdp.planning.alp import ALP, chains
 from fmdp.planning.alp.highs import HighsModel, Rows, Solution
 from fmdp.planning.plan import Status
