@@ -138,7 +138,7 @@ def contents_from_factors(
         scopes.append(numbers)
         tables.append(reward_table(bare, k, numbers, table))
     in_order = tuple(tuple(sorted(scope)) for scope in scopes)
-    rows = [sort_rows(bare.sizes, z, table) for z, table in zip(scopes, tables, strict=True)]
+    rows = [sort_rows(bare.all_sizes, z, table) for z, table in zip(scopes, tables, strict=True)]
     structure = bare.with_factors(
         in_order[: bare.m],
         in_order[bare.m :],

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,6 +44,18 @@ class Entries(NamedTuple):
     """[transition entries + 1]: offsets of the cells of the entries."""
     cell_entry: Index
     """[cells]: the entry of every cell."""
+    derived_sizes: Index
+    """Sizes of the derived variables."""
+    derived_scope_start: Index
+    """Offsets in the next two arrays of the scope of each derived variable."""
+    derived_scope_variables: Index
+    derived_scope_strides: Index
+    derived_start: Index
+    """Offset of each derived variable's table in the one of the next two arrays that holds it."""
+    derived_values: Index
+    """The values of deterministic derived variables, by row."""
+    derived_sums: NDArray[np.float64]
+    """Cumulative probabilities of drawn variables, [rows, values] each, the last one infinite."""
 
     @property
     def n_entries(self) -> int:
@@ -62,6 +74,9 @@ class Entries(NamedTuple):
 
 def _none() -> Index:
     return np.zeros(0, dtype=np.int64)
+
+
+_NO_SUMS: NDArray[np.float64] = np.zeros(0)
 
 
 class Counts(NamedTuple):
@@ -86,7 +101,7 @@ def no_counts(entries: Entries) -> Counts:
 
 NOT_COUNTED = Counts(_none(), _none(), np.zeros(0))
 """For steps that are not counted."""
-NOT_JOINED = Entries(*(_none() for _ in Entries._fields))
+NOT_JOINED = Entries(*(_none() for _ in Entries._fields[:-1]), _NO_SUMS)
 """For steps that are counted factor by factor."""
 NO_LIMITS: Index = _none()
 """For steps without a limit on counts."""
@@ -113,7 +128,43 @@ def entries_of(structure: Structure) -> Entries:
         entry_of_row=entry_of_row,
         first_cell=_whole(np.cumsum([0, *values])),
         cell_entry=np.repeat(np.arange(len(values), dtype=np.int64), values),
+        **_derived_arrays(structure),
     )
+
+
+def _derived_arrays(structure: Structure) -> dict[str, NDArray[Any]]:
+    """Return the derived variables as the last fields of `Entries`."""
+    scopes = [variable.scope for variable in structure.derived]
+    steps = [strides(structure.scope_sizes(scope)) for scope in scopes]
+    values: list[Index] = [_none()]
+    sums: list[NDArray[np.float64]] = [_NO_SUMS]
+    starts = []
+    for variable in structure.derived:
+        tables = values if variable.deterministic else sums
+        starts.append(sum(map(len, tables)))
+        if variable.deterministic:
+            values.append(variable.table)
+        else:
+            sums.append(cumulative(variable.table).reshape(-1))
+    return {
+        "derived_sizes": _whole([variable.size for variable in structure.derived]),
+        "derived_scope_start": _whole(np.cumsum([0, *(len(scope) for scope in scopes)])),
+        "derived_scope_variables": _whole([v for scope in scopes for v in scope]),
+        "derived_scope_strides": _whole([step for scope in steps for step in scope]),
+        "derived_start": _whole(starts),
+        "derived_values": np.concatenate(values),
+        "derived_sums": np.concatenate(sums),
+    }
+
+
+def cumulative(table: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the cumulative sums of rows of probabilities, infinite from the last possible value
+    on."""
+    sums: NDArray[np.float64] = np.cumsum(table, axis=1)
+    # Rounding may leave the last sum below a uniform; a value of probability 0 must not get it.
+    last = table.shape[1] - 1 - np.argmax(table[:, ::-1] > 0.0, axis=1)
+    sums[np.arange(table.shape[1]) >= last[:, None]] = np.inf
+    return sums
 
 
 class FirstRows(NamedTuple):
@@ -200,8 +251,39 @@ def _split(rows: Sequence[int], flat: NDArray[Kind]) -> tuple[NDArray[Kind], ...
 
 
 @njit(nogil=True)
+def derive(entries, joint, columns, uniforms, t):  # type: ignore[no-untyped-def]
+    """Return joint = (state, action) followed by the values of the derived variables. Variable j is
+    drawn by the uniform of row t in columns[j], unless that is negative or missing."""
+    n = joint.shape[0]
+    extended = np.empty(n + entries.derived_sizes.shape[0], dtype=np.int64)
+    extended[:n] = joint
+    for j in range(entries.derived_sizes.shape[0]):
+        row = 0
+        for p in range(entries.derived_scope_start[j], entries.derived_scope_start[j + 1]):
+            row += entries.derived_scope_strides[p] * extended[entries.derived_scope_variables[p]]
+        if columns.shape[0] == 0 or columns[j] < 0:
+            extended[n + j] = entries.derived_values[entries.derived_start[j] + row]
+        else:
+            first = entries.derived_start[j] + row * entries.derived_sizes[j]
+            value = 0
+            while uniforms[t, columns[j]] >= entries.derived_sums[first + value]:
+                value += 1
+            extended[n + j] = value
+    return extended
+
+
+@njit(nogil=True)
 def locate(entries, joint, located):  # type: ignore[no-untyped-def]
-    """located[f] <- the entry of x[Z_f] for every factor f; joint = x, states then actions."""
+    """located[f] <- the entry of x[Z_f] for every factor f; joint = (state, action). Derived
+    variables must be deterministic."""
+    if entries.derived_sizes.shape[0] > 0:
+        joint = derive(entries, joint, entries.derived_sizes[:0], np.zeros((0, 0)), 0)
+    locate_all(entries, joint, located)
+
+
+@njit(nogil=True)
+def locate_all(entries, joint, located):  # type: ignore[no-untyped-def]
+    """located[f] <- the entry of x[Z_f] for every factor f; joint = x, derived variables too."""
     for factor in range(located.shape[0]):
         row = entries.first_row[factor]
         for p in range(entries.scope_start[factor], entries.scope_start[factor + 1]):

@@ -76,7 +76,7 @@ class FactorScopes(VariableSpace):
         i
             Number of the factor, which is that of its state variable.
         """
-        return tuple(v for v in self.transition_scopes[i] if v >= self.m)
+        return tuple(v for v in self.transition_scopes[i] if self.m <= v < len(self.sizes))
 
     def reward_state_scope(self, k: int) -> Scope:
         """Return the state variables in the scope of a reward factor.
@@ -167,7 +167,7 @@ def scope_numbers(
 ) -> tuple[int, ...]:
     """Return the numbers of variables given by name or number, in the given order."""
     numbers: list[int] = []
-    n_variables = len(variables.sizes)
+    n_variables = len(variables.all_sizes)
     for variable in _members(scope, f"{label}: scope"):
         if isinstance(variable, str):
             try:

@@ -15,6 +15,7 @@ from fmdp.errors import InvalidModel, InvalidParameter
 from fmdp.model.alike import Alike, RowClasses, check_alike
 from fmdp.model.allowed import AllowedActions
 from fmdp.model.constraints import Constraint, check_constraints
+from fmdp.model.derived import Derived, checked_derived
 from fmdp.model.effects import Effects, check_components, check_factors
 from fmdp.model.naming import checked_names, checked_values, refuse_repeated
 from fmdp.model.ranges import LARGEST_REWARD, RewardRanges, checked_ranges, outward_sums
@@ -66,6 +67,8 @@ class Structure(RowClasses, RewardRanges, AllowedActions):
         Constraints on the actions (`Forbidden`, `AtMost`); every state must keep an action.
     effects
         For models whose actions act first and deterministically; None for any other model.
+    derived
+        Quantities of one step that scopes of factors may name, numbered after the actions.
 
     Raises
     ------
@@ -87,6 +90,7 @@ class Structure(RowClasses, RewardRanges, AllowedActions):
     alike: Alike | None = None
     constraints: tuple[Constraint, ...] = ()
     effects: Effects | None = None
+    derived: tuple[Derived, ...] = ()
 
     def __post_init__(self) -> None:
         self._check_variables()
@@ -97,10 +101,13 @@ class Structure(RowClasses, RewardRanges, AllowedActions):
         action_sizes = checked_sizes(self.action_sizes, "action")
         state_names = checked_names(self.state_names, len(state_sizes), "state", "s")
         action_names = checked_names(self.action_names, len(action_sizes), "action", "a")
-        refuse_repeated(state_names + action_names, "variable name")
+        derived = checked_derived(self.derived, state_sizes + action_sizes)
+        names = state_names + action_names + tuple(variable.name for variable in derived)
+        refuse_repeated(names, "variable name")
         self._set(
             state_sizes=state_sizes,
             action_sizes=action_sizes,
+            derived=derived,
             state_names=state_names,
             action_names=action_names,
             state_values=checked_values(self.state_values, state_sizes, state_names, "state"),
@@ -109,7 +116,7 @@ class Structure(RowClasses, RewardRanges, AllowedActions):
 
     def _check_factors(self) -> None:
         """Check all other fields; they rely on the variables."""
-        m, n_variables = self.m, len(self.sizes)
+        m, n_variables = self.m, len(self.all_sizes)
         transition_scopes = items(self.transition_scopes, "transition scopes")
         if len(transition_scopes) != m:
             raise InvalidModel(
@@ -130,6 +137,8 @@ class Structure(RowClasses, RewardRanges, AllowedActions):
             constraints=check_constraints(self.constraints, m, self.sizes, self.names),
         )
         if self.effects is not None:
+            if self.derived:
+                raise InvalidModel("a model with effects has no derived variables")
             check_components(self.effects, m, self.sizes, self.names)
         self._set(alike=check_alike(self.alike, self, self.reward_ranges))
         if self.effects is not None:

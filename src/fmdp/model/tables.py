@@ -166,7 +166,7 @@ def sorted_alike(
     given = alike.transitions + alike.rewards
     if list(map(len, given)) != [count(variables.scope_sizes(scope)) for scope in scopes]:
         return alike
-    rows = [sort_rows(variables.sizes, z, row) for z, row in zip(scopes, given, strict=True)]
+    rows = [sort_rows(variables.all_sizes, z, row) for z, row in zip(scopes, given, strict=True)]
     return Alike(tuple(rows[: variables.m]), tuple(rows[variables.m :]))
 
 
@@ -185,7 +185,7 @@ def sorted_intervals(
         if [len(table) for table in tables] != [count(variables.scope_sizes(z)) for z in scopes_of]:
             return intervals
         sorted_tables.append(
-            tuple(sort_rows(variables.sizes, z, t) for z, t in zip(scopes_of, tables, strict=True))
+            tuple(sort_rows(variables.all_sizes, z, t) for z, t in zip(scopes_of, tables, strict=True))
         )
     return Intervals(*sorted_tables)
 
@@ -205,7 +205,7 @@ def sort_rows(
 
 def sorted_factor(variables: Structure, scope: tuple[int, ...], rows: FloatArray) -> GivenFactor:
     """Return rows over a scope in any order as a factor over the sorted scope."""
-    return GivenFactor(tuple(sorted(scope)), sort_rows(variables.sizes, scope, rows))
+    return GivenFactor(tuple(sorted(scope)), sort_rows(variables.all_sizes, scope, rows))
 
 
 def table_rows(

@@ -1,7 +1,8 @@
-"""The state and action variables of a structure: sizes, names, values, rows of tables.
+"""The variables of a structure: sizes, names, values, rows of tables.
 
-State variables are numbered 0, ..., m - 1 and action variables m, m + 1, .... A row of a table over
-a scope is the index of the assignment x[scope] of x = (state, action), the last variable fastest.
+State variables are numbered 0, ..., m - 1, action variables m, m + 1, ..., and derived variables
+(derived.py) come last. A row of a table over a scope is the index of the assignment x[scope], the
+last variable fastest.
 """
 
 from __future__ import annotations
@@ -9,16 +10,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 
-from fmdp.errors import InvalidModel, UnknownName, did_you_mean
+from fmdp.errors import InvalidModel, InvalidParameter, UnknownName, did_you_mean
+from fmdp.model.derived import Derived
 from fmdp.model.naming import Assignment, Naming, listed, quote
-from fmdp.model.spaces import count, decode, items, shown, strides, whole_number
+from fmdp.model.spaces import count, decode, encode, items, shown, strides, whole_number
 
 MAX_SIZE = 2**24
 """Largest number of values of a variable: each value has a name and is a column of a table."""
 
 
 class VariableSpace:
-    """State and action variables with their sizes, names and values."""
+    """State, action and derived variables with their sizes, names and values."""
 
     state_sizes: tuple[int, ...]
     action_sizes: tuple[int, ...]
@@ -26,6 +28,7 @@ class VariableSpace:
     action_names: tuple[str, ...]
     state_values: tuple[Sequence[str], ...]
     action_values: tuple[Sequence[str], ...]
+    derived: tuple[Derived, ...]
 
     @cached_property
     def m(self) -> int:
@@ -34,18 +37,25 @@ class VariableSpace:
 
     @cached_property
     def sizes(self) -> tuple[int, ...]:
-        """Sizes of all variables, states then actions."""
+        """Sizes of the states and actions, in this order."""
         return self.state_sizes + self.action_sizes
 
     @cached_property
+    def all_sizes(self) -> tuple[int, ...]:
+        """Sizes of all variables: states, actions, derived."""
+        return self.sizes + tuple(variable.size for variable in self.derived)
+
+    @cached_property
     def names(self) -> tuple[str, ...]:
-        """Names of all variables, states then actions."""
-        return self.state_names + self.action_names
+        """Names of all variables: states, actions, derived."""
+        derived = tuple(variable.name for variable in self.derived)
+        return self.state_names + self.action_names + derived
 
     @cached_property
     def values(self) -> tuple[Sequence[str], ...]:
-        """Names of the values of all variables, states then actions."""
-        return self.state_values + self.action_values
+        """Names of the values of all variables: states, actions, derived."""
+        derived = tuple(variable.values for variable in self.derived)
+        return self.state_values + self.action_values + derived
 
     @cached_property
     def naming(self) -> Naming:
@@ -72,12 +82,12 @@ class VariableSpace:
         return {name: number for number, name in enumerate(self.names)}
 
     def variable(self, name: str) -> int:
-        """Return the number of the variable with this name, action variables from m on.
+        """Return the number of the variable with this name: states, actions, derived variables.
 
         Parameters
         ----------
         name
-            Name of a state or action variable.
+            Name of a variable.
 
         Raises
         ------
@@ -156,11 +166,11 @@ class VariableSpace:
         scope
             Numbers of variables, in any order.
         """
-        sizes = self.sizes
+        sizes = self.all_sizes
         return tuple(sizes[variable] for variable in scope)
 
     def scope_row(self, scope: Sequence[int], state: Sequence[int], action: Sequence[int]) -> int:
-        """Return the row of x[scope] in a table over the scope, for x = (state, action).
+        """Return the row of x[scope] in a table over the scope, for x = (state, action, derived).
 
         Parameters
         ----------
@@ -169,11 +179,37 @@ class VariableSpace:
         state, action
             Positions, one per variable. Not checked: see `check_state` and `check_action`.
         """
-        m = self.m
+        joint = (*state, *action)
+        if any(variable >= len(joint) for variable in scope):
+            joint += self.derive(state, action)
         row = 0
         for variable, step in zip(scope, strides(self.scope_sizes(scope)), strict=True):
-            row += step * int(state[variable] if variable < m else action[variable - m])
+            row += step * int(joint[variable])
         return row
+
+    def derive(self, state: Sequence[int], action: Sequence[int]) -> tuple[int, ...]:
+        """Return the values of the derived variables, as positions, in a state and action.
+
+        Parameters
+        ----------
+        state, action
+            Positions, one per variable, not checked.
+
+        Raises
+        ------
+        InvalidParameter
+            If one of the derived variables is drawn: then its value is not known.
+        """
+        joint = [*state, *action]
+        for variable in self.derived:
+            if not variable.deterministic:
+                raise InvalidParameter(
+                    f"derived variable {quote(variable.name)} is drawn at random in every step; "
+                    f"its value does not follow from the state and action"
+                )
+            sizes = self.scope_sizes(variable.scope)
+            joint.append(int(variable.table[encode([joint[v] for v in variable.scope], sizes)]))
+        return tuple(joint[len(self.sizes) :])
 
     def row_label(self, scope: Sequence[int], row: int) -> str:
         """Return a row of a table with its assignment, for messages: 'row 5 (s0=1, a0=2)'.

@@ -1,7 +1,8 @@
 """Environment: simulation of a factored MDP, one step or many at a time, without resets.
 
 The environment owns its generator and draws m uniforms for the next state and l for the rewards in
-every step, whatever the action, so that learners with the same seed meet the same random numbers.
+every step (and one for each drawn variable, after these), whatever the action, so that learners
+with the same seed meet the same random numbers.
 They are drawn in blocks; the block size does not change them.
 
 Many steps are played by compiled code. Calling it for a single step takes a hundred times as long
@@ -134,7 +135,8 @@ class Environment:
         self._cache = kernels.empty_cache(model, self._law)
         self._plain_entries, self._plain_law = tuple(self.entries), tuple(self._law)
         self._plain_cache = tuple(self._cache)
-        width = structure.m + structure.l
+        self._drawing = bool(kernels.drawn_variables(structure))
+        width = structure.m + structure.l + len(kernels.drawn_variables(structure))
         self._blocks = UniformBlocks(source, width, uniforms, max(1, block // width))
         self._uniforms = np.empty((0, len(uniforms)))
         self._used = 0
@@ -399,7 +401,8 @@ class Environment:
         if self._gaps.size:
             before = encode(current.state, structure.state_sizes)
             gap = float(self._gaps[before, encode(action, structure.action_sizes)])
-        outcome = self._outcome(action, means, expected, gap) if again else None
+        keep = again and not self._drawing
+        outcome = self._outcome(action, means, expected, gap) if keep else None
         current.outcomes[action] = outcome
         if self._number_alone:
             current.outcomes[action[0]] = outcome

@@ -20,8 +20,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fmdp._base.compiled import njit
-from fmdp.model import FactoredMDP
-from fmdp.model.entries import Counts, Entries, Index, count, first_rows, locate
+from fmdp.model import FactoredMDP, Structure
+from fmdp.model.entries import (
+    Counts,
+    Entries,
+    Index,
+    count,
+    cumulative,
+    derive,
+    first_rows,
+    locate,
+    locate_all,
+)
 from fmdp.model.spaces import strides
 from fmdp.simulation.trajectory import Rows
 
@@ -61,6 +71,8 @@ class Law(NamedTuple):
     scale: NDArray[np.float64]
     lo: NDArray[np.float64]
     hi: NDArray[np.float64]
+    derived_column: Index
+    """[derived variables]: column of the uniform of a drawn one, -1 for a deterministic one."""
 
 
 class OutcomeCache(NamedTuple):
@@ -78,15 +90,18 @@ class OutcomeCache(NamedTuple):
 
 
 def law_of(model: FactoredMDP) -> tuple[Law, tuple[int, ...]]:
-    """Return the sampling tables, and which of the m + l uniforms each used column is."""
+    """Return the sampling tables, and which of the uniforms of a step each used column is.
+
+    A step has m + l uniforms, and one more for each drawn variable.
+    """
     s = model.structure
-    cumulative = [_cumulative(table) for table in model.transitions]
+    sums = [cumulative(table) for table in model.transitions]
     firsts: Any = slice(None)
     if s.alike is not None:
         rows, firsts = first_rows(s)
-        cumulative = [
+        sums = [
             table[rows[(start <= rows) & (rows < start + len(table))] - start]
-            for table, start in zip(cumulative, s.row_starts[:-1], strict=True)
+            for table, start in zip(sums, s.row_starts[:-1], strict=True)
         ]
     column = np.full(s.m + s.l, -1, dtype=np.int64)
     uniforms: list[int] = []
@@ -102,8 +117,12 @@ def law_of(model: FactoredMDP) -> tuple[Law, tuple[int, ...]]:
     for factor in many + noisy:
         column[factor] = len(uniforms)
         uniforms.append(factor)
+    derived_column = np.full(len(s.derived), -1, dtype=np.int64)
+    for number, j in enumerate(drawn_variables(s)):
+        derived_column[j] = len(uniforms)
+        uniforms.append(s.m + s.l + number)
     law = Law(
-        cumulative=np.concatenate([table.reshape(-1) for table in cumulative]),
+        cumulative=np.concatenate([table.reshape(-1) for table in sums]),
         means=np.concatenate([*model.rewards, np.zeros(0)])[firsts],
         column=column,
         weights=np.array(weights, dtype=np.int64),
@@ -111,8 +130,14 @@ def law_of(model: FactoredMDP) -> tuple[Law, tuple[int, ...]]:
         scale=np.array([noise.scale for noise in model.noise], dtype=np.float64),
         lo=np.array([lo for lo, _ in s.reward_ranges], dtype=np.float64),
         hi=np.array([hi for _, hi in s.reward_ranges], dtype=np.float64),
+        derived_column=derived_column,
     )
     return law, tuple(uniforms)
+
+
+def drawn_variables(structure: Structure) -> list[int]:
+    """Return the places of the drawn variables among the derived ones."""
+    return [j for j, variable in enumerate(structure.derived) if not variable.deterministic]
 
 
 def has_pair_numbers(model: FactoredMDP) -> bool:
@@ -121,28 +146,24 @@ def has_pair_numbers(model: FactoredMDP) -> bool:
 
 
 def empty_cache(model: FactoredMDP, law: Law, memory: int = MEMORY) -> OutcomeCache:
-    """Return a cache with a slot per pair, or with as many slots as fit into `memory`."""
+    """Return a cache with a slot per pair, or with as many slots as fit into `memory`.
+
+    With drawn variables nothing is cached: a pair has different outcomes in different steps.
+    """
     s = model.structure
     cuts, factors = len(law.weights), s.m + s.l
     slots = 1
-    if has_pair_numbers(model):
+    keeping = has_pair_numbers(model) and not drawn_variables(s)
+    if keeping:
         most = max(2, memory // (8 * (cuts + factors + 2)))
         pairs = s.n_states * s.n_actions
         slots = pairs if pairs <= most else 1 << most.bit_length() - 1
     return OutcomeCache(
-        pairs=np.full(slots if has_pair_numbers(model) else 0, -1, dtype=np.int64),
+        pairs=np.full(slots if keeping else 0, -1, dtype=np.int64),
         cuts=np.empty((slots, cuts)),
         entries=np.empty((slots, factors), dtype=np.int64),
         expected=np.empty(slots),
     )
-
-
-def _cumulative(table: NDArray[np.float64]) -> NDArray[np.float64]:
-    sums = np.cumsum(table, axis=1)
-    # Rounding may leave the last sum below a uniform; a value of probability 0 must not get it.
-    last = table.shape[1] - 1 - np.argmax(table[:, ::-1] > 0.0, axis=1)
-    sums[np.arange(table.shape[1]) >= last[:, None]] = np.inf
-    return sums
 
 
 @njit(nogil=True)
@@ -202,10 +223,13 @@ def observed(kind, mean, scale, lo, hi, u):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True)
-def fill_slot(entries, law, joint, cache, slot):  # type: ignore[no-untyped-def]
-    """Fill a slot with the outcome of joint = (state, action)."""
+def fill_slot(entries, law, joint, cache, slot, uniforms, t):  # type: ignore[no-untyped-def]
+    """Fill a slot with the outcome of joint = (state, action); row t has the uniforms of drawn
+    variables."""
     read, m = cache.entries[slot], law.column.shape[0] - law.kind.shape[0]
-    locate(entries, joint, read)
+    if law.derived_column.shape[0] > 0:
+        joint = derive(entries, joint, law.derived_column, uniforms, t)
+    locate_all(entries, joint, read)
     for i in range(m):
         first = entries.first_cell[read[i]]
         if entries.sizes[i] <= FEW_VALUES:
@@ -254,7 +278,7 @@ def draw(entries, law, cache, joint, uniforms, t, state, means):  # type: ignore
     """Take one step from joint = (state, action) with the uniforms of row t. Fills state, the means
     of the rewards, and the first slot. Plain tuples as in `play`."""
     entries, law, cache = Entries(*entries), Law(*law), OutcomeCache(*cache)
-    fill_slot(entries, law, joint, cache, 0)
+    fill_slot(entries, law, joint, cache, 0, uniforms, t)
     _move(entries, law, cache, 0, uniforms, t, state)
     m, first_reward = state.shape[0], entries.first_cell.shape[0] - 1
     for k in range(means.shape[0]):
@@ -334,7 +358,7 @@ def _play_indices(  # type: ignore[no-untyped-def]
         if cache.pairs[slot] != pair:
             _assign(entries.sizes, 0, m, index, state)
             _join(entries.sizes, state, action, joint)
-            fill_slot(entries, law, joint, cache, slot)
+            fill_slot(entries, law, joint, cache, slot, uniforms, t)
             cache.pairs[slot] = pair
         following = 0
         for c in range(n_cuts):
@@ -411,7 +435,7 @@ def _play_values(  # type: ignore[no-untyped-def]
         slot = _slot(pair, direct, shift) if keeping else np.int64(0)
         if not keeping or cache.pairs[slot] != pair:
             _join(entries.sizes, state, action, joint)
-            fill_slot(entries, law, joint, cache, slot)
+            fill_slot(entries, law, joint, cache, slot, uniforms, t)
             if keeping:
                 cache.pairs[slot] = pair
         if recording:

@@ -1,0 +1,341 @@
+"""Models without their derived variables: every scope over states and actions alone.
+
+A factor that names derived variables depends on the states and actions behind them, its *base*. The
+expanded table has one row per assignment of the base:
+
+    P_i(s'_i | base) = sum over the drawn z of prod_j P_j(z_j | ...) P_i(s'_i | x[Z_i])
+
+and with deterministic variables alone each row is a copy. Copies of one row are alike, so a learner
+on the expanded structure learns as many rows as before.
+
+The expanded model has the same states, actions, rewards and transition probabilities, so policies
+and values carry over. Two next values that depend on the same drawn variable are not independent
+given the state and action; then no expanded model exists, and this is refused.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any, TypeVar, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fmdp._base.memory import available_memory, describe_bytes, describe_count
+from fmdp.errors import InvalidModel, TooLarge
+from fmdp.model.alike import Alike
+from fmdp.model.derived import Derived
+from fmdp.model.factored import FactoredMDP
+from fmdp.model.intervals import Intervals
+from fmdp.model.naming import quote
+from fmdp.model.optimistic import OptimisticTables
+from fmdp.model.spaces import FloatArray, IndexArray, count, strides, weighted_index
+from fmdp.model.structure import Scope, Structure
+
+Numbers = TypeVar("Numbers", bound=np.generic)
+
+
+@dataclass(frozen=True, eq=False)
+class ExpandedRows:
+    """The rows of one factor over its base, as rows of its table.
+
+    `sources` is [cases, rows]: the row of the table for each assignment of the drawn variables.
+    `weights` are the probabilities of the cases, [cases, rows], or None if nothing is drawn.
+    """
+
+    base: Scope
+    sources: IndexArray
+    weights: FloatArray | None
+
+    def copied(self, table: NDArray[Numbers]) -> NDArray[Numbers]:
+        """Return the expanded table if nothing is drawn."""
+        assert self.weights is None
+        rows: NDArray[Numbers] = table[self.sources[0]]
+        return rows
+
+    def averaged(self, table: FloatArray) -> FloatArray:
+        """Return the expanded table: copies, or means over the drawn variables."""
+        if self.weights is None:
+            return self.copied(table)
+        shape = (-1,) + (1,) * (table.ndim - 1)
+        total = np.zeros((len(self.sources[0]), *table.shape[1:]))
+        for source, weight in zip(self.sources, self.weights, strict=True):
+            total += weight.reshape(shape) * table[source]
+        return total
+
+
+@dataclass(frozen=True, eq=False)
+class Expansion:
+    """A structure without its derived variables, and how tables are expanded to it."""
+
+    structure: Structure
+    transitions: tuple[ExpandedRows | None, ...]
+    """None for factors that name no derived variable."""
+    rewards: tuple[ExpandedRows | None, ...]
+
+    @property
+    def drawn(self) -> bool:
+        """Whether a factor depends on a drawn variable."""
+        rows = self.transitions + self.rewards
+        return any(one is not None and one.weights is not None for one in rows)
+
+    @overload
+    def tables(self, tables: FactoredMDP) -> FactoredMDP: ...
+    @overload
+    def tables(self, tables: OptimisticTables) -> OptimisticTables: ...
+    def tables(self, tables: FactoredMDP | OptimisticTables) -> FactoredMDP | OptimisticTables:
+        """Return the expanded model, or the expanded tables of an optimistic learner."""
+        if isinstance(tables, FactoredMDP):
+            return self._model(tables)
+        if self.drawn:
+            raise InvalidModel("sets of models with drawn derived variables are not supported")
+        sets = {
+            name: None if rows is None else self._copied(rows, self.transitions)
+            for name in ("upper", "centre", "radius")
+            for rows in (getattr(tables, name),)
+        }
+        return OptimisticTables.trusted(
+            self.structure,
+            self._copied(tables.lower, self.transitions),
+            self._copied(tables.free, self.transitions),
+            self._copied(tables.rewards, self.rewards),
+            **sets,
+        )
+
+    def _model(self, model: FactoredMDP) -> FactoredMDP:
+        intervals = model.intervals
+        if intervals is not None:
+            if self.drawn:
+                raise InvalidModel("a model with drawn derived variables has no intervals")
+            kinds = (self.transitions, self.transitions, self.rewards, self.rewards)
+            arrays = zip(intervals.arrays(), kinds, strict=True)
+            intervals = Intervals(*(self._copied(tables, rows) for tables, rows in arrays))
+        return FactoredMDP(
+            self.structure,
+            self._averaged(model.transitions, self.transitions),
+            self._averaged(model.rewards, self.rewards),
+            model.noise,
+            model.initial_state,
+            model.name,
+            intervals,
+        )
+
+    @staticmethod
+    def _averaged(
+        tables: Sequence[FloatArray], expanded: Sequence[ExpandedRows | None]
+    ) -> tuple[FloatArray, ...]:
+        pairs = zip(tables, expanded, strict=True)
+        return tuple(table if rows is None else rows.averaged(table) for table, rows in pairs)
+
+    @staticmethod
+    def _copied(tables: Sequence[Any], expanded: Sequence[ExpandedRows | None]) -> tuple[Any, ...]:
+        pairs = zip(tables, expanded, strict=True)
+        return tuple(table if rows is None else rows.copied(table) for table, rows in pairs)
+
+
+def expand(model: FactoredMDP) -> FactoredMDP:
+    """Return the same model without derived variables, whose scopes name states and actions alone.
+
+    States, actions, rewards and probabilities are the same, so a policy or a value function of one
+    model is one of the other. A model without derived variables is returned as it is.
+
+    Parameters
+    ----------
+    model
+        The model.
+
+    Raises
+    ------
+    InvalidModel
+        If two state variables depend on the same drawn variable: then no such model exists.
+    TooLarge
+        If the tables do not fit into half of the free memory.
+    """
+    return expansion_of(model.structure).tables(model) if model.structure.derived else model
+
+
+def expanded_structure(structure: Structure) -> Structure:
+    """Return the structure of the expanded models; see `expand`."""
+    return expansion_of(structure).structure if structure.derived else structure
+
+
+@lru_cache(maxsize=8)
+def expansion_of(structure: Structure) -> Expansion:
+    """Return the expansion of a structure with derived variables; raise as `expand` does."""
+    s = structure
+    refuse_shared_draws(s)
+    _refuse_large(s)
+    transitions = tuple(_expanded_rows(s, scope) for scope in s.transition_scopes)
+    rewards = tuple(_expanded_rows(s, scope) for scope in s.reward_scopes)
+    expanded = replace(
+        s,
+        transition_scopes=_bases(s.transition_scopes, transitions),
+        reward_scopes=_bases(s.reward_scopes, rewards),
+        alike=_alike(s, transitions, rewards),
+        derived=(),
+    )
+    return Expansion(expanded, transitions, rewards)
+
+
+def _bases(scopes: Sequence[Scope], expanded: Sequence[ExpandedRows | None]) -> tuple[Scope, ...]:
+    pairs = zip(scopes, expanded, strict=True)
+    return tuple(scope if rows is None else rows.base for scope, rows in pairs)
+
+
+def _alike(
+    s: Structure,
+    transitions: Sequence[ExpandedRows | None],
+    rewards: Sequence[ExpandedRows | None],
+) -> Alike:
+    """Return which rows are alike: copies of one row, or of rows that were alike before."""
+    sets = (
+        [s.transition_classes_of(i) for i in range(s.m)],
+        [s.reward_classes_of(k) for k in range(s.l)],
+    )
+    numbered: list[tuple[IndexArray, ...]] = []
+    for classes, expanded in zip(sets, (transitions, rewards), strict=True):
+        unused = 1 + max((int(rows.max(initial=-1)) for rows in classes), default=0)
+        result = []
+        for rows, factor in zip(classes, expanded, strict=True):
+            if factor is None:
+                result.append(rows)
+            elif factor.weights is None:
+                result.append(factor.copied(rows))
+            else:  # a mean of rows is a row of its own
+                n_rows = len(factor.sources[0])
+                result.append(np.arange(unused, unused + n_rows))
+                unused += n_rows
+        numbered.append(tuple(result))
+    return Alike(*numbered)
+
+
+# ---- what a factor depends on --------------------------------------------------------------------
+
+
+def ancestors(s: Structure, scope: Sequence[int]) -> tuple[Scope, Scope]:
+    """Return the states and actions behind the variables of a scope, and the derived ones."""
+    n = len(s.sizes)
+    base: set[int] = set()
+    derived: set[int] = set()
+    ahead = list(scope)
+    while ahead:
+        v = ahead.pop()
+        if v < n:
+            base.add(v)
+        elif v not in derived:
+            derived.add(v)
+            ahead.extend(s.derived[v - n].scope)
+    return tuple(sorted(base)), tuple(sorted(derived))
+
+
+def drawn_behind(s: Structure, scope: Sequence[int]) -> list[int]:
+    """Return the drawn variables that a scope depends on, in order."""
+    n = len(s.sizes)
+    return [v for v in ancestors(s, scope)[1] if not s.derived[v - n].deterministic]
+
+
+def shared_draws(s: Structure) -> dict[int, list[int]]:
+    """Return the drawn variables behind several state variables, with these state variables."""
+    children: dict[int, list[int]] = {}
+    for i, scope in enumerate(s.transition_scopes):
+        if s.state_sizes[i] > 1:
+            for v in drawn_behind(s, scope):
+                children.setdefault(v, []).append(i)
+    return {v: states for v, states in children.items() if len(states) > 1}
+
+
+def refuse_shared_draws(s: Structure) -> None:
+    """Raise InvalidModel if two state variables depend on the same drawn variable."""
+    for v, states in shared_draws(s).items():
+        first, second = (quote(s.state_names[i]) for i in states[:2])
+        raise InvalidModel(
+            f"derived variable {quote(s.names[v])} is drawn, and both {first} and {second} depend "
+            f"on it, so their next values are not independent given the state and action"
+        )
+
+
+def _refuse_large(s: Structure) -> None:
+    needed = 0
+    worst, most = "", 0
+    labels = [s.transition_label(i) for i in range(s.m)] + [s.reward_label(k) for k in range(s.l)]
+    scopes = [*s.transition_scopes, *s.reward_scopes]
+    widths = [*s.state_sizes, *(1 for _ in s.reward_scopes)]
+    for label, scope, width in zip(labels, scopes, widths, strict=True):
+        base, derived = ancestors(s, scope)
+        if not derived:
+            continue
+        cases = count([s.all_sizes[v] for v in drawn_behind(s, scope)])
+        rows = count([s.sizes[v] for v in base])
+        needed += 8 * rows * (2 * cases + width + 2)
+        if rows > most:
+            worst, most = label, rows
+    limit = available_memory() // 2
+    if needed > limit:
+        raise TooLarge(
+            f"{worst} has {describe_count(most)} rows without derived variables, and all factors "
+            f"need {describe_bytes(needed)}; the memory limit is {describe_bytes(limit)}",
+            needed,
+            limit,
+        )
+
+
+def _expanded_rows(s: Structure, scope: Scope) -> ExpandedRows | None:
+    base, derived = ancestors(s, scope)
+    if not derived:
+        return None
+    drawn = drawn_behind(s, scope)
+    sources: list[IndexArray] = []
+    weights: list[FloatArray] = []
+    for case in _cases([s.all_sizes[v] for v in drawn]):
+        values = BaseValues(s, base, dict(zip(drawn, case, strict=True)))
+        sources.append(values.rows(scope))
+        weights.append(values.probability(drawn))
+    return ExpandedRows(base, np.stack(sources), np.stack(weights) if drawn else None)
+
+
+def _cases(sizes: Sequence[int]) -> Iterator[tuple[int, ...]]:
+    yield from np.ndindex(*sizes)
+
+
+class BaseValues:
+    """The values of variables for every assignment of some states and actions, the base.
+
+    Drawn variables have the given values.
+    """
+
+    def __init__(self, s: Structure, base: Scope, drawn: dict[int, int]) -> None:
+        self._structure = s
+        self._base = base
+        self._sizes = [s.sizes[v] for v in base]
+        self._known: dict[int, Any] = dict(drawn)
+
+    def of(self, v: int) -> Any:
+        """Return the values of a variable: [assignments of the base], or one for a drawn one."""
+        s, n = self._structure, len(self._structure.sizes)
+        if v not in self._known:
+            if v < n:
+                weights = [int(u == v) for u in self._base]
+                self._known[v] = weighted_index(self._sizes, weights)
+            else:
+                variable = s.derived[v - n]
+                self._known[v] = variable.table[self.rows(variable.scope)]
+        return self._known[v]
+
+    def rows(self, scope: Scope) -> IndexArray:
+        """Return the row of a table over the scope for every assignment of the base."""
+        rows: IndexArray = np.zeros(math.prod(self._sizes), dtype=np.int64)
+        for v, step in zip(scope, strides(self._structure.scope_sizes(scope)), strict=True):
+            rows += step * self.of(v)
+        return rows
+
+    def probability(self, drawn: Sequence[int]) -> FloatArray:
+        """Return the probability of the values of the drawn variables."""
+        s, n = self._structure, len(self._structure.sizes)
+        total: FloatArray = np.ones(math.prod(self._sizes))
+        for v in drawn:
+            variable: Derived = s.derived[v - n]
+            total *= variable.table[self.rows(variable.scope), self._known[v]]
+        return total
