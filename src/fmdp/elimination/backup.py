@@ -13,6 +13,7 @@ from fmdp.elimination.effects import EffectsBackup
 from fmdp.elimination.enumeration import Backup, Vector, advance, iterate_by_sweeps, shape_of
 from fmdp.elimination.threads import usable_cores
 from fmdp.model import FactoredMDP, OptimisticTables, Structure
+from fmdp.model.expansion import expand
 
 __all__ = [
     "Backup",
@@ -46,6 +47,8 @@ class Options(Limits, total=False):
 
 def backup_for(model: FactoredMDP | OptimisticTables, **limits: Unpack[Limits]) -> Backup:
     """Return the backup of one model, loaded; actions with equal tables share their steps."""
+    if isinstance(model, FactoredMDP):
+        model = expand(model)
     nested, shape = isinstance(model, OptimisticTables), shape_of(model)
     parts = decompose(model.structure)
     if parts is None or not parts.describes(model):

@@ -46,3 +46,14 @@ def prohibitions(structure: Structure, sizes: list[int]) -> list[Prohibition]:
         busy = (np.arange(sizes[last]) != idle_last)[:, None] + np.arange(counted)
         functions.append(Prohibition((last, *before), (busy > constraint.most).reshape(-1)))
     return functions
+
+
+def derived_prohibitions(structure: Structure) -> list[Prohibition]:
+    """Return, for each derived variable, the function that forbids all its other values."""
+    return [
+        Prohibition(
+            (*variable.scope, v),
+            (variable.table[:, None] != np.arange(variable.size)).reshape(-1),
+        )
+        for v, variable in enumerate(structure.derived, len(structure.sizes))
+    ]

@@ -38,6 +38,7 @@ from fmdp._base.compiled import njit
 from fmdp.learning.statistics import Floats, Statistics
 from fmdp.model import Structure
 from fmdp.model.entries import Index, entries_of
+from fmdp.model.spaces import count
 
 CONCENTRATIONS = (4.0, 16.0, 64.0, 256.0, 1024.0)
 """kappa: how many samples of a row its pool is worth."""
@@ -302,9 +303,11 @@ def _groups(structure: Structure) -> Iterator[tuple[Index, int]]:
     s = structure
     of_factor = []
     for i, scope in enumerate(s.transition_scopes):
-        n_actions = int(np.prod([s.sizes[v] for v in scope if v >= s.m], dtype=np.int64))
-        # State variables come first in a scope, and the last variable is fastest.
-        of_factor.append(s.transition_classes_of(i).reshape(-1, n_actions))
+        n_actions = count(s.scope_sizes([v for v in scope if s.m <= v < len(s.sizes)]))
+        n_derived = count(s.scope_sizes([v for v in scope if v >= len(s.sizes)]))
+        # A scope is sorted (states, actions, derived variables), and the last one is fastest.
+        rows = s.transition_classes_of(i).reshape(-1, n_actions, n_derived)
+        of_factor.append(rows.swapaxes(1, 2).reshape(-1, n_actions))
     if s.alike is None:
         yield from ((rows, i) for i, rows in enumerate(of_factor))
         return

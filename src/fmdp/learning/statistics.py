@@ -37,8 +37,9 @@ from fmdp.model.entries import (
     split_cells,
     split_reward_entries,
 )
+from fmdp.model.expansion import pair_rows
 from fmdp.model.naming import Assignment, in_order
-from fmdp.model.spaces import project, shown
+from fmdp.model.spaces import shown
 
 Floats = NDArray[np.float64]
 
@@ -334,7 +335,7 @@ def entries_of_pairs(structure: Structure, factors: int) -> Index:
     s, entries = structure, entries_of(structure)
     pairs = np.empty((factors, s.n_states * s.n_actions), dtype=np.int64)
     for factor, scope in enumerate((*s.transition_scopes, *s.reward_scopes)[:factors]):
-        rows = entries.first_row[factor] + project(s.sizes, scope)
+        rows = entries.first_row[factor] + pair_rows(s, scope)
         pairs[factor] = entries.entry_of_row[rows] if len(entries.entry_of_row) else rows
     return pairs.reshape(factors, s.n_states, s.n_actions)
 

@@ -11,12 +11,14 @@ on the expanded structure learns as many rows as before.
 The expanded model has the same states, actions, rewards and transition probabilities, so policies
 and values carry over. Two next values that depend on the same drawn variable are not independent
 given the state and action; then no expanded model exists, and this is refused.
+
+`without_draws` removes drawn variables only. Its tables have the right marginal distribution of
+each next value, which is all that the expectation of a function of one state variable needs.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, TypeVar, overload
@@ -27,7 +29,6 @@ from numpy.typing import NDArray
 from fmdp._base.memory import available_memory, describe_bytes, describe_count
 from fmdp.errors import InvalidModel, TooLarge
 from fmdp.model.alike import Alike
-from fmdp.model.derived import Derived
 from fmdp.model.factored import FactoredMDP
 from fmdp.model.intervals import Intervals
 from fmdp.model.naming import quote
@@ -46,7 +47,6 @@ class ExpandedRows:
     `weights` are the probabilities of the cases, [cases, rows], or None if nothing is drawn.
     """
 
-    base: Scope
     sources: IndexArray
     weights: FloatArray | None
 
@@ -113,13 +113,10 @@ class Expansion:
             kinds = (self.transitions, self.transitions, self.rewards, self.rewards)
             arrays = zip(intervals.arrays(), kinds, strict=True)
             intervals = Intervals(*(self._copied(tables, rows) for tables, rows in arrays))
-        return FactoredMDP(
+        return model.with_expanded_tables(
             self.structure,
             self._averaged(model.transitions, self.transitions),
             self._averaged(model.rewards, self.rewards),
-            model.noise,
-            model.initial_state,
-            model.name,
             intervals,
         )
 
@@ -165,24 +162,137 @@ def expanded_structure(structure: Structure) -> Structure:
 @lru_cache(maxsize=8)
 def expansion_of(structure: Structure) -> Expansion:
     """Return the expansion of a structure with derived variables; raise as `expand` does."""
-    s = structure
-    refuse_shared_draws(s)
-    _refuse_large(s)
-    transitions = tuple(_expanded_rows(s, scope) for scope in s.transition_scopes)
-    rewards = tuple(_expanded_rows(s, scope) for scope in s.reward_scopes)
-    expanded = replace(
-        s,
-        transition_scopes=_bases(s.transition_scopes, transitions),
-        reward_scopes=_bases(s.reward_scopes, rewards),
-        alike=_alike(s, transitions, rewards),
-        derived=(),
-    )
-    return Expansion(expanded, transitions, rewards)
+    refuse_shared_draws(structure)
+    return _Substitution(structure, ()).expansion()
 
 
-def _bases(scopes: Sequence[Scope], expanded: Sequence[ExpandedRows | None]) -> tuple[Scope, ...]:
-    pairs = zip(scopes, expanded, strict=True)
-    return tuple(scope if rows is None else rows.base for scope, rows in pairs)
+@lru_cache(maxsize=8)
+def without_draws(structure: Structure) -> Expansion | None:
+    """Return a structure without its drawn variables and what is computed from them, None if
+    nothing is drawn; raise TooLarge as `expand` does."""
+    n = len(structure.sizes)
+    drawn: set[int] = set()
+    for v, variable in enumerate(structure.derived, n):
+        if not variable.deterministic or drawn.intersection(variable.scope):
+            drawn.add(v)
+    if not drawn:
+        return None
+    kept = tuple(v for v in range(n, len(structure.all_sizes)) if v not in drawn)
+    return _Substitution(structure, kept).expansion()
+
+
+def shared_draws(s: Structure) -> dict[int, list[int]]:
+    """Return the drawn variables behind several state variables, with these state variables."""
+    n = len(s.sizes)
+    children: dict[int, list[int]] = {}
+    for i, scope in enumerate(s.transition_scopes):
+        if s.state_sizes[i] > 1:
+            for v in s.origins(scope)[1]:
+                if not s.derived[v - n].deterministic:
+                    children.setdefault(v, []).append(i)
+    return {v: states for v, states in children.items() if len(states) > 1}
+
+
+def refuse_shared_draws(s: Structure) -> None:
+    """Raise InvalidModel if two state variables depend on the same drawn variable."""
+    for v, states in shared_draws(s).items():
+        first, second = (quote(s.state_names[i]) for i in states[:2])
+        raise InvalidModel(
+            f"derived variable {quote(s.names[v])} is drawn, and both {first} and {second} depend "
+            f"on it, so their next values are not independent given the state and action"
+        )
+
+
+def pair_rows(structure: Structure, scope: Scope) -> IndexArray:
+    """Return the row of a table over the scope for every state and action, in C order: [S * A].
+
+    Derived variables of the scope must be deterministic.
+    """
+    return _BaseValues(structure, tuple(range(len(structure.sizes))), {}).rows(scope)
+
+
+class _Substitution:
+    """The derived variables of a structure, all but those kept, substituted into its factors."""
+
+    def __init__(self, structure: Structure, kept: Scope) -> None:
+        self.structure = structure
+        self._n = len(structure.sizes)
+        self._kept = kept
+        self._number = {v: self._n + place for place, v in enumerate(kept)}
+
+    def expansion(self) -> Expansion:
+        s = self.structure
+        self._refuse_large()
+        transitions = tuple(map(self._rows, s.transition_scopes))
+        rewards = tuple(map(self._rows, s.reward_scopes))
+        expanded = replace(
+            s,
+            transition_scopes=tuple(map(self._new_scope, s.transition_scopes)),
+            reward_scopes=tuple(map(self._new_scope, s.reward_scopes)),
+            alike=_alike(s, transitions, rewards),
+            derived=tuple(
+                replace(variable, scope=self._new_scope(variable.scope))
+                for variable in (s.derived[v - self._n] for v in self._kept)
+            ),
+        )
+        return Expansion(expanded, transitions, rewards)
+
+    def _origins(self, scope: Sequence[int]) -> tuple[Scope, Scope]:
+        """Return the states, actions and kept variables behind a scope, and the removed ones."""
+        base: set[int] = set()
+        removed: set[int] = set()
+        ahead = list(scope)
+        while ahead:
+            v = ahead.pop()
+            if v < self._n or v in self._number:
+                base.add(v)
+            elif v not in removed:
+                removed.add(v)
+                ahead.extend(self.structure.derived[v - self._n].scope)
+        return tuple(sorted(base)), tuple(sorted(removed))
+
+    def _new_scope(self, scope: Scope) -> Scope:
+        return tuple(self._number.get(v, v) for v in self._origins(scope)[0])
+
+    def _drawn(self, removed: Scope) -> list[int]:
+        derived = self.structure.derived
+        return [v for v in removed if not derived[v - self._n].deterministic]
+
+    def _rows(self, scope: Scope) -> ExpandedRows | None:
+        base, removed = self._origins(scope)
+        if not removed:
+            return None
+        drawn = self._drawn(removed)
+        sources: list[IndexArray] = []
+        weights: list[FloatArray] = []
+        for case in np.ndindex(*(self.structure.all_sizes[v] for v in drawn)):
+            values = _BaseValues(self.structure, base, dict(zip(drawn, case, strict=True)))
+            sources.append(values.rows(scope))
+            weights.append(values.probability(drawn))
+        return ExpandedRows(np.stack(sources), np.stack(weights) if drawn else None)
+
+    def _refuse_large(self) -> None:
+        s = self.structure
+        labels = [*map(s.transition_label, range(s.m)), *map(s.reward_label, range(s.l))]
+        scopes = [*s.transition_scopes, *s.reward_scopes]
+        widths = [*s.state_sizes, *(1 for _ in s.reward_scopes)]
+        needed, worst, most = 0, "", 0
+        for label, scope, width in zip(labels, scopes, widths, strict=True):
+            base, removed = self._origins(scope)
+            if removed:
+                rows = count(s.scope_sizes(base))
+                cases = count(s.scope_sizes(self._drawn(removed)))
+                needed += 8 * rows * (2 * cases + width + 2)
+                worst, most = max((worst, most), (label, rows), key=lambda pair: pair[1])
+        limit = available_memory() // 2
+        if needed > limit:
+            raise TooLarge(
+                f"{worst} has {describe_count(most)} rows without derived variables, and all "
+                f"factors need {describe_bytes(needed)}; the memory limit is "
+                f"{describe_bytes(limit)}",
+                needed,
+                limit,
+            )
 
 
 def _alike(
@@ -204,7 +314,7 @@ def _alike(
                 result.append(rows)
             elif factor.weights is None:
                 result.append(factor.copied(rows))
-            else:  # a mean of rows is a row of its own
+            else:  # every mean of rows is a class of its own
                 n_rows = len(factor.sources[0])
                 result.append(np.arange(unused, unused + n_rows))
                 unused += n_rows
@@ -212,130 +322,41 @@ def _alike(
     return Alike(*numbered)
 
 
-# ---- what a factor depends on --------------------------------------------------------------------
-
-
-def ancestors(s: Structure, scope: Sequence[int]) -> tuple[Scope, Scope]:
-    """Return the states and actions behind the variables of a scope, and the derived ones."""
-    n = len(s.sizes)
-    base: set[int] = set()
-    derived: set[int] = set()
-    ahead = list(scope)
-    while ahead:
-        v = ahead.pop()
-        if v < n:
-            base.add(v)
-        elif v not in derived:
-            derived.add(v)
-            ahead.extend(s.derived[v - n].scope)
-    return tuple(sorted(base)), tuple(sorted(derived))
-
-
-def drawn_behind(s: Structure, scope: Sequence[int]) -> list[int]:
-    """Return the drawn variables that a scope depends on, in order."""
-    n = len(s.sizes)
-    return [v for v in ancestors(s, scope)[1] if not s.derived[v - n].deterministic]
-
-
-def shared_draws(s: Structure) -> dict[int, list[int]]:
-    """Return the drawn variables behind several state variables, with these state variables."""
-    children: dict[int, list[int]] = {}
-    for i, scope in enumerate(s.transition_scopes):
-        if s.state_sizes[i] > 1:
-            for v in drawn_behind(s, scope):
-                children.setdefault(v, []).append(i)
-    return {v: states for v, states in children.items() if len(states) > 1}
-
-
-def refuse_shared_draws(s: Structure) -> None:
-    """Raise InvalidModel if two state variables depend on the same drawn variable."""
-    for v, states in shared_draws(s).items():
-        first, second = (quote(s.state_names[i]) for i in states[:2])
-        raise InvalidModel(
-            f"derived variable {quote(s.names[v])} is drawn, and both {first} and {second} depend "
-            f"on it, so their next values are not independent given the state and action"
-        )
-
-
-def _refuse_large(s: Structure) -> None:
-    needed = 0
-    worst, most = "", 0
-    labels = [s.transition_label(i) for i in range(s.m)] + [s.reward_label(k) for k in range(s.l)]
-    scopes = [*s.transition_scopes, *s.reward_scopes]
-    widths = [*s.state_sizes, *(1 for _ in s.reward_scopes)]
-    for label, scope, width in zip(labels, scopes, widths, strict=True):
-        base, derived = ancestors(s, scope)
-        if not derived:
-            continue
-        cases = count([s.all_sizes[v] for v in drawn_behind(s, scope)])
-        rows = count([s.sizes[v] for v in base])
-        needed += 8 * rows * (2 * cases + width + 2)
-        if rows > most:
-            worst, most = label, rows
-    limit = available_memory() // 2
-    if needed > limit:
-        raise TooLarge(
-            f"{worst} has {describe_count(most)} rows without derived variables, and all factors "
-            f"need {describe_bytes(needed)}; the memory limit is {describe_bytes(limit)}",
-            needed,
-            limit,
-        )
-
-
-def _expanded_rows(s: Structure, scope: Scope) -> ExpandedRows | None:
-    base, derived = ancestors(s, scope)
-    if not derived:
-        return None
-    drawn = drawn_behind(s, scope)
-    sources: list[IndexArray] = []
-    weights: list[FloatArray] = []
-    for case in _cases([s.all_sizes[v] for v in drawn]):
-        values = BaseValues(s, base, dict(zip(drawn, case, strict=True)))
-        sources.append(values.rows(scope))
-        weights.append(values.probability(drawn))
-    return ExpandedRows(base, np.stack(sources), np.stack(weights) if drawn else None)
-
-
-def _cases(sizes: Sequence[int]) -> Iterator[tuple[int, ...]]:
-    yield from np.ndindex(*sizes)
-
-
-class BaseValues:
-    """The values of variables for every assignment of some states and actions, the base.
+class _BaseValues:
+    """The values of variables for every assignment of some of them, the base.
 
     Drawn variables have the given values.
     """
 
-    def __init__(self, s: Structure, base: Scope, drawn: dict[int, int]) -> None:
+    def __init__(self, s: Structure, base: Scope, drawn: Mapping[int, int]) -> None:
         self._structure = s
         self._base = base
-        self._sizes = [s.sizes[v] for v in base]
+        self._sizes = s.scope_sizes(base)
         self._known: dict[int, Any] = dict(drawn)
 
-    def of(self, v: int) -> Any:
-        """Return the values of a variable: [assignments of the base], or one for a drawn one."""
-        s, n = self._structure, len(self._structure.sizes)
+    def _of(self, v: int) -> Any:
+        """Return the values of a variable: [assignments of the base], or one if it is drawn."""
         if v not in self._known:
-            if v < n:
+            if v in self._base:
                 weights = [int(u == v) for u in self._base]
                 self._known[v] = weighted_index(self._sizes, weights)
             else:
-                variable = s.derived[v - n]
+                variable = self._structure.derived[v - len(self._structure.sizes)]
                 self._known[v] = variable.table[self.rows(variable.scope)]
         return self._known[v]
 
     def rows(self, scope: Scope) -> IndexArray:
         """Return the row of a table over the scope for every assignment of the base."""
-        rows: IndexArray = np.zeros(math.prod(self._sizes), dtype=np.int64)
+        rows: IndexArray = np.zeros(count(self._sizes), dtype=np.int64)
         for v, step in zip(scope, strides(self._structure.scope_sizes(scope)), strict=True):
-            rows += step * self.of(v)
+            rows += step * self._of(v)
         return rows
 
     def probability(self, drawn: Sequence[int]) -> FloatArray:
         """Return the probability of the values of the drawn variables."""
-        s, n = self._structure, len(self._structure.sizes)
-        total: FloatArray = np.ones(math.prod(self._sizes))
+        n = len(self._structure.sizes)
+        total: FloatArray = np.ones(count(self._sizes))
         for v in drawn:
-            variable: Derived = s.derived[v - n]
+            variable = self._structure.derived[v - n]
             total *= variable.table[self.rows(variable.scope), self._known[v]]
         return total

@@ -414,6 +414,34 @@ class FactoredMDP:
             Contents(structure, tuple(transitions), tuple(rewards), noise, start, "", None)
         )
 
+    def with_expanded_tables(
+        self,
+        structure: Structure,
+        transitions: Sequence[FloatArray],
+        rewards: Sequence[FloatArray],
+        intervals: Intervals | None,
+    ) -> FactoredMDP:
+        """Return the model over a structure of the same variables, whose tables are right by
+        construction; the arrays become read-only.
+
+        Parameters
+        ----------
+        structure
+            The same states, actions, ranges and names; other scopes.
+        transitions, rewards, intervals
+            As in `trusted`, over the scopes of the structure.
+        """
+        for table in (*transitions, *rewards):
+            table.flags.writeable = False
+        return self._of(
+            self._contents._replace(
+                structure=structure,
+                transitions=tuple(transitions),
+                rewards=tuple(rewards),
+                intervals=intervals,
+            )
+        )
+
     def with_table(self, variable: str | int, table: npt.ArrayLike) -> FactoredMDP:
         """Return the model with another transition table; everything else is shared.
 

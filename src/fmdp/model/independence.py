@@ -110,9 +110,10 @@ def independent_parts(structure: Structure) -> tuple[Part, ...]:
 
     The tuple is empty if there are fewer than two. Models with effects are not split: their planner
     already works component by component, and a cap or a set-up cost usually ties the components
-    together.
+    together. Neither are models with derived variables: the exact planner splits the same model
+    without them.
     """
-    if structure.effects is not None or _constrained_constant(structure):
+    if structure.effects is not None or structure.derived or _constrained_constant(structure):
         return ()
     groups = connected(_variables(structure), _shared_scopes(structure))
     if len(groups) < 2:

@@ -58,35 +58,60 @@ class FactorScopes(VariableSpace):
         """[l + 1]: offsets of the reward tables in an array of all their entries."""
         return (0, *itertools.accumulate(self.reward_rows))
 
+    def origins(self, scope: Sequence[int]) -> tuple[Scope, Scope]:
+        """Return the states and actions behind a scope, and the derived variables behind it.
+
+        Parameters
+        ----------
+        scope
+            Numbers of variables. A state or action is behind itself, and a derived variable also
+            has behind it what its own scope has.
+        """
+        n = len(self.sizes)
+        base: set[int] = set()
+        derived: set[int] = set()
+        ahead = list(scope)
+        while ahead:
+            v = ahead.pop()
+            if v < n:
+                base.add(v)
+            elif v not in derived:
+                derived.add(v)
+                ahead.extend(self.derived[v - n].scope)
+        return tuple(sorted(base)), tuple(sorted(derived))
+
     def state_scope(self, i: int) -> Scope:
-        """Return the state variables in the scope of a transition factor.
+        """Return the state variables that a transition factor depends on, also through derived
+        variables.
 
         Parameters
         ----------
         i
             Number of the factor, which is that of its state variable.
         """
-        return tuple(v for v in self.transition_scopes[i] if v < self.m)
+        return tuple(v for v in self.origins(self.transition_scopes[i])[0] if v < self.m)
 
     def action_scope(self, i: int) -> Scope:
-        """Return the action variables (m, m + 1, ...) in the scope of a transition factor.
+        """Return the action variables (m, m + 1, ...) that a transition factor depends on, also
+        through derived variables.
 
         Parameters
         ----------
         i
             Number of the factor, which is that of its state variable.
         """
-        return tuple(v for v in self.transition_scopes[i] if self.m <= v < len(self.sizes))
+        return tuple(v for v in self.origins(self.transition_scopes[i])[0] if v >= self.m)
 
     def reward_state_scope(self, k: int) -> Scope:
-        """Return the state variables in the scope of a reward factor.
+        """Return the state variables that a reward factor depends on, also through derived
+        variables.
 
         Parameters
         ----------
         k
             Number of the reward factor.
         """
-        return tuple(v for v in self.reward_scopes[k] if v < self.m)
+        return tuple(v for v in self.origins(self.reward_scopes[k])[0] if v < self.m)
 
     def transition_label(self, i: int) -> str:
         """Return the name of a transition factor for messages and tables.

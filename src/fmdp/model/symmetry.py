@@ -208,7 +208,7 @@ def symmetry_of(model: FactoredMDP, deadline: Deadline = NEVER) -> Symmetry | No
     Raises TimeUp after the deadline.
     """
     s = model.structure
-    if s.constraints or s.effects is not None or model.intervals is not None:
+    if s.constraints or s.derived or s.effects is not None or model.intervals is not None:
         return None
     search = _Search(model, deadline)
     entries = sum(t.size for t in (*model.transitions, *model.rewards))

@@ -16,8 +16,9 @@ from fmdp.elimination.backup import check_clock, usable_cores
 from fmdp.elimination.decomposition import decompose
 from fmdp.elimination.effects import choice_seconds, predicted_bytes
 from fmdp.elimination.layout import choose_layout
-from fmdp.errors import InvalidParameter, TooLarge
+from fmdp.errors import InvalidModel, InvalidParameter, TooLarge
 from fmdp.model import FactoredMDP, Structure
+from fmdp.model.expansion import expanded_structure
 from fmdp.model.factored import check_model
 from fmdp.planning.evaluate import POLICY_GAIN_STATES, Evaluation, evaluate_exactly
 from fmdp.planning.exact.planner import Exact
@@ -216,6 +217,11 @@ def choose_planner(
     """
     limit = memory_limit if memory_limit is not None else available_memory() // 2
     reason = too_many(structure, most_states=most_states, by_parts=by_parts)
+    if reason is None and structure.derived:
+        try:
+            expanded_structure(structure)
+        except (InvalidModel, TooLarge) as error:
+            reason = str(error)
     if reason is None:
         threads = 1 if most_seconds < math.inf else usable_cores()
         cost = exact_cost(
@@ -273,6 +279,7 @@ def exact_cost(
 
     With `by_parts`, independent parts are planned one by one.
     """
+    structure = expanded_structure(structure)
     parts = parts_to_plan(structure) if by_parts else ()
     if parts:
         costs = [

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from fmdp._base.deadlines import Deadline
 from fmdp.elimination.backup import Backup, TimeUp, backup_for, check_clock
 from fmdp.model import FactoredMDP
+from fmdp.model.expansion import expand
 from fmdp.model.independence import Part
 from fmdp.model.spaces import decode, encode
 from fmdp.planning.exact import iteration
@@ -131,6 +132,7 @@ def evaluate_exactly(
     plays a forbidden action, and TooLarge if the evaluation does not fit into the memory limit.
     """
     started = time.perf_counter()
+    model = expand(model)
     structure = model.structure
     deadline = None if max_seconds is None else time.monotonic() + max_seconds
     goal = tolerance_of(tolerance, structure)

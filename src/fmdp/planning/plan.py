@@ -32,6 +32,7 @@ from fmdp.errors import InvalidParameter
 from fmdp.model import FactoredMDP, Structure
 from fmdp.model.factored import check_model
 from fmdp.model.naming import Assignment
+from fmdp.planning.expanded import PreparedExpanded
 from fmdp.planning.explain.explanation import Explanation
 from fmdp.planning.policies.policy import Policy
 from fmdp.planning.registry import PLANNERS
@@ -290,6 +291,10 @@ class Planner(Settings, ABC):
     """Whether `solve(tables, ties=...)` of the prepared planner accepts an `elimination.ties.Ties`
     that replaces the settings `ties` and `tie_seed`. Each run of a learner passes its own."""
 
+    takes_derived: ClassVar[bool] = False
+    """Whether `prepare` accepts structures with derived variables. A planner that does not is
+    given the same model without them."""
+
     @abstractmethod
     def prepare(self, structure: Structure) -> Prepared:
         """Do the work that depends on the structure alone; each `solve` receives tables.
@@ -334,7 +339,11 @@ def of_model(plan: Plan, model: FactoredMDP, settings: Any) -> Plan:
 
 def ready(planner: Planner, structure: Structure) -> Prepared:
     """Return what `prepare` returns; raise InvalidParameter if it has no method `solve`."""
-    prepared = planner.prepare(structure)
+    takes = getattr(planner, "takes_derived", False)
+    expanded = bool(structure.derived) and not takes
+    prepared: Prepared = (
+        PreparedExpanded(planner, structure) if expanded else planner.prepare(structure)
+    )
     if not callable(getattr(prepared, "solve", None)):
         raise InvalidParameter(
             f"prepare of planner {getattr(planner, 'name', planner)} must give an object with "

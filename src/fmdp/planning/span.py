@@ -35,6 +35,7 @@ from fmdp.model import FactoredMDP, Structure
 from fmdp.model.factored import check_model
 from fmdp.model.structure import check_structure
 from fmdp.planning.exact import iteration
+from fmdp.planning.expanded import PreparedExpanded, plan_expanded
 from fmdp.planning.plan import Plan, Planner, of_model
 from fmdp.planning.policies.archive import array_in
 from fmdp.planning.prepared import (
@@ -126,14 +127,18 @@ class SpanConstrained(Limited, TieBreaking, OnEngine, Planner):
         """
         return _budgets(self.budget, self.split, structure)
 
-    def prepare(self, structure: Structure) -> PreparedSpan:
+    def prepare(self, structure: Structure) -> PreparedSpan | PreparedExpanded:
         check_structure(structure, "prepare")
+        if structure.derived:
+            return PreparedExpanded(self, structure)
         self.budgets(structure)
         return PreparedSpan(self, structure)
 
     def plan(self, model: FactoredMDP, *, progress: Progress | None = None) -> Plan:
         # Equal tables of different actions share their work.
         check_model(model, "plan")
+        if model.structure.derived:
+            return plan_expanded(self, model, progress)
         started = time.perf_counter()
         budgets = self.budgets(model.structure)
         limits = limits_of(self, model.structure, started)

@@ -56,7 +56,7 @@ def rare_values(model: FactoredMDP, values: Values, probability: float) -> list[
         entering = model.transitions[i][rows]
         if i in scope:  # staying is not entering
             behind = scope[scope.index(i) + 1 :]
-            step = math.prod(structure.sizes[v] for v in behind)
+            step = math.prod(structure.all_sizes[v] for v in behind)
             entering[np.arange(len(rows)), rows // step % structure.sizes[i]] = 0.0
         largest = entering.max(axis=0)
         rare = np.flatnonzero((largest > 0.0) & (largest < probability))
@@ -94,7 +94,7 @@ def _rows(model: FactoredMDP, scope: Scope, values: Values) -> NDArray[np.int64]
     structure = model.structure
     rows = np.zeros(1, dtype=np.int64)
     for v in scope:
-        size = structure.sizes[v]
+        size = structure.all_sizes[v]
         taken = values[v] if v < structure.m else np.arange(size)
         rows = (rows[:, None] * size + taken[None, :]).ravel()
     return rows

@@ -18,6 +18,8 @@ Constraints on actions are functions too: 0 where they allow x, minus infinity w
 so that the maximum is over the allowed x. Their sums are exact, and no row of a linear program
 reads a forbidden entry. A cap of K on many action variables is a chain of small functions over
 counters of the busy ones, c_j = c_{j-1} + 1{a_j not idle} <= K, with one more variable for each.
+A deterministic derived variable is one more variable too, with a function that forbids every value
+but its own.
 
 All numbers, here and in the linear programs, are in units of `Structure.reward_unit`, with rewards
 counted from the lower end of their ranges: the loaded rewards are (R_k - lo_k) / unit, and planners
@@ -36,7 +38,7 @@ from numpy.typing import NDArray
 
 from fmdp._base.deadlines import NEVER, Deadline
 from fmdp.elimination.network import FunctionTables, Network, choose_contexts
-from fmdp.elimination.prohibitions import prohibitions
+from fmdp.elimination.prohibitions import derived_prohibitions, prohibitions
 from fmdp.model import FactoredMDP, OptimisticTables, Structure
 from fmdp.model.spaces import starts, strides, weighted_index
 from fmdp.model.structure import Scope
@@ -104,9 +106,9 @@ class BellmanResidual:
         """The smallest reward of a step, which the loaded rewards leave out."""
         self._lowest: Floats = np.repeat(lowest, np.array(structure.reward_rows, dtype=np.int64))
         self._lowest_size = float(np.abs(lowest / self.unit).sum())
-        sizes = list(structure.sizes)
+        sizes = list(structure.all_sizes)
         self._targets = _targets(structure, basis, sizes, split) if optimistic else None
-        self._prohibitions = prohibitions(structure, sizes)
+        self._prohibitions = derived_prohibitions(structure) + prohibitions(structure, sizes)
         self.sizes = tuple(sizes)
         functions = network_functions(
             structure.reward_scopes,

@@ -34,6 +34,7 @@ from fmdp.planning.alp.prepared_alp import TABULATED_ONCE
 from fmdp.planning.alp.program import ConstraintFamily, LinearProgram, Monitor
 from fmdp.planning.alp.staged_program import ROUNDING, likely_weight
 from fmdp.planning.limits import tolerance_of
+from fmdp.planning.expanded import PreparedExpanded, plan_expanded
 from fmdp.planning.plan import Plan, Planner
 from fmdp.planning.policies.policy import Policy
 from fmdp.planning.settings import (
@@ -71,10 +72,14 @@ class ResidualPlanner(Limited, TieBreaking, Planner):
     ) -> tuple[ConstraintFamily, ...]:
         """Return the constraints of one step."""
 
-    def prepare(self, structure: Structure) -> PreparedResidual:
+    def prepare(self, structure: Structure) -> PreparedResidual | PreparedExpanded:
+        if structure.derived:
+            return PreparedExpanded(self, structure)
         return PreparedResidual(self, structure)
 
     def plan(self, model: FactoredMDP, *, progress: Progress | None = None) -> Plan:
+        if model.structure.derived:
+            return plan_expanded(self, model, progress)
         return ResidualSearch(self, model).run(progress)
 
 

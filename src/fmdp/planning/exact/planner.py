@@ -40,6 +40,7 @@ from fmdp.planning.exact.solver import Limits, solve
 from fmdp.planning.joining import parts_to_plan
 from fmdp.planning.limits import tolerance_of
 from fmdp.planning.parts import PreparedParts, plan_parts
+from fmdp.planning.expanded import PreparedExpanded, plan_expanded
 from fmdp.planning.plan import Plan, Planner, of_model
 from fmdp.planning.prepared import (
     PreparedOnEngine,
@@ -103,8 +104,10 @@ class Exact(Limited, TieBreaking, OnEngine, Planner):
                 f"criterion=finite: an integer >= 1"
             )
 
-    def prepare(self, structure: Structure) -> PreparedExact | PreparedParts:
+    def prepare(self, structure: Structure) -> PreparedExact | PreparedParts | PreparedExpanded:
         check_structure(structure, "prepare")
+        if structure.derived:
+            return PreparedExpanded(self, structure)
         # With intervals, `solve` refuses the tables of a learner, which have none.
         if self.intervals != "nominal" or not self._by_parts(structure):
             return PreparedExact(self, structure)
@@ -124,6 +127,8 @@ class Exact(Limited, TieBreaking, OnEngine, Planner):
     def plan(self, model: FactoredMDP, *, progress: Progress | None = None) -> Plan:
         # Equal tables of different actions share their work.
         check_model(model, "plan")
+        if model.structure.derived:
+            return plan_expanded(self, model, progress)
         if self._by_parts(model.structure):
             tolerance = tolerance_of(self.tolerance, model.structure)
             return of_model(plan_parts(self, model, tolerance, progress), model, self)
