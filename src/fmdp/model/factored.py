@@ -216,6 +216,7 @@ class FactoredMDP:
         noise: Noise | Sequence[Noise] | None = None,
         initial_state: Assignment | None = None,
         name: str = "",
+        derived: Mapping[str, Any] | None = None,
     ) -> FactoredMDP:
         """Return the model whose tables are computed by functions of named values.
 
@@ -266,6 +267,11 @@ class FactoredMDP:
             {name: value} of every state variable; None for the first value of each.
         name
             As in the constructor.
+        derived
+            Quantities inside a step, such as a count, that parents and scopes of rewards may name:
+            name -> `Count`, `Sum`, `Any`, `All`, or (scope, function). function(values) returns the
+            value for an assignment of the scope, or a dictionary value -> probability if it is
+            drawn at random. A scope may name other derived variables.
 
         Raises
         ------
@@ -293,6 +299,7 @@ class FactoredMDP:
                 noise=noise,
                 initial_state=initial_state,
                 name=name,
+                derived=derived,
             )
         )
 

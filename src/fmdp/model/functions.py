@@ -22,6 +22,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from fmdp.errors import InvalidModel, TooLarge, did_you_mean
+from fmdp.model.aggregates import with_derived
 from fmdp.model.alike import Alike, KeyOfRow, classes_by_key
 from fmdp.model.builder import Contents, contents_from_factors, variables_of
 from fmdp.model.calls import Values, call, labelled, named_rows
@@ -169,7 +170,7 @@ def _rewards(
     """Return names, scopes and means of reward factors, or of costs with sign -1."""
     parts: list[tuple[Any, ...]]
     if callable(given):
-        parts = [(what, s.names, given)]
+        parts = [(what, s.state_names + s.action_names, given)]
     elif isinstance(given, Mapping):
         parts = [
             (name, *items(pair, f'{what} "{name}", a pair (scope, function),'))
@@ -275,9 +276,12 @@ def contents_from_functions(
     noise: Noise | Sequence[Noise] | None = None,
     initial_state: Any = None,
     name: str = "",
+    derived: Mapping[str, Any] | None = None,
 ) -> Contents:
     """Check the arguments of `FactoredMDP.from_functions` and compute the tables."""
     s = _variables(states, actions)
+    if derived is not None:
+        s = with_derived(s, derived)
     scopes, tables = _transitions(s, parents, transition)
     reward_names, reward_scopes, means = _rewards(s, reward, "reward", 1.0)
     cost_names, cost_scopes, negated = _rewards(s, costs, "cost", -1.0)

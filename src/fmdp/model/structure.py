@@ -181,6 +181,18 @@ class Structure(RowClasses, RewardRanges, AllowedActions):
         changed._check_factors()
         return changed
 
+    def with_derived(self, derived: Sequence[Derived]) -> Structure:
+        """Return the same structure with other derived variables, which its factors must not name.
+
+        Parameters
+        ----------
+        derived
+            As in `Structure`.
+        """
+        changed = self._with(derived=tuple(derived))
+        changed._check_variables()
+        return changed
+
     def with_ranges(self, reward_ranges: Sequence[tuple[float, float]]) -> Structure:
         """Return the same structure with other reward ranges; only these are checked.
 

@@ -1,0 +1,325 @@
+"""Derived variables as users give them to `FactoredMDP.from_functions`.
+
+    derived = {
+        "busy": fmdp.Count(["theatre_A", "theatre_B", "theatre_C"], "operating"),
+        "served": (["busy", "queue"], lambda v: min(v["busy"], v["queue"])),
+        "weather": (["season"], lambda v: {"wet": 0.8, "dry": 0.2} if ... else ...),
+    }
+
+A pair (scope, function) is a function of named values. It returns a value, or a dictionary from
+values to probabilities for a variable that is drawn. The values of the variable are those that the
+function returns, numbers in increasing order.
+
+Counts and sums over many variables are chains of partial sums, z_1 = f(x_1), z_j = z_{j-1} +
+f(x_j), each with a small table: a count over N binary variables has N tables of at most 2 N rows,
+where one table would have 2^N.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from fmdp.errors import InvalidModel, TooLarge, did_you_mean
+from fmdp.model.calls import call, labelled, named_rows
+from fmdp.model.derived import Derived
+from fmdp.model.naming import Value, listed_values, plain_value, quote
+from fmdp.model.scopes import scope_numbers
+from fmdp.model.spaces import count, items, shown
+from fmdp.model.structure import Structure
+
+MOST_ROWS = 1 << 22
+"""Most assignments for which a function of the user is called."""
+_MOST_VALUES = 1 << 14
+"""Most values of a partial sum."""
+
+
+@dataclass(frozen=True)
+class Aggregate:
+    """Base class of counts and sums: a number per variable, combined one variable at a time."""
+
+    over: Sequence[str]
+    of: Any
+    cap: float | None = None
+    clip: bool = False
+
+    what: ClassVar[str] = "aggregate"
+
+    def __post_init__(self) -> None:
+        if isinstance(self.over, str) or not len(tuple(self.over)):
+            raise InvalidModel(
+                f"{self.what} needs a list of names of variables; got {shown(self.over)}"
+            )
+        object.__setattr__(self, "over", tuple(self.over))
+        if self.clip and self.cap is None:
+            raise InvalidModel(f"{self.what}: clip=True needs a cap")
+
+    def number(self, name: str, value: Value, label: str) -> float:
+        """Return the contribution of a variable with this value."""
+        raise NotImplementedError
+
+    def combined(self, before: float, number: float) -> float:
+        """Return a partial result followed by one more number."""
+        return before + number
+
+    def limited(self, total: float, label: str) -> float:
+        """Return the total, or the cap if it is clipped; raise InvalidModel beyond the cap."""
+        if self.cap is None or total <= self.cap:
+            return total
+        if self.clip:
+            return self.cap
+        raise InvalidModel(
+            f"{label}: can be {shown(plain_value(total))}, beyond its cap of {shown(self.cap)}; "
+            f"raise the cap, or give clip=True to count everything beyond as the cap"
+        )
+
+
+class Count(Aggregate):
+    """How many of some variables have a certain value: a derived variable.
+
+    Parameters
+    ----------
+    over
+        Names of the variables.
+    of
+        The value to count, a list of values, or a function value -> bool.
+    cap
+        Largest count; a larger one is refused, or counted as the cap with clip=True.
+    clip
+        Whether counts beyond the cap count as the cap.
+    """
+
+    what = "Count"
+
+    def number(self, name: str, value: Value, label: str) -> float:
+        if callable(self.of):
+            return int(bool(self.of(value)))
+        wanted = self.of if isinstance(self.of, list | tuple | set) else (self.of,)
+        return int(value in wanted)
+
+
+class Any_(Count):
+    """Whether any of some variables has a certain value, 0 or 1: a derived variable.
+
+    Parameters
+    ----------
+    over, of, cap, clip
+        As in `Count`.
+    """
+
+    what = "Any"
+
+    def combined(self, before: float, number: float) -> float:
+        return max(before, number)
+
+
+class All(Count):
+    """Whether all of some variables have a certain value, 0 or 1: a derived variable.
+
+    Parameters
+    ----------
+    over, of, cap, clip
+        As in `Count`.
+    """
+
+    what = "All"
+
+    def combined(self, before: float, number: float) -> float:
+        return min(before, number)
+
+
+class Sum(Aggregate):
+    """The sum of a number per variable: a derived variable.
+
+    Parameters
+    ----------
+    over
+        Names of the variables.
+    of
+        A function value -> number; None if the values are numbers themselves.
+    cap, clip
+        As in `Count`, for sums.
+    """
+
+    what = "Sum"
+
+    def __init__(
+        self,
+        over: Sequence[str],
+        of: Callable[[Any], float] | None = None,
+        cap: float | None = None,
+        clip: bool = False,
+    ) -> None:
+        super().__init__(over, of, cap, clip)
+
+    def number(self, name: str, value: Value, label: str) -> float:
+        result = value if self.of is None else self.of(value)
+        if isinstance(result, str) or not isinstance(
+            result, bool | int | float | np.integer | np.floating
+        ):
+            raise InvalidModel(f"{label}: {name}={value} gives {shown(result)}; must be a number")
+        return plain_value(result) + 0
+
+
+def with_derived(variables: Structure, given: Any) -> Structure:
+    """Return a structure of the same states and actions with these derived variables.
+
+    `given` is a mapping from names to pairs (scope, function), counts or sums, in any order.
+    """
+    if not isinstance(given, Mapping):
+        raise InvalidModel(
+            f"derived must be a mapping from names to (scope, function), Count or Sum; "
+            f"got {shown(given)}"
+        )
+    for name in given:
+        if not isinstance(name, str) or name in variables.names:
+            raise InvalidModel(f"derived variable {shown(name)}: must be a new name")
+    s = variables
+    for name in _in_order(given, variables):
+        s = _Builder(s, name, given[name]).structure()
+    return s
+
+
+def _scope_of(name: str, definition: Any) -> tuple[Any, ...]:
+    if isinstance(definition, Aggregate):
+        return tuple(definition.over)
+    parts = items(definition, f"derived variable {quote(name)}, a pair (scope, function),")
+    if len(parts) != 2:
+        raise InvalidModel(
+            f"derived variable {quote(name)} has {len(parts)} parts; must be (scope, function)"
+        )
+    return items(parts[0], f"scope of derived variable {quote(name)}")
+
+
+def _in_order(given: Mapping[str, Any], variables: Structure) -> list[str]:
+    """Return the names so that each variable comes after those that it depends on."""
+    known = [*variables.names, *given]
+    scopes = {name: _scope_of(name, definition) for name, definition in given.items()}
+    for name, scope in scopes.items():
+        for member in scope:
+            if member not in known:
+                near = did_you_mean(member, known) if isinstance(member, str) else ""
+                raise InvalidModel(
+                    f"derived variable {quote(name)}: no variable is called {shown(member)}{near}"
+                )
+    ordered: list[str] = []
+    path: list[str] = []
+
+    def visit(name: str) -> None:
+        if name in ordered:
+            return
+        if name in path:
+            cycle = " -> ".join([*path[path.index(name) :], name])
+            raise InvalidModel(f"derived variable {quote(name)} depends on itself: {cycle}")
+        path.append(name)
+        for member in scopes[name]:
+            if member in scopes:
+                visit(member)
+        path.pop()
+        ordered.append(name)
+
+    for name in given:
+        visit(name)
+    return ordered
+
+
+class _Builder:
+    """Adds one derived variable, and the partial sums that it needs, to a structure."""
+
+    def __init__(self, structure: Structure, name: str, definition: Any) -> None:
+        self._s = structure
+        self._name = name
+        self._definition = definition
+        self._label = f"derived variable {quote(name)}"
+
+    def structure(self) -> Structure:
+        if isinstance(self._definition, Aggregate):
+            self._add_chain(self._definition)
+        else:
+            self._add_function(*self._definition)
+        return self._s
+
+    def _add(self, derived: Derived) -> int:
+        self._s = self._s.with_derived((*self._s.derived, derived))
+        return len(self._s.all_sizes) - 1
+
+    def _add_function(self, scope: Sequence[str], function: Callable[..., Any]) -> None:
+        s = self._s
+        numbers = tuple(sorted(scope_numbers(s, scope, self._label)))
+        rows = count(s.scope_sizes(numbers))
+        if rows > MOST_ROWS:
+            raise TooLarge(
+                f"{self._label}: its {len(numbers)} variables have {shown(rows)} joint values, and "
+                f"the function would be called for each; at most {MOST_ROWS}: use Count or Sum, or "
+                f"several derived variables",
+                rows,
+                MOST_ROWS,
+            )
+        results = [
+            (call(function, self._label, values), labelled(self._label, values))
+            for values in named_rows(s, numbers)
+        ]
+        laws = [
+            result if isinstance(result, Mapping) else {plain_value(result): 1.0}
+            for result, _ in results
+        ]
+        for law, (_, label) in zip(laws, results, strict=True):
+            for value in law:
+                if not isinstance(plain_value(value), str | int | float):
+                    raise InvalidModel(f"{label}: {shown(value)} must be a text or a number")
+        values = _values_in_order([plain_value(value) for law in laws for value in law])
+        place = {value: position for position, value in enumerate(values)}
+        drawn = any(isinstance(result, Mapping) for result, _ in results)
+        if not drawn:
+            table: Any = [place[next(iter(law))] for law in laws]
+        else:
+            table = np.zeros((rows, len(values)))
+            for row, law in enumerate(laws):
+                for value, probability in law.items():
+                    table[row, place[plain_value(value)]] += probability
+        self._add(Derived(self._name, values, numbers, table))
+
+    def _add_chain(self, aggregate: Aggregate) -> None:
+        s, label = self._s, self._label
+        numbers = scope_numbers(s, aggregate.over, label)
+        last = len(numbers) - 1
+        before, totals = -1, [0.0]
+        for step, v in enumerate(numbers):
+            # A state, an action or an earlier derived variable; partial sums come after all of them.
+            own = [
+                aggregate.number(s.names[v], value, label) for value in listed_values(s.values[v])
+            ]
+            pairs = (
+                [[aggregate.limited(number, label) for number in own]]
+                if step == 0
+                else [
+                    [aggregate.limited(aggregate.combined(total, number), label) for total in totals]
+                    for number in own
+                ]
+            )
+            flat = [plain_value(total) for row in pairs for total in row]
+            values = _values_in_order(flat)
+            if len(values) > _MOST_VALUES:
+                raise TooLarge(
+                    f"{label}: a partial sum has {len(values)} values; at most {_MOST_VALUES}: "
+                    f"round the numbers, or give a cap with clip=True",
+                    len(values),
+                    _MOST_VALUES,
+                )
+            place = {value: position for position, value in enumerate(values)}
+            name = self._name if step == last else f"{self._name}[{step + 1}]"
+            scope = (v,) if step == 0 else (v, before)
+            table = [place[total] for total in flat]
+            before = self._add(Derived(name, values, scope, table, partial=step != last))
+            totals = list(values)
+
+
+def _values_in_order(values: Sequence[Any]) -> list[Any]:
+    """Return the different values: numbers in increasing order, texts as they appear."""
+    different = list(dict.fromkeys(values))
+    if any(isinstance(value, str) for value in different):
+        return different
+    return sorted(int(value) if value == int(value) else value for value in different)
