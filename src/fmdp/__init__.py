@@ -6,7 +6,8 @@ The public names. Each is loaded from its home on first use (PEP 562), so that `
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+from typing import Any as _Anything
 
 __version__ = "0.2.0"
 
@@ -14,12 +15,16 @@ _HOME = {
     "ALP": "fmdp.planning.alp",
     "Agent": "fmdp.learning.agent",
     "Alike": "fmdp.model",
+    "All": "fmdp.model",
+    "Any": "fmdp.model",
     "AtMost": "fmdp.model",
     "CPSRL": "fmdp.learning.cpsrl",
+    "Count": "fmdp.model",
     "DBNUCRL": "fmdp.learning.dbn_ucrl",
     "DORL": "fmdp.learning.dorl",
     "Decision": "fmdp.learning.agent",
     "Default": "fmdp.learning.default",
+    "Derived": "fmdp.model",
     "E3": "fmdp.learning.e3",
     "Effect": "fmdp.model",
     "Effects": "fmdp.model",
@@ -60,6 +65,7 @@ _HOME = {
     "Statistics": "fmdp.learning.statistics",
     "Status": "fmdp.planning.status",
     "Structure": "fmdp.model",
+    "Sum": "fmdp.model",
     "TSDE": "fmdp.learning.tsde",
     "TablePolicy": "fmdp.planning.policies.policy",
     "TimedPolicy": "fmdp.planning.policies.timed",
@@ -74,6 +80,7 @@ _HOME = {
     "confidence_tables": "fmdp.learning.confidence",
     "estimated_model": "fmdp.learning.estimate",
     "evaluate": "fmdp.simulation",
+    "expand": "fmdp.model",
     "fit": "fmdp.logs",
     "flatten": "fmdp.model",
     "forbid": "fmdp.model",
@@ -144,7 +151,11 @@ if TYPE_CHECKING:  # the same names for type checkers and editors; a test compar
     from fmdp.logs import fit as fit
     from fmdp.logs import warm as warm
     from fmdp.model import Alike as Alike
+    from fmdp.model import All as All
+    from fmdp.model import Any as Any
     from fmdp.model import AtMost as AtMost
+    from fmdp.model import Count as Count
+    from fmdp.model import Derived as Derived
     from fmdp.model import Effect as Effect
     from fmdp.model import Effects as Effects
     from fmdp.model import FactoredMDP as FactoredMDP
@@ -153,8 +164,10 @@ if TYPE_CHECKING:  # the same names for type checkers and editors; a test compar
     from fmdp.model import Noise as Noise
     from fmdp.model import OptimisticTables as OptimisticTables
     from fmdp.model import Structure as Structure
+    from fmdp.model import Sum as Sum
     from fmdp.model import apart as apart
     from fmdp.model import at_most as at_most
+    from fmdp.model import expand as expand
     from fmdp.model import flatten as flatten
     from fmdp.model import forbid as forbid
     from fmdp.model import load as load
@@ -187,7 +200,7 @@ if TYPE_CHECKING:  # the same names for type checkers and editors; a test compar
     from fmdp.simulation import simulate as simulate
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> _Anything:
     from importlib import import_module
 
     if name in _ROOMS:

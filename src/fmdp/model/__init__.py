@@ -3,9 +3,12 @@
 This package does not import planning, learning or simulation.
 """
 
+from fmdp.model.aggregates import All, Any, Count, Sum
 from fmdp.model.alike import Alike
 from fmdp.model.constraints import AtMost, Constraint, Forbidden
+from fmdp.model.derived import Derived
 from fmdp.model.effects import Effect, Effects
+from fmdp.model.expansion import expand
 from fmdp.model.factored import FactoredMDP
 from fmdp.model.forbidding import apart, at_most, constraint_from_rules, forbid
 from fmdp.model.intervals import Intervals
@@ -17,8 +20,12 @@ from fmdp.model.structure import Structure
 
 __all__ = [
     "Alike",
+    "All",
+    "Any",
     "AtMost",
     "Constraint",
+    "Count",
+    "Derived",
     "Effect",
     "Effects",
     "FactoredMDP",
@@ -28,9 +35,11 @@ __all__ = [
     "Noise",
     "OptimisticTables",
     "Structure",
+    "Sum",
     "apart",
     "at_most",
     "constraint_from_rules",
+    "expand",
     "flat_model",
     "flatten",
     "forbid",

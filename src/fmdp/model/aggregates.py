@@ -19,14 +19,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any as Anything
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
 from fmdp.errors import InvalidModel, TooLarge, did_you_mean
 from fmdp.model.calls import call, labelled, named_rows
 from fmdp.model.derived import Derived
-from fmdp.model.naming import Value, listed_values, plain_value, quote
+from fmdp.model.naming import NamedValues, Value, listed_values, plain_value, quote
 from fmdp.model.scopes import scope_numbers
 from fmdp.model.spaces import count, items, shown
 from fmdp.model.structure import Structure
@@ -42,30 +43,30 @@ class Aggregate:
     """Base class of counts and sums: a number per variable, combined one variable at a time."""
 
     over: Sequence[str]
-    of: Any
+    of: Anything
     cap: float | None = None
     clip: bool = False
 
-    what: ClassVar[str] = "aggregate"
+    _what: ClassVar[str] = "aggregate"
 
     def __post_init__(self) -> None:
         if isinstance(self.over, str) or not len(tuple(self.over)):
             raise InvalidModel(
-                f"{self.what} needs a list of names of variables; got {shown(self.over)}"
+                f"{self._what} needs a list of names of variables; got {shown(self.over)}"
             )
         object.__setattr__(self, "over", tuple(self.over))
         if self.clip and self.cap is None:
-            raise InvalidModel(f"{self.what}: clip=True needs a cap")
+            raise InvalidModel(f"{self._what}: clip=True needs a cap")
 
-    def number(self, name: str, value: Value, label: str) -> float:
+    def _number(self, name: str, value: Value, label: str) -> float:
         """Return the contribution of a variable with this value."""
         raise NotImplementedError
 
-    def combined(self, before: float, number: float) -> float:
+    def _combined(self, before: float, number: float) -> float:
         """Return a partial result followed by one more number."""
         return before + number
 
-    def limited(self, total: float, label: str) -> float:
+    def _limited(self, total: float, label: str) -> float:
         """Return the total, or the cap if it is clipped; raise InvalidModel beyond the cap."""
         if self.cap is None or total <= self.cap:
             return total
@@ -92,16 +93,16 @@ class Count(Aggregate):
         Whether counts beyond the cap count as the cap.
     """
 
-    what = "Count"
+    _what = "Count"
 
-    def number(self, name: str, value: Value, label: str) -> float:
+    def _number(self, name: str, value: Value, label: str) -> float:
         if callable(self.of):
             return int(bool(self.of(value)))
         wanted = self.of if isinstance(self.of, list | tuple | set) else (self.of,)
         return int(value in wanted)
 
 
-class Any_(Count):
+class Any(Count):
     """Whether any of some variables has a certain value, 0 or 1: a derived variable.
 
     Parameters
@@ -110,9 +111,9 @@ class Any_(Count):
         As in `Count`.
     """
 
-    what = "Any"
+    _what = "Any"
 
-    def combined(self, before: float, number: float) -> float:
+    def _combined(self, before: float, number: float) -> float:
         return max(before, number)
 
 
@@ -125,9 +126,9 @@ class All(Count):
         As in `Count`.
     """
 
-    what = "All"
+    _what = "All"
 
-    def combined(self, before: float, number: float) -> float:
+    def _combined(self, before: float, number: float) -> float:
         return min(before, number)
 
 
@@ -144,27 +145,27 @@ class Sum(Aggregate):
         As in `Count`, for sums.
     """
 
-    what = "Sum"
+    _what = "Sum"
 
     def __init__(
         self,
         over: Sequence[str],
-        of: Callable[[Any], float] | None = None,
+        of: Callable[[Anything], float] | None = None,
         cap: float | None = None,
         clip: bool = False,
     ) -> None:
         super().__init__(over, of, cap, clip)
 
-    def number(self, name: str, value: Value, label: str) -> float:
+    def _number(self, name: str, value: Value, label: str) -> float:
         result = value if self.of is None else self.of(value)
         if isinstance(result, str) or not isinstance(
             result, bool | int | float | np.integer | np.floating
         ):
             raise InvalidModel(f"{label}: {name}={value} gives {shown(result)}; must be a number")
-        return plain_value(result) + 0
+        return float(result)
 
 
-def with_derived(variables: Structure, given: Any) -> Structure:
+def with_derived(variables: Structure, given: Anything) -> Structure:
     """Return a structure of the same states and actions with these derived variables.
 
     `given` is a mapping from names to pairs (scope, function), counts or sums, in any order.
@@ -176,14 +177,15 @@ def with_derived(variables: Structure, given: Any) -> Structure:
         )
     for name in given:
         if not isinstance(name, str) or name in variables.names:
-            raise InvalidModel(f"derived variable {shown(name)}: must be a new name")
+            called = quote(name) if isinstance(name, str) else shown(name)
+            raise InvalidModel(f"derived variable {called}: must be a new name")
     s = variables
     for name in _in_order(given, variables):
         s = _Builder(s, name, given[name]).structure()
     return s
 
 
-def _scope_of(name: str, definition: Any) -> tuple[Any, ...]:
+def _scope_of(name: str, definition: Anything) -> tuple[Anything, ...]:
     if isinstance(definition, Aggregate):
         return tuple(definition.over)
     parts = items(definition, f"derived variable {quote(name)}, a pair (scope, function),")
@@ -194,16 +196,18 @@ def _scope_of(name: str, definition: Any) -> tuple[Any, ...]:
     return items(parts[0], f"scope of derived variable {quote(name)}")
 
 
-def _in_order(given: Mapping[str, Any], variables: Structure) -> list[str]:
+def _in_order(given: Mapping[str, Anything], variables: Structure) -> list[str]:
     """Return the names so that each variable comes after those that it depends on."""
     known = [*variables.names, *given]
     scopes = {name: _scope_of(name, definition) for name, definition in given.items()}
     for name, scope in scopes.items():
         for member in scope:
             if member not in known:
-                near = did_you_mean(member, known) if isinstance(member, str) else ""
+                text = isinstance(member, str)
+                called = quote(member) if text else shown(member)
+                near = did_you_mean(member, known) if text else ""
                 raise InvalidModel(
-                    f"derived variable {quote(name)}: no variable is called {shown(member)}{near}"
+                    f"derived variable {quote(name)}: no variable is called {called}{near}"
                 )
     ordered: list[str] = []
     path: list[str] = []
@@ -226,10 +230,18 @@ def _in_order(given: Mapping[str, Any], variables: Structure) -> list[str]:
     return ordered
 
 
+class _Law(NamedTuple):
+    """The values that a derived variable can have for one assignment of its scope."""
+
+    values: list[Anything]
+    probabilities: list[float]
+    drawn: bool
+
+
 class _Builder:
     """Adds one derived variable, and the partial sums that it needs, to a structure."""
 
-    def __init__(self, structure: Structure, name: str, definition: Any) -> None:
+    def __init__(self, structure: Structure, name: str, definition: Anything) -> None:
         self._s = structure
         self._name = name
         self._definition = definition
@@ -246,7 +258,7 @@ class _Builder:
         self._s = self._s.with_derived((*self._s.derived, derived))
         return len(self._s.all_sizes) - 1
 
-    def _add_function(self, scope: Sequence[str], function: Callable[..., Any]) -> None:
+    def _add_function(self, scope: Sequence[str], function: Callable[..., Anything]) -> None:
         s = self._s
         numbers = tuple(sorted(scope_numbers(s, scope, self._label)))
         rows = count(s.scope_sizes(numbers))
@@ -258,66 +270,71 @@ class _Builder:
                 rows,
                 MOST_ROWS,
             )
-        results = [
-            (call(function, self._label, values), labelled(self._label, values))
-            for values in named_rows(s, numbers)
-        ]
-        laws = [
-            result if isinstance(result, Mapping) else {plain_value(result): 1.0}
-            for result, _ in results
-        ]
-        for law, (_, label) in zip(laws, results, strict=True):
-            for value in law:
-                if not isinstance(plain_value(value), str | int | float):
-                    raise InvalidModel(f"{label}: {shown(value)} must be a text or a number")
-        values = _values_in_order([plain_value(value) for law in laws for value in law])
+        laws = [self._law(function, values) for values in named_rows(s, numbers)]
+        values = _values_in_order([value for law in laws for value in law.values])
         place = {value: position for position, value in enumerate(values)}
-        drawn = any(isinstance(result, Mapping) for result, _ in results)
-        if not drawn:
-            table: Any = [place[next(iter(law))] for law in laws]
-        else:
-            table = np.zeros((rows, len(values)))
-            for row, law in enumerate(laws):
-                for value, probability in law.items():
-                    table[row, place[plain_value(value)]] += probability
-        self._add(Derived(self._name, values, numbers, table))
+        table = np.zeros((rows, len(values)))
+        for row, law in enumerate(laws):
+            for value, probability in zip(law.values, law.probabilities, strict=True):
+                table[row, place[value]] += probability
+        drawn = any(law.drawn for law in laws)
+        self._add(Derived(self._name, values, numbers, table if drawn else table.argmax(axis=1)))
+
+    def _law(self, function: Callable[..., Anything], values: NamedValues) -> _Law:
+        """Return the distribution that the function of the user gives for an assignment."""
+        result, label = call(function, self._label, values), labelled(self._label, values)
+        drawn = isinstance(result, Mapping)
+        law = dict(result) if isinstance(result, Mapping) else {plain_value(result): 1.0}
+        for value, probability in law.items():
+            if not isinstance(plain_value(value), str | int | float):
+                raise InvalidModel(f"{label}: {shown(value)} must be a text or a number")
+            if not isinstance(probability, bool | int | float | np.integer | np.floating):
+                raise InvalidModel(
+                    f"{label}: the probability of {shown(value)} is {shown(probability)}; must be "
+                    f"a number"
+                )
+        return _Law([plain_value(value) for value in law], list(law.values()), drawn)
 
     def _add_chain(self, aggregate: Aggregate) -> None:
-        s, label = self._s, self._label
-        numbers = scope_numbers(s, aggregate.over, label)
-        last = len(numbers) - 1
+        names, label = self._s.names, self._label
+        numbers = scope_numbers(self._s, aggregate.over, label)
         before, totals = -1, [0.0]
         for step, v in enumerate(numbers):
-            # A state, an action or an earlier derived variable; partial sums come after all of them.
-            own = [
-                aggregate.number(s.names[v], value, label) for value in listed_values(s.values[v])
+            listed = listed_values(self._s.values[v])
+            own = [aggregate._number(names[v], value, label) for value in listed]
+            # One row per value of the variable and, after the first, per value of the partial sum.
+            results = [
+                plain_value(aggregate._limited(number if step == 0 else combined, label))
+                for number in own
+                for combined in (aggregate._combined(total, number) for total in totals)
             ]
-            pairs = (
-                [[aggregate.limited(number, label) for number in own]]
-                if step == 0
-                else [
-                    [aggregate.limited(aggregate.combined(total, number), label) for total in totals]
-                    for number in own
-                ]
-            )
-            flat = [plain_value(total) for row in pairs for total in row]
-            values = _values_in_order(flat)
-            if len(values) > _MOST_VALUES:
-                raise TooLarge(
-                    f"{label}: a partial sum has {len(values)} values; at most {_MOST_VALUES}: "
-                    f"round the numbers, or give a cap with clip=True",
-                    len(values),
-                    _MOST_VALUES,
-                )
+            values = self._different(results)
             place = {value: position for position, value in enumerate(values)}
-            name = self._name if step == last else f"{self._name}[{step + 1}]"
-            scope = (v,) if step == 0 else (v, before)
-            table = [place[total] for total in flat]
-            before = self._add(Derived(name, values, scope, table, partial=step != last))
+            last = step == len(numbers) - 1
+            before = self._add(
+                Derived(
+                    self._name if last else f"{self._name}[{step + 1}]",
+                    values,
+                    (v,) if step == 0 else (v, before),
+                    np.array([place[result] for result in results]),
+                    partial=not last,
+                )
+            )
             totals = list(values)
 
+    def _different(self, results: Sequence[Anything]) -> list[Anything]:
+        values = _values_in_order(results)
+        if len(values) > _MOST_VALUES:
+            raise TooLarge(
+                f"{self._label}: a partial sum has {len(values)} values; at most {_MOST_VALUES}: "
+                f"round the numbers, or give a cap with clip=True",
+                len(values),
+                _MOST_VALUES,
+            )
+        return values
 
-def _values_in_order(values: Sequence[Any]) -> list[Any]:
+
+def _values_in_order(values: Sequence[Anything]) -> list[Anything]:
     """Return the different values: numbers in increasing order, texts as they appear."""
     different = list(dict.fromkeys(values))
     if any(isinstance(value, str) for value in different):

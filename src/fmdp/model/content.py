@@ -49,14 +49,14 @@ def content_hash(model: Contents) -> str:
 
 
 def _knowledge_parts(model: Contents) -> Iterator[bytes]:
-    """Yield the optional contents: alike rows, derived variables, constraints, effects, intervals."""
+    """Yield the optional contents: alike rows, derived variables, constraints and so on."""
     alike, effects = model.structure.alike, model.structure.effects
     if alike is not None:
         yield b"alike"
         for classes in (*alike.transitions, *alike.rewards):
             yield classes.astype("<i8", copy=False).tobytes()
     for variable in model.structure.derived:
-        yield f"derived{variable.content()!r}".encode()
+        yield f"derived{variable.content!r}".encode()
     for constraint in model.structure.constraints:
         yield f"{type(constraint).__name__}{constraint.content()!r}".encode()
     if effects is not None:

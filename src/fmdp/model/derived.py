@@ -15,6 +15,7 @@ not.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -25,7 +26,7 @@ import numpy.typing as npt
 
 from fmdp.errors import InvalidModel
 from fmdp.model.naming import checked_names, checked_values, quote
-from fmdp.model.spaces import count, items, shown, shown_tuple, strides, whole_number
+from fmdp.model.spaces import count, items, shown, shown_tuple, whole_number
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +64,8 @@ class Derived:
 
     def __post_init__(self) -> None:
         (name,) = checked_names((self.name,), 1, "derived variable", "z")
-        listed = range(self.values) if type(self.values) is int else self.values
+        given: Any = self.values
+        listed = range(given) if type(given) is int else given
         size = len(items(listed, f"values of {quote(name)}"))
         (values,) = checked_values((listed,), (size,), (name,), "derived")
         scope = tuple(whole_number(v) for v in items(self.scope, f"scope of {quote(name)}"))
@@ -106,8 +108,9 @@ class Derived:
         # Through the constructor, because pickled arrays come back writeable.
         return type(self), (self.name, self.values, self.scope, self.table, self.partial)
 
+    @property
     def content(self) -> tuple[object, ...]:
-        """Return everything that a hash of a model has to cover."""
+        """All contents, which the hash of a model covers."""
         return self._content
 
 
@@ -125,7 +128,7 @@ def checked_derived(derived: Any, sizes: Sequence[int]) -> tuple[Derived, ...]:
                 f"{label}: scope {shown_tuple(scope)} must name states, actions and earlier "
                 f"derived variables, 0..{len(sizes) - 1}"
             )
-        if any(a >= b for a, b in zip(scope, scope[1:], strict=False)):
+        if any(a >= b for a, b in itertools.pairwise(scope)):
             raise InvalidModel(f"{label}: scope {shown_tuple(scope)} must be sorted")
         _check_table(variable, count([sizes[v] for v in scope]), label)
         sizes.append(variable.size)
@@ -138,7 +141,7 @@ def _check_table(variable: Derived, rows: int, label: str) -> None:
     if table.shape != shape:
         raise InvalidModel(f"{label}: the table has shape {table.shape}; must be {shape}")
     if variable.deterministic:
-        if table.size and not (0 <= table.min() and table.max() < size):
+        if table.size and not (table.min() >= 0 and table.max() < size):
             raise InvalidModel(f"{label}: positions must be in 0..{size - 1}")
         return
     off = ~((table >= 0.0).all(axis=1) & (np.abs(table.sum(axis=1) - 1.0) <= 1e-9))
@@ -151,8 +154,3 @@ def _check_table(variable: Derived, rows: int, label: str) -> None:
 
 def _label(name: str) -> str:
     return f"derived variable {quote(name)}"
-
-
-def row_strides(sizes: Sequence[int], scope: Sequence[int]) -> dict[int, int]:
-    """Return the contribution of each variable of a scope to the row of a table over it."""
-    return dict(zip(scope, strides([sizes[v] for v in scope]), strict=True))

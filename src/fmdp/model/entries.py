@@ -101,7 +101,7 @@ def no_counts(entries: Entries) -> Counts:
 
 NOT_COUNTED = Counts(_none(), _none(), np.zeros(0))
 """For steps that are not counted."""
-NOT_JOINED = Entries(*(_none() for _ in Entries._fields[:-1]), _NO_SUMS)
+NOT_JOINED = Entries._make([*(_none() for _ in Entries._fields[:-1]), _NO_SUMS])
 """For steps that are counted factor by factor."""
 NO_LIMITS: Index = _none()
 """For steps without a limit on counts."""

@@ -18,10 +18,10 @@ each next value, which is all that the expectation of a function of one state va
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, TypeVar, overload
+from typing import Any, NamedTuple, TypeVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,6 +37,9 @@ from fmdp.model.spaces import FloatArray, IndexArray, count, strides, weighted_i
 from fmdp.model.structure import Scope, Structure
 
 Numbers = TypeVar("Numbers", bound=np.generic)
+
+_MOST_CASES = 1 << 12
+"""Most joint values of drawn variables that are listed one by one."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -209,6 +212,35 @@ def pair_rows(structure: Structure, scope: Scope) -> IndexArray:
     Derived variables of the scope must be deterministic.
     """
     return _BaseValues(structure, tuple(range(len(structure.sizes))), {}).rows(scope)
+
+
+class PairCase(NamedTuple):
+    """One assignment of all drawn variables, at every state and action in C order."""
+
+    probability: FloatArray
+    """[S * A]"""
+    rows: Callable[[Scope], IndexArray]
+    """Returns the row of a table over a scope: [S * A]."""
+
+
+def pair_cases(structure: Structure) -> Iterator[PairCase]:
+    """Yield every assignment of the drawn variables with its probability; one if none is drawn.
+
+    Raise TooLarge if there are too many.
+    """
+    n = len(structure.sizes)
+    drawn = [v for v, z in enumerate(structure.derived, n) if not z.deterministic]
+    cases = count(structure.scope_sizes(drawn))
+    if cases > _MOST_CASES:
+        raise TooLarge(
+            f"{len(drawn)} drawn variables have {describe_count(cases)} joint values, which would "
+            f"all be listed; at most {_MOST_CASES}",
+            cases,
+            _MOST_CASES,
+        )
+    for case in np.ndindex(*structure.scope_sizes(drawn)):
+        values = _BaseValues(structure, tuple(range(n)), dict(zip(drawn, case, strict=True)))
+        yield PairCase(values.probability(drawn), values.rows)
 
 
 class _Substitution:

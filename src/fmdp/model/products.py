@@ -23,6 +23,7 @@ from fmdp.errors import InvalidParameter, TooLarge
 from fmdp.model.alike import Alike
 from fmdp.model.constraints import Forbidden, Mask
 from fmdp.model.effects import Effect, Effects
+from fmdp.model.expansion import expand, pair_cases, pair_rows
 from fmdp.model.factored import FactoredMDP, check_model
 from fmdp.model.intervals import Intervals
 from fmdp.model.naming import default_names
@@ -33,7 +34,6 @@ from fmdp.model.spaces import (
     IndexArray,
     count,
     encode,
-    project,
     shown,
     shown_tuple,
     whole_number,
@@ -74,8 +74,9 @@ def product(*models: FactoredMDP) -> FactoredMDP:
     Rows of different parts are not alike, even if the parts are equal. Effects are kept if all
     parts have them and none has a set-up cost, which would be one for all parts together.
 
-    Default names are numbered anew. If other names clash, every variable (or every reward)
-    gets the number of its model as a suffix: "x" of the second model becomes "x.1".
+    Derived variables are substituted. Default names are numbered anew. If other names clash, every
+    variable (or every reward) gets the number of its model as a suffix: "x" of the second model
+    becomes "x.1".
 
     Parameters
     ----------
@@ -91,6 +92,7 @@ def product(*models: FactoredMDP) -> FactoredMDP:
         raise InvalidParameter("product of no models; give at least one")
     if len(models) == 1:
         return models[0]
+    models = tuple(map(expand, models))
     structures = [model.structure for model in models]
     numbers = _numbers_in_product(structures)
     parts = list(zip(structures, numbers, strict=True))
@@ -155,7 +157,7 @@ def _distinct_names(parts: Sequence[Sequence[str]], prefix: str) -> tuple[str, .
 def permute_states(model: FactoredMDP, order: Sequence[int]) -> FactoredMDP:
     """Return the model with its state variables renumbered: new variable j is old `order[j]`.
 
-    Actions and the order of the reward factors stay.
+    Actions and the order of the reward factors stay. Derived variables are substituted.
 
     Parameters
     ----------
@@ -169,6 +171,7 @@ def permute_states(model: FactoredMDP, order: Sequence[int]) -> FactoredMDP:
     InvalidParameter
         If the order is no permutation of the state variables.
     """
+    model = expand(model)
     s = model.structure
     numbers = [whole_number(variable) for variable in order]
     old = [number for number in numbers if number is not None]
@@ -237,7 +240,7 @@ def flatten(model: FactoredMDP, limit_bytes: int = FLAT_LIMIT_BYTES) -> FlatMDP:
     if limit is None or limit < 0:
         raise InvalidParameter(f"limit_bytes must be an integer >= 0; got {shown(limit_bytes)}")
     s = model.structure
-    needed = 8 * s.n_actions * s.n_states * (s.n_states + 1)
+    needed = flat_bytes(s)
     if needed > limit:
         raise TooLarge(
             f"flattening {shown(s.n_states)} states and {shown(s.n_actions)} actions needs "
@@ -248,23 +251,30 @@ def flatten(model: FactoredMDP, limit_bytes: int = FLAT_LIMIT_BYTES) -> FlatMDP:
     n_states, n_actions = s.n_states, s.n_actions
     pairs = s.allowed_pairs()
     rewards = np.zeros(n_states * n_actions)
-    for scope, means in zip(s.reward_scopes, model.rewards, strict=True):
-        rewards += means[project(s.sizes, scope)[pairs]]
-    # Rows of (s, a), the action fastest, as one [A, S] index per factor.
-    rows = [
-        project(s.sizes, scope)[pairs].reshape(n_states, n_actions).T
-        for scope in s.transition_scopes
-    ]
-    transitions = np.empty((n_actions, n_states, n_states))
-    for action in range(n_actions):
-        joint = np.ones((n_states, 1))
-        for row, table in zip(rows, model.transitions, strict=True):
-            factor = table[row[action]]  # [S, S_i]
-            joint = (joint[:, :, None] * factor[:, None, :]).reshape(n_states, -1)
-        transitions[action] = joint
+    transitions = np.zeros((n_actions, n_states, n_states))
+    for case in pair_cases(s):
+        # Without drawn variables there is one case, of probability 1.
+        weight = case.probability[pairs]
+        for scope, means in zip(s.reward_scopes, model.rewards, strict=True):
+            rewards += weight * means[case.rows(scope)[pairs]]
+        # Of (s, a), the action fastest, as one [A, S] index per factor.
+        rows = [
+            case.rows(scope)[pairs].reshape(n_states, n_actions).T for scope in s.transition_scopes
+        ]
+        for action in range(n_actions):
+            joint = weight.reshape(n_states, n_actions)[:, action, None]
+            for row, table in zip(rows, model.transitions, strict=True):
+                factor = table[row[action]]  # [S, S_i]
+                joint = (joint[:, :, None] * factor[:, None, :]).reshape(n_states, -1)
+            transitions[action] += joint
     rewards = np.ascontiguousarray(rewards.reshape(n_states, n_actions).T)
     allowed = np.ascontiguousarray(s.allowed_mask().T) if s.constraints else None
     return FlatMDP(transitions, rewards, allowed)
+
+
+def flat_bytes(structure: Structure) -> int:
+    """Return the size of the dense tables over joint states and actions."""
+    return 8 * structure.n_actions * structure.n_states * (structure.n_states + 1)
 
 
 def flat_model(model: FactoredMDP, limit_bytes: int = FLAT_LIMIT_BYTES) -> FactoredMDP:
@@ -400,14 +410,15 @@ def _permuted_effects(
 
 def _flat_alike(s: Structure) -> Alike | None:
     """Return the classes of joint rows: alike if, factor by factor, they are of one class."""
-    if s.alike is None:
+    drawn = any(not variable.deterministic for variable in s.derived)
+    if s.alike is None or drawn:
         return None
     pairs = s.allowed_pairs()  # forbidden actions are replaced as in `flatten`
 
     def joint(classes: Sequence[IndexArray], scopes: Sequence[Scope]) -> IndexArray:
         number = np.zeros(count(s.sizes), dtype=np.int64)
         for factor, scope in zip(classes, scopes, strict=True):
-            key = number * (int(factor.max()) + 1) + factor[project(s.sizes, scope)[pairs]]
+            key = number * (int(factor.max()) + 1) + factor[pair_rows(s, scope)[pairs]]
             number = np.unique(key, return_inverse=True)[1].reshape(-1)
         return number
 

@@ -184,9 +184,8 @@ def sorted_intervals(
     ):
         if [len(table) for table in tables] != [count(variables.scope_sizes(z)) for z in scopes_of]:
             return intervals
-        sorted_tables.append(
-            tuple(sort_rows(variables.all_sizes, z, t) for z, t in zip(scopes_of, tables, strict=True))
-        )
+        pairs = zip(scopes_of, tables, strict=True)
+        sorted_tables.append(tuple(sort_rows(variables.all_sizes, z, t) for z, t in pairs))
     return Intervals(*sorted_tables)
 
 

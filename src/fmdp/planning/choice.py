@@ -16,10 +16,11 @@ from fmdp.elimination.backup import check_clock, usable_cores
 from fmdp.elimination.decomposition import decompose
 from fmdp.elimination.effects import choice_seconds, predicted_bytes
 from fmdp.elimination.layout import choose_layout
-from fmdp.errors import InvalidModel, InvalidParameter, TooLarge
+from fmdp.errors import InvalidParameter, TooLarge
 from fmdp.model import FactoredMDP, Structure
-from fmdp.model.expansion import expanded_structure
+from fmdp.model.expansion import expanded_structure, shared_draws
 from fmdp.model.factored import check_model
+from fmdp.model.products import FLAT_LIMIT_BYTES, flat_bytes
 from fmdp.planning.evaluate import POLICY_GAIN_STATES, Evaluation, evaluate_exactly
 from fmdp.planning.exact.planner import Exact
 from fmdp.planning.joining import parts_to_plan
@@ -34,6 +35,8 @@ from fmdp.planning.status import Progress, Status, middle_of_bounds
 
 EXACT_STATES = 1 << 22
 """Most states for which the exact planner is the default."""
+_SECONDS_PER_FLAT_BYTE = 1e-10
+"""A sweep over a flat model reads every probability once."""
 _WITHOUT_POLICY_GAIN = (Status.INTERRUPTED, Status.INFEASIBLE, Status.UNBOUNDED)
 
 
@@ -218,10 +221,7 @@ def choose_planner(
     limit = memory_limit if memory_limit is not None else available_memory() // 2
     reason = too_many(structure, most_states=most_states, by_parts=by_parts)
     if reason is None and structure.derived:
-        try:
-            expanded_structure(structure)
-        except (InvalidModel, TooLarge) as error:
-            reason = str(error)
+        reason = why_not_expanded(structure)
     if reason is None:
         threads = 1 if most_seconds < math.inf else usable_cores()
         cost = exact_cost(
@@ -245,6 +245,25 @@ def choose_planner(
     from fmdp.planning.alp import ALP
 
     return Chosen(ALP(memory_limit=memory_limit), reason)
+
+
+def why_not_expanded(structure: Structure) -> str | None:
+    """Return why exact plans cannot do without derived variables; None if they can."""
+    if shared_draws(structure):
+        needed, limit = flat_bytes(structure), FLAT_LIMIT_BYTES
+        return (
+            None
+            if needed <= limit
+            else (
+                f"several state variables depend on one drawn variable, and exact then needs "
+                f"{describe_bytes(needed)}; at most {describe_bytes(limit)}"
+            )
+        )
+    try:
+        expanded_structure(structure)
+    except TooLarge as error:
+        return str(error)
+    return None
 
 
 def too_many(
@@ -279,6 +298,9 @@ def exact_cost(
 
     With `by_parts`, independent parts are planned one by one.
     """
+    if shared_draws(structure):  # planned as one flat variable
+        size = flat_bytes(structure)
+        return Cost(2 * size, _SECONDS_PER_FLAT_BYTE * size)
     structure = expanded_structure(structure)
     parts = parts_to_plan(structure) if by_parts else ()
     if parts:

@@ -23,12 +23,12 @@ from numpy.typing import NDArray
 from fmdp._base.deadlines import Deadline
 from fmdp.elimination.backup import Backup, TimeUp, backup_for, check_clock
 from fmdp.model import FactoredMDP
-from fmdp.model.expansion import expand
 from fmdp.model.independence import Part
 from fmdp.model.spaces import decode, encode
 from fmdp.planning.exact import iteration
 from fmdp.planning.exact.bounds import stage_error
 from fmdp.planning.exact.small import tabular_backup
+from fmdp.planning.expanded import evaluated_model
 from fmdp.planning.joining import Whole, joint_status, parts_to_plan, sum_of_bounds
 from fmdp.planning.limits import DEFAULT_SWEEPS, tolerance_of
 from fmdp.planning.policies.policy import Policy, TablePolicy, has_sizes_of
@@ -132,7 +132,8 @@ def evaluate_exactly(
     plays a forbidden action, and TooLarge if the evaluation does not fit into the memory limit.
     """
     started = time.perf_counter()
-    model = expand(model)
+    if model.structure.derived:
+        model, policy = evaluated_model(model, policy)
     structure = model.structure
     deadline = None if max_seconds is None else time.monotonic() + max_seconds
     goal = tolerance_of(tolerance, structure)

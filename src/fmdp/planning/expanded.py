@@ -1,19 +1,27 @@
 """Planning for models with derived variables through the same models without them.
 
 A planner that works on tables over states and actions plans for the expanded model
-(model/expansion.py), which has the same states, actions and values.
+(model/expansion.py), which has the same states, actions and values. Where several state variables
+depend on one drawn variable there is no such model, and it plans for the flat model, whose one
+state variable has all joint states as values; their indices, and those of the actions, are equal.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
+import numpy as np
 from numpy.typing import NDArray
 
 from fmdp.model import FactoredMDP, Structure
-from fmdp.model.expansion import expand, expansion_of
+from fmdp.model.expansion import expand, expansion_of, shared_draws
+from fmdp.model.products import flat_model
+from fmdp.model.spaces import encode
+from fmdp.planning.policies.policy import Policy, TablePolicy
+from fmdp.planning.policies.timed import TimedPolicy
+from fmdp.planning.spans import factored_spans
 from fmdp.planning.status import Progress, Tables
 
 if TYPE_CHECKING:
@@ -40,4 +48,37 @@ class PreparedExpanded:
 
 def plan_expanded(planner: Planner, model: FactoredMDP, progress: Progress | None) -> Plan:
     """Return the plan of a planner for the expanded model, as a plan for the model."""
-    return replace(planner.plan(expand(model), progress=progress), model=model)
+    if not shared_draws(model.structure):
+        return replace(planner.plan(expand(model), progress=progress), model=model)
+    plan = planner.plan(flat_model(model), progress=progress)
+    sizes = model.structure.state_sizes
+    spans = None if plan.bias is None else factored_spans(plan.bias, sizes)
+    policy = None if plan.policy is None else _of_joint_states(plan.policy, model.structure)
+    return replace(plan, model=model, factored_spans=spans, policy=policy)
+
+
+def evaluated_model(model: FactoredMDP, policy: Policy) -> tuple[FactoredMDP, Policy]:
+    """Return the model without derived variables in which a policy is evaluated, and the policy."""
+    s = model.structure
+    if not shared_draws(s):
+        return expand(model), policy
+    flat = flat_model(model)
+    if isinstance(policy, TimedPolicy):
+        stages = [_of_one_variable(stage, flat.structure) for stage in policy.stages]
+        return flat, TimedPolicy(stages, policy.discount)
+    actions = [encode(policy(state), s.action_sizes) for state in np.ndindex(*s.state_sizes)]
+    table = TablePolicy(s.state_sizes, s.action_sizes, np.array(actions))
+    return flat, _of_one_variable(table, flat.structure)
+
+
+def _of_joint_states(policy: Policy, s: Structure) -> Policy:
+    """Return a policy of the flat model, whose states and actions have the same indices."""
+    if isinstance(policy, TimedPolicy):
+        stages = [_of_joint_states(stage, s) for stage in policy.stages]
+        return TimedPolicy([cast(TablePolicy, stage) for stage in stages], policy.discount)
+    assert isinstance(policy, TablePolicy)
+    return TablePolicy(s.state_sizes, s.action_sizes, policy.actions, s.naming)
+
+
+def _of_one_variable(policy: TablePolicy, flat: Structure) -> TablePolicy:
+    return TablePolicy(flat.state_sizes, flat.action_sizes, policy.actions)

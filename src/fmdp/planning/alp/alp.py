@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 from fmdp.model import FactoredMDP, Structure
+from fmdp.model.expansion import shared_draws
 from fmdp.model.factored import check_model
 from fmdp.planning.alp.alp_settings import ALPSettings
 from fmdp.planning.alp.growth import plan_by_growth
@@ -22,6 +24,7 @@ class ALP(ALPSettings):
 
     summary = "approximate linear programming; certified upper bound, for state spaces of any size"
     gives_marginals = True
+    takes_derived = True
     takes_ties = True
 
     def prepare(self, structure: Structure) -> PreparedALP:
@@ -30,6 +33,8 @@ class ALP(ALPSettings):
     def plan(self, model: FactoredMDP, *, progress: Progress | None = None) -> Plan:
         check_model(model, "plan")
         if self.basis == SEARCHED:
+            if shared_draws(model.structure):  # a larger function could not be projected
+                return replace(self, basis="indicators").plan(model, progress=progress)
             return plan_by_growth(self, model, progress)
         started = time.perf_counter()
         try:

@@ -20,6 +20,7 @@ from fmdp._base.parameters import quoted
 from fmdp.elimination.ties import Ties
 from fmdp.errors import InvalidParameter
 from fmdp.model import FactoredMDP, OptimisticTables, Structure
+from fmdp.model.expansion import shared_draws, without_draws
 from fmdp.model.structure import Scope, check_structure
 from fmdp.model.symmetry import Symmetry
 from fmdp.planning.alp import values
@@ -77,8 +78,13 @@ class PreparedALP:
         check_structure(structure, "prepare")
         settings = without_search(settings)
         self.settings = settings
-        self.structure = structure
         self.basis: Basis = make_basis(structure, settings.basis)
+        refuse_joint_draws(structure, self.basis)
+        self._expansion = without_draws(structure)
+        if self._expansion is not None:
+            structure = self._expansion.structure
+            share_for = None if share_for is None else self._expansion.tables(share_for)
+        self.structure = structure
         self._symmetry = symmetry
         if symmetry is not None:
             self.basis = tied(self.basis, symmetry)
@@ -109,6 +115,8 @@ class PreparedALP:
                 "planner alp takes sets of lower ends and free mass alone; these tables have upper "
                 "ends, which planner exact and span take"
             )
+        if self._expansion is not None:
+            tables = self._expansion.tables(tables)
         settings = self.settings
         started = time.perf_counter() if started is None else started
         deadline = Deadline(deadline_of(settings.max_seconds, started))
@@ -318,6 +326,23 @@ class PreparedALP:
             # is built now.
             if under(f"{kind}.", self._warm):
                 self.program_for(kind)
+
+
+def refuse_joint_draws(structure: Structure, basis: Basis) -> None:
+    """Raise InvalidParameter if a basis function is over two variables that share a draw.
+
+    Its expectation would need their joint distribution, and the program has the distribution of
+    each next value alone.
+    """
+    for v, states in shared_draws(structure).items():
+        for block in basis.blocks:
+            both = [structure.state_names[i] for i in block.scope if i in states]
+            if len(both) > 1:
+                raise InvalidParameter(
+                    f"basis {basis.name} has a function of {both[0]} and {both[1]}, which both "
+                    f"depend on the drawn variable {quoted(structure.names[v])}; planner alp takes "
+                    f"such a model with functions of one of them: basis=indicators or singles"
+                )
 
 
 def without_program(

@@ -33,8 +33,8 @@ from fmdp.planning.alp.greedy import GreedyExtractor
 from fmdp.planning.alp.prepared_alp import TABULATED_ONCE
 from fmdp.planning.alp.program import ConstraintFamily, LinearProgram, Monitor
 from fmdp.planning.alp.staged_program import ROUNDING, likely_weight
-from fmdp.planning.limits import tolerance_of
 from fmdp.planning.expanded import PreparedExpanded, plan_expanded
+from fmdp.planning.limits import tolerance_of
 from fmdp.planning.plan import Plan, Planner
 from fmdp.planning.policies.policy import Policy
 from fmdp.planning.settings import (

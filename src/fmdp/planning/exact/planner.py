@@ -37,10 +37,10 @@ from fmdp.planning.exact.phases import exact_problem
 from fmdp.planning.exact.report import report
 from fmdp.planning.exact.small import tabular_backup
 from fmdp.planning.exact.solver import Limits, solve
+from fmdp.planning.expanded import PreparedExpanded, plan_expanded
 from fmdp.planning.joining import parts_to_plan
 from fmdp.planning.limits import tolerance_of
 from fmdp.planning.parts import PreparedParts, plan_parts
-from fmdp.planning.expanded import PreparedExpanded, plan_expanded
 from fmdp.planning.plan import Plan, Planner, of_model
 from fmdp.planning.prepared import (
     PreparedOnEngine,

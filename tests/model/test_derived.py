@@ -1,0 +1,299 @@
+"""Derived variables against brute force: every sum over them written out."""
+
+from __future__ import annotations
+
+import itertools
+import pickle
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import fmdp
+from fmdp.errors import InvalidModel, InvalidParameter, TooLarge
+
+Row = tuple[int, ...]
+
+
+def random_model(seed: int, drawn: float) -> fmdp.FactoredMDP:
+    """A model with one to three derived variables, a share of them drawn."""
+    rng = np.random.default_rng(seed)
+    states = tuple(int(n) for n in rng.integers(2, 4, rng.integers(2, 4)))
+    sizes = [*states, 2]
+    derived = []
+    for j in range(int(rng.integers(1, 4))):
+        scope = _scope(rng, len(sizes), 2)
+        size, rows = int(rng.integers(2, 4)), int(np.prod([sizes[v] for v in scope]))
+        table: NDArray[np.generic] = rng.integers(0, size, rows)
+        if rng.random() < drawn:
+            table = rng.dirichlet(np.ones(size), rows)
+        derived.append(fmdp.Derived(f"z{j}", size, scope, table))
+        sizes.append(size)
+    structure = fmdp.Structure(
+        states,
+        (2,),
+        tuple(_scope(rng, len(sizes), 3) for _ in states),
+        tuple(_scope(rng, len(sizes), 3) for _ in range(2)),
+        derived=tuple(derived),
+    )
+    return fmdp.FactoredMDP(
+        structure,
+        [
+            rng.dirichlet(np.ones(size), rows)
+            for size, rows in zip(states, structure.transition_rows, strict=True)
+        ],
+        [rng.random(rows) for rows in structure.reward_rows],
+    )
+
+
+def _scope(rng: np.random.Generator, n: int, most: int) -> Row:
+    members = rng.choice(n, int(rng.integers(1, min(most, n) + 1)), replace=False)
+    return tuple(sorted(int(v) for v in members))
+
+
+def written_out(model: fmdp.FactoredMDP) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """P [A, S, S] and R [A, S], one assignment of the derived variables after the other."""
+    s = model.structure
+    states = list(itertools.product(*map(range, s.state_sizes)))
+    actions = list(itertools.product(*map(range, s.action_sizes)))
+
+    def row(scope: Row, x: Row) -> int:
+        index = 0
+        for v in scope:
+            index = index * s.all_sizes[v] + x[v]
+        return index
+
+    transitions = np.zeros((len(actions), len(states), len(states)))
+    rewards = np.zeros((len(actions), len(states)))
+    values = [range(variable.size) for variable in s.derived]
+    for (a, action), (b, state), z in itertools.product(
+        enumerate(actions), enumerate(states), itertools.product(*values)
+    ):
+        x = (*state, *action, *z)
+        weight = 1.0
+        for value, variable in zip(z, s.derived, strict=True):
+            entry = variable.table[row(variable.scope, x)]
+            weight *= float(entry == value if variable.deterministic else entry[value])
+        for scope, means in zip(s.reward_scopes, model.rewards, strict=True):
+            rewards[a, b] += weight * means[row(scope, x)]
+        for c, following in enumerate(states):
+            chance = weight
+            for i, table in enumerate(model.transitions):
+                chance *= table[row(s.transition_scopes[i], x), following[i]]
+            transitions[a, b, c] += chance
+    return transitions, rewards
+
+
+def best_gain(transitions: NDArray[np.float64], rewards: NDArray[np.float64]) -> float:
+    h = np.zeros(rewards.shape[1])
+    for _ in range(5_000):
+        backup = (rewards + transitions @ h).max(axis=0)
+        change = backup - h
+        h = 0.5 * (h + backup) - h[0]
+    assert np.ptp(change) < 1e-7
+    return float(change.mean())
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("drawn", [0.0, 0.6])
+def test_planners_and_flat_tables_agree_with_brute_force(seed: int, drawn: float) -> None:
+    model = random_model(seed, drawn)
+    transitions, rewards = written_out(model)
+    flat = fmdp.flatten(model)
+    np.testing.assert_allclose(flat.transitions, transitions, atol=1e-12)
+    np.testing.assert_allclose(flat.rewards, rewards, atol=1e-12)
+    gain = best_gain(transitions, rewards)
+    plan = fmdp.plan(model)
+    assert plan.gain == pytest.approx(gain, abs=2e-6)
+    assert plan.model == model
+    assert plan.policy is not None
+    assert fmdp.evaluate(model, plan.policy).gain == pytest.approx(gain, abs=2e-6)
+    bound = fmdp.ALP(basis="indicators", criterion="average").plan(model).gain_upper
+    assert bound is not None
+    assert bound >= gain - 1e-6
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("method", ["cuts", "factored"])
+def test_linear_programs_of_the_expanded_model_have_the_same_optimum(
+    seed: int, method: str
+) -> None:
+    model = random_model(seed, 0.0)
+    expanded = fmdp.expand(model)
+    assert not expanded.structure.derived
+    for basis in ("singles", "pairs"):
+        planner = fmdp.ALP(basis=basis, method=method)
+        objective = planner.plan(expanded).objective
+        assert planner.plan(model).objective == pytest.approx(objective, abs=1e-6)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_simulator_takes_the_steps_of_the_expanded_model(seed: int) -> None:
+    model = random_model(seed, 0.0)
+    policy = fmdp.plan(model).policy
+    assert policy is not None
+    seen = []
+    for version in (model, fmdp.expand(model)):
+        environment = fmdp.Environment(version, 7)
+        seen.append([environment.step(policy(environment.state)) for _ in range(200)])
+    assert seen[0] == seen[1]
+
+
+def test_drawn_variables_are_drawn_once_for_all_that_depend_on_them() -> None:
+    """Two variables that copy one fair coin are always equal, and each is 1 half of the time."""
+    coin = fmdp.Derived("coin", 2, (), np.array([[0.5, 0.5]]))
+    copy = np.eye(2)
+    model = fmdp.FactoredMDP(
+        fmdp.Structure((2, 2), (1,), ((3,), (3,)), ((0, 1),), derived=(coin,)),
+        [copy, copy],
+        [[1.0, 0.0, 0.0, 1.0]],
+    )
+    environment = fmdp.Environment(model, 0)
+    values = [environment.step((0,))[1] for _ in range(400)]
+    assert all(first == second for first, second in values)
+    assert 150 < sum(first for first, _ in values) < 250
+    plan = fmdp.plan(model)
+    assert plan.gain == pytest.approx(1.0)  # independent copies would be equal half the time
+    with pytest.raises(InvalidModel, match='"coin" is drawn, and both "s0" and "s1" depend on it'):
+        fmdp.expand(model)
+    with pytest.raises(InvalidParameter, match="function of s0 and s1, which both"):
+        fmdp.ALP(basis=[["s0", "s1"]]).plan(model)
+
+
+def counted(n: int) -> fmdp.FactoredMDP:
+    """n machines that fail more often the more of them are down, and a repair of one of them."""
+    machines = [f"m{i}" for i in range(n)]
+    states = {name: ["up", "down"] for name in machines}
+    parents = {name: [name, "repair", "down"] for name in machines}
+
+    def transition(name: str, values: dict[str, object]) -> object:
+        if values["repair"] == name:
+            return "up"
+        if values[name] == "down":
+            return "down"
+        failure = 0.1 + 0.02 * float(values["down"])  # type: ignore[arg-type]
+        return {"down": failure, "up": 1.0 - failure}
+
+    return fmdp.FactoredMDP.from_functions(
+        states,
+        {"repair": ["none", *machines]},
+        parents,
+        transition,
+        {"up": (["down"], lambda values: n - values["down"])},
+        derived={"down": fmdp.Count(machines, "down")},
+    )
+
+
+def test_a_count_over_many_variables_has_small_tables() -> None:
+    model = counted(30)
+    s = model.structure
+    assert [variable.name for variable in s.derived if not variable.partial] == ["down"]
+    assert max(variable.table.size for variable in s.derived) <= 2 * 30
+    assert max(map(len, model.transitions)) == 2 * 31 * 31
+    assert model.expected_reward([0] * 30, [0]) == 30.0
+    assert model.expected_reward([1] * 3 + [0] * 27, [0]) == 27.0
+    with pytest.raises(TooLarge, match="rows without derived variables"):
+        fmdp.expand(model)
+
+
+def test_a_counting_model_is_the_same_as_one_without_counts() -> None:
+    model, machines = counted(3), ["m0", "m1", "m2"]
+
+    def transition(name: str, values: dict[str, object]) -> object:
+        down = sum(values[other] == "down" for other in machines)
+        if values["repair"] == name:
+            return "up"
+        if values[name] == "down":
+            return "down"
+        return {"down": 0.1 + 0.02 * down, "up": 0.9 - 0.02 * down}
+
+    plain = fmdp.FactoredMDP.from_functions(
+        {name: ["up", "down"] for name in machines},
+        {"repair": ["none", *machines]},
+        {name: [*machines, "repair"] for name in machines},
+        transition,
+        {"up": (machines, lambda values: sum(value == "up" for value in values.values()))},
+    )
+    assert fmdp.plan(model).gain == pytest.approx(fmdp.plan(plain).gain, abs=1e-9)
+
+
+def test_a_learner_learns_rows_of_the_count() -> None:
+    model = counted(3)
+    assert model.structure.max_scope_size == 2 * 4 * 4
+    run = fmdp.learn(model, steps=300, seed=0)
+    assert run.steps == 300
+    again = fmdp.learn(pickle.loads(pickle.dumps(model)), steps=300, seed=0)
+    assert again.regret == run.regret
+
+
+def test_sums_any_and_all() -> None:
+    model = fmdp.FactoredMDP.from_functions(
+        {"a": [1, 2], "b": [0, 5], "c": ["x", "y"]},
+        {"act": 1},
+        {"a": ["a"], "b": ["b"], "c": ["c"]},
+        lambda name, values: values[name],
+        {
+            "total": (["total"], lambda values: values["total"]),
+            "any": (["any"], lambda values: 100 * values["any"]),
+            "all": (["all"], lambda values: 1000 * values["all"]),
+            "late": (["late"], lambda values: 10_000 * (values["late"] == "much")),
+        },
+        derived={
+            "late": (["total"], lambda values: "much" if values["total"] > 5 else "little"),
+            "total": fmdp.Sum(["a", "b"]),
+            "any": fmdp.Any(["a", "b"], 5),
+            "all": fmdp.All(["a", "b"], lambda value: value >= 2),
+        },
+    )
+    assert model.expected_reward({"a": 1, "b": 0, "c": "x"}, [0]) == 1
+    assert model.expected_reward({"a": 2, "b": 0, "c": "x"}, [0]) == 2
+    assert model.expected_reward({"a": 1, "b": 5, "c": "x"}, [0]) == 6 + 100 + 10_000
+    assert model.expected_reward({"a": 2, "b": 5, "c": "y"}, [0]) == 7 + 100 + 1000 + 10_000
+
+
+def with_derived(**derived: object) -> fmdp.FactoredMDP:
+    return fmdp.FactoredMDP.from_functions(
+        {"a": [0, 1], "b": [0, 1]},
+        {"act": 1},
+        {"a": ["a"], "b": ["b"]},
+        lambda name, values: values[name],
+        derived=derived,
+    )
+
+
+@pytest.mark.parametrize(
+    ("derived", "message"),
+    [
+        (
+            {"x": (["y"], lambda v: 0), "y": (["x"], lambda v: 0)},
+            '"x" depends on itself: x -> y -> x',
+        ),
+        ({"x": (["x"], lambda v: 0)}, '"x" depends on itself: x -> x'),
+        ({"x": (["c"], lambda v: 0)}, 'derived variable "x": no variable is called "c"'),
+        ({"a": (["b"], lambda v: 0)}, 'derived variable "a": must be a new name'),
+        ({"x": fmdp.Sum(["a", "b"], cap=1)}, "can be 2.0, beyond its cap of 1; raise the cap"),
+        ({"x": (["a"], lambda v: {0: 0.5, 1: 0.6})}, "must be probabilities that sum to 1"),
+        ({"x": (["a"], lambda v: 1 / v["a"])}, 'variable "x", a=0: the function fails: ZeroDiv'),
+        ({"x": (["a"],)}, "must be .scope, function."),
+        ({"x": 3}, "a pair .scope, function."),
+    ],
+)
+def test_bad_derived_variables_are_refused_in_one_line(
+    derived: dict[str, object], message: str
+) -> None:
+    with pytest.raises(InvalidModel, match=message) as refusal:
+        with_derived(**derived)
+    assert "\n" not in str(refusal.value)
+
+
+def test_a_clipped_sum() -> None:
+    model = with_derived(x=fmdp.Sum(["a", "b"], cap=1, clip=True))
+    assert [list(variable.values) for variable in model.structure.derived] == [["0", "1"]] * 2
+
+
+def test_hash_and_equality_cover_derived_variables() -> None:
+    first, second = with_derived(x=fmdp.Sum(["a", "b"])), with_derived(x=fmdp.Any(["a", "b"], 1))
+    assert first != second
+    assert first.content_hash != second.content_hash
+    assert pickle.loads(pickle.dumps(first)) == first
+    assert with_derived(x=fmdp.Sum(["a", "b"])) == first
