@@ -76,9 +76,9 @@ class Parameter(ABC):
     def allowed(self) -> str:
         """Description of the allowed values, as in "must be ..."."""
 
-    @abstractmethod
     def _read(self, text: str) -> Any:
         """Return the value of a text; raise ValueError if there is none."""
+        return text
 
     @abstractmethod
     def _accept(self, value: Any) -> Any:
@@ -318,9 +318,6 @@ class Choice(Parameter):
     def allowed(self) -> str:
         return "one of " + ", ".join(self.choices)
 
-    def _read(self, text: str) -> str:
-        return text
-
     def _accept(self, value: Any) -> str:
         if value not in self.choices:
             raise ValueError
@@ -365,9 +362,6 @@ class Text(Parameter):
     @property
     def allowed(self) -> str:
         return "a line of text"
-
-    def _read(self, text: str) -> str:
-        return text
 
     def _accept(self, value: Any) -> str:
         if not isinstance(value, str) or not value or not value.isprintable():

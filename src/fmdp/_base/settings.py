@@ -259,7 +259,7 @@ def _parameter(field: Field[Any], cls: type[Settings]) -> Parameter:
 
 
 def _kind_of(field: Field[Any], with_choices: bool) -> type[Parameter]:
-    words = field.type if isinstance(field.type, str) else _spelled(field.type)
+    words = _spelled(field.type)
     names = {word.strip() for word in words.split("|")} - {"None"}
     kinds: dict[str, type[Parameter]] = {
         "int": Integer,
@@ -281,12 +281,11 @@ def _documented(cls: type[Settings], text: str) -> str:
     declared = {parameter.name: parameter for parameter in cls.parameters}
     lines = []
     for field in _own_first(cls):
-        spelled = field.type if isinstance(field.type, str) else _spelled(field.type)
         default = "required" if field.default is MISSING else f"default {field.default!r}"
         meaning = field.metadata.get(_MEANING, "")
         if field.name in declared:
             parameter = declared[field.name]
             meaning = f"{parameter.meaning}: {parameter.allowed}"
-        lines.append(f"{field.name} : {spelled}, {default}")
+        lines.append(f"{field.name} : {_spelled(field.type)}, {default}")
         lines.append(f"    {meaning[:1].upper()}{meaning[1:]}.")
     return "\n".join([text, "", "Parameters", "----------", *lines]).strip() if lines else text

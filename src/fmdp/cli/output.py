@@ -187,12 +187,11 @@ def plain(value: Any) -> Any:
     return value
 
 
-def console(*, stderr: bool = False) -> Console:
+def console() -> Console:
     from rich.console import Console
 
-    stream = sys.stderr if stderr else sys.stdout
-    width = None if stream.isatty() else _WIDTH_OF_A_FILE
-    return Console(file=stream, width=width, highlight=False, markup=False)
+    width = None if sys.stdout.isatty() else _WIDTH_OF_A_FILE
+    return Console(file=sys.stdout, width=width, highlight=False, markup=False)
 
 
 def print_people(*parts: RenderableType) -> None:

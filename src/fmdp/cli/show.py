@@ -140,7 +140,6 @@ def constraint_json(structure: Structure, constraint: Constraint) -> dict[str, A
 def constraint_text(structure: Structure, constraint: Constraint) -> str:
     """Return a constraint in words: a cap, or the first assignments that it forbids."""
     from fmdp.model import AtMost
-    from fmdp.model.spaces import decode
 
     if isinstance(constraint, AtMost):
         pairs = constraint.pairs()
@@ -148,16 +147,20 @@ def constraint_text(structure: Structure, constraint: Constraint) -> str:
         rest = idle.pop() if len(idle) == 1 else "their idle value"
         return f"at most {constraint.most} of {len(pairs)} not at {rest}"
     table = constraint.forbidden_table(structure.sizes)
-    sizes = structure.scope_sizes(constraint.scope)
     first = [
-        " ".join(
-            structure.values[v][value]
-            for v, value in zip(constraint.scope, decode(int(row), sizes), strict=True)
-        )
+        " ".join(assignment_names(structure, constraint.scope, int(row)))
         for row in table.nonzero()[0][:3]
     ]
     more = int(table.sum()) - len(first)
     return "; ".join(first + ([f"{more:,} more"] if more else [])) or "nothing"
+
+
+def assignment_names(structure: Structure, scope: tuple[int, ...], row: int) -> list[str]:
+    """Return the names of the values of a row of a table."""
+    from fmdp.model.spaces import decode
+
+    values = decode(row, structure.scope_sizes(scope))
+    return [structure.values[v][value] for v, value in zip(scope, values, strict=True)]
 
 
 def scope_names(structure: Structure, scope: tuple[int, ...]) -> list[str]:
@@ -335,8 +338,6 @@ def table_json(model: FactoredMDP, name: str) -> dict[str, Any]:
 
 
 def print_table(model: FactoredMDP, name: str, limit: int) -> None:
-    from fmdp.model.spaces import decode
-
     structure = model.structure
     kind, index = find_factor(structure, name)
     if kind == "transition":
@@ -350,12 +351,7 @@ def print_table(model: FactoredMDP, name: str, limit: int) -> None:
     shown = min(limit or len(numbers), len(numbers))
     rows = [
         [
-            *(
-                structure.values[variable][value]
-                for variable, value in zip(
-                    scope, decode(row, structure.scope_sizes(scope)), strict=True
-                )
-            ),
+            *assignment_names(structure, scope, row),
             *(short_number(float(number)) for number in numbers[row]),
         ]
         for row in range(shown)

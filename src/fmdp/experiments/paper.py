@@ -51,104 +51,6 @@ problems = ["circle:4", "circle:7", "three-leg:4", "three-leg:7"]
 """
 
 
-def _frmax(label: str, of_circle_4: object, of_others: object, planner: str) -> str:
-    """Return TOML of f-Rmax; its m in the paper depends on the problem."""
-    cases = (
-        ('["circle:4"]', of_circle_4),
-        ('["circle:7", "three-leg:4", "three-leg:7"]', of_others),
-    )
-    return "".join(
-        f'\n[[learners]]\nname = "frmax"\nlabel = "{label}"\nproblems = {problems}\n'
-        f"set = {{ m = {m} }}\nplanner = {planner}\n"
-        for problems, m in cases
-    )
-
-
-_ALP = '{ name = "alp", basis = "singles", discount = 0.95 }'
-
-THEIRS = """
-# The paper's learners, constants and planner.
-
-[[learners]]
-name = "psrl"
-label = "PSRL c=0.75, ALP"
-set = { c = 0.75, episodes = "arithmetic" }
-planner = { name = "alp", basis = "singles", discount = 0.95 }
-
-[[learners]]
-name = "dorl"
-label = "DORL c=0.03, ALP"
-set = { c = 0.03, episodes = "arithmetic" }
-planner = { name = "alp", basis = "singles", discount = 0.95 }
-""" + _frmax("f-Rmax m=300/500, ALP", 300, 500, _ALP)
-
-THIRD = """
-# The paper's third algorithm, with the planner that it lacked; no budget is given.
-
-[[learners]]
-name = "fsrl"
-label = "FSRL c=0.03, span"
-set = { c = 0.03, episodes = "arithmetic" }
-"""
-
-OURS = (
-    """
-# The same with the exact planner.
-
-[[learners]]
-name = "psrl"
-label = "PSRL c=0.75, exact"
-set = { c = 0.75, episodes = "arithmetic" }
-planner = "exact"
-
-[[learners]]
-name = "dorl"
-label = "DORL c={c}, exact"
-set = { c = [0.03, 0.003], episodes = "arithmetic" }
-planner = "exact"
-"""
-    + _frmax("f-Rmax m=300/500, exact", 300, 500, '"exact"')
-    + "\n"
-)
-
-BETTER = """
-# Better ones.
-
-[[learners]]
-name = "dorl"
-label = "DORL c=0.01 doubling, exact"
-set = { c = 0.01, episodes = "doubling" }
-planner = "exact"
-
-[[learners]]
-name = "psrl"
-label = "PSRL c=0.1 prior=0.03 tsde, exact"
-set = { c = 0.1, prior = 0.03, episodes = "tsde" }
-planner = "exact"
-"""
-
-DEFAULT = """
-# The default learner, as it is.
-
-[[learners]]
-name = "default"
-label = "default, exact"
-planner = "exact"
-"""
-
-ENDS = """
-# The two ends of what is possible.
-
-[[learners]]
-name = "oracle"
-label = "optimal policy"
-planner = "exact"
-
-[[learners]]
-name = "random"
-label = "random actions"
-"""
-
 FRESH = """\
 name = "fresh"
 title = "The better ones on seeds that they were not chosen on"
@@ -157,27 +59,78 @@ seeds = [{seeds}]
 problems = ["circle:4", "circle:7", "three-leg:4", "three-leg:7"]
 """
 
-SEARCH = """
-# The paper's search, without what is above.
 
-[[learners]]
-name = "psrl"
-label = "PSRL c={c}, ALP"
-set = { c = [0.05, 0.1, 0.3, 1, 5, 20], episodes = "arithmetic" }
-planner = { name = "alp", basis = "singles", discount = 0.95 }
+def _learner(
+    name: str, label: str, settings: str = "", planner: str = "", problems: str = ""
+) -> str:
+    """Return a learner in TOML."""
+    lines = [
+        *("", "[[learners]]", f'name = "{name}"', f'label = "{label}"'),
+        *([f"problems = {problems}"] if problems else []),
+        *([f"set = {{ {settings} }}"] if settings else []),
+        *([f"planner = {planner}"] if planner else []),
+    ]
+    return "\n".join(lines) + "\n"
 
-[[learners]]
-name = "dorl"
-label = "DORL c={c}, ALP"
-set = { c = [0.05, 0.1, 0.3, 0.5, 1, 5, 20], episodes = "arithmetic" }
-planner = { name = "alp", basis = "singles", discount = 0.95 }
-""" + _frmax("f-Rmax m={m}, ALP", [100, 500, 700], [100, 300, 700], _ALP)
+
+def _frmax(label: str, of_circle_4: object, of_others: object, planner: str) -> str:
+    """Return f-Rmax in TOML; its m in the paper depends on the problem."""
+    others = '["circle:7", "three-leg:4", "three-leg:7"]'
+    return _learner("frmax", label, f"m = {of_circle_4}", planner, '["circle:4"]') + _learner(
+        "frmax", label, f"m = {of_others}", planner, others
+    )
+
+
+_ALP = '{ name = "alp", basis = "singles", discount = 0.95 }'
+_EXACT = '"exact"'
+_ARITHMETIC = 'episodes = "arithmetic"'
+
+THEIRS = (
+    "\n# The paper's learners, constants and planner.\n"
+    + _learner("psrl", "PSRL c=0.75, ALP", f"c = 0.75, {_ARITHMETIC}", _ALP)
+    + _learner("dorl", "DORL c=0.03, ALP", f"c = 0.03, {_ARITHMETIC}", _ALP)
+    + _frmax("f-Rmax m=300/500, ALP", 300, 500, _ALP)
+)
+THIRD = (
+    "\n# The paper's third algorithm, with the planner that it lacked; no budget is given.\n"
+    + _learner("fsrl", "FSRL c=0.03, span", f"c = 0.03, {_ARITHMETIC}")
+)
+OURS = (
+    "\n# The same with the exact planner.\n"
+    + _learner("psrl", "PSRL c=0.75, exact", f"c = 0.75, {_ARITHMETIC}", _EXACT)
+    + _learner("dorl", "DORL c={c}, exact", f"c = [0.03, 0.003], {_ARITHMETIC}", _EXACT)
+    + _frmax("f-Rmax m=300/500, exact", 300, 500, _EXACT)
+    + "\n"
+)
+_PSRL = "PSRL c=0.1 prior=0.03 tsde, exact"
+BETTER = (
+    "\n# Better ones.\n"
+    + _learner("dorl", "DORL c=0.01 doubling, exact", 'c = 0.01, episodes = "doubling"', _EXACT)
+    + _learner("psrl", _PSRL, 'c = 0.1, prior = 0.03, episodes = "tsde"', _EXACT)
+)
+DEFAULT = "\n# The default learner, as it is.\n" + _learner(
+    "default", "default, exact", planner=_EXACT
+)
+ENDS = (
+    "\n# The two ends of what is possible.\n"
+    + _learner("oracle", "optimal policy", planner=_EXACT)
+    + _learner("random", "random actions")
+)
+SEARCH = (
+    "\n# The paper's search, without what is above.\n"
+    + _learner("psrl", "PSRL c={c}, ALP", f"c = [0.05, 0.1, 0.3, 1, 5, 20], {_ARITHMETIC}", _ALP)
+    + _learner(
+        "dorl", "DORL c={c}, ALP", f"c = [0.05, 0.1, 0.3, 0.5, 1, 5, 20], {_ARITHMETIC}", _ALP
+    )
+    + _frmax("f-Rmax m={m}, ALP", [100, 500, 700], [100, 300, 700], _ALP)
+)
+LEARNERS = THEIRS + THIRD + OURS + BETTER + DEFAULT + ENDS
+"""All learners of the figure."""
 
 
 def figure_spec(*, runs: int = RUNS, steps: int = STEPS, search: bool = False) -> Spec:
     """Return the sweep of the figure, with the paper's search on request."""
-    head = HEAD.format(runs=runs, steps=steps)
-    text = head + THEIRS + THIRD + OURS + BETTER + DEFAULT + ENDS + (SEARCH if search else "")
+    text = HEAD.format(runs=runs, steps=steps) + LEARNERS + (SEARCH if search else "")
     return parse_spec(text, "the paper's figure", name="figure-2")
 
 

@@ -88,9 +88,9 @@ def interval_rank(n: int, level: float = LEVEL) -> int:
     return next(k for k, count in enumerate(outcomes) if count > allowed)
 
 
-def median_coverage(n: int, level: float = LEVEL) -> float | None:
+def median_coverage(n: int) -> float | None:
     """Return the exact coverage of `median_interval` for continuous data; None if there is none."""
-    k = interval_rank(n, level)
+    k = interval_rank(n)
     missed = 2 * sum(math.comb(n, heads) for heads in range(k))
     return None if k == 0 else float(1 - Fraction(missed, 2**n))
 

@@ -265,9 +265,6 @@ class Store:
             raise ValueError("it is not what was stored, by its digest")
         return noted
 
-    def meta(self) -> dict[str, str]:
-        return dict(self._rows("SELECT key, value FROM meta"))
-
     def specs(self, *, forgotten: bool = False) -> list[StoredSpec]:
         """Return the specs in the order of their last requests, optionally with forgotten ones."""
         with self.snapshot():

@@ -37,8 +37,8 @@ SUITES = {
         Suite(
             "paper",
             "The problems of Xu & Tewari (2020): its learners and their rivals",
-            ("circle:4", "circle:7", "three-leg:4", "three-leg:7"),
-            paper.THEIRS + paper.THIRD + paper.OURS + paper.BETTER + paper.DEFAULT + paper.ENDS,
+            paper.PROBLEMS,
+            paper.LEARNERS,
         ),
         Suite(
             "wide",

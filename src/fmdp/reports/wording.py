@@ -39,18 +39,23 @@ def _winners(rows: Sequence[Standing]) -> str:
             f"{number_text(first.median)}, before {second.label} with "
             f"{number_text(second.median)}."
         )
-    wins: dict[str, int] = {}
-    for members in problems.values():
-        for row in first_of(members):
-            wins[row.label] = wins.get(row.label, 0) + 1
-    ordered = sorted(wins.items(), key=lambda item: -item[1])
-    shown = [f"{label} on {count}" for label, count in ordered[:3]]
+    ordered = _won(rows)
+    shown = [f"{label} on {len(names)}" for label, names in ordered[:3]]
     others = len(ordered) - len(shown)
     rest = [f"{others} other{'s' if others > 1 else ''} on the rest"] if others else []
     return (
         f"Lowest median {measures_text(rows)} on {len(problems)} problems: "
         f"{listed([*shown, *rest])}."
     )
+
+
+def _won(rows: Sequence[Standing]) -> list[tuple[str, list[str]]]:
+    """Return the learners in first place with their problems, most problems first."""
+    won: dict[str, list[str]] = {}
+    for (name, _), members in by_problem(rows).items():
+        for row in first_of(members):
+            won.setdefault(row.label, []).append(name)
+    return sorted(won.items(), key=lambda item: -len(item[1]))
 
 
 def _significance(rows: Sequence[Standing], analysis: Analysis) -> str:
@@ -101,18 +106,12 @@ def _one_problem(rows: Sequence[Standing], analysis: Analysis) -> str:
 
 
 def _all_problems(rows: Sequence[Standing]) -> str:
-    problems = by_problem(rows)
-    won: dict[str, list[str]] = {}
-    for (name, _), members in problems.items():
-        for row in first_of(members):
-            won.setdefault(row.label, []).append(name)
     parts = []
-    for label, names in sorted(won.items(), key=lambda item: -len(item[1])):
+    for label, names in _won(rows):
         where = f" ({', '.join(names)})" if len(names) <= MOST_NAMED else ""
         parts.append(f"{label} on {len(names)}{where}")
-    return (
-        f"The lowest median {measures_text(rows)} of {len(problems)} problems: {'; '.join(parts)}."
-    )
+    problems = len(by_problem(rows))
+    return f"The lowest median {measures_text(rows)} of {problems} problems: {'; '.join(parts)}."
 
 
 def _mean_ratios(rows: Sequence[Standing], problems: int) -> tuple[str, ...]:

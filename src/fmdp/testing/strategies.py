@@ -35,6 +35,8 @@ from fmdp.model.alike import first_of_class
 from fmdp.model.effects import RewardKind
 
 Floats = NDArray[np.float64]
+AnyStructure = Structure | st.SearchStrategy[Structure] | None
+"""A structure, a strategy for one, or None for `structures()`."""
 
 ROW_KINDS = ("positive", "sparse", "deterministic", "lazy", "skewed", "quarters", "mixed")
 """positive: every probability above 0. sparse: some are 0. deterministic: one is 1. lazy: rows
@@ -172,10 +174,7 @@ def _alike(draw: st.DrawFn, structure: Structure) -> Alike:
 
 @st.composite
 def constrained(
-    draw: st.DrawFn,
-    structure: Structure | st.SearchStrategy[Structure] | None = None,
-    *,
-    max_constraints: int = 3,
+    draw: st.DrawFn, structure: AnyStructure = None, *, max_constraints: int = 3
 ) -> Structure:
     """Draw a structure with constraints on its actions; every state keeps an allowed action.
 
@@ -225,10 +224,7 @@ def constrained(
 
 @st.composite
 def models(
-    draw: st.DrawFn,
-    structure: Structure | st.SearchStrategy[Structure] | None = None,
-    *,
-    rows: Sequence[str] = ROW_KINDS,
+    draw: st.DrawFn, structure: AnyStructure = None, *, rows: Sequence[str] = ROW_KINDS
 ) -> FactoredMDP:
     """Draw a model over a structure.
 
@@ -379,7 +375,7 @@ def _count(sizes: Sequence[int], scope: Sequence[int]) -> int:
 
 @st.composite
 def optimistic_pairs(
-    draw: st.DrawFn, structure: Structure | st.SearchStrategy[Structure] | None = None
+    draw: st.DrawFn, structure: AnyStructure = None
 ) -> tuple[OptimisticTables, FactoredMDP]:
     """Draw optimistic tables and a model in their set: rows above p-minus, rewards not above
     theirs.
@@ -411,9 +407,7 @@ def optimistic_pairs(
     return OptimisticTables(chosen, tuple(lower), tuple(free), tuple(rewards)), truth
 
 
-def optimistic_tables(
-    structure: Structure | st.SearchStrategy[Structure] | None = None,
-) -> st.SearchStrategy[OptimisticTables]:
+def optimistic_tables(structure: AnyStructure = None) -> st.SearchStrategy[OptimisticTables]:
     """Draw optimistic tables alone.
 
     Parameters
@@ -426,7 +420,7 @@ def optimistic_tables(
 
 @st.composite
 def box_pairs(
-    draw: st.DrawFn, structure: Structure | st.SearchStrategy[Structure] | None = None
+    draw: st.DrawFn, structure: AnyStructure = None
 ) -> tuple[OptimisticTables, FactoredMDP]:
     """Draw tables with upper ends and a model in their set; ends may be 0, 1 or the model's own.
 
@@ -506,9 +500,7 @@ def _shares(rng: np.random.Generator, shape: tuple[int, ...]) -> Floats:
     return mixed
 
 
-def _structure(
-    draw: st.DrawFn, structure: Structure | st.SearchStrategy[Structure] | None
-) -> Structure:
+def _structure(draw: st.DrawFn, structure: AnyStructure) -> Structure:
     if isinstance(structure, Structure):
         return structure
     return draw(structures() if structure is None else structure)

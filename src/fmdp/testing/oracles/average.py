@@ -118,9 +118,7 @@ def policy_gain(mdp: DenseMDP, policy: Sequence[int] | Actions) -> Floats:
     policy
         One action index per state: [S].
     """
-    chain, rewards = policy_chain(mdp, policy)
-    gain: Floats = limiting_matrix(chain) @ rewards
-    return gain
+    return _gain_and_bias(mdp, policy)[0]
 
 
 def policy_bias(mdp: DenseMDP, policy: Sequence[int] | Actions) -> Floats:
@@ -133,11 +131,15 @@ def policy_bias(mdp: DenseMDP, policy: Sequence[int] | Actions) -> Floats:
     policy
         One action index per state: [S].
     """
+    return _gain_and_bias(mdp, policy)[1]
+
+
+def _gain_and_bias(mdp: DenseMDP, policy: Sequence[int] | Actions) -> tuple[Floats, Floats]:
     chain, rewards = policy_chain(mdp, policy)
     limit = limiting_matrix(chain)
-    identity = np.eye(len(chain))
-    bias = np.linalg.solve(identity - chain + limit, rewards - limit @ rewards)
-    return np.asarray(bias, dtype=np.float64)
+    gain = limit @ rewards
+    bias = np.linalg.solve(np.eye(len(chain)) - chain + limit, rewards - gain)
+    return gain, np.asarray(bias, dtype=np.float64)
 
 
 def all_policies(mdp: DenseMDP) -> Iterator[Actions]:
@@ -169,7 +171,7 @@ def optimal(mdp: DenseMDP) -> AverageSolution:
     states = np.arange(mdp.n_states)
     policy = mdp.rewards.argmax(axis=0).astype(np.int64)
     for _ in range(10_000):
-        gain, bias = policy_gain(mdp, policy), policy_bias(mdp, policy)
+        gain, bias = _gain_and_bias(mdp, policy)
         future = mdp.transitions @ gain
         slack = TIE * np.abs(mdp.rewards).max()
         better = future.max(axis=0) > future[policy, states] + slack
