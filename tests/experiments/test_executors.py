@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import signal
+import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, wait
+from multiprocessing import active_children
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +17,13 @@ import pytest
 
 from fmdp.errors import FmdpError, InvalidParameter
 from fmdp.experiments import executors
-from fmdp.experiments.executors import ONE_THREAD, Dask, InThisProcess, Processes
+from fmdp.experiments.executors import (
+    ONE_THREAD,
+    Dask,
+    InThisProcess,
+    Processes,
+    _WorkerProcess,
+)
 from fmdp.experiments.spec import Spec, parse_spec
 from fmdp.experiments.store import Store
 from fmdp.experiments.sweep import ATTEMPTS, run_sweep
@@ -35,23 +44,116 @@ def test_workers_have_one_thread_ignore_interrupts_and_end_at_once() -> None:
     assert dict(os.environ) == before
 
 
-def test_a_second_interrupt_waits_until_the_workers_have_gone() -> None:
-    """One that was still starting found its parent's semaphores gone, and printed a traceback."""
-    workers = Processes(1)
-    workers.submit(time.sleep, 3600.0)
-    executor = workers._executor
-    assert executor is not None
-    gone = []
+def test_a_second_interrupt_waits_until_the_workers_have_gone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    workers = Processes(2)
+    for _ in range(2):
+        workers.submit(time.sleep, 3600.0)
+    killed = []
 
-    def impatient(**how: Any) -> None:
+    def impatient(worker: _WorkerProcess) -> None:
         signal.raise_signal(signal.SIGINT)
-        type(executor).shutdown(executor, **how)
-        gone.append(True)
+        kill(worker)
+        killed.append(worker)
 
-    executor.shutdown = impatient  # type: ignore[method-assign]
+    kill = _WorkerProcess.kill
+    monkeypatch.setattr(_WorkerProcess, "kill", impatient)
     with pytest.raises(KeyboardInterrupt):
         workers.close(at_once=True)
-    assert gone
+    assert len(killed) == 2
+    assert not any(worker.is_alive() for worker in killed)
+
+
+def test_a_worker_that_dies_takes_only_its_own_run_along() -> None:
+    with Processes(2) as workers:
+        patient = workers.submit(time.sleep, 0.5)
+        assert isinstance(workers.submit(os._exit, 3).exception(), workers.lost)
+        workers.rebuild()
+        assert workers.submit(abs, -1).result() == 1
+        assert patient.result() is None
+
+
+RULES = """
+import os, signal, time
+
+def fork_a_child(_):
+    child = os.fork()  # it has a copy of all pipes of the worker
+    if child == 0:
+        time.sleep(3600.0)
+    return child
+
+def fork_and_work(_):
+    fork_a_child(_)
+    time.sleep(3600.0)
+
+def stop(_):
+    os.kill(os.getpid(), signal.SIGSTOP)
+
+def make_a_function(_):
+    return lambda: None
+
+def fail(error):
+    raise error
+"""
+
+
+@pytest.fixture
+def rules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """What rules of users may do, in a module that workers can import."""
+    (tmp_path / "rules_of_a_user.py").write_text(RULES)
+    monkeypatch.syspath_prepend(tmp_path)
+    yield importlib.import_module("rules_of_a_user")
+    del sys.modules["rules_of_a_user"]
+
+
+def test_workers_that_are_stopped_or_have_children_end_at_once(rules: Any) -> None:
+    """The wait for the children's pipes used to last until the children ended."""
+    with Processes(3) as workers:
+        child = workers.submit(rules.fork_a_child, None).result()
+        busy = [workers.submit(rule, None) for rule in (rules.fork_and_work, rules.stop)]
+        busy.append(workers.submit(time.sleep, 3600.0))
+        while not all(future.running() for future in busy):
+            time.sleep(0.01)
+        time.sleep(0.5)
+        children = [pid for process in active_children() for pid in children_of(process.pid)]
+        workers.close(at_once=True)
+        assert [type(future.exception()) for future in busy] == [*workers.lost] * 3
+    assert child in children
+    for pid in children:
+        os.kill(pid, signal.SIGKILL)
+
+
+def children_of(pid: int | None) -> list[int]:
+    return [int(text) for text in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def test_a_worker_whose_child_has_its_pipes_is_missed_when_it_dies(rules: Any) -> None:
+    with Processes(1) as workers:
+        child = workers.submit(rules.fork_a_child, None).result()
+        assert isinstance(workers.submit(os._exit, 1).exception(), workers.lost)
+        os.kill(child, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("size", [10, 50_000_000])
+def test_results_of_any_size_arrive(size: int) -> None:
+    with Processes(1) as workers:
+        assert workers.submit(bytes, size).result() == bytes(size)
+
+
+def test_errors_come_back_and_the_worker_goes_on(rules: Any) -> None:
+    with Processes(1) as workers:
+        errors = [
+            workers.submit(rules.fail, ZeroDivisionError()).exception(),
+            workers.submit(rules.fail, SystemExit(3)).exception(),
+            workers.submit(rules.make_a_function, None).exception(),
+            workers.submit(len, (value for value in ())).exception(),  # type: ignore[arg-type]
+        ]
+        assert isinstance(errors[0], ZeroDivisionError)
+        assert isinstance(errors[1], SystemExit)
+        assert all(isinstance(error, Exception) for error in errors[2:])
+        assert not any(isinstance(error, workers.lost) for error in errors)
+        assert workers.submit(abs, -1).result() == 1
 
 
 def test_the_number_of_workers_is_checked() -> None:
@@ -76,7 +178,6 @@ class Mortal(InThisProcess):
     """Three workers that all die together when one of them makes the run with a certain seed."""
 
     lost = (Died,)
-    all_fall_together = True
 
     def __init__(self, deadly: int, deaths: int) -> None:
         super().__init__()

@@ -36,10 +36,10 @@ class Cluster:
     def __init__(self, folder: Path, workers: int) -> None:
         self.folder = folder
         address = folder / "scheduler.json"
-        options = ["--scheduler-file", str(address)]
-        self.scheduler = self._start(
-            "scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard", *options
-        )
+        # Without a dashboard the port of its web server would still be a fixed one.
+        options = ["--scheduler-file", str(address), "--host", "127.0.0.1"]
+        options += ["--dashboard-address", "127.0.0.1:0"]
+        self.scheduler = self._start("scheduler", "--port", "0", *options)
         self.address = ""
         while not self.address:
             assert self.scheduler.poll() is None
@@ -50,14 +50,8 @@ class Cluster:
             self._start(
                 "worker",
                 *options,
-                "--host",
-                "127.0.0.1",
-                "--nthreads",
-                "1",
-                "--no-nanny",
-                "--no-dashboard",
-                "--local-directory",
-                str(folder / f"worker-{number}"),
+                *("--nthreads", "1", "--no-nanny"),
+                *("--local-directory", str(folder / f"worker-{number}")),
             )
             for number in range(workers)
         ]

@@ -153,7 +153,9 @@ class Cluster:
         self.folder = folder
         folder.mkdir()
         file = folder / "scheduler.json"
-        place = ["--scheduler-file", str(file), "--host", "127.0.0.1", "--no-dashboard"]
+        place = ["--scheduler-file", str(file), "--host", "127.0.0.1"]
+        # Without a dashboard the port of its web server would still be a fixed one.
+        place += ["--dashboard-address", "127.0.0.1:0"]
         self.scheduler = self._start("scheduler", *place, "--port", "0")
         self.address = ""
         until = time.monotonic() + 60

@@ -4,27 +4,31 @@ All three are used like `concurrent.futures`: `submit` returns a future, and a f
 died raises one of `lost`; `rebuild` then restarts the workers.
 
 Worker processes are spawned, never forked (a fork after a parallel kernel kills the pool), ignore
-Ctrl-C, which the driver handles, and use one thread each. They watch a pipe whose other end only
-the driver holds and exit when it closes, so no worker outlives its sweep, even if the driver is
-killed.
+Ctrl-C, which the driver handles, and use one thread each. They exit when the driver does, so no
+worker outlives its sweep, even if the driver is killed. Each has a connection and a thread of the
+driver of its own. `concurrent.futures.ProcessPoolExecutor` would wait forever for the rest of a
+message whose sender was killed, and for pipes that a child of a worker keeps open.
 
 This module imports nothing heavy: a worker imports it before its number of threads is set.
 """
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import importlib
 import logging
 import os
+import pickle
+import queue
 import signal
 import sys
 import threading
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
-from multiprocessing import get_context
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from multiprocessing import get_context, parent_process
 from multiprocessing.connection import Connection
 from types import TracebackType
 from typing import Any, TypeVar
@@ -42,7 +46,12 @@ ONE_THREAD = {
     "OPENBLAS_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
 }
+# Workers are started by `python -c`, which would search for modules in the current folder first.
+SURROUNDINGS = {**ONE_THREAD, "PYTHONSAFEPATH": "1"}
 _SECONDS_TO_CONNECT = 10.0
+_SECONDS_TO_EXIT = 2.0
+"""Time for an idle worker to exit before it is killed."""
+_TICK_SECONDS = 0.2
 
 _THREAD = threading.local()
 
@@ -58,8 +67,6 @@ class Workers(ABC):
 
     lost: tuple[type[BaseException], ...] = ()
     """Exceptions of a future whose worker died."""
-    all_fall_together = False
-    """True if the death of one worker ends all futures."""
 
     @property
     @abstractmethod
@@ -79,7 +86,7 @@ class Workers(ABC):
 
     @abstractmethod
     def rebuild(self) -> None:
-        """Restart the workers after a future was lost; all futures have ended by then."""
+        """Replace workers that died, after a future was lost."""
 
     @abstractmethod
     def close(self, *, at_once: bool) -> None:
@@ -128,11 +135,14 @@ class InThisProcess(Workers):
         self._executor.shutdown(wait=not at_once, cancel_futures=True)
 
 
+class WorkerDied(Exception):
+    """The worker process ended before the run that it was making."""
+
+
 class Processes(Workers):
     """Spawned worker processes on this machine."""
 
-    lost = (BrokenProcessPool,)
-    all_fall_together = True
+    lost = (WorkerDied,)
 
     def __init__(self, workers: int | None = None) -> None:
         """Start this many workers on demand; by default one per usable core."""
@@ -143,8 +153,9 @@ class Processes(Workers):
 
             workers = usable_cores()
         self._size = workers
-        self._executor: Executor | None = None
-        self._lifeline: tuple[Connection, Connection] | None = None
+        self._workers: list[_WorkerProcess] = []
+        self._tasks: _Tasks = queue.SimpleQueue()
+        self._unfinished: set[Future[Any]] = set()
 
     @property
     def size(self) -> int:
@@ -155,39 +166,104 @@ class Processes(Workers):
         return 1
 
     def submit(self, function: Callable[[A], T], argument: A) -> Future[T]:
-        if self._executor is None:
-            context = get_context("spawn")
-            self._lifeline = context.Pipe(duplex=False)
-            self._executor = ProcessPoolExecutor(
-                self._size, context, initializer=_begin_work, initargs=(self._lifeline[0],)
-            )
-        # Submitting may start a process, which inherits the environment and the signal mask.
-        # A signal in the middle would leave a half-started pool.
+        future: Future[T] = Future()
+        self._unfinished.add(future)
+        future.add_done_callback(self._unfinished.discard)
+        self._tasks.put((future, function, argument))
+        self.rebuild()
+        return future
+
+    def rebuild(self) -> None:
+        self._workers = [worker for worker in self._workers if worker.thread.is_alive()]
         try:
-            with held(), _environment(ONE_THREAD), _interrupts_blocked(), _main_hidden():
-                return self._executor.submit(function, argument)
+            while len(self._workers) < min(self._size, len(self._unfinished)):
+                safe_path = os.environ.get("PYTHONSAFEPATH")
+                # A process inherits the environment and the signal mask. A signal in the middle
+                # would leave a half-started one.
+                with held(), _environment(SURROUNDINGS), _interrupts_blocked(), _main_hidden():
+                    self._workers.append(_WorkerProcess(self._tasks, safe_path))
         except OSError as error:
             raise FmdpError(
                 f"worker processes cannot be started: {error.strerror or error}"
             ) from None
 
-    def rebuild(self) -> None:
-        self.close(at_once=True)
-
     def close(self, *, at_once: bool) -> None:
-        executor, lifeline = self._executor, self._lifeline
-        self._executor = self._lifeline = None
-        if executor is None or lifeline is None:
-            return
-        reader, writer = lifeline
-        # Interrupts wait until the workers have ended: a worker that is still starting would
-        # otherwise print a traceback.
-        with held(shut=at_once):
-            if at_once:
-                writer.close()
-            executor.shutdown(wait=True, cancel_futures=True)
-            writer.close()
-            reader.close()
+        workers, tasks = self._workers, self._tasks
+        self._workers, self._tasks = [], queue.SimpleQueue()
+        # Interrupts wait until the workers have ended, so that none is left behind.
+        with held(shut=at_once), contextlib.ExitStack() as stack:
+            for worker in workers:
+                stack.callback(worker.kill)
+            with contextlib.suppress(queue.Empty):
+                while (task := tasks.get_nowait()) is not None:
+                    task[0].cancel()
+            for _ in workers:
+                tasks.put(None)
+            if not at_once:
+                for worker in workers:
+                    worker.dismiss()
+                until = time.monotonic() + _SECONDS_TO_EXIT
+                while any(w.is_alive() for w in workers) and time.monotonic() < until:
+                    time.sleep(0.01)
+
+
+_Tasks = queue.SimpleQueue["tuple[Future[Any], Callable[[Any], Any], Any] | None"]
+
+
+class _WorkerProcess:
+    """A process that makes one run after another, and the thread that hands them over."""
+
+    def __init__(self, tasks: _Tasks, safe_path: str | None) -> None:
+        """`safe_path` is the driver's own PYTHONSAFEPATH."""
+        context = get_context("spawn")
+        self._connection, theirs = context.Pipe()
+        self._process = context.Process(target=_work, args=(theirs, safe_path))
+        with theirs:
+            self._process.start()
+        atexit.register(self.kill)  # multiprocessing would wait for it
+        self.thread = threading.Thread(target=self._hand_over, args=(tasks,), daemon=True)
+        self.thread.start()
+
+    def _hand_over(self, tasks: _Tasks) -> None:
+        while (task := tasks.get()) is not None:
+            future, function, argument = task
+            if not future.set_running_or_notify_cancel():
+                continue
+            try:
+                future.set_result(self._call(function, argument))
+            except BaseException as error:
+                future.set_exception(error)
+                if isinstance(error, WorkerDied):
+                    return
+
+    def _call(self, function: Callable[[A], T], argument: A) -> T:
+        task = pickle.dumps((function, argument))
+        try:
+            self._connection.send_bytes(task)
+            # The connection does not close if a child of the worker has a copy of it.
+            while not self._connection.poll(_TICK_SECONDS):
+                if not self._process.is_alive():
+                    raise EOFError
+            reply = self._connection.recv_bytes()
+        except (EOFError, OSError):
+            raise WorkerDied from None
+        result, error = pickle.loads(reply)
+        if error is not None:
+            raise error
+        return result  # type: ignore[no-any-return]
+
+    def dismiss(self) -> None:
+        """Wait for the current run, and let the process exit."""
+        self.thread.join()
+        self._connection.close()
+
+    def is_alive(self) -> bool:
+        return self._process.is_alive()
+
+    def kill(self) -> None:
+        atexit.unregister(self.kill)
+        self._process.kill()  # unlike SIGTERM, it ends stopped processes too
+        self._process.join()
 
 
 class Dask(Workers):
@@ -269,15 +345,34 @@ def _on_one_thread(function: Callable[[A], T], argument: A) -> T:
     return function(argument)
 
 
-def _begin_work(lifeline: Connection) -> None:
-    """Initialise a worker process."""
+def _work(connection: Connection, safe_path: str | None) -> None:
+    """Make runs in a worker process until the driver closes the connection."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # for systems without signal masks
-    threading.Thread(target=_end_with, args=(lifeline,), daemon=True).start()
-
-
-def _end_with(lifeline: Connection) -> None:
+    # The programs that a learner or rule starts search for modules as usual.
+    if safe_path is None:
+        del os.environ["PYTHONSAFEPATH"]
+    threading.Thread(target=_end_with_driver, daemon=True).start()
     with contextlib.suppress(EOFError, OSError):
-        lifeline.recv()  # returns when the other end closes; nothing is ever sent
+        while True:
+            connection.send_bytes(_reply(connection.recv_bytes()))
+
+
+def _reply(task: bytes) -> bytes:
+    """Return the pickled result and error of a task."""
+    try:
+        function, argument = pickle.loads(task)
+        return pickle.dumps((function(argument), None))
+    except BaseException as error:
+        try:
+            return pickle.dumps((None, error))
+        except Exception:
+            return pickle.dumps((None, RuntimeError(f"{type(error).__name__}: {error}")))
+
+
+def _end_with_driver() -> None:
+    driver = parent_process()
+    assert driver is not None
+    driver.join()
     os._exit(0)
 
 

@@ -164,12 +164,7 @@ class _Driver:
 
     def _submit(self, run: PlannedRun) -> None:
         task = Task.of(run)
-        try:
-            self.running[self.workers.submit(run_task, task)] = run
-        except self.workers.lost:
-            # The workers died between two runs.
-            self.queue.appendleft(run)
-            self._recover()
+        self.running[self.workers.submit(run_task, task)] = run
 
     def _collect(self, ended: set[Future[MadeRun]]) -> None:
         for future in ended:
@@ -216,8 +211,6 @@ class _Driver:
 
     def _recover(self) -> None:
         """Restart dead workers; repeat their runs, or fail those that killed too many workers."""
-        if self.workers.all_fall_together:
-            wait(self.running)
         for future, run in list(self.running.items()):
             if not future.done():
                 continue
