@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from fmdp._base.deadlines import Deadline
 from fmdp.elimination import tuning
 from fmdp.elimination.action_classes import action_classes
 from fmdp.elimination.backup import Backup, TimeUp, backup_for
@@ -308,4 +309,4 @@ def test_memory_is_predicted_and_refused() -> None:
 
 def test_preparing_is_cut_off_at_a_deadline() -> None:
     with pytest.raises(TimeUp):
-        backup_for(problem("maintenance:4"), deadline=0.0)
+        backup_for(problem("maintenance:4"), deadline=Deadline.after(0.0))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
@@ -15,6 +14,7 @@ from hypothesis import strategies as st
 
 import fmdp
 from fmdp import TablePolicy
+from fmdp._base.deadlines import NEVER, Deadline
 from fmdp.elimination import tuning
 from fmdp.elimination.backup import TimeUp, backup_for
 from fmdp.measures import measure
@@ -230,11 +230,11 @@ def test_a_deadline_is_heard_inside_a_sweep(monkeypatch: pytest.MonkeyPatch) -> 
     whole = np.empty_like(out)
     backup.sweep(h, whole)
     monkeypatch.setattr(tuning, "POLL_SECONDS", 0.0)
-    backup.deadline = time.monotonic()
+    backup.deadline = Deadline.after(0.0)
     sweep_often = functools.partial(_repeat, 1000, lambda: backup.sweep(h, out))
     with pytest.raises(TimeUp):
         sweep_often()
-    backup.deadline = None
+    backup.deadline = NEVER
     backup.sweep(h, out)  # nothing is left behind of the sweep that was cut off
     assert np.array_equal(out, whole)
 

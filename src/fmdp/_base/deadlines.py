@@ -1,26 +1,18 @@
-"""Deadlines on the clock of `time.monotonic`, for work that is cut off when its time is up."""
+"""Deadlines: one object, passed down and asked by all work that is cut off when time is up."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
-
-Look = Callable[[], object]
-"""A callback that long preparations call now and then; it raises `TimeUp` past a deadline."""
 
 
 class TimeUp(Exception):
     """A deadline passed inside a sweep or a preparation, whose results are incomplete."""
 
 
-def nothing() -> None:
-    """Do nothing: the default callback, without a deadline."""
-
-
 @dataclass(frozen=True)
 class Deadline:
-    """A point in time on the clock of time.monotonic, or none.
+    """A point in time on the clock of time.perf_counter, or none.
 
     Attributes
     ----------
@@ -31,12 +23,14 @@ class Deadline:
     at: float | None = None
 
     @classmethod
-    def after(cls, seconds: float | None) -> Deadline:
-        """Return the deadline that many seconds from now; None is no deadline."""
-        return cls(None if seconds is None else time.monotonic() + seconds)
+    def after(cls, seconds: float | None, started: float | None = None) -> Deadline:
+        """Return the deadline that many seconds after `started`, by default now; None is never."""
+        if seconds is None:
+            return NEVER
+        return cls(seconds + (time.perf_counter() if started is None else started))
 
     def expired(self) -> bool:
-        return self.at is not None and time.monotonic() >= self.at
+        return self.at is not None and time.perf_counter() >= self.at
 
     def check(self) -> None:
         """Raise TimeUp if the deadline has passed."""
@@ -45,13 +39,8 @@ class Deadline:
 
     def remaining(self) -> float | None:
         """Return the seconds that are left, at least 0; None without a deadline."""
-        return None if self.at is None else max(self.at - time.monotonic(), 0.0)
+        return None if self.at is None else max(self.at - time.perf_counter(), 0.0)
 
 
 NEVER = Deadline()
 """No deadline."""
-
-
-def check_clock(deadline: float | None) -> None:
-    """Raise `TimeUp` if the deadline, on the clock of `time.monotonic`, has passed."""
-    Deadline(deadline).check()

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
+from fmdp._base.deadlines import Deadline, TimeUp
 from fmdp._base.interrupts import held
 from fmdp._base.memory import describe_bytes, describe_count
 from fmdp.cli import options
@@ -136,7 +137,6 @@ def run(result: dict[str, Any], request: options.PlannerRequest) -> Plan:
     clock = time.perf_counter
     started = clock()
     from fmdp._base.compiled import seconds_loading
-    from fmdp.elimination.backup import TimeUp
     from fmdp.planning.absorption import ends_settled
     from fmdp.planning.choice import choose_planner
     from fmdp.planning.choice import plan as plan_for
@@ -149,16 +149,15 @@ def run(result: dict[str, Any], request: options.PlannerRequest) -> Plan:
     import_family(problem)
     imported = clock()
     settings = with_horizon_of_problem(problem, settings)
-    limit = time_limit(settings)
+    deadline = Deadline.after(time_limit(settings), imported)
     with progress(f"planning {problem}") as report:
         try:
-            with alarm(limit):
+            with alarm(deadline):
                 model = problem_of(problem)
             structure = model.structure
             result["states"], result["actions"] = structure.n_states, structure.n_actions
             if kind is None:
                 memory: Any = settings.get("memory_limit")
-                deadline = None if limit is None else time.monotonic() + limit - clock() + imported
                 default, result["planner_reason"] = choose_planner(
                     structure, memory_limit=memory, deadline=deadline
                 )
@@ -166,9 +165,9 @@ def run(result: dict[str, Any], request: options.PlannerRequest) -> Plan:
         except TimeUp:
             return out_of_time(result, started, imported)
         loaded = seconds_loading()
-        if limit is not None:
-            remaining = max(limit - (clock() - imported), _LEAST_SECONDS)
-            settings = {**settings, "max_seconds": remaining}
+        remaining = deadline.remaining()
+        if remaining is not None:
+            settings = {**settings, "max_seconds": max(remaining, _LEAST_SECONDS)}
         planner = kind.make(settings)
         result["planner"] = kind.name
         solution = plan_for(model, planner, progress=report)
@@ -225,16 +224,16 @@ def out_of_time(result: dict[str, Any], started: float, imported: float) -> Plan
 
 
 @contextmanager
-def alarm(seconds: float | None) -> Iterator[None]:
-    """Raise TimeUp after some seconds, for work that checks no deadline, such as building a model.
+def alarm(deadline: Deadline) -> Iterator[None]:
+    """Raise TimeUp at the deadline inside work that cannot check it.
 
-    Without effect outside the main thread and on systems without SIGALRM.
+    Building a model runs code of others: the JSON reader, pyRDDLGym, families of the user. Nothing
+    else uses this alarm, which has no effect outside the main thread and without SIGALRM.
     """
     import signal
     import threading
 
-    from fmdp.elimination.backup import TimeUp
-
+    seconds = deadline.remaining()
     in_main = threading.current_thread() is threading.main_thread()
     if seconds is None or not in_main or not hasattr(signal, "setitimer"):
         yield
@@ -245,7 +244,7 @@ def alarm(seconds: float | None) -> Iterator[None]:
 
     before = signal.signal(signal.SIGALRM, ring)
     try:
-        signal.setitimer(signal.ITIMER_REAL, seconds, _SECONDS_BETWEEN_ALARMS)
+        signal.setitimer(signal.ITIMER_REAL, max(seconds, _LEAST_SECONDS), _SECONDS_BETWEEN_ALARMS)
         yield
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0.0)

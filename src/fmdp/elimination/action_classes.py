@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fmdp._base.deadlines import Look, nothing
+from fmdp._base.deadlines import NEVER, Deadline
 from fmdp.elimination.forbidden import enumerated
 from fmdp.elimination.tuning import LOOP_ROWS
 from fmdp.model import Structure
@@ -152,14 +152,14 @@ def number_slices(table: NDArray[Any]) -> tuple[Index, Index]:
 
 
 def action_classes(
-    structure: Structure, tables: FlatTables | None = None, look: Look = nothing
+    structure: Structure, tables: FlatTables | None = None, deadline: Deadline = NEVER
 ) -> ActionClasses:
     """Return the classes by structure, or by the entries of the tables."""
     m = structure.m
     joint_actions = enumerated(structure)
 
     def classes(scope: Sequence[int], numbers: Callable[[], NDArray[Any]]) -> Index:
-        look()
+        deadline.check()
         variables = [v - m for v in scope if v >= m]
         sizes = [structure.action_sizes[v] for v in variables]
         projection: Index = joint_actions[:, variables] @ np.array(strides(sizes), dtype=np.int64)

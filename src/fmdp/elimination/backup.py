@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TypedDict, Unpack
 
-from fmdp._base.deadlines import TimeUp, check_clock
+from fmdp._base.deadlines import Deadline, TimeUp
 from fmdp.elimination.decomposition import decompose
 from fmdp.elimination.effects import EffectsBackup
 from fmdp.elimination.enumeration import Backup, Vector, advance, iterate_by_sweeps, shape_of
@@ -22,7 +22,6 @@ __all__ = [
     "advance",
     "backup_for",
     "backup_of",
-    "check_clock",
     "iterate_by_sweeps",
     "shape_of",
     "usable_cores",
@@ -35,7 +34,7 @@ class Limits(TypedDict, total=False):
     worst: bool
     memory_limit: int | None
     threads: int | None
-    deadline: float | None
+    deadline: Deadline
 
 
 class Options(Limits, total=False):

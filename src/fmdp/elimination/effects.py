@@ -41,7 +41,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fmdp._base.deadlines import check_clock
+from fmdp._base.deadlines import NEVER, Deadline
 from fmdp.elimination import effect_kernels as ek
 from fmdp.elimination import kernels, ties, tuning
 from fmdp.elimination.decomposition import Component, Decomposition
@@ -83,7 +83,7 @@ class EffectsBackup(Backup):
         worst: bool = False,
         threads: int | None = None,
         memory_limit: int | None = None,
-        deadline: float | None = None,
+        deadline: Deadline = NEVER,
     ) -> None:
         """Prepare the backup of chance and the tables of the components; options as in `Backup`."""
         # Not super().__init__: it would enumerate the joint actions.
@@ -91,9 +91,8 @@ class EffectsBackup(Backup):
         self._configure(structure, nested, shape, worst, threads, memory_limit)
         self._require((tuning.VECTORS + tuning.DECISION_VECTORS) * 8 * structure.n_states)
         nested, shape, limit = self.nested, self.shape, self.memory_limit
-        look = partial(check_clock, deadline)
         self.layout = choose_layout(
-            parts.after, nested=nested, threads=self.threads, memory_limit=limit, look=look
+            parts.after, nested=nested, threads=self.threads, memory_limit=limit, deadline=deadline
         )
         caps = 8 * self.layout.table_entries if shape == kernels.BOX else 0
         self.predicted_bytes = predicted_bytes(parts, self.layout, self.threads) + caps
@@ -114,7 +113,7 @@ class EffectsBackup(Backup):
         self._in_order = self.chance._in_order
         self._internal_shape = self.chance._internal_shape
         self._inverse = self.chance._inverse
-        look()
+        deadline.check()
         self._held = self._new_tables()
         self._groups = self._cache_groups()
         many = parts.n_layers > 1

@@ -24,13 +24,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fmdp._base.deadlines import check_clock
+from fmdp._base.deadlines import NEVER, Deadline
 from fmdp._base.memory import available_memory, describe_bytes, describe_count
 from fmdp.elimination import kernels, ties, tuning
 from fmdp.elimination.action_classes import FlatTables, action_classes
@@ -84,7 +83,7 @@ class Backup:
         threads: int | None = None,
         memory_limit: int | None = None,
         layout: Layout | None = None,
-        deadline: float | None = None,
+        deadline: Deadline = NEVER,
     ) -> None:
         """Prepare the programs; raise TooLarge above the memory limit, TimeUp past the deadline.
         `shape` is the shape of the sets of nested tables (see `shape_of`); `worst` chooses the rows
@@ -93,7 +92,6 @@ class Backup:
         # Before any array is allocated: the vectors alone may exceed the limit.
         self._require(tuning.VECTORS * 8 * structure.n_states + 16 * structure.n_actions)
         nested, shape, limit = self.nested, self.shape, self.memory_limit
-        look = partial(check_clock, deadline)
         # Constraints that look at the state become reward factors (forbidden.py).
         charged = charging(structure)
         self._tables = FlatTables(
@@ -108,14 +106,14 @@ class Backup:
         classes = None
         if share_for is not None:
             self._fill(share_for)
-            classes = action_classes(charged, self._tables, look)
+            classes = action_classes(charged, self._tables, deadline)
         self.layout = layout or choose_layout(
             structure,
             nested=nested,
             threads=self.threads,
             memory_limit=limit,
             classes=classes,
-            look=look,
+            deadline=deadline,
         )
         self.roundings = self._count_roundings(self.layout)
         """Largest number of roundings of a number on its way through a backup."""
@@ -126,11 +124,13 @@ class Backup:
 
         rotated: tuple[Rotated, ...] = ()
         if share_for is not None and not nested:
-            rotated = split_layout(self.layout, self.threads, limit - self.predicted_bytes, look)
-        self.program: Program = build_program(self.layout, look, shape=shape, worst=worst)
+            rotated = split_layout(
+                self.layout, self.threads, limit - self.predicted_bytes, deadline
+            )
+        self.program: Program = build_program(self.layout, deadline, shape=shape, worst=worst)
         self._whole = self._part(self.program)
         self.rotations = rotated
-        self._parts = [self._part(build_program(turned.layout, look)) for turned in rotated]
+        self._parts = [self._part(build_program(turned.layout, deadline)) for turned in rotated]
         if rotated:
             self._turned = aligned(structure.n_states), aligned(structure.n_states)
             # Policies are found and certified by the whole program.
@@ -143,7 +143,7 @@ class Backup:
         self._in_order = self.layout.order == tuple(range(structure.m))
         self._internal_shape = tuple(sizes[j] for j in self.layout.order)
         self._inverse = tuple(int(j) for j in np.argsort(self.layout.order))
-        look()
+        deadline.check()
         if share_for is not None:
             self._arrange()
 
@@ -165,8 +165,8 @@ class Backup:
         self.threads = cores if structure.n_states >= tuning.PARALLEL_STATES else 1
         self.memory_limit = available_memory() // 2 if memory_limit is None else memory_limit
         """Bytes for this object and everything that the planner keeps beside it."""
-        self.deadline: float | None = None
-        """Time on the clock of `time.monotonic` at which a sweep raises TimeUp."""
+        self.deadline: Deadline = NEVER
+        """When a sweep raises TimeUp."""
         self._stop = np.zeros(1, dtype=np.int64)
         self.extremes = np.zeros(3)
         """Smallest and largest residual of the last iteration, and the largest |h|."""

@@ -23,7 +23,7 @@ from functools import cached_property, lru_cache
 from math import inf, prod
 from typing import NamedTuple
 
-from fmdp._base.deadlines import Look, nothing
+from fmdp._base.deadlines import NEVER, Deadline
 from fmdp.elimination import kernels as k
 from fmdp.elimination import tuning
 from fmdp.elimination.action_classes import ActionClasses, Step, action_classes
@@ -315,7 +315,7 @@ def choose_layout(
     memory_limit: int | None = None,
     classes: ActionClasses | None = None,
     order: tuple[int, ...] | None = None,
-    look: Look = nothing,
+    deadline: Deadline = NEVER,
 ) -> Layout:
     """Return the leanest of the fastest layouts that fit; the leanest of all if none fits.
 
@@ -325,19 +325,19 @@ def choose_layout(
     """
     structure = charging(structure)
     if classes is None:
-        classes = action_classes(structure, look=look)
+        classes = action_classes(structure, deadline=deadline)
     few = classes.transitions.size + classes.rewards.size <= tuning.REMEMBERED_CLASSES
     search = _candidates if few else _candidates.__wrapped__
     families = search(structure, nested, classes, order)
     candidates = [layout for family in families for layout in family]
     least: list[float] = []
     for family in families:
-        look()
+        deadline.check()
         least += [layout.least_seconds(family[0], threads) for layout in family]
     fitting: dict[int, float] = {}
     good_enough = inf
     for number in sorted(range(len(candidates)), key=least.__getitem__):
-        look()
+        deadline.check()
         if least[number] > good_enough:
             break
         if memory_limit is None or candidates[number].memory(threads) <= memory_limit:

@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fmdp._base.deadlines import Look, nothing
+from fmdp._base.deadlines import NEVER, Deadline
 from fmdp._base.memory import available_memory, describe_bytes
 from fmdp.elimination import maxsum, tuning
 from fmdp.elimination.maxsum import Floats, Ints, Messages, Packed, Schedule, ShortInts
@@ -79,7 +79,7 @@ class Component:
 
 
 def min_fill(
-    neighbours: Mapping[int, Iterable[int]], sizes: Sequence[int], look: Look = nothing
+    neighbours: Mapping[int, Iterable[int]], sizes: Sequence[int], deadline: Deadline = NEVER
 ) -> list[int]:
     """Return an elimination order by fewest added edges, then smallest table, then index. The edges
     of a variable with many neighbours are not counted: it is postponed until it has fewer."""
@@ -99,7 +99,7 @@ def min_fill(
     heapq.heapify(heap)
     order: list[int] = []
     while heap:
-        look()
+        deadline.check()
         best = heapq.heappop(heap)
         v = best[2]
         if current.get(v) != best:
@@ -191,9 +191,9 @@ class Network(FunctionTables):
         classes: Mapping[int, NDArray[Any]] | None = None,
         close_inside: bool = False,
         memory_limit: int | None = None,
-        look: Look = nothing,
+        deadline: Deadline = NEVER,
     ) -> None:
-        """Prepare the network; raise TooLarge above the memory limit, and whatever `look` raises.
+        """Prepare the network; raise TooLarge above the memory limit, TimeUp after the deadline.
 
         `contexts` is as from `choose_contexts`; `classes[f][value of the context]` is the slice of
         function f, numbered from 0. A function that mentions the context and has no classes has one
@@ -203,7 +203,7 @@ class Network(FunctionTables):
         chosen = choose_contexts(sizes, scopes) if contexts is None else tuple(contexts)
         super().__init__(sizes, scopes, chosen, classes or {})
         self.components = _trees(
-            self.sizes, self.functions, chosen, _components(sizes, scopes), look
+            self.sizes, self.functions, chosen, _components(sizes, scopes), deadline
         )
         joints = [
             (_product(self.sizes, node.joint), node, component)
@@ -216,7 +216,7 @@ class Network(FunctionTables):
         )
         """Induced width of the order, the context included: variables in a joint table less one."""
         limit = memory_limit if memory_limit is not None else available_memory() // 2
-        builder = _Builder(self, close_inside, look)
+        builder = _Builder(self, close_inside, deadline)
         self.bytes = builder.predicted_bytes()
         if self.bytes > limit:
             largest, node, _ = max(joints, key=lambda joint: joint[0])
@@ -228,7 +228,7 @@ class Network(FunctionTables):
                 limit,
             )
         builder.build()
-        look()
+        deadline.check()
         self.schedule: Schedule = builder.schedule()
         self.kinds: tuple[str, ...] = tuple(builder.kinds)
         """Kind of message of every block: "up", "down", "close", "contexts" or "sum"."""
@@ -349,26 +349,26 @@ def _trees(
     functions: Sequence[Function],
     contexts: Sequence[int],
     owner: Sequence[int],
-    look: Look,
+    deadline: Deadline,
 ) -> tuple[Component, ...]:
     members: dict[int, list[int]] = {}
     for f, component in enumerate(owner):
         members.setdefault(component, []).append(f)
     return tuple(
-        Component(contexts[inside[0]], _tree(sizes, functions, inside, look))
+        Component(contexts[inside[0]], _tree(sizes, functions, inside, deadline))
         for inside in members.values()
     )
 
 
 def _tree(
-    sizes: Sequence[int], functions: Sequence[Function], inside: Sequence[int], look: Look
+    sizes: Sequence[int], functions: Sequence[Function], inside: Sequence[int], deadline: Deadline
 ) -> tuple[Node, ...]:
     """Return the nodes of one component; a last node without a variable adds up the rest."""
     neighbours: dict[int, set[int]] = {}
     for f in inside:
         for v in functions[f].scope:
             neighbours.setdefault(v, set()).update(functions[f].scope)
-    order = min_fill(neighbours, sizes, look)
+    order = min_fill(neighbours, sizes, deadline)
     turn = {v: k for k, v in enumerate(order)}
     last = len(order)
     homes: list[list[int]] = [[] for _ in range(last + 1)]
@@ -393,10 +393,10 @@ def _tree(
 class _Builder:
     """Builder of the schedule from the trees: first the counts, then the arrays."""
 
-    def __init__(self, network: Network, close_inside: bool, look: Look) -> None:
+    def __init__(self, network: Network, close_inside: bool, deadline: Deadline) -> None:
         self.network = network
         self._close_inside = close_inside
-        self._look = look
+        self._deadline = deadline
         self.sizes = network.sizes
         self.kinds: list[str] = []
         self._block_variables: list[Scope] = []
@@ -419,7 +419,7 @@ class _Builder:
         n_contexts = self._n_contexts(component)
         counts = np.zeros((len(component.nodes), n_contexts), dtype=np.int32)
         for k, node in enumerate(component.nodes):
-            self._look()
+            self._deadline.check()
             for f in node.functions:
                 slices = self.network.slices_of(f)
                 if slices is not None:
@@ -518,7 +518,7 @@ class _Builder:
         closings: list[tuple[int, NDArray[np.int64], NDArray[np.int64]]] = []
         own_maps: list[list[int]] = []
         for k, node in enumerate(nodes):
-            self._look()
+            self._deadline.check()
             columns = [self._seen(f, n_contexts) for f in node.functions]
             columns += [up[child] for child in node.children]
             seen = np.array(columns, dtype=np.int64).reshape(len(columns), n_contexts)

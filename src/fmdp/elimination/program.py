@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fmdp._base.deadlines import Look, nothing
+from fmdp._base.deadlines import NEVER, Deadline
 from fmdp.elimination import kernels as k
 from fmdp.elimination.action_classes import Index
 from fmdp.elimination.alignment import next_start
@@ -34,7 +34,7 @@ class Program:
 
 
 def build_program(
-    layout: Layout, look: Look = nothing, *, shape: int = k.FREE, worst: bool = False
+    layout: Layout, deadline: Deadline = NEVER, *, shape: int = k.FREE, worst: bool = False
 ) -> Program:
     """Return the program of a layout; `Layout.memory` has predicted its size. `shape` and `worst`
     apply to nested layouts: the sets that rows are chosen from, and whether the row of least value
@@ -53,7 +53,7 @@ def build_program(
     context_base = buffer = arena_size = 0
 
     for g, group in enumerate(layout.groups):
-        look()
+        deadline.check()
         classes[g], first = layout.classes.of_group(layout.steps[g])
         representatives = joint_actions[first]  # [classes, action variables]
         known = (group.context, group.reward_context)
@@ -78,7 +78,7 @@ def build_program(
         buffer = next_start(buffer, arena_size)
         axes += [*group.opened, *group.own]
 
-    look()
+    deadline.check()
     nodes, leaf_start, leaf_actions, action_leaf = _action_tree(layout, classes)
     orders = (strides_of(layout.order, sizes), strides_of(range(structure.m), sizes))
     branch_strides = [[stride[j] for j in layout.branch] for stride in orders]

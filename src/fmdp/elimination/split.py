@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fmdp._base.compiled import njit
-from fmdp._base.deadlines import Look, nothing
+from fmdp._base.deadlines import NEVER, Deadline
 from fmdp.elimination import tuning
 from fmdp.elimination.layout import Layout, choose_layout, volume
 from fmdp.elimination.tuning import TILE
@@ -39,7 +39,7 @@ class Rotated:
 
 
 def split_layout(
-    layout: Layout, threads: int, memory: int, look: Look = nothing
+    layout: Layout, threads: int, memory: int, deadline: Deadline = NEVER
 ) -> tuple[Rotated, ...]:
     """Return the parts if they are predicted to be faster than the whole, else (). `memory` limits
     the bytes that they need in addition to the whole."""
@@ -49,7 +49,7 @@ def split_layout(
     best: tuple[Rotated, ...] = ()
     least = whole / tuning.SPLIT_GAIN
     for n_parts in tuning.SPLIT_PARTS:
-        parts = _cut(layout, n_parts, threads, look)
+        parts = _cut(layout, n_parts, threads, deadline)
         seconds = sum(part.layout.seconds(threads) for part in parts)
         transposes = layout.structure.n_states * tuning.TRANSPOSE_SECONDS / threads
         seconds += transposes * sum(part.rows > 1 for part in parts)
@@ -66,7 +66,7 @@ def bytes_of(parts: tuple[Rotated, ...], threads: int) -> int:
     return programs + (2 * vector if parts else 0)
 
 
-def _cut(layout: Layout, n_parts: int, threads: int, look: Look) -> tuple[Rotated, ...]:
+def _cut(layout: Layout, n_parts: int, threads: int, deadline: Deadline) -> tuple[Rotated, ...]:
     """Cut the order into segments, each with the actions that affect it alone. The other actions
     stay with the last segment, whose order is not rotated."""
     structure, order, classes = layout.structure, layout.order, layout.classes
@@ -83,21 +83,21 @@ def _cut(layout: Layout, n_parts: int, threads: int, look: Look) -> tuple[Rotate
         chosen = left & (first >= begin) & (last < end) & (last >= 0)
         if not chosen.any() or end in (0, m):
             continue
-        look()
+        deadline.check()
         left &= ~chosen
         rotated = choose_layout(
             structure,
             threads=threads,
             classes=classes.taken(chosen),
             order=order[end:] + order[:end],
-            look=look,
+            deadline=deadline,
         )
         sizes = structure.state_sizes
         parts.append(Rotated(rotated, volume(order[:end], sizes), volume(order[end:], sizes)))
     if not parts or not left.any():
         return ()
     kept = choose_layout(
-        structure, threads=threads, classes=classes.taken(left), order=order, look=look
+        structure, threads=threads, classes=classes.taken(left), order=order, deadline=deadline
     )
     return (Rotated(kept, 1, structure.n_states), *parts)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from fmdp._base.deadlines import TimeUp
+from fmdp._base.deadlines import Deadline, TimeUp
 from fmdp._base.interrupts import held
 from fmdp.elimination import tuning
 from fmdp.errors import InvalidParameter
@@ -44,7 +43,7 @@ def run_in_pool(
     pieces: int,
     threads: int,
     stop: NDArray[np.int64],
-    deadline: float | None,
+    deadline: Deadline,
 ) -> None:
     """Run `work` on all pieces in a pool of threads; raise TimeUp past the deadline. On a signal or
     past the deadline `stop[0]` is set, which running kernels poll. No thread is at work any more
@@ -72,7 +71,7 @@ def run_in_pool(
             for thread in range(workers):
                 started.append(_pool(threads).submit(worker, thread))
             while wait(started, tuning.POLL_SECONDS).not_done:
-                late = deadline is not None and time.monotonic() >= deadline
+                late = deadline.expired()
                 if late or signals.came is not None:
                     break
         finally:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import replace
-from functools import partial
 from typing import NamedTuple
 
+from fmdp._base.deadlines import NEVER, Deadline
 from fmdp._base.memory import available_memory, describe_bytes, describe_count
 from fmdp._base.numerals import seconds_text
 from fmdp._base.parameters import quoted
 from fmdp._base.progress import reporting
-from fmdp.elimination.backup import check_clock, usable_cores
+from fmdp.elimination.backup import usable_cores
 from fmdp.elimination.decomposition import decompose
 from fmdp.elimination.effects import choice_seconds, predicted_bytes
 from fmdp.elimination.layout import choose_layout
@@ -91,7 +91,7 @@ def plan(
 
 def planned(model: FactoredMDP, chosen: Planner, progress: Progress | None = None) -> Plan:
     """Return the plan of a planner, with the gain of its policy if that is feasible."""
-    begun = time.monotonic()
+    deadline = Deadline.after(getattr(chosen, "max_seconds", None))
     result = plan_with(chosen, model, progress=progress)
     made: object = result.policy
     if isinstance(made, StoredPolicy):
@@ -103,9 +103,9 @@ def planned(model: FactoredMDP, chosen: Planner, progress: Progress | None = Non
     if model.structure.n_states > POLICY_GAIN_STATES:
         return result
     started = time.perf_counter()
-    max_seconds = getattr(chosen, "max_seconds", None)
+    max_seconds = deadline.remaining()
     if max_seconds is not None:
-        max_seconds = max(max_seconds - (time.monotonic() - begun), GRACE_SECONDS)
+        max_seconds = max(max_seconds, GRACE_SECONDS)
     try:
         evaluation = evaluate_exactly(
             model,
@@ -210,7 +210,7 @@ def choose_planner(
     most_seconds: float = math.inf,
     by_parts: bool = True,
     memory_limit: int | None = None,
-    deadline: float | None = None,
+    deadline: Deadline = NEVER,
 ) -> Chosen:
     """Return the exact planner if its predicted cost allows it, otherwise the approximate one.
 
@@ -292,7 +292,7 @@ def exact_cost(
     by_parts: bool = True,
     threads: int = 1,
     memory_limit: int | None = None,
-    deadline: float | None = None,
+    deadline: Deadline = NEVER,
 ) -> Cost:
     """Return the predicted cost of an exact plan; raise TimeUp after the deadline.
 
@@ -317,7 +317,7 @@ def exact_cost(
         structure if effects is None else effects.after,
         threads=threads,
         memory_limit=memory_limit,
-        look=partial(check_clock, deadline),
+        deadline=deadline,
     )
     if effects is None:
         return Cost(layout.memory(threads), layout.seconds(threads))

@@ -20,8 +20,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fmdp._base.deadlines import Deadline
-from fmdp.elimination.backup import Backup, TimeUp, backup_for, check_clock
+from fmdp._base.deadlines import NEVER, Deadline
+from fmdp.elimination.backup import Backup, TimeUp, backup_for
 from fmdp.model import FactoredMDP
 from fmdp.model.independence import Part
 from fmdp.model.spaces import decode, encode
@@ -135,7 +135,7 @@ def evaluate_exactly(
     if model.structure.derived:
         model, policy = evaluated_model(model, policy)
     structure = model.structure
-    deadline = None if max_seconds is None else time.monotonic() + max_seconds
+    deadline = Deadline.after(max_seconds, started)
     goal = tolerance_of(tolerance, structure)
     if isinstance(policy, TimedPolicy):
         limits = iteration.Limits(goal, max_iterations or policy.horizon, deadline)
@@ -197,7 +197,6 @@ def _evaluate_parts(
             least, most = part.structure.reward_bounds
             evaluations.append(Evaluation(None, least, most, "exact", Status.INTERRUPTED, 0, 0.0))
             continue
-        left = None if limits.deadline is None else max(limits.deadline - time.monotonic(), 0.0)
         sizes = (part.structure.state_sizes, part.structure.action_sizes)
         evaluations.append(
             evaluate_exactly(
@@ -205,7 +204,7 @@ def _evaluate_parts(
                 TablePolicy(*sizes, actions),
                 tolerance=limits.tolerance / len(parts),
                 max_iterations=limits.max_sweeps,
-                max_seconds=left,
+                max_seconds=limits.deadline.remaining(),
                 memory_limit=memory_limit,
                 progress=progress,
             )
@@ -279,7 +278,7 @@ def _evaluate_timed(
             if done >= limits.max_sweeps:
                 status = Status.ITERATION_LIMIT
                 break
-            check_clock(limits.deadline)
+            limits.deadline.check()
             now, error = next(ahead)
             done += 1
             if progress is not None:
@@ -291,7 +290,7 @@ def _evaluate_timed(
         status = Status.INTERRUPTED
     finally:
         if backup is not None:
-            backup.deadline = None
+            backup.deadline = NEVER
     of_start = None
     if value is not None:
         of_start = float(value[encode(model.initial_state, structure.state_sizes)])
@@ -317,7 +316,7 @@ class _Chain:
     model: FactoredMDP
     actions: NDArray[np.int64]
     tolerance: float
-    deadline: float | None
+    deadline: Deadline
     bounds: tuple[NDArray[np.float64], NDArray[np.float64]] | None = None
 
     def solve(self) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
@@ -325,7 +324,7 @@ class _Chain:
         chain = write_out_chain(self.model, self.actions)
         if chain is None:
             return None
-        gains = optimal_gains(chain, Deadline(self.deadline))
+        gains = optimal_gains(chain, self.deadline)
         return None if gains is None else (gains.lower, gains.upper)
 
     def direct_solution(self, h: NDArray[np.float64]) -> iteration.PolicySolution | None:

@@ -1,8 +1,6 @@
-"""Default tolerance, iteration limit and deadlines of planners and evaluations."""
+"""Default tolerance, iteration limit and grace period of planners and evaluations."""
 
 from __future__ import annotations
-
-import time
 
 from fmdp.model import Structure
 
@@ -17,10 +15,3 @@ GRACE_SECONDS = 1.0
 def tolerance_of(tolerance: float | None, structure: Structure) -> float:
     """Return the given tolerance, or the default in the unit of the model's rewards."""
     return TOLERANCE * structure.reward_unit if tolerance is None else tolerance
-
-
-def deadline_of(max_seconds: float | None, started: float) -> float | None:
-    """Return the deadline on the clock of time.monotonic; `started` is of time.perf_counter."""
-    if max_seconds is None:
-        return None
-    return time.monotonic() + max_seconds - (time.perf_counter() - started)

@@ -15,6 +15,7 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from fmdp._base.deadlines import NEVER, Deadline
 from fmdp._base.parameters import quoted
 from fmdp.elimination.backup import Backup, TimeUp, backup_of, shape_of
 from fmdp.elimination.decomposition import enumeration_reason
@@ -24,7 +25,7 @@ from fmdp.errors import InvalidParameter
 from fmdp.model import OptimisticTables, Structure
 from fmdp.model.structure import LARGEST_REWARD, check_structure
 from fmdp.planning.exact.solver import Limits, State
-from fmdp.planning.limits import DEFAULT_SWEEPS, GRACE_SECONDS, deadline_of, tolerance_of
+from fmdp.planning.limits import DEFAULT_SWEEPS, GRACE_SECONDS, tolerance_of
 from fmdp.planning.plan import Plan, Planner
 from fmdp.planning.policies.archive import array_in
 from fmdp.planning.policies.policy import TablePolicy
@@ -69,7 +70,7 @@ def with_tolerance(settings: AnySettings, tolerance: float | None) -> AnySetting
 
 def limits_of(settings: EngineSettings, structure: Structure, started: float) -> Limits:
     """Return the limits of a solve that started at `started` (of time.perf_counter)."""
-    deadline = deadline_of(settings.max_seconds, started)
+    deadline = Deadline.after(settings.max_seconds, started)
     tolerance = tolerance_of(settings.tolerance, structure)
     return Limits(tolerance, settings.max_iterations or DEFAULT_SWEEPS, deadline)
 
@@ -84,9 +85,7 @@ class PreparedOnEngine:
         self._backups: dict[tuple[str, int], Backup] = {}
         self._warm: dict[str, Vector] = {}
 
-    def _load(
-        self, tables: Tables, deadline: float | None = None
-    ) -> tuple[str, Backup, Vector, bool]:
+    def _load(self, tables: Tables, deadline: Deadline = NEVER) -> tuple[str, Backup, Vector, bool]:
         """Load the tables into a backup.
 
         Returns the kind of the tables, the backup, the start vector, and whether that vector is
@@ -205,14 +204,11 @@ def policy_in_time(
 
     `ending.new` is overwritten; it is L h unless the last sweep was cut off.
     """
-    if limits.deadline is not None or ending.status is Status.INTERRUPTED:
-        now = time.monotonic()
-        end = now + GRACE_SECONDS
-        if limits.deadline is not None:
-            end = max(limits.deadline, end)
-        if now + backup.predicted_seconds * (1 if ending.whole else 2) > end:
+    if limits.deadline is not NEVER or ending.status is Status.INTERRUPTED:
+        seconds = max(limits.deadline.remaining() or 0.0, GRACE_SECONDS)
+        if backup.predicted_seconds * (1 if ending.whole else 2) > seconds:
             return None, None
-        backup.deadline = end
+        backup.deadline = Deadline.after(seconds)
     try:
         if not ending.whole:
             backup.sweep(h, ending.new)
@@ -220,7 +216,7 @@ def policy_in_time(
     except TimeUp:
         return None, None
     finally:
-        backup.deadline = None
+        backup.deadline = NEVER
 
 
 def engine_stats(backup: Backup) -> dict[str, Any]:

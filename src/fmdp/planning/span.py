@@ -409,7 +409,7 @@ class _Run:
             return solution.outcome.status
         if self.sweeps >= self.limits.max_sweeps:
             return Status.ITERATION_LIMIT
-        if self.limits.deadline is not None and time.monotonic() >= self.limits.deadline:
+        if self.limits.deadline.expired():
             return Status.TIME_LIMIT
         return None
 

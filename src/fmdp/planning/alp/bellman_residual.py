@@ -139,7 +139,7 @@ class BellmanResidual:
                 classes=self._classes,
                 close_inside=close_inside,
                 memory_limit=memory_limit,
-                look=deadline.check,
+                deadline=deadline,
             )
         else:
             self.tables = FunctionTables(self.sizes, scopes, contexts, self._classes)

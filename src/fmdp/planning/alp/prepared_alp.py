@@ -30,7 +30,7 @@ from fmdp.planning.alp.bellman_residual import BellmanResidual
 from fmdp.planning.alp.greedy import GreedyExtractor
 from fmdp.planning.alp.program import Monitor
 from fmdp.planning.alp.staged_program import StagedProgram, StagedSolution, under
-from fmdp.planning.limits import GRACE_SECONDS, deadline_of
+from fmdp.planning.limits import GRACE_SECONDS
 from fmdp.planning.plan import Plan
 from fmdp.planning.policies.policy import Policy
 from fmdp.planning.prepared import unprepared
@@ -119,7 +119,7 @@ class PreparedALP:
             tables = self._expansion.tables(tables)
         settings = self.settings
         started = time.perf_counter() if started is None else started
-        deadline = Deadline(deadline_of(settings.max_seconds, started))
+        deadline = Deadline.after(settings.max_seconds, started)
         kind = "optimistic" if isinstance(tables, OptimisticTables) else "plain"
         try:
             program = self.program_for(kind, deadline)
@@ -221,7 +221,7 @@ class PreparedALP:
         weights = solution.weights * unit
         gain_upper = residual.largest(solution.weights, 1.0) * unit
         if deadline.at is not None:
-            deadline = Deadline(max(deadline.at, time.monotonic() + GRACE_SECONDS))
+            deadline = Deadline(max(deadline.at, time.perf_counter() + GRACE_SECONDS))
         policy: Policy | None = None
         span = spans = None
         try:

@@ -37,7 +37,7 @@ def span(
         scopes,
         contexts=[-1] * len(scopes),
         memory_limit=memory_limit,
-        look=deadline.check,
+        deadline=deadline,
     )
     extremes = []
     for sign in (1.0, -1.0):
@@ -120,7 +120,7 @@ def _span_along(
         scopes,
         contexts=[-1] * len(scopes),
         memory_limit=memory_limit,
-        look=deadline.check,
+        deadline=deadline,
     )
     for f, table in enumerate(tables):
         network.table(f)[0] = table

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fmdp._base.deadlines import Deadline, TimeUp
+from fmdp._base.deadlines import NEVER, TimeUp
 from fmdp._base.memory import available_memory, describe_bytes, describe_count
 from fmdp.elimination.backup import Backup
 from fmdp.elimination.ties import Ties
@@ -100,7 +100,7 @@ def solve_finite(
 
     most_stages = horizon if settings.max_iterations is None else settings.max_iterations
     status = Status.CONVERGED if most_stages >= horizon else Status.ITERATION_LIMIT
-    deadline, due = Deadline(limits.deadline), 0.0
+    deadline, due = limits.deadline, 0.0
     backup.deadline = limits.deadline
     try:
         while len(stages.policies) < min(horizon, most_stages):
@@ -115,7 +115,7 @@ def solve_finite(
     except TimeUp:
         status = Status.TIME_LIMIT
     finally:
-        backup.deadline = None
+        backup.deadline = NEVER
     stats: dict[str, Any] = {
         "horizon": horizon,
         "steps_planned": len(stages.policies),

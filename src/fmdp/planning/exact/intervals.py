@@ -113,7 +113,7 @@ class _Nature:
                 self.structure,
                 memory_limit=self.settings.memory_limit,
                 threads=self.settings.threads,
-                deadline=self.deadline.at,
+                deadline=self.deadline,
             )
         return self.backup
 
@@ -151,7 +151,7 @@ class _Nature:
                 for mean, rows in zip(means, structure.transition_rows, strict=True)
             ]
         backup = self.prepared()
-        backup.deadline = self.deadline.at
+        backup.deadline = self.deadline
         if self._rows is None:
             self._rows = [pair_rows(structure, scope) for scope in structure.transition_scopes]
         nothing = [np.zeros(rows) for rows in structure.reward_rows]
@@ -300,7 +300,7 @@ def solve_intervals(
         )
     except (TimeUp, KeyboardInterrupt) as error:
         return unprepared(settings, structure, error, started)
-    nature = _Nature(settings, model, tables, worst, Deadline(limits.deadline))
+    nature = _Nature(settings, model, tables, worst, limits.deadline)
     nested = _solve_nested(nature, backup, limits, progress)
     members = _solve_members(nature, nested, limits, progress)
     lower, upper = (nested.lower, members.end) if worst else (members.end, nested.upper)

@@ -108,7 +108,7 @@ def start(problem: ExactProblem, state: State) -> State:
     """
     tables = problem.tables
     assert isinstance(tables, FactoredMDP)
-    unique = state.unique or always_reached(tables, problem.deadline.check) is not None
+    unique = state.unique or always_reached(tables, problem.limits.deadline) is not None
     return solver.start(problem, state._replace(unique=unique))
 
 
@@ -142,7 +142,7 @@ def discounted_policy_iteration(problem: ExactProblem, state: State) -> State:
             state.h,
             problem.discount,
             memory_limit=problem.settings.memory_limit,
-            deadline=problem.deadline,
+            deadline=problem.limits.deadline,
         )
     return solver.after_policy_iteration(problem, state, solution)
 
@@ -156,7 +156,7 @@ def _best_policies(problem: ExactProblem, state: State) -> PolicySolution | None
     limits = problem.limits
     tolerance = limits.tolerance - problem.reserve
     better = vanishing_discount_solution(
-        model, problem.backup, state.h, tolerance, problem.deadline
+        model, problem.backup, state.h, tolerance, problem.limits.deadline
     )
     if better is not None and better.h is not None:
         return PolicySolution(start=better.h)
@@ -180,7 +180,7 @@ def _written_out(
         problem.limits.tolerance,
         problem.ties.with_targets(problem.targets),
         memory_limit=problem.settings.memory_limit,
-        deadline=problem.deadline,
+        deadline=problem.limits.deadline,
         converged=converged,
     )
 
@@ -200,7 +200,7 @@ def polish(problem: ExactProblem, state: State) -> State:
 
 def _polished(problem: ExactProblem, state: State) -> State:
     tolerance, tables = problem.limits.tolerance, problem.tables
-    memory_limit, deadline = problem.settings.memory_limit, problem.deadline
+    memory_limit, deadline = problem.settings.memory_limit, problem.limits.deadline
     if state.accelerated and isinstance(tables, FactoredMDP):  # the bias is proved to be unique
         solved = unique_bias(
             tables, problem.backup, state, tolerance - problem.reserve, memory_limit, deadline

@@ -132,9 +132,7 @@ def _improved(
     return improved
 
 
-def extended_bias(
-    backup: Backup, state: State, deadline: float | None = None
-) -> tuple[Vector, float]:
+def extended_bias(backup: Backup, state: State, deadline: Deadline = NEVER) -> tuple[Vector, float]:
     """Return h after more sweeps of the same iteration, and an estimate of its error as a span.
 
     For models whose bias is not unique, where the limit of the sweeps is the definition.  Twice as

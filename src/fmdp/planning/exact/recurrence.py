@@ -26,7 +26,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from fmdp._base.deadlines import Look, nothing
+from fmdp._base.deadlines import NEVER, Deadline
 from fmdp.elimination.alignment import aligned
 from fmdp.elimination.backup import Backup
 from fmdp.elimination.rounding import rounding_allowance
@@ -44,7 +44,7 @@ _LEFT_OUT = 2.0
 """Sizes of w below 0 from which on a value must include the penalty."""
 
 
-def always_reached(model: FactoredMDP, look: Look = nothing) -> tuple[int, ...] | None:
+def always_reached(model: FactoredMDP, deadline: Deadline = NEVER) -> tuple[int, ...] | None:
     """Return a joint state that every policy reaches from everywhere; None if the tables show none.
 
     `look` is called now and then, and may raise.
@@ -64,14 +64,14 @@ def always_reached(model: FactoredMDP, look: Look = nothing) -> tuple[int, ...] 
         else:
             # The row does not depend on s_i.
             by_value = np.broadcast_to(possible, (n_values, *possible.shape))
-        value = _attractor(by_value, look)
+        value = _attractor(by_value, deadline)
         if value is None:
             return None
         values.append(value)
     return tuple(values)
 
 
-def _attractor(possible: NDArray[np.bool_], look: Look) -> int | None:
+def _attractor(possible: NDArray[np.bool_], deadline: Deadline) -> int | None:
     """Return a value of one variable that may stay and is reached from all, or None.
 
     possible[u, row, v]: whether the row, one of those at the value u, leads to v.
@@ -87,7 +87,7 @@ def _attractor(possible: NDArray[np.bool_], look: Look) -> int | None:
         hits = possible[:, :, value].copy()
         joins = hits.all(axis=1) & ~reached
         while joins.any():
-            look()
+            deadline.check()
             reached |= joins
             for joined in np.flatnonzero(joins):
                 hits |= possible[:, :, joined]

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fmdp._base.deadlines import NEVER
 from fmdp.elimination.backup import Backup
 from fmdp.elimination.decomposition import decompose
 from fmdp.elimination.kernels import Pace
@@ -73,7 +74,7 @@ class TabularBackup(Backup):
         # Not super().__init__: it would build an elimination program.
         structure = self.structure = model.structure
         n_states, n_actions = structure.n_states, structure.n_actions
-        self.memory_limit, self.threads, self.deadline = memory_limit, 1, None
+        self.memory_limit, self.threads, self.deadline = memory_limit, 1, NEVER
         # Pairs with the action first: a maximum over actions is then one over contiguous rows.
         by_action = np.arange(n_states * n_actions).reshape(n_states, n_actions).T.reshape(-1)
         rows = np.ones((len(by_action), 1))

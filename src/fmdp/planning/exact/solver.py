@@ -49,7 +49,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fmdp._base.deadlines import Deadline, TimeUp
+from fmdp._base.deadlines import NEVER, Deadline, TimeUp
 from fmdp.elimination.alignment import aligned
 from fmdp.elimination.backup import Backup
 from fmdp.elimination.kernels import Pace
@@ -85,11 +85,11 @@ _SWEEPS_IN_HAND = 2.2
 
 @dataclass(frozen=True)
 class Limits:
-    """When to stop; `deadline` is on the clock of time.monotonic."""
+    """When to stop."""
 
     tolerance: float
     max_sweeps: int
-    deadline: float | None = None
+    deadline: Deadline = NEVER
 
 
 class Phase(Enum):
@@ -216,7 +216,7 @@ class Problem:
     patience: int | None = None
     """Sweeps after which policy iteration is tried even if the gap still shrinks."""
     progress: Progress | None = None
-    started: float = field(default_factory=time.monotonic)
+    started: float = field(default_factory=time.perf_counter)
 
     @property
     def backup(self) -> Backup:
@@ -231,10 +231,6 @@ class Problem:
     def tolerance(self) -> float:
         """Largest gap of residuals that meets the tolerance."""
         return self.limits.tolerance / self.scale if self.scale > 0.0 else np.inf
-
-    @property
-    def deadline(self) -> Deadline:
-        return Deadline(self.limits.deadline)
 
     @property
     def chunk(self) -> int:
@@ -284,7 +280,7 @@ def solve(problem: Problem, state: State) -> State:
                 status = Status.CONVERGED if met else Status.TIME_LIMIT
                 state = state._replace(status=status, phase=Phase.DONE)
     finally:
-        backup.deadline = None
+        backup.deadline = NEVER
     return state
 
 
@@ -302,7 +298,7 @@ def start(problem: Problem, state: State) -> State:
 
 def iterate(problem: Problem, state: State) -> State:
     """Sweep, certify what the sweeps show, and test for convergence."""
-    begun = time.monotonic()
+    begun = time.perf_counter()
     operator, limits = problem.operator, problem.limits
     at_once = 1 if state.extrapolates else problem.chunk
     pace = Pace(
@@ -317,7 +313,7 @@ def iterate(problem: Problem, state: State) -> State:
     lower, upper = residual.lower, residual.upper
     if problem.discount == 1.0:
         lower, upper = max(state.lower, lower), min(state.upper, upper)
-    sweeps, now = state.sweeps + made, time.monotonic()
+    sweeps, now = state.sweeps + made, time.perf_counter()
     if problem.progress is not None:
         problem.progress(
             {
@@ -363,7 +359,7 @@ def _after_sweeps(
         return Phase.POLISH if polish else Phase.DONE, Status.CONVERGED
     if sweeps >= problem.limits.max_sweeps:
         return Phase.DONE, Status.ITERATION_LIMIT
-    left = problem.deadline.remaining()
+    left = problem.limits.deadline.remaining()
     if left is not None and left <= _SWEEPS_IN_HAND * seconds_per_sweep:
         return Phase.DONE, Status.TIME_LIMIT
     return Phase.DIAGNOSE, Status.ITERATION_LIMIT

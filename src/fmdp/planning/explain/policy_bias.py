@@ -360,7 +360,7 @@ def _iterated(model: FactoredMDP, actions: Indices, state: int) -> PolicyBias | 
     if steps is None:
         return None
     backup = Backup(structure, share_for=model)
-    limits = iteration.Limits(_GAP * structure.reward_unit, DEFAULT_SWEEPS, None)
+    limits = iteration.Limits(_GAP * structure.reward_unit, DEFAULT_SWEEPS)
     outcome = iteration.solve(
         iteration.PolicyOperator(backup, actions),
         np.zeros(backup.n_states),
