@@ -51,7 +51,7 @@ def test_every_two_learners_of_a_problem_are_compared_on_their_shared_seeds(
     )
     differences = [psrl[seed] - dorl[seed] for seed in (0, 2, 3, 4, 6, 7)]
     assert comparison.test == signed_rank(differences)
-    assert comparison.median == np.median(differences)
+    assert comparison.differences.median == np.median(differences)
 
 
 def test_holm_runs_over_the_pairs_of_one_problem_and_measure(store: Store) -> None:
@@ -131,7 +131,7 @@ def test_the_verdict_names_the_learner_with_less_regret(
         found = analyse(gather(store)).comparisons
     gap = next(c for c in found if c.measure == GAP)
     assert gap.verdict == "small is better"
-    assert (gap.median > 0) == swapped
+    assert (gap.differences.median > 0) == swapped
     assert gap.adjusted == 2 / 2**10
 
 

@@ -93,7 +93,12 @@ class Registry(Generic[Kind]):
         if text in self._registered:
             return self._registered[text]
         if text in self._entry_points:
-            kind = self._checked(_loaded(self._entry_points[text], self.noun), text)
+            point = self._entry_points[text]
+            try:
+                loaded = point.load()
+            except Exception as error:
+                raise _unimportable(f"{text} = {point.value}", self.noun, error) from error
+            kind = self._checked(loaded, text)
             if kind.name != text:
                 raise InvalidParameter(
                     f"{self.noun} {quoted(text)} is the entry point of a class whose `name` is "
@@ -267,10 +272,3 @@ def _unimportable(path: str, noun: str, error: BaseException) -> InvalidParamete
         f"{noun} {quoted(path)}: its module cannot be imported: {type(error).__name__}: "
         f"{' '.join(str(error).split())}{location}"
     )
-
-
-def _loaded(point: EntryPoint, noun: str) -> Any:
-    try:
-        return point.load()
-    except Exception as error:
-        raise _unimportable(f"{point.name} = {point.value}", noun, error) from error

@@ -134,12 +134,7 @@ def as_json(spec: Spec, summary: SweepSummary, written: Report) -> dict[str, Any
         "learners": list(dict.fromkeys(cell.label for cell in spec.cells)),
         "steps": spec.steps,
         "seeds": list(spec.seeds),
-        "runs": {
-            "total": summary.total,
-            "done": summary.done,
-            "failed": summary.failed,
-            "already": summary.already,
-        },
+        "runs": {key: getattr(summary, key) for key in ("total", "done", "failed", "already")},
         "seconds": summary.seconds,
         "left_out": [asdict(cell) for cell in spec.left_out],
         "standings": [asdict(standing) for standing in standings],

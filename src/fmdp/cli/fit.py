@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from fmdp.model import Structure
 
 
+FIT_KEYS = ("steps", "runs", "rows", "rows_seen", "rho")
+"""Keys of the JSON object that are attributes of the fitted model."""
+
+
 def fit(
     log: Annotated[
         str,
@@ -105,11 +109,7 @@ def fit(
             {
                 "log": log,
                 "out": str(out),
-                "steps": fitted.steps,
-                "runs": fitted.runs,
-                "rows": fitted.rows,
-                "rows_seen": fitted.rows_seen,
-                "rho": fitted.rho,
+                **{key: getattr(fitted, key) for key in FIT_KEYS},
                 "scopes": scopes,
                 "notes": fitted.notes,
             }

@@ -20,7 +20,6 @@ from itertools import combinations
 from fmdp.experiments.dataset import CellCurves, Dataset, ProblemCells
 from fmdp.experiments.standings import Standing, learners_of
 from fmdp.experiments.statistics import (
-    Interval,
     PairedTest,
     SampleSummary,
     holm,
@@ -55,16 +54,6 @@ class Comparison:
     """The p-value after Holm's correction over the pairs of the question."""
     family: int
     """Number of pairs of the question."""
-
-    @property
-    def median(self) -> float:
-        """The median of the differences."""
-        return self.differences.median
-
-    @property
-    def interval(self) -> Interval | None:
-        """The interval of the median of the differences; None if n is too small."""
-        return self.differences.interval
 
     @property
     def verdict(self) -> str:

@@ -20,6 +20,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 
@@ -92,12 +93,12 @@ class Overall:
     """Median over the problems."""
 
 
+OnProblem = TypeVar("OnProblem", Cell, Standing)
+
+
 def standings(cells: Iterable[Cell]) -> list[Standing]:
     """Return the standings problem by problem, the lowest median first."""
-    cells_of: dict[tuple[str, int], list[Cell]] = {}
-    for cell in cells:
-        cells_of.setdefault((cell.problem, cell.steps), []).append(cell)
-    return [standing for members in cells_of.values() for standing in _of_problem(members)]
+    return [row for members in by_problem(cells).values() for row in _of_problem(members)]
 
 
 def _of_problem(cells: Sequence[Cell]) -> list[Standing]:
@@ -193,9 +194,9 @@ def is_comparison(rows: Sequence[Standing]) -> bool:
     )
 
 
-def by_problem(rows: Sequence[Standing]) -> dict[tuple[str, int], list[Standing]]:
-    """Return the standings of each (problem, steps), the lowest median first."""
-    groups: dict[tuple[str, int], list[Standing]] = {}
+def by_problem(rows: Iterable[OnProblem]) -> dict[tuple[str, int], list[OnProblem]]:
+    """Return the cells or standings of each (problem, steps), in their order."""
+    groups: dict[tuple[str, int], list[OnProblem]] = {}
     for row in rows:
         groups.setdefault((row.problem, row.steps), []).append(row)
     return groups
