@@ -122,7 +122,9 @@ class SpanSearch:
         core = self._core_states()
         if core.all():
             return [(value, value) for value in self.spans(self.bias)]
-        lower = self._spans_of(self.tight_policy)
+        of_tight_policy = self.bias_of(self.tight_policy)
+        assert of_tight_policy is not None
+        lower = self.spans(of_tight_policy)
         anywhere = np.ones((self.n, self.gaps.shape[1]), dtype=bool)
         if core.any():
             for state in np.flatnonzero(core):
@@ -204,10 +206,10 @@ class SpanSearch:
         self.largest_total = max(self.largest_total, lost.max())
         return np.asarray(base - lost)
 
-    def _spans_of(self, policy: Actions) -> list[Number]:
-        bias = self.bias_of(policy)
-        assert bias is not None
-        return self.spans(bias)
+    def raise_lower(self, lower: list[Number], bias: Numbers | None) -> None:
+        """Raise the lower bounds of all spans by the bias of an optimal policy."""
+        if bias is not None:
+            lower[:] = map(max, lower, self.spans(bias))
 
     def spans(self, bias: Numbers) -> list[Number]:
         """Return the span and the factored spans."""
@@ -314,12 +316,10 @@ class _BranchAndBound:
             policy, branch = self._candidate(high, low, fixed)
             effort.spend(search.n)
             bias = search.bias_of(policy)
-            if bias is not None:
-                for k, value in enumerate(search.spans(bias)):
-                    lower[k] = max(lower[k], value)
-                if search.near(bias[high] - bias[low], bound):
-                    dropped = max(dropped, bound)
-                    continue
+            search.raise_lower(lower, bias)
+            if bias is not None and search.near(bias[high] - bias[low], bound):
+                dropped = max(dropped, bound)
+                continue
             if branch is None:
                 continue
             for action in search.actions[branch]:
@@ -454,7 +454,7 @@ class _Enumeration:
                         lowest[state], below[state] = value, choice
         except _BudgetExceeded:
             for choice in (*above, *below):
-                self._raise_lower(lower, choice)
+                self.search.raise_lower(lower, self.search.bias_of(self._completed(choice)))
             return [(value, infinity) for value in lower]
         upper = highest[:, None] - lowest
         axes = [None, *range(len(self.search.sizes))]
@@ -492,15 +492,11 @@ class _Enumeration:
                     best = max(best, onward[high] - bias[low])
         return best
 
-    def _raise_lower(self, lower: list[Number], choice: PartialPolicy) -> None:
-        """Raise the lower bounds by a partial policy, completed with tight pairs."""
+    def _completed(self, choice: PartialPolicy) -> Actions:
+        """Return a partial policy, completed with tight pairs."""
         policy = self.search.tight_policy.copy()
-        for state, action in choice.items():
-            policy[state] = action
-        bias = self.search.bias_of(policy)
-        if bias is not None:
-            for k, value in enumerate(self.search.spans(bias)):
-                lower[k] = max(lower[k], value)
+        policy[list(choice)] = list(choice.values())
+        return policy
 
     def _optimal(
         self, given: PartialPolicy, root: int
@@ -541,10 +537,7 @@ class _Enumeration:
 
     def _bias(self, choice: PartialPolicy, states: list[int]) -> dict[int, Number] | None:
         """Return h_pi on these states; None if the choice is not optimal."""
-        policy = self.search.tight_policy.copy()
-        for state in states:
-            policy[state] = choice[state]
-        bias = self.search.bias_of(policy, np.array(states))
+        bias = self.search.bias_of(self._completed(choice), np.array(states))
         return None if bias is None else dict(zip(states, bias.tolist(), strict=True))
 
     def _deterministic_bias(self, choice: PartialPolicy, root: int) -> dict[int, Number] | None:

@@ -78,23 +78,13 @@ class BellmanResidual:
         close_inside: bool = False,
         deadline: Deadline = NEVER,
     ) -> None:
-        """Prepare the network.
+        """Prepare the network; see the description of the module for `optimistic` and `split`.
 
-        Parameters
-        ----------
-        structure, basis, optimistic, split
-            See the description of the module.
-        model
-            With a model, contexts with equal tables share their work. Without one, contexts share
-            it whose rows the structure declares to be alike, and the network fits any tables.
-        context
-            The variable to condition on; by default the network chooses.
-        maximised
-            False for tables that are only filled: then there is no network.
-        memory_limit, close_inside
-            As in `Network`.
-        deadline
-            When to raise TimeUp.
+        With a model, contexts with equal tables share their work. Without one, contexts share it
+        whose rows the structure declares to be alike, and the network fits any tables. `context` is
+        the variable to condition on; by default the network chooses. `maximised` is False for
+        tables that are only filled: then there is no network. `memory_limit` and `close_inside` are
+        those of `Network`.
         """
         self.structure = structure
         self.basis = basis

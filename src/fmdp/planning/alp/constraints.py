@@ -30,7 +30,7 @@ from fmdp.model.spaces import starts
 from fmdp.planning.alp.bellman_residual import BellmanResidual
 from fmdp.planning.alp.highs import N_BASIS_STATUS, Rows, SimplexBasis
 from fmdp.planning.alp.residual_kernels import Coefficients
-from fmdp.planning.policies.archive import array_in
+from fmdp.planning.policies.archive import array_in, starts_in
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -238,9 +238,7 @@ def restored_pattern(
     n_functions = family.network.n_functions
     at = array_in(arrays, f"at{number}", "i", (None,), 0, n_functions - 1)
     head = array_in(arrays, f"head{number}", "i", (None,))
-    start = array_in(arrays, f"start{number}", "i", (len(head) + 1,), 0, len(at))
-    if start[0] != 0 or start[-1] != len(at) or (np.diff(start) < 0).any():
-        raise InvalidParameter(f"its part 'start{number}' does not divide 'at{number}'")
+    start = starts_in(arrays, f"start{number}", len(head), f"at{number}")
     if not np.isin(head, family.closing).all():
         raise InvalidParameter(f"its part 'head{number}' has entries that are no maxima")
     return RowPattern(head, start, at)

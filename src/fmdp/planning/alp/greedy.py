@@ -42,7 +42,14 @@ from fmdp.planning.alp.greedy_kernels import (
     choose_single_each,
     extract,
 )
-from fmdp.planning.policies.archive import Parts, StoredPolicy, array_in, sizes_in, whole_numbers_in
+from fmdp.planning.policies.archive import (
+    Parts,
+    StoredPolicy,
+    array_in,
+    sizes_in,
+    starts_in,
+    whole_numbers_in,
+)
 from fmdp.planning.policies.policy import Policy, TablePolicy
 
 Floats = NDArray[np.float64]
@@ -348,9 +355,7 @@ def _runs(
 ) -> list[list[int]]:
     """Return n runs of ascending numbers below the size, from a flat array and its starts."""
     flat = array_in(arrays, f"{head}_{tail}", "i", (None,), 0, size - 1)
-    first = array_in(arrays, f"{head}_start", "i", (n + 1,), 0, len(flat))
-    if first[0] != 0 or first[-1] != len(flat) or (np.diff(first) < 0).any():
-        raise InvalidParameter(f"its part '{head}_start' does not divide '{head}_{tail}'")
+    first = starts_in(arrays, f"{head}_start", n, f"{head}_{tail}")
     runs = [flat[start:end].tolist() for start, end in itertools.pairwise(first.tolist())]
     if any(a >= b for run in runs for a, b in itertools.pairwise(run)):
         raise InvalidParameter(f"its part '{head}_{tail}' names a variable twice, or in disorder")

@@ -93,15 +93,10 @@ def simulated_gain(
 
 
 def _sampling_tables(model: FactoredMDP) -> tuple[Ints, Ints, Ints, Floats]:
-    """Return the cumulative probabilities of all factors, and how to find the row of each.
+    """Return the variables and strides [factors, longest scope] that find a row of each factor,
+    where its rows begin [factors], and the cumulative probabilities [rows, values - 1].
 
-    Returns
-    -------
-    variables, strides : [factors, longest scope]
-    first : [factors]
-        Where the rows of each factor begin.
-    cumulative : [rows, values - 1]
-        Padded with 1, so that a variable with fewer values never takes the missing ones.
+    These are padded with 1, so that a variable with fewer values never takes the missing ones.
     """
     structure = model.structure
     longest = max(len(scope) for scope in structure.transition_scopes)

@@ -62,18 +62,10 @@ class PreparedALP:
     ) -> None:
         """Prepare the basis.
 
-        Parameters
-        ----------
-        settings, structure
-            As in `Planner.prepare`.
-        share_for
-            The only model that will be solved: actions with equal tables share their work.
-        dense
-            Solve described plans by interior points wherever possible, even if elimination emits
-            few rows.
-        symmetry
-            Symmetries of the only model that will be solved. Functions that are images of each
-            other share one weight, and the program is that of the reduced model.
+        If `share_for` is the only model that will be solved, actions with equal tables share their
+        work. With its symmetries, functions that are images of each other share one weight, and the
+        program is that of the reduced model. If `dense`, described plans are solved by interior
+        points wherever possible, even if elimination emits few rows.
         """
         check_structure(structure, "prepare")
         settings = without_search(settings)

@@ -78,7 +78,7 @@ def grow(
     TooLarge if there are too many states or values.
     """
     sizes, action_sizes = policy.state_sizes, policy.action_sizes
-    _refuse_large(sizes)
+    _refuse_many_values(sizes)
     _refuse_forbidden(policy.actions, policy, constraints)
     exact = max_leaves is None and max_error is None
     groups = _groups_of_actions(() if exact else constraints, len(sizes), len(action_sizes))
@@ -89,10 +89,7 @@ def grow(
         )
     n_states = count(sizes)
     digits = _digits(sizes)
-    values = [
-        policy.actions.astype(np.int64) // step % size
-        for step, size in zip(strides(action_sizes), action_sizes, strict=True)
-    ]
+    values = np.unravel_index(policy.actions.astype(np.int64), action_sizes)
     labels = [_joint_values(values, action_sizes, group) for group in groups]
     grown = [_GrownTree(digits, of_group, sizes) for of_group in labels]
     if not exact:
@@ -100,15 +97,15 @@ def grow(
             tree.allow_only(group, of_group, constraints, (*sizes, *action_sizes), len(sizes))
         _cut(grown, max_leaves, math.inf if max_error is None else max_error * n_states)
     wrong = np.zeros(n_states, dtype=np.bool_)
-    joint = np.zeros(n_states, dtype=np.int64)
+    predicted: list[Any] = list(values)
     for group, tree, of_group in zip(groups, grown, labels, strict=True):
-        predicted = tree.predictions()
-        wrong |= predicted != of_group
+        joint = tree.predictions()
+        wrong |= joint != of_group
         group_sizes = [action_sizes[action] for action in group]
-        for action, step in zip(group, strides(group_sizes), strict=True):
-            place = predicted // step % action_sizes[action]
-            joint += place * strides(action_sizes)[action]
-    table = TablePolicy(sizes, action_sizes, joint, policy.naming)
+        for action, of_action in zip(group, np.unravel_index(joint, group_sizes), strict=True):
+            predicted[action] = of_action
+    actions = np.ravel_multi_index(predicted, action_sizes)
+    table = TablePolicy(sizes, action_sizes, actions, policy.naming)
     _refuse_forbidden(table.actions, policy, constraints)
     trees = tuple(
         tree.tree(group, tuple(action_sizes[action] for action in group))
@@ -161,22 +158,11 @@ def _joint_values(
             count(group_sizes),
             np.iinfo(np.int32).max,
         )
-    joint = sum(
-        (values[action] * step for action, step in zip(group, strides(group_sizes), strict=True)),
-        np.zeros(len(values[0]), dtype=np.int64),
-    )
+    joint = np.ravel_multi_index([values[action] for action in group], group_sizes)
     return joint.astype(np.int32)
 
 
-def _refuse_large(sizes: Sequence[int]) -> None:
-    n_states = count(sizes)
-    if n_states > MOST_STATES:
-        raise TooLarge(
-            f"a tree for {describe_count(n_states)} states cannot be grown; at most "
-            f"{describe_count(MOST_STATES)} states can have one",
-            n_states,
-            MOST_STATES,
-        )
+def _refuse_many_values(sizes: Sequence[int]) -> None:
     if max(sizes) > MOST_VALUES:
         raise TooLarge(
             f"a state variable has {max(sizes):,} values; at most {MOST_VALUES:,} can be told "

@@ -227,6 +227,15 @@ def array_in(
     return array
 
 
+def starts_in(arrays: Mapping[str, NDArray[Any]], name: str, n: int, flat: str) -> NDArray[Any]:
+    """Return the array of n + 1 positions that divides an array of a file into n runs."""
+    end = len(arrays[flat])
+    start = array_in(arrays, name, "i", (n + 1,), 0, end)
+    if start[0] != 0 or start[-1] != end or (np.diff(start) < 0).any():
+        raise InvalidParameter(f"its part {name!r} does not divide {flat!r}")
+    return start
+
+
 def check_shape(name: str, shape: tuple[int, ...], wanted: tuple[int | None, ...]) -> None:
     """Raise InvalidParameter if an array does not have the shape; None allows any length."""
     fits = len(shape) == len(wanted) and all(
