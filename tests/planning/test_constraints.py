@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from fmdp.planning.alp.policy_iteration import PolicyIteration
 from fmdp.planning.evaluate import evaluate_exactly
 from fmdp.planning.exact.planner import Exact
 from fmdp.planning.plan import Status
+from fmdp.planning.policies.randomised import UniformPolicy
 from fmdp.testing import check_planner, oracles, strategies
 
 SMALL = strategies.constrained(strategies.structures(max_states=16, max_variables=3))
@@ -353,3 +355,15 @@ def test_planners_keep_their_contract_under_constraints(planner: fmdp.Planner) -
             circle.with_constraints(forbid(circle, {"machine_0": 1, "restart": 0})),
         ),
     )
+
+
+def test_a_loaded_random_policy_obeys_the_constraints_of_its_structure(tmp_path: Path) -> None:
+    """Its file knows none, and those of the structure depend on the state."""
+    free = fmdp.Structure((2,), (2,), ((0, 1),), ())
+    bound = replace(free, constraints=(Forbidden((0, 1), np.array([True, False, False, True])),))
+    UniformPolicy.of(free).save(tmp_path / "uniform.npz")
+    loaded = fmdp.load_policy(tmp_path / "uniform.npz", bound)
+    assert isinstance(loaded, UniformPolicy)
+    policy = loaded.under(bound)
+    for row in policy.draw(np.random.default_rng(0), 50):
+        assert (policy.settle(row, (0,)), policy.settle(row, (1,))) == ((1,), (0,))

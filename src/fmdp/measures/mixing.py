@@ -16,10 +16,9 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
-from scipy.sparse.csgraph import breadth_first_order
 
 from fmdp._base.progress import PartsReport
-from fmdp.measures.reachability import closed_classes
+from fmdp.measures.reachability import closed_classes, levels
 from fmdp.model import FactoredMDP
 from fmdp.planning.tabular.gth import stationary_law
 from fmdp.planning.tabular.model import policy_matrix
@@ -119,10 +118,7 @@ def chain_mixing_time(matrix: Matrix, *, progress: PartsReport | None = None) ->
 def period(support: csr_array, members: NDArray[np.int64]) -> int:
     """Return the greatest common divisor of the cycle lengths within a strongly connected set."""
     inside = support[members][:, members]
-    order, parent = breadth_first_order(inside, 0)
-    level = np.zeros(len(members), dtype=np.int64)
-    for state in order[1:]:
-        level[state] = level[parent[state]] + 1
+    level, _ = levels(inside, 0)
     origin, successor = inside.nonzero()
     return int(np.gcd.reduce(level[origin] + 1 - level[successor]))
 

@@ -112,28 +112,20 @@ class Graph:
         stored."""
         if not self.is_sparse:
             return 0
-        return int(self._levels(target)[0].max())
+        return int(levels(self.reversed, target)[0].max())
 
     def proper_policy(self, target: int) -> Indices:
         """Return for every state an action that comes closer to the target with positive
         probability."""
         if not self.is_sparse:
             return self._approach(target)
-        _, nearer = self._levels(target)
+        _, nearer = levels(self.reversed, target)
         n = self.reversed.shape[0]
         states = np.delete(np.arange(n), target)
         actions = np.zeros(n, dtype=np.int64)
         where = np.searchsorted(self.edges, nearer[states] * n + states)
         actions[states] = self.actions[where]
         return actions
-
-    def _levels(self, target: int) -> tuple[Indices, Indices]:
-        """Return the distance to the target, and the next state on a shortest path to it."""
-        order, nearer = breadth_first_order(self.reversed, target)
-        level = np.zeros(self.reversed.shape[0], dtype=np.int64)
-        for state in order[1:]:
-            level[state] = level[nearer[state]] + 1
-        return level, nearer.astype(np.int64)
 
     def _approach(self, target: int) -> Indices:
         """Return the same without the graph, by backups of the indicator of the states reached
@@ -148,6 +140,16 @@ class Graph:
             actions[new] = best[new]
             reached[new] = 1.0
         return actions
+
+
+def levels(graph: csr_array, root: int) -> tuple[Indices, Indices]:
+    """Return the distance of every state from the root, and the state before it on a shortest
+    path."""
+    order, before = breadth_first_order(graph, root)
+    level = np.zeros(graph.shape[0], dtype=np.int64)
+    for state in order[1:]:
+        level[state] = level[before[state]] + 1
+    return level, before.astype(np.int64)
 
 
 def closed_classes(support: csr_array | NDArray[np.bool_]) -> list[Indices]:

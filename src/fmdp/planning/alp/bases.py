@@ -51,6 +51,11 @@ class Block:
     def size(self) -> int:
         return int(self.values.shape[1])
 
+    def weighted(self, weights: Floats) -> Floats:
+        """Return the weighted sum of the functions at every assignment of the scope."""
+        total: Floats = self.values @ weights[self.columns]
+        return total
+
 
 @dataclass(frozen=True, eq=False)
 class Basis:
@@ -248,7 +253,7 @@ def collapsed(basis: Basis, weights: Floats) -> Basis:
             homes[home] = np.zeros([basis.state_sizes[v] for v in home])
             for v in home:
                 around[v].append(home)
-        table = block.values @ weights[block.columns]
+        table = block.weighted(weights)
         shape = [basis.state_sizes[v] if v in wanted else 1 for v in home]
         homes[home] += table.reshape(shape)
     parts = [(scope, homes[scope].reshape(-1, 1)) for scope in sorted(homes)]

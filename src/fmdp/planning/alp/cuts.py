@@ -166,12 +166,10 @@ class _SimplexSearch:
 
     def load(self) -> None:
         program = self.program
-        cost = np.zeros(program.n_columns)
-        cost[: self.n + 1] = program.cost
         lower = np.full(program.n_columns, -INFINITY)
         upper = np.full(program.n_columns, INFINITY)
         lower[: self.n], upper[: self.n] = self.box()
-        joining = [row for family in self.families if (row := family.joining_row()) is not None]
+        joining = program.joining_rows
         self.n_joining = len(joining)
         cuts = [
             family.rows(pattern)
@@ -180,7 +178,7 @@ class _SimplexSearch:
         self.owner = np.repeat(np.arange(len(self.families)), list(map(len, self.patterns)))
         self.lower = np.concatenate([rows.lower for rows in cuts])
         self.idle = np.zeros(len(self.lower), dtype=np.int64)
-        self.solver.load(cost, lower, upper, stack([*joining, *cuts]))
+        self.solver.load(program.column_costs, lower, upper, stack([*joining, *cuts]))
         if self.kept._basis is not None:
             self.solver.set_basis(self.kept._basis)
 

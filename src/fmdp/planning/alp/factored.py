@@ -95,19 +95,16 @@ class FactoredProgram:
         if self._patterns is None:
             self._patterns = [family.emitted(monitor.deadline) for family in families]
         n = program.n_weights
-        cost = np.zeros(program.n_columns)
-        cost[: n + 1] = program.cost
         free = np.full(program.n_columns, INFINITY)
         if program.cap is not None:
             free[:n] = program.cap
         free[:n][program.fixed] = 0.0
-        joining = [row for family in families if (row := family.joining_row()) is not None]
         rows = []
         for family, pattern in zip(families, self._patterns, strict=True):
             monitor.deadline.check()
             rows.append(family.rows(pattern))
         monitor.deadline.check()
-        self._solver.load(cost, -free, free, stack([*joining, *rows]))
+        self._solver.load(program.column_costs, -free, free, stack([*program.joining_rows, *rows]))
         if self._basis is not None:
             self._solver.set_basis(self._basis)
         monitor.deadline.check()

@@ -45,7 +45,7 @@ def bellman_errors(
     for scope, table in zip(structure.reward_scopes, model.rewards, strict=True):
         total += table[_rows(structure, scope, joint)]
     for block in basis.blocks:
-        value = block.values @ weights[block.columns]
+        value = block.weighted(weights)
         steps = np.array(strides([sizes[v] for v in block.scope]), dtype=np.int64)
         total -= value[states[:, list(block.scope)] @ steps]
         # The expectation, variable by variable: [states, values of the remaining variables].

@@ -78,6 +78,17 @@ class LinearProgram:
     def n_columns(self) -> int:
         return len(self.cost) + sum(family.n_columns for family in self.constraints)
 
+    @property
+    def column_costs(self) -> Floats:
+        """The costs of all columns: auxiliary columns cost nothing."""
+        return np.append(self.cost, np.zeros(self.n_columns - len(self.cost)))
+
+    @property
+    def joining_rows(self) -> list[Rows]:
+        """The joining row of each family that has one."""
+        rows = [family.joining_row() for family in self.constraints]
+        return [row for row in rows if row is not None]
+
 
 @dataclass(frozen=True, eq=False)
 class ProgramSolution:

@@ -26,6 +26,7 @@ from fmdp.errors import InvalidParameter
 from fmdp.model import FactoredMDP, Structure
 from fmdp.planning.alp import values
 from fmdp.planning.alp.alp import ALP
+from fmdp.planning.alp.alp_settings import NamedScope
 from fmdp.planning.alp.bases import make_basis
 from fmdp.planning.alp.cuts import CuttingPlanes
 from fmdp.planning.alp.decisions import Advantages, DecisionList
@@ -46,7 +47,6 @@ from fmdp.planning.settings import (
 )
 from fmdp.planning.status import Progress, Status, Tables
 
-NamedScope = tuple[int | str, ...]
 Floats = NDArray[np.float64]
 DEFAULT_STEPS = 50
 """Steps without a limit of the user: a guard against cycles of policies."""

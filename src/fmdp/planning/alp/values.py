@@ -42,7 +42,7 @@ def span(
     extremes = []
     for sign in (1.0, -1.0):
         for f, block in enumerate(basis.blocks):
-            network.table(f)[0] = sign * _values(block, weights)
+            network.table(f)[0] = sign * block.weighted(weights)
         extremes.append(network.maximise())
     return extremes[0] + extremes[1]
 
@@ -72,16 +72,11 @@ def marginals(basis: Basis, weights: Floats) -> tuple[Floats, ...]:
     that do not depend on the variable are omitted."""
     means = tuple(np.zeros(size) for size in basis.state_sizes)
     for block in basis.blocks:
-        table = _values(block, weights).reshape([basis.state_sizes[v] for v in block.scope])
+        table = block.weighted(weights).reshape([basis.state_sizes[v] for v in block.scope])
         for position, v in enumerate(block.scope):
             others = tuple(axis for axis in range(table.ndim) if axis != position)
             means[v][:] += table.mean(axis=others)
     return means
-
-
-def _values(block: Block, weights: Floats) -> Floats:
-    values: Floats = block.values @ weights[block.columns]
-    return values
 
 
 def _span_along(
@@ -102,7 +97,7 @@ def _span_along(
         for block in blocks:
             shape = [sizes[v] if v in block.scope else 1 for v in others]
             position = block.scope.index(i)
-            table = _values(block, weights).reshape([sizes[v] for v in block.scope])
+            table = block.weighted(weights).reshape([sizes[v] for v in block.scope])
             total += np.moveaxis(table, position, -1).reshape([*shape, sizes[i]])
         return float((total.max(axis=-1) - total.min(axis=-1)).max())
     # Maximise h(.., high) - h(.., low) over two copies of s_i.
@@ -111,7 +106,7 @@ def _span_along(
     for block in blocks:
         position = block.scope.index(i)
         shape = [sizes[v] for v in block.scope]
-        table = np.moveaxis(_values(block, weights).reshape(shape), position, -1).ravel()
+        table = np.moveaxis(block.weighted(weights).reshape(shape), position, -1).ravel()
         rest = tuple(v for v in block.scope if v != i)
         scopes += [(*rest, high), (*rest, low)]
         tables += [table, -table]

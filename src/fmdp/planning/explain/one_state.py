@@ -214,7 +214,7 @@ def values_of_basis(
         sizes = [structure.action_sizes[action] for action in scope]
         place = {action: position for position, action in enumerate(scope)}
         expected = _expectations(
-            block.values @ weights[block.columns],
+            block.weighted(weights),
             [structure.state_sizes[v] for v in block.scope],
             [rows for _, rows in factors],
             [project(sizes, [place[action] for action in actions]) for actions, _ in factors],
