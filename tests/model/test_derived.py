@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import json
 import pickle
+from importlib.resources import files as package_files
+from pathlib import Path
 
+import jsonschema
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -297,3 +301,91 @@ def test_hash_and_equality_cover_derived_variables() -> None:
     assert first.content_hash != second.content_hash
     assert pickle.loads(pickle.dumps(first)) == first
     assert with_derived(x=fmdp.Sum(["a", "b"])) == first
+
+
+# ---- files ---------------------------------------------------------------------------------------
+
+SCHEMA = jsonschema.Draft202012Validator(
+    json.loads((package_files("fmdp.model") / "schema" / "fmdp-model-3.schema.json").read_text())
+)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_files_keep_derived_variables(seed: int, tmp_path: Path) -> None:
+    for model in (random_model(seed, 0.5), counted(3)):
+        fmdp.save(model, tmp_path / "model.json")
+        document = json.loads((tmp_path / "model.json").read_text())
+        assert document["version"] == 3
+        SCHEMA.validate(document)
+        assert fmdp.load(tmp_path / "model.json") == model
+
+
+COUNTED = {
+    "format": "fmdp-model",
+    "version": 3,
+    "states": [
+        {"name": "left", "values": ["up", "down"]},
+        {"name": "right", "values": ["up", "down"]},
+    ],
+    "actions": [{"name": "wait", "size": 1}],
+    "derived": [
+        {"name": "broken", "count": {"over": ["left", "right"], "of": "down"}},
+        {"name": "bad", "values": ["no", "yes"], "scope": ["broken"], "map": ["no", "no", "yes"]},
+    ],
+    "transitions": [
+        {"scope": ["left"], "rows": [[0.9, 0.1], [0.5, 0.5]]},
+        {"scope": ["bad"], "rules": [{"when": {"bad": "yes"}, "row": [0, 1]}, {"row": [1, 0]}]},
+    ],
+    "rewards": [{"scope": ["broken"], "costs": [0, 1, 5]}],
+}
+
+
+def test_a_file_written_by_hand(tmp_path: Path) -> None:
+    SCHEMA.validate(COUNTED)
+    path = tmp_path / "model.json"
+    path.write_text(json.dumps(COUNTED))
+    model = fmdp.load(path)
+    assert [variable.name for variable in model.structure.derived] == ["broken[1]", "broken", "bad"]
+    assert model.expected_reward({"left": "down", "right": "down"}, [0]) == -5.0
+    assert model.transition_row(1, {"left": "down", "right": "down"}, [0]).tolist() == [0.0, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        ({"name": "x", "count": {"over": ["nobody"], "of": "up"}}, "nobody"),
+        ({"name": "x", "count": {"over": ["left"]}}, 'key "of" is missing'),
+        ({"name": "x", "count": {"over": [], "of": 1}}, "must name at least one variable"),
+        ({"name": "x", "size": 2, "scope": ["left"], "map": [0]}, "must have 2, one per"),
+        ({"name": "x", "size": 2, "scope": ["left"], "map": [0, 2]}, '"map" has 2; must be one'),
+        ({"name": "x", "size": 2, "scope": ["left"], "rows": [[1, 0], [1, 1]]}, "sum to 1"),
+        ({"name": "x", "size": 2, "scope": ["x"], "map": [0, 1]}, "x"),
+        ({"name": "x", "size": 2, "scope": ["left"]}, "no table"),
+        ({"name": "left", "size": 2, "scope": [], "map": [0]}, "occurs twice"),
+        ({"name": "x", "sum": {"over": ["left"]}}, "must be a number"),
+    ],
+)
+def test_bad_entries_are_refused_in_one_line(
+    entry: dict[str, object], message: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "model.json"
+    path.write_text(json.dumps(COUNTED | {"derived": [entry]}))
+    with pytest.raises(InvalidModel, match=message) as refusal:
+        fmdp.load(path)
+    assert "\n" not in str(refusal.value)
+
+
+def test_older_versions_have_no_derived_variables(tmp_path: Path) -> None:
+    path = tmp_path / "model.json"
+    path.write_text(json.dumps(COUNTED | {"version": 2}))
+    with pytest.raises(InvalidModel, match='"derived"'):
+        fmdp.load(path)
+
+
+def test_learners_that_cannot_take_them_say_so() -> None:
+    model = random_model(3, 1.0)
+    with pytest.raises(InvalidParameter, match="does not observe 'z0'"):
+        fmdp.simulate(model, fmdp.PSRL(), steps=1, seed=0)
+    assert fmdp.simulate(model, fmdp.Random(), steps=20, seed=0).steps == 20
+    with pytest.raises(InvalidParameter, match="e3 does not take models with derived"):
+        fmdp.simulate(counted(2), fmdp.E3(), steps=1, seed=0)

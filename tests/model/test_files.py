@@ -221,7 +221,7 @@ ROW = ("transitions", 0, "rows")
         (drop("format"), ['"format" is missing', "fmdp-model"]),
         (put("format", value="fmdp-policy"), ['"fmdp-policy"', '"fmdp-model"']),
         (drop("version"), ['"version" is missing']),
-        (put("version", value=3), ['"version" is 3', "up to version 2", "newer fmdp"]),
+        (put("version", value=4), ['"version" is 4', "up to version 3", "newer fmdp"]),
         (put("version", value=0), ['"version" is 0']),
         (put("version", value=True), ['"version" is true']),
         (put("version", value="1"), ['"version" is "1"']),

@@ -111,6 +111,8 @@ def _allowed(structure: Structure) -> Mask:
 class E3(Discounted):
     """Factored E3: explores until the plan for the known part is good enough, then exploits."""
 
+    takes_derived = False
+
     name = "e3"
 
     m: int = setting(300, "visits after which an entry is known", low=1)

@@ -88,6 +88,8 @@ class Learner(Settings, ABC):
     """Whether plans prefer the least tried of tied actions; the setting `ties` if it plans."""
     knows_rewards: ClassVar[bool] = False
     """Whether it is given the mean rewards of the model; the setting `rewards` if it plans."""
+    takes_derived: ClassVar[bool] = True
+    """Whether it takes structures with (deterministic) derived variables."""
     only_planner: ClassVar[str | None] = None
     """Name of the only planner that it works with; None if there are several."""
     planner_defaults: ClassVar[Mapping[str, object]] = {}
@@ -311,12 +313,27 @@ class Learner(Settings, ABC):
             raise InvalidParameter(
                 f"{owner} starts with a Structure or a FactoredMDP; got {quoted(structure)}"
             )
+        self._refuse_derived(acted_in)
         rewards = None
         if self.knows_rewards and model is not None:
             rewards = self.statistics_for(acted_in).rewards_of(model)
         return self.agent_for(
             acted_in, generator_of(generator, owner), model if self.knows_model else None, rewards
         )
+
+    def _refuse_derived(self, structure: Structure) -> None:
+        """Raise InvalidParameter if there are derived variables that this learner cannot take."""
+        drawn = [variable for variable in structure.derived if not variable.deterministic]
+        if drawn and self.counts and not self.knows_model:
+            raise InvalidParameter(
+                f"{self.owner()} does not observe {quoted(drawn[0].name)}, a derived variable that "
+                f"is drawn at random; learners take those that follow from the state and action"
+            )
+        if structure.derived and not self.takes_derived:
+            raise InvalidParameter(
+                f"{self.owner()} does not take models with derived variables; "
+                f"fmdp.expand(model) is the same model without them"
+            )
 
     def agent_for(
         self,

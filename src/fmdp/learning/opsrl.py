@@ -106,6 +106,8 @@ def structure_with_samples(structure: Structure, samples: int) -> Structure:
 class OPSRL(Flat, Published):
     """Optimism over several posterior samples of every row, by Agrawal and Jia: flat."""
 
+    takes_derived = False
+
     name = "opsrl"
     published: ClassVar[Mapping[str, object]] = {"rewards": "known"}
 

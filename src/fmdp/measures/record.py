@@ -22,6 +22,7 @@ from fmdp.measures.diameter_search import diameter
 from fmdp.measures.largest_span import LargestSpans, largest_spans
 from fmdp.measures.mixing import mixing_time
 from fmdp.model import FactoredMDP
+from fmdp.model.expansion import expand
 from fmdp.model.factored import check_model
 from fmdp.planning.choice import EXACT_STATES
 from fmdp.planning.exact.planner import Exact
@@ -130,6 +131,7 @@ def measure(
         If the planner is not an fmdp.Exact for the average reward and the nominal model.
     """
     check_model(model, "measure")
+    model = expand(model)
     if planner is not None and not isinstance(planner, Exact):
         raise InvalidParameter(
             f"the planner of measure must be an fmdp.Exact, whose bias the spans are of; "

@@ -175,9 +175,12 @@ def value_of(structure: Structure, variable: int, given: Any, label: str) -> int
 
     A number that is a value means that value, as in every mapping (`Variables.place`).
     """
-    states = structure.m
-    variables = structure.naming.states if variable < states else structure.naming.actions
+    states, n = structure.m, len(structure.sizes)
     try:
-        return variables.place(variable if variable < states else variable - states, given)
+        if variable < states:
+            return structure.naming.states.place(variable, given)
+        if variable < n:
+            return structure.naming.actions.place(variable - states, given)
+        return structure.derived_variables.place(variable - n, given)
     except InvalidParameter as error:
         raise InvalidModel(f"{label}: {error}") from None

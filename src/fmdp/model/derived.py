@@ -57,7 +57,7 @@ class Derived:
     """
 
     name: str
-    values: Sequence[str]
+    values: Sequence[Any]
     scope: tuple[int, ...]
     table: npt.NDArray[Any]
     partial: bool = False

@@ -12,7 +12,7 @@ from functools import cached_property
 
 from fmdp.errors import InvalidModel, InvalidParameter, UnknownName, did_you_mean
 from fmdp.model.derived import Derived
-from fmdp.model.naming import Assignment, Naming, listed, quote
+from fmdp.model.naming import Assignment, Naming, Variables, listed, quote
 from fmdp.model.spaces import count, decode, encode, items, shown, strides, whole_number
 
 MAX_SIZE = 2**24
@@ -61,6 +61,12 @@ class VariableSpace:
     def naming(self) -> Naming:
         """Names of the variables and of their values, without anything else."""
         return Naming.of(self.state_names, self.action_names, self.state_values, self.action_values)
+
+    @cached_property
+    def derived_variables(self) -> Variables:
+        """Names of the derived variables and of their values."""
+        names = tuple(variable.name for variable in self.derived)
+        return Variables("derived", names, tuple(variable.values for variable in self.derived))
 
     @cached_property
     def n_states(self) -> int:

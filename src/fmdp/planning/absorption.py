@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fmdp.model import FactoredMDP
+from fmdp.model.expansion import expand, shared_draws
 from fmdp.model.spaces import project_some, strides
 from fmdp.planning.exact.recurrence import always_reached
 from fmdp.planning.policies.policy import TablePolicy
@@ -34,8 +35,9 @@ def ends_settled(model: FactoredMDP, policy: object) -> bool | None:
     None if the model is too large, or if the policy is not a table.
     """
     structure = model.structure
-    if not isinstance(policy, TablePolicy):
+    if not isinstance(policy, TablePolicy) or shared_draws(structure):
         return None
+    model = expand(model)
     if always_reached(model) is not None:
         return False
     successors = Successors(model)

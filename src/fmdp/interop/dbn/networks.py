@@ -29,6 +29,7 @@ from fmdp.interop.effects import with_effects
 from fmdp.interop.identifiers import identifiers
 from fmdp.model.alike import Alike
 from fmdp.model.constraints import from_plain, plain
+from fmdp.model.expansion import expand
 from fmdp.model.factored import FactoredMDP, check_model
 from fmdp.model.naming import Assignment, Value, listed_values
 from fmdp.model.noise import Noise
@@ -78,6 +79,7 @@ def to_bayesian_network(model: FactoredMDP) -> Any:
         If it is not a model.
     """
     check_model(model, "to_bayesian_network")
+    model = expand(model)
     network = pyagrum().BayesNet(model.name or "model")
     nodes = _Nodes(model)
     for name, labels in nodes.slices:
@@ -109,6 +111,7 @@ def to_influence_diagram(model: FactoredMDP) -> Any:
         As in `to_bayesian_network`.
     """
     check_model(model, "to_influence_diagram")
+    model = expand(model)
     diagram = pyagrum().InfluenceDiagram()
     nodes = _Nodes(model)
     for name, labels in nodes.slices:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from fmdp._base.compiled import njit
 from fmdp.model import FactoredMDP
+from fmdp.model.expansion import expand
 from fmdp.model.spaces import strides
 from fmdp.simulation.kernels import BERNOULLI, DETERMINISTIC, GAUSSIAN, normal_quantile
 from fmdp.simulation.pcg64 import ALL_BITS, MULTIPLIER, double, halves, times_plus
@@ -65,6 +66,7 @@ class Layout(NamedTuple):
 
 def layout_of(model: FactoredMDP) -> Layout:
     """Return the layout of a model."""
+    model = expand(model)
     s = model.structure
     scopes = [*s.transition_scopes, *s.reward_scopes]
     widths = [*s.state_sizes, *(1 for _ in s.reward_scopes)]

@@ -19,6 +19,7 @@ from fmdp.interop.paths import located
 from fmdp.interop.prism.program import parse
 from fmdp.interop.prism.reading import model_of
 from fmdp.interop.prism.writing import text_of
+from fmdp.model.expansion import expand
 from fmdp.model.factored import FactoredMDP, check_model
 from fmdp.model.io.files import path_of, read_text, write_atomically
 
@@ -105,7 +106,7 @@ def dumps(model: FactoredMDP) -> str:
         If there are too many joint actions for one label each.
     """
     check_model(model, "dumps")
-    return text_of(model)
+    return text_of(expand(model))
 
 
 def save(model: FactoredMDP, path: str | os.PathLike[str]) -> None:
@@ -126,7 +127,7 @@ def save(model: FactoredMDP, path: str | os.PathLike[str]) -> None:
         As in `dumps`.
     """
     check_model(model, "save")
-    write_atomically(path_of(path, "a PRISM file"), text_of(model))
+    write_atomically(path_of(path, "a PRISM file"), text_of(expand(model)))
 
 
 def read(text: str, folder: Path | None) -> FactoredMDP:

@@ -21,6 +21,7 @@ import numpy as np
 from fmdp.errors import InvalidModel, TooLarge
 from fmdp.interop.rddl.variables import Array
 from fmdp.model.constraints import AtMost
+from fmdp.model.expansion import expand
 from fmdp.model.factored import FactoredMDP
 from fmdp.model.io.files import write_atomically
 from fmdp.model.structure import Structure
@@ -95,7 +96,7 @@ def number(value: float) -> str:
 
 class _Writer:
     def __init__(self, model: FactoredMDP) -> None:
-        self.model = model
+        self.model = model = expand(model)
         self.structure: Structure = model.structure
         rows = sum(self.structure.transition_rows) + sum(self.structure.reward_rows)
         if rows > MOST_ROWS:

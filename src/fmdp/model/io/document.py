@@ -2,7 +2,8 @@
 
 Version 1 has one table of rows per factor. Version 2 also has rules, which declare alike rows
 (factors.py reads its tables), constraints, effects, intervals, costs, and ranges that are computed
-from the tables. Version 1 is read as a version 2 with fewer keys and (0, 1) as the default range.
+from the tables. Version 3 also has derived variables. Version 1 is read as a version 2 with fewer
+keys and (0, 1) as the default range.
 Error messages name the place, the value and what is allowed.
 """
 
@@ -25,13 +26,13 @@ from fmdp.model.fields import (
     is_number,
     is_object,
     is_text,
-    is_value,
     is_whole,
     keyed,
     show,
     text,
 )
 from fmdp.model.intervals import Intervals
+from fmdp.model.io.derived import read_derived
 from fmdp.model.io.factors import (
     REWARD,
     TRANSITION,
@@ -40,16 +41,20 @@ from fmdp.model.io.factors import (
     read_scope,
     refuse_large_tables,
 )
+from fmdp.model.io.variables import FileVariable, read_variable
 from fmdp.model.noise import Noise
 from fmdp.model.rules import inside, owners
 from fmdp.model.spaces import FloatArray, IndexArray, count, project, shown, strides
 from fmdp.model.structure import Structure
-from fmdp.model.variables import MAX_SIZE
 
 FORMAT = "fmdp-model"
-VERSIONS = (1, 2)
-_TOP = ("name", "rewards", "initial_state", "groups")
-_KNOWLEDGE = ("constraints", "effects")
+VERSIONS = (1, 2, 3)
+_KEYS = {
+    1: ("name", "rewards", "initial_state", "groups"),
+    2: ("name", "rewards", "initial_state", "groups", "constraints", "effects"),
+    3: ("name", "rewards", "initial_state", "groups", "constraints", "effects", "derived"),
+}
+"""Optional keys of each version."""
 
 
 def read_document(document: Any) -> Contents:
@@ -62,7 +67,7 @@ def read_document(document: Any) -> Contents:
         document,
         "the model",
         required=("format", "version", "states", "actions", "transitions"),
-        optional=_TOP if version == 1 else _TOP + _KNOWLEDGE,
+        optional=_KEYS[version],
     )
     variables = _variables_of(top)
     entries = array(top["transitions"], '"transitions"', is_object, "an object")
@@ -100,7 +105,7 @@ def _version(document: Any) -> int:
         raise FileProblem(f'key "format" is missing; must be {show(FORMAT)}')
     if document["format"] != FORMAT:
         raise FileProblem(f'"format" is {show(document["format"])}; must be {show(FORMAT)}')
-    known = " or ".join(map(str, VERSIONS))
+    known = f"{', '.join(map(str, VERSIONS[:-1]))} or {VERSIONS[-1]}"
     if "version" not in document:
         raise FileProblem(f'key "version" is missing; must be {known}')
     version = document["version"]
@@ -115,11 +120,16 @@ def _version(document: Any) -> int:
 
 
 def _variables_of(top: dict[str, Any]) -> Structure:
-    state_names, state_sizes, state_values = _variables(top["states"], "state")
-    action_names, action_sizes, action_values = _variables(top["actions"], "action")
-    return variables_of(
-        state_sizes, action_sizes, state_names, action_names, state_values, action_values
+    states, actions = _variables(top["states"], "state"), _variables(top["actions"], "action")
+    variables = variables_of(
+        [variable.size for variable in states],
+        [variable.size for variable in actions],
+        [variable.name for variable in states],
+        [variable.name for variable in actions],
+        [variable.values for variable in states],
+        [variable.values for variable in actions],
     )
+    return read_derived(top["derived"], variables) if "derived" in top else variables
 
 
 def _check_state_key(entries: Sequence[dict[str, Any]], variables: Structure) -> None:
@@ -458,30 +468,11 @@ def _initial_state(value: Any) -> Any:
     return array(value, '"initial_state"', lambda v: is_whole(v) or is_text(v), allowed)
 
 
-def _variables(value: Any, kind: str) -> tuple[list[str], list[int], list[tuple[Any, ...]]]:
-    names: list[str] = []
-    sizes: list[int] = []
-    values: list[tuple[Any, ...]] = []
-    for index, entry in enumerate(array(value, f'"{kind}s"', is_object, "an object")):
-        label = f"{kind} variable {index}"
-        fields = keyed(entry, label, required=("name",), optional=("size", "values"))
-        names.append(text(fields["name"], f'{label}: "name"'))
-        label = f"{label} ({show(names[-1])})"
-        if "size" not in fields and "values" not in fields:
-            raise InvalidModel(f'{label}: key "size" (or "values") is missing')
-        listed = array(
-            fields.get("values", []), f'{label}: "values"', is_value, "a string or a number"
-        )
-        if "values" in fields and not listed:
-            raise InvalidModel(f'{label}: "values" is []; must have at least one name')
-        size = fields.get("size", len(listed))
-        if not is_whole(size) or not 1 <= size <= MAX_SIZE:
-            raise InvalidModel(
-                f'{label}: "size" is {show(size)}; must be a whole number in 1..{MAX_SIZE}'
-            )
-        sizes.append(size)
-        values.append(tuple(listed))
-    return names, sizes, values
+def _variables(value: Any, kind: str) -> list[FileVariable]:
+    return [
+        read_variable(entry, f"{kind} variable {index}")
+        for index, entry in enumerate(array(value, f'"{kind}s"', is_object, "an object"))
+    ]
 
 
 def _noise(value: Any, label: str) -> Noise:

@@ -248,10 +248,10 @@ class FactorReader:
         for old, name in pairs.items():
             axis = conditions.axis(old, f'{label}: "like", "with"')
             (new[axis],) = read_scope([name], s, f'{label}: "like", "with"', label)
-            if s.sizes[new[axis]] != s.sizes[scope[axis]]:
+            if s.all_sizes[new[axis]] != s.all_sizes[scope[axis]]:
                 raise InvalidModel(
                     f'{label}: "like" has {name} for {old}, which has '
-                    f"{s.sizes[scope[axis]]} values; {name} has {s.sizes[new[axis]]}"
+                    f"{s.all_sizes[scope[axis]]} values; {name} has {s.all_sizes[new[axis]]}"
                 )
         if len(set(new)) < len(new):
             twice = next(v for place, v in enumerate(new) if v in new[:place])
@@ -463,7 +463,7 @@ def _moved_values(s: Structure, old: int, new: int, pairs: Any, label: str) -> I
     """
     if not isinstance(pairs, dict):
         raise InvalidModel(f"{label} is {show(pairs)}; must be an object")
-    size = s.sizes[old]
+    size = s.all_sizes[old]
     source = np.full(size, -1, dtype=np.int64)
     for name, target in pairs.items():
         value = value_of(s, new, target, label)
@@ -577,7 +577,7 @@ def read_means(
 def _wrong_length(
     label: str, key: str, given: int, needed: int, structure: Structure, scope: Sequence[int]
 ) -> str:
-    named = ", ".join(f"{structure.names[v]} of size {structure.sizes[v]}" for v in scope)
+    named = ", ".join(f"{structure.names[v]} of size {structure.all_sizes[v]}" for v in scope)
     return f'{label}: "{key}" has {given} rows; must have {shown(needed)}, for scope ({named})'
 
 

@@ -1,10 +1,10 @@
 """The text of a model file: one key, one list entry, one row or one rule per line.
 
 A model is written in version 1 if that can express it, so that older readers read it and old files
-are reproduced byte for byte, else in version 2. Version 2 writes alike rows once: by rules
-(rules.py) or as another factor with its variables renamed (renaming.py). Rows with the numbers of
-their classes are written if rules would not be shorter. Floats are written with the digits that
-identify them.
+are reproduced byte for byte, else in version 2, or in version 3 if it has derived variables. Alike
+rows are written once: by rules (rules.py) or as another factor with its variables renamed
+(renaming.py). Rows with the numbers of their classes are written if rules would not be shorter.
+Floats are written with the digits that identify them.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import numpy as np
 from fmdp.model.constraints import AtMost, Constraint
 from fmdp.model.effects import Effect, first_rows
 from fmdp.model.factored import FactoredMDP
+from fmdp.model.io.derived import written_derived
 from fmdp.model.io.document import FORMAT
 from fmdp.model.io.renaming import Renaming, find_renaming, renamed_rows
 from fmdp.model.naming import Value, are_numerals, listed_values
@@ -31,10 +32,11 @@ from fmdp.model.structure import Structure
 def text_of(model: FactoredMDP) -> str:
     """Return the text of the model file of a model."""
     s = model.structure
-    plain = s.alike is None and s.effects is None and not s.constraints and model.intervals is None
+    known = s.alike is not None or s.effects is not None or model.intervals is not None
+    plain = not (known or s.constraints or s.derived)
     document: dict[str, Any] = {
         "format": FORMAT,
-        "version": 1 if plain else 2,
+        "version": 1 if plain else 3 if s.derived else 2,
         "name": model.name,
     }
     for key, sizes, names, values in (
@@ -175,6 +177,11 @@ def _knowledge(model: FactoredMDP) -> dict[str, Any]:
     # If all intervals have no width, the first factor says that there are intervals.
     bare = intervals is not None and all(factor.ends is None for factor in everything)
     document: dict[str, Any] = {}
+    if s.derived:
+        document["derived"] = [
+            {key: _Line(value) if key == "map" else value for key, value in entry.items()}
+            for entry in written_derived(s)
+        ]
     if s.constraints:
         document["constraints"] = [_Line(_constraint(s, c)) for c in s.constraints]
     if effects is not None:
@@ -359,7 +366,7 @@ def _condition(s: Structure, scope: Sequence[int], box: Box) -> dict[str, Any]:
 
 def _values(s: Structure, variable: int, chosen: Sequence[int]) -> Any:
     """Return listed values, or "not" the others if these are fewer."""
-    size = s.sizes[variable]
+    size = s.all_sizes[variable]
     if 2 < size < 2 * len(chosen):
         kept = set(chosen)
         without = [value for value in range(size) if value not in kept]

@@ -35,6 +35,7 @@ from fmdp._base.numerals import upper_text
 from fmdp.elimination.backup import backup_for
 from fmdp.errors import InvalidParameter, TooLarge
 from fmdp.model import FactoredMDP
+from fmdp.model.expansion import expand
 from fmdp.model.naming import Assignment
 from fmdp.model.spaces import decode, encode, shown
 from fmdp.planning.evaluate import timed_values
@@ -96,6 +97,7 @@ def explain_plan(
         raise InvalidParameter(
             "this plan does not know its model; give it, as in plan.explain(state, model=model)"
         )
+    model = expand(model)
     policy = plan.policy
     if policy is None:
         raise InvalidParameter(f"this plan has no policy to explain: {plan.status.message}")
@@ -126,6 +128,7 @@ def explain_policy(model: FactoredMDP, policy: Policy, state: Assignment) -> Exp
     after an action there, or rounding leaves the values unknown; TooLarge if the policy cannot be
     evaluated exactly.
     """
+    model = expand(model)
     structure = model.structure
     checked = structure.check_state(state)
     bias = policy_bias(model, policy, encode(checked, structure.state_sizes))
@@ -183,6 +186,7 @@ def explain_timed(
     model: FactoredMDP, policy: TimedPolicy, state: Assignment, step: int = 0
 ) -> Explanation:
     """Return the values of the actions at a step of a horizon, following the policy afterwards."""
+    model = expand(model)
     checked = model.structure.check_state(state)
     has_sizes_of(policy, model.structure)
     stage = policy.stage(step)
