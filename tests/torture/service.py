@@ -362,9 +362,9 @@ def lives(
 
 
 def litter(folder: Path) -> list[str]:
-    kinds = ("agent-", "journal-", "lock", "service.json")
+    kinds = ("agent-", "journal-", "service.json")
     found = sorted(path.name for path in folder.iterdir())
-    if len(found) == 4 and all(
+    if len(found) == 3 and all(
         name.startswith(kind) for name, kind in zip(found, kinds, strict=True)
     ):
         return []
