@@ -490,6 +490,8 @@ def test_a_closed_service_says_so(tmp_path: Path) -> None:
     service.close()
     with pytest.raises(FileProblem, match="closed"):
         service.act((1, 1, 1))
+    with pytest.raises(FileProblem, match="closed"):
+        service.commit()
 
 
 def test_a_file_in_the_place_of_the_folder(tmp_path: Path) -> None:

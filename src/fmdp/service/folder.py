@@ -65,7 +65,10 @@ class Folder:
         return descriptor
 
     def write(self, name: str, content: bytes) -> None:
-        """Replace or create a file in one step, durable on return; on failure the old one stays."""
+        """Replace or create a file in one step, durable on return.
+
+        A failure leaves the old file or the new one, never a part of it.
+        """
         folder = self._descriptor
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
         try:

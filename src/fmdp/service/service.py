@@ -302,6 +302,7 @@ class Service:
             If that fails, or a file of the folder was removed or replaced; nothing since the last
             commit may be acknowledged.
         """
+        self._refuse_closed()
         self._journal.commit()
         try:
             self._folder.check()
@@ -396,13 +397,16 @@ class Service:
 
     def _recover(self) -> None:
         """Reload the agent from disk after an interrupted operation."""
-        if self._folder.closed:
-            raise FileProblem(f"{self.directory}: this service is closed")
+        self._refuse_closed()
         if self.broken:
             raise FileProblem(f"{self._journal.path}: has failed; a new start reads what is there")
         if not self._whole:
             self._journal.close()
             self._restore()
+
+    def _refuse_closed(self) -> None:
+        if self._folder.closed:
+            raise FileProblem(f"{self.directory}: this service is closed")
 
     def _restore(self) -> None:
         """Load the newest snapshot and repeat the events of its journal."""
