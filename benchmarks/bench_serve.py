@@ -3,6 +3,7 @@
     python -m benchmarks.bench_serve [--problem circle:7] [--steps 2000] [--journal 1000000]
     python -m benchmarks.bench_serve --beside PYTHON    also by another build of fmdp, through the
                                                         Python that has it installed
+    python -m benchmarks.bench_serve --folder /dev/shm  the time without a disk
 
 A client that waits for every answer asks for an action and reports an observation, in turn: the
 median, the 99th percentile and the largest time of each. An observation waits for the disk, whose
@@ -161,12 +162,12 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=2000)
     parser.add_argument("--journal", type=int, default=1_000_000)
     parser.add_argument("--beside", metavar="PYTHON", help="the Python of another build")
+    parser.add_argument("--folder", default=".", help="where the servers keep their state")
     options = parser.parse_args()
     builds = {"now": sys.executable}
     if options.beside:
         builds["beside"] = options.beside
-    # A disk, not a file system in memory.
-    with tempfile.TemporaryDirectory(dir=Path.cwd()) as text:
+    with tempfile.TemporaryDirectory(dir=options.folder) as text:
         latencies(builds, options.problem, options.steps, Path(text))
         if options.journal:
             long_journals(builds, options.problem, options.journal, Path(text))
