@@ -2,8 +2,9 @@
 
 Every function, class and method that can be reached from `fmdp.__all__`, `fmdp.testing.__all__`,
 `fmdp.measures.__all__`, `fmdp.model.__all__` and `fmdp.interop.gymnasium.__all__` names each
-argument of its signature in a section "Parameters" (or "Attributes", where a result is a record),
-and no argument that it does not have. The pages of docs/reference have exactly these names. The
+argument of its signature in a section "Parameters" (or "Attributes", where a result is a record) or,
+if one clause is enough, as `name` in the text above the sections. A section has no argument that
+the signature does not have. The pages of docs/reference have exactly these names. The
 signature is the one source: a new argument without a word about it fails here.
 """
 
@@ -64,7 +65,8 @@ def troubles(obj: Any, where: str, *, is_method: bool = False) -> list[str]:
     told = sections(text)
     parameters, attributes = told.get("Parameters", []), told.get("Attributes", [])
     needed = list(inspect.signature(obj).parameters)[1 if is_method else 0 :]
-    missing = [name for name in needed if name not in parameters and name not in attributes]
+    in_text = re.findall(r"`(\w+)`", re.split(r"\n\w+\n-+\n", inspect.cleandoc(text))[0])
+    missing = [name for name in needed if name not in {*parameters, *attributes, *in_text}]
     unknown = [name for name in parameters if name not in needed]
     return [
         *(f"{where} does not document {name!r}" for name in missing),
@@ -188,6 +190,16 @@ def _stale(model: object) -> None:
     """
 
 
+def _in_text(model: object, steps: int = 1) -> None:
+    """Say what it does with `model`, but not with steps.
+
+    Returns
+    -------
+    steps
+        Not an argument: `steps` here is no documentation.
+    """
+
+
 @dataclass
 class _Record:
     value: int
@@ -261,6 +273,7 @@ INHERITED = ["it.twice has no docstring", "it.made does not document 'value'"]
         (_silent, ["it has no docstring"]),
         (_half, ["it does not document 'others'", "it does not document 'steps'"]),
         (_stale, ["it documents 'steps', which it does not have"]),
+        (_in_text, ["it does not document 'steps'"]),
         (_Record, ["it has no docstring"]),
         (_Told, INHERITED),
         (_Heir, INHERITED),

@@ -19,18 +19,18 @@ Floats = NDArray[np.float64]
 
 def log(values: ArrayLike) -> Floats:
     """Return the natural logarithm of each value; the values must be positive."""
-    array = np.ascontiguousarray(values, dtype=np.float64)
-    result = np.empty_like(array)
+    array = np.asarray(values, dtype=np.float64, order="C")
+    result = np.empty(array.shape)
     _log(array.reshape(-1), result.reshape(-1))
-    return result.reshape(np.shape(values))
+    return result
 
 
 def exp(values: ArrayLike) -> Floats:
     """Return e to the power of each value."""
-    array = np.ascontiguousarray(values, dtype=np.float64)
-    result = np.empty_like(array)
+    array = np.asarray(values, dtype=np.float64, order="C")
+    result = np.empty(array.shape)
     _exp(array.reshape(-1), result.reshape(-1))
-    return result.reshape(np.shape(values))
+    return result
 
 
 @njit(nogil=True)

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, NamedTuple, Protocol, final, overload
 
@@ -396,17 +397,8 @@ class Agent:
     def decide(self) -> Decision:
         """Return the current decision, or ask the learner for a new one if it is over.
 
-        If the learner fails, the agent is left as it was.
-
-        Returns
-        -------
-        Decision
-            With a policy that fits the structure.
-
-        Raises
-        ------
-        InvalidParameter
-            If the learner does not return a decision for this structure.
+        If the learner fails, or does not return a decision for this structure (InvalidParameter),
+        the agent is left as it was.
         """
         if self._over or self.decision is None:
             before = self._snapshot()
@@ -437,7 +429,7 @@ class Agent:
         prepared, drawn = self._prepared, self.generator
         return _Snapshot(
             attributes=dict(vars(self)),
-            counters=replace(self.counters),
+            counters=copy(self.counters),
             memory=dict(self.memory),
             generator=None if drawn is None else drawn.bit_generator.state,
             # Third-party planners only need `solve`.
@@ -568,13 +560,7 @@ class Agent:
     ) -> None:
         """Count one step, chosen by this agent or not. A refused step changes nothing.
 
-        Parameters
-        ----------
-        state, action, next_state
-            One index or value name per variable, or a mapping or text by name, as in
-            `Structure.check_state`.
-        rewards
-            One number per reward factor, inside its range, or a mapping by name.
+        `state`, `action`, `rewards` and `next_state` are as in `Statistics.record`.
 
         Raises
         ------
@@ -600,20 +586,11 @@ class Agent:
     # ---- many steps at once ---------------------------------------------------------------------
 
     def stretch(self, at_most: int) -> StepBatch | None:
-        """Return the next steps as precomputed actions, for loops that play many steps at once.
+        """Return the next steps, `at_most` so many, as precomputed actions, to be played at once.
 
-        Call `played` before any other method.
-
-        Parameters
-        ----------
-        at_most
-            Largest number of steps.
-
-        Returns
-        -------
-        StepBatch | None
-            The number of steps, their actions, and the counts that the loop updates. None if the
-            next step has to be taken with `act` and `observe`.
+        The batch has the number of steps, their actions, and the counts that the loop updates. It
+        is None if the next step has to be taken with `act` and `observe`. Call `played` before any
+        other method.
         """
         if self._watched or self._ends_before_limits:
             return None
@@ -643,15 +620,7 @@ class Agent:
         return StepBatch(steps, self._table, drawn, counts, joined, decision.limits)
 
     def played(self, stretch: StepBatch, taken: int) -> None:
-        """Record that steps of a stretch were played and counted.
-
-        Parameters
-        ----------
-        stretch
-            The last result of `stretch`.
-        taken
-            Number of its steps that were played.
-        """
+        """Record that `taken` steps of `stretch`, the last batch, were played and counted."""
         assert self.decision is not None
         if self._random:
             if taken < stretch.steps:
@@ -692,12 +661,9 @@ class Agent:
     # ---- saving ---------------------------------------------------------------------------------
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the agent to a file, from which `fmdp.load_agent` continues the run.
+        """Write the agent to the file `path`, from which `fmdp.load_agent` continues the run.
 
-        Parameters
-        ----------
-        path
-            The file. An existing file is replaced atomically.
+        An existing file is replaced atomically.
         """
         path_of(path, "a learner file")
         write_atomically(path, agent_content(self))

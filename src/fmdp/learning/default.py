@@ -41,7 +41,7 @@ from fmdp.learning.noise import Batches, no_batches, noise_variance, scaled_sums
 from fmdp.learning.pooling import posterior
 from fmdp.learning.statistics import Floats, Statistics
 from fmdp.model import FactoredMDP, Structure
-from fmdp.model.entries import Index, entries_of, split_cells, split_reward_entries
+from fmdp.model.entries import Entries, Index, entries_of, split_cells, split_reward_entries
 from fmdp.planning.plan import Plan
 
 
@@ -137,6 +137,7 @@ def upper_end(mean: ArrayLike, variance: ArrayLike, c: float) -> Floats:
 class _Places(NamedTuple):
     """The worths that belong to each cell. A class of rows that factors share uses their mean."""
 
+    entries: Entries
     cells: Index
     values: Index
     sharing: Floats  # [cells]
@@ -168,7 +169,7 @@ def _places(structure: Structure) -> _Places:
         values.append(np.tile(np.arange(first, first + size), len(rows)))
         first += size
     flat = np.concatenate(cells)
-    return _Places(flat, np.concatenate(values), np.bincount(flat).astype(np.float64))
+    return _Places(entries, flat, np.concatenate(values), np.bincount(flat).astype(np.float64))
 
 
 def _worth_of_cells(structure: Structure, worths: Floats) -> tuple[Floats, Floats]:
@@ -177,9 +178,9 @@ def _worth_of_cells(structure: Structure, worths: Floats) -> tuple[Floats, Float
     The best row has all its mass on the best values. Worths within `_worth_slack` are equal:
     scaling would magnify rounding errors, which depend on the unit of the reward.
     """
-    places, entries = _places(structure), entries_of(structure)
+    places = _places(structure)
     slack = _worth_slack(structure, worths)
-    starts, of_cell = entries.first_cell[:-1], entries.cell_entry
+    starts, of_cell = places.entries.first_cell[:-1], places.entries.cell_entry
     worth = np.bincount(places.cells, worths[places.values]) / places.sharing
     low = np.minimum.reduceat(worth, starts)
     size = np.maximum.reduceat(worth, starts) - low

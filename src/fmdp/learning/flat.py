@@ -39,13 +39,7 @@ CELLS = 1 << 24
 
 
 class JointStatistics(Statistics):
-    """Counts of joint states and actions, recorded from steps in the original variables.
-
-    Parameters
-    ----------
-    structure
-        Structure of the model that the steps are taken in.
-    """
+    """Counts of joint states and actions, recorded from steps in the original variables."""
 
     def __init__(self, structure: Structure) -> None:
         super().__init__(flat_structure(structure))

@@ -92,13 +92,7 @@ class Follow(Learner):
             attribute_at(self.policy, "rule", importing=False)
 
     def policy_for(self, structure: Structure) -> Any:
-        """Return the policy for a structure, read from its file or place if necessary.
-
-        Parameters
-        ----------
-        structure
-            Structure of the model to act in.
-        """
+        """Return the policy for a structure, read from its file or place if necessary."""
         policy = self.policy
         if isinstance(policy, str) and is_place(policy):
             policy = attribute_at(policy, "rule")
@@ -126,11 +120,6 @@ class Follow(Learner):
         """Return what identifies the policy in the key of a run.
 
         For a function that is its place and the function, for others a digest and None.
-
-        Parameters
-        ----------
-        structure
-            Structure of the model to act in.
         """
         policy = self.policy_for(structure)
         if isinstance(policy, Rule):

@@ -145,24 +145,14 @@ class Learner(Settings, ABC):
     def remember(self, structure: Structure) -> dict[str, Any]:
         """Return the initial `agent.memory`: numbers, texts, lists and arrays by name.
 
-        Parameters
-        ----------
-        structure
-            Structure of the model to act in.
+        `structure` is that of the model to act in.
         """
         return {}
 
     def check_memory(self, structure: Structure, memory: Mapping[str, Any]) -> None:
-        """Raise InvalidParameter if a loaded memory does not fit this learner.
+        """Raise InvalidParameter if a loaded `memory` does not fit this learner in `structure`.
 
         By default it must have the names of `remember`, and arrays for arrays.
-
-        Parameters
-        ----------
-        structure
-            Structure of the model to act in.
-        memory
-            The memory of the loaded agent.
         """
         for name, initial in self.remember(structure).items():
             if isinstance(initial, np.ndarray) != isinstance(memory.get(name), np.ndarray) or (
@@ -174,63 +164,34 @@ class Learner(Settings, ABC):
                 )
 
     def statistics_for(self, structure: Structure) -> Statistics:
-        """Return the initial `agent.statistics`; by default counts per factor.
+        """Return the initial `agent.statistics` in `structure`; by default counts per factor.
 
-        Parameters
-        ----------
-        structure
-            Structure of the model to act in.
-
-        Returns
-        -------
-        Statistics
-            Empty statistics. Plans are for their structure, which may differ from `structure`.
+        They are empty. Plans are for the structure of the statistics, which may differ.
         """
         return Statistics(structure)
 
     def planned_structure(self, structure: Structure) -> Structure:
         """Return the structure that the planner is prepared for; by default the same structure.
 
-        Override it to plan in a larger model: with more actions, values, or reward factors
-        (`fmdp.with_reward_factors`). The policy of a `Decision` must fit the model to act in.
-
-        Parameters
-        ----------
-        structure
-            Structure of the statistics.
+        Override it to plan in a larger model than that of the statistics, `structure`: with more
+        actions, values, or reward factors (`fmdp.with_reward_factors`). The policy of a `Decision`
+        must fit the model to act in.
         """
         return structure
 
     def planner_for(self, structure: Structure) -> tuple[Planner | None, str | None]:
         """Return the planner of an agent, and why a default planner is not the exact one.
 
-        Parameters
-        ----------
-        structure
-            Structure of the statistics.
+        `structure` is that of the statistics.
         """
         return None, None
 
     def plan_seconds(self, structure: Structure, planner: Planner | None) -> float:
-        """Return the predicted seconds per plan if plans are rationed, else 0.
-
-        Parameters
-        ----------
-        structure
-            Structure to plan for.
-        planner
-            The planner of the agent.
-        """
+        """Return the predicted seconds per plan of `planner` in `structure`; 0 if not rationed."""
         return 0.0
 
     def plan_tolerance(self, agent: Agent) -> float | None:
-        """Return the tolerance of the next plan; None, the default, for the planner's own.
-
-        Parameters
-        ----------
-        agent
-            The run so far.
-        """
+        """Return the tolerance of the next plan of `agent`; None for the planner's own."""
         return None
 
     @property
@@ -246,15 +207,8 @@ class Learner(Settings, ABC):
     def setting_texts(self, structure: Structure) -> dict[str, str]:
         """Return the settings as texts that read back as equal values.
 
-        Parameters
-        ----------
-        structure
-            Structure of the model to act in.
-
-        Raises
-        ------
-        InvalidParameter
-            If a setting has no such text.
+        `structure` is that of the model to act in. A setting without such a text raises
+        InvalidParameter.
         """
         texts = {}
         for parameter in self.parameters:
@@ -344,17 +298,9 @@ class Learner(Settings, ABC):
     ) -> Agent:
         """Return a new agent from checked parts; `start` and `fmdp.load_agent` call it.
 
-        Parameters
-        ----------
-        structure
-            Structure of the model to act in.
-        generator
-            A generator, or None.
-        model
-            The model, if the learner knows it, or None.
-        known_rewards
-            The mean of every reward entry of `statistics_for(structure)`, if the learner knows the
-            rewards, or None.
+        `structure` is that of the model to act in; `generator` may be None. `model` is given to
+        learners that know it, `known_rewards`, the mean of every reward entry of
+        `statistics_for(structure)`, to those that know the rewards.
         """
         agent = Agent(self, structure, generator, model)
         if known_rewards is not None:
@@ -477,14 +423,9 @@ class PlanningLearner(Learner):
         return self.episode(agent, agent.plan(self.tables(agent)).policy)
 
     def episode(self, agent: Agent, policy: Any) -> Decision:
-        """Return the decision to play a policy for one episode, by the rule of the settings.
+        """Return the decision to play `policy` for one episode of `agent`.
 
-        Parameters
-        ----------
-        agent
-            The run so far.
-        policy
-            The policy to play, of any kind that a `Decision` takes.
+        The policy is of any kind that a `Decision` takes; the settings say when the episode ends.
         """
         rule = self.rule(agent.statistics.structure)
         visits, previous = agent.statistics.visits, agent.steps_of_last_episode
@@ -509,13 +450,7 @@ class PlanningLearner(Learner):
         return ends_before_limits(self.episodes)
 
     def rule(self, structure: Structure) -> EpisodeRule:
-        """Return the episode rule of the settings `episodes` and `length`.
-
-        Parameters
-        ----------
-        structure
-            Structure of the statistics.
-        """
+        """Return the episode rule of the settings `episodes` and `length`, for `structure`."""
         return episode_rule(self.episodes, self.length, structure)
 
     def planner_for(self, structure: Structure) -> tuple[Planner | None, str | None]:

@@ -121,13 +121,7 @@ class OPSRL(Flat, Published):
     episodes = "doubling"
 
     def samples(self, structure: Structure) -> int:
-        """Return the number of samples of every row of a flat structure.
-
-        Parameters
-        ----------
-        structure
-            Structure of the statistics.
-        """
+        """Return the number of samples of every row of a flat `structure`."""
         states, rows = structure.n_states, structure.n_transition_classes
         return number_of_samples(states, rows, self.rho, self.c)
 

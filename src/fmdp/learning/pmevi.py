@@ -240,13 +240,7 @@ class LearnedDifferences(SetLearner):
     # ---- bounds for planning --------------------------------------------------------------------
 
     def span_bound(self, agent: Agent) -> float:
-        """Return c0: the given span, or the range of the reward times the fifth root of t.
-
-        Parameters
-        ----------
-        agent
-            The run so far: t is the number of the next step.
-        """
+        """Return c0 of `agent`: the span, or the range of the reward times the fifth root of t."""
         if self.span is not None:
             return self.span
         return float(agent.structure.reward_range_total * (agent.steps + 1) ** 0.2)
@@ -254,14 +248,8 @@ class LearnedDifferences(SetLearner):
     def mitigation(self, agent: Agent, distances: Floats, span: float) -> Floats:
         """Return beta of every joint state and action, for functions within the distances: [S, A].
 
-        Parameters
-        ----------
-        agent
-            The run so far.
-        distances
-            Upper bounds on differences of the bias: [S, S].
-        span
-            Upper bound on its span.
+        `agent` is the run so far; `distances`, [S, S], bound differences of the bias, `span` its
+        span.
         """
         seen = agent.statistics
         s = seen.structure
@@ -276,14 +264,7 @@ class LearnedDifferences(SetLearner):
     def distances(self, agent: Agent, span: float, gain_upper: float) -> Floats:
         """Return upper bounds on h*(s) - h*(s') from passages and the span: [S, S], closed.
 
-        Parameters
-        ----------
-        agent
-            The run so far.
-        span
-            Upper bound on the span of h*.
-        gain_upper
-            Upper bound on the optimal gain.
+        `agent` is the run so far; `span` bounds the span of h*, `gain_upper` the optimal gain.
         """
         states, steps, memory = agent.structure.n_states, agent.steps, agent.memory
         widest = within_span(states, span)

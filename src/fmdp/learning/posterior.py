@@ -101,7 +101,14 @@ def sample_model(
     randomness = generator_of(generator, "sample_model")
     if randomness is None:
         raise InvalidParameter("sample_model must be given a generator or a seed; got None")
+    return drawn_model(statistics, c, prior, randomness)
+
+
+def drawn_model(
+    statistics: Statistics, c: float, prior: float, generator: np.random.Generator
+) -> FactoredMDP:
+    """Return what `sample_model` returns, for checked arguments."""
     s = statistics.structure
-    rows = sample_rows(dirichlet_parameters(statistics, c, prior), statistics.entries, randomness)
-    rewards = sample_rewards(statistics, c, randomness)
+    rows = sample_rows(dirichlet_parameters(statistics, c, prior), statistics.entries, generator)
+    rewards = sample_rewards(statistics, c, generator)
     return FactoredMDP.trusted(s, split_cells(s, rows), split_reward_entries(s, rewards))

@@ -12,7 +12,7 @@ from __future__ import annotations
 from fmdp._base.settings import setting
 from fmdp.learning.agent import Agent
 from fmdp.learning.learner import PlanningLearner
-from fmdp.learning.posterior import sample_model
+from fmdp.learning.posterior import drawn_model
 from fmdp.model import FactoredMDP
 
 
@@ -23,4 +23,4 @@ class PSRL(PlanningLearner):
     prior: float = setting(0.01, "Dirichlet parameter of every value before any count", low=1e-9)
 
     def tables(self, agent: Agent) -> FactoredMDP:
-        return sample_model(agent.statistics, self.c, self.prior, agent.randomness)
+        return drawn_model(agent.statistics, self.c, self.prior, agent.randomness)

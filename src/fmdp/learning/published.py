@@ -76,13 +76,7 @@ class Published(PlanningLearner):
         return MAX_SWEEPS if self.stopping == "fixed" else PUBLIC_SWEEPS
 
     def plan_tolerance(self, agent: Agent) -> float | None:
-        """Return the tolerance of the next plan; None for that of the planner.
-
-        Parameters
-        ----------
-        agent
-            The run so far: t is the number of the next step.
-        """
+        """Return the tolerance of the next plan of `agent`; None for that of the planner."""
         given: Any = self.planner
         if self.stopping == "fixed" or getattr(given, "tolerance", None) is not None:
             return None

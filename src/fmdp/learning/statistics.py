@@ -101,13 +101,7 @@ class Statistics:
         return self.counts.reward_sums
 
     def rewards_of(self, model: FactoredMDP) -> Floats:
-        """Return the mean of every reward entry in a model: [reward entries].
-
-        Parameters
-        ----------
-        model
-            A model with the structure that the steps are taken in.
-        """
+        """Return the mean of every reward entry in `model`: [reward entries]."""
         rows = [np.asarray(table, dtype=np.float64).reshape(-1) for table in model.rewards]
         return self._known(np.concatenate(rows) if rows else np.zeros(0))
 
@@ -116,13 +110,7 @@ class Statistics:
         return np.clip(means, self.reward_lo, self.reward_hi)
 
     def know_rewards(self, means: Floats) -> None:
-        """Set the known mean of every reward entry.
-
-        Parameters
-        ----------
-        means
-            A result of `rewards_of`: [reward entries].
-        """
+        """Set the known mean of every reward entry to `means`, a result of `rewards_of`."""
         self.known_rewards = self.reward_lo = self.reward_hi = means
 
     def tries(self) -> Index:
@@ -175,13 +163,7 @@ class Statistics:
         count(self.entries, self._visited, self._next, observed, self.counts)
 
     def entries_of(self, state: Sequence[int], action: Sequence[int]) -> Index:
-        """Return the entries that this action visits in this state, one per factor.
-
-        Parameters
-        ----------
-        state, action
-            One index per variable.
-        """
+        """Return the entries that `action` visits in `state`, one per factor."""
         visited = np.zeros_like(self._visited)
         locate(self.entries, np.array([*state, *action], dtype=np.int64), visited)
         return visited
@@ -193,20 +175,9 @@ class Statistics:
         rewards: Sequence[float] | Mapping[str, float],
         next_state: Assignment,
     ) -> Floats:
-        """Check a step without counting it.
+        """Return the rewards of a step as an array, [l], without counting it.
 
-        Parameters
-        ----------
-        state, action, next_state
-            One index or value name per variable, or a mapping or text by name, as in
-            `Structure.check_state`.
-        rewards
-            One number per reward factor, inside its range, or a mapping by name.
-
-        Returns
-        -------
-        Floats
-            The rewards as an array, [l].
+        `state`, `action`, `rewards` and `next_state` are as in `record`.
 
         Raises
         ------
@@ -224,12 +195,7 @@ class Statistics:
         return observed
 
     def rewards_in_order(self, rewards: Sequence[float] | Mapping[str, float]) -> Sequence[float]:
-        """Return the rewards in the order of the factors.
-
-        Parameters
-        ----------
-        rewards
-            One number per reward factor, returned as they are, or a mapping by name.
+        """Return `rewards` in the order of the factors: as they are, or from a mapping by name.
 
         Raises
         ------
@@ -290,34 +256,18 @@ class Statistics:
     # ---- counts per factor ----------------------------------------------------------------------
 
     def transition_counts(self, i: int) -> Index:
-        """Return N_P(x, s') of one factor.
+        """Return N_P(x, s') of transition factor `i`: [|X[Z_i]|, |S_i|].
 
-        Parameters
-        ----------
-        i
-            The number of the state variable, from 0.
-
-        Returns
-        -------
-        Index
-            [|X[Z_i]|, |S_i|], one row per assignment of the scope: a view or, if rows are alike, a
-            copy in which each row has the counts of its class.
+        One row per assignment of the scope: a view or, if rows are alike, a copy in which each row
+        has the counts of its class.
         """
         return split_cells(self.structure, self.cell_counts)[i]
 
     def reward_totals(self, k: int) -> tuple[Index, Floats]:
-        """Return N_R(x) and the sum of the observed rewards of one factor.
+        """Return N_R(x) and the sum of the observed rewards of reward factor `k`: two [|X[Z_k]|].
 
-        Parameters
-        ----------
-        k
-            The number of the reward factor, from 0.
-
-        Returns
-        -------
-        tuple[Index, Floats]
-            Two arrays [|X[Z_k]|], one number per assignment of the scope: views or, if rows are
-            alike, copies in which each has the numbers of its class.
+        One number per assignment of the scope: views or, if rows are alike, copies in which each
+        has the numbers of its class.
         """
         s = self.structure
         return (

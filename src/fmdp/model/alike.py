@@ -171,25 +171,13 @@ class RowClasses(FactorScopes):
         return tuple(len(np.unique(rows)) for rows in self.alike.transitions)
 
     def transition_classes_of(self, i: int) -> IndexArray:
-        """Return the class of every row of a transition factor: [|X[Z_i]|].
-
-        Parameters
-        ----------
-        i
-            Number of the factor, which is that of its state variable.
-        """
+        """Return the class of every row of transition factor `i`: [|X[Z_i]|]."""
         if self.alike is not None:
             return self.alike.transitions[i]
         return np.arange(self.row_starts[i], self.row_starts[i + 1], dtype=np.int64)
 
     def reward_classes_of(self, k: int) -> IndexArray:
-        """Return the class of every row of a reward factor: [|X[Z_k]|].
-
-        Parameters
-        ----------
-        k
-            Number of the reward factor.
-        """
+        """Return the class of every row of reward factor `k`: [|X[Z_k]|]."""
         if self.alike is not None:
             return self.alike.rewards[k]
         return np.arange(self.reward_starts[k], self.reward_starts[k + 1], dtype=np.int64)

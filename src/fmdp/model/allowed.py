@@ -33,28 +33,14 @@ class AllowedActions(VariableSpace):
     constraints: tuple[Constraint, ...]
 
     def allowed(self, state: Sequence[int], action: Sequence[int]) -> bool:
-        """Return whether no constraint forbids the action in the state.
-
-        Parameters
-        ----------
-        state, action
-            Positions, one per variable. Not checked: see `check_state` and `check_action`.
-        """
+        """Return whether no constraint forbids `action` in `state`, which are not checked."""
         joint = (*state, *action)
         return not any(c.forbids(joint, self.sizes) for c in self.constraints)
 
     def check_allowed(self, state: Sequence[int], action: Sequence[int]) -> None:
-        """Raise InvalidParameter if a constraint forbids the action in the state.
+        """Raise InvalidParameter, with its name, if a constraint forbids `action` in `state`.
 
-        Parameters
-        ----------
-        state, action
-            Positions, one per variable. Not checked: see `check_state` and `check_action`.
-
-        Raises
-        ------
-        InvalidParameter
-            If it is forbidden; the message names the constraint.
+        Positions, one per variable; not checked: see `check_state` and `check_action`.
         """
         if not self.constraints:
             return
@@ -69,12 +55,9 @@ class AllowedActions(VariableSpace):
                 )
 
     def allowed_actions(self, state: Sequence[int]) -> IndexArray:
-        """Return the indices of the joint actions that are allowed in a state, ascending.
+        """Return the indices of the joint actions that are allowed in `state`, ascending.
 
-        Parameters
-        ----------
-        state
-            Positions, one per state variable. Not checked: see `check_state`.
+        Positions, one per variable; not checked: see `check_state`.
         """
         m, sizes, action_sizes = self.m, self.sizes, self.action_sizes
         allowed = np.ones(count(action_sizes), dtype=np.bool_)
@@ -126,15 +109,8 @@ class AllowedActions(VariableSpace):
     def check_policy(self, actions: IndexArray) -> None:
         """Raise InvalidParameter if a policy plays a forbidden action.
 
-        Parameters
-        ----------
-        actions
-            The index of the joint action of every joint state: [S]. Not checked otherwise.
-
-        Raises
-        ------
-        InvalidParameter
-            If it does; the message has the first such state, the action and the constraint.
+        `actions` has the index of the joint action of every joint state, [S], and is not checked
+        otherwise. The message has the first such state, the action and the constraint.
         """
         if not self.constraints:
             return

@@ -53,10 +53,7 @@ class Constraint(ABC):
     def forbidden_table(self, sizes: Sequence[int]) -> Mask:
         """Return whether each assignment of the scope is forbidden: [|X[scope]|], in C order.
 
-        Parameters
-        ----------
-        sizes
-            Sizes of all variables, states then actions.
+        `sizes` are those of all variables, states then actions.
         """
 
     @abstractmethod
@@ -75,12 +72,7 @@ class Constraint(ABC):
     def renumbered(self, new: Sequence[int], sizes: Sequence[int]) -> Constraint:
         """Return the same constraint for renumbered variables.
 
-        Parameters
-        ----------
-        new
-            The new number of every variable.
-        sizes
-            Sizes of all variables, by their old numbers.
+        `new` has the new number of every variable, `sizes` the sizes by their old numbers.
         """
 
     @abstractmethod
@@ -94,13 +86,7 @@ class Constraint(ABC):
         return hash((type(self).__name__, self.content()))
 
     def label(self, names: Sequence[str] | None = None) -> str:
-        """Return how error messages call it.
-
-        Parameters
-        ----------
-        names
-            Names of all variables; None writes their numbers.
-        """
+        """Return how error messages call it; with `names` None variables are numbers."""
         if self.name:
             return f'constraint "{self.name}"'
         return f"the constraint on {self._variables_label(self.scope, names)}"

@@ -164,13 +164,7 @@ class Effects:
                 )
 
     def full_scope(self, after: Sequence[int]) -> tuple[int, ...]:
-        """Return the variables (s, a) that y[after] is a function of, sorted.
-
-        Parameters
-        ----------
-        after
-            Numbers of state variables.
-        """
+        """Return the variables (s, a), sorted, that y[`after`] is a function of."""
         variables: set[int] = set(after)
         for effect in self.components:
             if variables & set(effect.states):
@@ -178,14 +172,10 @@ class Effects:
         return tuple(sorted(variables))
 
     def after_rows(self, after: Sequence[int], sizes: Sequence[int]) -> IndexArray:
-        """Return the index of y[after] for every assignment of `full_scope(after)`.
+        """Return the index of y[`after`] for every assignment of `full_scope(after)`.
 
-        Parameters
-        ----------
-        after
-            Numbers of state variables, sorted.
-        sizes
-            Sizes of all variables, states then actions.
+        `after` are state variables, sorted; `sizes` are those of all variables, states then
+        actions.
         """
         scope = self.full_scope(after)
         scope_sizes = [sizes[v] for v in scope]

@@ -40,6 +40,8 @@ from fmdp.model.spaces import FloatArray, items, shown, whole_number
 from fmdp.model.structure import Structure
 from fmdp.model.tables import negated, pairs_of, range_of, reward_table, transition_table
 
+_NO_NOISE = Noise()
+
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
 class FactoredMDP:
@@ -99,8 +101,7 @@ class FactoredMDP:
         self._hold(contents)
 
     def _hold(self, contents: Contents) -> None:
-        for field, value in zip(contents._fields, contents, strict=True):
-            object.__setattr__(self, field, value)
+        vars(self).update(contents._asdict())
 
     @classmethod
     def _of(cls, contents: Contents) -> FactoredMDP:
@@ -397,26 +398,15 @@ class FactoredMDP:
     ) -> FactoredMDP:
         """Return a model of tables that are right by construction, without checking them.
 
-        For code that makes models by the thousand (a learner samples one every episode). The
-        arrays must be what the constructor would leave unchanged, and become read-only. Noise and
-        name are the defaults.
-
-        Parameters
-        ----------
-        structure
-            Sizes, scopes, ranges and names.
-        transitions
-            For each state variable i a C-contiguous array [|X[Z_i]|, |S_i|] whose rows are
-            distributions up to rounding.
-        rewards
-            For each reward factor k an array [|X[Z_k]|] of means inside its range.
-        initial_state
-            Positions; None for 0 of every variable.
+        For code that makes models by the thousand (a learner samples one every episode).
+        `transitions` and `rewards` must be arrays, for `structure`, that the constructor would
+        leave unchanged; they become read-only. `initial_state` is in positions, all 0 by default.
+        Noise and name are the defaults.
         """
         for table in (*transitions, *rewards):
             table.flags.writeable = False
         start = (0,) * structure.m if initial_state is None else initial_state
-        noise = (Noise(),) * structure.l
+        noise = (_NO_NOISE,) * structure.l
         return cls._of(
             Contents(structure, tuple(transitions), tuple(rewards), noise, start, "", None)
         )
@@ -452,12 +442,8 @@ class FactoredMDP:
     def with_table(self, variable: str | int, table: npt.ArrayLike) -> FactoredMDP:
         """Return the model with another transition table; everything else is shared.
 
-        Parameters
-        ----------
-        variable
-            The state variable of the factor, by name or number.
-        table
-            As one of `transitions` in the constructor.
+        `variable` is the state variable of the factor, by name or number, and `table` is as one of
+        `transitions` in the constructor.
 
         Raises
         ------
@@ -474,13 +460,8 @@ class FactoredMDP:
     def with_reward(self, factor: str | int, table: npt.ArrayLike) -> FactoredMDP:
         """Return the model with other means of one reward factor; everything else is shared.
 
-        Parameters
-        ----------
-        factor
-            The reward factor, by name or number.
-        table
-            As one of `rewards` in the constructor; the means must lie in the range of the factor,
-            which `with_range` changes.
+        `factor` is a name or number, and `table` is as one of `rewards` in the constructor. The
+        means must lie in the range of the factor, which `with_range` changes.
 
         Raises
         ------
@@ -497,12 +478,7 @@ class FactoredMDP:
     def with_range(self, factor: str | int, low: float, high: float) -> FactoredMDP:
         """Return the model with another range of one reward factor; the tables are shared.
 
-        Parameters
-        ----------
-        factor
-            The reward factor, by name or number.
-        low, high
-            The ends of the range, which must hold the means of the factor.
+        `factor` is a name or number. The range from `low` to `high` must hold its means.
 
         Raises
         ------
@@ -524,12 +500,9 @@ class FactoredMDP:
         return self._of(checked_together(*self._contents._replace(**values)))
 
     def with_constraints(self, *constraints: Constraint) -> FactoredMDP:
-        """Return the model with these constraints on actions beside those that it has.
+        """Return the model with these `constraints` on actions beside those that it has.
 
-        Parameters
-        ----------
-        *constraints
-            From `forbid`, `apart` and `at_most`, or a `Forbidden` or `AtMost`.
+        They are from `forbid`, `apart` and `at_most`, or each is a `Forbidden` or `AtMost`.
 
         Raises
         ------
@@ -576,17 +549,7 @@ class FactoredMDP:
     def expected_reward(self, state: Assignment, action: Assignment) -> float:
         """Return the mean reward of a state and action: R(s, a) = sum_k R_k(x[Z_k]).
 
-        Parameters
-        ----------
-        state
-            As in `Structure.check_state`.
-        action
-            As in `Structure.check_action`.
-
-        Raises
-        ------
-        InvalidParameter
-            If it is not a state or action of the model.
+        `state` and `action` are in any form that `Structure.check_state` takes.
         """
         s = self.structure
         state, action = s.check_state(state), s.check_action(action)
@@ -598,26 +561,9 @@ class FactoredMDP:
         )
 
     def transition_row(self, i: int, state: Assignment, action: Assignment) -> FloatArray:
-        """Return the distribution of the next value of one state variable, P_i(. | x[Z_i]).
+        """Return the distribution of the next value of state variable `i`: P_i(. | x[Z_i]).
 
-        Parameters
-        ----------
-        i
-            Number of the state variable.
-        state
-            As in `Structure.check_state`.
-        action
-            As in `Structure.check_action`.
-
-        Returns
-        -------
-        numpy.ndarray
-            [|S_i|], read-only.
-
-        Raises
-        ------
-        InvalidParameter
-            If it is not a state or action of the model.
+        `state` and `action` are in any form that `Structure.check_state` takes.
         """
         s = self.structure
         state, action = s.check_state(state), s.check_action(action)

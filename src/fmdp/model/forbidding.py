@@ -106,14 +106,7 @@ def constraint_from_rules(
 def forbid(structure: Structure | HasStructure, *rules: Rule, name: str = "") -> Forbidden:
     """Return a constraint that forbids combinations of values; each rule forbids one.
 
-    Parameters
-    ----------
-    structure
-        The structure or model whose variables the rules name.
-    *rules
-        As in `constraint_from_rules`.
-    name
-        Name of the constraint in error messages.
+    `structure`, `rules` and `name` are those of `constraint_from_rules`.
     """
     return constraint_from_rules(structure, rules, name)
 

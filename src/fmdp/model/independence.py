@@ -35,18 +35,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """One independent part: which variables and reward factors of the whole it consists of.
+    """The numbers of the variables and reward factors of one part in the whole, ascending.
 
-    Attributes
-    ----------
-    states
-        Numbers of its state variables in the whole, ascending; may be empty.
-    actions
-        Numbers of its action variables in the whole (m, m + 1, ...), ascending; may be empty.
-    rewards
-        Numbers of its reward factors in the whole, ascending.
-    structure
-        The structure of the part alone, with default names.
+    States and actions may be empty; actions are numbered m, m + 1, .... `structure` is that of the
+    part alone, with default names.
     """
 
     states: tuple[int, ...]

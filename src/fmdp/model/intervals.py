@@ -83,14 +83,8 @@ class Intervals:
     ) -> Intervals:
         """Return the intervals for a model with these tables, checked.
 
-        An end that misses its nominal number by rounding is moved there.
-
-        Parameters
-        ----------
-        structure
-            Structure of the model.
-        transitions, rewards
-            Its tables.
+        An end that misses its nominal number by rounding is moved there. `structure`, `transitions`
+        and `rewards` are those of the model.
 
         Raises
         ------
@@ -122,12 +116,9 @@ class Intervals:
         return Intervals(*ends)
 
     def together(self, alike: Alike) -> Intervals:
-        """Return the intervals for alike rows: the intersection over each class.
+        """Return the intervals for alike rows: the intersection over each class of `alike`.
 
-        Parameters
-        ----------
-        alike
-            The classes of the rows; the nominal row of a class is inside all its intervals.
+        The nominal row of a class is inside all its intervals.
         """
         return Intervals(
             _by_class(self.lower, alike.transitions, np.maximum),

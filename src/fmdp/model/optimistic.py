@@ -217,16 +217,9 @@ class OptimisticTables:
     ) -> OptimisticTables:
         """Return tables that are right by construction, without checking or copying them.
 
-        For learners, which make them every episode. The arrays become read-only.
-
-        Parameters
-        ----------
-        structure
-            Sizes, scopes and ranges.
-        lower, free, rewards
-            As in the constructor, arrays of exactly these shapes.
-        upper, centre, radius
-            The same.
+        For learners, which make them every episode. `structure`, `lower`, `free`, `rewards`,
+        `upper`, `centre` and `radius` are as in the constructor, arrays of exactly these shapes,
+        and become read-only.
         """
         tables = object.__new__(cls)
         object.__setattr__(tables, "structure", structure)
@@ -351,13 +344,7 @@ class OptimisticTables:
 
     @classmethod
     def from_model(cls, model: FactoredMDP) -> OptimisticTables:
-        """Return the set that contains only the model itself.
-
-        Parameters
-        ----------
-        model
-            The only member of the set.
-        """
+        """Return the set that contains only `model` itself."""
         check_model(model, "OptimisticTables")
         free = tuple(np.zeros(rows) for rows in model.structure.transition_rows)
         return cls(model.structure, model.transitions, free, model.rewards)
@@ -365,19 +352,7 @@ class OptimisticTables:
     def extreme_row(self, i: int, row: int, target: int) -> FloatArray:
         """Return an extreme transition P_i(x)^{s+}: p-minus with all free mass on one value.
 
-        Parameters
-        ----------
-        i
-            Number of the state variable.
-        row
-            Row of its table.
-        target
-            The value that gets the free mass.
-
-        Returns
-        -------
-        numpy.ndarray
-            [|S_i|], a distribution.
+        `i` is the number of the state variable, `row` a row of its table, and `target` the value.
         """
         extreme: FloatArray = self.lower[i][row].copy()
         extreme[target] += self.free[i][row]

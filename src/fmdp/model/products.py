@@ -69,7 +69,7 @@ class FlatMDP:
 
 
 def product(*models: FactoredMDP) -> FactoredMDP:
-    """Return the models side by side: states of all, then actions of all; rewards are summed.
+    """Return the `models` side by side: states of all, then actions of all; rewards are summed.
 
     Rows of different parts are not alike, even if the parts are equal. Effects are kept if all
     parts have them and none has a set-up cost, which would be one for all parts together.
@@ -155,7 +155,7 @@ def _distinct_names(parts: Sequence[Sequence[str]], prefix: str) -> tuple[str, .
 
 
 def permute_states(model: FactoredMDP, order: Sequence[int]) -> FactoredMDP:
-    """Return the model with its state variables renumbered: new variable j is old `order[j]`.
+    """Return `model` with its state variables renumbered: new variable j is old `order[j]`.
 
     Actions and the order of the reward factors stay. Derived variables are substituted.
 
@@ -221,19 +221,9 @@ def permute_states(model: FactoredMDP, order: Sequence[int]) -> FactoredMDP:
 
 
 def flatten(model: FactoredMDP, limit_bytes: int = FLAT_LIMIT_BYTES) -> FlatMDP:
-    """Return the dense tables over joint states and actions.
+    """Return the dense tables of `model` over joint states and actions.
 
-    Parameters
-    ----------
-    model
-        The model to write out.
-    limit_bytes
-        Limit on the size of the tables; 1 GiB by default.
-
-    Raises
-    ------
-    TooLarge
-        If they would take more.
+    Tables of more than `limit_bytes`, 1 GiB by default, are refused (TooLarge).
     """
     check_model(model, "flatten")
     limit = whole_number(limit_bytes)
@@ -278,25 +268,13 @@ def flat_bytes(structure: Structure) -> int:
 
 
 def flat_model(model: FactoredMDP, limit_bytes: int = FLAT_LIMIT_BYTES) -> FactoredMDP:
-    """Return the model with one state variable, one action variable and one reward factor.
+    """Return `model` with one state variable, one action variable and one reward factor.
 
     The range of the reward is the sum of the ranges. All constraints become one over the joint
     state and action. The noise of a single factor is kept; the sum of several noise laws is none of
     the known laws, so the reward is then deterministic. Rows are alike if those of all factors are.
     Effects and intervals are left out: one component would have all joint actions, and a set of
-    products is not a set of joint rows.
-
-    Parameters
-    ----------
-    model
-        The model to write out.
-    limit_bytes
-        Limit on the size of the dense tables; 1 GiB by default.
-
-    Raises
-    ------
-    TooLarge
-        If they would take more.
+    products is not a set of joint rows. Tables of more than `limit_bytes` are refused (TooLarge).
     """
     s = model.structure
     flat = flatten(model, limit_bytes)

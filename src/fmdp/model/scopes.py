@@ -114,23 +114,11 @@ class FactorScopes(VariableSpace):
         return tuple(v for v in self.origins(self.reward_scopes[k])[0] if v < self.m)
 
     def transition_label(self, i: int) -> str:
-        """Return the name of a transition factor for messages and tables.
-
-        Parameters
-        ----------
-        i
-            Number of the factor.
-        """
+        """Return the name of transition factor `i` for messages and tables."""
         return f"transition factor {i} ({quote(self.state_names[i])})"
 
     def reward_label(self, k: int) -> str:
-        """Return the name of a reward factor for messages and tables.
-
-        Parameters
-        ----------
-        k
-            Number of the factor.
-        """
+        """Return the name of reward factor `k` for messages and tables."""
         return f"reward factor {k} ({quote(self.reward_names[k])})"
 
 

@@ -162,11 +162,8 @@ class Structure(RowClasses, RewardRanges, AllowedActions):
     ) -> Structure:
         """Return a structure over the same variables, which are not checked again.
 
-        Parameters
-        ----------
-        transition_scopes, reward_scopes, reward_ranges, reward_names, groups, alike, constraints, \
-        effects
-            As in `Structure`.
+        `transition_scopes`, `reward_scopes`, `reward_ranges`, `reward_names`, `groups`, `alike`,
+        `constraints` and `effects` are as in `Structure`.
         """
         changed = self._with(
             transition_scopes=transition_scopes,
@@ -194,13 +191,7 @@ class Structure(RowClasses, RewardRanges, AllowedActions):
         return changed
 
     def with_ranges(self, reward_ranges: Sequence[tuple[float, float]]) -> Structure:
-        """Return the same structure with other reward ranges; only these are checked.
-
-        Parameters
-        ----------
-        reward_ranges
-            As in `Structure`.
-        """
+        """Return the same structure with other `reward_ranges`; only these are checked."""
         ranges = checked_ranges(reward_ranges, self.reward_names)
         check_alike(self.alike, self, ranges)
         return self._with(reward_ranges=ranges)

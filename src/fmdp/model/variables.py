@@ -128,40 +128,18 @@ class VariableSpace:
         return self.naming.states.check(state, what)
 
     def check_action(self, action: Assignment, what: str = "action") -> tuple[int, ...]:
-        """Return an action as a tuple of positions, one per action variable.
+        """Return `action` as a tuple of positions, one per action variable, as `check_state` does.
 
-        Parameters
-        ----------
-        action
-            In one of the forms of `check_state`.
-        what
-            How the error message calls it.
-
-        Raises
-        ------
-        InvalidParameter
-            If it is not an action of this structure; the message names the variable.
+        `what` is how the error message calls it.
         """
         return self.naming.actions.check(action, what)
 
     def name_state(self, state: Assignment) -> dict[str, str]:
-        """Return a state as {name of the variable: name of its value}.
-
-        Parameters
-        ----------
-        state
-            As in `check_state`.
-        """
+        """Return `state`, as in `check_state`, as {name of the variable: name of its value}."""
         return self.naming.name_state(state)
 
     def name_action(self, action: Assignment) -> dict[str, str]:
-        """Return an action as {name of the variable: name of its value}.
-
-        Parameters
-        ----------
-        action
-            As in `check_action`.
-        """
+        """Return `action`, as in `check_action`, as {name of the variable: name of its value}."""
         return self.naming.name_action(action)
 
     def scope_sizes(self, scope: Sequence[int]) -> tuple[int, ...]:
@@ -178,12 +156,7 @@ class VariableSpace:
     def scope_row(self, scope: Sequence[int], state: Sequence[int], action: Sequence[int]) -> int:
         """Return the row of x[scope] in a table over the scope, for x = (state, action, derived).
 
-        Parameters
-        ----------
-        scope
-            Numbers of variables; the last one is the fastest.
-        state, action
-            Positions, one per variable. Not checked: see `check_state` and `check_action`.
+        The last variable of the scope is the fastest. Positions are not checked: see `check_state`.
         """
         joint = (*state, *action)
         if any(variable >= len(joint) for variable in scope):
@@ -218,15 +191,7 @@ class VariableSpace:
         return tuple(joint[len(self.sizes) :])
 
     def row_label(self, scope: Sequence[int], row: int) -> str:
-        """Return a row of a table with its assignment, for messages: 'row 5 (s0=1, a0=2)'.
-
-        Parameters
-        ----------
-        scope
-            The variables of the table; the last one is the fastest.
-        row
-            Number of the row, counted from 0.
-        """
+        """Return `row` of a table over `scope` for messages: 'row 5 (s0=1, a0=2)'."""
         assignment = decode(row, self.scope_sizes(scope))
         return f"row {row} ({self._assignment_label(scope, assignment) or 'empty scope'})"
 

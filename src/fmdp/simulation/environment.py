@@ -198,17 +198,9 @@ class Environment:
         return float(self._totals[GAP]) if self._visited is None else self._gap
 
     def move_to(self, state: Assignment) -> None:
-        """Move the system to a state; sums, steps and random numbers continue.
+        """Move the system to `state`, as in `Structure.check_state`.
 
-        Parameters
-        ----------
-        state
-            As in `Structure.check_state`.
-
-        Raises
-        ------
-        InvalidParameter
-            If it is not a state of the model.
+        Sums, steps and random numbers continue.
         """
         checked = self.model.structure.check_state(state)
         self._leave()
@@ -425,19 +417,10 @@ class Environment:
         )
 
     def play(self, stretch: StepBatch, signals: Held | None = None) -> tuple[int, bool]:
-        """Play in compiled code, for at most `ready()` steps.
+        """Play `stretch` in compiled code, for at most `ready()` steps.
 
-        Parameters
-        ----------
-        stretch
-            The action in every state, the largest number of steps, and what ends them sooner.
-        signals
-            Shut; they are let through while a policy is asked for an action.
-
-        Returns
-        -------
-        tuple[int, bool]
-            The number of steps taken, and whether a limit was reached.
+        Return the number of steps taken, and whether a limit was reached. `signals` are shut, and
+        let through while a policy is asked for an action.
         """
         steps = min(stretch.steps, self.ready())
         self._leave()

@@ -159,25 +159,7 @@ def evaluate_by_simulation(
 ) -> Evaluation:
     """Estimate the gain of a policy from independent runs that begin in different states.
 
-    Parameters
-    ----------
-    model
-        The model that the policy acts in.
-    policy
-        The policy.
-    steps
-        Most steps of all runs together, at least 64.
-    seed
-        Seed of the runs, at least 0.
-    gain_upper
-        A certified upper bound on the gain of every policy of the model.
-    progress
-        Called at intervals with a mapping of the state of the work.
-
-    Raises
-    ------
-    InvalidParameter
-        If an argument is out of range, or the upper bound is below the least reward.
+    The arguments are those of `evaluate`.
     """
     started = time.perf_counter()
     steps = STEPS.check(steps, "evaluate")

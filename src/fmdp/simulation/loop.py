@@ -102,20 +102,7 @@ def streams(seed: int) -> tuple[np.random.Generator, np.random.Generator]:
 class Simulation:
     """A run in progress: call `run(steps)` repeatedly, and `result()` at any time.
 
-    Parameters
-    ----------
-    model
-        The model to act in.
-    learner
-        The learner or agent, as in `simulate`.
-    seed
-        Seed of environment and learner.
-    reference
-        What regret is measured against; computed if None.
-    record
-        True keeps every step in memory; the path of a folder keeps it there.
-    checkpoints
-        Steps at which the regret is noted; log-spaced by default. The last step is always noted.
+    The arguments are those of `simulate`.
     """
 
     def __init__(
@@ -160,15 +147,7 @@ class Simulation:
         return environment.steps * self.reference.gain - environment.total_reward
 
     def run(self, steps: int, *, progress: Progress | None = None) -> None:
-        """Take that many more steps; Ctrl-C ends the run earlier (`interrupted`) without loss.
-
-        Parameters
-        ----------
-        steps
-            Number of steps.
-        progress
-            Called at intervals with step, steps, episode, regret and seconds.
-        """
+        """Take that many more steps; Ctrl-C ends the run earlier (`interrupted`) without loss."""
         steps = STEPS.check(steps, "simulate")
         if self._recorder is not None:
             self._recorder.reserve(steps)
