@@ -9,8 +9,7 @@ for a `stretch` instead of an action, plays it in compiled code that updates the
 place, and reports with `played` how many steps it took. Both ways lead to the same state, bit by
 bit.
 
-`Agent` is final. An algorithm is a learner: any object with the members of `LearnerProtocol`, in
-practice a subclass of `fmdp.Learner`.
+`Agent` is final. An algorithm is a learner, a subclass of `fmdp.Learner`.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ import os
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, NamedTuple, Protocol, final, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, final, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,6 +58,9 @@ from fmdp.planning.policies.timed import TimedPolicy
 from fmdp.planning.spans import marginals as marginals_of
 from fmdp.planning.status import Status, Tables
 
+if TYPE_CHECKING:
+    from fmdp.learning.learner import Learner
+
 
 @dataclass(frozen=True, eq=False)
 class Decision:
@@ -96,43 +98,6 @@ class Counters:
     """Decisions of a learner with `counts`."""
     planner_calls: int = 0
     unconverged_plans: int = 0
-
-
-class LearnerProtocol(Protocol):
-    """Members of a learner that its agent uses; `fmdp.Learner` documents them."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def counts(self) -> bool: ...
-    @property
-    def knows_model(self) -> bool: ...
-    @property
-    def breaks_ties_by_tries(self) -> bool: ...
-    @property
-    def ends_before_limits(self) -> bool: ...
-    def owner(self) -> str: ...
-    def class_place(self) -> str: ...
-    def as_dict(self) -> dict[str, Any]: ...
-    def statistics_for(self, structure: Structure) -> Statistics: ...
-    def planned_structure(self, structure: Structure) -> Structure: ...
-    def planner_for(self, structure: Structure) -> tuple[Planner | None, str | None]: ...
-    def plan_seconds(self, structure: Structure, planner: Planner | None) -> float: ...
-    def plan_tolerance(self, agent: Agent) -> float | None: ...
-    def remember(self, structure: Structure) -> dict[str, Any]: ...
-    def check_memory(self, structure: Structure, memory: Mapping[str, Any]) -> None: ...
-    def decide(self, agent: Agent) -> Decision: ...
-    def watch(
-        self,
-        agent: Agent,
-        state: Sequence[int],
-        action: Sequence[int],
-        rewards: Sequence[float],
-        next_state: Sequence[int],
-    ) -> None: ...
-    def setting_texts(self, structure: Structure) -> dict[str, str]: ...
-    def _watches(self) -> bool: ...
-    def _policy_to_save(self, structure: Structure, played: Any) -> Any: ...
 
 
 class _Snapshot(NamedTuple):
@@ -189,7 +154,7 @@ class Agent:
 
     def __init__(
         self,
-        learner: LearnerProtocol,
+        learner: Learner,
         structure: Structure,
         generator: np.random.Generator | None,
         model: FactoredMDP | None = None,
@@ -262,7 +227,7 @@ class Agent:
             )
         # The same checks and defaults as for a planner that is a setting of the learner.
         learner: Any = self.learner
-        with_planner: LearnerProtocol = replace(learner, planner=planner)
+        with_planner: Learner = replace(learner, planner=planner)
         self._planner, _ = with_planner.planner_for(self.statistics.structure)
         self.planner_reason = None
         self.plan_seconds = 0.0  # plans of a chosen planner are not rationed

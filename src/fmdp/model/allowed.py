@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from fmdp.errors import InvalidModel, InvalidParameter, TooLarge
-from fmdp.model.constraints import MOST_ROWS, AtMost, Constraint, Mask, forbidden_choices
+from fmdp.model.constraints import MOST_ROWS, AtMost, Columns, Constraint, Mask, forbidden_choices
 from fmdp.model.spaces import (
     IndexArray,
     count,
@@ -21,8 +21,6 @@ from fmdp.model.spaces import (
     refuse_above_limit,
     shown,
     shown_tuple,
-    strides,
-    weighted_index,
 )
 from fmdp.model.variables import VariableSpace
 
@@ -34,7 +32,7 @@ class AllowedActions(VariableSpace):
 
     def allowed(self, state: Sequence[int], action: Sequence[int]) -> bool:
         """Return whether no constraint forbids `action` in `state`, which are not checked."""
-        joint = (*state, *action)
+        joint = tuple(map(int, (*state, *action)))
         return not any(c.forbids(joint, self.sizes) for c in self.constraints)
 
     def check_allowed(self, state: Sequence[int], action: Sequence[int]) -> None:
@@ -44,7 +42,7 @@ class AllowedActions(VariableSpace):
         """
         if not self.constraints:
             return
-        joint = (*state, *action)
+        joint = tuple(map(int, (*state, *action)))
         for constraint in self.constraints:
             if constraint.forbids(joint, self.sizes):
                 values = [joint[v] for v in constraint.scope]
@@ -59,34 +57,26 @@ class AllowedActions(VariableSpace):
 
         Positions, one per variable; not checked: see `check_state`.
         """
-        m, sizes, action_sizes = self.m, self.sizes, self.action_sizes
+        action_sizes, m = self.action_sizes, self.m
+        joint = Columns(lambda v: int(state[v]) if v < m else project(action_sizes, [v - m]))
         allowed = np.ones(count(action_sizes), dtype=np.bool_)
         for constraint in self.constraints:
-            if isinstance(constraint, AtMost):
-                allowed &= constraint.at_work(m, action_sizes) <= constraint.most
-                continue
-            first, weights = 0, [0] * len(action_sizes)
-            steps = strides(self.scope_sizes(constraint.scope))
-            for v, step in zip(constraint.scope, steps, strict=True):
-                if v < m:
-                    first += step * int(state[v])
-                else:
-                    weights[v - m] = step
-            rows = first + weighted_index(action_sizes, weights)
-            allowed &= ~constraint.forbidden_table(sizes)[rows]
+            allowed &= ~constraint.forbids(joint, self.sizes)
         return np.flatnonzero(allowed).astype(np.int64)
 
     def allowed_mask(self) -> Mask:
         """Return whether each joint action is allowed in each joint state: [S, A]; or TooLarge."""
-        shape = (self.n_states, self.n_actions)
+        shape, m = (self.n_states, self.n_actions), self.m
         refuse_above_limit(math.prod(shape))
+
+        def column(v: int) -> IndexArray:
+            if v < m:
+                return project(self.state_sizes, [v])[:, None]
+            return project(self.action_sizes, [v - m])
+
         forbidden = np.zeros(shape, dtype=np.bool_)
         for constraint in self.constraints:
-            if isinstance(constraint, AtMost):
-                forbidden |= constraint.at_work(self.m, self.action_sizes) > constraint.most
-            else:
-                rows = project(self.sizes, constraint.scope).reshape(shape)
-                forbidden |= constraint.forbidden_table(self.sizes)[rows]
+            forbidden |= constraint.forbids(Columns(column), self.sizes)
         return ~forbidden
 
     def allowed_pairs(self) -> IndexArray:

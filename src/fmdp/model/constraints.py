@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import base64
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,13 +26,26 @@ from fmdp.model.spaces import (
     all_assignments,
     count,
     items,
+    project,
     shown,
     strides,
-    weighted_index,
     whole_number,
 )
 
 Mask = NDArray[np.bool_]
+
+
+class Columns:
+    """The positions of every variable in many (state, action), each array made when it is read."""
+
+    def __init__(self, column: Callable[[int], Any]) -> None:
+        self._column = column
+
+    def __getitem__(self, variable: int) -> Any:
+        return self._column(variable)
+
+
+Joint: TypeAlias = Sequence[Any] | Columns
 
 MOST_ROWS = 1 << 24
 """Most rows of the table of a constraint, and of the check that every state keeps an action."""
@@ -57,15 +70,11 @@ class Constraint(ABC):
         """
 
     @abstractmethod
-    def forbids(self, joint: Sequence[int], sizes: Sequence[int]) -> bool:
-        """Return whether it forbids an action in a state.
+    def forbids(self, joint: Joint, sizes: Sequence[int]) -> Any:
+        """Return whether it forbids an action in a state, or each of several.
 
-        Parameters
-        ----------
-        joint
-            x = (state, action): one position per variable, states then actions. Not checked.
-        sizes
-            Sizes of all variables, states then actions.
+        `joint` is x = (state, action): one position per variable, states then actions, or an array
+        of them, all of shapes that broadcast; not checked. `sizes` are those of all variables.
         """
 
     @abstractmethod
@@ -140,10 +149,9 @@ class Forbidden(Constraint):
     def forbidden_table(self, sizes: Sequence[int]) -> Mask:
         return self.table
 
-    def forbids(self, joint: Sequence[int], sizes: Sequence[int]) -> bool:
+    def forbids(self, joint: Joint, sizes: Sequence[int]) -> Any:
         steps = strides([sizes[v] for v in self.scope])
-        row = sum(step * int(joint[v]) for v, step in zip(self.scope, steps, strict=True))
-        return bool(self.table[row])
+        return self.table[sum(step * joint[v] for v, step in zip(self.scope, steps, strict=True))]
 
     def renumbered(self, new: Sequence[int], sizes: Sequence[int]) -> Forbidden:
         moved = [new[v] for v in self.scope]
@@ -225,24 +233,7 @@ class AtMost(Constraint):
         """Return each variable with its idle value."""
         return list(zip(self.actions, self.idle, strict=True))
 
-    def at_work(self, m: int, action_sizes: Sequence[int]) -> IndexArray:
-        """Return how many of its variables are active in every joint action: [A].
-
-        Parameters
-        ----------
-        m
-            Number of state variables.
-        action_sizes
-            Sizes of all action variables.
-        """
-        idle = dict(self.pairs())
-        total: IndexArray = np.zeros(1, dtype=np.int64)
-        for v, size in enumerate(action_sizes, start=m):
-            busy = np.arange(size) != idle[v] if v in idle else np.zeros(size, dtype=np.bool_)
-            total = (total[:, None] + busy).reshape(-1)
-        return total
-
-    def forbids(self, joint: Sequence[int], sizes: Sequence[int]) -> bool:
+    def forbids(self, joint: Joint, sizes: Sequence[int]) -> Any:
         return sum(joint[v] != idle for v, idle in self.pairs()) > self.most
 
     def renumbered(self, new: Sequence[int], sizes: Sequence[int]) -> AtMost:
@@ -384,24 +375,16 @@ def forbidden_choices(
 ) -> Mask:
     """Return in which joint states a policy [S] of joint action indices is forbidden: [S]."""
     state_sizes, action_sizes = sizes[:m], sizes[m:]
-    chosen = [
-        actions // step % size
-        for step, size in zip(strides(action_sizes), action_sizes, strict=True)
-    ]
+    steps = strides(action_sizes)
+
+    def column(v: int) -> IndexArray:
+        if v < m:
+            return project(state_sizes, [v])
+        return actions // steps[v - m] % action_sizes[v - m]
+
     forbidden = np.zeros(count(state_sizes), dtype=np.bool_)
     for constraint in constraints:
-        if isinstance(constraint, AtMost):
-            busy = [(chosen[v - m] != idle).astype(np.int64) for v, idle in constraint.pairs()]
-            forbidden |= sum(busy) > constraint.most
-            continue
-        steps = dict(
-            zip(constraint.scope, strides([sizes[v] for v in constraint.scope]), strict=True)
-        )
-        rows = weighted_index(state_sizes, [steps.get(v, 0) for v in range(m)])
-        for v in constraint.scope:
-            if v >= m:
-                rows = rows + steps[v] * chosen[v - m]
-        forbidden |= constraint.forbidden_table(sizes)[rows]
+        forbidden |= constraint.forbids(Columns(column), sizes)
     return forbidden
 
 

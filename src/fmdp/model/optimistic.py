@@ -22,7 +22,7 @@ p-hat with half the radius moved from the worst values to the best one, as far a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from typing import Any
@@ -84,39 +84,46 @@ class OptimisticTables:
     def __post_init__(self) -> None:
         s = self.structure
         check_structure(s, "OptimisticTables")
-        for what, given, needed in (
-            ("lower tables", self.lower, s.m),
-            ("free tables", self.free, s.m),
-            ("reward tables", self.rewards, s.l),
-        ):
-            _refuse_other_number(given, what, needed)
-        lower: list[FloatArray] = []
-        free: list[FloatArray] = []
-        for i, shape in enumerate(zip(s.transition_rows, s.state_sizes, strict=True)):
-            lower.append(_table(self.lower[i], shape, f"{s.transition_label(i)}: lower"))
-            free.append(_table(self.free[i], shape[:1], f"{s.transition_label(i)}: free"))
-            fine = np.abs(lower[i].sum(axis=1) + free[i] - 1.0) <= ROW_TOLERANCE
-            fine &= (free[i] >= 0.0) & (lower[i] >= 0.0).all(axis=1)
+        rows, shapes = [(n,) for n in s.transition_rows], _shapes(s)
+        lower = self._tables("lower", "lower tables", shapes)
+        free = self._tables("free", "free tables", rows)
+        for i, (least, mass) in enumerate(zip(lower, free, strict=True)):
+            fine = np.abs(least.sum(axis=1) + mass - 1.0) <= ROW_TOLERANCE
+            fine &= (mass >= 0.0) & (least >= 0.0).all(axis=1)
             if not fine.all():
                 row, label = _bad_row(s, i, fine)
                 raise InvalidModel(
-                    f"{label}: lower {lower[i][row].tolist()} and free {float(free[i][row])!r} "
+                    f"{label}: lower {least[row].tolist()} and free {float(mass[row])!r} "
                     f"must be at least 0 and sum to 1"
                 )
-        upper = self._checked_upper(lower)
-        centre, radius = self._checked_balls(lower, upper)
+        made = {"lower": lower, "free": free}
+        if self.upper is not None:
+            made["upper"] = self._tables("upper", "upper tables", shapes)
+            self._check_upper(lower, made["upper"])
+        if self.centre is not None or self.radius is not None:
+            if self.centre is None or self.radius is None or self.upper is None:
+                raise InvalidModel("a ball has a centre, a radius, and lower and upper ends")
+            made["centre"] = self._tables("centre", "tables of centres", shapes)
+            made["radius"] = self._tables("radius", "tables of radii", rows)
+            self._check_balls(**made)
         rewards = self._checked_rewards()
         self._hold(
-            make_equal(s, lower),
-            make_equal(s, free),
-            make_equal(s, rewards, of_rewards=True),
-            None if upper is None else make_equal(s, upper),
-            None if centre is None else make_equal(s, centre),
-            None if radius is None else make_equal(s, radius),
+            {field: make_equal(s, tables) for field, tables in made.items()}
+            | {"rewards": make_equal(s, rewards, of_rewards=True)}
         )
+
+    def _tables(self, field: str, what: str, shapes: Sequence[tuple[int, ...]]) -> list[FloatArray]:
+        """Return fresh tables, one of each shape, of a field over the transition factors."""
+        given = getattr(self, field)
+        _refuse_other_number(given, what, self.structure.m)
+        return [
+            _table(table, shape, f"{self.structure.transition_label(i)}: {field}")
+            for i, (table, shape) in enumerate(zip(given, shapes, strict=True))
+        ]
 
     def _checked_rewards(self) -> list[FloatArray]:
         s = self.structure
+        _refuse_other_number(self.rewards, "reward tables", s.l)
         rewards: list[FloatArray] = []
         for k, (rows, (lo, hi)) in enumerate(zip(s.reward_rows, s.reward_ranges, strict=True)):
             label = s.reward_label(k)
@@ -130,75 +137,41 @@ class OptimisticTables:
                 )
         return rewards
 
-    def _checked_balls(
-        self, lower: Sequence[FloatArray], upper: Sequence[FloatArray] | None
-    ) -> tuple[list[FloatArray] | None, list[FloatArray] | None]:
-        s = self.structure
-        if self.centre is None and self.radius is None:
-            return None, None
-        if self.centre is None or self.radius is None or upper is None:
-            raise InvalidModel("a ball has a centre, a radius, and lower and upper ends")
-        _refuse_other_number(self.centre, "tables of centres", s.m)
-        _refuse_other_number(self.radius, "tables of radii", s.m)
-        centre: list[FloatArray] = []
-        radius: list[FloatArray] = []
-        for i, (least, most) in enumerate(zip(lower, upper, strict=True)):
-            label = s.transition_label(i)
-            centre.append(_table(self.centre[i], least.shape, f"{label}: centre"))
-            radius.append(_table(self.radius[i], (len(least),), f"{label}: radius"))
-            fine = np.abs(centre[i].sum(axis=1) - 1.0) <= ROW_TOLERANCE
-            fine &= (least <= centre[i]).all(axis=1) & (centre[i] <= most).all(axis=1)
-            fine &= radius[i] >= 0.0
+    def _check_balls(
+        self,
+        lower: Sequence[FloatArray],
+        free: Sequence[FloatArray],
+        upper: Sequence[FloatArray],
+        centre: Sequence[FloatArray],
+        radius: Sequence[FloatArray],
+    ) -> None:
+        ends = zip(lower, upper, centre, radius, strict=True)
+        for i, (least, most, middle, radii) in enumerate(ends):
+            fine = np.abs(middle.sum(axis=1) - 1.0) <= ROW_TOLERANCE
+            fine &= (least <= middle).all(axis=1) & (middle <= most).all(axis=1) & (radii >= 0.0)
             if not fine.all():
-                row, label = _bad_row(s, i, fine)
+                row, label = _bad_row(self.structure, i, fine)
                 raise InvalidModel(
-                    f"{label}: centre {centre[i][row].tolist()} must sum to 1 between lower and "
-                    f"upper, and the radius {float(radius[i][row])!r} must be at least 0"
+                    f"{label}: centre {middle[row].tolist()} must sum to 1 between lower and "
+                    f"upper, and the radius {float(radii[row])!r} must be at least 0"
                 )
-        return centre, radius
 
-    def _checked_upper(self, lower: Sequence[FloatArray]) -> list[FloatArray] | None:
-        s = self.structure
-        if self.upper is None:
-            return None
-        _refuse_other_number(self.upper, "upper tables", s.m)
-        upper: list[FloatArray] = []
-        for i, least in enumerate(lower):
-            most = _table(self.upper[i], least.shape, f"{s.transition_label(i)}: upper")
+    def _check_upper(self, lower: Sequence[FloatArray], upper: Sequence[FloatArray]) -> None:
+        for i, (least, most) in enumerate(zip(lower, upper, strict=True)):
             fine = (most >= least).all(axis=1) & (most <= 1.0).all(axis=1)
             fine &= most.sum(axis=1) >= 1.0 - ROW_TOLERANCE
             if not fine.all():
-                row, label = _bad_row(s, i, fine)
+                row, label = _bad_row(self.structure, i, fine)
                 raise InvalidModel(
                     f"{label}: upper {most[row].tolist()} must be from lower "
                     f"{least[row].tolist()} to 1 and sum to at least 1"
                 )
-            upper.append(most)
-        return upper
 
-    def _hold(
-        self,
-        lower: Sequence[FloatArray],
-        free: Sequence[FloatArray],
-        rewards: Sequence[FloatArray],
-        upper: Sequence[FloatArray] | None = None,
-        centre: Sequence[FloatArray] | None = None,
-        radius: Sequence[FloatArray] | None = None,
-    ) -> None:
-        for field, tables in (
-            ("lower", lower),
-            ("free", free),
-            ("rewards", rewards),
-            ("upper", upper),
-            ("centre", centre),
-            ("radius", radius),
-        ):
-            if tables is None:
-                object.__setattr__(self, field, None)
-                continue
-            for table in tables:
+    def _hold(self, tables: Mapping[str, Sequence[FloatArray] | None]) -> None:
+        for field, arrays in tables.items():
+            for table in arrays or ():
                 table.flags.writeable = False
-            object.__setattr__(self, field, tuple(tables))
+            vars(self)[field] = None if arrays is None else tuple(arrays)
 
     def __reduce__(self) -> tuple[type[OptimisticTables], tuple[Any, ...]]:
         # Through the constructor, because pickled arrays come back writeable.
@@ -222,8 +195,9 @@ class OptimisticTables:
         and become read-only.
         """
         tables = object.__new__(cls)
-        object.__setattr__(tables, "structure", structure)
-        tables._hold(lower, free, rewards, upper, centre, radius)
+        vars(tables)["structure"] = structure
+        sets = {"lower": lower, "free": free, "upper": upper, "centre": centre, "radius": radius}
+        tables._hold({**sets, "rewards": rewards})
         return tables
 
     @classmethod
@@ -271,7 +245,7 @@ class OptimisticTables:
             _refuse_other_number(given, what, needed)
         lower: list[FloatArray] = []
         free: list[FloatArray] = []
-        for i, shape in enumerate(zip(s.transition_rows, s.state_sizes, strict=True)):
+        for i, shape in enumerate(_shapes(s)):
             estimate = _estimate(s, i, p_hat[i])
             width = _widths(widths[i], shape, f"{s.transition_label(i)}: widths")
             lower.append(estimate - np.minimum(width, estimate))
@@ -325,7 +299,7 @@ class OptimisticTables:
         made: dict[str, list[FloatArray]] = {
             name: [] for name in ("lower", "free", "upper", "centre", "radius")
         }
-        for i, shape in enumerate(zip(s.transition_rows, s.state_sizes, strict=True)):
+        for i, shape in enumerate(_shapes(s)):
             centre = _estimate(s, i, p_hat[i])
             unseen = ~centre.any(axis=1)
             centre[unseen] = 1.0 / shape[1]
@@ -419,6 +393,11 @@ def _extended_alike(s: Structure) -> Alike | None:
     return Alike(transitions, s.alike.rewards)
 
 
+def _shapes(s: Structure) -> list[tuple[int, int]]:
+    """Return the shape of every transition table."""
+    return list(zip(s.transition_rows, s.state_sizes, strict=True))
+
+
 def _refuse_other_number(given: Any, what: str, needed: int) -> None:
     if len(items(given, what)) != needed:
         raise InvalidModel(f"{len(given)} {what}; must be {needed}")
@@ -440,8 +419,7 @@ def _table(table: npt.ArrayLike, shape: tuple[int, ...], what: str) -> FloatArra
 
 def _estimate(s: Structure, i: int, given: npt.ArrayLike) -> FloatArray:
     """Return an estimated transition table; rows sum to at most 1."""
-    shape = (s.transition_rows[i], s.state_sizes[i])
-    estimate = _table(given, shape, f"{s.transition_label(i)}: p_hat")
+    estimate = _table(given, _shapes(s)[i], f"{s.transition_label(i)}: p_hat")
     # Written so that a comparison with NaN counts as a flaw.
     if not (estimate.min() >= 0.0 and estimate.sum(axis=1).max() <= 1.0 + ROW_TOLERANCE):
         fine = (estimate >= 0.0).all(axis=1) & (estimate.sum(axis=1) <= 1.0 + ROW_TOLERANCE)
