@@ -2,9 +2,9 @@
 
 Every function, class and method that can be reached from `fmdp.__all__`, `fmdp.testing.__all__`,
 `fmdp.measures.__all__`, `fmdp.model.__all__` and `fmdp.interop.gymnasium.__all__` names each
-argument of its signature in a section "Parameters" (or "Attributes", where a result is a record) or,
-if one clause is enough, as `name` in the text above the sections. A section has no argument that
-the signature does not have. The pages of docs/reference have exactly these names. The
+argument of its signature in a section "Parameters" (or "Attributes", where a result is a record)
+or, if one clause is enough, as `name` in the text above the sections. A section has no argument
+that the signature does not have. The pages of docs/reference have exactly these names. The
 signature is the one source: a new argument without a word about it fails here.
 """
 

@@ -13,8 +13,9 @@ import fmdp
 from fmdp import flatten
 from fmdp._base.deadlines import Deadline, TimeUp
 from fmdp.model import FactoredMDP, product
+from fmdp.model.groups import Groups
 from fmdp.model.spaces import all_assignments, encode
-from fmdp.model.symmetry import Groups, Renumbering, is_symmetry, symmetry_of
+from fmdp.model.symmetry import Renumbering, is_symmetry, symmetry_of
 from fmdp.problems import problem
 from fmdp.testing.strategies import models
 

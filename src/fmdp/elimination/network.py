@@ -31,6 +31,7 @@ from fmdp._base.memory import available_memory, describe_bytes
 from fmdp.elimination import maxsum, tuning
 from fmdp.elimination.maxsum import Floats, Ints, Messages, Packed, Schedule, ShortInts
 from fmdp.errors import TooLarge
+from fmdp.model.groups import Groups
 from fmdp.model.spaces import project, starts
 from fmdp.model.structure import Scope
 
@@ -300,20 +301,11 @@ def _short(variables: Scope) -> str:
 def _components(sizes: Sequence[int], scopes: Sequence[Scope]) -> list[int]:
     """Return for every function the number of its connected component, by first function. A
     function without variables is a component by itself."""
-    leader = list(range(len(sizes)))
-
-    def find(v: int) -> int:
-        while leader[v] != v:
-            leader[v] = leader[leader[v]]
-            v = leader[v]
-        return v
-
-    for scope in scopes:
-        for v in scope[1:]:
-            leader[find(v)] = find(scope[0])
+    joined = Groups(len(sizes))
+    joined.join_all(scopes)
     numbers: dict[tuple[str, int], int] = {}
     return [
-        numbers.setdefault(("of", find(scope[0])) if scope else ("alone", f), len(numbers))
+        numbers.setdefault(("of", joined.leader(scope[0])) if scope else ("alone", f), len(numbers))
         for f, scope in enumerate(scopes)
     ]
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from fmdp.errors import InvalidModel, InvalidParameter, TooLarge
 from fmdp.model.constraints import MOST_ROWS, AtMost, Columns, Constraint, Mask, forbidden_choices
+from fmdp.model.groups import Groups
 from fmdp.model.spaces import (
     IndexArray,
     count,
@@ -149,16 +150,13 @@ class AllowedActions(VariableSpace):
 
 def _connected(constraints: Sequence[Constraint], m: int) -> list[list[Constraint]]:
     """Return the constraints in sets that share action variables, directly or through others."""
-    parts: list[tuple[set[int], list[Constraint]]] = []
-    for constraint in constraints:
-        actions = {v for v in constraint.scope if v >= m}
-        merged = [constraint]
-        for part in [part for part in parts if part[0] & actions]:
-            actions |= part[0]
-            merged = part[1] + merged
-            parts.remove(part)
-        parts.append((actions, merged))
-    return [members for _, members in parts]
+    sets = Groups(len(constraints))
+    first: dict[int, int] = {}
+    for number, constraint in enumerate(constraints):
+        for v in constraint.scope:
+            if v >= m:
+                sets.join(number, first.setdefault(v, number))
+    return [[constraints[number] for number in members] for members in sets.members()]
 
 
 def _one_action_serves(

@@ -29,6 +29,7 @@ from fmdp.model.calls import Values, call, labelled, named_rows
 from fmdp.model.constraints import Constraint, Forbidden
 from fmdp.model.forbidding import at_most as at_most_of
 from fmdp.model.forbidding import constraint_from_rules, values_listed
+from fmdp.model.groups import Groups
 from fmdp.model.naming import plain_value
 from fmdp.model.noise import Noise
 from fmdp.model.scopes import Scope, scope_numbers
@@ -216,20 +217,16 @@ def _ranges(
                 f"reward_ranges: no reward is called {shown(name)}"
                 f"{did_you_mean(name, names) if isinstance(name, str) else ''}"
             )
-    group = list(range(len(names)))
+    sharing = Groups(len(names))
     owner: dict[int, int] = {}
     for k, numbers in enumerate(classes):
         for number in set(numbers.tolist()):
-            old, new = group[k], group[owner.setdefault(number, k)]
-            group = [new if other == old else other for other in group]
-    ranges = []
-    for k, name in enumerate(names):
-        means = [table for table, other in zip(tables, group, strict=True) if other == group[k]]
-        span = (
-            float(min(table.min() for table in means)),
-            float(max(table.max() for table in means)),
-        )
-        ranges.append(given.get(name, span))
+            sharing.join(k, owner.setdefault(number, k))
+    ranges = [(0.0, 0.0)] * len(names)
+    for factors in sharing.members():
+        means = np.concatenate([tables[k] for k in factors])
+        for k in factors:
+            ranges[k] = given.get(names[k], (float(means.min()), float(means.max())))
     return ranges
 
 

@@ -24,6 +24,7 @@ import numpy as np
 from fmdp.model.alike import Alike
 from fmdp.model.constraints import Constraint
 from fmdp.model.factored import FactoredMDP
+from fmdp.model.groups import Groups
 from fmdp.model.intervals import Intervals
 from fmdp.model.optimistic import OptimisticTables
 from fmdp.model.scopes import Scope
@@ -107,7 +108,10 @@ def independent_parts(structure: Structure) -> tuple[Part, ...]:
     """
     if structure.effects is not None or structure.derived or _constrained_constant(structure):
         return ()
-    groups = connected(_variables(structure), _shared_scopes(structure))
+    joined = Groups(len(structure.sizes))
+    joined.join_all(_shared_scopes(structure))
+    # Variables of one value carry no information.
+    groups = [group for group in joined.members() if structure.sizes[group[0]] > 1]
     if len(groups) < 2:
         return ()
     owner = {variable: number for number, group in enumerate(groups) for variable in group}
@@ -119,31 +123,6 @@ def independent_parts(structure: Structure) -> tuple[Part, ...]:
         _part(structure, group, tuple(factors))
         for group, factors in zip(groups, rewards, strict=True)
     )
-
-
-def connected(nodes: Iterable[int], links: Iterable[Sequence[int]]) -> list[tuple[int, ...]]:
-    """Return the connected components of ascending nodes, each sorted, by their first members."""
-    root = {node: node for node in nodes}
-
-    def find(node: int) -> int:
-        while root[node] != node:
-            root[node] = root[root[node]]
-            node = root[node]
-        return node
-
-    for link in links:
-        for node in link[1:]:
-            first, other = sorted((find(link[0]), find(node)))
-            root[other] = first
-    groups: dict[int, list[int]] = {}
-    for node in root:
-        groups.setdefault(find(node), []).append(node)
-    return [tuple(group) for group in groups.values()]
-
-
-def _variables(structure: Structure) -> list[int]:
-    """Return the variables with more than one value; the others carry no information."""
-    return [v for v, size in enumerate(structure.sizes) if size > 1]
 
 
 def _shared_scopes(structure: Structure) -> Iterable[Sequence[int]]:

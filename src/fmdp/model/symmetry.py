@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 from fmdp._base.deadlines import NEVER, Deadline
 from fmdp.errors import TooLarge
 from fmdp.model.factored import FactoredMDP
+from fmdp.model.groups import Groups
 from fmdp.model.scopes import Scope
 from fmdp.model.spaces import FloatArray
 from fmdp.model.structure import Structure
@@ -124,8 +125,7 @@ class Symmetry:
         """For each state variable the first of those that symmetries exchange with it."""
         groups = Groups(self.model.structure.m)
         for renumbering in self.renumberings:
-            for i, image in enumerate(renumbering.states):
-                groups.join(i, image)
+            groups.join_all(enumerate(renumbering.states))
         return tuple(groups.leaders())
 
     def closed(self, scopes: Iterable[Scope]) -> tuple[Scope, ...]:
@@ -167,14 +167,10 @@ class Symmetry:
         (v,) = moving
         groups = Groups(s.action_sizes[v])
         for renumbering in self.renumberings:
-            for a, image in enumerate(renumbering.action_values[v]):
-                groups.join(a, image)
+            groups.join_all(enumerate(renumbering.action_values[v]))
         # Any member is correct. Variables are mostly eliminated in order, and a value that acts on
         # late variables, but not on the last, costs least.
-        members: dict[int, list[int]] = {}
-        for a, leader in enumerate(groups.leaders()):
-            members.setdefault(leader, []).append(a)
-        kept = sorted(values[3 * len(values) // 4] for values in members.values())
+        kept = sorted(values[3 * len(values) // 4] for values in groups.members())
         variable = s.m + v
 
         def cut(table: FloatArray, scope: Scope) -> FloatArray:
@@ -233,8 +229,7 @@ def symmetry_of(model: FactoredMDP, deadline: Deadline = NEVER) -> Symmetry | No
                 continue
             accepted += 1
             symmetries.append(candidate)
-            for i, image in enumerate(candidate.states):
-                moved.join(i, image)
+            moved.join_all(enumerate(candidate.states))
     return Symmetry(model, tuple(symmetries)) if symmetries else None
 
 
@@ -242,27 +237,6 @@ def _is_sound(model: FactoredMDP, candidate: Renumbering) -> bool:
     """Return whether it is a symmetry that preserves the declared groups of variables."""
     groups = set(model.structure.groups)
     return {candidate.scope(group) for group in groups} == groups and is_symmetry(model, candidate)
-
-
-class Groups:
-    """Disjoint sets of the numbers 0..n-1 (union-find); the lowest number of each leads."""
-
-    def __init__(self, n: int) -> None:
-        self._above = list(range(n))
-
-    def leader(self, i: int) -> int:
-        above = self._above
-        while above[i] != i:
-            above[i] = above[above[i]]
-            i = above[i]
-        return i
-
-    def join(self, i: int, j: int) -> None:
-        lower, higher = sorted((self.leader(i), self.leader(j)))
-        self._above[higher] = lower
-
-    def leaders(self) -> list[int]:
-        return [self.leader(i) for i in range(len(self._above))]
 
 
 class _Search:

@@ -26,9 +26,10 @@ from numpy.typing import NDArray
 
 from fmdp.errors import InvalidParameter, TooLarge, did_you_mean
 from fmdp.model import Structure
+from fmdp.model.groups import Groups
 from fmdp.model.spaces import all_assignments, shown, starts, whole_number
 from fmdp.model.structure import Scope, check_structure
-from fmdp.model.symmetry import Groups, Symmetry
+from fmdp.model.symmetry import Symmetry
 from fmdp.planning.settings import FAMILIES
 
 Floats = NDArray[np.float64]
