@@ -254,7 +254,10 @@ def failing(name: str, values: Any) -> Any:
         ({"parents": PARENTS | {"pump": ["pmup"]}}, 'no variable is called "pmup"'),
         ({"parents": ["pump"]}, "parents must be a mapping"),
         ({"reward": {"flow": (["pump"], lambda v: "much")}}, "pump=new: the function gives 'much'"),
-        ({"reward": {"flow": (["pump"],)}}, "reward 0 has 2 parts; must be name, scope, function"),
+        (
+            {"reward": {"flow": (["pump"],)}},
+            "reward 0 has 2 parts; must be (name, scope, function)",
+        ),
         ({"reward_ranges": {"flwo": (0, 1)}}, "no reward is called 'flwo'; did you mean \"flow\"?"),
         ({"reward_ranges": {"flow": (0, 1)}}, "must be in its range"),
         ({"alike": lambda name, v: []}, "the key of a class of rows is []"),

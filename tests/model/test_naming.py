@@ -131,7 +131,7 @@ def test_a_million_values_are_found_without_a_table_of_their_names() -> None:
     naming = Naming.default((2**20,), (1,))
     assert isinstance(naming.states.values[0], Numerals)
     assert naming.check_state(f"s0={2**20 - 1}") == (2**20 - 1,)
-    assert naming.name_state((77,)) == {"s0": "77"}
+    assert naming.states.named((77,)) == {"s0": "77"}
     for wrong in ("01", str(2**20), "-1", "1" * 5000, "²", "1_0"):
         with pytest.raises(InvalidParameter, match='"s0" has no value'):
             naming.check_state({"s0": wrong})

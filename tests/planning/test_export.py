@@ -187,7 +187,7 @@ def test_python_answers_as_the_policy_does(policy: TablePolicy, deep: int, table
     finally:
         export._DEEP = before
     for state in itertools.product(*map(range, policy.state_sizes)):
-        named = policy.naming.name_state(state)
+        named = policy.naming.states.named(state)
         assert act(named) == act(**named) == policy(named)
 
 

@@ -202,31 +202,17 @@ def tables_of_widths(
     statistics: Statistics, estimate: Floats, widths: Floats, reward_widths: Floats
 ) -> OptimisticTables:
     """Return tables for flat arrays of widths over cells and reward entries."""
-    s = statistics.structure
-    lower = estimate - np.minimum(widths, estimate)
-    return OptimisticTables.trusted(
-        s,
-        split_cells(s, lower),
-        split_transition_entries(s, _free(statistics, lower)),
-        split_reward_entries(s, _best_rewards(statistics, reward_widths)),
-    )
+    return _tables(statistics, estimate - np.minimum(widths, estimate), reward_widths)
 
 
 def tables_of_boxes(
     statistics: Statistics, lower: Floats, upper: Floats, reward_widths: Floats
 ) -> OptimisticTables:
     """Return tables with lower <= p <= upper, cut to [0, 1]; rows without visits are free."""
-    s = statistics.structure
     unseen = (statistics.transition_visits == 0)[statistics.entries.cell_entry]
     lower = np.where(unseen, 0.0, np.maximum(lower, 0.0))
     upper = np.where(unseen, 1.0, np.minimum(upper, 1.0))
-    return OptimisticTables.trusted(
-        s,
-        split_cells(s, lower),
-        split_transition_entries(s, _free(statistics, lower)),
-        split_reward_entries(s, _best_rewards(statistics, reward_widths)),
-        split_cells(s, upper),
-    )
+    return _tables(statistics, lower, reward_widths, split_cells(statistics.structure, upper))
 
 
 def tables_of_balls(
@@ -243,21 +229,29 @@ def tables_of_balls(
     )  # no two distributions are farther apart
     half = 0.5 * radius[of_cell]
     lower = np.maximum(centre - half, 0.0)
-    return OptimisticTables.trusted(
-        s,
-        split_cells(s, lower),
-        split_transition_entries(s, _free(statistics, lower)),
-        split_reward_entries(s, _best_rewards(statistics, reward_widths)),
+    return _tables(
+        statistics,
+        lower,
+        reward_widths,
         split_cells(s, np.minimum(centre + half, 1.0)),
         split_cells(s, centre),
         split_transition_entries(s, radius),
     )
 
 
-def _free(statistics: Statistics, lower: Floats) -> Floats:
-    sure = np.add.reduceat(lower, statistics.entries.first_cell[:-1])
-    free: Floats = np.maximum(1.0 - sure, 0.0)
-    return free
+def _tables(
+    statistics: Statistics, lower: Floats, reward_widths: Floats, *others: tuple[Floats, ...]
+) -> OptimisticTables:
+    """Return tables with these lower ends; `others` are upper ends, centres and radii."""
+    s = statistics.structure
+    free = np.maximum(1.0 - np.add.reduceat(lower, statistics.entries.first_cell[:-1]), 0.0)
+    return OptimisticTables.trusted(
+        s,
+        split_cells(s, lower),
+        split_transition_entries(s, free),
+        split_reward_entries(s, _best_rewards(statistics, reward_widths)),
+        *others,
+    )
 
 
 def _best_rewards(statistics: Statistics, widths: Floats) -> Floats:

@@ -32,9 +32,16 @@ from fmdp.model.effects import Effect, Effects, RewardKind, check_components
 from fmdp.model.naming import Assignment
 from fmdp.model.noise import Noise
 from fmdp.model.scopes import scope_numbers
-from fmdp.model.spaces import FloatArray, IndexArray, count, items, shown
+from fmdp.model.spaces import FloatArray, IndexArray, array_of, count, items, shown
 from fmdp.model.structure import Structure
-from fmdp.model.tables import GivenFactor, pairs_of, sorted_factor, table_rows, transition_table
+from fmdp.model.tables import (
+    GivenFactor,
+    pairs_of,
+    parts_of,
+    sorted_factor,
+    table_rows,
+    transition_table,
+)
 
 TABLE_LIMIT_BYTES = 1 << 30
 """Largest total size of the tables over (s, a)."""
@@ -56,7 +63,10 @@ def contents_from_effects(
     constraints: Sequence[Constraint] = (),
 ) -> Contents:
     """Check the arguments of `FactoredMDP.from_effects` and write out the tables over (s, a)."""
-    triples = _triples(rewards)
+    triples = [
+        parts_of(reward, f"reward {k}", "kind, scope, table")
+        for k, reward in enumerate(items(rewards, "the rewards"))
+    ]
     components = [_effect(given, index) for index, given in enumerate(items(effects, "effects"))]
     bare = with_rewards(variables, len(triples), reward_ranges, reward_names)
     pairs = pairs_of(transitions, "transition factor")
@@ -115,18 +125,8 @@ def _effect(given: object, index: int) -> Effect:
     """Return an Effect, made from (states, actions, outcome) if necessary."""
     if isinstance(given, Effect):
         return given
-    parts = items(given, f"effect {index}, (states, actions, outcome),")
-    if len(parts) != 3:
-        raise InvalidModel(
-            f"effect {index} has {len(parts)} parts; must be an Effect or (states, actions, "
-            f"outcome)"
-        )
-    states, actions, outcome = parts
-    try:
-        flat = np.asarray(outcome).reshape(-1)
-    except ValueError:
-        flat = np.empty(0, dtype=object)
-    return Effect(states, actions, flat)
+    states, actions, outcome = parts_of(given, f"effect {index}", "states, actions, outcome")
+    return Effect(states, actions, array_of(outcome).reshape(-1))
 
 
 def _kind(kind: object, label: str) -> RewardKind:
@@ -244,14 +244,3 @@ def _given_classes(alike: Alike | None, factors: Sequence[GivenFactor], m: int) 
 def _range_of(table: FloatArray) -> tuple[float, float]:
     finite = table[np.isfinite(table)]
     return (float(finite.min()), float(finite.max())) if finite.size else (0.0, 1.0)
-
-
-def _triples(rewards: Any) -> list[tuple[Any, Any, Any]]:
-    """Return (kind, scope, table) of every reward, or raise InvalidModel."""
-    triples = []
-    for k, reward in enumerate(items(rewards, "the rewards")):
-        parts = items(reward, f"reward {k}, (kind, scope, table),")
-        if len(parts) != 3:
-            raise InvalidModel(f"reward {k} has {len(parts)} parts; must be (kind, scope, table)")
-        triples.append((parts[0], parts[1], parts[2]))
-    return triples

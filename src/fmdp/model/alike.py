@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from fmdp.errors import InvalidModel
 from fmdp.model.calls import Values, call, named_rows
 from fmdp.model.scopes import FactorScopes
-from fmdp.model.spaces import IndexArray, count, items, shown
+from fmdp.model.spaces import IndexArray, array_of, count, items, shown
 from fmdp.model.variables import VariableSpace
 
 KeyOfRow = Callable[[str, Values], Hashable]
@@ -285,10 +285,7 @@ def _n_classes(numbers: Sequence[IndexArray]) -> int:
 
 
 def _whole_numbers(given: object, label: str) -> NDArray[np.int64]:
-    try:
-        array = np.asarray(given)
-    except ValueError:
-        array = np.empty(0, dtype=object)
+    array = array_of(given)
     if array.ndim != 1 or (array.dtype.kind not in "iu" and array.size):
         raise InvalidModel(
             f"{label}: classes of rows must be one whole number per row; got {shown(given)}"

@@ -24,10 +24,12 @@ from fmdp.errors import InvalidModel, TooLarge
 from fmdp.model.spaces import (
     IndexArray,
     all_assignments,
+    array_of,
     count,
     items,
     project,
     shown,
+    sorted_numbers,
     strides,
     whole_number,
 )
@@ -133,10 +135,7 @@ class Forbidden(Constraint):
     def __post_init__(self) -> None:
         object.__setattr__(self, "scope", _scope(self.scope, "a constraint"))
         check_name(self.name)
-        try:
-            table = np.asarray(self.table)
-        except ValueError:
-            table = np.empty(0, dtype=object)
+        table = array_of(self.table)
         if table.dtype.kind != "b" or table.ndim != 1:
             raise InvalidModel(
                 f"{self.label()}: the table must be true or false for each assignment of the "
@@ -389,13 +388,10 @@ def forbidden_choices(
 
 
 def _scope(given: Any, label: str) -> tuple[int, ...]:
-    numbers = [whole_number(v) for v in items(given, f"{label}: scope")]
-    scope = [v for v in numbers if v is not None and v >= 0]
-    if len(scope) != len(numbers) or scope != sorted(set(scope)) or not scope:
-        raise InvalidModel(
-            f"{label}: scope {shown(given)} must be sorted numbers of variables, without repeats"
-        )
-    return tuple(scope)
+    scope = sorted_numbers(given, f"{label}: scope")
+    if not scope:
+        raise InvalidModel(f"{label}: scope () must be sorted numbers of variables, at least one")
+    return scope
 
 
 def check_name(name: object) -> None:

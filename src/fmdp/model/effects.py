@@ -19,7 +19,16 @@ import numpy as np
 
 from fmdp.errors import InvalidModel
 from fmdp.model.alike import RowClasses
-from fmdp.model.spaces import IndexArray, count, items, project, shown, strides, whole_number
+from fmdp.model.spaces import (
+    IndexArray,
+    array_of,
+    count,
+    items,
+    project,
+    shown,
+    sorted_numbers,
+    strides,
+)
 
 RewardKind = Literal["before", "after", "cost", "setup"]
 """The argument of a reward factor: the state before the action; the state y after it; the state
@@ -52,14 +61,11 @@ class Effect:
 
     def __post_init__(self) -> None:
         for field in ("states", "actions"):
-            scope = _scope(getattr(self, field), f"{field} of an effect")
+            scope = sorted_numbers(getattr(self, field), f"{field} of an effect")
             if not scope:
                 raise InvalidModel(f"{field} of an effect are (); must be at least one")
             object.__setattr__(self, field, scope)
-        try:
-            outcome = np.asarray(self.outcome)
-        except ValueError:
-            outcome = np.empty(0, dtype=object)
+        outcome = array_of(self.outcome)
         if outcome.ndim != 1 or outcome.dtype.kind not in "iu":
             raise InvalidModel(
                 f"outcome of an effect is {shown(self.outcome)}; must be one index for each "
@@ -125,7 +131,9 @@ class Effects:
             "after_reward_scopes": items(self.after_reward_scopes, "scopes of rewards") or empty,
         }
         for field, given in scopes.items():
-            checked = [_scope(scope, f"{field}[{i}] of effects") for i, scope in enumerate(given)]
+            checked = (
+                sorted_numbers(scope, f"{field}[{i}] of effects") for i, scope in enumerate(given)
+            )
             object.__setattr__(self, field, tuple(checked))
         object.__setattr__(self, "components", components)
         object.__setattr__(self, "rewards", rewards)
@@ -196,16 +204,6 @@ class Effects:
         for v in sorted(free):
             rows += project(scope_sizes, [place[v]]) * steps[v]
         return rows
-
-
-def _scope(given: object, label: str) -> tuple[int, ...]:
-    numbers = [whole_number(v) for v in items(given, label)]
-    scope = tuple(v for v in numbers if v is not None and v >= 0)
-    if len(scope) != len(numbers) or list(scope) != sorted(set(scope)):
-        raise InvalidModel(
-            f"{label} are {shown(given)}; must be sorted numbers of variables, without repeats"
-        )
-    return scope
 
 
 def effects_plain(effects: Effects) -> dict[str, Any]:

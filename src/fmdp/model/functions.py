@@ -35,6 +35,7 @@ from fmdp.model.noise import Noise
 from fmdp.model.scopes import Scope, scope_numbers
 from fmdp.model.spaces import FloatArray, IndexArray, count, items, shown
 from fmdp.model.structure import Structure
+from fmdp.model.tables import parts_of
 
 Transition: TypeAlias = Callable[[str, Values], Any]
 Reward: TypeAlias = Callable[[Values], float]
@@ -178,17 +179,10 @@ def _rewards(
             for name, pair in given.items()
         ]
     else:
-        parts = [
-            items(part, f"{what} {index}, (name, scope, function),")
-            for index, part in enumerate(items(given, f"the {what}s"))
-        ]
+        parts = list(items(given, f"the {what}s"))
     names, scopes, tables = [], [], []
     for index, part in enumerate(parts):
-        if len(part) != 3:
-            raise InvalidModel(
-                f"{what} {index} has {len(part)} parts; must be name, scope, function"
-            )
-        name, scope_given, function = part
+        name, scope_given, function = parts_of(part, f"{what} {index}", "name, scope, function")
         label = f"{what} {index} ({shown(name)})"
         scope = _scope(s, scope_given, label)
         means = [
@@ -244,11 +238,9 @@ def _forbidden(s: Structure, rules: Sequence[Rule]) -> list[Constraint]:
                 values_of[v] = [s.values[v][place] for place in places]
             mappings.append(values_of)
             continue
-        parts = items(rule, f"{label}, a mapping or a pair (scope, function),")
-        if len(parts) != 2:
-            raise InvalidModel(f"{label} has {len(parts)} parts; must be (scope, function)")
-        scope = tuple(sorted(_scope(s, parts[0], label)))
-        table = [bool(call(parts[1], label, values)) for values in named_rows(s, scope)]
+        scope_given, function = parts_of(rule, f"{label}, a mapping or", "scope, function")
+        scope = tuple(sorted(_scope(s, scope_given, label)))
+        table = [bool(call(function, label, values)) for values in named_rows(s, scope)]
         constraints.append(Forbidden(scope, np.array(table, dtype=np.bool_), f"forbid {number}"))
     if mappings:
         constraints.insert(0, constraint_from_rules(s, mappings, "forbid"))

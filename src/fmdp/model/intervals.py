@@ -18,7 +18,7 @@ import numpy as np
 from fmdp.errors import InvalidModel
 from fmdp.model.alike import Alike
 from fmdp.model.scopes import Scope
-from fmdp.model.spaces import FloatArray, IndexArray, items
+from fmdp.model.spaces import FloatArray, IndexArray, array_of, items
 from fmdp.model.structure import Structure
 
 SLACK = 1e-9
@@ -185,10 +185,7 @@ def _by_class(
 
 
 def _table(given: Any, label: str) -> FloatArray:
-    try:
-        array = np.asarray(given)
-    except ValueError:
-        array = np.empty(0, dtype=object)
+    array = array_of(given)
     if array.dtype.kind not in "biuf" or array.ndim not in (1, 2):
         raise InvalidModel(f"{label}: must be tables of numbers")
     table: FloatArray = np.ascontiguousarray(array, dtype=np.float64) + 0.0

@@ -609,14 +609,6 @@ class Naming:
         """See `Structure.check_action`."""
         return self.actions.check(action, what)
 
-    def name_state(self, state: Assignment) -> dict[str, str]:
-        """See `Structure.name_state`."""
-        return self.states.named(self.states.check(state, "state"))
-
-    def name_action(self, action: Assignment) -> dict[str, str]:
-        """See `Structure.name_action`."""
-        return self.actions.named(self.actions.check(action, "action"))
-
     def refuse_other(self, other: Naming, owner: str, others: str) -> None:
         """Raise InvalidParameter if two namings of equal sizes differ; default names fit any."""
         for mine, theirs in ((self.states, other.states), (self.actions, other.actions)):

@@ -136,6 +136,25 @@ def items(value: Any, what: str) -> tuple[Any, ...]:
     raise InvalidModel(f"{what} must be a list; got {shown(value)}")
 
 
+def array_of(value: Any) -> npt.NDArray[Any]:
+    """Return np.asarray of it; ragged lists become an empty array of objects, to be refused."""
+    try:
+        return np.asarray(value)
+    except ValueError:
+        return np.empty(0, dtype=object)
+
+
+def sorted_numbers(value: Any, what: str) -> tuple[int, ...]:
+    """Return sorted numbers of variables, without repeats; raise InvalidModel for anything else."""
+    numbers = [whole_number(v) for v in items(value, what)]
+    scope = tuple(v for v in numbers if v is not None and v >= 0)
+    if len(scope) != len(numbers) or list(scope) != sorted(set(scope)):
+        raise InvalidModel(
+            f"{what} {shown(value)} must be sorted numbers of variables, without repeats"
+        )
+    return scope
+
+
 def whole_number(value: Any) -> int | None:
     """Return the value as an int if it is an integer (Python or NumPy, not a bool), else None."""
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)):

@@ -38,13 +38,16 @@ class GivenFactor(NamedTuple):
 
 def pairs_of(factors: Any, what: str) -> list[tuple[Any, Any]]:
     """Return (scope, table) of every factor, or raise InvalidModel if one is no pair."""
-    pairs: list[tuple[Any, Any]] = []
-    for index, factor in enumerate(items(factors, f"the {what}s")):
-        parts = items(factor, f"{what} {index}, a pair (scope, table),")
-        if len(parts) != 2:
-            raise InvalidModel(f"{what} {index} has {len(parts)} parts; must be (scope, table)")
-        pairs.append((parts[0], parts[1]))
-    return pairs
+    listed = items(factors, f"the {what}s")
+    return [parts_of(factor, f"{what} {k}", "scope, table") for k, factor in enumerate(listed)]
+
+
+def parts_of(given: Any, what: str, names: str) -> Any:
+    """Return the parts with these names, joined by commas, or raise InvalidModel."""
+    parts = items(given, f"{what}, ({names}),")
+    if len(parts) != names.count(",") + 1:
+        raise InvalidModel(f"{what} has {len(parts)} parts; must be ({names})")
+    return parts
 
 
 def negated(table: npt.ArrayLike, label: str) -> FloatArray:

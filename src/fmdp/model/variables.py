@@ -136,11 +136,11 @@ class VariableSpace:
 
     def name_state(self, state: Assignment) -> dict[str, str]:
         """Return `state`, as in `check_state`, as {name of the variable: name of its value}."""
-        return self.naming.name_state(state)
+        return self.naming.states.named(self.check_state(state))
 
     def name_action(self, action: Assignment) -> dict[str, str]:
         """Return `action`, as in `check_action`, as {name of the variable: name of its value}."""
-        return self.naming.name_action(action)
+        return self.naming.actions.named(self.check_action(action))
 
     def scope_sizes(self, scope: Sequence[int]) -> tuple[int, ...]:
         """Return the sizes of the variables of a scope, in its order.

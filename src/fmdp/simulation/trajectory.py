@@ -14,7 +14,7 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -141,7 +141,7 @@ class Recorder:
         self._used = 0
         self._steps = 0
         columns = tuple(zip(widths, types, strict=True))
-        self._storage: Storage = InMemory(columns) if folder is None else InFolder(columns, folder)
+        self._storage = InMemory(columns) if folder is None else InFolder(columns, folder)
         self._bytes_per_step = sum(width * kind.itemsize for width, kind in columns)
 
     def reserve(self, steps: int) -> None:
@@ -186,32 +186,18 @@ class Recorder:
         return Trajectory(states, actions, rewards, self.structure)
 
 
-class Storage(Protocol):
-    """Storage of the three arrays of a recording: states, actions, rewards."""
-
-    def limit(self) -> tuple[int, str]:
-        """Return the free bytes, and a description of them."""
-
-    def lengthen(self, used: int, steps: int) -> None:
-        """Reserve memory for so many steps in all, of which the first `used` are filled."""
-
-    def put(self, first: int, parts: Sequence[NDArray[Any]]) -> None:
-        """Store steps, from step `first` on."""
-
-    def whole(self, steps: int, last: Sequence[int]) -> tuple[NDArray[Any], ...]:
-        """Return the arrays of so many steps, and of the state after them."""
-
-
 class InMemory:
-    """Arrays as long as the run will be."""
+    """The states, actions and rewards of a recording in arrays as long as the run will be."""
 
     def __init__(self, columns: Columns) -> None:
         self._arrays = [np.empty((0, width), kind) for width, kind in columns]
 
     def limit(self) -> tuple[int, str]:
+        """Return the free bytes, and a description of them."""
         return available_memory() // 2, "half of what is free"
 
     def lengthen(self, used: int, steps: int) -> None:
+        """Reserve memory for so many steps in all, of which the first `used` are filled."""
         # One more row for the state after the last step. Growing by half avoids quadratic copying
         # over many short runs, and pages that are not yet written take no memory.
         capacity = len(self._arrays[0])
@@ -224,10 +210,12 @@ class InMemory:
         self._arrays = longer
 
     def put(self, first: int, parts: Sequence[NDArray[Any]]) -> None:
+        """Store steps, from step `first` on."""
         for kept, part in zip(self._arrays, parts, strict=True):
             kept[first : first + len(part)] = part
 
     def whole(self, steps: int, last: Sequence[int]) -> tuple[NDArray[Any], ...]:
+        """Return the arrays of so many steps, and of the state after them."""
         states, actions, rewards = self._arrays
         states[steps] = last
         return states[: steps + 1], actions[:steps], rewards[:steps]
