@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 import fmdp
 from fmdp import TablePolicy
 from fmdp.errors import InvalidParameter, TooLarge
-from fmdp.model.naming import Naming
+from fmdp.model.naming import Naming, Variables
 from fmdp.planning.explain import export
 from fmdp.planning.explain.export import csv_parts, exported, python_parts, tree_parts
 from fmdp.planning.explain.tree_growth import grow
@@ -75,11 +75,10 @@ def tables(draw: st.DrawFn, names: bool = False) -> TablePolicy:
         called = draw(st.lists(words, min_size=6, max_size=6, unique=True))
         values = [tuple(draw(st.lists(words, min_size=k, max_size=k, unique=True))) for k in sizes]
         done = [tuple(draw(st.lists(words, min_size=k, max_size=k, unique=True))) for k in actions]
-        naming = Naming.of(
-            tuple(called[: len(sizes)]),
-            tuple(called[len(sizes) : len(sizes) + len(actions)]),
-            tuple(values),
-            tuple(done),
+        n, k = len(sizes), len(actions)
+        naming = Naming(
+            Variables("state", tuple(called[:n]), tuple(values)),
+            Variables("action", tuple(called[n : n + k]), tuple(done)),
         )
     return TablePolicy(sizes, actions, table, naming)
 
@@ -210,7 +209,10 @@ def test_a_csv_has_a_row_for_every_state(policy: TablePolicy) -> None:
 
 
 def test_a_cell_that_is_a_formula_is_made_a_text() -> None:
-    naming = Naming.of(("=x",), ("@a",), (("-1", "-1+cmd"),), (("+2.5", "=HYPERLINK(1)"),))
+    naming = Naming(
+        Variables("state", ("=x",), (("-1", "-1+cmd"),)),
+        Variables("action", ("@a",), (("+2.5", "=HYPERLINK(1)"),)),
+    )
     policy = TablePolicy((2,), (2,), np.array([0, 1]), naming)
     assert "".join(csv_parts(policy)).splitlines() == [
         "'=x,'@a",

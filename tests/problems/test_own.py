@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import fmdp
@@ -384,3 +385,20 @@ def test_in_another_process(module: Path, text: str) -> None:
     )
     assert ran.returncode == 0, ran.stderr
     assert "8" in ran.stdout.splitlines()[1]
+
+
+def test_the_id_as_its_name_changes_nothing_else_in_a_model() -> None:
+    rows = np.full((2, 2), 0.5)
+    ends = fmdp.Intervals((rows - 0.1,), (rows + 0.1,), (), ())
+    built = fmdp.FactoredMDP.from_factors([2], [1], [([0], rows)], name="coin", intervals=ends)
+
+    class Vague(fmdp.Problem):
+        """A coin whose chance is known roughly."""
+
+        def build(self) -> fmdp.FactoredMDP:
+            return built
+
+    model = fmdp.problem(Vague())
+    assert model.name != "coin"
+    assert model.intervals == built.intervals
+    assert model.transition_row(0, (0,), (0,)).tolist() == [0.5, 0.5]

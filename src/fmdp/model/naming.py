@@ -571,27 +571,14 @@ class Naming:
     actions: Variables
 
     @classmethod
-    def of(
-        cls,
-        state_names: tuple[str, ...],
-        action_names: tuple[str, ...],
-        state_values: tuple[Sequence[str], ...],
-        action_values: tuple[Sequence[str], ...],
-    ) -> Naming:
-        """Return the naming of checked names."""
-        return cls(
-            Variables("state", state_names, state_values),
-            Variables("action", action_names, action_values),
-        )
-
-    @classmethod
     def default(cls, state_sizes: Sequence[int], action_sizes: Sequence[int]) -> Naming:
         """Return the default names: s0, s1, ..., a0, a1, ..., with values 0, 1, ...."""
-        return cls.of(
-            default_names("s", len(state_sizes)),
-            default_names("a", len(action_sizes)),
-            tuple(map(numerals, state_sizes)),
-            tuple(map(numerals, action_sizes)),
+        sides = (("state", state_sizes), ("action", action_sizes))
+        return cls(
+            *(
+                Variables(kind, default_names(kind[0], len(sizes)), tuple(map(numerals, sizes)))
+                for kind, sizes in sides
+            )
         )
 
     @cached_property

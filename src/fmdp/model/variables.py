@@ -60,7 +60,10 @@ class VariableSpace:
     @cached_property
     def naming(self) -> Naming:
         """Names of the variables and of their values, without anything else."""
-        return Naming.of(self.state_names, self.action_names, self.state_values, self.action_values)
+        return Naming(
+            Variables("state", self.state_names, self.state_values),
+            Variables("action", self.action_names, self.action_values),
+        )
 
     @cached_property
     def derived_variables(self) -> Variables:

@@ -19,6 +19,7 @@ import os
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -165,11 +166,7 @@ def _built(family: Problem) -> FactoredMDP:
             f"problem {quoted(name)}: build() must return a FactoredMDP; got {quoted(model)}"
             f"{_place_of_build(type(family))}"
         )
-    if model.name == name:
-        return model
-    return FactoredMDP(
-        model.structure, model.transitions, model.rewards, model.noise, model.initial_state, name
-    )
+    return model if model.name == name else replace(model, name=name)
 
 
 @contextmanager
