@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from operator import ge
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,17 +47,28 @@ _KEPT = 1 << 18
 _NOT_RECORDED = Rows(np.zeros((0, 0), np.int32), np.zeros((0, 0), np.int32), np.zeros((0, 0)))
 
 
-class _Outcome(NamedTuple):
+class _Outcome:
     """The outcome of an action in a state."""
 
-    action: tuple[int, ...]
-    cuts: tuple[float, ...]
-    first_cells: tuple[int, ...]
-    """First cells of the variables with many values."""
-    rewards: tuple[float, ...]
-    """Means of the rewards."""
-    expected: float
-    gap: float
+    __slots__ = ("action", "cuts", "expected", "first_cells", "gap", "rewards")
+
+    def __init__(
+        self,
+        action: tuple[int, ...],
+        cuts: tuple[float, ...],
+        first_cells: tuple[int, ...],
+        rewards: tuple[float, ...],
+        expected: float,
+        gap: float,
+    ) -> None:
+        self.action = action
+        self.cuts = cuts
+        self.first_cells = first_cells
+        """First cells of the variables with many values."""
+        self.rewards = rewards
+        """Means of the rewards."""
+        self.expected = expected
+        self.gap = gap
 
 
 class _VisitedState:

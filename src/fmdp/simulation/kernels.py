@@ -265,30 +265,6 @@ def _move(entries, law, cache, slot, uniforms, t, state):  # type: ignore[no-unt
     return index
 
 
-@njit(nogil=True, forceinline=True)
-def _chosen(actions, drawn, t, index):  # type: ignore[no-untyped-def]
-    """Return the action of step t in the state with this index; negative if it is unknown."""
-    action = np.int64(-1)
-    if drawn.shape[0] > 0:
-        action = drawn[t]
-    if action < 0 and actions.shape[0] > 0:
-        action = np.int64(actions[index])
-    return action
-
-
-@njit(nogil=True, forceinline=True)
-def _pay(entries, law, cache, slot, uniforms, t, rewards):  # type: ignore[no-untyped-def]
-    """Compute rewards <- those of step t, with their noise; return their sum."""
-    m, first_reward = law.column.shape[0] - law.kind.shape[0], entries.first_cell.shape[0] - 1
-    total = 0.0
-    for k in range(rewards.shape[0]):
-        mean = law.means[cache.entries[slot, m + k] - first_reward]
-        u = uniforms[t, law.column[m + k]] if law.kind[k] != DETERMINISTIC else 0.0
-        rewards[k] = observed(law.kind[k], mean, law.scale[k], law.lo[k], law.hi[k], u)
-        total += rewards[k]
-    return total
-
-
 @njit(nogil=True)
 def _assign(sizes, first, end, index, values):  # type: ignore[no-untyped-def]
     """Compute values[first:end] <- the assignment of these variables with this index."""
@@ -350,14 +326,20 @@ def play(  # type: ignore[no-untyped-def]
     return _play_values(entries, Entries(*joined), law, cache, *source, *book)
 
 
+# The two loops repeat how an action is chosen and a reward is drawn. As functions of these tuples,
+# inlined or not, these lines made a counted step three times as slow.
 @njit(nogil=True)
 def _play_indices(  # type: ignore[no-untyped-def]
     entries, law, cache, actions, drawn, steps, state, uniforms, gaps, totals
 ):
     """Play as `play` if all variables have few values and nothing is counted or recorded."""
-    m, n_cuts = state.shape[0], law.weights.shape[0]
+    m = state.shape[0]
+    n_factors = law.column.shape[0]
+    n_cuts = law.weights.shape[0]
+    first_reward = entries.first_cell.shape[0] - 1
     joint = np.empty(entries.sizes.shape[0], dtype=np.int64)
-    rewards = np.empty(law.kind.shape[0])
+    rewards = np.empty(n_factors - m)
+    tabulated, drawing, with_gaps = actions.shape[0] > 0, drawn.shape[0] > 0, gaps.shape[0] > 0
     noisy = _is_noisy(law)
     n_actions, direct, shift = _slotting(entries.sizes, m, cache.pairs.shape[0])
     index = _index(entries.sizes, state)
@@ -365,7 +347,11 @@ def _play_indices(  # type: ignore[no-untyped-def]
     taken, end = _NONE_TAKEN, ALL_TAKEN
     while taken < steps:
         t = taken
-        action = _chosen(actions, drawn, t, index)
+        action = np.int64(-1)
+        if drawing:
+            action = drawn[t]
+        if action < 0 and tabulated:
+            action = np.int64(actions[index])
         if action < 0:
             end = UNKNOWN_ACTION
             break
@@ -382,9 +368,14 @@ def _play_indices(  # type: ignore[no-untyped-def]
         total = cache.expected[slot]
         expected += total
         if noisy:
-            total = _pay(entries, law, cache, slot, uniforms, t, rewards)
+            total = 0.0
+            for k in range(n_factors - m):
+                mean = law.means[cache.entries[slot, m + k] - first_reward]
+                u = uniforms[t, law.column[m + k]] if law.kind[k] != DETERMINISTIC else 0.0
+                rewards[k] = observed(law.kind[k], mean, law.scale[k], law.lo[k], law.hi[k], u)
+                total += rewards[k]
         reward += total
-        if gaps.shape[0] > 0:
+        if with_gaps:
             gap += gaps[index, action]
         taken += 1
         index = following
@@ -415,6 +406,7 @@ def _play_values(  # type: ignore[no-untyped-def]
     m = state.shape[0]
     n_variables = entries.sizes.shape[0]
     n_factors = law.column.shape[0]
+    first_reward = entries.first_cell.shape[0] - 1
     joint = np.empty(n_variables, dtype=np.int64)
     read = np.empty(n_factors, dtype=np.int64)
     rewards = np.empty(n_factors - m)
@@ -422,6 +414,7 @@ def _play_values(  # type: ignore[no-untyped-def]
     both = np.empty(2, dtype=np.int64)
     after = np.empty(1, dtype=np.int64)
     summed = np.empty(1)
+    tabulated, drawing, with_gaps = actions.shape[0] > 0, drawn.shape[0] > 0, gaps.shape[0] > 0
     counting, recording = counts.visits.shape[0] > 0, rows.states.shape[0] > 0
     limited, joining = limits.shape[0] > 0, joined.sizes.shape[0] > 0
     by_factor = counting | recording | _is_noisy(law)
@@ -432,7 +425,11 @@ def _play_values(  # type: ignore[no-untyped-def]
     taken, end = _NONE_TAKEN, ALL_TAKEN
     while taken < steps:
         t = taken
-        action = _chosen(actions, drawn, t, index)
+        action = np.int64(-1)
+        if drawing:
+            action = drawn[t]
+        if action < 0 and tabulated:
+            action = np.int64(actions[index])
         if action < 0:
             end = UNKNOWN_ACTION
             break
@@ -454,9 +451,14 @@ def _play_values(  # type: ignore[no-untyped-def]
         total = cache.expected[slot]
         expected += total
         if by_factor:
-            total = _pay(entries, law, cache, slot, uniforms, t, rewards)
+            total = 0.0
+            for k in range(n_factors - m):
+                mean = law.means[cache.entries[slot, m + k] - first_reward]
+                u = uniforms[t, law.column[m + k]] if law.kind[k] != DETERMINISTIC else 0.0
+                rewards[k] = observed(law.kind[k], mean, law.scale[k], law.lo[k], law.hi[k], u)
+                total += rewards[k]
         reward += total
-        if gaps.shape[0] > 0:
+        if with_gaps:
             gap += gaps[index, action]
         taken += 1
 
