@@ -199,7 +199,7 @@ def test_a_csv_has_a_row_for_every_state(policy: TablePolicy) -> None:
     assert len(rows) == len(states)
     known = [[*naming.states.names, *naming.actions.names]]
     for state in states:
-        named = naming.name_state(state)
+        named = naming.states.named(state)
         known.append([*named.values(), *policy(named).values()])
     for cells, names in zip([head, *rows], known, strict=True):
         for cell, name in zip(cells, names, strict=True):
@@ -268,7 +268,7 @@ def test_a_tree_of_many_leaves_becomes_the_table(monkeypatch: pytest.MonkeyPatch
     assert what == "the table of 18 states, packed"
     act = function("".join(parts))
     for state in itertools.product(range(3), range(3), range(2)):
-        named = PUMPS.naming.name_state(state)
+        named = PUMPS.naming.states.named(state)
         assert act(named) == PUMPS(named)
     wide = TablePolicy((5000,), (2,), np.arange(5000) % 2)
     assert function("".join(exported(wide, "python")[0]))({"s0": "4999"}) == {"a0": 1}
