@@ -157,7 +157,7 @@ class VariableSpace:
         return tuple(sizes[variable] for variable in scope)
 
     def scope_row(self, scope: Sequence[int], state: Sequence[int], action: Sequence[int]) -> int:
-        """Return the row of x[scope] in a table over the scope, for x = (state, action, derived).
+        """Return the row of x[`scope`] in its table, for x = (`state`, `action`, derived).
 
         The last variable of the scope is the fastest. Positions are not checked: see `check_state`.
         """
