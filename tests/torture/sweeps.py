@@ -26,7 +26,7 @@ from torture.trial import SHORT, Trial
 
 SECONDS = 600.0
 LEARNT = ("--learner", "psrl", "--steps", "30")
-LOCAL, ON_DASK = 60, 9
+LOCAL, HUNG, ON_DASK = 60, 60, 9
 """At scale 1."""
 
 
@@ -46,6 +46,9 @@ def rounds(seed: int, scale: float) -> Iterator[Trial]:
             number = round(LOCAL * scale)
             if number:
                 yield locally(chance, number, nursery, place, reference)
+            number = round(HUNG * scale)
+            if number:
+                yield hung(chance, number, nursery, place, reference)
             number = round(ON_DASK * scale)
             if number:
                 yield on_dask(chance, number, place, reference)
@@ -141,6 +144,85 @@ def one_locally(
         return f"did not end within {SECONDS:.0f} s"
     left = left_over(below)
     return ended.wrong(*allowed) or (f"{len(left)} processes were left behind" if left else None)
+
+
+FORKING = """
+import os, time
+
+forked = False
+
+def rule(state):
+    global forked
+    if not forked:
+        forked = True
+        if os.fork() == 0:  # it has a copy of all pipes of the worker
+            time.sleep(600)
+            os._exit(0)
+    time.sleep(SECONDS)
+    return 0
+"""
+FORKING_SPEC = """
+steps = 20
+seeds = 4
+problems = ["circle:2"]
+learners = ["random", { rule = "forking:rule" }]
+"""
+SECONDS_TO_END = 15.0
+"""From a signal to the end; far more than usual, since the machine may have much else to do."""
+
+
+def hung(
+    chance: random.Random, number: int, nursery: Nursery, place: Path, reference: stores.Found
+) -> Trial:
+    """Workers that are stopped, or whose children hold their pipes, when a signal comes."""
+    (place / "forking.toml").write_text(FORKING_SPEC)
+    failures = []
+    for _ in range(number):
+        store = place / "hung"
+        shutil.rmtree(store, ignore_errors=True)
+        forking = chance.random() < 0.5
+        pause = chance.choice([0.0, 0.005, 600.0])
+        (place / "forking.py").write_text(FORKING.replace("SECONDS", str(pause)))
+        spec = place / ("forking.toml" if forking else "spec.toml")
+        wrong = one_hung(chance, nursery, spec, store, stopping=chance.random() < 0.7)
+        if not wrong and not forking:
+            wrong = differs(store, reference)
+        if wrong:
+            failures.append(f"{spec.stem}, pause {pause}: {wrong}")
+    return Trial("a sweep whose workers are stopped or fork, signals", number, tuple(failures))
+
+
+def one_hung(
+    chance: random.Random, nursery: Nursery, spec: Path, store: Path, *, stopping: bool
+) -> str | None:
+    running = nursery.start(["sweep", str(spec), "--out", str(store), "--workers", "2"])
+    time.sleep(chance.random() * 4.0)
+    below = descendants(running.pid) if alive(running.pid) else []
+    workers = [pid for pid in below if is_worker(pid) and running.pid == parent(pid)]
+    if stopping:
+        for pid in chance.sample(workers, chance.randint(0, len(workers))):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGSTOP)
+    stored = runs_in(store)
+    running.send(chance.choice([signal.SIGINT, signal.SIGTERM]))
+    ended = running.wait(SECONDS_TO_END)
+    if ended is None:
+        wrong: str | None = f"did not end within {SECONDS_TO_END:.0f} s of the signal"
+    else:
+        wrong = ended.wrong(0, 1, 130, 143)
+    left = left_over(workers, 10.0)
+    left_over(below, 0.0)  # the children of the rule are its own
+    if not wrong and left:
+        wrong = f"{len(left)} workers were left behind"
+    if not wrong and runs_in(store) < stored:
+        wrong = f"{stored} runs were stored, and then {runs_in(store)}"
+    return wrong
+
+
+def parent(pid: int) -> int:
+    with contextlib.suppress(OSError, IndexError):
+        return int(Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[1])
+    return 0
 
 
 # ---- Dask ----------------------------------------------------------------------------------------
