@@ -25,7 +25,7 @@ from fmdp._base import compiled
 from torture import child
 from torture.trial import Trial
 
-BITS, CUTS, CACHES, PLANTED = 60_000, 10_000, 200, 40
+BITS, CUTS, CACHES, PLANTED = 70_000, 10_000, 200, 40
 """At scale 1."""
 PER_CHILD = 2_000
 NOBODY = 65534
