@@ -69,10 +69,10 @@ def build_program(
         level[k.CTX_BASE], level[k.BUFFER] = context_base, buffer
         level[k.HAS_R] = bool(group.rewards)
 
-        rows.add(_transition_index(layout, group, representatives))
+        rows.add(_transition_index(layout, group, representatives, deadline))
         if layout.nested:
             free.add(_free_index(layout, group, representatives))
-        rewards.add(_reward_index(layout, group, representatives))
+        rewards.add(_reward_index(layout, group, representatives, deadline))
         context_base += group.outer * group.rep
         arena_size = buffer + group.out_size
         buffer = next_start(buffer, arena_size)
@@ -163,10 +163,13 @@ def _row_index(
     return index
 
 
-def _transition_index(layout: Layout, group: Group, representatives: Index) -> Index:
+def _transition_index(
+    layout: Layout, group: Group, representatives: Index, deadline: Deadline
+) -> Index:
     structure = layout.structure
     parts = []
     for position, i in enumerate(group.members):
+        deadline.check()
         size = structure.state_sizes[i]
         stride_of = strides_of(structure.transition_scopes[i], structure.sizes)
         index = _row_index(layout, group, representatives, stride_of, group.context, True) * size
@@ -184,12 +187,15 @@ def _free_index(layout: Layout, group: Group, representatives: Index) -> Index:
     return (index + layout.structure.row_starts[i]).reshape(1, -1)
 
 
-def _reward_index(layout: Layout, group: Group, representatives: Index) -> Index:
+def _reward_index(
+    layout: Layout, group: Group, representatives: Index, deadline: Deadline
+) -> Index:
     if not group.rewards:
         return np.zeros((1, 0), dtype=np.int64)
     structure = layout.structure
     parts = []
     for f in group.rewards:
+        deadline.check()
         stride_of = strides_of(structure.reward_scopes[f], structure.sizes)
         index = _row_index(layout, group, representatives, stride_of, group.reward_context, False)
         parts.append((index + structure.reward_starts[f]).reshape(-1))

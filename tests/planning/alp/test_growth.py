@@ -288,3 +288,16 @@ def test_a_gap_without_a_search_and_a_search_without_growth_are_refused() -> Non
         ALP(basis="pairs", gap=0.5)
     with pytest.raises(InvalidParameter, match="auto"):
         BellmanError(basis="auto")
+
+
+def test_interrupted_while_a_policy_is_judged(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The evaluation returns its bounds so far, and the search must not go on with them."""
+    real = growth.evaluate_exactly
+    monkeypatch.setattr(
+        growth,
+        "evaluate_exactly",
+        lambda *given, **limits: replace(real(*given, **limits), status=Status.INTERRUPTED),
+    )
+    plan = fmdp.plan(problem("circle:4"), ALP())
+    assert plan.status is Status.INTERRUPTED
+    assert plan.gain_upper is not None

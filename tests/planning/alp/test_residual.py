@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from oracle import basis_matrix, dense, minimum
 import fmdp
 from fmdp.errors import InvalidParameter, TooLarge
 from fmdp.model import FactoredMDP, OptimisticTables, Structure
+from fmdp.planning.alp.alp import ALP
 from fmdp.planning.alp.bases import make_basis
 from fmdp.planning.alp.bellman import BellmanError
 from fmdp.planning.alp.cuts import CuttingPlanes
@@ -136,3 +138,17 @@ def test_several_action_variables_and_wide_actions_are_refused() -> None:
     with pytest.raises(InvalidParameter, match="not optimistic tables"):
         prepared.solve(OptimisticTables.from_model(model))
     assert prepared.solve(model).status is Status.CONVERGED
+
+
+@pytest.mark.parametrize("status", [Status.INTERRUPTED, Status.TIME_LIMIT])
+def test_a_first_plan_that_was_stopped_is_the_result(
+    status: Status, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = ALP.plan
+    monkeypatch.setattr(
+        ALP, "plan", lambda *given, **more: replace(real(*given, **more), status=status)
+    )
+    plan = PolicyIteration().plan(fmdp.problem("circle:3"))
+    assert plan.status is status
+    assert plan.planner == PolicyIteration.name
+    assert plan.objective is None

@@ -308,12 +308,17 @@ class _BasisGrowth:
         )
         if exactly:
             exact = evaluate_exactly(
-                self.model, plan.policy, memory_limit=self.settings.memory_limit
-            ).gain_lower
-            gain = gain if exact is None else exact
+                self.model,
+                plan.policy,
+                max_seconds=self.deadline.remaining(),
+                memory_limit=self.settings.memory_limit,
+            )
+            exact.status.raise_if_interrupted()
+            gain = gain if exact.gain_lower is None else exact.gain_lower
         sizes = np.array(self.structure.state_sizes, dtype=np.int64)
         uniform = generator.integers(0, sizes, size=(len(visited), len(sizes)))
         states = np.concatenate([visited, uniform])
+        del visited, uniform  # the states of large models take most of the memory
         actions = actions_at(plan.policy, states)
         return states, bellman_errors(self.model, basis, weights, states, actions), gain
 

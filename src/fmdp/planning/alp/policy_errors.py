@@ -21,6 +21,8 @@ _CHAINS, _BURN_IN = 64, 100
 time."""
 _STRIDE = 4
 """Steps between recorded states: neighbouring states tell little more, at the same cost."""
+_ROWS_AT_ONCE = 1 << 19
+"""Rows of tables that are looked up at once, which bounds the memory of Bellman errors."""
 
 
 def actions_at(policy: Policy, states: Ints) -> Ints:
@@ -37,6 +39,16 @@ def bellman_errors(
     model: FactoredMDP, basis: Basis, weights: Floats, states: Ints, actions: Ints
 ) -> Floats:
     """Return R + P h_w - h_w at these states and actions."""
+    at_once = max(_ROWS_AT_ONCE // (model.structure.m + model.structure.l), 1)
+    parts = [slice(at, at + at_once) for at in range(0, len(states), at_once)]
+    return np.concatenate(
+        [_bellman_errors(model, basis, weights, states[part], actions[part]) for part in parts]
+    )
+
+
+def _bellman_errors(
+    model: FactoredMDP, basis: Basis, weights: Floats, states: Ints, actions: Ints
+) -> Floats:
     structure = model.structure
     sizes = structure.state_sizes
     joint = np.concatenate([states, actions], axis=1)
@@ -88,6 +100,7 @@ def simulated_gain(
         draws = generator.random((_CHAINS, structure.m))
         states = (draws[:, :, None] >= cumulative[rows]).sum(axis=2)
     seen = np.concatenate(visited)
+    visited.clear()  # the states of large models take most of the memory
     errors = bellman_errors(model, basis, weights, seen, np.concatenate(taken))
     return seen, float(errors.mean())
 

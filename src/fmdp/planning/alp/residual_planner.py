@@ -15,6 +15,7 @@ from __future__ import annotations
 import time
 from abc import abstractmethod
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -123,9 +124,18 @@ class ResidualSearch:
         unit = advantages.residual.unit
         tolerance = tolerance_of(settings.tolerance, self.model.structure) / unit
         n = self.basis.size
-        start = ALP(basis=settings.basis, discount=settings.discount, tolerance=settings.tolerance)
-        weights = start.plan(self.model).stats["weights"] / unit
-        monitor = Monitor(deadline=Deadline.after(settings.max_seconds))
+        deadline = Deadline.after(settings.max_seconds, started)
+        start = ALP(
+            basis=settings.basis,
+            discount=settings.discount,
+            tolerance=settings.tolerance,
+            max_seconds=settings.max_seconds,
+        )
+        first = start.plan(self.model)
+        if first.status in (Status.INTERRUPTED, Status.TIME_LIMIT):
+            return replace(first, planner=settings.name, objective=None)
+        weights = first.stats["weights"] / unit
+        monitor = Monitor(deadline=deadline)
         cost = np.zeros(n + 2)
         cost[n] = 1.0
         accuracy = max(tolerance * (1.0 - settings.discount), ROUNDING)
