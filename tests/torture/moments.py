@@ -122,12 +122,12 @@ def commands(place: Path, short: bool) -> list[list[str]]:
     """The commands, whose files are made here; the first ones are the short form."""
     saved = {}
     for name, words in (
-        ("table", ["jao:9"]),
         ("small", ["circle:4"]),
+        ("table", ["jao:9"]),
         ("large", ["circle:11"]),
         ("timed", ["circle:4", "--criterion", "finite", "--horizon", "4"]),
         ("greedy", ["circle:24", "--planner", "alp"]),
-    )[1 : 2 if short else None]:
+    )[: 1 if short else None]:
         saved[name] = str(place / f"{name}.npz")
         answer(["plan", *words, "--out", saved[name]])
     few = [
