@@ -90,6 +90,17 @@ def description(model: FactoredMDP) -> dict[str, Any]:
                 structure.action_names, structure.action_sizes, structure.action_values, strict=True
             )
         ],
+        "derived_variables": [
+            {
+                "name": variable.name,
+                "size": variable.size,
+                "values": names_json(variable.values),
+                "scope": scope_names(structure, variable.scope),
+                "drawn": not variable.deterministic,
+                "partial": variable.partial,
+            }
+            for variable in structure.derived
+        ],
         "reward_factors": [
             {
                 "name": structure.reward_names[k],
@@ -236,7 +247,7 @@ def sizes_table(model: FactoredMDP) -> RenderableType:
 
 
 def factor_tables(model: FactoredMDP) -> Iterator[RenderableType]:
-    """Yield the tables of state variables, action variables and reward factors."""
+    """Yield the tables of state, action and derived variables and of reward factors."""
     s = model.structure
     counts = ("rows",) if s.alike is None else ("rows", "classes")
     yield table(
@@ -259,6 +270,20 @@ def factor_tables(model: FactoredMDP) -> Iterator[RenderableType]:
             for name, values in zip(s.action_names, s.action_values, strict=True)
         ],
     )
+    if s.derived:
+        yield table(
+            ("derived variable", "values", "computed from"),
+            [
+                (
+                    variable.name,
+                    values_text(variable.values),
+                    scope_text(s, origins_shown(s, variable.scope))
+                    + ("" if variable.deterministic else " (drawn)"),
+                )
+                for variable in s.derived
+                if not variable.partial
+            ],
+        )
     yield table(
         ("reward factor", "range", "noise", "depends on", *counts),
         [
@@ -273,6 +298,16 @@ def factor_tables(model: FactoredMDP) -> Iterator[RenderableType]:
         ],
         right=counts,
     )
+
+
+def origins_shown(s: Structure, scope: Sequence[int]) -> tuple[int, ...]:
+    """Return a scope with partial sums replaced by the variables that they add up."""
+    n = len(s.sizes)
+    shown: list[int] = []
+    for v in scope:
+        partial = v >= n and s.derived[v - n].partial
+        shown += origins_shown(s, s.derived[v - n].scope) if partial else (v,)
+    return tuple(sorted(shown))
 
 
 def print_network(structure: Structure) -> None:
