@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import pickle
+import runpy
 from importlib.resources import files as package_files
 from pathlib import Path
 
@@ -15,6 +16,8 @@ from numpy.typing import NDArray
 
 import fmdp
 from fmdp.errors import InvalidModel, InvalidParameter, TooLarge
+
+from ..pages import Page
 
 Row = tuple[int, ...]
 
@@ -389,3 +392,25 @@ def test_learners_that_cannot_take_them_say_so() -> None:
     assert fmdp.simulate(model, fmdp.Random(), steps=20, seed=0).steps == 20
     with pytest.raises(InvalidParameter, match="e3 does not take models with derived"):
         fmdp.simulate(counted(2), fmdp.E3(), steps=1, seed=0)
+
+
+def test_the_page_from_top_to_bottom(capsys: pytest.CaptureFixture[str]) -> None:
+    page = Page("derived.md")
+    page.run_python()
+    printed = capsys.readouterr().out
+    for language, text in page.blocks:
+        if language == "text":
+            assert text in printed
+
+
+def test_the_operating_block() -> None:
+    block = runpy.run_path(str(Path(__file__).parents[2] / "examples" / "operating_block.py"))
+    model = block["operating_block"](3)
+    assert max(model.structure.transition_rows) == 112
+    assert model.structure.n_states == 20_412
+    # With 7 patients waiting at most, 3 theatres ready and 2 patients, 2 are served.
+    ready = {f"room_{n}": "clean" for n in (1, 2, 3)} | {f"team_{n}": "fresh" for n in (1, 2, 3)}
+    state = model.structure.check_state(ready | {"queue": 2, "season": "quiet"})
+    operate = {f"operate_{n}": "yes" for n in (1, 2, 3)} | {"cleaners": "usual"}
+    row = model.transition_row(6, state, model.structure.check_action(operate))
+    assert row[:3].tolist() == pytest.approx([0.7, 0.3, 0.0])
