@@ -205,6 +205,10 @@ def print_people(*parts: RenderableType) -> None:
         print("\n".join(["", *lines] if number else lines))
 
 
+MOST_ROWS = 1000
+"""Most rows of a table; Rich lays out about 2,000 per second."""
+
+
 def table(
     columns: Sequence[str], rows: Iterable[Sequence[str]], *, right: Sequence[str] = ()
 ) -> RenderableType:
@@ -215,8 +219,11 @@ def table(
     result = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
     for column in columns:
         result.add_column(_text(column), justify="right" if column in right else "left")
-    for row in rows:
+    listed = list(rows)
+    for row in listed[:MOST_ROWS]:
         result.add_row(*map(_text, row))
+    if len(listed) > MOST_ROWS:
+        result.add_row(_text(f"... ({len(listed) - MOST_ROWS:,} more)"))
     return result
 
 

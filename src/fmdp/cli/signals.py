@@ -115,8 +115,14 @@ class Signals:
         return TERMINATED if status == INTERRUPTED and self._terminated else status
 
 
+MOST_CHARACTERS = 2000
+"""Most characters of an error message, which may quote names of any length from a file."""
+
+
 def say(line: str) -> None:
     """Print one line to standard error, if that can still be written to."""
+    if len(line) > MOST_CHARACTERS:
+        line = f"{line[:MOST_CHARACTERS]}..."
     try:
         print(f"fmdp: {printable(line)}", file=sys.stderr, flush=True)
     except OSError:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import itertools
+import math
 import os
 import re
 import sys
@@ -44,6 +45,12 @@ from fmdp.problems.ids import is_path
 
 HIGHEST = 2**63 - 1
 """Largest seed and number of steps: the largest integer of an SQLite column."""
+
+MOST_CELLS = 10_000
+MOST_RUNS = 1_000_000
+"""Most cells (settings of learners on problems) and runs of a spec."""
+_DEEP_KEY = re.compile(r"""(?<![\w-])(?:(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ \t]*){64}""")
+"""A key of 64 parts, for which tomllib would take quadratic memory."""
 
 KEYS = ("name", "title", "steps", "seeds", "problems", "learners")
 LEARNER_KEYS = ("name", "policy", "rule", "label", "problems", "planner", "set")
@@ -188,6 +195,8 @@ def parse_spec(
     """Parse a spec in TOML; `source` is its name in messages."""
     with _at(source):
         try:
+            if _DEEP_KEY.search(text):
+                raise RecursionError
             document = tomllib.loads(text)
         except tomllib.TOMLDecodeError as error:
             raise FileProblem(f"is not TOML: {error}") from None
@@ -214,6 +223,7 @@ def _spec(document: Mapping[str, Any], text: str, folder: Path, name: str) -> Sp
     entries = document["learners"]
     if not isinstance(entries, list) or not entries:
         raise InvalidParameter(f"'learners' must be a list of learners; got {quoted(entries)}")
+    _refuse_many(entries, len(problems), len(seeds))
     by_problem: dict[str, list[PlannedCell]] = {p.id: [] for p in problems.values()}
     for number, entry in enumerate(entries):
         with _at(f"learners[{number}]"):
@@ -222,6 +232,30 @@ def _spec(document: Mapping[str, Any], text: str, folder: Path, name: str) -> Sp
     cells = tuple(itertools.chain.from_iterable(by_problem.values()))
     refuse_repeated(cells)
     return Spec(name, title, text, steps, seeds, tuple(problems.values()), cells)
+
+
+def _refuse_many(entries: Sequence[Any], n_problems: int, n_seeds: int) -> None:
+    """Raise InvalidParameter if the lists of a spec make too many runs.
+
+    They are counted before they are checked, so anything that is not as it should be counts as one.
+    """
+
+    def product(table: Any) -> int:
+        values = table.values() if isinstance(table, Mapping) else ()
+        return math.prod(len(value) for value in values if isinstance(value, list))
+
+    cells = 0
+    for entry in entries:
+        settings = entry if isinstance(entry, Mapping) else {}
+        planners, chosen = (settings.get(key) for key in ("planner", "problems"))
+        n_chosen = len(chosen) if isinstance(chosen, list) else 1 if chosen else n_problems
+        n_planners = (
+            sum(map(product, planners)) if isinstance(planners, list) else product(planners)
+        )
+        cells += product(settings.get("set")) * n_planners * n_chosen
+    for n, what, most in ((cells, "cells", MOST_CELLS), (cells * n_seeds, "runs", MOST_RUNS)):
+        if n > most:
+            raise InvalidParameter(f"the spec has {n:,} {what}; at most {most:,} are possible")
 
 
 def _problems(given: Any, folder: Path) -> dict[str, NamedModel]:

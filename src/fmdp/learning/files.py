@@ -97,6 +97,7 @@ def _agent(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Agent:
         structure = model.structure
     else:
         structure = read_structure(header["structure"], arrays)
+        _refuse_larger(structure, arrays)
     empty = learner.statistics_for(structure)
     counts = _checked_counts(empty.structure, arrays)
     # Not `start`: that of a baseline looks for the policy or rule that the file names, and that of
@@ -113,6 +114,16 @@ def _agent(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Agent:
         array[:] = saved
     _restore(agent, as_type(header["state"], "state", dict), arrays)
     return agent
+
+
+def _refuse_larger(structure: Structure, arrays: Arrays) -> None:
+    """Raise InvalidParameter if no array is as long as a factor, before tables are made."""
+    rows = max((*structure.transition_rows, *structure.reward_rows))
+    longest = max((array.size for array in arrays.values()), default=0)
+    if rows > longest:
+        raise InvalidParameter(
+            f"a factor has {rows} rows, and the longest of its arrays {longest} entries"
+        )
 
 
 def _learner(header: dict[str, Any], arrays: Arrays) -> Learner:

@@ -96,7 +96,9 @@ class _Columns:
         if name not in self.left:
             raise InvalidParameter(
                 f"{self._table.name}: lacks the column {quoted(name)} of {what}; it has "
-                f"{', '.join(self._table.columns)}{did_you_mean(name, self.left)}"
+                f"{', '.join(self._table.columns[:50])}"
+                f"{', ...' if len(self._table.columns) > 50 else ''}"
+                f"{did_you_mean(name, self.left)}"
             )
         return self.left.pop(name)
 

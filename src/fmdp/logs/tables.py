@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from fmdp._base.archives import reason
 from fmdp._base.parameters import quoted
@@ -20,8 +20,12 @@ from fmdp.errors import FileProblem, InvalidParameter
 from fmdp.model.io.files import path_of
 from fmdp.simulation.frames import needs_pandas
 
+MOST_COLUMNS = 1 << 16
+CELLS = 1 << 20
+"""Most cells of a block, which has at most `ROWS` rows."""
 ROWS = 4096
-"""Rows of a block."""
+MOST_CHARACTERS = 1 << 24
+"""Most characters of a row of a CSV file."""
 _WHAT = "a log: a CSV file with a header, or a Parquet file (.parquet)"
 
 
@@ -72,13 +76,19 @@ def table_of(log: Any) -> Table:
 
 
 def _checked(columns: Sequence[Any], name: str) -> tuple[str, ...]:
+    if len(columns) > MOST_COLUMNS:
+        raise InvalidParameter(
+            f"{name}: has {len(columns)} columns; at most {MOST_COLUMNS} are read"
+        )
+    seen: set[str] = set()
     for column in columns:
         if not isinstance(column, str) or not column:
             raise InvalidParameter(
                 f"{name}: the name of a column is {quoted(column)}; must be text"
             )
-        if list(columns).count(column) > 1:
+        if column in seen:
             raise InvalidParameter(f"{name}: column {quoted(column)} is there twice")
+        seen.add(column)
     return tuple(columns)
 
 
@@ -95,7 +105,7 @@ def _csv(path: Path) -> Table:
     columns = _checked([column.strip() for column in header], name)
 
     def blocks() -> Iterator[Block]:
-        while taken := list(islice(rows, ROWS)):
+        while taken := list(islice(rows, min(ROWS, 1 + CELLS // len(columns)))):
             for line, row in taken:
                 if len(row) != len(columns):
                     raise FileProblem(
@@ -110,6 +120,29 @@ def _csv(path: Path) -> Table:
     return Table(name, columns, "line", blocks)
 
 
+class _Lines:
+    """The lines of a file; raises csv.Error for a row of too many characters.
+
+    A row may have several lines; its reader resets `left` after each row.
+    """
+
+    def __init__(self, file: TextIO) -> None:
+        self._file = file
+        self.left = MOST_CHARACTERS
+
+    def __iter__(self) -> _Lines:
+        return self
+
+    def __next__(self) -> str:
+        line = self._file.readline(self.left + 1)
+        self.left -= len(line)
+        if self.left < 0:
+            raise csv.Error(f"a row has more than {MOST_CHARACTERS} characters")
+        if not line:
+            raise StopIteration
+        return line
+
+
 def _csv_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
     """Yield (line, values) of every row that is not blank, the header first."""
     line = 0
@@ -117,11 +150,12 @@ def _csv_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
         if path.exists() and not path.is_file():
             raise FileProblem(f"{path}: is no regular file; must be {_WHAT}")
         with path.open(encoding="utf-8-sig", newline="") as file:
-            first = file.readline()
+            lines = _Lines(file)
+            first = next(lines, "")
             delimiter = next((sign for sign in ",;\t" if sign in first), ",")
-            reader = csv.reader(chain([first], file), delimiter=delimiter, strict=True)
+            reader = csv.reader(chain([first], lines), delimiter=delimiter, strict=True)
             for row in reader:
-                line = reader.line_num
+                line, lines.left = reader.line_num, MOST_CHARACTERS
                 if row:
                     yield line, row
     except FileNotFoundError:

@@ -10,13 +10,13 @@ x_0 and x_t (networks.py).
 
 from __future__ import annotations
 
-import json
+import re
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from fmdp._base.archives import read_file
+from fmdp._base.parameters import quoted
 from fmdp.errors import FileProblem, InvalidModel, InvalidParameter
 from fmdp.interop.dbn.networks import (
     from_bayesian_network,
@@ -27,7 +27,10 @@ from fmdp.interop.dbn.networks import (
 )
 from fmdp.interop.paths import located
 from fmdp.model.factored import FactoredMDP
-from fmdp.model.io.files import write_atomically
+from fmdp.model.io.files import parse_json, read_text, write_atomically
+
+_EXPONENT = re.compile(r"(?<![\w.])[\d.]+[eE][+-]?0*(\d+)")
+_LARGEST_EXPONENT = 308
 
 __all__ = ["from_bayesian_network", "to_bayesian_network", "to_influence_diagram"]
 
@@ -35,17 +38,17 @@ __all__ = ["from_bayesian_network", "to_bayesian_network", "to_influence_diagram
 def read(text: str, folder: Path | None) -> FactoredMDP:
     """Return the model of MODEL.gum, MODEL.bifxml or MODEL.bif (see `fmdp.problems.foreign`)."""
     path = located(text, folder)
-    content = read_file(path, "a network")
+    content = _checked(path)
     library = pyagrum()
     network: Any = library.BayesNet()
     if path.suffix == ".gum":
-        if _is_diagram(content):
+        if _is_diagram(content, path):
             network = library.InfluenceDiagram()
         load = network.loadGUM
     elif path.suffix == ".bif":
         load = network.loadBIF
     else:
-        if b'"decision"' in content or b'"utility"' in content:
+        if '"decision"' in content or '"utility"' in content:
             network = library.InfluenceDiagram()
         load = network.loadBIFXML
     try:
@@ -59,11 +62,17 @@ def read(text: str, folder: Path | None) -> FactoredMDP:
         raise InvalidModel(f"{path}: {error}") from None
 
 
-def _is_diagram(content: bytes) -> bool:
-    try:
-        network = json.loads(content)
-    except (ValueError, RecursionError):
-        return False
+def _checked(path: Path) -> str:
+    """Return the text of a network; refuse what pyAgrum does not survive."""
+    content = read_text(path, "a network")
+    for match in _EXPONENT.finditer(content):
+        if len(match[1]) > 3 or int(match[1]) > _LARGEST_EXPONENT:
+            raise FileProblem(f"{path}: has the number {quoted(match[0])}; must be a finite one")
+    return content
+
+
+def _is_diagram(content: str, path: Path) -> bool:
+    network = parse_json(content, str(path))
     return isinstance(network, dict) and network.get("type") == "ID"
 
 

@@ -38,6 +38,10 @@ from fmdp.model.tables import range_of
 
 NOW, NEXT = "_0", "_t"
 PROPERTY = "fmdp"
+RESERVED = frozenset(
+    ("network", "variable", "probability", "property", "type", "discrete", "default", "table")
+)
+"""Keywords of BIF, which its reader does not accept as names."""
 ROUNDED = 1e-5
 """Largest deviation of a row's sum from 1: writers of networks print six digits."""
 _EXACT = 1e-9
@@ -142,7 +146,7 @@ class _Nodes:
         ]
         if len({*s.state_names, *others}) < s.m + len(others):
             others[len(s.action_names) :] = [f"reward {name}_" for name in s.reward_names]
-        nodes = identifiers([*s.state_names, *others])
+        nodes = identifiers([*s.state_names, *others], RESERVED)
         m, n = s.m, len(s.names)
         self.m = m
         self.states = nodes[:m]
@@ -170,8 +174,8 @@ def _labels(values: Sequence[str]) -> list[str]:
     if all(_is_number(value) for value in values):
         return identifiers([f"v_{value}" for value in values])
     if all(re.fullmatch(r"[A-Za-z0-9_]+", value) for value in values):
-        return list(values)
-    return identifiers(values)
+        return [f"{value}_" if value in RESERVED else value for value in values]
+    return identifiers(values, RESERVED)
 
 
 def _is_number(text: str) -> bool:
@@ -333,7 +337,7 @@ class _Reader:
         text = self.network.propertyWithDefault(PROPERTY, "")
         try:
             content = json.loads(text) if text else {}
-        except ValueError:
+        except (ValueError, RecursionError):
             _refuse("the property fmdp of the network is no JSON")
         if not isinstance(content, dict):
             _refuse("the property fmdp of the network is no JSON object")
@@ -388,12 +392,12 @@ class _Reader:
     def model(self, initial_state: Assignment | None, name: str) -> FactoredMDP:
         transitions = [self._transition(state) for state in self.states]
         rewards = [self._reward(node) for node in self.rewards]
-        states = self._named("states", self.states, self.now)
-        actions = self._named("actions", self.actions, "") or [("action", ["step"])]
-        notes = self._notes("rewards", self.rewards)
         start = self._initial_state() if initial_state is None else initial_state
         content = self.property
         try:
+            states = self._named("states", self.states, self.now)
+            actions = self._named("actions", self.actions, "") or [("action", ["step"])]
+            notes = self._notes("rewards", self.rewards)
             model = FactoredMDP.from_factors(
                 [len(values) for _, values in states],
                 [len(values) for _, values in actions],

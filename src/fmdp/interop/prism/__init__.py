@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from fmdp.errors import InvalidModel, InvalidParameter, TooLarge
+from fmdp.interop.limits import nesting
 from fmdp.interop.paths import located
 from fmdp.interop.prism.program import parse
 from fmdp.interop.prism.reading import model_of
@@ -56,7 +57,8 @@ def loads(
     TooLarge
         If a table would be too large.
     """
-    return model_of(parse(text, constants), rewards, name)
+    with nesting():
+        return model_of(parse(text, constants), rewards, name)
 
 
 def load(

@@ -12,6 +12,7 @@ Cost: one pass over the arrays per operator.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,7 +21,9 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from fmdp.errors import did_you_mean
+from fmdp._base.parameters import quoted
+from fmdp.errors import InvalidModel, did_you_mean
+from fmdp.interop.limits import LARGEST_WHOLE, exact
 from fmdp.interop.prism.tokens import KEYWORDS, Token, refuse
 
 Values: TypeAlias = NDArray[Any]
@@ -33,7 +36,6 @@ _SIGNS = (("=>",), ("<=>",), ("|",), ("&",), ("=", "!="), ("<", "<=", ">", ">=")
 _LEVELS = {sign: level for level, signs in enumerate(_SIGNS) for sign in signs}
 _STRONGEST = len(_SIGNS)
 
-_LARGEST_WHOLE = 2.0**53
 _FUNCTIONS = ("min", "max", "floor", "ceil", "round", "pow", "mod", "log")
 _COMPARISONS: dict[str, Callable[[Values, Values], Values]] = {
     "=": np.equal,
@@ -185,8 +187,9 @@ class Words:
             return inner
         if token.kind == "number":
             whole = token.text.isdigit()
-            if whole and len(token.text) > 15:
-                refuse(token.line, f"the number {token.text} is too large; must be below 2^53")
+            if len(token.text) > 15 if whole else not math.isfinite(float(token.text)):
+                most = "below 2^53" if whole else "finite"
+                refuse(token.line, f"the number {quoted(token.text)} is too large; must be {most}")
             return Expression(
                 "value", (), token.line, int(token.text) if whole else float(token.text)
             )
@@ -298,7 +301,7 @@ def _number(expression: Expression, parts: list[Values]) -> Values:
         if operator == "chain":
             made = parts[0]
             for sign, part in zip(expression.detail, parts[1:], strict=True):
-                made = _step(sign, made, part)
+                made = _step(sign, made, part, line)
         elif operator == "-":
             made = -parts[0]
         elif operator in ("min", "max"):
@@ -331,20 +334,17 @@ def _number(expression: Expression, parts: list[Values]) -> Values:
     return made
 
 
-def _step(sign: str, left: Values, right: Values) -> Values:
+def _step(sign: str, left: Values, right: Values, line: int) -> Values:
     if sign == "/":
         return np.asarray(np.true_divide(left, right))
-    operation = {"+": np.add, "-": np.subtract, "*": np.multiply}[sign]
-    made = np.asarray(operation(left, right))
-    if made.dtype.kind == "i":
-        # Whole numbers would overflow silently.
-        real = operation(np.asarray(left, dtype=np.float64), np.asarray(right, dtype=np.float64))
-        made = np.where(np.abs(real) < _LARGEST_WHOLE, made, np.iinfo(np.int64).max)
-    return made
+    try:
+        return exact({"+": np.add, "-": np.subtract, "*": np.multiply}[sign], left, right)
+    except InvalidModel as error:
+        refuse(line, str(error))
 
 
 def _refuse_wild(made: Values, line: int) -> None:
     if not np.isfinite(made).all():
         refuse(line, "an expression is no finite number (a division by 0?)")
-    if made.dtype.kind == "i" and (np.abs(made.astype(np.float64)) >= _LARGEST_WHOLE).any():
+    if made.dtype.kind == "i" and (np.abs(made.astype(np.float64)) >= LARGEST_WHOLE).any():
         refuse(line, "a whole number is too large; must be below 2^53")

@@ -106,13 +106,13 @@ def _values(given: Any, note: Note) -> list[Value]:
 class FactorNote:
     """A note on a variable, a constraint or a reward."""
 
-    def __init__(self, note: Note, actions: Actions, numbers: Mapping[str, int]) -> None:
+    def __init__(self, note: Note, known: Mapping[str, int]) -> None:
+        """`known`: the number of every variable and action variable, in order."""
         self.line = note.line
         self.content = note.content
         self.is_cap = "at_most" in note.content
         self.is_constraint = note.word == "constraint"
-        self._names = [*numbers, *actions.names]
-        known = dict(numbers) | {name: len(numbers) + j for j, name in enumerate(actions.names)}
+        self._known = known
         listed = note.content.get("of" if self.is_cap else "scope", [])
         if not isinstance(listed, list) or not all(
             isinstance(name, str) and name in known for name in listed
@@ -132,11 +132,12 @@ class FactorNote:
         """Refuse a table that depends on variables outside the scope."""
         for v in axes:
             if v not in self.scope:
+                names = list(self._known)
                 refuse(
                     self.line,
                     f"the comment says that this depends on "
-                    f"{', '.join(self._names[u] for u in self.scope) or 'nothing'}, but it "
-                    f"depends on {self._names[v]}",
+                    f"{', '.join(names[u] for u in self.scope) or 'nothing'}, but it "
+                    f"depends on {names[v]}",
                 )
 
 

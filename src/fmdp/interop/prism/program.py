@@ -9,6 +9,7 @@ composition of modules.
 from __future__ import annotations
 
 import json
+from bisect import bisect_left, bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
@@ -19,7 +20,7 @@ from fmdp.errors import InvalidParameter, did_you_mean
 from fmdp.interop.prism.expressions import ONE, Expression, Values, Words, evaluate
 from fmdp.interop.prism.tokens import Token, refuse, tokens
 
-MOST_WORDS = 1 << 23
+MOST_WORDS = 1 << 20
 """Most tokens of a file after formulas have been substituted."""
 
 _KINDS = {"mdp": "mdp", "nondeterministic": "mdp", "dtmc": "dtmc", "probabilistic": "dtmc"}
@@ -311,14 +312,9 @@ class _Reader(Words):
             body = [*self._given[begin : self._place], self.next]
             self.need("endmodule", f"module {name.text}")
         self._bodies[name.text] = body
-        note = next(
-            (
-                candidate
-                for candidate in self._notes
-                if start.line <= candidate.line <= body[-1].line
-            ),
-            None,
-        )
+        first = bisect_left(self._notes, start.line, key=lambda note: note.line)
+        inside = self._notes[first : first + 1]
+        note = inside[0] if inside and inside[0].line <= body[-1].line else None
         self.program.modules.append(_ModuleReader(body, self.program).module(name, note))
 
     def _renamed(self, name: Token) -> list[Token]:
@@ -372,9 +368,8 @@ class _Reader(Words):
             self.need(":", "the guard of a reward")
             value = self.expression()
             self.need(";", "a reward")
-            note = next(
-                (candidate for candidate in reversed(notes) if candidate.line <= line), None
-            )
+            before = bisect_right(notes, line, key=lambda note: note.line)
+            note = notes[before - 1] if before else None
             items.append(Item(label, guard, value, line, note))
         end = self._given[self._place - 1].line
         inside = tuple(candidate for candidate in notes if candidate.line <= end)

@@ -74,12 +74,10 @@ class _Reading:
         self.actions: Actions = actions_of(program, list(labels), [v.name for v in self.variables])
         self.places = {label: place for place, label in enumerate(self.actions.labels)}
         self.n = len(self.variables)
-        self.rewards = self._chosen(rewards)
-
-    @property
-    def every(self) -> list[int]:
+        self.known = self.numbers | {name: self.n + j for j, name in enumerate(self.actions.names)}
+        self.every = [*self.sizes, *self.actions.sizes]
         """Sizes of variables and action variables."""
-        return [*self.sizes, *self.actions.sizes]
+        self.rewards = self._chosen(rewards)
 
     def _chosen(self, name: str | None) -> Rewards | None:
         given = self.program.rewards
@@ -289,7 +287,7 @@ class _Reading:
         notes: dict[Any, FactorNote | None] = {}
         for note in self.rewards.notes:
             factors[note.line] = []
-            notes[note.line] = FactorNote(note, self.actions, self.numbers)
+            notes[note.line] = FactorNote(note, self.known)
         for item in self.rewards.items:
             if item.note is not None:
                 factors[item.note.line].append(item)
@@ -350,7 +348,7 @@ class _Reading:
 
     def model(self, name: str) -> FactoredMDP:
         notes = {
-            module.name: FactorNote(module.note, self.actions, self.numbers)
+            module.name: FactorNote(module.note, self.known)
             for module in self.modules
             if module.note is not None
         }
@@ -362,6 +360,7 @@ class _Reading:
             for module in self.modules
         ]
         blocks: list[tuple[int, ...]] = []
+        homes: list[str] = []
         laws: list[Cube] = []
         constraints: list[tuple[Cube, _Moves]] = []
         for move in moves:
@@ -372,6 +371,7 @@ class _Reading:
                 continue
             parts = self._apart(move.joint, owned)
             blocks += [tuple(owned)] if len(parts) < len(owned) else [(v,) for v in owned]
+            homes += [move.module.name] * (len(blocks) - len(homes))
             for part in parts:
                 kept = set() if note is None else set(note.scope)
                 law = part.reduced(kept=kept)
@@ -398,19 +398,13 @@ class _Reading:
             self.actions,
             state_names=["/".join(self.variables[v].name for v in block) for block in blocks],
             state_values=[self._values_of(block) for block in blocks],
-            notes=[notes.get(self._home(block)) for block in blocks],
+            notes=[notes.get(home) for home in homes],
             transitions=transitions,
             rewards=[(note, scope, rows) for note, scope, rows, _ in rewards],
             reward_name="" if self.rewards is None else self.rewards.name,
             constraints=limits,
             initial_state=[merged.index(block, start) for block in blocks],
             name=name,
-        )
-
-    def _home(self, block: Sequence[int]) -> str:
-        name = self.variables[block[0]].name
-        return next(
-            module.name for module in self.modules if any(v.name == name for v in module.variables)
         )
 
     def _values_of(self, block: Sequence[int]) -> list[Value]:

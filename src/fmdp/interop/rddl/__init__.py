@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from fmdp.errors import InvalidModel, TooLarge
+from fmdp.interop.limits import nesting
 from fmdp.interop.rddl.building import Imported, build
 from fmdp.interop.rddl.instance import grounded
 from fmdp.interop.rddl.sources import files_of, parsed
@@ -37,7 +38,8 @@ def imported(text: str, folder: Path | None = None) -> Imported:
     """
     domain, instance, name = files_of(text, folder)
     try:
-        return build(grounded(parsed(domain, instance)), name)
+        with nesting():
+            return build(grounded(parsed(domain, instance)), name)
     except InvalidModel as error:
         raise InvalidModel(f"{name}: {error}") from None
     except TooLarge as error:

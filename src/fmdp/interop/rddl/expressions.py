@@ -8,10 +8,12 @@ decided `if` by its branch. The atoms (ground fluents) that remain are the possi
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Iterable
 from typing import Any
 
 from fmdp.errors import InvalidModel
+from fmdp.interop.limits import LARGEST_WHOLE, MOST_STEPS, refuse_whole
 
 Constant = bool | int | float | str
 """Objects and values of enumerated types are strings."""
@@ -22,10 +24,11 @@ NONE: frozenset[str] = frozenset()
 class Node:
     """An operator with its arguments, compared by value.
 
-    `atoms` are the fluents in it; `random` is whether it contains a draw.
+    `atoms` are the fluents in it; `random` is whether it contains a draw; `size` is the number of
+    its parts, repeated ones included.
     """
 
-    __slots__ = ("_hash", "args", "atoms", "op", "random")
+    __slots__ = ("_hash", "args", "atoms", "op", "random", "size")
 
     def __init__(self, op: str, args: tuple[Any, ...]) -> None:
         self.op = op
@@ -38,6 +41,9 @@ class Node:
         self.random: bool = op in ("bernoulli", "discrete", "unnormalised") or any(
             isinstance(arg, Node) and arg.random for arg in args
         )
+        self.size: int = 1 + sum(arg.size if isinstance(arg, Node) else 1 for arg in args)
+        if self.size > MOST_STEPS:
+            raise InvalidModel(f"an expression has more than {MOST_STEPS} parts")
         self._hash = hash((op, args))
 
     def __hash__(self) -> int:
@@ -79,6 +85,30 @@ def _number(value: Constant) -> int | float:
     return int(value) if isinstance(value, bool) else value
 
 
+def whole(value: int | float) -> int | float:
+    """Return the value; raise InvalidModel if it is an integer of more than 53 bits."""
+    if isinstance(value, int) and abs(value) >= LARGEST_WHOLE:
+        refuse_whole()
+    return value
+
+
+def _power(base: int | float, exponent: int | float) -> int | float:
+    if isinstance(base, int) and isinstance(exponent, int) and abs(base) > 1:
+        exponent = min(exponent, 53)  # larger ones are refused, and would take long to compute
+    result: int | float | complex = pow(base, exponent)
+    return math.nan if isinstance(result, complex) else result
+
+
+def _folded(
+    operation: Callable[[Any, Any], Any], numbers: Iterable[int | float], first: int
+) -> int | float:
+    """Combine numbers from left to right."""
+    result: int | float = first
+    for number in numbers:
+        result = whole(operation(result, number))
+    return result
+
+
 def _divided(a: Constant, b: Constant) -> float:
     if _number(b) == 0:
         return math.nan  # reported where it is used, with its row
@@ -105,7 +135,7 @@ BINARY: dict[str, Callable[[Any, Any], Any]] = {
     "fmod": lambda a, b: a % b,
     "min": min,
     "max": max,
-    "pow": pow,
+    "pow": _power,
     "log": lambda a, b: math.log(a) / math.log(b),
     "hypot": math.hypot,
 }
@@ -138,16 +168,16 @@ def applied(op: str, args: Iterable[Constant]) -> Constant:
         return _divided(*values)
     numbers = list(map(_number, values))
     if op == "+":
-        return sum(numbers)
+        return _folded(operator.add, numbers, 0)
     if op == "*":
-        return math.prod(numbers)
+        return _folded(operator.mul, numbers, 1)
     if op in ("min", "max"):
         return (min if op == "min" else max)(numbers)
     try:
         result: int | float = (UNARY | BINARY)[op](*numbers)
     except (ArithmeticError, ValueError):
         return math.nan
-    return result
+    return whole(result)
 
 
 def make(op: str, *args: Expression) -> Expression:

@@ -9,15 +9,29 @@ by name: continuous laws, matrices, external functions.
 from __future__ import annotations
 
 import itertools
+import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from fmdp.errors import InvalidModel
-from fmdp.interop.rddl.expressions import BINARY, UNARY, Constant, Expression, Node, atom, make
+from fmdp.interop.limits import MOST_STEPS
+from fmdp.interop.rddl.expressions import (
+    BINARY,
+    UNARY,
+    Constant,
+    Expression,
+    Node,
+    atom,
+    make,
+    whole,
+)
 
 Objects = Mapping[str, str]
 """Variable of the lifted text ("?x") -> object."""
+
+_STEPS_PER_PART = 4
+"""Steps that a part counts for that is kept, whose memory outlives its evaluation."""
 
 AGGREGATIONS = ("sum", "prod", "avg", "max", "min", "forall", "exists")
 RELATIONS = ("==", "~=", "<", "<=", ">", ">=")
@@ -39,6 +53,18 @@ def object_name(text: str) -> str:
     return _MARK.sub("", text, count=1)
 
 
+def _operands(tree: Any, signs: str) -> Sequence[Any]:
+    """Return the operands of an operator; a + b + c, which is parsed as (a + b) + c, has three."""
+    if tree.etype[1] not in signs:
+        return tree.args  # type: ignore[no-any-return]
+    last: list[Any] = []
+    inner = tree
+    while inner.etype == tree.etype:
+        last += reversed(inner.args[1:])
+        inner = inner.args[0]
+    return [inner, *reversed(last)]
+
+
 class Grounder:
     """Substitutes objects and non-fluents in expressions of one instance."""
 
@@ -53,20 +79,33 @@ class Grounder:
         self._types = types
         self._parameters = parameters
         self._non_fluents = non_fluents
-        self._literals = {object_ for objects in types.values() for object_ in objects}
+        self._members = {kind: frozenset(objects) for kind, objects in types.items()}
+        self._literals = frozenset().union(*self._members.values())
+        self._steps_left = MOST_STEPS
+        self._atoms: dict[str, Node] = {}
+
+    def _spend(self, steps: int = 1) -> None:
+        """Raise InvalidModel if all expressions together need too many steps."""
+        self._steps_left -= steps
+        if self._steps_left < 0:
+            raise InvalidModel(
+                f"the expressions have more than {MOST_STEPS} parts once objects are substituted"
+            )
 
     def ground(self, tree: Any, objects: Objects) -> Expression:
         """Return the ground expression of a lifted one."""
+        self._spend()
         kind, name = tree.etype
         args = tree.args
         if kind == "constant":
-            value: Constant = args
+            value: Constant = args if isinstance(args, str) else whole(args)
             return value
         if kind == "pvar":
             return self._fluent(args[0], args[1] or (), objects)
         if kind == "boolean":
-            return self._logical(name, args, objects)
+            return self._logical(name, _operands(tree, "^&|"), objects)
         if kind == "arithmetic":
+            args = _operands(tree, "+*")
             return self._arithmetic(name, [self.ground(arg, objects) for arg in args])
         if kind == "relational":
             return make(name, *(self.ground(arg, objects) for arg in args))
@@ -81,10 +120,8 @@ class Grounder:
         raise InvalidModel(f"{name} ({kind}) is not read: must be a discrete model")
 
     def _fluent(self, name: str, given: Sequence[Any], objects: Objects) -> Expression:
-        if name.startswith("?"):
+        if name.startswith(("?", "@")):
             return self._object(name, objects)
-        if name.startswith("@"):
-            return object_name(name)
         if name in self._literals and name not in self._parameters:
             return name
         if name not in self._parameters and name.rstrip("'") not in self._parameters:
@@ -108,9 +145,16 @@ class Grounder:
         """Return the fluent of objects; one branch per object if that is a fluent's value."""
         if not choices:
             known = self._non_fluents(name, so_far)
-            return atom(ground_name(name, so_far)) if known is None else known
+            if known is not None:
+                return known
+            label = ground_name(name, so_far)
+            if label not in self._atoms:
+                self._atoms[label] = atom(label)
+            return self._atoms[label]
         first, rest = choices[0], choices[1:]
         if isinstance(first, str):
+            if first not in self._members[needed[0]]:
+                raise InvalidModel(f"{name}: {first} is no object of type {needed[0]}")
             return self._selected(name, needed[1:], rest, (*so_far, first))
         expression: Expression | None = None
         for object_ in reversed(self._types[needed[0]]):
@@ -129,7 +173,10 @@ class Grounder:
             if name not in objects:
                 raise InvalidModel(f"{name} stands for no object here")
             return objects[name]
-        return object_name(name)
+        literal = object_name(name)
+        if literal not in self._literals:
+            raise InvalidModel(f"{name} is no object and no value of the domain")
+        return literal
 
     def _logical(self, op: str, args: Sequence[Any], objects: Objects) -> Expression:
         if op == "~":
@@ -146,13 +193,14 @@ class Grounder:
             return make("or", make("not", first), self.ground(args[1], objects))
         return make("iff", first, self.ground(args[1], objects))
 
-    @staticmethod
-    def _joined(op: str, parts: Any) -> Expression:
+    def _joined(self, op: str, parts: Any) -> Expression:
         """Return a conjunction or disjunction; parts are made until one of them decides it."""
         kept = []
         for part in parts:
             made = part()
-            if not isinstance(made, Node) and bool(made) == (op == "or"):
+            if isinstance(made, Node):
+                self._spend(_STEPS_PER_PART)
+            elif bool(made) == (op == "or"):
                 return op == "or"
             kept.append(made)
         return make(op, *kept)
@@ -171,25 +219,29 @@ class Grounder:
         if op not in AGGREGATIONS:
             raise InvalidModel(f"{op}_ is not read; known are {', '.join(AGGREGATIONS)}")
         *variables, inner = args
-        bound = self._assignments(variables)
+        count, bound = self._assignments(variables)
         if op in ("forall", "exists"):
             parts = (
                 lambda extra=extra: self.ground(inner, {**objects, **extra}) for extra in bound
             )
             return self._joined("and" if op == "forall" else "or", parts)
+        self._spend(count)
         values = [self.ground(inner, {**objects, **extra}) for extra in bound]
         if op in ("min", "max"):
             return make(op, *values)
         total = make("*" if op == "prod" else "+", *values)
         return self._arithmetic("/", [total, len(values)]) if op == "avg" else total
 
-    def _assignments(self, variables: Sequence[Any]) -> list[dict[str, str]]:
+    def _assignments(self, variables: Sequence[Any]) -> tuple[int, Iterator[dict[str, str]]]:
+        """Return the number of assignments of objects to variables, and the assignments."""
         names, types = zip(*(v[1] for v in variables), strict=True)
         for kind in types:
             if kind not in self._types:
                 raise InvalidModel(f"{kind} is no type of the domain")
-        products = itertools.product(*(self._types[kind] for kind in types))
-        return [dict(zip(names, product, strict=True)) for product in products]
+        domains = [self._types[kind] for kind in types]
+        products = itertools.product(*domains)
+        made = (dict(zip(names, product, strict=True)) for product in products)
+        return math.prod(map(len, domains)), made
 
     def _if(self, args: Sequence[Any], objects: Objects) -> Expression:
         condition = self.ground(args[0], objects)
@@ -230,14 +282,14 @@ class Grounder:
             return Node("bernoulli", (chance,))
         kind = "unnormalised" if law.startswith("Unnorm") else "discrete"
         if law in ("Discrete", "UnnormDiscrete"):
-            values = tuple(object_name(case[0]) for _, case in args[1:])
+            values = tuple(self._object(case[0], objects) for _, case in args[1:])
             chances = [self.ground(case[1], objects) for _, case in args[1:]]
             return Node(kind, (values, *chances))
         if law in ("Discrete(p)", "UnnormDiscrete(p)"):
             *variables, (inner,) = args
-            bound = self._assignments(variables)
             if len(variables) != 1:
                 raise InvalidModel(f"{law} over several variables is not read")
+            bound = list(self._assignments(variables)[1])
             values = tuple(next(iter(extra.values())) for extra in bound)
             return Node(
                 kind, (values, *(self.ground(inner, {**objects, **extra}) for extra in bound))

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from fmdp.errors import InvalidModel
+from fmdp.interop.limits import exact
 from fmdp.interop.rddl.expressions import Constant, Expression, Node, applied, is_random
 from fmdp.interop.rddl.variables import Array, Frame
 
@@ -43,11 +44,26 @@ _UNARY: dict[str, Callable[[Array], Array]] = {
     "tan": np.tan,
     "tanh": np.tanh,
 }
+
+
+def _defined(operation: Callable[..., Array]) -> Callable[[Array, Array], Array]:
+    """Return a division that gives NaN for a divisor of 0, also for integers."""
+    return lambda a, b: (
+        operation(a, b) if b.all() else np.where(b == 0, np.nan, operation(a, np.where(b, b, 1)))
+    )
+
+
+def _power(base: Array, exponent: Array) -> Array:
+    if exponent.dtype.kind == "i" and (exponent < 0).any():
+        base = base.astype(np.float64)
+    return exact(np.power, base, exponent)
+
+
 _BINARY: dict[str, Callable[[Array, Array], Array]] = {
-    "div": np.floor_divide,
-    "mod": np.mod,
-    "fmod": np.mod,
-    "pow": np.power,
+    "div": _defined(np.floor_divide),
+    "mod": _defined(np.mod),
+    "fmod": _defined(np.mod),
+    "pow": _power,
     "log": lambda a, b: np.log(a) / np.log(b),
     "hypot": np.hypot,
     "min": np.minimum,
@@ -100,9 +116,9 @@ class Evaluation:
             return np.where(args[0].astype(np.bool_), args[1], args[2])
         numbers = [array.astype(np.int64) if array.dtype.kind == "b" else array for array in args]
         if node.op == "+":
-            return _folded(np.add, numbers)
+            return _folded(lambda a, b: exact(np.add, a, b), numbers)
         if node.op == "*":
-            return _folded(np.multiply, numbers)
+            return _folded(lambda a, b: exact(np.multiply, a, b), numbers)
         if node.op in ("min", "max"):
             return _folded(_BINARY[node.op], numbers)
         if node.op == "/":

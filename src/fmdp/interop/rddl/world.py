@@ -60,7 +60,11 @@ class World:
             active.pop()
             return done[name]
 
+        fluents = {*given, *self.instance.states, *self.instance.actions}
+
         def filled(expression: Expression) -> Expression:
+            for name in sorted(atoms_of(expression) - fluents):
+                raise InvalidModel(f"{name} is read, and no law says what it is")
             known = {}
             for name in sorted(atoms_of(expression) & given.keys()):
                 law = resolved(name)
