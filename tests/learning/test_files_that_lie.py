@@ -178,7 +178,7 @@ def _huge(header: dict[str, Any], arrays: dict[str, Any]) -> None:
         ("plain", _set("generator/state/inc", 4), "'inc' of its generator"),
         ("plain", _set("generator/state/state", -1), "'state' of its generator"),
         ("plain", _set("generator/has_uint32", 7), "'has_uint32' of its generator"),
-        ("plain", _huge, "'counts.cells' has shape"),
+        ("plain", _huge, "a factor has"),
         ("plain", _set("structure/transition_scopes", [[0], [1], [99]]), "scope has variable 99"),
         ("plain", _set("structure/reward_ranges", [[0, 0]] * 3), "sums of rewards are outside"),
         ("plain", _set("structure", []), "'structure' must be an object"),
