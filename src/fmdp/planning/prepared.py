@@ -188,7 +188,7 @@ def greedy_policy(
     size = max(float(h.max()), -float(h.min()))
     slack = backup.tie_slack(size, tolerance_of(settings.tolerance, structure))
     actions = greedy_actions(backup, structure, h, value, ties, slack)
-    return TablePolicy(structure.state_sizes, structure.action_sizes, actions, structure.naming)
+    return TablePolicy.trusted(structure, actions)
 
 
 def policy_in_time(

@@ -43,7 +43,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from enum import Enum
+from enum import Enum, StrEnum
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -92,7 +92,7 @@ class Limits:
     deadline: Deadline = NEVER
 
 
-class Phase(Enum):
+class Phase(StrEnum):  # hashed as a text, several times per plan
     """The phases, in the order of a plan that runs through all of them."""
 
     START = "start"

@@ -114,11 +114,29 @@ class TablePolicy(StoredPolicy, Policy):
             raise InvalidParameter(
                 f"the action of state {worst} is {int(actions[worst])}; allowed: 0 to {joint - 1}"
             )
+        self._hold(actions)
+
+    def _hold(self, actions: NDArray[np.integer[Any]]) -> None:
+        """Store a copy of checked actions."""
+        joint = count(self.action_sizes)
         table = actions.astype(smallest_unsigned(joint), copy=True)
         table.flags.writeable = False
         self.actions: NDArray[np.unsignedinteger[Any]] = table
         self._steps = strides(self.state_sizes)
         self._answered: dict[Any, tuple[tuple[int, ...], tuple[int, ...]]] = {}
+
+    @classmethod
+    def trusted(cls, structure: Structure, actions: NDArray[np.integer[Any]]) -> TablePolicy:
+        """Return the policy of actions that are right by construction, without checking them.
+
+        For planners inside learners, which make thousands: `actions` is as in the constructor, for
+        the states and actions of `structure`.
+        """
+        policy = object.__new__(cls)
+        policy.state_sizes, policy.action_sizes = structure.state_sizes, structure.action_sizes
+        policy.naming = structure.naming
+        policy._hold(actions)
+        return policy
 
     @overload
     def __call__(self, state: ByName) -> dict[str, Value]: ...  # type: ignore[overload-overlap]
