@@ -30,9 +30,11 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from multiprocessing import get_context, parent_process
 from multiprocessing.connection import Connection
+from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
 
+from fmdp._base.code_cache import cache_directories
 from fmdp._base.interrupts import held
 from fmdp.errors import FmdpError, InvalidParameter
 
@@ -175,6 +177,7 @@ class Processes(Workers):
 
     def rebuild(self) -> None:
         self._workers = [worker for worker in self._workers if worker.thread.is_alive()]
+        cache_directories(Path(__file__))  # warns here about what each worker would meet
         try:
             while len(self._workers) < min(self._size, len(self._unfinished)):
                 safe_path = os.environ.get("PYTHONSAFEPATH")
