@@ -41,6 +41,7 @@ _HOME = {
     "Forbidden": "fmdp.model",
     "Intervals": "fmdp.model",
     "Learner": "fmdp.learning.learner",
+    "MixedPolicy": "fmdp.planning.policies.mixed",
     "Noise": "fmdp.model",
     "OPSRL": "fmdp.learning.opsrl",
     "OptimisticLearner": "fmdp.learning.learner",
@@ -181,6 +182,7 @@ if TYPE_CHECKING:  # the same names for type checkers and editors; a test compar
     from fmdp.planning.plan import Planner as Planner
     from fmdp.planning.plan import Prepared as Prepared
     from fmdp.planning.policies.files import load_policy as load_policy
+    from fmdp.planning.policies.mixed import MixedPolicy as MixedPolicy
     from fmdp.planning.policies.policy import Policy as Policy
     from fmdp.planning.policies.policy import TablePolicy as TablePolicy
     from fmdp.planning.policies.randomised import ExploringPolicy as ExploringPolicy

@@ -14,9 +14,10 @@ from fmdp.cli.progress import progress
 from fmdp.errors import FmdpError, InvalidParameter, printable
 
 if TYPE_CHECKING:
-    from fmdp.model import FactoredMDP
+    from fmdp.model import FactoredMDP, Structure
     from fmdp.model.naming import Value
     from fmdp.planning.explain.explanation import Explanation
+    from fmdp.planning.policies.mixed import MixedPolicy
 
 
 def act(
@@ -51,6 +52,7 @@ def act(
     """
     from fmdp.planning.explain.explain import refuse_step
     from fmdp.planning.policies.files import load_policy
+    from fmdp.planning.policies.mixed import MixedPolicy
     from fmdp.planning.policies.randomised import RandomisedPolicy
     from fmdp.planning.policies.timed import TimedPolicy
     from fmdp.problems import problem as problem_of
@@ -67,6 +69,9 @@ def act(
             raise
         raise InvalidParameter(f"{error}, or ',...' at the end for the initial one") from None
     saved: Any = load_policy(policy, structure)
+    if isinstance(saved, MixedPolicy):
+        refuse_step(step)
+        return _act_at_random(problem, policy, structure, asked, saved, json)
     if isinstance(saved, RandomisedPolicy):
         raise InvalidParameter(
             f"{policy} draws its actions at random: no state has a single action"
@@ -81,7 +86,8 @@ def act(
         except FmdpError as error:
             reason = str(error)
     if json:
-        print_json(_fields(problem, policy, model, asked, chosen, explanation, reason))
+        fields = _fields(problem, policy, structure, asked, explanation, reason)
+        print_json(fields | {"action": structure.name_action(chosen), "probabilities": None})
         return 0
     if explanation is not None:
         print(explanation)
@@ -92,6 +98,31 @@ def act(
     ):
         print(printable(f"{name:6}  {', '.join(map('='.join, named.items()))}"))
     print(printable(f"no values: {reason}"))
+    return 0
+
+
+def _act_at_random(
+    problem: str,
+    policy: Path,
+    structure: Structure,
+    state: tuple[int, ...],
+    saved: MixedPolicy,
+    json: bool,
+) -> int:
+    """Print the probability of every action of a randomised policy in a state."""
+    chances = [(structure.name_action(a), chance) for a, chance in saved.distribution(state)]
+    reason = "the policy randomises: its actions have probabilities, and no values are computed"
+    if json:
+        fields = _fields(problem, policy, structure, state, None, reason)
+        likeliest = chances[0][0] if len(chances) == 1 else None
+        print_json(fields | {"action": likeliest, "probabilities": chances})
+        return 0
+    print(
+        printable(f"state        {', '.join(map('='.join, structure.name_state(state).items()))}")
+    )
+    print("probability  action")
+    for action, chance in chances:
+        print(printable(f"{chance:<11.6g}  {', '.join(map('='.join, action.items()))}"))
     return 0
 
 
@@ -130,13 +161,11 @@ def _names(action: Mapping[str, Value]) -> dict[str, str]:
 def _fields(
     problem: str,
     policy: Path,
-    model: FactoredMDP,
+    structure: Structure,
     state: tuple[int, ...],
-    chosen: tuple[int, ...],
     explanation: Explanation | None,
     reason: str | None,
 ) -> dict[str, Any]:
-    structure = model.structure
     values = errors = forbidden = runner_up = None
     if explanation is not None:
         errors = [value.error for value in explanation.values]
@@ -148,7 +177,7 @@ def _fields(
         "problem": problem,
         "policy": str(policy),
         "state": structure.name_state(state),
-        "action": structure.name_action(chosen),
+        "action": None,
         "values": values,
         "value_errors": errors,
         "values_of": None if explanation is None else explanation.of,

@@ -24,19 +24,20 @@ from fmdp._base.deadlines import NEVER, Deadline
 from fmdp.elimination.backup import Backup, TimeUp, backup_for
 from fmdp.model import FactoredMDP
 from fmdp.model.independence import Part
-from fmdp.model.spaces import decode, encode
+from fmdp.model.spaces import encode
 from fmdp.planning.exact import iteration
 from fmdp.planning.exact.bounds import stage_error
+from fmdp.planning.exact.operators import policy_operator
 from fmdp.planning.exact.small import tabular_backup
 from fmdp.planning.expanded import evaluated_model
 from fmdp.planning.joining import Whole, joint_status, parts_to_plan, sum_of_bounds
 from fmdp.planning.limits import DEFAULT_SWEEPS, tolerance_of
+from fmdp.planning.policies.mixed import MixedPolicy, Mixture, mixture_of
 from fmdp.planning.policies.policy import Policy, TablePolicy, has_sizes_of
-from fmdp.planning.policies.rule import Rule
 from fmdp.planning.policies.timed import TimedPolicy
 from fmdp.planning.status import Progress, Status
 from fmdp.planning.tabular.gains import optimal_gains
-from fmdp.planning.tabular.model import write_out_chain
+from fmdp.planning.tabular.model import write_out_mixture
 
 POLICY_GAIN_STATES = 1 << 16
 """Most states for which a plan reports the gain of its policy."""
@@ -116,7 +117,7 @@ class Evaluation:
 
 def evaluate_exactly(
     model: FactoredMDP,
-    policy: Policy,
+    policy: Policy | MixedPolicy,
     *,
     tolerance: float | None = None,
     max_iterations: int | None = None,
@@ -140,13 +141,13 @@ def evaluate_exactly(
     if isinstance(policy, TimedPolicy):
         limits = iteration.Limits(goal, max_iterations or policy.horizon, deadline)
         return _evaluate_timed(model, policy, limits, memory_limit, progress, started)
-    actions = tabulated_actions(model, policy)
-    parts = parts_to_plan(structure)
-    tables = Whole(structure, parts).split_actions(actions) if parts else None
+    mixture = mixture_of(policy, structure)
+    parts = parts_to_plan(structure) if len(mixture) == 1 else ()
+    tables = Whole(structure, parts).split_actions(mixture[0][1]) if parts else None
     if tables is not None:
         limits = iteration.Limits(goal, max_iterations or DEFAULT_SWEEPS, deadline)
         return _evaluate_parts(model, parts, tables, limits, memory_limit, progress, started)
-    chain = _Chain(model, actions, goal, deadline)
+    chain = _Chain(model, mixture, goal, deadline)
     try:
         direct = chain.solve() if structure.n_states <= DIRECT_STATES else None
     except TimeUp:
@@ -160,7 +161,7 @@ def evaluate_exactly(
         spent = time.perf_counter() - started
         return Evaluation(None, lower, upper, "exact", Status.TIME_LIMIT, 0, spent)
     outcome = iteration.solve(
-        iteration.PolicyOperator(backup, actions),
+        policy_operator(backup, mixture),
         np.zeros(backup.n_states),
         iteration.Limits(goal, max_iterations or DEFAULT_SWEEPS, deadline),
         policy_iteration=chain.direct_solution,
@@ -314,14 +315,14 @@ class _Chain:
     """The chain of the policy, and its direct solution if it is small enough."""
 
     model: FactoredMDP
-    actions: NDArray[np.int64]
+    mixture: Mixture
     tolerance: float
     deadline: Deadline
     bounds: tuple[NDArray[np.float64], NDArray[np.float64]] | None = None
 
     def solve(self) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
         """Return lower and upper bounds of every state; None if the chain has too many entries."""
-        chain = write_out_chain(self.model, self.actions)
+        chain = write_out_mixture(self.model, self.mixture)
         if chain is None:
             return None
         gains = optimal_gains(chain, self.deadline)
@@ -363,28 +364,3 @@ class _Chain:
             seconds=time.perf_counter() - started,
             gain_bounds=start if status is Status.MULTICHAIN else None,
         )
-
-
-def tabulated_actions(model: FactoredMDP, policy: Policy) -> NDArray[np.int64]:
-    """Return the joint action index of every state, in C order.
-
-    A policy without a table is called for every state. A rule of the user is called twice, and
-    refused if it returns two different actions for a state: the evaluation of the table would not
-    be that of a rule that draws its actions at random.
-    """
-    structure = model.structure
-    if isinstance(policy, TablePolicy):
-        has_sizes_of(policy, structure)
-        actions = policy.actions.astype(np.int64)
-    else:
-        states = np.ndindex(*structure.state_sizes)
-        actions = np.fromiter(
-            (encode(policy(state), structure.action_sizes) for state in states),
-            dtype=np.int64,
-            count=structure.n_states,
-        )
-        if isinstance(policy, Rule):
-            for state, action in zip(np.ndindex(*structure.state_sizes), actions, strict=True):
-                policy.confirm(state, decode(int(action), structure.action_sizes))
-    structure.check_policy(actions)
-    return actions

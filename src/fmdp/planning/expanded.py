@@ -12,13 +12,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
-import numpy as np
 from numpy.typing import NDArray
 
 from fmdp.model import FactoredMDP, Structure
 from fmdp.model.expansion import expand, expansion_of, shared_draws
 from fmdp.model.products import flat_model
-from fmdp.model.spaces import encode
+from fmdp.planning.policies.mixed import MixedPolicy, mixed_policy, mixture_of
 from fmdp.planning.policies.policy import Policy, TablePolicy
 from fmdp.planning.policies.timed import TimedPolicy
 from fmdp.planning.spans import factored_spans
@@ -57,7 +56,9 @@ def plan_expanded(planner: Planner, model: FactoredMDP, progress: Progress | Non
     return replace(plan, model=model, factored_spans=spans, policy=policy)
 
 
-def evaluated_model(model: FactoredMDP, policy: Policy) -> tuple[FactoredMDP, Policy]:
+def evaluated_model(
+    model: FactoredMDP, policy: Policy | MixedPolicy
+) -> tuple[FactoredMDP, Policy | MixedPolicy]:
     """Return the model without derived variables in which a policy is evaluated, and the policy."""
     s = model.structure
     if not shared_draws(s):
@@ -66,9 +67,7 @@ def evaluated_model(model: FactoredMDP, policy: Policy) -> tuple[FactoredMDP, Po
     if isinstance(policy, TimedPolicy):
         stages = [_of_one_variable(stage, flat.structure) for stage in policy.stages]
         return flat, TimedPolicy(stages, policy.discount)
-    actions = [encode(policy(state), s.action_sizes) for state in np.ndindex(*s.state_sizes)]
-    table = TablePolicy(s.state_sizes, s.action_sizes, np.array(actions))
-    return flat, _of_one_variable(table, flat.structure)
+    return flat, mixed_policy(flat.structure, mixture_of(policy, s))
 
 
 def _of_joint_states(policy: Policy, s: Structure) -> Policy:

@@ -26,6 +26,7 @@ from fmdp.model.structure import outward_sums
 from fmdp.planning.evaluate import TABULATED_STATES, Evaluation, evaluate_exactly
 from fmdp.planning.exact.planner import Exact
 from fmdp.planning.policies.files import policy_of
+from fmdp.planning.policies.mixed import MixedPolicy
 from fmdp.planning.policies.playing import ActionTable, StepBatch, action_table
 from fmdp.planning.policies.policy import Policy
 from fmdp.planning.policies.rule import Rule
@@ -65,7 +66,7 @@ _LIMITS = tuple(parameter for parameter in Exact.parameters if parameter.name in
 
 def evaluate(
     model: FactoredMDP,
-    policy: Policy | Callable[[tuple[int, ...]], Any] | str | os.PathLike[str],
+    policy: Policy | MixedPolicy | Callable[[tuple[int, ...]], Any] | str | os.PathLike[str],
     *,
     tolerance: float | None = None,
     max_iterations: int | None = None,
@@ -150,7 +151,7 @@ def evaluate(
 
 def evaluate_by_simulation(
     model: FactoredMDP,
-    policy: Policy,
+    policy: Policy | MixedPolicy,
     *,
     steps: int = 1_000_000,
     seed: int = 0,
@@ -175,6 +176,8 @@ def evaluate_by_simulation(
     if isinstance(policy, Rule):
         for start in starts:
             policy.confirm(start, policy(start))
+    if isinstance(policy, MixedPolicy):
+        policy = _Drawing(policy.under(model.structure), generator)
     environment = Environment(model, seed)
     batches, batch_steps = _batches(steps // RUNS)
     means = _batch_means(environment, policy, starts, batches, batch_steps, progress)
@@ -204,6 +207,20 @@ def evaluate_by_simulation(
         run_gains=tuple(np.clip(counted(means).mean(axis=1), *rewards).tolist()),
         **outcome,
     )
+
+
+class _Drawing:
+    """A randomised policy with its generator; unlike a policy, it may answer differently."""
+
+    def __init__(self, policy: MixedPolicy, generator: np.random.Generator) -> None:
+        self._policy = policy
+        self._generator = generator
+
+    def __call__(self, state: Any) -> Any:
+        return self._policy(state, self._generator)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        self._policy.save(path)
 
 
 def _certified(rewards: tuple[float, float], gain_upper: float | None) -> tuple[float, float]:
@@ -241,7 +258,8 @@ def _batch_means(
     progress: Progress | None,
 ) -> NDArray[np.float64]:
     """Return the mean expected reward of every batch, [runs, batches]."""
-    actions = action_table(policy, environment.model.structure)
+    drawn = isinstance(policy, _Drawing)
+    actions = None if drawn else action_table(policy, environment.model.structure)
     means = np.empty((len(starts), batches))
     steps = means.size * batch_steps
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -40,6 +41,15 @@ class OptimalOperator:
         self.advance = backup.advance
 
 
+def policy_operator(
+    backup: Backup, mixture: Sequence[tuple[Vector, NDArray[np.int64]]]
+) -> PolicyOperator:
+    """Return the backup of a policy, given as pairs (weights, actions) in C order."""
+    if len(mixture) == 1:
+        return PolicyOperator(backup, mixture[0][1])
+    return MixedPolicyOperator(backup, mixture)
+
+
 class PolicyOperator:
     """The backup of one policy, given as action indices in C order."""
 
@@ -50,10 +60,29 @@ class PolicyOperator:
         self.roundings = backup.roundings
 
     def iterate(self, h: Vector, new: Vector, scratch: Vector, pace: Pace) -> int:
-        def sweep(source: Vector, out: Vector) -> None:
-            self.backup.policy_sweep(source, out, self.actions)
+        return iterate_by_sweeps(self.sweep, h, new, scratch, self.extremes, pace)
 
-        return iterate_by_sweeps(sweep, h, new, scratch, self.extremes, pace)
+    def sweep(self, h: Vector, out: Vector) -> None:
+        """out <- R_pi + P_pi h."""
+        self.backup.policy_sweep(h, out, self.actions)
 
     def advance(self, h: Vector, new: Vector, pace: Pace) -> None:
         advance(h, new, self.extremes, pace)
+
+
+class MixedPolicyOperator(PolicyOperator):
+    """The backup of a randomised policy: the mean of the backups of tables of actions."""
+
+    def __init__(self, backup: Backup, mixture: Sequence[tuple[Vector, NDArray[np.int64]]]) -> None:
+        super().__init__(backup, mixture[0][1])
+        self._mixture = [(backup.to_internal(weights), actions) for weights, actions in mixture]
+        self._image = np.empty(backup.n_states)
+        # A weight is a rounded quotient; then come a product, and a sum over the tables.
+        self.roundings = backup.roundings + len(mixture) + 2
+
+    def sweep(self, h: Vector, out: Vector) -> None:
+        out[:] = 0.0
+        for weights, actions in self._mixture:
+            self.backup.policy_sweep(h, self._image, actions)
+            self._image *= weights
+            out += self._image

@@ -16,6 +16,7 @@ from __future__ import annotations
 import base64
 import csv
 import io
+import itertools
 import re
 import zlib
 from collections.abc import Iterator, Sequence
@@ -28,11 +29,12 @@ from fmdp._base.numerals import short_number
 from fmdp.errors import InvalidParameter, TooLarge, printable
 from fmdp.model import FactoredMDP
 from fmdp.model.naming import Naming, Value, Variables, are_numerals, listed_values
-from fmdp.model.spaces import count, strides
+from fmdp.model.spaces import count, decode, strides
 from fmdp.planning.evaluate import POLICY_GAIN_STATES, evaluate_exactly
 from fmdp.planning.explain.tree_growth import MOST_STATES, grow
 from fmdp.planning.explain.tree_kernels import LEAF
 from fmdp.planning.explain.trees import PolicyTree, Tree
+from fmdp.planning.policies.mixed import MixedPolicy
 from fmdp.planning.policies.policy import TablePolicy
 from fmdp.planning.policies.randomised import RandomisedPolicy
 from fmdp.planning.policies.timed import TimedPolicy
@@ -61,6 +63,15 @@ def table_of(policy: Any, most: int = MOST_STATES) -> TablePolicy:
         raise InvalidParameter(
             "the policy depends on the time: there is one table a step, and not one to be written"
         )
+    refuse_many_states(policy, most)
+    if isinstance(policy, TablePolicy):
+        return policy
+    table: TablePolicy = policy.tabulate()
+    return table
+
+
+def refuse_many_states(policy: Any, most: int) -> None:
+    """Raise TooLarge if a policy has more states than can be written out."""
     n_states = count(policy.state_sizes)
     if n_states > most:
         raise TooLarge(
@@ -69,10 +80,6 @@ def table_of(policy: Any, most: int = MOST_STATES) -> TablePolicy:
             n_states,
             most,
         )
-    if isinstance(policy, TablePolicy):
-        return policy
-    table: TablePolicy = policy.tabulate()
-    return table
 
 
 # ---- CSV -----------------------------------------------------------------------------------------
@@ -87,6 +94,31 @@ def csv_parts(policy: TablePolicy) -> Iterator[str]:
         places = np.arange(first, min(first + _BLOCK, n_states))
         joint = policy.actions[places].astype(np.int64)
         columns = [*_columns(naming.states, places), *_columns(naming.actions, joint)]
+        yield _csv_text(zip(*columns, strict=True))
+
+
+def mixed_csv_parts(policy: MixedPolicy) -> Iterator[str]:
+    """Yield the text of the CSV of a randomised policy: one row per state and possible action.
+
+    The last column is the probability of the action in the state.
+    """
+    naming = policy.naming
+    yield _csv_text([[*naming.states.names, *naming.actions.names, "probability"]])
+    n_states = len(policy.base.actions)
+    lengths = np.diff(policy.starts)
+    for first in range(0, n_states, _BLOCK):
+        places = np.arange(first, min(first + _BLOCK, n_states))
+        inside = (policy.states >= first) & (policy.states < first + _BLOCK)
+        alone = np.setdiff1d(places, policy.states[inside])
+        chosen = np.repeat(inside, lengths)
+        states = np.concatenate([alone, np.repeat(policy.states, lengths)[chosen]])
+        joint = np.concatenate(
+            [policy.base.actions[alone].astype(np.int64), policy.choices[chosen]]
+        )
+        chances = np.concatenate([np.ones(len(alone)), policy.probabilities[chosen]])
+        order = np.lexsort((-chances, states))
+        columns = [*_columns(naming.states, states[order]), *_columns(naming.actions, joint[order])]
+        columns.append([repr(chance) for chance in chances[order].tolist()])
         yield _csv_text(zip(*columns, strict=True))
 
 
@@ -306,6 +338,61 @@ def _python_table(policy: TablePolicy) -> Iterator[str]:
     yield _BY_TABLE
 
 
+_MIXED = """
+
+_always = act
+
+
+def act(state=None, number=None, /, **values):
+    \"\"\"An action in a state, drawn by a number in [0, 1), which is random by default.\"\"\"
+    action = _always(state, **values)
+    state = {**({} if state is None else state), **values}
+    place = 0
+    for name, known in STATES.items():
+        place = place * len(known) + [str(one) for one in known].index(str(state[name]))
+    choices = MIXED.get(place, ())
+    number = random.random() if number is None and choices else number
+    for chance, positions in choices:
+        action = {name: ACTIONS[name][p] for name, p in zip(ACTIONS, positions)}
+        if number < chance:
+            break
+        number -= chance
+    return action
+"""
+
+
+def _python_mixed(policy: MixedPolicy) -> Iterator[str]:
+    """Yield what follows the function of the base policy: the states that randomise."""
+    yield "\n\nimport random\n\n"
+    yield "# The index of a state -> pairs of a probability and the positions of the action.\n"
+    yield "MIXED = {\n"
+    for row, state in enumerate(policy.states.tolist()):
+        some = slice(policy.starts[row], policy.starts[row + 1])
+        pairs = [
+            (chance, decode(joint, policy.action_sizes))
+            for chance, joint in zip(
+                policy.probabilities[some].tolist(), policy.choices[some].tolist(), strict=True
+            )
+        ]
+        yield f"    {state}: {tuple(pairs)!a},\n"
+    yield "}\n"
+    yield _MIXED
+
+
+def _exported_mixed(policy: MixedPolicy, kind: str) -> tuple[Iterator[str], str]:
+    mixed = f"{len(policy.states):,} states randomise"
+    if kind == "tree":
+        raise InvalidParameter(
+            f"a tree has one action in each leaf, but {mixed}; export the policy as csv or python"
+        )
+    if kind == "csv":
+        rows = len(policy.base.actions) + len(policy.choices) - len(policy.states)
+        refuse_many_states(policy, MOST_ROWS)
+        return mixed_csv_parts(policy), f"{rows:,} rows, one per state and possible action"
+    parts, what = exported(policy.base, kind)
+    return itertools.chain(parts, _python_mixed(policy)), f"{what}; {mixed}"
+
+
 # ---- all of them ---------------------------------------------------------------------------------
 
 KINDS = ("csv", "tree", "python")
@@ -327,6 +414,10 @@ def exported(
     InvalidParameter if the policy is randomised, no tree is small enough, or a smaller tree is
     requested and the constraints are not known.
     """
+    if isinstance(policy, MixedPolicy):
+        if max_leaves is not None or max_error is not None:
+            raise InvalidParameter("a policy that randomises has no smaller tree")
+        return _exported_mixed(policy, kind)
     if kind == "csv":
         table = table_of(policy, MOST_ROWS)
         return csv_parts(table), f"{len(table.actions):,} rows, one per state"

@@ -42,11 +42,12 @@ from fmdp.elimination.rounding import rounding_allowance
 from fmdp.errors import InvalidParameter, TooLarge
 from fmdp.model import FactoredMDP
 from fmdp.model.spaces import encode, project_some
-from fmdp.planning.evaluate import DIRECT_STATES, TABULATED_STATES, tabulated_actions
+from fmdp.planning.evaluate import DIRECT_STATES, TABULATED_STATES
 from fmdp.planning.exact import iteration
 from fmdp.planning.exact.bounds import residual_of
 from fmdp.planning.joining import Whole, parts_to_plan
 from fmdp.planning.limits import DEFAULT_SWEEPS
+from fmdp.planning.policies.mixed import tabulated_actions
 from fmdp.planning.policies.policy import Policy, TablePolicy
 from fmdp.planning.tabular.chains import absorbed_costs
 from fmdp.planning.tabular.end_components import strongly_connected
@@ -100,7 +101,8 @@ def policy_bias(model: FactoredMDP, policy: Policy, state: int) -> PolicyBias:
             8 * structure.n_states,
             8 * TABULATED_STATES,
         )
-    actions = tabulated_actions(model, policy)
+    actions = tabulated_actions(policy, structure)
+    structure.check_policy(actions)
     parts = parts_to_plan(structure)
     whole = Whole(structure, parts)
     tables = whole.split_actions(actions) if parts else None

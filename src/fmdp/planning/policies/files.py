@@ -28,7 +28,9 @@ from fmdp.planning.policies.archive import (
     constraints_in,
     names_in,
     sizes_in,
+    starts_in,
 )
+from fmdp.planning.policies.mixed import MixedPolicy
 from fmdp.planning.policies.policy import Policy, TablePolicy, has_sizes_of
 from fmdp.planning.policies.randomised import ExploringPolicy, UniformPolicy
 from fmdp.planning.policies.rule import Rule
@@ -49,6 +51,20 @@ def _timed(header: Header, arrays: Arrays) -> StoredPolicy:
     numbers = array_in(arrays, "stages", "i", (None,), 0, len(tables) - 1)
     stages = [TablePolicy(states, actions, table) for table in tables]
     return TimedPolicy([stages[number] for number in numbers.tolist()], header.get("discount", 1.0))
+
+
+def _mixed(header: Header, arrays: Arrays) -> StoredPolicy:
+    base = _table(header, arrays)
+    assert isinstance(base, TablePolicy)
+    states = array_in(arrays, "states", "i", (None,), 0, count(base.state_sizes) - 1)
+    choices = array_in(arrays, "choices", "i", (None,), 0, count(base.action_sizes) - 1)
+    return MixedPolicy.from_arrays(
+        base,
+        states,
+        starts_in(arrays, "starts", len(states), "choices"),
+        choices,
+        array_in(arrays, "probabilities", "f", (len(choices),), 0.0, 1.0),
+    )
 
 
 def _greedy(header: Header, arrays: Arrays) -> StoredPolicy:
@@ -85,6 +101,7 @@ READERS: dict[str, Callable[[Header, Arrays], StoredPolicy]] = {
     TimedPolicy.kind: _timed,
     UniformPolicy.kind: _uniform,
     ExploringPolicy.kind: _exploring,
+    MixedPolicy.kind: _mixed,
     "greedy": _greedy,
 }
 """The function that reads each kind of policy from the header and the arrays of its file.

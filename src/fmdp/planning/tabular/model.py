@@ -6,6 +6,7 @@ a limit and returns None above it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -265,6 +266,33 @@ def write_out_chain(
     if n_states * lists.width > entries:
         return None
     return _written(model, lists, _policy_pairs(model.structure.n_actions, actions), 1)
+
+
+def write_out_mixture(
+    model: FactoredMDP, mixture: Sequence[tuple[Floats, Actions]], entries: int = MOST_ENTRIES
+) -> TabularModel | None:
+    """Return the chain of a policy that is given as pairs (weights, actions), each [S].
+
+    None if it has too many entries.
+    """
+    chains = []
+    for _, actions in mixture:
+        chain = write_out_chain(model, actions, entries // len(mixture))
+        if chain is None:
+            return None
+        chains.append(chain)
+    if len(chains) == 1:
+        return chains[0]
+    weights = [weights[:, None, None] for weights, _ in mixture]
+    pairs = list(zip(weights, chains, strict=True))
+    return TabularModel(
+        np.concatenate([chain.successors for chain in chains], axis=2),
+        np.concatenate([weight * chain.probabilities for weight, chain in pairs], axis=2),
+        np.concatenate([(weight > 0.0) & chain.possible for weight, chain in pairs], axis=2),
+        sum((weight[:, 0] * chain.rewards for weight, chain in pairs), np.zeros(1)),
+        chains[0].depth + len(chains) + 2,
+        sum((weight[:, 0] * chain.reward_sizes for weight, chain in pairs), np.zeros(1)),
+    )
 
 
 def write_out_pairs(model: FactoredMDP, lists: Successors, pairs: Indices) -> TabularModel:
