@@ -156,7 +156,7 @@ def rule(state):
     if not forked:
         forked = True
         if os.fork() == 0:  # it has a copy of all pipes of the worker
-            time.sleep(600)
+            time.sleep(60)  # longer than the sweep may take to end
             os._exit(0)
     time.sleep(SECONDS)
     return 0
