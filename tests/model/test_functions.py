@@ -338,9 +338,12 @@ def test_the_page_is_true(capsys: pytest.CaptureFixture[str]) -> None:
     page = Page("from-functions.md")
     page.run_python()
     printed = capsys.readouterr().out.splitlines()
-    assert float(printed[1]) < float(printed[0]) < float(printed[2])
-    assert printed[3].startswith("20 classes of rows: ")
-    assert printed[4].startswith("6 classes of rows: ")
+    nominal, robust = map(float, printed[1].split())
+    assert robust < nominal
+    assert printed[2].startswith('equal_factors - the reward factors "flow left" and "flow right"')
+    assert float(printed[3]) < float(printed[0]) < float(printed[4])
+    assert printed[5].startswith("20 classes of rows: ")
+    assert printed[6].startswith("6 classes of rows: ")
 
     def reads_too_much(name: str, values: Any) -> Any:
         return values["right"]
@@ -353,3 +356,49 @@ def test_the_page_is_true(capsys: pytest.CaptureFixture[str]) -> None:
             reads_too_much,
         )
     assert str(caught.value) in page.text
+
+
+def test_triples_are_intervals() -> None:
+    def vague(name: str, values: Any) -> Any:
+        if name == "price":
+            return [(0.4, 0.5, 0.75), 0.5]
+        return {"new": (0.1, 0.15, 0.2), "worn": 0.85} if values["crew"] == "rest" else "new"
+
+    model = small(
+        transition=vague,
+        parents={"pump": ["crew", "pump"], "price": []},  # not sorted
+        costs={"wages": (["crew"], lambda v: (1, 2, 4) if v["crew"] == "repair" else 0)},
+    )
+    ends = model.intervals
+    assert ends is not None
+    assert model.transitions[0][::2].tolist() == [[0.15, 0.85, 0.0]] * 3
+    assert ends.lower[0][0].tolist() == [0.1, 0.85, 0.0]
+    assert ends.upper[0][0].tolist() == [0.2, 0.85, 0.0]
+    assert ends.lower[0][1].tolist() == ends.upper[0][1].tolist() == [1.0, 0.0, 0.0]
+    assert (ends.lower[1].tolist(), ends.upper[1].tolist()) == ([[0.4, 0.5]], [[0.75, 0.5]])
+    # A cost of 1 to 4 is a reward of -4 to -1.
+    assert model.rewards[1].tolist() == [0, -2]
+    assert (ends.reward_lower[1].tolist(), ends.reward_upper[1].tolist()) == ([0, -4], [0, -1])
+    assert model.structure.reward_ranges[1] == (-4, 0)
+    assert small().intervals is None
+
+
+@pytest.mark.parametrize(
+    ("probability", "said"),
+    [
+        ((0.2, 0.1, 0.3), "lower <= nominal <= upper"),
+        ((0.1, 0.2), "or three: lower, nominal, upper"),
+        ((0.1, 0.25, 2.0), r"must lie in \[0.0, 1.0\]"),
+        ((0.1, "x", 0.2), "must be a number"),
+        ((0.1, float("nan"), 0.2), "lower <= nominal <= upper"),
+    ],
+)
+def test_bad_triples(probability: Any, said: str) -> None:
+    with pytest.raises(InvalidModel, match=said) as caught:
+        small(
+            transition=lambda n, v: (
+                [0.5, 0.5] if n == "price" else {"new": probability, "worn": 0.75}
+            )
+        )
+    assert 'transition factor 0 ("pump")' in str(caught.value)
+    assert "\n" not in str(caught.value)

@@ -11,6 +11,9 @@ Every function is called once for each assignment of its scope, with the values 
 by the name of their variable. If a function fails, reads a variable outside its scope, or returns
 an unknown value or a row that does not sum to 1, the error message names the factor and the
 assignment.
+
+A number may be a triple (lower, nominal, upper); the model then has intervals. Tables are computed
+with these three numbers in the last axis.
 """
 
 from __future__ import annotations
@@ -30,6 +33,7 @@ from fmdp.model.constraints import Constraint, Forbidden
 from fmdp.model.forbidding import at_most as at_most_of
 from fmdp.model.forbidding import constraint_from_rules, values_listed
 from fmdp.model.groups import Groups
+from fmdp.model.intervals import Intervals
 from fmdp.model.naming import plain_value
 from fmdp.model.noise import Noise
 from fmdp.model.scopes import Scope, scope_numbers
@@ -38,13 +42,16 @@ from fmdp.model.structure import Structure
 from fmdp.model.tables import parts_of
 
 Transition: TypeAlias = Callable[[str, Values], Any]
-Reward: TypeAlias = Callable[[Values], float]
+Reward: TypeAlias = Callable[[Values], float | tuple[float, float, float]]
 RewardFactors: TypeAlias = (
     Reward
     | Mapping[str, tuple[Sequence[str], Reward]]
     | Sequence[tuple[str, Sequence[str], Reward]]
 )
 Rule: TypeAlias = Mapping[str, Any] | tuple[Sequence[str], Callable[[Values], bool]]
+
+Ends: TypeAlias = tuple[float, float, float]
+"""Lower end, nominal number and upper end; equal for a number that is known exactly."""
 
 MOST_CALLS = 1 << 22
 """Most calls of a function for one table."""
@@ -108,13 +115,14 @@ def _scope(s: Structure, given: Any, label: str) -> Scope:
     return numbers
 
 
-def _row(s: Structure, i: int, given: Any, label: str) -> list[float]:
-    """Return a row from probabilities by value, probabilities in order, or one certain value."""
+def _row(s: Structure, i: int, given: Any, label: str) -> FloatArray:
+    """Return a row [|S_i|, 3] from probabilities by value, probabilities in order, or one certain
+    value."""
     size = s.sizes[i]
+    row = np.zeros((size, 3))
     if isinstance(given, Mapping):
-        row = [0.0] * size
         for value, probability in given.items():
-            row[_position(s, i, value, label)] += _number(probability, label)
+            row[_position(s, i, value, label)] += _ends(probability, label)
         return row
     if isinstance(given, list | tuple) or (isinstance(given, np.ndarray) and given.ndim):
         if len(given) != size:
@@ -122,9 +130,28 @@ def _row(s: Structure, i: int, given: Any, label: str) -> list[float]:
                 f"{label}: {len(given)} probabilities; must be {size}, one per value of "
                 f'"{s.names[i]}"'
             )
-        return [_number(probability, label) for probability in given]
-    certain = _position(s, i, given, label)
-    return [float(place == certain) for place in range(size)]
+        row[:] = [_ends(probability, label) for probability in given]
+        return row
+    row[_position(s, i, given, label)] = 1.0
+    return row
+
+
+def _ends(value: Any, label: str) -> Ends:
+    """Return the ends of a number, or of a triple (lower, nominal, upper)."""
+    if not isinstance(value, tuple | list):
+        number = _number(value, label)
+        return number, number, number
+    if len(value) != 3:
+        raise InvalidModel(
+            f"{label}: the function gives {shown(value)}; must be a number, or three: lower, "
+            f"nominal, upper"
+        )
+    lower, nominal, upper = (_number(part, label) for part in value)
+    if not lower <= nominal <= upper:
+        raise InvalidModel(
+            f"{label}: the function gives {shown(value)}; must be lower <= nominal <= upper"
+        )
+    return lower, nominal, upper
 
 
 def _number(value: Any, label: str) -> float:
@@ -134,10 +161,21 @@ def _number(value: Any, label: str) -> float:
     raise InvalidModel(f"{label}: the function gives {shown(value)}; must be a number")
 
 
+def _intervals(
+    transitions: Sequence[FloatArray], rewards: Sequence[FloatArray]
+) -> Intervals | None:
+    """Return the intervals of tables with three numbers in the last axis; None if all are exact."""
+    if all((table[..., :1] == table[..., 1:]).all() for table in (*transitions, *rewards)):
+        return None
+    kinds = (transitions, rewards)
+    ends = [tuple(table[..., end] for table in tables) for tables in kinds for end in (0, 2)]
+    return Intervals(*ends)
+
+
 def _transitions(
     s: Structure, parents: Mapping[str, Any], transition: Transition
 ) -> tuple[list[Scope], list[FloatArray]]:
-    """Return scopes and tables of the transition factors."""
+    """Return scopes and tables [rows, |S_i|, 3] of the transition factors."""
     names = s.state_names
     if not isinstance(parents, Mapping):
         raise InvalidModel(
@@ -162,14 +200,14 @@ def _transitions(
             for values in named_rows(s, scope)
         ]
         scopes.append(scope)
-        tables.append(np.array(rows))
+        tables.append(np.stack(rows))
     return scopes, tables
 
 
 def _rewards(
     s: Structure, given: RewardFactors, what: str, sign: float
 ) -> tuple[list[str], list[Scope], list[FloatArray]]:
-    """Return names, scopes and means of reward factors, or of costs with sign -1."""
+    """Return names, scopes and means [rows, 3] of reward factors, or of costs with sign -1."""
     parts: list[tuple[Any, ...]]
     if callable(given):
         parts = [(what, s.state_names + s.action_names, given)]
@@ -185,13 +223,16 @@ def _rewards(
         name, scope_given, function = parts_of(part, f"{what} {index}", "name, scope, function")
         label = f"{what} {index} ({shown(name)})"
         scope = _scope(s, scope_given, label)
-        means = [
-            sign * _number(call(function, label, values), labelled(label, values)) + 0.0
-            for values in named_rows(s, scope)
-        ]
+        means = np.array(
+            [
+                _ends(call(function, label, values), labelled(label, values))
+                for values in named_rows(s, scope)
+            ]
+        )
         names.append(name)
         scopes.append(scope)
-        tables.append(np.array(means))
+        # Negated ends change places. Adding 0 turns -0 into 0.
+        tables.append((means if sign > 0 else -means[:, ::-1]) + 0.0)
     return names, scopes, tables
 
 
@@ -201,8 +242,8 @@ def _ranges(
     classes: Sequence[IndexArray],
     given: Mapping[str, tuple[float, float]],
 ) -> list[tuple[float, float]]:
-    """Return the given ranges, and by default the least and the largest mean of all factors that
-    share a class of rows."""
+    """Return the given ranges, and by default the least and the largest mean, or end of its
+    interval, of all factors that share a class of rows."""
     if not isinstance(given, Mapping):
         raise InvalidModel(f"reward_ranges must be name -> (lo, hi); got {shown(given)}")
     for name in given:
@@ -294,8 +335,8 @@ def contents_from_functions(
         }
     return contents_from_factors(
         s,
-        list(zip(scopes, tables, strict=True)),
-        list(zip(reward_scopes, means, strict=True)),
+        [(scope, table[..., 1]) for scope, table in zip(scopes, tables, strict=True)],
+        [(scope, table[..., 1]) for scope, table in zip(reward_scopes, means, strict=True)],
         reward_ranges=ranges,
         reward_names=reward_names,
         groups=groups,
@@ -304,4 +345,5 @@ def contents_from_functions(
         name=name,
         alike=Alike(classes, reward_classes),
         constraints=(*rules, *items(constraints, "constraints")),
+        intervals=_intervals(tables, means),
     )
