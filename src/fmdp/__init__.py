@@ -35,6 +35,7 @@ _HOME = {
     "FRmax": "fmdp.learning.frmax",
     "FSRL": "fmdp.learning.fsrl",
     "FactoredMDP": "fmdp.model",
+    "Finding": "fmdp.model",
     "Fit": "fmdp.logs",
     "Flat": "fmdp.learning.flat",
     "FmdpError": "fmdp.errors",
@@ -160,6 +161,7 @@ if TYPE_CHECKING:  # the same names for type checkers and editors; a test compar
     from fmdp.model import Effect as Effect
     from fmdp.model import Effects as Effects
     from fmdp.model import FactoredMDP as FactoredMDP
+    from fmdp.model import Finding as Finding
     from fmdp.model import Forbidden as Forbidden
     from fmdp.model import Intervals as Intervals
     from fmdp.model import Noise as Noise

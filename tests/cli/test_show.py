@@ -123,3 +123,13 @@ def test_constraints_are_listed(capsys: Any, run: Any) -> None:
     assert "good reboot leave; good reboot reboot; fail reboot reboot; 1 more" in text
     assert run("show", "circle:3", "--json").json["constraints"] == []
     assert "constraint" not in run("show", "circle:3").out
+
+
+def test_the_findings_about_a_model(run: Any) -> None:
+    """Rewards of the circle are equal and not declared alike; with alike rows nothing is found."""
+    shown = run("show", "circle:3", "--check", "--json").json
+    assert [finding["kind"] for finding in shown["findings"]] == ["equal_factors"]
+    assert "are not declared alike" in " ".join(run("show", "circle:3", "--check").out.split())
+    assert "nothing found" in run("show", "circle:3,alike=machines", "--check").out
+    refused = run("show", "circle:3", "--check", "--table", "machine_0")
+    assert "give one of them" in refused.refusal

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -39,6 +40,14 @@ def show(
         str | None,
         typer.Option(metavar="N", help="Rows of --table to print; 0 for all. Default: 40."),
     ] = None,
+    check: Annotated[
+        bool,
+        typer.Option(
+            "--check",
+            help="List instead what may be a mistake: unread parents, values never left or "
+            "reached, factors and actions that are equal or without effect.",
+        ),
+    ] = False,
     json: Json = False,
 ) -> None:
     """Show the variables, scopes and tables of a problem."""
@@ -49,15 +58,29 @@ def show(
         raise InvalidParameter(
             "--rows is for a printed table (--table without --json); JSON has all rows"
         )
+    if check and factor:
+        raise InvalidParameter("--check lists findings, --table one table; give one of them")
     limit = Integer("rows", 40, "rows of the table", low=0).check(rows or 40, "fmdp show")
     with progress(f"reading {problem}", compiles=False):
         model = problem_of(problem)
-    if json:
+    if check:
+        print_check(model, json)
+    elif json:
         print_json(description(model) | ({"table": table_json(model, factor)} if factor else {}))
     elif factor:
         print_table(model, factor, limit)
     else:
         print_model(model)
+
+
+def print_check(model: FactoredMDP, json: bool) -> None:
+    """Print the findings about a model, one per line."""
+    findings = model.check()
+    if json:
+        print_json({"problem": model.name, "findings": [asdict(finding) for finding in findings]})
+        return
+    rows = [(finding.kind.replace("_", " "), finding.text) for finding in findings]
+    print_people(columns(rows or [("check", "nothing found")]))
 
 
 def description(model: FactoredMDP) -> dict[str, Any]:

@@ -5,6 +5,7 @@ This package does not import planning, learning or simulation.
 
 from fmdp.model.aggregates import All, Any, Count, Sum
 from fmdp.model.alike import Alike
+from fmdp.model.check import Finding
 from fmdp.model.constraints import AtMost, Constraint, Forbidden
 from fmdp.model.derived import Derived
 from fmdp.model.effects import Effect, Effects
@@ -29,6 +30,7 @@ __all__ = [
     "Effect",
     "Effects",
     "FactoredMDP",
+    "Finding",
     "FlatMDP",
     "Forbidden",
     "Intervals",

@@ -29,6 +29,7 @@ from fmdp.model.builder import (
     contents_from_tables,
     variables_of,
 )
+from fmdp.model.check import Finding, check_contents
 from fmdp.model.constraints import Constraint
 from fmdp.model.content import content_hash
 from fmdp.model.effects import Effect, RewardKind
@@ -235,11 +236,12 @@ class FactoredMDP:
             Called as transition(name, values) for every state variable and every assignment of its
             parents, {name of variable: value as listed}. Returns the distribution of the next
             value: a dictionary value -> probability (omitted values have 0), probabilities in the
-            order of the values, or one value that is certain.
+            order of the values, or one value that is certain. A probability may be a triple (lower,
+            nominal, upper); the model then has intervals.
         reward
             The reward factors: name -> (scope, function), or a list of (name, scope, function);
-            function(values) is the mean for an assignment of the scope. A single function is one
-            factor over all variables.
+            function(values) is the mean for an assignment of the scope, or a triple (lower,
+            nominal, upper). A single function is one factor over all variables.
         costs
             More reward factors in the same form, whose functions return costs: the means are
             negated.
@@ -512,6 +514,16 @@ class FactoredMDP:
         """
         structure = replace(self.structure, constraints=(*self.structure.constraints, *constraints))
         return self._of(self._contents._replace(structure=structure))
+
+    def check(self) -> list[Finding]:
+        """Return what is valid in the model and may still be a mistake, one finding per sentence.
+
+        Parents that are never read; values that are never left, or never reached from the initial
+        state; factors with equal tables that are not declared alike; variables without effect on
+        any reward; constant rewards; values of an action variable that never make a difference. The
+        list is empty if there is none.
+        """
+        return check_contents(self._contents)
 
     @cached_property
     def content_hash(self) -> str:

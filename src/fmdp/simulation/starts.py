@@ -1,8 +1,7 @@
 """Initial states of simulated runs of one policy, and bounds on their rewards.
 
-Both follow from the values that each variable can take: starting with the initial state, a value is
-added when some action gives it positive probability while the parents have values added before.
-Every reachable state has such values (the converse need not hold).
+Both follow from the values that each variable can take (`model.check.reachable_values`). Every
+reachable state has such values (the converse need not hold).
 """
 
 from __future__ import annotations
@@ -11,36 +10,22 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fmdp.model import FactoredMDP
-from fmdp.model.structure import Scope
-
-Values = tuple[NDArray[np.int64], ...]
+from fmdp.model.check import Values, rows_with
+from fmdp.model.check import reachable_values as values_from
 
 
 def reachable_values(model: FactoredMDP) -> Values:
-    """Return a superset of the values that each state variable can take, in increasing order.
-    Variables that never change keep one value, so unreachable states are left out."""
-    structure = model.structure
-    values = [np.array([value]) for value in model.initial_state]
-    pending = set(range(structure.m))
-    while pending:
-        i = pending.pop()
-        rows = _rows(model, structure.transition_scopes[i], tuple(values))
-        possible = np.flatnonzero((model.transitions[i][rows] > 0.0).any(axis=0))
-        union = np.union1d(values[i], possible)
-        if len(union) > len(values[i]):
-            values[i] = union
-            pending.update(j for j, scope in enumerate(structure.transition_scopes) if i in scope)
-    return tuple(values)
+    """Return a superset of the values that each state variable can take, in increasing order."""
+    return values_from(model.structure, model.initial_state, model.transitions)
 
 
 def factor_bounds(model: FactoredMDP, values: Values) -> list[tuple[float, float]]:
     """Return the least and the largest mean of every reward factor over these values and all
     actions."""
     tables = [
-        table[_rows(model, scope, values)]
+        table[rows_with(model.structure, scope, values)]
         for scope, table in zip(model.structure.reward_scopes, model.rewards, strict=True)
     ]
     return [(float(table.min()), float(table.max())) for table in tables]
@@ -52,7 +37,7 @@ def rare_values(model: FactoredMDP, values: Values, probability: float) -> list[
     structure = model.structure
     pairs = []
     for i, scope in enumerate(structure.transition_scopes):
-        rows = _rows(model, scope, values)
+        rows = rows_with(structure, scope, values)
         entering = model.transitions[i][rows]
         if i in scope:  # staying is not entering
             behind = scope[scope.index(i) + 1 :]
@@ -87,14 +72,3 @@ def dispersed_starts(
             state[variable] = value
         starts.append(tuple(state))
     return starts
-
-
-def _rows(model: FactoredMDP, scope: Scope, values: Values) -> NDArray[np.int64]:
-    """Return the rows of a table over the scope in which the state variables have these values."""
-    structure = model.structure
-    rows = np.zeros(1, dtype=np.int64)
-    for v in scope:
-        size = structure.all_sizes[v]
-        taken = values[v] if v < structure.m else np.arange(size)
-        rows = (rows[:, None] * size + taken[None, :]).ravel()
-    return rows
