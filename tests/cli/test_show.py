@@ -130,6 +130,8 @@ def test_the_findings_about_a_model(run: Any) -> None:
     shown = run("show", "circle:3", "--check", "--json").json
     assert [finding["kind"] for finding in shown["findings"]] == ["equal_factors"]
     assert "are not declared alike" in " ".join(run("show", "circle:3", "--check").out.split())
-    assert "nothing found" in run("show", "circle:3,alike=machines", "--check").out
+    assert (
+        "nothing found" in run("show", "circle:3,dynamics=guestrin,alike=machines", "--check").out
+    )
     refused = run("show", "circle:3", "--check", "--table", "machine_0")
     assert "give one of them" in refused.refusal
